@@ -1,0 +1,215 @@
+"""The index of one shard: which samples it holds, where each field lies, and how long each sample is.
+
+Owns the `.idx` format and building an index from a tar that is there already. One index lies beside each shard and is
+loaded with it; nothing here knows of snapshots, plans or the other shards.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from headrace import tables
+from headrace.errors import FormatError
+from headrace.tar import Member
+
+FORMAT_VERSION = 1
+INDEX_SUFFIX = ".idx"
+ABSENT = -1
+
+# WebDataset's rule: the key is everything up to the first dot of the last path component, the rest is the field.
+_KEY_AND_FIELD = re.compile(r"^((?:.*/|)[^./]+)[.]([^/]*)$")
+_META_MEMBER = re.compile(r"(^|/)__[^/]*__($|/)")
+
+
+@dataclass(frozen=True, slots=True)
+class SampleEntry:
+    """What an index says of one sample while the index is being made.
+
+    Attributes:
+        key: WebDataset's `__key__`.
+        ranges: field name → half-open byte range of its payload in the tar.
+        num_frames: PCM frames or latent frames; -1 when unknown.
+        sample_rate_hz: 0 when unknown or not audio.
+        num_channels: 0 when unknown or not audio.
+        tensor: for latents, byte range in the tar and shape (T, D) of the raw tensor data, else None.
+    """
+
+    key: str
+    ranges: dict[str, tuple[int, int]]
+    num_frames: int = ABSENT
+    sample_rate_hz: int = 0
+    num_channels: int = 0
+    tensor: tuple[int, int, int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShardIndex:
+    """All samples of one shard, as columns.
+
+    Attributes:
+        shard: file name of the tar.
+        num_bytes: size of the tar.
+        sha256: digest of the tar, hex; empty when it was never computed.
+        input_digest: what the shard was made from (see `headrace.shards`); empty for foreign tars.
+        fields: names of the fields; columns of `ranges`.
+        key_bytes: uint8, all keys, UTF-8, end to end.
+        key_offsets: int64 (n + 1,), where each key starts in `key_bytes`.
+        ranges: int64 (n, num_fields, 2), half-open byte ranges in the tar; -1 where a sample lacks the field.
+        num_frames: int64 (n,), PCM or latent frames; -1 when unknown.
+        sample_rate_hz: int32 (n,); 0 when unknown or not audio.
+        num_channels: int16 (n,); 0 when unknown or not audio.
+        tensors: int64 (n, 4), byte range in the tar and shape (T, D) of the raw tensor; -1 where there is none.
+        tensor_dtype: numpy-style name (`float16`, `bfloat16`, `float32`) of the raw tensors; empty without tensors.
+        notes: further strings (JSON) of the writer: rejects, encoder, the audio shard that latents belong to.
+    """
+
+    shard: str
+    num_bytes: int
+    sha256: str
+    input_digest: str
+    fields: tuple[str, ...]
+    key_bytes: np.ndarray[Any, np.dtype[np.uint8]]
+    key_offsets: np.ndarray[Any, np.dtype[np.int64]]
+    ranges: np.ndarray[Any, np.dtype[np.int64]]
+    num_frames: np.ndarray[Any, np.dtype[np.int64]]
+    sample_rate_hz: np.ndarray[Any, np.dtype[np.int32]]
+    num_channels: np.ndarray[Any, np.dtype[np.int16]]
+    tensors: np.ndarray[Any, np.dtype[np.int64]]
+    tensor_dtype: str = ""
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return len(self.num_frames)
+
+    def key(self, i: int) -> str:
+        """Key of sample `i`."""
+        return bytes(self.key_bytes[self.key_offsets[i] : self.key_offsets[i + 1]]).decode()
+
+    def keys(self) -> list[str]:
+        """All keys, in the order of the tar."""
+        return [self.key(i) for i in range(len(self))]
+
+    def range_of(self, i: int, name: str) -> tuple[int, int] | None:
+        """Half-open byte range of field `name` of sample `i`; None when it has none."""
+        if name not in self.fields:
+            return None
+        start, stop = (int(edge) for edge in self.ranges[i, self.fields.index(name)])
+        return None if start == ABSENT else (start, stop)
+
+    def to_bytes(self) -> bytes:
+        """The `.idx` file. Equal indexes give equal bytes."""
+        arrays = {name: getattr(self, name) for name in _COLUMNS}
+        metadata = {
+            "headrace_index": str(FORMAT_VERSION),
+            "shard": self.shard,
+            "num_bytes": str(self.num_bytes),
+            "sha256": self.sha256,
+            "input_digest": self.input_digest,
+            "fields": "\n".join(self.fields),
+            "tensor_dtype": self.tensor_dtype,
+            **{_NOTE_PREFIX + name: text for name, text in self.notes.items()},
+        }
+        return tables.pack(arrays, metadata)
+
+    @classmethod
+    def from_bytes(cls, blob: bytes, name: str) -> "ShardIndex":
+        """Read an `.idx` file; arrays are read-only views of `blob`.
+
+        Raises:
+            FormatError: not an index, cut off, or of a newer format.
+        """
+        arrays, metadata = tables.unpack(blob, name)
+        if metadata.get("headrace_index") != str(FORMAT_VERSION):
+            found = metadata.get("headrace_index", "none")
+            raise FormatError(f"{name}: index format {found}, this version reads {FORMAT_VERSION}; rebuild the index")
+        return cls(
+            shard=metadata["shard"],
+            num_bytes=int(metadata["num_bytes"]),
+            sha256=metadata["sha256"],
+            input_digest=metadata["input_digest"],
+            fields=tuple(metadata["fields"].split("\n")) if metadata["fields"] else (),
+            tensor_dtype=metadata["tensor_dtype"],
+            notes={key.removeprefix(_NOTE_PREFIX): text for key, text in metadata.items() if key.startswith(_NOTE_PREFIX)},
+            **{column: arrays[column] for column in _COLUMNS},
+        )
+
+
+_COLUMNS = ("key_bytes", "key_offsets", "ranges", "num_frames", "sample_rate_hz", "num_channels", "tensors")
+_NOTE_PREFIX = "note:"
+
+
+def index_name(shard: str) -> str:
+    """File name of the index that lies beside a shard."""
+    return shard.removesuffix(".tar") + INDEX_SUFFIX
+
+
+def build_index(  # noqa: PLR0913 - one argument per fact of the header
+    entries: Sequence[SampleEntry],
+    *,
+    shard: str,
+    num_bytes: int,
+    sha256: str = "",
+    input_digest: str = "",
+    tensor_dtype: str = "",
+    notes: dict[str, str] | None = None,
+) -> ShardIndex:
+    """Columns from entries; the fields are ordered by name."""
+    fields = tuple(sorted({name for entry in entries for name in entry.ranges}))
+    keys = [entry.key.encode() for entry in entries]
+    absent = (ABSENT, ABSENT)
+    ranges = [[entry.ranges.get(name, absent) for name in fields] for entry in entries]
+    tensors = [entry.tensor or (ABSENT,) * 4 for entry in entries]
+    return ShardIndex(
+        shard=shard,
+        num_bytes=num_bytes,
+        sha256=sha256,
+        input_digest=input_digest,
+        fields=fields,
+        key_bytes=np.frombuffer(b"".join(keys), np.uint8),
+        key_offsets=np.cumsum([0, *map(len, keys)], dtype=np.int64),
+        ranges=np.array(ranges, np.int64).reshape(len(entries), len(fields), 2),
+        num_frames=np.array([entry.num_frames for entry in entries], np.int64),
+        sample_rate_hz=np.array([entry.sample_rate_hz for entry in entries], np.int32),
+        num_channels=np.array([entry.num_channels for entry in entries], np.int16),
+        tensors=np.array(tensors, np.int64).reshape(len(entries), 4),
+        tensor_dtype=tensor_dtype,
+        notes=notes or {},
+    )
+
+
+def group_members(members: Iterator[Member] | Sequence[Member], shard: str) -> Iterator[SampleEntry]:
+    """Samples of a tar by WebDataset's rule: neighbouring members with the same key are one sample.
+
+    Raises:
+        FormatError: a key comes back after another one (readers would silently split that sample), or a field is
+            twice in one sample.
+    """
+    seen: set[str] = set()
+    key, ranges = "", dict[str, tuple[int, int]]()
+    for member in members:
+        match = _KEY_AND_FIELD.match(member.name)
+        if match is None or _META_MEMBER.search(member.name):
+            continue
+        if match[1] != key:
+            if ranges:
+                yield SampleEntry(key, ranges)
+            key, ranges = match[1], {}
+            if key in seen:
+                raise FormatError(f"{shard}: the files of sample {key!r} are not neighbours; write the shard again, sorted")
+            seen.add(key)
+        name = match[2].lower()
+        if name in ranges:
+            raise FormatError(f"{shard}: sample {key!r} has two fields {name!r}")
+        ranges[name] = (member.start, member.stop)
+    if ranges:
+        yield SampleEntry(key, ranges)
+
+
+def payload(file: BinaryIO, span: tuple[int, int]) -> bytes:
+    """The bytes of one field from an open tar."""
+    file.seek(span[0])
+    return file.read(span[1] - span[0])

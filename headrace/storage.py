@@ -1,0 +1,393 @@
+"""Where bytes live: one small protocol over a local folder, memory or an object store.
+
+Owns atomic writes, create-if-absent, listing and range reads, all by POSIX paths relative to a root. It knows nothing
+of audio, shards or snapshots. A reader sees a whole object or none. Stores open lazily in each process, so that a
+value can be pickled to a worker or inherited over a fork.
+
+`LocalStorage` is plain Python rather than obstore's local store: it starts no threads (safe to fork at any time),
+takes any file name, and can hand out real paths to map or link.
+"""
+
+import contextlib
+import io
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, runtime_checkable
+from urllib.parse import unquote, urlsplit
+
+from headrace.errors import AlreadyExistsError, ConfigError, NotFoundError, StorageError, UnsafePathError
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+_TEMPORARY_SUFFIX = ".headrace-tmp"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One object of a listing: path relative to the root, size in bytes, time of last change in seconds (Unix)."""
+
+    path: str
+    num_bytes: int
+    modified_seconds: float
+
+
+@runtime_checkable
+class Storage(Protocol):
+    """Objects under one root. Paths are relative, with `/`; one that leaves the root raises `UnsafePathError`."""
+
+    @property
+    def uri(self) -> str:
+        """The root as a user would write it."""
+
+    def at(self, folder: str) -> "Storage":
+        """The same store with its root at `folder`."""
+
+    def read(self, path: str) -> bytes:
+        """All bytes. Raises `NotFoundError`."""
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The bytes of each half-open range, in the order asked for. Raises `StorageError` when the object is shorter."""
+
+    def open(self, path: str) -> BinaryIO:
+        """A seekable binary file for reading. Raises `NotFoundError`."""
+
+    def size(self, path: str) -> int:
+        """Size in bytes. Raises `NotFoundError`."""
+
+    def exists(self, path: str) -> bool:
+        """Whether the object is there."""
+
+    def list(self, prefix: str = "") -> Iterator[Entry]:
+        """Objects whose path starts with the string `prefix`, recursively, sorted by path."""
+
+    def write(self, path: str, data: bytes | BinaryIO) -> None:
+        """Create or replace atomically. A file is read from where it stands to its end."""
+
+    def create(self, path: str, data: bytes) -> None:
+        """Write only if absent, atomically: of several writers one wins. Raises `AlreadyExistsError`."""
+
+    def delete(self, path: str) -> None:
+        """Remove; an absent object is no error."""
+
+    def local_path(self, path: str) -> Path | None:
+        """The real file behind `path`, to map or link; None where there is none."""
+
+
+def open_storage(uri: str | os.PathLike[str]) -> Storage:
+    """The store behind a folder name, `file://` URL or object-store URL (`s3://bucket/prefix`, `http://…`, `memory://`).
+
+    Raises:
+        ConfigError: the scheme is not known.
+    """
+    text = os.fspath(uri)
+    parts = urlsplit(text)
+    if parts.scheme == "file":
+        return LocalStorage(Path(unquote(parts.path)))
+    if len(parts.scheme) <= 1:  # no scheme, or a drive letter
+        return LocalStorage(Path(text))
+    if parts.scheme in ObjectStorage.SCHEMES:
+        return ObjectStorage(text.rstrip("/"))
+    known = ", ".join(["file", *ObjectStorage.SCHEMES])
+    raise ConfigError(f"{text}: unknown storage scheme {parts.scheme!r}; use a folder name or one of {known}")
+
+
+def checked_path(path: str) -> str:
+    """The path itself if it stays below its root.
+
+    Raises:
+        UnsafePathError: empty, absolute, or with an empty, `.` or `..` component, a backslash or a NUL.
+    """
+    components = path.split("/")
+    if any(part in {"", ".", ".."} for part in components) or "\\" in path or "\0" in path:
+        raise UnsafePathError(f"{path!r} does not name an object below the storage root: use a relative path like a/b.tar")
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStorage:
+    """A folder. Writes go to a hidden temporary file beside the target and are renamed (or linked) into place."""
+
+    root: Path
+
+    @property
+    def uri(self) -> str:
+        """The folder's name."""
+        return str(self.root)
+
+    def at(self, folder: str) -> "LocalStorage":
+        """See `Storage.at`."""
+        return LocalStorage(self.root / checked_path(folder))
+
+    def local_path(self, path: str) -> Path:
+        """See `Storage.local_path`."""
+        return self.root / checked_path(path)
+
+    def read(self, path: str) -> bytes:
+        """See `Storage.read`."""
+        with self.open(path) as file:
+            return file.read()
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """See `Storage.read_ranges`."""
+        with self.open(path) as file:
+            return [_exactly(os.pread(file.fileno(), stop - start, start), start, stop, path) for start, stop in ranges]
+
+    def open(self, path: str) -> BinaryIO:
+        """See `Storage.open`."""
+        with _translated_errors(path, self.uri):
+            return self.local_path(path).open("rb")
+
+    def size(self, path: str) -> int:
+        """See `Storage.size`."""
+        with _translated_errors(path, self.uri):
+            return self.local_path(path).stat().st_size
+
+    def exists(self, path: str) -> bool:
+        """See `Storage.exists`."""
+        return self.local_path(path).is_file()
+
+    def list(self, prefix: str = "") -> Iterator[Entry]:
+        """See `Storage.list`. Hidden files are never listed: they are temporary, or not ours."""
+        folder = prefix.rpartition("/")[0]
+        if folder:
+            checked_path(folder)
+        yield from _walk(self.root / folder, f"{folder}/" if folder else "", prefix)
+
+    def write(self, path: str, data: bytes | BinaryIO) -> None:
+        """See `Storage.write`."""
+        target = self.local_path(path)
+        with _translated_errors(path, self.uri), _temporary_sibling(target, data) as temporary:
+            temporary.replace(target)
+
+    def create(self, path: str, data: bytes) -> None:
+        """See `Storage.create`."""
+        target = self.local_path(path)
+        with _translated_errors(path, self.uri), _temporary_sibling(target, data) as temporary:
+            target.hardlink_to(temporary)
+
+    def delete(self, path: str) -> None:
+        """See `Storage.delete`."""
+        with _translated_errors(path, self.uri):
+            self.local_path(path).unlink(missing_ok=True)
+
+    def leftovers(self) -> Iterator[Path]:
+        """Temporary files of writers that died; `gc` removes old ones."""
+        yield from self.root.rglob(f".*{_TEMPORARY_SUFFIX}")
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStorage:
+    """An object store (or memory) through obstore. Credentials and endpoints come from the environment (`AWS_…`).
+
+    The client is made on first use in each process; a pickled value travels as its URI alone, so `memory://` does not
+    travel.
+    """
+
+    SCHEMES = ("s3", "gs", "az", "abfs", "http", "https", "memory")
+
+    uri: str
+    prefix: str = ""
+    _client: "dict[int, ObjectStore]" = field(default_factory=dict, repr=False, compare=False)
+
+    def __getstate__(self) -> tuple[str, str]:
+        """Leave the client behind: sockets and threads do not travel."""
+        return self.uri, self.prefix
+
+    def __setstate__(self, state: tuple[str, str]) -> None:
+        """Start without a client."""
+        for name, value in zip(("uri", "prefix", "_client"), (*state, {}), strict=True):
+            object.__setattr__(self, name, value)
+
+    @property
+    def client(self) -> "ObjectStore":
+        """The obstore client of this process."""
+        from obstore.store import MemoryStore, from_url
+
+        pid = os.getpid()
+        if pid not in self._client:
+            base = self.uri.removesuffix(f"/{self.prefix}") if self.prefix else self.uri
+            self._client[pid] = MemoryStore() if base.startswith("memory:") else from_url(base, **_client_options(base))
+        return self._client[pid]
+
+    def at(self, folder: str) -> "ObjectStorage":
+        """See `Storage.at`."""
+        below = self._full(folder)
+        return ObjectStorage(f"{self.uri}/{folder}", below, self._client)
+
+    def _full(self, path: str) -> str:
+        return f"{self.prefix}/{checked_path(path)}" if self.prefix else checked_path(path)
+
+    def local_path(self, path: str) -> None:
+        """See `Storage.local_path`."""
+        checked_path(path)
+
+    def read(self, path: str) -> bytes:
+        """See `Storage.read`."""
+        import obstore
+
+        with _translated_errors(path, self.uri):
+            return bytes(obstore.get(self.client, self._full(path)).bytes())
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """See `Storage.read_ranges`. Near ranges travel in one request (obstore merges them)."""
+        import obstore
+
+        if not ranges:
+            return []
+        with _translated_errors(path, self.uri):
+            starts, ends = [start for start, _ in ranges], [stop for _, stop in ranges]
+            blobs = obstore.get_ranges(self.client, self._full(path), starts=starts, ends=ends)
+        return [_exactly(bytes(blob), *span, path) for blob, span in zip(blobs, ranges, strict=True)]
+
+    def open(self, path: str) -> BinaryIO:
+        """See `Storage.open`."""
+        import obstore
+
+        with _translated_errors(path, self.uri):
+            return io.BufferedReader(_RawReader(obstore.open_reader(self.client, self._full(path))), 1 << 20)
+
+    def size(self, path: str) -> int:
+        """See `Storage.size`."""
+        import obstore
+
+        with _translated_errors(path, self.uri):
+            return int(obstore.head(self.client, self._full(path))["size"])
+
+    def exists(self, path: str) -> bool:
+        """See `Storage.exists`."""
+        try:
+            self.size(path)
+        except NotFoundError:
+            return False
+        return True
+
+    def list(self, prefix: str = "") -> Iterator[Entry]:
+        """See `Storage.list`."""
+        import obstore
+
+        folder = prefix.rpartition("/")[0]
+        below = self._full(folder) if folder else (self.prefix or None)
+        strip = len(self.prefix) + 1 if self.prefix else 0
+        with _translated_errors(prefix, self.uri):
+            found = [
+                Entry(meta["path"][strip:], meta["size"], meta["last_modified"].timestamp())
+                for chunk in obstore.list(self.client, below)
+                for meta in chunk
+                if meta["path"][strip:].startswith(prefix)
+            ]
+        yield from sorted(found, key=lambda entry: entry.path)
+
+    def write(self, path: str, data: bytes | BinaryIO) -> None:
+        """See `Storage.write`."""
+        import obstore
+
+        with _translated_errors(path, self.uri):
+            obstore.put(self.client, self._full(path), data)
+
+    def create(self, path: str, data: bytes) -> None:
+        """See `Storage.create`. One PUT: the only condition that every S3 store honours (multipart ones do not)."""
+        import obstore
+
+        with _translated_errors(path, self.uri):
+            obstore.put(self.client, self._full(path), data, mode="create", use_multipart=False)
+
+    def delete(self, path: str) -> None:
+        """See `Storage.delete`."""
+        import obstore
+
+        with contextlib.suppress(NotFoundError), _translated_errors(path, self.uri):
+            obstore.delete(self.client, self._full(path))
+
+
+def _client_options(base: str) -> dict[str, Any]:
+    """Plain-HTTP endpoints (a test server, a store inside a cluster) must be allowed by name."""
+    endpoint = os.environ.get("AWS_ENDPOINT_URL", os.environ.get("AWS_ENDPOINT", base))
+    return {"client_options": {"allow_http": True}} if endpoint.startswith("http://") else {}
+
+
+class _RawReader(io.RawIOBase):
+    """obstore's reader as a standard raw file, so that `io.BufferedReader` can stand on it."""
+
+    def __init__(self, reader: Any) -> None:  # noqa: ANN401 - obstore does not export the type
+        self._reader = reader
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - the buffer protocol has no type before Python 3.12
+        data = memoryview(self._reader.read(len(buffer)))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return int(self._reader.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._reader.tell())
+
+
+def _exactly(blob: bytes, start: int, stop: int, path: str) -> bytes:
+    if len(blob) != stop - start:
+        raise StorageError(f"{path}: bytes {start}..{stop} asked for, {len(blob)} bytes came: the object is shorter")
+    return blob
+
+
+@contextlib.contextmanager
+def _translated_errors(path: str, uri: str) -> Iterator[None]:
+    """Every store's errors in our family, naming the object."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except FileNotFoundError as error:
+        raise NotFoundError(f"{path}: not found in {uri}") from error
+    except FileExistsError as error:
+        raise AlreadyExistsError(f"{path}: exists already in {uri}") from error
+    except OSError as error:
+        raise StorageError(f"{path} in {uri}: {error.strerror or error}") from error
+    except Exception as error:
+        if type(error).__module__.startswith("obstore"):
+            raise StorageError(f"{path} in {uri}: {error}") from error
+        raise
+
+
+@contextlib.contextmanager
+def _temporary_sibling(target: Path, data: bytes | BinaryIO) -> Iterator[Path]:
+    """A hidden file with `data` in the target's folder, gone at the end unless it was renamed."""
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}{_TEMPORARY_SUFFIX}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with temporary.open("xb") as file:
+            if isinstance(data, bytes):
+                file.write(data)
+            else:
+                while chunk := data.read(1 << 20):
+                    file.write(chunk)
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _walk(folder: Path, parent: str, prefix: str) -> Iterator[Entry]:
+    """Entries below `folder`, sorted as their whole paths sort."""
+    try:
+        with os.scandir(folder) as scan:
+            found = [(f"{item.name}/" if item.is_dir() else item.name, item) for item in scan if item.name[0] != "."]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name, item in sorted(found, key=lambda pair: pair[0]):
+        path = parent + name
+        if name[-1] == "/":
+            if path.startswith(prefix) or prefix.startswith(path):
+                yield from _walk(Path(item.path), path, prefix)
+        elif path.startswith(prefix):
+            with contextlib.suppress(FileNotFoundError):  # removed since the scan
+                stat = item.stat()
+                yield Entry(path, stat.st_size, stat.st_mtime)

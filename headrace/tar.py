@@ -1,0 +1,123 @@
+"""Tar members as bytes: reproducible headers to write, byte ranges to read.
+
+Owns the one form of tar that Headrace writes (ustar, owner, mode and time fixed, so the same payloads give the same
+bytes on any machine) and finding where each member of anybody's tar lies. It knows neither samples nor storage.
+"""
+
+import hashlib
+import io
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from headrace.errors import FormatError
+
+_BLOCK_BYTES = tarfile.BLOCKSIZE
+_MAX_NAME_BYTES = 100  # ustar's name field; longer names need extension headers that simple readers cut off
+_MAX_MEMBER_BYTES = 8 << 30  # eleven octal digits
+_COPY_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One file in a tar: its payload is bytes `start` to `stop` of the archive."""
+
+    name: str
+    start: int
+    stop: int
+
+
+class TarWriter:
+    """Writes members one after another to a file and keeps the archive's size and SHA-256.
+
+    The bytes are those of `webdataset.TarWriter(mtime=0, encoder=False)` in ustar form: mode 0444, owner 0, time 0.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._digest = hashlib.sha256()
+        self.num_bytes = 0
+
+    def add(self, name: str, payload: bytes | BinaryIO, num_bytes: int) -> tuple[int, int]:
+        """Append a member; a file payload is read from where it stands.
+
+        Returns:
+            The payload's half-open byte range in the archive.
+
+        Raises:
+            FormatError: the name does not fit a ustar header, the member is too large, or the payload is not as long
+                as announced.
+        """
+        self._put(member_header(name, num_bytes))
+        start = self.num_bytes
+        if isinstance(payload, bytes):
+            self._put(payload)
+        else:
+            while chunk := payload.read(_COPY_BYTES):
+                self._put(chunk)
+        if self.num_bytes - start != num_bytes:
+            raise FormatError(f"{name}: {num_bytes} bytes announced, {self.num_bytes - start} written")
+        self._put(bytes(-num_bytes % _BLOCK_BYTES))
+        return start, start + num_bytes
+
+    def finish(self) -> str:
+        """Write the end of the archive (two empty blocks). Returns the archive's SHA-256 as hex."""
+        self._put(bytes(2 * _BLOCK_BYTES))
+        return self._digest.hexdigest()
+
+    def _put(self, data: bytes) -> None:
+        self._file.write(data)
+        self._digest.update(data)
+        self.num_bytes += len(data)
+
+
+def member_header(name: str, num_bytes: int) -> bytes:
+    """The 512-byte ustar header of a plain file (POSIX.1-1988).
+
+    Raises:
+        FormatError: the name is longer than 100 bytes or the size does not fit eleven octal digits.
+    """
+    if len(name.encode()) > _MAX_NAME_BYTES:
+        raise FormatError(f"{name}: longer than {_MAX_NAME_BYTES} bytes; tar readers would cut it off")
+    if num_bytes >= _MAX_MEMBER_BYTES:
+        raise FormatError(f"{name}: {num_bytes} bytes do not fit a tar member; cut recordings with audio.segment_seconds")
+    info = tarfile.TarInfo(name)
+    info.size = num_bytes
+    info.mode = 0o444
+    return info.tobuf(tarfile.USTAR_FORMAT)
+
+
+def read_members(file: BinaryIO, shard: str) -> Iterator[Member]:
+    """The plain files of a tar, in order, from a seekable file; long names of the PAX and GNU forms are whole.
+
+    Args:
+        file: the archive.
+        shard: its name, for messages.
+
+    Raises:
+        FormatError: not a tar, or cut off: a reader that trusts a truncated tar loses samples without noticing.
+    """
+    num_bytes = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    end = 0
+    try:
+        with tarfile.open(fileobj=file, mode="r:") as archive:
+            for info in archive:
+                end = info.offset_data + info.size
+                if end > num_bytes:
+                    break
+                if info.isreg():
+                    yield Member(info.name, info.offset_data, end)
+    except tarfile.TarError as error:
+        raise FormatError(f"{shard}: not a readable tar ({error}); fetch or build it again") from error
+    if end > num_bytes:
+        raise FormatError(f"{shard}: cut off: a member ends at byte {end}, the file at {num_bytes}; fetch it again")
+
+
+def sha256_of(file: BinaryIO) -> str:
+    """SHA-256 (hex) of a file from where it stands to its end."""
+    digest = hashlib.sha256()
+    while chunk := file.read(_COPY_BYTES):
+        digest.update(chunk)
+    return digest.hexdigest()
