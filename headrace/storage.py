@@ -353,9 +353,11 @@ def _translated_errors(path: str, uri: str) -> Iterator[None]:
     except OSError as error:
         raise StorageError(f"{path} in {uri}: {error.strerror or error}") from error
     except Exception as error:
-        if type(error).__module__.startswith("obstore"):
-            raise StorageError(f"{path} in {uri}: {error}") from error
-        raise
+        if not type(error).__module__.startswith("obstore"):
+            raise
+        if type(error).__name__ == "AlreadyExistsError":  # obstore's own class, not a FileExistsError
+            raise AlreadyExistsError(f"{path}: exists already in {uri}") from error
+        raise StorageError(f"{path} in {uri}: {str(error).splitlines()[0]}") from error
 
 
 @contextlib.contextmanager
