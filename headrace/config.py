@@ -1,0 +1,217 @@
+"""One data set's YAML file as typed settings: where text enters, it is checked once and then trusted.
+
+Owns the keys, their defaults and the messages for wrong ones. It reads one file and does nothing else.
+"""
+
+import difflib
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from headrace.audio import AudioFormat
+from headrace.errors import ConfigError
+from headrace.plan import Layout
+
+_NAME = r"^[A-Za-z][A-Za-z0-9_]*$"
+_SPLIT = re.compile(r"^[A-Za-z][A-Za-z0-9-]*$")
+_SHARES_TOLERANCE = 1e-6
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SourceConfig(_Section):
+    """Where the recordings are.
+
+    Attributes:
+        uri: folder of recordings.
+        metadata: CSV, JSONL or Parquet with a column `path`, joined to the recordings.
+        settle_seconds: a file changed less than this long ago is left for the next scan.
+        min_seconds: shorter recordings are refused.
+        validation: `module:object`, a pandera (polars) schema for the metadata columns.
+    """
+
+    uri: str
+    metadata: str | None = None
+    settle_seconds: float = Field(5.0, ge=0)
+    min_seconds: float = Field(0.0, ge=0)
+    validation: str | None = Field(None, pattern=r"^[\w.]+:\w+$", alias="schema")
+
+
+class AudioConfig(_Section):
+    """The audio in the shards; null keeps the source's."""
+
+    sample_rate: int | None = Field(None, ge=1, le=655_350)
+    num_channels: int | None = Field(None, ge=1, le=8)
+    bits_per_sample: Literal[16, 24] | None = None
+    compression_level: int = Field(5, ge=0, le=8)
+    segment_seconds: float | None = Field(None, gt=0)
+    last_segment: Literal["keep", "drop"] = "keep"
+
+    def format(self) -> AudioFormat:
+        """The same as the library's own type."""
+        return AudioFormat(
+            sample_rate_hz=self.sample_rate,
+            num_channels=self.num_channels,
+            bits_per_sample=self.bits_per_sample,
+            compression_level=self.compression_level,
+            segment_seconds=self.segment_seconds,
+            last_segment=self.last_segment,
+        )
+
+
+class ShardsConfig(_Section):
+    """How many samples a shard holds and how many buckets a split has."""
+
+    samples_per_shard: int = Field(50, ge=1)
+    partitions: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+
+
+class EncoderConfig(BaseModel):
+    """Which encoder, and its own settings (checked by the encoder)."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    kind: str
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All keys but `kind`."""
+        return dict(self.model_extra or {})
+
+
+class LatentsConfig(_Section):
+    """One set of latents.
+
+    Attributes:
+        name: folder and asset name.
+        encoder: which encoder computes them.
+        dtype: how they are stored.
+        frame_aligned: metadata columns whose lists have one entry per latent frame.
+    """
+
+    name: str = Field(pattern=_NAME)
+    encoder: EncoderConfig
+    dtype: Literal["float16", "bfloat16", "float32"] = "float16"
+    frame_aligned: tuple[str, ...] = ()
+
+
+class LoaderConfig(_Section):
+    """The smoke test's loader; apart from every other worker count."""
+
+    num_workers: int = Field(2, ge=0)
+    shuffle_buffer: int = Field(100, ge=0)
+    prefetch_factor: int = Field(2, ge=1)
+    batch_size: int = Field(8, ge=1)
+
+
+class OutputConfig(_Section):
+    """Where the data set goes: a folder or an object-store prefix."""
+
+    uri: str
+
+
+class DatasetConfig(_Section):
+    """One data set, as its YAML file says."""
+
+    name: str = Field(pattern=_NAME)
+    source: SourceConfig
+    audio: AudioConfig = AudioConfig()
+    splits: dict[str, Annotated[float, Field(ge=0, le=1)]] = {"train": 0.9, "validation": 0.05, "test": 0.05}
+    group_by: str | None = None
+    shards: ShardsConfig = ShardsConfig()
+    latents: tuple[LatentsConfig, ...] = ()
+    loader: LoaderConfig = LoaderConfig()
+    output: OutputConfig
+
+    @field_validator("splits")
+    @classmethod
+    def _shares_add_up(cls, splits: dict[str, float]) -> dict[str, float]:
+        for name in splits:
+            if not _SPLIT.match(name):
+                raise ValueError(f"split name {name!r}: use letters, digits and hyphens")
+        if not math.isclose(sum(splits.values()), 1.0, abs_tol=_SHARES_TOLERANCE):
+            raise ValueError(f"shares must add up to 1, they add up to {sum(splits.values()):g}")
+        return splits
+
+    @field_validator("latents")
+    @classmethod
+    def _names_differ(cls, latents: tuple[LatentsConfig, ...]) -> tuple[LatentsConfig, ...]:
+        names = [entry.name for entry in latents]
+        if len(set(names)) != len(names):
+            raise ValueError(f"every entry needs a name of its own, found {names}")
+        return latents
+
+    @model_validator(mode="after")
+    def _partitions_have_splits(self) -> Self:
+        unknown = [split for split in self.shards.partitions if split not in self.splits]
+        if unknown:
+            raise ValueError(f"shards.partitions names {unknown}, but the splits are {list(self.splits)}")
+        return self
+
+    def layout(self) -> Layout:
+        """The same as the library's own type."""
+        return Layout(self.splits, self.shards.partitions, self.shards.samples_per_shard)
+
+
+def load_config(path: Path) -> DatasetConfig:
+    """The data set that a YAML file describes; its name is the file's.
+
+    Raises:
+        ConfigError: unreadable, not YAML, or a key is unknown, missing or wrong; the message lists every fault by file,
+            key, what was expected and what was found.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid YAML: {error}") from error
+    if not isinstance(content, Mapping):
+        raise ConfigError(f"{path}: expected keys like source: and output:, found {type(content).__name__}")
+    try:
+        return DatasetConfig.model_validate({**content, "name": path.stem})
+    except ValidationError as error:
+        faults = "\n".join(f"  {_fault(fault)}" for fault in error.errors())
+        raise ConfigError(f"{path}: cannot be used:\n{faults}") from error
+
+
+def find_configs(folder: Path) -> list[DatasetConfig]:
+    """The data sets of a folder, by name.
+
+    Raises:
+        ConfigError: the folder is not there, or a file is wrong.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: no such folder of data sets; set HEADRACE_DATASETS or pass --datasets")
+    return [load_config(path) for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])]
+
+
+def _fault(fault: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails is not public
+    """One line for a person: key, what is wrong, what was found."""
+    where = ".".join(str(part) for part in fault["loc"]) or "(top)"
+    if fault["type"] == "extra_forbidden":
+        known = _known_keys(fault["loc"][:-1])
+        close = difflib.get_close_matches(str(fault["loc"][-1]), known, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        return f"{where}: unknown key; {hint}known here: {', '.join(known)}"
+    if fault["type"] == "missing":
+        return f"{where}: missing; this key has no default"
+    message = fault["msg"].removeprefix("Value error, ")
+    return f"{where}: {message[0].lower() + message[1:]}; found {fault['input']!r}"
+
+
+def _known_keys(location: tuple[str | int, ...]) -> list[str]:
+    section: Any = DatasetConfig
+    for part in location:
+        if isinstance(part, int):
+            continue
+        annotation = section.model_fields[part].annotation
+        section = LatentsConfig if part == "latents" else annotation
+    return [info.alias or name for name, info in section.model_fields.items() if (section, name) != (DatasetConfig, "name")]

@@ -1,0 +1,144 @@
+"""Which recording goes to which partition, and which sample to which shard. Pure: no I/O, no clock, no randomness.
+
+Buckets are static: a recording's partition is a function of its group alone. Inside a partition assignment is
+remembered: every sample that is still there stays in its shard, so a change rewrites the shards that it touches and no
+other one.
+"""
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from headrace.errors import ConfigError
+from headrace.manifests import Manifest, sequence_of
+
+_HASH_RANGE = 1 << 64
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a data set is divided.
+
+    Attributes:
+        splits: split → share of the groups; shares add up to 1.
+        partitions: split → number of its buckets (1 where none is given).
+        samples_per_shard: a shard is closed when it holds this many.
+    """
+
+    splits: Mapping[str, float]
+    partitions: Mapping[str, int]
+    samples_per_shard: int
+
+    def partition_keys(self) -> list[str]:
+        """All partitions, split by split: `train-0000`, `train-0001`, …"""
+        return [f"{split}-{bucket:04d}" for split in self.splits for bucket in range(self.partitions.get(split, 1))]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSample:
+    """A sample that should exist.
+
+    Attributes:
+        key: its `__key__`.
+        recording: key of the recording it comes from; samples of one recording stay together.
+        index: which segment of the recording it is.
+        digest: of all that its bytes depend on besides the audio settings.
+    """
+
+    key: str
+    recording: str
+    index: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPlan:
+    """A shard that should exist: its number in the partition, its samples in order, and what it is made from."""
+
+    sequence: int
+    samples: tuple[PlannedSample, ...]
+    input_digest: str
+
+
+def assign_partitions(groups: Iterable[str], layout: Layout) -> list[str]:
+    """The partition of each group, in the order given.
+
+    The split is chosen by the first 64 bits of the group's SHA-256, the bucket by the next 64, so that neither the
+    other groups nor their number matter.
+    """
+    names = list(layout.splits)
+    edges = [round(edge * _HASH_RANGE) for edge in accumulate(layout.splits.values())]
+    edges[-1] = _HASH_RANGE  # shares add up to 1 only within rounding
+    found: list[str] = []
+    for group in groups:
+        digest = hashlib.sha256(group.encode()).digest()
+        split = names[bisect_right(edges, int.from_bytes(digest[:8], "big"))]
+        bucket = int.from_bytes(digest[8:16], "big") % layout.partitions.get(split, 1)
+        found.append(f"{split}-{bucket:04d}")
+    return found
+
+
+def partition_fingerprint(digests: Iterable[str]) -> str:
+    """Fingerprint of a partition: SHA-256 (hex) over the digests of its recordings, in any order."""
+    return hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
+
+
+def plan_shards(
+    previous: Manifest | None, samples: Sequence[PlannedSample], *, samples_per_shard: int, settings: str
+) -> list[ShardPlan]:
+    """The shards that a partition should have, in order of their numbers.
+
+    Samples of `previous` keep their shard and their order in it; new ones top up the last shard and then open new ones,
+    in an order shuffled by hash so that shards are mixed. With another `samples_per_shard` than the manifest's the
+    partition is laid out from scratch.
+
+    Args:
+        previous: what the partition holds now.
+        samples: what it should hold, in any order; keys are unique.
+        samples_per_shard: samples in a full shard.
+        settings: digest of all else that the bytes of every shard depend on.
+
+    Raises:
+        ConfigError: two samples have the same key.
+    """
+    waiting = {sample.key: sample for sample in samples}
+    if len(waiting) != len(samples):
+        raise ConfigError(f"{len(samples) - len(waiting)} samples share a key with another; keys must be unique")
+    groups = _remembered(previous, waiting, samples_per_shard)
+    new = sorted(waiting.values(), key=_shuffled)
+    if groups and new:
+        last = groups[max(groups)]
+        room = max(0, samples_per_shard - len(last))
+        last.extend(new[:room])
+        new = new[room:]
+    first_free = 1 + max(groups, default=-1)
+    for start in range(0, len(new), samples_per_shard):
+        groups[first_free + start // samples_per_shard] = new[start : start + samples_per_shard]
+    return [
+        ShardPlan(sequence, tuple(group), _input_digest(group, settings))
+        for sequence, group in sorted(groups.items())
+        if group
+    ]
+
+
+def _remembered(
+    previous: Manifest | None, waiting: dict[str, PlannedSample], samples_per_shard: int
+) -> dict[int, list[PlannedSample]]:
+    """Samples that are still wanted, by the shard that they are in; they are taken out of `waiting`."""
+    if previous is None or previous.layout != {"samples_per_shard": samples_per_shard}:
+        return {}
+    return {
+        sequence_of(shard.name): [waiting.pop(key) for key in shard.samples if key in waiting] for shard in previous.shards
+    }
+
+
+def _shuffled(sample: PlannedSample) -> tuple[bytes, str, int]:
+    """Recordings in hash order, the segments of one recording side by side."""
+    return hashlib.sha256(sample.recording.encode()).digest(), sample.recording, sample.index
+
+
+def _input_digest(samples: Sequence[PlannedSample], settings: str) -> str:
+    lines = [settings, *(f"{sample.key} {sample.digest}" for sample in samples)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -1,0 +1,290 @@
+"""Audio shards: from a partition's recordings to its tars, indexes and manifest.
+
+Owns carrying out what `headrace.plan` decides: encoding on threads in bounded memory, writing shards in order, using
+again what is there, and committing the manifest. It decides no assignment and knows nothing of Dagster.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import groupby
+
+from headrace.audio import AudioFormat, EncodedSegment, Segment, codec_version, encode_segments, plan_segments
+from headrace.errors import AlreadyExistsError, AudioError, BuildError
+from headrace.index import SampleEntry, ShardIndex, index_name
+from headrace.manifests import (
+    Manifest,
+    NumberedManifest,
+    Refusal,
+    ShardEntry,
+    bucket_of,
+    commit_manifest,
+    newest_manifest,
+    split_of,
+)
+from headrace.ordered import map_in_order
+from headrace.plan import PlannedSample, ShardPlan, partition_fingerprint, plan_shards
+from headrace.recordings import Recording
+from headrace.shardwriter import ShardPlace, ShardWriter
+from headrace.sources import Source, Stamp
+from headrace.storage import Storage
+
+SHARD_FORMAT = 1
+_REFUSED_NOTE = "refused"
+_SECONDS_NOTE = "seconds"
+_TASK_SECONDS = 60.0  # audio that one thread encodes at a time: bounds memory on long recordings
+_COMMIT_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSettings:
+    """What decides the bytes of a partition's shards besides its recordings."""
+
+    audio: AudioFormat
+    samples_per_shard: int
+
+    def digest(self) -> str:
+        """Digest of the settings, the format and the codecs."""
+        content = [SHARD_FORMAT, codec_version(), self.audio.canonical()]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def wanted(self, fingerprint: str) -> str:
+        """Digest of everything that a partition is built from; see `Manifest.wanted`."""
+        return hashlib.sha256(f"{self.digest()} {self.samples_per_shard} {fingerprint}".encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionBuild:
+    """What building a partition came to.
+
+    Attributes:
+        manifest: the manifest that counts now.
+        written: names of shards written by this build.
+        reused: names of shards that were there already.
+        is_new: whether a manifest was committed.
+    """
+
+    manifest: NumberedManifest
+    written: tuple[str, ...]
+    reused: tuple[str, ...]
+    is_new: bool
+
+
+def build_partition(  # noqa: PLR0913 - the five parts of a build, and who watches it
+    partition: str,
+    recordings: Sequence[Recording],
+    settings: ShardSettings,
+    source: Source,
+    storage: Storage,
+    *,
+    num_threads: int,
+    progress: Callable[[int], None] = lambda num_samples: None,  # noqa: ARG005
+) -> PartitionBuild:
+    """Bring the shards of one partition up to date.
+
+    Shards that exist with the wanted input are used again, also those that a killed build left behind. The bytes do not
+    depend on `num_threads`.
+
+    Args:
+        partition: for example `train-0003`.
+        recordings: what the catalog says it should hold.
+        settings: audio format and shard size.
+        source: where the recordings are opened.
+        storage: the folder of audio shards.
+        num_threads: recordings encoded at a time.
+        progress: called with a number of samples each time so many are done.
+
+    Raises:
+        BuildError: a recording changed since the catalog was scanned, or other writers kept winning the commit.
+    """
+    for _ in range(_COMMIT_ATTEMPTS):
+        previous = newest_manifest(storage, partition)
+        fingerprint = partition_fingerprint(recording.digest for recording in recordings)
+        wanted = settings.wanted(fingerprint)
+        if previous is not None and previous.manifest.wanted == wanted:
+            return PartitionBuild(previous, (), tuple(shard.name for shard in previous.manifest.shards), is_new=False)
+        job = _Job(partition, _planned(recordings, settings.audio), settings, source, storage, num_threads, progress)
+        entries, refused, written = job.run(previous.manifest if previous else None)
+        manifest = Manifest(
+            partition, wanted, fingerprint, {"samples_per_shard": settings.samples_per_shard}, entries, refused
+        )
+        try:
+            committed = commit_manifest(storage, manifest, previous)
+        except AlreadyExistsError:
+            continue
+        reused = tuple(entry.name for entry in entries if entry.name not in written)
+        return PartitionBuild(committed, tuple(written), reused, is_new=True)
+    raise BuildError(f"{partition}: other writers kept committing this partition; stop them and build again")
+
+
+def sample_json(recording: Recording, segment: Segment, encoded: EncodedSegment) -> bytes:
+    """The `<key>.json` of a sample: the user's columns, and provenance under `headrace`."""
+    provenance = {
+        "source": recording.path,
+        "source_sha256": recording.sha256,
+        "start_frame": segment.start_frame,
+        "num_frames": encoded.num_frames,
+        "sample_rate": encoded.sample_rate_hz,
+        "num_channels": encoded.num_channels,
+    }
+    return json.dumps({**recording.metadata, "headrace": provenance}, ensure_ascii=False).encode()
+
+
+def sample_key(recording: Recording, segment: Segment, *, is_whole: bool) -> str:
+    """Key of a sample: the recording's own, or with the segment's number when recordings are cut."""
+    return recording.key if is_whole else f"{recording.key}-s{segment.index:06d}"
+
+
+_Planned = dict[str, tuple[Recording, Segment]]
+_Encoded = list[EncodedSegment] | AudioError
+
+
+def _planned(recordings: Sequence[Recording], audio: AudioFormat) -> _Planned:
+    """Every sample that the recordings should give, by key."""
+    is_whole = audio.segment_seconds is None
+    return {
+        sample_key(recording, segment, is_whole=is_whole): (recording, segment)
+        for recording in recordings
+        for segment in plan_segments(recording.info.num_frames, recording.info.sample_rate_hz, audio)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One partition's shards, from plan to storage."""
+
+    partition: str
+    planned: _Planned
+    settings: ShardSettings
+    source: Source
+    storage: Storage
+    num_threads: int
+    progress: Callable[[int], None]
+
+    def run(self, previous: Manifest | None) -> tuple[tuple[ShardEntry, ...], tuple[Refusal, ...], list[str]]:
+        """All shards of the plan: entries, refusals, and names of those that had to be written."""
+        plans = plan_shards(
+            previous,
+            [PlannedSample(key, rec.key, seg.index, rec.digest) for key, (rec, seg) in self.planned.items()],
+            samples_per_shard=self.settings.samples_per_shard,
+            settings=self.settings.digest(),
+        )
+        found = self._existing(plans, previous)
+        indexes = self._write([plan for plan in plans if plan.input_digest not in found])
+        written = [index.shard for index in indexes.values()]
+        found |= indexes
+        entries = tuple(_entry(plan, found[plan.input_digest]) for plan in plans)
+        refused = {refusal for plan in plans for refusal in refusals(found[plan.input_digest])}
+        return entries, tuple(sorted(refused, key=lambda refusal: refusal.path)), written
+
+    def _existing(self, plans: Sequence[ShardPlan], previous: Manifest | None) -> dict[str, ShardIndex]:
+        """Indexes of whole shards that were made from what is wanted now, by input digest."""
+        wanted = {plan.input_digest for plan in plans}
+        names = [shard.name for shard in previous.shards if shard.input_digest in wanted] if previous else []
+        if previous is None or len(names) < len(wanted):
+            prefix = f"{split_of(self.partition)}_{bucket_of(self.partition):04d}_"
+            names = [entry.path for entry in self.storage.list(prefix) if entry.path.endswith(".tar")]
+        sizes = {name: index for name in names if (index := self._whole(name)) is not None}
+        self.progress(sum(len(plan.samples) for plan in plans if plan.input_digest in {i.input_digest for i in sizes.values()}))
+        return {index.input_digest: index for index in sizes.values() if index.input_digest in wanted}
+
+    def _whole(self, name: str) -> ShardIndex | None:
+        """The index of a published shard; None when a killed build left the tar without one, or it is damaged."""
+        path = index_name(name)
+        if not self.storage.exists(path):
+            return None
+        index = ShardIndex.from_bytes(self.storage.read(path), path)
+        return index if self.storage.exists(name) and self.storage.size(name) == index.num_bytes else None
+
+    def _write(self, plans: Sequence[ShardPlan]) -> dict[str, ShardIndex]:
+        """Encode and publish these shards, in order."""
+        tasks = [task for plan in plans for task in self._tasks(plan)]
+        with ThreadPoolExecutor(self.num_threads, "encode") as pool:
+            results = map_in_order(pool, self._encode, tasks, window=2 * self.num_threads)
+            return {plan.input_digest: self._write_one(plan, results) for plan in plans}
+
+    def _write_one(self, plan: ShardPlan, results: Iterator[_Encoded]) -> ShardIndex:
+        """Publish one shard from the next results."""
+        place = ShardPlace(split_of(self.partition), bucket_of(self.partition), plan.sequence)
+        refused: dict[str, Refusal] = {}
+        seconds = 0.0
+        with ShardWriter(self.storage, place) as writer:
+            for recording, segments in self._tasks(plan):
+                result = next(results)
+                if isinstance(result, AudioError):
+                    refused[recording.path] = Refusal(recording.path, result.reason, str(result))
+                else:
+                    seconds += self._add(writer, recording, segments, result)
+                self.progress(len(segments))
+            notes = {
+                _REFUSED_NOTE: json.dumps([asdict(refusal) for refusal in refused.values()], ensure_ascii=False),
+                _SECONDS_NOTE: repr(round(seconds, 6)),
+            }
+            return writer.publish(plan.input_digest, notes)
+
+    def _add(
+        self, writer: ShardWriter, recording: Recording, segments: list[Segment], encoded: list[EncodedSegment]
+    ) -> float:
+        """Append a recording's samples. Returns their length in seconds."""
+        is_whole = self.settings.audio.segment_seconds is None
+        seconds = 0.0
+        for segment, sample in zip(segments, encoded, strict=True):
+            key = sample_key(recording, segment, is_whole=is_whole)
+            text = sample_json(recording, segment, sample)
+            facts = SampleEntry(key, {}, sample.num_frames, sample.sample_rate_hz, sample.num_channels)
+            writer.add(key, {"flac": (sample.payload, sample.num_bytes), "json": (text, len(text))}, facts)
+            seconds += sample.num_frames / sample.sample_rate_hz
+        return seconds
+
+    def _tasks(self, plan: ShardPlan) -> Iterator[tuple[Recording, list[Segment]]]:
+        """The plan's samples in pieces that one thread encodes at a time."""
+        for _, samples in groupby(plan.samples, key=lambda sample: sample.recording):
+            batch: list[Segment] = []
+            seconds = 0.0
+            for sample in samples:
+                recording, segment = self.planned[sample.key]
+                length = segment.num_frames / (self.settings.audio.sample_rate_hz or recording.info.sample_rate_hz)
+                if batch and seconds + length > _TASK_SECONDS:
+                    yield recording, batch
+                    batch, seconds = [], 0.0
+                batch.append(segment)
+                seconds += length
+            yield recording, batch
+
+    def _encode(self, task: tuple[Recording, list[Segment]]) -> _Encoded:
+        """Encode some segments of one recording; a fault of the recording is a value, not an exception."""
+        recording, segments = task
+        stamp = Stamp(recording.num_bytes, recording.mtime_ns)
+        try:
+            with self.source.open(recording.path) as file:
+                return list(encode_segments(file, recording.info, self.settings.audio, segments))
+        except AudioError as error:
+            self._check_unchanged(recording, stamp)
+            return error
+        except OSError as error:
+            raise BuildError(f"{recording.path}: {error}; was it removed? The next build scans again") from error
+        finally:
+            self._check_unchanged(recording, stamp)
+
+    def _check_unchanged(self, recording: Recording, stamp: Stamp) -> None:
+        if self.source.stamp(recording.path) != stamp:
+            raise BuildError(f"{recording.path}: changed since the catalog was scanned; build again")
+
+
+def refusals(index: ShardIndex) -> list[Refusal]:
+    """Recordings that were planned for a shard and could not be decoded."""
+    return [Refusal(**refusal) for refusal in json.loads(index.notes[_REFUSED_NOTE])]
+
+
+def _entry(plan: ShardPlan, index: ShardIndex) -> ShardEntry:
+    return ShardEntry(
+        name=index.shard,
+        num_bytes=index.num_bytes,
+        num_samples=len(index),
+        num_frames=int(index.num_frames.sum()),
+        seconds=float(index.notes[_SECONDS_NOTE]),
+        input_digest=index.input_digest,
+        samples=tuple(sample.key for sample in plan.samples),
+    )

@@ -1,0 +1,96 @@
+"""Writing one shard: the tar, its content-digest name and its index, in the only safe order.
+
+Owns the step from finished payloads to published files, for audio and latents alike. The tar is published before its
+index, and nothing names either before the manifest does; so a shard with an index is whole.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import BinaryIO, Self, cast
+
+from headrace.index import SampleEntry, ShardIndex, build_index, index_name
+from headrace.manifests import shard_name
+from headrace.storage import Storage
+from headrace.tar import TarWriter
+
+_IN_MEMORY_BYTES = 64 << 20  # larger shards go through a temporary file
+
+Payload = bytes | BinaryIO
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPlace:
+    """Where a shard belongs: `train_0003_000012`, with `latent_` before it for latents."""
+
+    split: str
+    bucket: int
+    sequence: int
+    prefix: str = ""
+
+
+@dataclass(slots=True)
+class ShardWriter:
+    """Collects samples and publishes them as one shard; used as a context manager, it leaves nothing behind."""
+
+    storage: Storage
+    place: ShardPlace
+    _entries: list[SampleEntry] = field(default_factory=list)
+    _spool: BinaryIO = field(
+        default_factory=lambda: cast(BinaryIO, tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)), repr=False
+    )
+    _tar: TarWriter = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Start the archive."""
+        self._tar = TarWriter(self._spool)
+
+    def __enter__(self) -> Self:
+        """The writer itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Drop what was collected."""
+        self._spool.close()
+
+    def add(self, key: str, payloads: Mapping[str, tuple[Payload, int]], facts: SampleEntry | None = None) -> None:
+        """Append a sample.
+
+        Args:
+            key: its `__key__`.
+            payloads: field → payload and its size in bytes, written in this order.
+            facts: what the index says of it besides key and ranges; a `tensor` range is relative to the first field's
+                payload.
+
+        Raises:
+            FormatError: see `TarWriter.add`.
+        """
+        ranges = {name: self._tar.add(f"{key}.{name}", data, size) for name, (data, size) in payloads.items()}
+        known = facts or SampleEntry(key, {})
+        tensor = known.tensor
+        if tensor is not None:
+            base = next(iter(ranges.values()))[0]
+            tensor = (base + tensor[0], base + tensor[1], tensor[2], tensor[3])
+        self._entries.append(
+            SampleEntry(key, ranges, known.num_frames, known.sample_rate_hz, known.num_channels, tensor)
+        )
+
+    def publish(self, input_digest: str, notes: dict[str, str], tensor_dtype: str = "") -> ShardIndex:
+        """Write tar and index to the storage. Returns the index; its `shard` is the tar's name."""
+        sha256 = self._tar.finish()
+        place = self.place
+        name = shard_name(place.prefix, place.split, place.bucket, place.sequence, sha256)
+        index = build_index(
+            self._entries,
+            shard=name,
+            num_bytes=self._tar.num_bytes,
+            sha256=sha256,
+            input_digest=input_digest,
+            tensor_dtype=tensor_dtype,
+            notes=notes,
+        )
+        self._spool.seek(0)
+        self.storage.write(name, self._spool)
+        self.storage.write(index_name(name), index.to_bytes())
+        return index
