@@ -1,0 +1,154 @@
+"""Streams and their weights: how many samples of each an epoch holds.
+
+Owns the arithmetic of `proportion`, `repeat`, `choose` and `epoch_size`, with the meaning that MosaicML's
+StreamingDataset gives them. Must not contain the order in which the samples come (`passes`, `interleave`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import ConfigError
+
+MAX_SAMPLES = 3_000_000_000
+"""Largest number of samples of a stream, and of an epoch: products of two such numbers still fit 64 bits."""
+
+_EPOCH_UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamSpec:
+    """One data set in a mixture, as the order sees it.
+
+    Attributes:
+        name: what a saved state knows the stream by; unique in a mixture.
+        shard_sizes: (num_shards,) samples of each shard, in storage order; an integer array; shards may be empty.
+        proportion: share of the epoch, relative to the other streams' proportions.
+        repeat: how many times its samples are taken per epoch.
+        choose: how many samples are taken per epoch.
+        batch_size: samples of this stream in each global batch (stratified), or in a global batch of its own
+            (per_stream); None derives it.
+
+    At most one of `proportion`, `repeat` and `choose` is given; none means once (or its share of `epoch_size`).
+    """
+
+    name: str
+    shard_sizes: NDArray[np.integer]
+    proportion: float | None = None
+    repeat: float | None = None
+    choose: int | None = None
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        weights = {"proportion": self.proportion, "repeat": self.repeat, "choose": self.choose}
+        given = {name: value for name, value in weights.items() if value is not None}
+        if len(given) > 1:
+            raise ConfigError(f"stream {self.name!r} has {' and '.join(given)}: give one of them")
+        for name, value in given.items():
+            if value < 0 or (name == "proportion" and value == 0):
+                raise ConfigError(f"stream {self.name!r} has {name}={value}: expected a positive number")
+        if self.batch_size is not None and self.batch_size < 1:
+            raise ConfigError(f"stream {self.name!r} has batch_size={self.batch_size}: expected at least 1")
+        if self.num_samples > MAX_SAMPLES:
+            raise ConfigError(f"stream {self.name!r} has {self.num_samples} samples: at most {MAX_SAMPLES} are supported")
+
+    @property
+    def num_samples(self) -> int:
+        """Samples in the stream, each counted once."""
+        return int(self.shard_sizes.sum(dtype=np.int64))
+
+
+def parse_epoch_size(size: int | str | None) -> int | None:
+    """Number of samples in an `epoch_size` such as 1000, "100k", "1.5M" or "77b"; None stays None.
+
+    Raises:
+        ConfigError: not a positive number with one of the suffixes k, m, b, t (in either case).
+    """
+    if size is None:
+        return None
+    text = str(size).strip().lower().replace(",", "").replace("_", "")
+    suffix = text[-1:] if text[-1:].isalpha() else ""
+    try:
+        number = int(Fraction(text.removesuffix(suffix)) * _EPOCH_UNITS[suffix])
+    except (KeyError, ValueError, ZeroDivisionError):
+        number = 0
+    if number < 1:
+        raise ConfigError(f"epoch_size {size!r}: expected a number of samples such as 100000, '100k', '64M' or '77b'")
+    return number
+
+
+def stream_counts(streams: Sequence[StreamSpec], epoch_size: int | str | None = None) -> list[int]:
+    """Samples that each stream gives to an epoch, in the order of the streams.
+
+    Relative weights (`proportion`) share out `epoch_size`, or as many samples as the streams hold together; what
+    rounding leaves over goes to the largest fractions. Absolute weights (`repeat`, `choose`) say it themselves.
+
+    Raises:
+        ConfigError: no streams, names that are not unique, relative weights beside absolute ones, an `epoch_size`
+            beside absolute weights, or samples asked of an empty stream.
+    """
+    _check_mixture(streams)
+    sizes = [stream.num_samples for stream in streams]
+    total = parse_epoch_size(epoch_size)
+    relative = [stream.proportion is not None for stream in streams]
+    absolute = [stream.repeat is not None or stream.choose is not None for stream in streams]
+    if any(relative) and not all(relative):
+        other = streams[relative.index(False)].name
+        raise ConfigError(
+            f"stream {streams[relative.index(True)].name!r} has a proportion but stream {other!r} has none: "
+            "give every stream a proportion, or none"
+        )
+    if total is not None and any(absolute):
+        raise ConfigError(
+            f"epoch_size={epoch_size!r} contradicts stream {streams[absolute.index(True)].name!r}, whose repeat or "
+            "choose says how many samples it gives: leave out epoch_size, or use proportions"
+        )
+    if any(relative):
+        counts = share_out(sum(sizes) if total is None else total, [stream.proportion or 0 for stream in streams])
+    elif total is not None:
+        counts = share_out(total, sizes)
+    else:
+        counts = [_absolute_count(stream) for stream in streams]
+    return _checked_counts(streams, counts)
+
+
+def share_out(total: int, weights: Sequence[float]) -> list[int]:
+    """Whole parts of `total` in proportion to the weights; what rounding leaves over goes to the largest fractions."""
+    exact = [Fraction(weight) for weight in weights]
+    whole = sum(exact)
+    if whole == 0:
+        return [0] * len(exact)
+    shares = [total * weight / whole for weight in exact]
+    parts = [int(share) for share in shares]
+    by_fraction = sorted(range(len(parts)), key=lambda stream: (parts[stream] - shares[stream], stream))
+    for stream in by_fraction[: total - sum(parts)]:
+        parts[stream] += 1
+    return parts
+
+
+def _absolute_count(stream: StreamSpec) -> int:
+    if stream.choose is not None:
+        return stream.choose
+    repeat = 1 if stream.repeat is None else stream.repeat
+    return int(Fraction(repeat) * stream.num_samples)
+
+
+def _check_mixture(streams: Sequence[StreamSpec]) -> None:
+    if not streams:
+        raise ConfigError("a mixture needs at least one stream")
+    names = [stream.name for stream in streams]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"two streams are named {twice!r}: a saved state tells streams apart by name, so rename one")
+
+
+def _checked_counts(streams: Sequence[StreamSpec], counts: list[int]) -> list[int]:
+    for stream, count in zip(streams, counts, strict=True):
+        if count and not stream.num_samples:
+            raise ConfigError(f"stream {stream.name!r} is asked for {count} samples but holds none")
+    if sum(counts) > MAX_SAMPLES:
+        raise ConfigError(f"the epoch has {sum(counts)} samples: at most {MAX_SAMPLES} are supported; lower epoch_size")
+    return counts

@@ -1,0 +1,47 @@
+"""Which process this is among those that train together, and which rows of a global batch are its own."""
+
+from dataclasses import dataclass
+
+from headrace.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Rank `rank` of `world_size` processes that share every global batch.
+
+    Row t of a global batch belongs to rank ``t % world_size``; so each global batch must divide by the world size.
+    """
+
+    rank: int = 0
+    world_size: int = 1
+
+    def __post_init__(self) -> None:
+        if self.world_size < 1 or not 0 <= self.rank < self.world_size:
+            raise ConfigError(
+                f"World(rank={self.rank}, world_size={self.world_size}): expected 0 <= rank < world_size; "
+                "pass the values of torch.distributed.get_rank() and get_world_size()"
+            )
+
+    def batch_size(self, global_batch_size: int) -> int:
+        """Rows of this rank in a global batch.
+
+        Raises:
+            ConfigError: the global batch does not divide by the world size; names the nearest sizes of both that fit.
+        """
+        size, rest = divmod(global_batch_size, self.world_size)
+        if rest == 0:
+            return size
+        below, above = size * self.world_size, (size + 1) * self.world_size
+        batches = f"{below} or {above}" if below else f"{above}"
+        raise ConfigError(
+            f"a global batch of {global_batch_size} samples does not divide by {self.world_size} ranks: "
+            f"use a global batch of {batches}, or a world size of {_nearest_worlds(global_batch_size, self.world_size)}"
+        )
+
+
+def _nearest_worlds(global_batch_size: int, world_size: int) -> str:
+    """The divisors of the global batch next below and next above the world size, as words."""
+    divisors = [size for size in range(1, global_batch_size + 1) if global_batch_size % size == 0]
+    below = [size for size in divisors if size < world_size][-1:]
+    above = [size for size in divisors if size > world_size][:1]
+    return " or ".join(str(size) for size in below + above)
