@@ -1,0 +1,66 @@
+# Entry points. Each makes .venv first when it is missing or out of date; nothing needs to be set.
+# Overridable: PYTHON (a Python >= 3.11), EXTRAS (of pyproject.toml), DAGSTER_HOME, UI_PORT.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+EXTRAS ?= build,transformers,bench,dev
+UI_PORT ?= 3000
+export DAGSTER_HOME ?= $(CURDIR)/dagster_home
+
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: help demo ui test test-slow test-gpu check format bench venv constraints clean
+
+help:  ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(STAMP): pyproject.toml constraints.txt
+	@tools/make-venv "$(PYTHON)" "$(EXTRAS)"
+
+venv: $(STAMP)  ## Make or update .venv
+
+demo: $(STAMP)  ## Take the demo corpus through the whole graph
+	@$(BIN)/python build.py demo
+
+ui: $(STAMP)  ## Dagster's web interface, on loopback
+	$(BIN)/dagster dev --workspace workspace.yaml --host 127.0.0.1 --port $(UI_PORT)
+
+# One torch thread per test process: two processes with all cores each are slower than two with one.
+test test-slow: export OMP_NUM_THREADS ?= 1
+
+test: $(STAMP)  ## Fast tests
+	$(BIN)/python -m pytest -n logical --maxprocesses 8 --timeout 120 -m "not slow and not gpu"
+
+test-slow: $(STAMP)  ## Live daemon, browser, servers, drills
+	@tools/install-browser
+	$(BIN)/python -m pytest --timeout 900 -m "slow and not gpu" || [ $$? -eq 5 ]  # 5: no test yet
+
+test-gpu: $(STAMP)  ## Tests that need a CUDA device
+	$(BIN)/python -m pytest --timeout 300 -m gpu || [ $$? -eq 5 ]
+
+check: $(STAMP)  ## Lint, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)  ## Format, and fix what lint can fix
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)  ## Benchmarks: each prints a table and writes JSON
+	@set -e; for benchmark in benchmarks/*.py; do \
+	  case "$$benchmark" in */_*|*\**) continue ;; esac; \
+	  echo "== $$benchmark"; $(BIN)/python "$$benchmark"; \
+	done
+
+constraints:  ## Resolve pyproject.toml anew into constraints.txt (torch stays where it is)
+	tools/make-constraints "$(PYTHON)" "$(EXTRAS)"
+
+clean:  ## Remove .venv, caches, built data and Dagster's history
+	rm -rf .venv .venv-constraints .venv.lock data *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find dagster_home -mindepth 1 ! -name dagster.yaml -delete
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
