@@ -64,7 +64,7 @@ def permute(index: ArrayLike, size: ArrayLike, key: ArrayLike) -> NDArray[np.int
     for start in range(0, len(x), _CHUNK):
         part = slice(start, start + _CHUNK)
         x[part] = _permute_part(x[part], n if len(n) == 1 else n[part], k if len(k) == 1 else k[part])
-    return x.astype(np.int64).reshape(shape)
+    return x.view(np.int64).reshape(shape)
 
 
 def _aligned(values: _Words, shape: tuple[int, ...]) -> _Words:

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.errors import ConfigError
+from headrace.streaming.legs import Leg, check_batch_start, first_leg, open_leg
 from headrace.streaming.mixing import StreamSpec
-from headrace.streaming.spec import OrderSpec
-from headrace.streaming.world import World
+from headrace.streaming.passes import StreamOrder
+from headrace.streaming.spec import LastBatch, OrderSpec
+from headrace.streaming.world import ALONE, World
 
 PADDING = -1
 """Sample id of a row that holds no sample."""
@@ -38,33 +41,7 @@ class Rows:
     @property
     def is_padding(self) -> NDArray[np.bool_]:
         """(num_rows,); whether a row holds no sample."""
-        return self.sample_ids == PADDING
-
-
-@dataclass(frozen=True, slots=True)
-class LegStream:
-    """What one stream gives to a leg.
-
-    Attributes:
-        name: the stream's name.
-        num_samples: samples of the stream in this leg.
-        batch_size: the stream's own batch size if it had one.
-    """
-
-    name: str
-    num_samples: int
-    batch_size: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Leg:
-    """A part of an epoch with one mixture, from row `start` of the epoch to the next leg or the end.
-
-    An epoch has one leg, starting at 0, until its mixture is changed while it runs.
-    """
-
-    start: int
-    streams: tuple[LegStream, ...]
+        return np.asarray(self.sample_ids == PADDING)
 
 
 class EpochOrder:
@@ -99,40 +76,84 @@ class EpochOrder:
                 the batching method).
             StateError: `start` is inside a global batch, where the order depends on the global batch size.
         """
-        raise NotImplementedError
+        self.spec = spec
+        self.epoch = epoch
+        self.start = start
+        self.legs: tuple[Leg, ...] = tuple(legs) or (first_leg(streams, epoch_size),)
+        _check_names(streams, self.legs[-1])
+        self._opened = open_leg(spec, epoch, self.legs)
+        self._layout = self._opened.layout
+        self._first_batch = check_batch_start(spec, self._opened, start)
+        self._streams = [
+            StreamOrder(spec, stream.name, stream.shard_sizes, epoch, planned)
+            for stream, planned in zip(streams, self._opened.planned, strict=True)
+        ]
 
     @property
     def num_samples(self) -> int:
         """Samples of the whole epoch, as many as arrive under ``last_batch="pad"``; padding is not counted."""
-        raise NotImplementedError
+        earlier = sum(int(taken.sum()) for taken in self._opened.taken.values())
+        return earlier + sum(stream.num_samples for stream in self.legs[-1].streams)
 
     @property
     def num_batches(self) -> int:
         """Global batches from `start` to the end of the epoch; the same for every rank of every world."""
-        raise NotImplementedError
+        if self.spec.needs_global_batch:
+            return self._layout.num_batches - self._first_batch
+        rows = max(0, self._layout.num_rows - (self.start - self.legs[-1].start))
+        size = self.spec.global_batch_size
+        return rows // size if self.spec.last_batch is LastBatch.DROP else -(-rows // size)
 
     @property
-    def legs(self) -> tuple[Leg, ...]:
-        """The epoch's legs: what a saved state needs besides the position."""
-        raise NotImplementedError
+    def first_batch(self) -> int:
+        """Number in its leg of batch 0, where the order depends on the global batch size; else 0."""
+        return self._first_batch
 
-    def batch(self, index: int, world: World = World()) -> Rows:  # noqa: B008 (frozen)
+    def batch(self, index: int, world: World = ALONE) -> Rows:
         """Rows of global batch `index` (counted from `start`) that belong to `world`'s rank.
 
         Raises:
             IndexError: not in [0, num_batches).
             ConfigError: the batch does not divide by the world size.
         """
-        raise NotImplementedError
+        if not 0 <= index < self.num_batches:
+            raise IndexError(f"batch {index} of {self.num_batches}")
+        begin, stop = self.batch_start(index), self.batch_start(index + 1)
+        world.batch_size(stop - begin)
+        return self._rows(np.arange(begin + world.rank, stop, world.world_size))
 
     def positions(self, start: int, stop: int) -> Rows:
-        """Rows [start, stop) of the epoch, whatever batches they fall in."""
-        raise NotImplementedError
+        """Rows [start, stop) of the epoch, whatever batches they fall in; rows past the end are padding.
+
+        Raises:
+            IndexError: `start` is before the last leg, whose streams may be gone.
+        """
+        if start < self.legs[-1].start:
+            raise IndexError(f"row {start} is before the mixture's last change, at row {self.legs[-1].start}")
+        return self._rows(np.arange(start, stop))
 
     def batch_start(self, index: int) -> int:
         """Row of the epoch at which global batch `index` begins: `sample_in_epoch` once `index` batches are delivered."""
-        raise NotImplementedError
+        if not self.spec.needs_global_batch:
+            return self.start + index * self.spec.global_batch_size
+        return self.legs[-1].start + self._layout.batch_start(self._first_batch + index)
 
     def stream_positions(self, row: int) -> dict[str, int]:
-        """Samples that each stream has given before `row` of the epoch."""
-        raise NotImplementedError
+        """Samples that each stream has given before `row` of the epoch, a batch's start; also streams that have left."""
+        taken = self._opened.taken_before(row)
+        return {name: int(lanes.sum()) for name, lanes in taken.items()}
+
+    def _rows(self, row: NDArray[np.int64]) -> Rows:
+        stream, position = self._layout.locate(row - self.legs[-1].start)
+        samples = np.full_like(position, PADDING)
+        for number, order in enumerate(self._streams):
+            wanted = (stream == number) & (position >= 0)
+            if wanted.any():
+                samples[wanted] = order.sample_ids(position[wanted])
+        return Rows(stream.astype(np.int32), samples)
+
+
+def _check_names(streams: Sequence[StreamSpec], leg: Leg) -> None:
+    given, expected = [stream.name for stream in streams], [stream.name for stream in leg.streams]
+    if given != expected:
+        raise ConfigError(f"the streams are {given}, but this part of the epoch was laid out for {expected}")

@@ -39,6 +39,10 @@ class World:
         )
 
 
+ALONE = World()
+"""One process that reads everything."""
+
+
 def _nearest_worlds(global_batch_size: int, world_size: int) -> str:
     """The divisors of the global batch next below and next above the world size, as words."""
     divisors = [size for size in range(1, global_batch_size + 1) if global_batch_size % size == 0]
