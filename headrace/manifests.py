@@ -113,7 +113,7 @@ class NumberedManifest:
 def newest_manifest(storage: Storage, partition: str) -> NumberedManifest | None:
     """The manifest of a partition that counts; None before the first build."""
     numbers = [number for number, _ in numbered_files(storage, f"{_MANIFESTS}{partition}/")]
-    return _read_manifest(storage, partition, max(numbers)) if numbers else None
+    return read_manifest(storage, partition, max(numbers)) if numbers else None
 
 
 def newest_manifests(storage: Storage) -> dict[str, NumberedManifest]:
@@ -122,7 +122,7 @@ def newest_manifests(storage: Storage) -> dict[str, NumberedManifest]:
     for number, path in numbered_files(storage, _MANIFESTS):
         partition = path.split("/")[-2]
         newest[partition] = max(number, newest.get(partition, 0))
-    return {partition: _read_manifest(storage, partition, number) for partition, number in sorted(newest.items())}
+    return {partition: read_manifest(storage, partition, number) for partition, number in sorted(newest.items())}
 
 
 def commit_manifest(storage: Storage, manifest: Manifest, previous: NumberedManifest | None) -> NumberedManifest:
@@ -136,7 +136,8 @@ def commit_manifest(storage: Storage, manifest: Manifest, previous: NumberedMani
     return NumberedManifest(number, manifest)
 
 
-def _read_manifest(storage: Storage, partition: str, number: int) -> NumberedManifest:
+def read_manifest(storage: Storage, partition: str, number: int) -> NumberedManifest:
+    """One numbered manifest of a partition, as a snapshot names it. Raises `NotFoundError`."""
     path = _manifest_path(partition, number)
     return NumberedManifest(number, Manifest.from_json(storage.read(path), path))
 

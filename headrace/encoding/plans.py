@@ -1,0 +1,35 @@
+"""What is asked of the encoding of a partition: which latent shards, stored how, how fast. No torch here."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.shardwriter import ShardPlace
+
+LatentDtype = Literal["float16", "bfloat16", "float32"]
+
+AUDIO_SHARD_NOTE = "audio_shard"
+ENCODER_NOTE = "encoder"
+FRAME_RATE_NOTE = "frame_rate_hz"
+SECONDS_NOTE = "seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class LatentPlan:
+    """A latent shard that should exist: the audio shard it is made of, its place, the digest of what it is made from."""
+
+    audio_shard: str
+    place: ShardPlace
+    input_digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class EncodingOptions:
+    """How fast latents are computed; nothing here changes what they are beyond rounding.
+
+    Attributes:
+        batch_seconds: audio of one batch, padding included; None chooses by device.
+        num_threads: threads that decode.
+    """
+
+    batch_seconds: float | None = None
+    num_threads: int = 2
