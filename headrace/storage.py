@@ -14,6 +14,7 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, runtime_checkable
 from urllib.parse import unquote, urlsplit
@@ -33,6 +34,17 @@ class Entry:
     path: str
     num_bytes: int
     modified_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Limits for a caller that repeats failed requests itself: the store's client then tries each only once.
+
+    Attributes:
+        timeout_seconds: how long one request may take from connecting to its last byte.
+    """
+
+    timeout_seconds: float = 60.0
 
 
 @runtime_checkable
@@ -77,8 +89,12 @@ class Storage(Protocol):
         """The real file behind `path`, to map or link; None where there is none."""
 
 
-def open_storage(uri: str | os.PathLike[str]) -> Storage:
+def open_storage(uri: str | os.PathLike[str], transfer: Transfer | None = None) -> Storage:
     """The store behind a folder name, `file://` URL or object-store URL (`s3://bucket/prefix`, `http://…`, `memory://`).
+
+    Args:
+        uri: the root.
+        transfer: limits of single requests; None leaves patience and repeats to the store's client.
 
     Raises:
         ConfigError: the scheme is not known.
@@ -90,7 +106,7 @@ def open_storage(uri: str | os.PathLike[str]) -> Storage:
     if len(parts.scheme) <= 1:  # no scheme, or a drive letter
         return LocalStorage(Path(text))
     if parts.scheme in ObjectStorage.SCHEMES:
-        return ObjectStorage(text.rstrip("/"))
+        return ObjectStorage(text.rstrip("/"), transfer=transfer)
     known = ", ".join(["file", *ObjectStorage.SCHEMES])
     raise ConfigError(f"{text}: unknown storage scheme {parts.scheme!r}; use a folder name or one of {known}")
 
@@ -191,15 +207,16 @@ class ObjectStorage:
 
     uri: str
     prefix: str = ""
+    transfer: Transfer | None = None
     _client: "dict[int, ObjectStore]" = field(default_factory=dict, repr=False, compare=False)
 
-    def __getstate__(self) -> tuple[str, str]:
+    def __getstate__(self) -> tuple[str, str, Transfer | None]:
         """Leave the client behind: sockets and threads do not travel."""
-        return self.uri, self.prefix
+        return self.uri, self.prefix, self.transfer
 
-    def __setstate__(self, state: tuple[str, str]) -> None:
+    def __setstate__(self, state: tuple[str, str, Transfer | None]) -> None:
         """Start without a client."""
-        for name, value in zip(("uri", "prefix", "_client"), (*state, {}), strict=True):
+        for name, value in zip(("uri", "prefix", "transfer", "_client"), (*state, {}), strict=True):
             object.__setattr__(self, name, value)
 
     @property
@@ -210,13 +227,25 @@ class ObjectStorage:
         pid = os.getpid()
         if pid not in self._client:
             base = self.uri.removesuffix(f"/{self.prefix}") if self.prefix else self.uri
-            self._client[pid] = MemoryStore() if base.startswith("memory:") else from_url(base, **_client_options(base))
+            self._client[pid] = MemoryStore() if base.startswith("memory:") else from_url(base, **self._options(base))
         return self._client[pid]
 
     def at(self, folder: str) -> "ObjectStorage":
         """See `Storage.at`."""
         below = self._full(folder)
-        return ObjectStorage(f"{self.uri}/{folder}", below, self._client)
+        return ObjectStorage(f"{self.uri}/{folder}", below, self.transfer, self._client)
+
+    def _options(self, base: str) -> dict[str, Any]:
+        """What the client is made with. Plain-HTTP endpoints (a store inside a cluster) must be allowed by name."""
+        options: dict[str, Any] = {"client_options": {}}
+        endpoint = os.environ.get("AWS_ENDPOINT_URL", os.environ.get("AWS_ENDPOINT", base))
+        if endpoint.startswith("http://"):
+            options["client_options"]["allow_http"] = True
+        if self.transfer is not None:
+            limit = timedelta(seconds=self.transfer.timeout_seconds)
+            options["client_options"] |= {"timeout": limit, "connect_timeout": limit}
+            options["retry_config"] = {"max_retries": 0}
+        return options
 
     def _full(self, path: str) -> str:
         return f"{self.prefix}/{checked_path(path)}" if self.prefix else checked_path(path)
@@ -301,12 +330,6 @@ class ObjectStorage:
 
         with contextlib.suppress(NotFoundError), _translated_errors(path, self.uri):
             obstore.delete(self.client, self._full(path))
-
-
-def _client_options(base: str) -> dict[str, Any]:
-    """Plain-HTTP endpoints (a test server, a store inside a cluster) must be allowed by name."""
-    endpoint = os.environ.get("AWS_ENDPOINT_URL", os.environ.get("AWS_ENDPOINT", base))
-    return {"client_options": {"allow_http": True}} if endpoint.startswith("http://") else {}
 
 
 class _RawReader(io.RawIOBase):

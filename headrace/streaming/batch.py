@@ -1,0 +1,227 @@
+"""Batches: what the default collate gives, from samples one by one or as arrays that were filled in place.
+
+Owns the names, shapes and padding of a batch (DESIGN 5). It reads and decodes nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import ConfigError
+from headrace.streaming.arena import Allocator, Arena
+from headrace.streaming.settings import Output
+
+Sample: TypeAlias = dict[str, Any]
+"""A sample as users see it: `__key__`, `audio` and `sample_rate`, `encoder_hidden` and `encoder_length`, `metadata`."""
+
+_OWN_FIELDS = frozenset({"__key__", "audio", "sample_rate", "encoder_hidden", "encoder_length", "metadata", "is_padding"})
+BFLOAT16 = "bfloat16"
+
+
+@dataclass(slots=True)
+class Audio:
+    """The audio of a batch.
+
+    Attributes:
+        samples: float32 (B, C, N), zero after each row's end.
+        num_frames: int64 (B,).
+        sample_rate_hz: int64 (B,); 0 in padding rows.
+    """
+
+    samples: NDArray[np.float32]
+    num_frames: NDArray[np.int64]
+    sample_rate_hz: NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Latents:
+    """The latents of a batch, of one encoder.
+
+    Attributes:
+        hidden: (B, T, D) in the stored dtype, zero after each row's end; bfloat16 as uint16.
+        lengths: int64 (B,), `encoder_length`.
+        dtype: name of the stored dtype.
+    """
+
+    hidden: NDArray[Any]
+    lengths: NDArray[np.int64]
+    dtype: str
+
+
+@dataclass(slots=True)
+class Batch:
+    """One rank's rows of a global batch.
+
+    Attributes:
+        keys: `''` in padding rows.
+        metadata: the samples' JSON; `{}` in padding rows.
+        is_padding: bool (B,).
+        audio: None where samples have none.
+        latents: None where samples have none.
+        extra: other fields, one value a row; None in padding rows.
+    """
+
+    keys: list[str]
+    metadata: list[dict[str, Any]]
+    is_padding: NDArray[np.bool_]
+    audio: Audio | None = None
+    latents: dict[str, Latents] = field(default_factory=dict)
+    extra: dict[str, list[Any]] = field(default_factory=dict)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays by the names that users see; bfloat16 as uint16."""
+        named: dict[str, NDArray[Any]] = {}
+        if self.audio is not None:
+            audio = self.audio
+            named |= {"audio": audio.samples, "num_frames": audio.num_frames, "sample_rate": audio.sample_rate_hz}
+        for name, latents in self.latents.items():
+            named |= {"encoder_hidden" + name: latents.hidden, "encoder_length" + name: latents.lengths}
+        return named | {"is_padding": self.is_padding}
+
+    def to_dict(self, output: Output) -> dict[str, Any]:
+        """The batch as users see it, sharing memory with this one (only numpy's bfloat16 is widened to float32)."""
+        named: dict[str, Any] = {"keys": self.keys, "metadata": self.metadata, **self.extra}
+        narrow = {"encoder_hidden" + name for name, latents in self.latents.items() if latents.dtype == BFLOAT16}
+        for name, array in self.arrays().items():
+            if output is Output.TORCH:
+                named[name] = _tensor(array, is_bfloat16=name in narrow)
+            else:
+                named[name] = widen_bfloat16(array) if name in narrow else array
+        return named
+
+
+def collate(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Samples of a `StreamingDataset` → a batch of torch tensors, padded with zeros; also as a `DataLoader`'s `collate_fn`.
+
+    Returns:
+        `audio` float32 (B, C, N), `num_frames` int64 (B,), `sample_rate` int64 (B,); `encoder_hidden` (B, T, D) in its
+        stored dtype, `encoder_length` int64 (B,); `keys` and `metadata` lists; `is_padding` bool (B,); every other field
+        a list. Fields that no sample has are left out.
+
+    Raises:
+        ConfigError: the samples' audio differs in channels, or their latents in width.
+    """
+    return stack(samples, Arena(0)).to_dict(Output.TORCH)
+
+
+def stack(samples: Sequence[Sample], allocator: Allocator) -> Batch:
+    """Samples one by one → a batch. See `collate`."""
+    keys = [str(sample.get("__key__", "")) for sample in samples]
+    is_padding = np.array([bool(sample.get("is_padding", False)) for sample in samples])
+    batch = Batch(keys, [sample.get("metadata", {}) for sample in samples], is_padding)
+    real = [sample for sample in samples if not sample.get("is_padding", False)]
+    if any("audio" in sample for sample in real):
+        batch.audio = _stack_audio(samples, allocator)
+    for name in dict.fromkeys(key for sample in real for key in sample):
+        if name.startswith("encoder_hidden"):
+            suffix = name.removeprefix("encoder_hidden")
+            batch.latents[suffix] = _stack_latents(samples, suffix, allocator)
+        elif name not in _OWN_FIELDS and not name.startswith("encoder_length"):
+            batch.extra[name] = [sample.get(name) for sample in samples]
+    return batch
+
+
+def padding_like(sample: Sample) -> Sample:
+    """A row of padding with the shapes of `sample`: zeros, key `''`, `is_padding` true."""
+    row: Sample = {"__key__": "", "metadata": {}, "is_padding": True}
+    for name, value in sample.items():
+        if name == "audio" or name.startswith("encoder_hidden"):
+            row[name] = value * 0
+        elif name == "sample_rate" or name.startswith("encoder_length"):
+            row[name] = 0
+    return row
+
+
+def check_channels(counts: Sequence[int]) -> int:
+    """The number of channels that all rows have; 0 rows give 1.
+
+    Raises:
+        ConfigError: they differ.
+    """
+    found = sorted(set(counts))
+    if len(found) > 1:
+        raise ConfigError(
+            f"a batch holds audio of {' and '.join(map(str, found))} channels: set audio.num_channels in the data set's "
+            "YAML and build again, or pass a transform that gives all samples the same number"
+        )
+    return found[0] if found else 1
+
+
+def check_width(widths: Sequence[tuple[int, str]]) -> tuple[int, str]:
+    """The width D and dtype that all latents have; none give (0, float32).
+
+    Raises:
+        ConfigError: they differ.
+    """
+    found = sorted(set(widths))
+    if len(found) > 1:
+        shown = " and ".join(f"(T, {width}) {dtype}" for width, dtype in found)
+        raise ConfigError(f"a batch holds latents of the shapes {shown}: build them with one encoder and dtype")
+    return found[0] if found else (0, "float32")
+
+
+def storage_dtype(dtype: str) -> np.dtype[Any]:
+    """The numpy dtype that holds latents of a dtype's name: bfloat16 travels as uint16."""
+    return np.dtype(np.uint16) if dtype == BFLOAT16 else np.dtype(dtype)
+
+
+def widen_bfloat16(bits: NDArray[Any]) -> NDArray[np.float32]:
+    """bfloat16 as uint16 → float32, exactly; numpy has no bfloat16."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def as_numpy(value: Any) -> tuple[NDArray[Any], str]:  # noqa: ANN401 - an array of any library
+    """An array or tensor as numpy, and the name of its dtype; bfloat16 as uint16."""
+    if isinstance(value, np.ndarray):
+        return value, value.dtype.name
+    import torch
+
+    tensor = value.detach().cpu()
+    if tensor.dtype is torch.bfloat16:
+        return tensor.view(torch.uint16).numpy(), BFLOAT16
+    array = tensor.numpy()
+    return array, array.dtype.name
+
+
+def _stack_audio(samples: Sequence[Sample], allocator: Allocator) -> Audio:
+    arrays = [None if sample.get("is_padding") else as_numpy(sample["audio"])[0] for sample in samples]
+    real = [array for array in arrays if array is not None]
+    for array in real:
+        if array.ndim != 2:
+            raise ConfigError(f"audio of shape {array.shape}: expected (channels, frames); check the transform")
+    channels = check_channels([array.shape[0] for array in real])
+    length = max((array.shape[1] for array in real), default=0)
+    out = allocator.empty((len(samples), channels, length), np.float32)
+    for row, array in zip(out, arrays, strict=True):
+        num_frames = 0 if array is None else array.shape[1]
+        if array is not None:
+            row[:, :num_frames] = array
+        row[:, num_frames:] = 0
+    lengths = np.array([0 if array is None else array.shape[1] for array in arrays], np.int64)
+    return Audio(out, lengths, np.array([int(sample.get("sample_rate", 0)) for sample in samples], np.int64))
+
+
+def _stack_latents(samples: Sequence[Sample], suffix: str, allocator: Allocator) -> Latents:
+    name = "encoder_hidden" + suffix
+    pairs = [None if sample.get("is_padding") else as_numpy(sample[name]) for sample in samples]
+    real = [pair for pair in pairs if pair is not None]
+    width, dtype = check_width([(array.shape[1], kind) for array, kind in real])
+    length = max((array.shape[0] for array, _ in real), default=0)
+    out = allocator.empty((len(samples), length, width), storage_dtype(dtype))
+    for row, pair in zip(out, pairs, strict=True):
+        count = 0 if pair is None else pair[0].shape[0]
+        if pair is not None:
+            row[:count] = pair[0]
+        row[count:] = 0
+    lengths = [int(sample.get("encoder_length" + suffix, 0)) for sample in samples]
+    return Latents(out, np.array(lengths, np.int64), dtype)
+
+
+def _tensor(array: NDArray[Any], *, is_bfloat16: bool) -> Any:  # noqa: ANN401 - torch is imported late
+    import torch
+
+    tensor = torch.from_numpy(array)
+    return tensor.view(torch.bfloat16) if is_bfloat16 else tensor

@@ -1,0 +1,163 @@
+"""From a sample's bytes to arrays, into a row of the batch or into an array of its own.
+
+Owns what a sample becomes: FLAC and other audio to float32, stored latents to their raw values, JSON to metadata.
+Reading is `opened`'s, batching `batch`'s.
+"""
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from headrace.audio import decode as decode_any
+from headrace.errors import AudioError, SampleError
+from headrace.flac import decode_flac_into, flac_info
+from headrace.index import ABSENT
+from headrace.streaming.batch import BFLOAT16, Sample, as_numpy, storage_dtype, widen_bfloat16
+from headrace.streaming.coalesce import Span
+from headrace.streaming.rows import Part, Row
+from headrace.streaming.settings import Output, SampleConfig
+
+Window = tuple[int, int]
+"""First frame and number of frames of what is kept of a sample."""
+WindowOf = Callable[[int], Window]
+"""The window of a sample, given its number of stored frames."""
+
+
+def read_sample(row: Row, suffixes: tuple[str, ...], window_of: WindowOf, config: SampleConfig) -> Sample:
+    """One sample as users see it, before the transform: arrays are torch's, or numpy's if the config says so.
+
+    Args:
+        row: where its bytes lie.
+        suffixes: what is added to `encoder_hidden` for the primary and for each joined part.
+        window_of: which part of the audio (or, without audio, of the latents) to keep.
+        config: the rate to resample to, and what arrays are made of.
+
+    Raises:
+        SampleError: a joined folder lacks the sample.
+        AudioError: the audio cannot be decoded.
+        IntegrityError: the shard is shorter than its index says.
+        ValueError: the JSON is none.
+    """
+    part = row.primary
+    start, blob = read_around(part)
+    sample: Sample = {"__key__": part.key}
+    if (span := part.span(part.layout.audio)) is not None:
+        samples, rate = _audio(blob[span[0] - start : span[1] - start], part, window_of)
+        samples, sample["sample_rate"] = _resampled(samples, rate, config.sample_rate_hz)
+        sample["audio"] = _shown(samples, "float32", config.output)
+    elif part.layout.latents is not None:
+        hidden, length = _latents(part)
+        first, count = window_of(len(hidden))
+        sample["encoder_hidden"] = _shown(hidden[first : first + count], part.tensor_dtype, config.output)
+        sample["encoder_length"] = max(0, min(length - first, count))
+    for joined, suffix in zip(row.parts[1:], suffixes[1:], strict=True):
+        if joined is None:
+            raise SampleError(f"the joined latents (encoder_hidden{suffix}) do not have this sample")
+        hidden, length = _latents(joined)
+        sample["encoder_hidden" + suffix] = _shown(hidden, joined.tensor_dtype, config.output)
+        sample["encoder_length" + suffix] = length
+    for name, column in part.layout.extra:
+        if (span := part.span(column)) is not None:
+            sample[name] = bytes(blob[span[0] - start : span[1] - start])
+    sample["metadata"] = metadata(part, start, blob)
+    return sample
+
+
+def read_around(part: Part) -> tuple[int, memoryview]:
+    """All that a sample needs but raw latents, in one read: where it starts in the shard, and the bytes."""
+    start, stop = _needed(part)
+    return start, part.opened().read(start, stop)
+
+
+def fill_flac(blob: memoryview, out: NDArray[np.float32], window: Window) -> None:
+    """Decode `window` of a FLAC payload into `out` (channels, frames), zeros after it.
+
+    Raises:
+        AudioError: it cannot be decoded, or is shorter than its index says.
+    """
+    first, count = window
+    decoded = decode_flac_into(blob, out[:, :count], first, count)
+    if decoded != count:
+        raise AudioError("truncated", f"{decoded} frames decoded, {count} promised: build or fetch the shard again")
+    out[:, count:] = 0
+
+
+def fill_latents(part: Part, out: NDArray[Any], window: Window) -> None:
+    """Copy `window` of the raw latents into `out` (T, D), zeros after it."""
+    first, count = window
+    row_bytes = part.tensor[3] * out.dtype.itemsize
+    if count:
+        target = memoryview(out[:count].view(np.uint8).reshape(-1))
+        part.opened().read_into(part.tensor[0] + first * row_bytes, target)
+    out[count:] = 0
+
+
+def metadata(part: Part, start: int, blob: memoryview) -> dict[str, Any]:
+    """The sample's JSON, from `blob`, which begins at byte `start` of the shard; `{}` without one."""
+    span = part.span(part.layout.json)
+    if span is None:
+        return {}
+    found = json.loads(bytes(blob[span[0] - start : span[1] - start]))
+    return found if isinstance(found, dict) else {"json": found}
+
+
+def _needed(part: Part) -> Span:
+    """The range of all fields but raw latents, which are read straight to where they belong."""
+    spans = part.spans
+    if part.tensor[0] != ABSENT and part.layout.latents is not None:
+        spans = [span for column, span in enumerate(spans) if column != part.layout.latents]
+    present = [span for span in spans if span[0] != ABSENT]
+    if not present:
+        return 0, 0
+    return min(span[0] for span in present), max(span[1] for span in present)
+
+
+def _audio(blob: memoryview, part: Part, window_of: WindowOf) -> tuple[NDArray[np.float32], int]:
+    """float32 (channels, frames) and rate of the window of an audio payload."""
+    if bytes(blob[:4]) == b"fLaC":
+        num_frames, rate, channels, _ = flac_info(blob)
+        if num_frames > 0:
+            first, count = window_of(num_frames)
+            out = np.empty((channels, count), np.float32)
+            fill_flac(blob, out, (first, count))
+            return out, rate
+    samples, rate = decode_any(blob)
+    first, count = window_of(samples.shape[1])
+    return samples[:, first : first + count], rate
+
+
+def _resampled(samples: NDArray[np.float32], rate: int, wanted: int | None) -> tuple[NDArray[np.float32], int]:
+    if wanted is None or rate == wanted:
+        return samples, rate
+    return np.ascontiguousarray(soxr.resample(samples.T, rate, wanted, quality="HQ").T), wanted
+
+
+def _latents(part: Part) -> tuple[NDArray[Any], int]:
+    """(T, D) in the stored dtype (bfloat16 as uint16), and `encoder_length`."""
+    if part.tensor[0] != ABSENT:
+        hidden = np.empty((part.tensor[2], part.tensor[3]), storage_dtype(part.tensor_dtype))
+        fill_latents(part, hidden, (0, part.tensor[2]))
+        return hidden, part.num_frames
+    span = part.span(part.layout.latents)
+    if span is None:
+        raise SampleError("the sample has neither audio nor latents")
+    import torch
+
+    content = torch.load(io.BytesIO(part.opened().read(*span)), map_location="cpu", weights_only=True)
+    hidden, part.tensor_dtype = as_numpy(content["encoder_hidden"])
+    return hidden, int(content["encoder_length"])
+
+
+def _shown(array: NDArray[Any], dtype: str, output: Output) -> Any:  # noqa: ANN401 - torch is imported late
+    """An array as users see it."""
+    if output is Output.NUMPY:
+        return widen_bfloat16(array) if dtype == BFLOAT16 else array
+    import torch
+
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    return tensor.view(torch.bfloat16) if dtype == BFLOAT16 else tensor

@@ -1,0 +1,147 @@
+"""From a `remote` to the shards behind it, pinned to one snapshot.
+
+Owns the choice: one of our folders at its newest or a given snapshot, audio at the newest snapshot that all its latents
+have, or any plain WebDataset (`foreign`). It reads listings and snapshots, never a shard.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from headrace.errors import ConfigError, NotFoundError
+from headrace.index import ShardIndex, index_name
+from headrace.snapshots import NumberedSnapshot, read_snapshot, snapshot_numbers
+from headrace.storage import Storage, Transfer, open_storage
+from headrace.streaming import foreign
+from headrace.streaming.shardset import Identity, ShardSet, snapshot_shards
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What of a remote is wanted.
+
+    Attributes:
+        remote: a folder or prefix of ours, or any plain WebDataset: folder, `sizes.json`, glob or brace pattern.
+        latents: folders of latents to join by key.
+        split: None for all.
+        snapshot: its number; None for the newest.
+        latents_snapshots: their numbers, one a folder; empty for the newest that belong to the audio snapshot.
+        index_folder: where indexes of foreign shards are kept; None for memory.
+        transfer: time limits of stores.
+    """
+
+    remote: str
+    latents: tuple[str, ...] = ()
+    split: str | None = None
+    snapshot: int | None = None
+    latents_snapshots: tuple[int, ...] = ()
+    index_folder: Path | None = None
+    transfer: Transfer = Transfer()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedRemote:
+    """The shards of a stream, and of the latents joined to it.
+
+    Attributes:
+        primary: what the order counts.
+        joined: one a latents folder.
+        suffixes: what is added to `encoder_hidden` for each of them in turn, primary first.
+    """
+
+    primary: ShardSet
+    joined: tuple[ShardSet, ...] = ()
+    suffixes: tuple[str, ...] = ("",)
+
+    @property
+    def identity(self) -> Identity:
+        """What a saved state says of it: with latents, the fingerprint is that of all together."""
+        own = self.primary.identity
+        if not self.joined:
+            return own
+        together = " ".join([own.fingerprint, *(joined.identity.fingerprint for joined in self.joined)])
+        return replace(own, fingerprint=hashlib.sha256(together.encode()).hexdigest())
+
+
+def open_remote(wanted: Wanted) -> OpenedRemote:
+    """Open a stream's shards.
+
+    Raises:
+        ConfigError: the remote is neither of ours nor a WebDataset, lacks the split, or latents are joined to a plain
+            WebDataset.
+        NotFoundError: no such snapshot, or no audio snapshot that all latents have.
+    """
+    if foreign.is_pattern(wanted.remote):
+        _refuse_for_foreign(wanted)
+        return OpenedRemote(_open_foreign(wanted))
+    storage = open_storage(wanted.remote, wanted.transfer)
+    if wanted.latents:
+        return _open_joined(storage, wanted)
+    number = wanted.snapshot
+    if number is None and not snapshot_numbers(storage):
+        return OpenedRemote(_open_foreign(wanted))
+    return OpenedRemote(_open_snapshot(storage, read_snapshot(storage, number), wanted.split))
+
+
+def _open_snapshot(storage: Storage, found: NumberedSnapshot, split: str | None) -> ShardSet:
+    shards, identity = snapshot_shards(storage, found, split)
+    return ShardSet(storage, shards, identity, read_index)
+
+
+def _open_joined(storage: Storage, wanted: Wanted) -> OpenedRemote:
+    """Audio at the newest snapshot that all latents have, each with its newest snapshot for that one."""
+    folders = [open_storage(latents, wanted.transfer) for latents in wanted.latents]
+    offers = [_by_audio(folder, number) for folder, number in zip(folders, _pins(wanted), strict=True)]
+    numbers = [wanted.snapshot] if wanted.snapshot is not None else snapshot_numbers(storage)[::-1]
+    for number in numbers:
+        audio = read_snapshot(storage, number)
+        if all(audio.snapshot.fingerprint in offer for offer in offers):
+            chosen = [offer[audio.snapshot.fingerprint] for offer in offers]
+            break
+    else:
+        tried = f"snapshot {wanted.snapshot}" if wanted.snapshot is not None else f"any of {len(numbers)} snapshots"
+        raise NotFoundError(
+            f"{wanted.remote}: {tried} has latents in all of {', '.join(wanted.latents)}: build the latents, or pick "
+            "another snapshot"
+        )
+    joined = tuple(
+        _open_snapshot(folder, found, _split_of(found, wanted.split))
+        for folder, found in zip(folders, chosen, strict=True)
+    )
+    names = [latents.rstrip("/").rpartition("/")[2] for latents in wanted.latents]
+    suffixes = ("",) if len(names) == 1 else tuple(f"_{name}" for name in names)
+    return OpenedRemote(_open_snapshot(storage, audio, wanted.split), joined, ("", *suffixes))
+
+
+def _split_of(found: NumberedSnapshot, split: str | None) -> str | None:
+    return split if split in found.snapshot.splits else None  # an empty split of the audio has no latents
+
+
+def _pins(wanted: Wanted) -> Sequence[int | None]:
+    return wanted.latents_snapshots or [None] * len(wanted.latents)
+
+
+def _by_audio(folder: Storage, pinned: int | None) -> dict[str, NumberedSnapshot]:
+    """The newest snapshot of a latents folder for each audio snapshot, by the latter's fingerprint."""
+    numbers = snapshot_numbers(folder) if pinned is None else [pinned]
+    if not numbers:
+        raise NotFoundError(f"{folder.uri}: no snapshot of latents yet; build them first")
+    found = [read_snapshot(folder, number) for number in numbers]
+    return {str(latents.snapshot.origin.get("audio_fingerprint", "")): latents for latents in found}
+
+
+def _open_foreign(wanted: Wanted) -> ShardSet:
+    return foreign.open_foreign(wanted.remote, wanted.split, wanted.index_folder, wanted.transfer)
+
+
+def _refuse_for_foreign(wanted: Wanted) -> None:
+    for name, value in (("latents", wanted.latents), ("snapshot", wanted.snapshot)):
+        if value:
+            raise ConfigError(f"{wanted.remote}: {name}={value!r} needs a folder with snapshots, not a plain WebDataset")
+
+
+def read_index(storage: Storage, shard: str) -> ShardIndex:
+    """The index that lies beside a shard of ours."""
+    name = index_name(shard)
+    return ShardIndex.from_bytes(storage.read(name), f"{storage.uri}/{name}")

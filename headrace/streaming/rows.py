@@ -1,0 +1,215 @@
+"""The rows of a batch before they are decoded: which sample of which shard each is, and where its bytes lie.
+
+Owns the step from sample numbers to byte ranges, by way of the shards' indexes. It opens shards through `access` and
+decodes nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import IntegrityError, NotFoundError, SampleError
+from headrace.index import ABSENT, ShardIndex
+from headrace.indexing import LATENT_FIELD, audio_field
+from headrace.streaming.access import ShardAccess
+from headrace.streaming.coalesce import Span
+from headrace.streaming.opened import OpenShard
+from headrace.streaming.shardset import Locator, SnapshotShards
+
+JSON_FIELD = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which columns of an index hold what; None for what a shard does not have. `is_flac` is of the audio."""
+
+    audio: int | None
+    is_flac: bool
+    latents: int | None
+    json: int | None
+    extra: tuple[tuple[str, int], ...]
+
+
+@lru_cache(maxsize=256)
+def layout_of(fields: tuple[str, ...]) -> Layout:
+    """The layout of a shard whose samples have these fields."""
+    audio = audio_field(fields)
+    known = {audio, LATENT_FIELD, JSON_FIELD}
+
+    def column(name: str | None) -> int | None:
+        return fields.index(name) if name in fields else None
+
+    extra = tuple((name, place) for place, name in enumerate(fields) if name not in known)
+    is_flac = audio is not None and audio.rpartition(".")[2] == "flac"
+    return Layout(column(audio), is_flac, column(LATENT_FIELD), column(JSON_FIELD), extra)
+
+
+@dataclass(slots=True)
+class Part:
+    """One sample in one shard, ready to be read.
+
+    Attributes:
+        shard: name of its shard, for messages.
+        file: the open shard; None when it could not be opened (`fault` says why).
+        key: the sample's `__key__`.
+        layout: which of `spans` holds what.
+        spans: byte range of each field; `ABSENT` where there is none.
+        num_frames: stored frames; -1 when unknown.
+        sample_rate_hz: 0 when unknown or not audio.
+        num_channels: 0 when unknown or not audio.
+        tensor: byte range and shape (T, D) of the raw latents; `ABSENT` where there are none.
+        tensor_dtype: name of their dtype.
+        fault: why the shard could not be opened.
+    """
+
+    shard: str
+    file: OpenShard | None
+    key: str
+    layout: Layout
+    spans: list[list[int]]
+    num_frames: int
+    sample_rate_hz: int
+    num_channels: int
+    tensor: list[int]
+    tensor_dtype: str
+    fault: OSError | None = None
+
+    def opened(self) -> OpenShard:
+        """The open shard. Raises why it could not be opened."""
+        if self.file is None:
+            raise SampleError(str(self.fault)) from self.fault
+        return self.file
+
+    def span(self, column: int | None) -> Span | None:
+        """Byte range of a field; None where the sample lacks it."""
+        if column is None or self.spans[column][0] == ABSENT:
+            return None
+        start, stop = self.spans[column]
+        return start, stop
+
+    def region(self) -> Span:
+        """The range that holds all of the sample's fields, which are neighbours."""
+        present = [span for span in self.spans if span[0] != ABSENT]
+        return min(span[0] for span in present), max(span[1] for span in present)
+
+
+@dataclass(slots=True)
+class Row:
+    """One sample with its joined latents: the primary part first, then one a latents folder (None: it lacks the key)."""
+
+    parts: tuple[Part | None, ...]
+    position: int
+
+    @property
+    def primary(self) -> Part:
+        """The part that the order counts."""
+        part = self.parts[0]
+        assert part is not None
+        return part
+
+
+class StreamReader:
+    """Rows of one stream: its own shards, and those of the latents joined to it by key."""
+
+    def __init__(self, primary: ShardAccess, joined: Sequence[ShardAccess] = ()) -> None:
+        self.primary = primary
+        self.joined = tuple(joined)
+        self.locator = Locator.of(primary.shards.shards.num_samples)
+        self._partners = [_partners(primary, access) for access in joined]
+
+    def shards_of(self, samples: NDArray[np.int64]) -> Iterator[tuple[ShardAccess, int]]:
+        """Every shard that these samples need, in the order of their first need: what to prefetch."""
+        shards, _ = self.locator.find(samples)
+        for shard in dict.fromkeys(shards.tolist()):
+            yield self.primary, shard
+            for access, partner in zip(self.joined, self._partners, strict=True):
+                if partner[shard] != ABSENT:
+                    yield access, int(partner[shard])
+
+    def lengths(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Frames of each sample from the indexes, int64 of the same shape; -1 where unknown."""
+        shards, rows = self.locator.find(samples)
+        lengths = np.empty(len(samples), np.int64)
+        for shard in np.unique(shards).tolist():
+            chosen = shards == shard
+            lengths[chosen] = self.primary.index(shard).num_frames[rows[chosen]]
+        return lengths
+
+    def rows(self, samples: NDArray[np.int64], positions: Sequence[int], *, patient: bool) -> list[Row]:
+        """The rows of these samples, in order; each shard is opened once.
+
+        Args:
+            samples: int64 (n,).
+            positions: the position of each in the epoch.
+            patient: wait for a shard that is on its way, instead of fetching just these samples by ranged reads.
+        """
+        shards, numbers = self.locator.find(samples)
+        rows: list[Row | None] = [None] * len(samples)
+        for shard in dict.fromkeys(shards.tolist()):
+            places = np.flatnonzero(shards == shard)
+            for place, parts in zip(places.tolist(), self._of_shard(shard, numbers[places], patient=patient), strict=True):
+                rows[place] = Row(parts, positions[place])
+        return [row for row in rows if row is not None]
+
+    def _of_shard(self, shard: int, rows: NDArray[np.int64], *, patient: bool) -> Iterator[tuple[Part | None, ...]]:
+        columns: list[list[Part | None]] = [list(_parts(self.primary, shard, rows, patient=patient))]
+        for access, partners in zip(self.joined, self._partners, strict=True):
+            partner = int(partners[shard])
+            if partner == ABSENT:
+                columns.append([None] * len(rows))
+            else:
+                keys = [part.key for part in columns[0] if part is not None]
+                columns.append(_joined_parts(access, partner, keys, patient=patient))
+        return zip(*columns, strict=True)
+
+
+def _parts(access: ShardAccess, shard: int, rows: NDArray[np.int64], *, patient: bool) -> Iterator[Part]:
+    """Parts of some rows of one shard, opened with the bytes that they need."""
+    name = access.shards.shards.name(shard)
+    index = access.index(shard)
+    spans = index.ranges[rows].tolist()
+    file: OpenShard | None = None
+    fault: OSError | None = None
+    try:
+        file = access.open(shard, lambda: [_region(sample) for sample in spans], patient=patient)
+    except (IntegrityError, NotFoundError) as error:
+        fault = error
+    facts = zip(
+        rows.tolist(), spans, index.num_frames[rows].tolist(), index.sample_rate_hz[rows].tolist(),
+        index.num_channels[rows].tolist(), index.tensors[rows].tolist(), strict=True,
+    )  # fmt: skip
+    layout = layout_of(index.fields)
+    for row, sample, num_frames, rate, channels, tensor in facts:
+        yield Part(
+            name, file, index.key(row), layout, sample, num_frames, rate, channels, tensor, index.tensor_dtype, fault
+        )
+
+
+def _joined_parts(access: ShardAccess, shard: int, keys: Sequence[str], *, patient: bool) -> list[Part | None]:
+    index = access.index(shard)
+    places = _places_by_key(index)
+    found = [places.get(key) for key in keys]
+    rows = np.array([row for row in found if row is not None], np.int64)
+    parts = iter(_parts(access, shard, rows, patient=patient))
+    return [None if row is None else next(parts) for row in found]
+
+
+def _region(spans: Sequence[Sequence[int]]) -> Span:
+    present = [span for span in spans if span[0] != ABSENT]
+    return min(span[0] for span in present), max(span[1] for span in present)
+
+
+def _places_by_key(index: ShardIndex) -> dict[str, int]:
+    return {key: row for row, key in enumerate(index.keys())}
+
+
+def _partners(primary: ShardAccess, joined: ShardAccess) -> NDArray[np.int64]:
+    """The joined shard with the same samples as each primary one, int64 (n,); -1 where there is none."""
+    ours, theirs = primary.shards.shards, joined.shards.shards
+    assert isinstance(ours, SnapshotShards)
+    assert isinstance(theirs, SnapshotShards)
+    places = {theirs.place(shard): shard for shard in range(len(joined.shards))}
+    return np.array([places.get(ours.place(shard), ABSENT) for shard in range(len(primary.shards))], np.int64)

@@ -1,0 +1,134 @@
+"""What a training loop can ask of its loader: does the accelerator starve, and on what?
+
+Owns counters and the one warning. It changes nothing.
+"""
+
+import contextlib
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+_WARN_SHARE = 0.3
+_WARN_AFTER_SECONDS = 30.0
+_WARN_AFTER_BATCHES = 50
+
+
+class Stage(StrEnum):
+    """What threads and workers spend time on."""
+
+    FETCH = "fetch"
+    DECODE = "decode"
+
+
+@dataclass(slots=True)
+class Work:
+    """Seconds that threads (or workers) spent, added up over all of them; safe for threads."""
+
+    fetch_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @contextlib.contextmanager
+    def timed(self, stage: Stage) -> Iterator[None]:
+        """Count the time of the block to a stage."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.add(stage, time.perf_counter() - start)
+
+    def add(self, stage: Stage, seconds: float) -> None:
+        """Count seconds to a stage."""
+        with self._lock:
+            if stage is Stage.FETCH:
+                self.fetch_seconds += seconds
+            else:
+                self.decode_seconds += seconds
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderStats:
+    """One reading of a loader's counters, since it was made.
+
+    Attributes:
+        num_batches: batches delivered.
+        num_samples: samples delivered to this rank, padding not counted.
+        num_bad_samples: samples that could not be read and were skipped.
+        wait_seconds: time that the consumer waited in `next`.
+        wait_share: of the time between the first `next` and now, from 0 to 1.
+        fetch_seconds: time in opening shards and waiting for stores, added up over threads.
+        decode_seconds: time in reading and decoding, added up over threads.
+        cache_hits: shards that were in the cache when they were needed.
+        cache_misses: shards that were not.
+        num_bytes_fetched: bytes that came from stores, whole shards and ranges.
+        samples_per_second: of this rank, since the first `next`.
+    """
+
+    num_batches: int = 0
+    num_samples: int = 0
+    num_bad_samples: int = 0
+    wait_seconds: float = 0.0
+    wait_share: float = 0.0
+    fetch_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    cache_hits: int = 0
+    cache_misses: int = 0
+    num_bytes_fetched: int = 0
+    samples_per_second: float = 0.0
+
+
+@dataclass(slots=True)
+class Meter:
+    """The consumer's side of the counters: used by one thread."""
+
+    num_batches: int = 0
+    num_samples: int = 0
+    num_bad_samples: int = 0
+    wait_seconds: float = 0.0
+    _since: float | None = None
+    _has_warned: bool = False
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count the time of the block as waiting."""
+        start = time.perf_counter()
+        if self._since is None:
+            self._since = start
+        try:
+            yield
+        finally:
+            self.wait_seconds += time.perf_counter() - start
+
+    def delivered(self, num_samples: int) -> None:
+        """Count a batch."""
+        self.num_batches += 1
+        self.num_samples += num_samples
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Since the first wait."""
+        return 0.0 if self._since is None else time.perf_counter() - self._since
+
+    @property
+    def wait_share(self) -> float:
+        """Share of the elapsed time spent waiting."""
+        elapsed = self.elapsed_seconds
+        return self.wait_seconds / elapsed if elapsed else 0.0
+
+    def warn_once(self, work: Work) -> None:
+        """Say once that the consumer starves, and which setting to raise."""
+        if self._has_warned or self.num_batches < _WARN_AFTER_BATCHES or self.elapsed_seconds < _WARN_AFTER_SECONDS:
+            return
+        if self.wait_share < _WARN_SHARE:
+            return
+        self._has_warned = True
+        if work.fetch_seconds > work.decode_seconds:
+            advice = "most of it on fetching: raise predownload, or put the cache (local=) on a faster disk"
+        else:
+            advice = "most of it on decoding: raise num_threads or num_workers, or give this process more cores"
+        warnings.warn(
+            f"the training loop spends {self.wait_share:.0%} of its time waiting for data, {advice}", stacklevel=3
+        )

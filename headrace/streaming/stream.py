@@ -1,0 +1,45 @@
+"""One data set in a mixture, as a user names it.
+
+Owns the public `Stream`: where it is and how much of it an epoch takes. Opening it is `remote`'s.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A data set to read, with the parameter names of MosaicML's Stream. What is None takes the dataset's value.
+
+    Attributes:
+        remote: an `audio/` or `latents/<name>/` folder or prefix, or any plain WebDataset.
+        local: folder of the cache for remote shards; None takes one below the temporary folder.
+        split: None for all.
+        proportion: share of the epoch, relative to the other streams' proportions.
+        repeat: how many times its samples are taken per epoch.
+        choose: how many samples are taken per epoch.
+        batch_size: samples of this stream in each global batch (`batching_method="stratified"`), or in a global batch
+            of its own (`"per_stream"`).
+        latents: folders of latents to join to audio by key.
+        snapshot: its number; None for the newest.
+        name: what a saved state knows the stream by; None takes `remote` (and split).
+        download_retry: see `StreamingDataset`.
+        download_timeout: see `StreamingDataset`.
+        validate_hash: see `StreamingDataset`.
+        keep_zip: see `StreamingDataset`.
+    """
+
+    remote: str
+    local: str | None = None
+    split: str | None = None
+    proportion: float | None = None
+    repeat: float | None = None
+    choose: int | None = None
+    batch_size: int | None = None
+    latents: Sequence[str] = ()
+    snapshot: int | None = None
+    name: str | None = None
+    download_retry: int | None = None
+    download_timeout: float | None = None
+    validate_hash: bool | str | None = None
+    keep_zip: bool | None = None

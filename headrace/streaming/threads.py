@@ -1,0 +1,147 @@
+"""Batches made by threads of this process, in order.
+
+Owns the threads and the hand-over: a batch's rows are shared out over all threads, so the first batch comes as fast as
+all cores can make it, and only a few batches are alive at a time. Decoding and reading free the GIL. Threads are
+daemons of their own: `concurrent.futures` would join them at exit, and a read that hangs would hold up Ctrl-C.
+"""
+
+import itertools
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from headrace.streaming.assemble import Assembler, BatchPlan, Prepared
+from headrace.streaming.batch import Batch
+from headrace.streaming.stats import Stage, Work
+
+_Task = tuple[int, int, Callable[[], None] | None]
+
+
+class WorkThreads:
+    """Daemon threads that run tasks, the lowest rank first."""
+
+    def __init__(self, num_threads: int, name: str) -> None:
+        self._tasks: queue.PriorityQueue[_Task] = queue.PriorityQueue()
+        self._count = itertools.count()
+        self._threads = [
+            threading.Thread(target=self._run, name=f"headrace-{name}-{number}", daemon=True) for number in range(num_threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, rank: int, task: Callable[[], None]) -> None:
+        """Run `task` when a thread is free; it must not raise."""
+        self._tasks.put((rank, next(self._count), task))
+
+    def close(self, timeout_seconds: float = 1.0) -> None:
+        """End the threads: at once those that are idle, the others after their task."""
+        for _ in self._threads:
+            self._tasks.put((-1, next(self._count), None))
+        deadline = time.monotonic() + timeout_seconds
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _run(self) -> None:
+        while True:
+            _, _, task = self._tasks.get()
+            if task is None:
+                return
+            task()
+            del task  # a waiting thread must not keep a batch alive
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A batch under way."""
+
+    number: int
+    plan: BatchPlan
+    result: "Future[Batch]" = field(default_factory=Future)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    num_left: int = 0
+
+
+class ThreadedBatches:
+    """Makes the batches of a run ahead of their use, in this process (`BatchMaker`)."""
+
+    def __init__(self, assembler: Assembler, *, num_threads: int, depth: int) -> None:
+        """Start the threads.
+
+        Args:
+            assembler: makes the batches.
+            num_threads: threads that decode.
+            depth: batches that are under way at a time.
+        """
+        self.work = Work()
+        self._assembler = assembler
+        self._num_threads = num_threads
+        self._depth = depth
+        self._openers = WorkThreads(depth, "open")  # they mostly wait for stores
+        self._decoders = WorkThreads(num_threads, "decode")
+        self._closed = False
+
+    def run(self, plans: Iterator[BatchPlan]) -> Iterator[Batch]:
+        """The batches of the plans, in order; an error comes where its batch would have come."""
+        pending: deque[_Pending] = deque()
+        numbers = itertools.count()
+        for plan in itertools.islice(plans, self._depth):
+            pending.append(self._start(next(numbers), plan))
+        while pending:
+            first = pending[0]
+            batch = first.result.result()
+            pending.popleft()
+            for plan in itertools.islice(plans, 1):
+                pending.append(self._start(next(numbers), plan))
+            del first  # the consumer alone keeps the batch
+            yield batch
+            del batch
+
+    def close(self) -> None:
+        """End the threads; batches under way are dropped."""
+        self._closed = True
+        self._openers.close()
+        self._decoders.close()
+
+    def _start(self, number: int, plan: BatchPlan) -> _Pending:
+        pending = _Pending(number, plan)
+        self._openers.submit(number, lambda: self._prepare(pending))
+        return pending
+
+    def _prepare(self, pending: _Pending) -> None:
+        if self._closed:
+            return
+        try:
+            with self.work.timed(Stage.FETCH):
+                prepared = self._assembler.prepare(pending.plan)
+        except BaseException as error:  # noqa: BLE001 - raised again in the consumer
+            pending.result.set_exception(error)
+            return
+        step = -(-len(prepared) // self._num_threads) or 1
+        starts = range(0, len(prepared), step)
+        pending.num_left = len(starts)
+        for start in starts:
+            self._decoders.submit(pending.number, self._filling(pending, prepared, start, step))
+
+    def _filling(self, pending: _Pending, prepared: Prepared, start: int, step: int) -> Callable[[], None]:
+        return lambda: self._fill(pending, prepared, start, min(start + step, len(prepared)))
+
+    def _fill(self, pending: _Pending, prepared: Prepared, start: int, stop: int) -> None:
+        if self._closed or pending.result.done():
+            return
+        try:
+            with self.work.timed(Stage.DECODE):
+                self._assembler.fill(prepared, start, stop)
+            with pending.lock:
+                pending.num_left -= 1
+                is_last = pending.num_left == 0
+            if is_last:
+                pending.result.set_result(self._assembler.finish(prepared))
+        except BaseException as error:  # noqa: BLE001 - raised again in the consumer
+            with pending.lock:
+                if not pending.result.done():
+                    pending.result.set_exception(error)

@@ -1,0 +1,134 @@
+"""Small data sets made by the library's own writers: what the streaming tests read."""
+
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import soundfile as sf
+from numpy.typing import NDArray
+
+from headrace.index import SampleEntry, ShardIndex
+from headrace.indexing import latent_facts
+from headrace.manifests import Manifest, ShardEntry, commit_manifest, newest_manifest, newest_manifests
+from headrace.shardwriter import ShardPlace, ShardWriter
+from headrace.snapshots import NumberedSnapshot, commit_snapshot
+from headrace.storage import LocalStorage, Storage
+
+RATE_HZ = 8000
+WIDTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """One synthetic sample: noise that its number determines."""
+
+    number: int
+    num_frames: int
+    num_channels: int = 1
+
+    @property
+    def key(self) -> str:
+        return f"clip{self.number:05d}"
+
+    def pcm(self) -> NDArray[np.int16]:
+        """int16 (frames, channels)."""
+        noise = np.random.default_rng(self.number).integers(-3000, 3000, (self.num_frames, self.num_channels))
+        return noise.astype(np.int16)
+
+    def audio(self) -> NDArray[np.float32]:
+        """What a loader must give: float32 (channels, frames)."""
+        return np.ascontiguousarray(self.pcm().T.astype(np.float32) / 32768)
+
+    def flac(self) -> bytes:
+        file = io.BytesIO()
+        sf.write(file, self.pcm(), RATE_HZ, format="FLAC", subtype="PCM_16")
+        return file.getvalue()
+
+    def json(self) -> bytes:
+        return json.dumps({"title": f"Clip {self.number}", "headrace": {"num_frames": self.num_frames}}).encode()
+
+    def hidden(self) -> NDArray[np.float16]:
+        """Latents (T, D), T a hundredth of the frames."""
+        shape = (max(1, self.num_frames // 100), WIDTH)
+        return np.random.default_rng(self.number + 10**6).standard_normal(shape).astype(np.float16)
+
+    def pth(self) -> bytes:
+        import torch
+
+        file = io.BytesIO()
+        hidden = torch.from_numpy(self.hidden())
+        torch.save({"encoder_hidden": hidden, "encoder_length": len(hidden)}, file)
+        return file.getvalue()
+
+
+def clips(count: int, *, frames: tuple[int, int] = (300, 900), first: int = 0, num_channels: int = 1) -> list[Clip]:
+    """Clips of lengths between the two, by number."""
+    lengths = np.random.default_rng(7).integers(*frames, first + count)
+    return [Clip(number, int(lengths[number]), num_channels) for number in range(first, first + count)]
+
+
+def write_audio_shard(storage: Storage, place: ShardPlace, samples: Sequence[Clip]) -> ShardIndex:
+    with ShardWriter(storage, place) as writer:
+        for clip in samples:
+            flac, text = clip.flac(), clip.json()
+            facts = SampleEntry(clip.key, {}, clip.num_frames, RATE_HZ, clip.num_channels)
+            writer.add(clip.key, {"flac": (flac, len(flac)), "json": (text, len(text))}, facts)
+        return writer.publish("input", {})
+
+
+def write_latent_shard(storage: Storage, place: ShardPlace, samples: Sequence[Clip]) -> ShardIndex:
+    with ShardWriter(storage, place) as writer:
+        for clip in samples:
+            pth, text = clip.pth(), clip.json()
+            found = latent_facts(pth)
+            assert found is not None
+            assert found.tensor is not None
+            facts = SampleEntry(clip.key, {}, found.encoder_length, tensor=found.tensor.place)
+            writer.add(clip.key, {"pth": (pth, len(pth)), "json": (text, len(text))}, facts)
+        return writer.publish("input", {}, "float16")
+
+
+ShardWriting = Callable[[Storage, ShardPlace, Sequence[Clip]], ShardIndex]
+
+
+def commit(storage: Storage, shards: Mapping[str, Sequence[ShardIndex]], origin: Mapping[str, object]) -> NumberedSnapshot:
+    """A manifest for each partition, and the snapshot of all."""
+    for partition, indexes in shards.items():
+        entries = tuple(
+            ShardEntry(i.shard, i.num_bytes, len(i), int(i.num_frames.sum()), 0.0, "input", tuple(i.keys())) for i in indexes
+        )
+        digest = "-".join(index.sha256[:6] for index in indexes)
+        commit_manifest(storage, Manifest(partition, digest, "s", {}, entries), newest_manifest(storage, partition))
+    return commit_snapshot(storage, newest_manifests(storage), "catalog", origin)[0]
+
+
+def write_dataset(
+    folder: Path, samples: Mapping[str, Sequence[Clip]], *, per_shard: int = 5, latents: bool = False
+) -> NumberedSnapshot:
+    """`folder/audio` (and `folder/latents/crepe`) with these samples by split, one partition a split, committed."""
+    audio = LocalStorage(folder / "audio")
+    snapshot = _write(audio, samples, per_shard, write_audio_shard, "", {})
+    if latents:
+        origin = {"audio_snapshot": snapshot.number, "audio_fingerprint": snapshot.snapshot.fingerprint}
+        _write(LocalStorage(folder / "latents/crepe"), samples, per_shard, write_latent_shard, "latent_", origin)
+    return snapshot
+
+
+def _write(
+    storage: Storage,
+    samples: Mapping[str, Sequence[Clip]],
+    per_shard: int,
+    write: ShardWriting,
+    prefix: str,
+    origin: Mapping[str, object],
+) -> NumberedSnapshot:
+    written: dict[str, list[ShardIndex]] = {}
+    for split, chosen in samples.items():
+        written[f"{split}-0000"] = [
+            write(storage, ShardPlace(split, 0, number, prefix), chosen[start : start + per_shard])
+            for number, start in enumerate(range(0, len(chosen), per_shard))
+        ]
+    return commit(storage, written, origin)
