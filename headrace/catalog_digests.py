@@ -1,0 +1,32 @@
+"""Fingerprints of recordings: what later steps compare to know that nothing changed.
+
+Owns which facts count. A digest covers what can reach a shard: key, path (it is written as the sample's source),
+content, shape of the audio and metadata; not the time of change, and no other file. The text that is hashed is made
+here and not by a library, so an upgrade of polars makes nothing stale.
+"""
+
+import hashlib
+import json
+
+import polars as pl
+
+from headrace.metadata_columns import metadata_dicts
+
+_DIGEST_LENGTH = 32
+_COLUMNS = ("key", "path", "sha256", "num_frames", "sample_rate_hz", "num_channels", "bits_per_sample")
+
+
+def recording_digests(recordings: pl.DataFrame) -> pl.Series:
+    """One digest (32 hex digits of a SHA-256) for each row of a recordings table, as `recording_digest`."""
+    # NUL parts the fields: no path holds it, and JSON writes it escaped.
+    facts = recordings.select(pl.concat_str([pl.col(name).cast(pl.String).fill_null("") for name in _COLUMNS], separator="\0"))
+    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+    rows = zip(facts.to_series(), metadata_dicts(recordings), strict=True)
+    digests = [hashlib.sha256(f"{row}\0{encode(metadata)}".encode()).hexdigest()[:_DIGEST_LENGTH] for row, metadata in rows]
+    return pl.Series("recording_digest", digests, dtype=pl.String)
+
+
+def combined_digest(recordings: pl.DataFrame) -> str:
+    """The fingerprint of a set of recordings (a partition's, or the whole catalog's), whatever their order."""
+    digests = recordings["recording_digest"].sort()
+    return hashlib.sha256("".join(digests.to_list()).encode()).hexdigest()[:_DIGEST_LENGTH]

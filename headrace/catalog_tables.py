@@ -1,0 +1,84 @@
+"""The catalog's two tables: column names, types and what must hold of them.
+
+Owns names and checks. It reads and writes nothing.
+"""
+
+from enum import StrEnum
+
+import polars as pl
+
+
+class Reject(StrEnum):
+    """Why the catalog refuses a file or a row, beside the reasons that `headrace.audio` gives."""
+
+    TOO_SHORT = "too_short"
+    DUPLICATE_KEY = "duplicate_key"
+    BAD_KEY = "bad_key"
+    METADATA_WITHOUT_FILE = "metadata_without_file"
+    DUPLICATE_METADATA = "duplicate_metadata"
+    OUTSIDE_ROOT = "outside_root"
+    UNREADABLE = "unreadable"
+    BAD_NAME = "bad_name"
+
+
+class Origin(StrEnum):
+    """What a row of the rejected table is about."""
+
+    FILE = "file"
+    """A file that the scan refused: counts as found."""
+    METADATA = "metadata"
+    """A row of the user's table."""
+    DECODE = "decode"
+    """A recording of the catalog whose fault showed when it was decoded."""
+
+
+STAMP_SCHEMA = pl.Schema({"path": pl.String, "num_bytes": pl.Int64, "mtime_ns": pl.Int64})
+LISTING_SCHEMA = pl.Schema({**STAMP_SCHEMA, "code": pl.String, "reason": pl.String})
+
+AUDIO_SCHEMA = pl.Schema(
+    {
+        "container": pl.String,
+        "subtype": pl.String,
+        "num_frames": pl.Int64,
+        "sample_rate_hz": pl.Int64,
+        "num_channels": pl.Int64,
+        "bits_per_sample": pl.Int64,
+    }
+)
+"""What a probe finds, under the names of `headrace.audio.AudioInfo`."""
+
+FACT_SCHEMA = pl.Schema({**STAMP_SCHEMA, "sha256": pl.String, **AUDIO_SCHEMA, "code": pl.String, "reason": pl.String})
+"""All that is known of one file from itself alone: no settings, no metadata, no other file."""
+
+RECORDING_SCHEMA = pl.Schema(
+    {
+        "key": pl.String,
+        "path": pl.String,
+        "sha256": pl.String,
+        "num_bytes": pl.Int64,
+        "mtime_ns": pl.Int64,
+        **AUDIO_SCHEMA,
+        "duration_seconds": pl.Float64,
+        "duplicate_of": pl.String,
+        "recording_digest": pl.String,
+    }
+)
+"""Our columns of the recordings table; the user's follow. `duplicate_of`: the first path with the same bytes."""
+
+OWN_COLUMNS = frozenset(RECORDING_SCHEMA) | {"partition"}
+"""Names that are ours in a recordings table, `partition` once a layout has been applied to it."""
+
+REJECTED_SCHEMA = pl.Schema(
+    {
+        "path": pl.String,
+        "reason": pl.String,
+        "code": pl.String,
+        "origin": pl.String,
+        "num_bytes": pl.Int64,
+        "mtime_ns": pl.Int64,
+        "sha256": pl.String,
+        **AUDIO_SCHEMA,
+    }
+)
+"""`reason` is a sentence for people, `code` one word for programs. What a probe found is kept, so that a file refused
+for its key or its length need not be opened again when that changes."""

@@ -1,0 +1,43 @@
+"""Sample keys: names that a tar member can carry, made from paths alone.
+
+Owns the form of a key. A derived key is a pure function of one recording's relative path, so it stays the same when
+other files come or go, and on every machine. Keys never hold a dot: WebDataset splits member names at the first one.
+"""
+
+import hashlib
+
+import polars as pl
+
+KEY_PATTERN = r"^[A-Za-z0-9_-]+$"
+SEGMENT_SUFFIX = r"-s[0-9]{6}$"
+"""How the keys of a recording's segments end: no recording's own key may look like one."""
+MAX_KEY_LENGTH = 80
+"""Leaves room for a segment number and an extension within the 100 characters of a plain tar header."""
+
+_SLUG_LENGTH = 60
+_DIGEST_LENGTH = 12
+"""48 bits. Paths written in a script that the slug cannot carry share one slug, and only these digits tell them apart:
+40 bits would collide for one in three corpora of a million such files, 48 bits for one in six hundred."""
+
+
+def sample_keys(paths: pl.Series) -> pl.Series:
+    """The derived key of each relative path: `drums/Kick 01.wav` gives `drums_Kick_01-` and 12 digits.
+
+    The digits are the first of the SHA-256 of the path (UTF-8), so `printf %s PATH | sha256sum` shows them. The slug is
+    the path without its extension, cut from the left: the file's own name says most.
+
+    >>> sample_keys(pl.Series(["drums/Kick 01.wav"])).to_list()
+    ['drums_Kick_01-eb520e8dc8c1']
+    """
+    slugs = (
+        paths.str.replace(r"\.[^./]*$", "")
+        .str.replace_all(r"[^A-Za-z0-9]+", "_")
+        .str.slice(-_SLUG_LENGTH)
+        .str.strip_chars("_")
+        .replace("", "recording")
+    )
+    return (slugs + "-" + pl.Series([_path_digest(path) for path in paths], dtype=pl.String)).alias("key")
+
+
+def _path_digest(path: str) -> str:
+    return hashlib.sha256(path.encode()).hexdigest()[:_DIGEST_LENGTH]

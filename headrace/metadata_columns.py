@@ -1,0 +1,135 @@
+"""The user's metadata inside the catalog: how its columns are named there, and how a row becomes JSON.
+
+Owns the names (the user's stand under their own unless they clash with ours) and the canonical JSON values that
+sidecar files and digests are made of. It reads no files.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any
+
+import polars as pl
+
+from headrace.catalog_tables import OWN_COLUMNS
+from headrace.errors import ConfigError
+
+_PREFIX = "metadata_"
+_RESERVED = "headrace"
+
+
+def stored_names(names: Iterable[str]) -> dict[str, str]:
+    """The catalog's column name for each of the user's: `title` stays, `sha256` becomes `metadata_sha256`.
+
+    A name that already looks like an escaped one is escaped again, so `user_name` always gives back the original.
+
+    >>> stored_names(["title", "sha256", "metadata_sha256"])
+    {'title': 'title', 'sha256': 'metadata_sha256', 'metadata_sha256': 'metadata_metadata_sha256'}
+
+    Raises:
+        ConfigError: a column is named `headrace`, which the JSON keeps for provenance.
+    """
+    names = list(names)
+    if _RESERVED in names:
+        raise ConfigError(f"metadata column {_RESERVED!r}: that name holds provenance in every sample's JSON; rename it")
+    return {name: _PREFIX + name if _is_escapable(name) else name for name in names}
+
+
+def user_name(column: str) -> str:
+    """The user's own name of a metadata column of the catalog."""
+    return column.removeprefix(_PREFIX) if _is_escapable(column) else column
+
+
+def metadata_columns(recordings: pl.DataFrame) -> dict[str, str]:
+    """The user's columns in the catalog: stored name to user's name, in the table's order."""
+    return {column: user_name(column) for column in recordings.columns if column not in OWN_COLUMNS}
+
+
+def metadata_dicts(recordings: pl.DataFrame) -> list[dict[str, Any]]:
+    """Each recording's metadata under the user's names, as values that `json.dumps` takes, in the rows' order.
+
+    Dates and times are ISO 8601 strings, durations seconds, decimals floats; null, NaN and the infinities (which JSON
+    does not have) are None. Keys are sorted, so that moving a column in the user's table changes nothing.
+    """
+    columns = sorted(metadata_columns(recordings).items(), key=lambda item: item[1])
+    values = [_json_values(recordings[stored]) for stored, _ in columns]
+    names = [name for _, name in columns]
+    if not columns:
+        return [{} for _ in range(recordings.height)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+
+
+def check_types(metadata: pl.DataFrame) -> None:
+    """Raises `ConfigError` for a column whose values JSON cannot hold (binary data, Python objects)."""
+    for name, dtype in metadata.schema.items():
+        try:
+            _converter(dtype)
+        except TypeError as error:
+            raise ConfigError(f"metadata column {name!r} has type {dtype}, which JSON cannot hold; leave it out") from error
+
+
+_Convert = Callable[[Any], Any]
+
+
+def _json_values(column: pl.Series) -> list[Any]:
+    if column.dtype.is_float():  # the common case, without a Python call per value
+        return column.set(~column.is_finite(), None).to_list()
+    convert = _converter(column.dtype)
+    values = column.to_list()
+    return values if convert is None else [None if value is None else convert(value) for value in values]
+
+
+def _converter(dtype: pl.DataType) -> _Convert | None:
+    """How a non-null Python value of this type becomes JSON; None where it is JSON already."""
+    if dtype.is_integer() or dtype in {pl.String, pl.Boolean, pl.Null, pl.Categorical} or isinstance(dtype, pl.Enum):
+        return None
+    if dtype.is_float():
+        return _finite
+    if dtype.is_decimal():
+        return float
+    if isinstance(dtype, (pl.Date, pl.Datetime, pl.Time)):
+        return _iso
+    if isinstance(dtype, pl.Duration):
+        return timedelta.total_seconds
+    if isinstance(dtype, (pl.List, pl.Array)):
+        return _list_converter(_converter(_as_type(dtype.inner)))
+    if isinstance(dtype, pl.Struct):
+        return _struct_converter({field.name: _converter(_as_type(field.dtype)) for field in dtype.fields})
+    raise TypeError(dtype)
+
+
+def _as_type(dtype: Any) -> pl.DataType:  # noqa: ANN401 - polars types an inner type as class or instance
+    return dtype() if isinstance(dtype, type) else dtype
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _iso(value: Any) -> str:  # noqa: ANN401 - date, datetime and time share the method and no base
+    return str(value.isoformat())
+
+
+def _list_converter(inner: _Convert | None) -> _Convert | None:
+    if inner is None:
+        return None
+    return lambda values: [None if value is None else inner(value) for value in values]
+
+
+def _struct_converter(fields: dict[str, _Convert | None]) -> _Convert:
+    def convert(value: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: value[name] if inner is None or value[name] is None else inner(value[name])
+            for name, inner in sorted(fields.items())
+        }
+
+    return convert
+
+
+def _is_escapable(name: str) -> bool:
+    """Whether the name is ours, or ours behind any number of prefixes."""
+    while name not in OWN_COLUMNS:
+        if not name.startswith(_PREFIX):
+            return False
+        name = name.removeprefix(_PREFIX)
+    return True

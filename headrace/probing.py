@@ -1,0 +1,105 @@
+"""Opening the files that a scan plan names: content hash and header, on threads.
+
+Owns the reading and the check that a file stood still meanwhile. It decides nothing that depends on settings, on
+metadata or on other files.
+"""
+
+import hashlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Protocol
+
+import polars as pl
+
+from headrace.catalog_tables import AUDIO_SCHEMA, FACT_SCHEMA, STAMP_SCHEMA, Reject
+from headrace.errors import AudioError, UnsafePathError
+from headrace.sources import Source, Stamp
+
+_SLICE_ROWS = 10_000
+_NO_AUDIO = (None,) * len(AUDIO_SCHEMA)
+
+
+class AudioFacts(Protocol):
+    """What of `headrace.audio.AudioInfo` is used here."""
+
+    container: str
+    subtype: str
+    num_frames: int
+    sample_rate_hz: int
+    num_channels: int
+    bits_per_sample: int | None
+
+
+class Probe(Protocol):
+    """`headrace.audio.probe`: reads a header, raises `AudioError`."""
+
+    def __call__(self, file: BinaryIO, *, num_bytes: int) -> Any:  # noqa: ANN401 - the protocol above, by attribute
+        """The facts of an open file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """Facts of the files that stood still (`FACT_SCHEMA`), and those that did not (`STAMP_SCHEMA`)."""
+
+    facts: pl.DataFrame
+    changing: pl.DataFrame
+
+
+def probe_files(
+    source: Source, to_open: pl.DataFrame, probe: Probe, num_threads: int, progress: Callable[[int, int], None]
+) -> Probed:
+    """Reads every file of `to_open` (`STAMP_SCHEMA`) once. Rows come out in the same order.
+
+    Args:
+        source: where the files are.
+        to_open: paths with the stamps of the listing.
+        probe: reads a header.
+        num_threads: files open at a time; hashing and reading free the GIL.
+        progress: called after each file with (files read, files to read), in the caller's thread.
+    """
+    parts: list[pl.DataFrame] = []
+    changing: list[pl.DataFrame] = []
+    num_done = 0
+    with ThreadPoolExecutor(num_threads, thread_name_prefix="headrace-scan") as pool:
+        for piece in to_open.iter_slices(_SLICE_ROWS):  # columns grow by slices: no object per file outlives its slice
+            stamps = [Stamp(*row) for row in piece.select("num_bytes", "mtime_ns").iter_rows()]
+            rows: list[tuple[Any, ...] | None] = []
+            for row in pool.map(lambda path, stamp: _examine(source, path, stamp, probe), piece["path"], stamps):
+                rows.append(row)
+                num_done += 1
+                progress(num_done, to_open.height)
+            parts.append(pl.DataFrame([row for row in rows if row], schema=FACT_SCHEMA, orient="row"))
+            changing.append(piece.filter(pl.Series([row is None for row in rows], dtype=pl.Boolean)))
+    return Probed(
+        pl.concat([pl.DataFrame(schema=FACT_SCHEMA), *parts]),
+        pl.concat([pl.DataFrame(schema=STAMP_SCHEMA), *changing]),
+    )
+
+
+def _examine(source: Source, path: str, listed: Stamp, probe: Probe) -> tuple[Any, ...] | None:
+    """One row of facts, or None for a file that changed since the listing or while it was read."""
+    head = (path, listed.num_bytes, listed.mtime_ns)
+    try:
+        if source.stamp(path) != listed:
+            return None
+        with source.open(path) as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            file.seek(0)
+            found = _probed(file, listed.num_bytes, probe)
+        return (*head, sha256, *found) if source.stamp(path) == listed else None
+    except FileNotFoundError:
+        return None
+    except UnsafePathError:
+        return (*head, None, *_NO_AUDIO, Reject.OUTSIDE_ROOT, "leads outside the source root")
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror or error}; check permissions and the disk"
+        return (*head, None, *_NO_AUDIO, Reject.UNREADABLE, reason)
+
+
+def _probed(file: BinaryIO, num_bytes: int, probe: Probe) -> tuple[Any, ...]:
+    try:
+        info: AudioFacts = probe(file, num_bytes=num_bytes)
+    except AudioError as error:
+        return (*_NO_AUDIO, str(error.reason), str(error))
+    return (*(getattr(info, name) for name in AUDIO_SCHEMA), None, None)

@@ -1,0 +1,246 @@
+"""Where raw recordings lie: listing a source root and opening what it holds.
+
+Owns what counts as a file of the source (hidden names, symbolic links, names that are not text) and the check that
+nothing outside the root is read. It looks at no audio and decides no rejection by content.
+
+What a local source lists:
+
+- every file whose name, and whose folders' names, do not begin with a dot;
+- a symbolic link to a file inside the root: as a file under the link's own path;
+- a symbolic link to a folder inside the root: its files under the link's path, but only where no other path reaches
+  them, so that nothing comes twice and a loop of links ends;
+- what it cannot offer (a link that leaves the root or leads nowhere, a name that is not UTF-8, a pipe, a folder
+  without permission): one row with the code and the reason.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import polars as pl
+
+from headrace.catalog_tables import LISTING_SCHEMA, Reject
+from headrace.errors import ConfigError, UnsafePathError
+
+_CHUNK_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What tells a changed file from an unchanged one without reading it."""
+
+    num_bytes: int
+    mtime_ns: int
+
+
+class Source(Protocol):
+    """Recordings under one root, by relative POSIX path."""
+
+    @property
+    def uri(self) -> str:
+        """The root as a user would write it."""
+
+    def list(self) -> Iterator[pl.DataFrame]:
+        """All files in chunks of columns (`LISTING_SCHEMA`), in any order; rows with a `code` cannot be opened."""
+
+    def stamp(self, path: str) -> Stamp:
+        """Size and time of last change now. Raises `FileNotFoundError`."""
+
+    def open(self, path: str) -> BinaryIO:
+        """A seekable binary file. Raises `UnsafePathError` for a path that leaves the root, `OSError` otherwise."""
+
+
+def open_source(uri: str | os.PathLike[str], *, exclude: Sequence[str | os.PathLike[str]] = ()) -> Source:
+    """The source behind a folder name or `file://` URL.
+
+    Args:
+        uri: the root folder.
+        exclude: files and folders that are no recordings though they lie under the root: the metadata table, an output.
+
+    Raises:
+        ConfigError: the scheme is not known, or the root is not a folder.
+    """
+    text = os.fspath(uri).removeprefix("file://")
+    if "://" in text:
+        raise ConfigError(f"source.uri {text}: only folders of this machine can be scanned so far")
+    root = Path(text)
+    if not root.is_dir():
+        raise ConfigError(f"source.uri {text}: there is no such folder (looked for {root.absolute()})")
+    return LocalSource(root, tuple(Path(path) for path in exclude))
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSource:
+    """A folder of this machine."""
+
+    root: Path
+    exclude: tuple[Path, ...] = ()
+
+    @property
+    def uri(self) -> str:
+        """The folder's name."""
+        return str(self.root)
+
+    def list(self) -> Iterator[pl.DataFrame]:
+        """See `Source.list`."""
+        return _Walk(os.path.realpath(self.root), frozenset(os.path.realpath(path) for path in self.exclude)).chunks()
+
+    def stamp(self, path: str) -> Stamp:
+        """See `Source.stamp`."""
+        status = os.stat(self._inside(path))
+        return Stamp(status.st_size, status.st_mtime_ns)
+
+    def open(self, path: str) -> BinaryIO:
+        """See `Source.open`."""
+        return open(self._inside(path), "rb")
+
+    def _inside(self, path: str) -> str:
+        """The real path of a file, checked at every use: links may have been turned since the listing."""
+        root = os.path.realpath(self.root)
+        real = os.path.realpath(os.path.join(root, path))
+        if os.path.isabs(path) or not _is_inside(real, root):
+            raise UnsafePathError(f"{path!r} leaves the source root {self.root}")
+        return real
+
+
+@dataclass(slots=True)
+class _Columns:
+    """One chunk of the listing while it fills."""
+
+    paths: list[str] = field(default_factory=list)
+    sizes: list[int | None] = field(default_factory=list)
+    mtimes: list[int | None] = field(default_factory=list)
+    codes: list[str | None] = field(default_factory=list)
+    reasons: list[str | None] = field(default_factory=list)
+
+    def add(self, path: str, size: int | None, mtime: int | None, code: str | None, reason: str | None) -> None:
+        self.paths.append(path)
+        self.sizes.append(size)
+        self.mtimes.append(mtime)
+        self.codes.append(code)
+        self.reasons.append(reason)
+
+    def frame(self) -> pl.DataFrame:
+        columns = (self.paths, self.sizes, self.mtimes, self.codes, self.reasons)
+        return pl.DataFrame(dict(zip(LISTING_SCHEMA, columns, strict=True)), schema=LISTING_SCHEMA)
+
+
+class _Walk:
+    """One walk over a folder tree: real folders first, then linked ones that nothing has reached yet."""
+
+    def __init__(self, root: str, excluded: frozenset[str]) -> None:
+        self._root = root
+        self._excluded = excluded
+        self._visited = {_identity(path) for path in excluded if os.path.isdir(path)}
+        self._links: list[str] = []
+        self._columns = _Columns()
+
+    def chunks(self) -> Iterator[pl.DataFrame]:
+        yield from self._tree("")
+        while self._links:
+            # Sorted, so that which of two links to one folder is walked does not hang on the order of the disk.
+            links, self._links = sorted(self._links), []
+            for link in links:
+                yield from self._tree(f"{link}/")
+        yield self._columns.frame()
+
+    def _tree(self, prefix: str) -> Iterator[pl.DataFrame]:
+        pending = [prefix]
+        while pending:
+            prefix = pending.pop()
+            for entry in self._entries(prefix):
+                path = prefix + entry.name
+                if entry.is_symlink():
+                    self._add_link(entry.path, path)
+                elif entry.is_dir(follow_symlinks=False):
+                    if entry.path not in self._excluded:
+                        pending.append(f"{path}/")
+                else:
+                    self._add_file(entry, path)
+                if len(self._columns.paths) >= _CHUNK_ROWS:
+                    yield self._columns.frame()
+                    self._columns = _Columns()
+
+    def _entries(self, prefix: str) -> list[os.DirEntry[str]]:
+        folder = os.path.join(self._root, prefix)
+        try:
+            identity = _identity(folder)
+            if identity in self._visited:
+                return []
+            self._visited.add(identity)
+            with os.scandir(folder) as entries:
+                return [entry for entry in entries if entry.name[0] != "."]
+        except FileNotFoundError:  # removed since its parent was read
+            return []
+        except OSError as error:
+            self._refuse(prefix.rstrip("/"), Reject.UNREADABLE, f"the folder cannot be read: {error.strerror}")
+            return []
+
+    def _add_file(self, entry: os.DirEntry[str], path: str) -> None:
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._refuse(path, Reject.UNREADABLE, f"cannot be read: {error.strerror}")
+            return
+        if entry.path not in self._excluded:
+            self._add_status(path, status)
+
+    def _add_link(self, full: str, path: str) -> None:
+        target = os.path.realpath(full)
+        if target in self._excluded:
+            return
+        if not _is_inside(target, self._root):
+            reason = f"a symbolic link to {_shown(target)}, outside the source root; copy the file into the root instead"
+            self._refuse(path, Reject.OUTSIDE_ROOT, reason)
+            return
+        try:
+            status = os.stat(full)
+        except OSError as error:
+            reason = f"a symbolic link to {_shown(target)}, which cannot be read: {error.strerror}"
+            self._refuse(path, Reject.UNREADABLE, reason)
+            return
+        if stat.S_ISDIR(status.st_mode):
+            self._links.append(path)
+        else:
+            self._add_status(path, status)
+
+    def _add_status(self, path: str, status: os.stat_result) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            self._refuse(path, Reject.UNREADABLE, "not a regular file but a pipe, socket or device")
+        elif not _is_text(path):
+            reason = "its name or a folder's name is not valid UTF-8; rename it"
+            self._columns.add(_shown(path), status.st_size, status.st_mtime_ns, Reject.BAD_NAME, reason)
+        else:
+            self._columns.add(path, status.st_size, status.st_mtime_ns, None, None)
+
+    def _refuse(self, path: str, code: Reject, reason: str) -> None:
+        self._columns.add(_shown(path), None, None, code, reason)
+
+
+def _is_inside(real: str, root: str) -> bool:
+    return real == root or real.startswith(root.rstrip("/") + "/")
+
+
+def _identity(folder: str) -> tuple[int, int]:
+    status = os.stat(folder)
+    return status.st_dev, status.st_ino
+
+
+def _is_text(path: str) -> bool:
+    """Whether the name was UTF-8 on disk; Python stands in surrogates for other bytes, which no table can hold."""
+    if path.isascii():
+        return True
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(path: str) -> str:
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
