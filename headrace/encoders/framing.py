@@ -7,14 +7,20 @@ import torch
 from torch import Tensor
 
 
-def valid_mask(lengths: Tensor, size: int, device: torch.device) -> Tensor:
-    """Bool (B, size): which positions lie before each row's length."""
-    return torch.arange(size, device=device) < lengths.to(device, non_blocking=True)[:, None]
+def valid_mask(lengths: Tensor, size: int) -> Tensor:
+    """Bool (B, size) where `lengths` are: which positions lie before each row's length."""
+    return torch.arange(size, device=lengths.device) < lengths[:, None]
+
+
+def to_device(facts: Tensor, device: torch.device) -> Tensor:
+    """A small CPU tensor on `device`, without waiting for what the device is doing."""
+    pinned = facts.pin_memory() if device.type == "cuda" else facts
+    return pinned.to(device, non_blocking=True)
 
 
 def zero_padding(hidden: Tensor, lengths: Tensor) -> Tensor:
     """(B, T, D) with zeros behind each row's length, whatever stood there (NaN too)."""
-    mask = valid_mask(lengths, hidden.shape[1], hidden.device)
+    mask = to_device(valid_mask(lengths, hidden.shape[1]), hidden.device)
     return hidden.masked_fill(~mask[:, :, None], 0.0)
 
 

