@@ -1,0 +1,95 @@
+"""NAME/catalog: one scan of the source, and the news about each partition's recordings."""
+
+import dagster as dg
+
+from assets.events import OWNER, readable_failures
+from assets.keys import DatasetKeys
+from assets.metadata import catalog_metadata, rejected_table
+from assets.recordings import changed_partitions, events_of
+from headrace.catalog import Scan, ScanRuntime
+from headrace.catalog_update import update_catalog
+from headrace.config import DatasetConfig
+from headrace.reconcile import partition_fingerprints
+from resources.progress import Progress
+from resources.storage import StorageResource
+from resources.workers import WorkersResource
+
+
+def catalog_asset(config: DatasetConfig) -> dg.AssetsDefinition:
+    """The asset."""
+    keys = DatasetKeys(config.name)
+    checks = [
+        dg.AssetCheckSpec(
+            "conservation",
+            asset=keys.catalog,
+            blocking=True,
+            description="found = recordings + rejected + unsettled",
+        ),
+        dg.AssetCheckSpec(
+            "has_recordings",
+            asset=keys.catalog,
+            blocking=True,
+            description="at least one recording can be used",
+        ),
+    ]
+
+    @dg.asset(
+        key=keys.catalog,
+        group_name=config.name,
+        owners=[OWNER],
+        kinds={"polars", "parquet"},
+        check_specs=checks,
+        description="One row per recording found, one per refused file with the reason. Scans the whole source, opens "
+        "only what is new or changed, and tells `recordings` which partitions that touches.",
+    )
+    def catalog(
+        context: dg.AssetExecutionContext,
+        storage: StorageResource,
+        workers: WorkersResource,
+        progress: dg.ResourceParam[Progress],
+    ) -> dg.MaterializeResult:
+        with readable_failures():
+            runtime = ScanRuntime(num_threads=workers.count, progress=progress.scanned)
+            scan = update_catalog(
+                config.source,
+                storage.source(config),
+                storage.metadata(config),
+                storage.output(config),
+                runtime,
+            )
+            fingerprints = partition_fingerprints(scan.recordings, config)
+        changed = changed_partitions(context.instance, keys.recordings, fingerprints)
+        for event in events_of(keys.recordings, changed):
+            context.log_event(event)
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(scan.catalog.digest),
+            metadata=catalog_metadata(scan, tuple(changed)),
+            check_results=[_conservation(scan), _has_recordings(scan)],
+        )
+
+    return catalog
+
+
+def _conservation(scan: Scan) -> dg.AssetCheckResult:
+    refused = int((scan.rejected["origin"] == "file").sum())
+    return dg.AssetCheckResult(
+        check_name="conservation",
+        passed=scan.num_found == scan.recordings.height + refused + scan.num_unsettled,
+        metadata={
+            "found": scan.num_found,
+            "recordings": scan.recordings.height,
+            "rejected": refused,
+            "unsettled": scan.num_unsettled,
+        },
+    )
+
+
+def _has_recordings(scan: Scan) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        check_name="has_recordings",
+        passed=scan.recordings.height > 0,
+        metadata={"rejected": rejected_table(scan.rejected)},
+        description=None
+        if scan.recordings.height
+        else f"{scan.num_found} files found, none can be used: see the reasons",
+    )

@@ -1,0 +1,134 @@
+"""Asset checks: is what was written true? Each can be run alone, at any time, from what lies in the output.
+
+Checks that only the scan itself can make (conservation of found files) are made in `catalog`. All that stand before a
+consumer are blocking.
+"""
+
+import warnings
+from collections.abc import Sequence
+
+import dagster as dg
+
+from assets.events import readable_failures
+from assets.keys import DatasetKeys
+from assets.partitions import partitions_of
+from headrace.audit import conservation_faults, index_faults, snapshot_faults
+from headrace.catalog_update import existing_catalog
+from headrace.config import DatasetConfig
+from headrace.manifests import Manifest, newest_manifest
+from headrace.snapshots import read_snapshot
+from headrace.storage import Storage
+from resources.storage import StorageResource
+
+_SHOWN = 20
+
+# Dagster marks partitioned checks as preview on every use; without them a check of one partition would speak for all.
+warnings.filterwarnings("ignore", "Specifying a partitions_def on an AssetCheckSpec", dg.PreviewWarning)
+
+
+def dataset_checks(config: DatasetConfig) -> list[dg.AssetChecksDefinition]:
+    """All checks of a data set's audio side."""
+    keys = DatasetKeys(config.name)
+    return [
+        _catalog_schema(config),
+        *_shard_checks(config, keys.audio_shards, None),
+        _index_check(config, keys.sizes_index, None),
+        *(
+            check
+            for latents in config.latents
+            for check in _shard_checks(config, keys.latent_shards(latents.name), latents.name)
+        ),
+        *(_index_check(config, keys.latents_index(latents.name), latents.name) for latents in config.latents),
+    ]
+
+
+def verdict(faults: Sequence[str], **numbers: int) -> dg.AssetCheckResult:
+    """Passed when nothing is wrong; the faults are listed otherwise."""
+    listed = "\n".join(faults[:_SHOWN])
+    more = f"\n… and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
+    return dg.AssetCheckResult(passed=not faults, metadata=numbers, description=(listed + more) or None)
+
+
+def _catalog_schema(config: DatasetConfig) -> dg.AssetChecksDefinition:
+    @dg.asset_check(
+        asset=DatasetKeys(config.name).catalog,
+        name="schema",
+        blocking=True,
+        description="The stored catalog has the columns, types and uniqueness that later steps rely on (pandera).",
+    )
+    def schema(storage: StorageResource) -> dg.AssetCheckResult:
+        catalog = existing_catalog(storage.output(config))
+        return verdict([], recordings=catalog.recordings.height)
+
+    return schema
+
+
+def _shard_checks(
+    config: DatasetConfig, key: dg.AssetKey, latents: str | None
+) -> list[dg.AssetChecksDefinition]:
+    @dg.multi_asset_check(
+        name="__".join([*key.path, "checks"]),
+        specs=[
+            dg.AssetCheckSpec(
+                "conservation",
+                asset=key,
+                blocking=True,
+                partitions_def=partitions_of(config),
+                description="planned samples = written + refused",
+            ),
+            dg.AssetCheckSpec(
+                "index_matches_tar",
+                asset=key,
+                blocking=True,
+                partitions_def=partitions_of(config),
+                description="every .idx lists exactly what its tar holds",
+            ),
+        ],
+    )
+    def checks(context: dg.AssetCheckExecutionContext, storage: StorageResource):
+        shards = _shards(storage, config, latents)
+        manifest = _manifest(shards, context.partition_key)
+        for name, faults in {
+            "conservation": conservation_faults(shards, manifest),
+            "index_matches_tar": [
+                fault for shard in manifest.shards for fault in index_faults(shards, shard)
+            ],
+        }.items():
+            found = verdict(
+                faults,
+                samples=manifest.num_samples,
+                refused=len(manifest.refused),
+                shards=len(manifest.shards),
+            )
+            yield found._replace(asset_key=key, check_name=name)
+
+    return [checks]
+
+
+def _index_check(config: DatasetConfig, key: dg.AssetKey, latents: str | None) -> dg.AssetChecksDefinition:
+    @dg.asset_check(
+        asset=key,
+        name="sizes_match_snapshot",
+        blocking=True,
+        description="sizes.json says what the newest snapshot says, and every shard that it names is there.",
+    )
+    def sizes_match_snapshot(storage: StorageResource) -> dg.AssetCheckResult:
+        shards = _shards(storage, config, latents)
+        with readable_failures():
+            snapshot = read_snapshot(shards).snapshot
+            return verdict(
+                snapshot_faults(shards, snapshot), shards=snapshot.num_shards, samples=snapshot.num_samples
+            )
+
+    return sizes_match_snapshot
+
+
+def _shards(storage: StorageResource, config: DatasetConfig, latents: str | None) -> Storage:
+    return storage.audio(config) if latents is None else storage.latents(config, latents)
+
+
+def _manifest(storage: Storage, partition: str) -> Manifest:
+    found = newest_manifest(storage, partition)
+    if found is None:
+        raise dg.Failure(f"{partition}: nothing is built yet; materialize it first", allow_retries=False)
+    return found.manifest

@@ -1,0 +1,42 @@
+"""One data set's YAML → its assets and checks; several → `Definitions`. The one builder, which tests reuse."""
+
+from collections.abc import Mapping, Sequence
+
+import dagster as dg
+
+from assets.audio_shards import audio_shards_asset
+from assets.catalog import catalog_asset
+from assets.checks import dataset_checks
+from assets.recordings import recordings_asset
+from assets.sizes_index import sizes_index_asset
+from headrace.config import DatasetConfig
+from resources.progress import Progress
+from resources.storage import StorageResource
+from resources.workers import WorkersResource
+
+
+def dataset_assets(config: DatasetConfig) -> list[dg.AssetsDefinition | dg.AssetSpec]:
+    """The assets of one data set, upstream first."""
+    return [
+        catalog_asset(config),
+        recordings_asset(config),
+        audio_shards_asset(config),
+        sizes_index_asset(config),
+    ]
+
+
+def default_resources() -> dict[str, object]:
+    """Resources as the daemon and the UI use them."""
+    return {"storage": StorageResource(), "workers": WorkersResource(), "progress": Progress()}
+
+
+def build_definitions(
+    configs: Sequence[DatasetConfig], resources: Mapping[str, object] | None = None
+) -> dg.Definitions:
+    """Definitions of these data sets; `resources` replace the default ones of the same name."""
+    return dg.Definitions(
+        assets=[asset for config in configs for asset in dataset_assets(config)],
+        asset_checks=[check for config in configs for check in dataset_checks(config)],
+        resources={**default_resources(), **(resources or {})},
+        executor=dg.in_process_executor,
+    )

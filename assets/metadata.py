@@ -1,0 +1,190 @@
+"""What each materialization shows: counts, hours, bytes, tables and pictures.
+
+Owns how library values become Dagster metadata. It reads a few indexes and decodes three samples to draw them, and
+computes nothing that another step relies on.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import dagster as dg
+import polars as pl
+
+from assets.pictures import Clip, histogram, waveforms
+from headrace.audio import decode
+from headrace.audit import read_index
+from headrace.catalog import Scan
+from headrace.index import ShardIndex, payload
+from headrace.manifests import Manifest
+from headrace.shards import PartitionBuild
+from headrace.snapshots import NumberedSnapshot
+from headrace.storage import Storage
+
+Metadata = dict[str, Any]  # what Dagster takes: raw values or MetadataValue
+
+_MOST_ROWS = 100
+_MOST_PARTITIONS = 20
+_CLIPS = 3
+_DRAWN_SECONDS = 30
+
+
+def table(rows: Sequence[dict[str, Any]], columns: dict[str, str]) -> dg.TableMetadataValue:
+    """A table for the UI, cut after 100 rows; `columns` gives each column's type."""
+    schema = dg.TableSchema([dg.TableColumn(name, kind) for name, kind in columns.items()])
+    return dg.MetadataValue.table(
+        [dg.TableRecord({name: row[name] for name in columns}) for row in rows[:_MOST_ROWS]], schema
+    )
+
+
+def rejected_table(rejected: pl.DataFrame) -> dg.TableMetadataValue:
+    """Refused files and rows with their reasons."""
+    columns = {"path": "string", "code": "string", "reason": "string"}
+    return table(rejected.select(list(columns)).head(_MOST_ROWS).to_dicts(), columns)
+
+
+def catalog_metadata(scan: Scan, changed: Sequence[str]) -> Metadata:
+    """What a scan found and what it touches."""
+    recordings = scan.recordings
+    reasons = scan.rejected["code"].value_counts(sort=True).rows()
+    columns = [dg.TableColumn(name, str(dtype)) for name, dtype in recordings.schema.items()]
+    named = ", ".join(changed[:_MOST_PARTITIONS]) + (" …" if len(changed) > _MOST_PARTITIONS else "")
+    return {
+        "dagster/row_count": recordings.height,
+        "dagster/column_schema": dg.TableSchema(columns),
+        "found": scan.num_found,
+        "recordings": recordings.height,
+        "rejected": scan.rejected.height,
+        "unsettled": scan.num_unsettled,
+        "opened": scan.num_opened,
+        "hours": round(float(recordings["duration_seconds"].sum()) / 3600, 4),
+        "bytes": int(recordings["num_bytes"].sum()),
+        "duplicates": recordings["duplicate_of"].count(),
+        "changed_partitions": named or "none",
+        "seconds": {name: round(value, 3) for name, value in scan.seconds.items()},
+        **(
+            {"durations": _markdown(histogram(_sampled(recordings["duration_seconds"])))}
+            if recordings.height
+            else {}
+        ),
+        **(
+            {"rejected_by_reason": _reasons(reasons), "rejected_files": rejected_table(scan.rejected)}
+            if reasons
+            else {}
+        ),
+    }
+
+
+def shards_metadata(storage: Storage, build: PartitionBuild) -> Metadata:
+    """What a partition of audio shards holds."""
+    manifest = build.manifest.manifest
+    return {**_manifest_metadata(manifest, build), **_drawn(storage, manifest)}
+
+
+def latents_metadata(build: PartitionBuild) -> Metadata:
+    """What a partition of latent shards holds."""
+    return _manifest_metadata(build.manifest.manifest, build)
+
+
+def snapshot_metadata(storage: Storage, committed: NumberedSnapshot, *, is_new: bool) -> Metadata:
+    """What a snapshot holds, by split."""
+    snapshot = committed.snapshot
+    rows = [
+        {
+            "split": split,
+            "shards": totals.num_shards,
+            "samples": totals.num_samples,
+            "hours": round(totals.seconds / 3600, 4),
+            "bytes": totals.num_bytes,
+        }
+        for split, totals in snapshot.splits.items()
+    ]
+    columns = {"split": "string", "shards": "int", "samples": "int", "hours": "float", "bytes": "int"}
+    return {
+        "dagster/row_count": snapshot.num_samples,
+        "snapshot": committed.number,
+        "new": is_new,
+        "shards": snapshot.num_shards,
+        "samples": snapshot.num_samples,
+        "hours": round(sum(totals.seconds for totals in snapshot.splits.values()) / 3600, 4),
+        "bytes": sum(totals.num_bytes for totals in snapshot.splits.values()),
+        "splits": table(rows, columns),
+        "sizes_json": location(storage, "sizes.json"),
+    }
+
+
+def location(storage: Storage, path: str) -> dg.MetadataValue:
+    """Where an object lies: a path that the UI can copy, or a URL."""
+    local = storage.local_path(path)
+    return (
+        dg.MetadataValue.path(str(local))
+        if local is not None
+        else dg.MetadataValue.url(f"{storage.uri}/{path}")
+    )
+
+
+def _manifest_metadata(manifest: Manifest, build: PartitionBuild) -> Metadata:
+    written = set(build.written)
+    rows = [
+        {
+            "shard": shard.name,
+            "samples": shard.num_samples,
+            "minutes": round(shard.seconds / 60, 3),
+            "bytes": shard.num_bytes,
+            "written": "now" if shard.name in written else "before",
+        }
+        for shard in manifest.shards
+    ]
+    columns = {"shard": "string", "samples": "int", "minutes": "float", "bytes": "int", "written": "string"}
+    refused = [
+        {"path": refusal.path, "code": refusal.code, "reason": refusal.reason} for refusal in manifest.refused
+    ]
+    return {
+        "dagster/row_count": manifest.num_samples,
+        "manifest": build.manifest.number,
+        "samples": manifest.num_samples,
+        "refused": len(refused),
+        "hours": round(sum(shard.seconds for shard in manifest.shards) / 3600, 4),
+        "bytes": sum(shard.num_bytes for shard in manifest.shards),
+        "shards_written": len(build.written),
+        "shards_reused": len(build.reused),
+        "shards": table(rows, columns),
+        **(
+            {"refused_files": table(refused, dict.fromkeys(("path", "code", "reason"), "string"))}
+            if refused
+            else {}
+        ),
+    }
+
+
+def _drawn(storage: Storage, manifest: Manifest) -> Metadata:
+    """A histogram over the partition and the waveforms of its first samples."""
+    indexes = [read_index(storage, shard.name) for shard in manifest.shards if shard.num_samples]
+    if not indexes:
+        return {}
+    seconds = [float(value) for index in indexes for value in index.num_frames / index.sample_rate_hz.clip(1)]
+    clips = list(_clips(storage, indexes[0]))
+    return {"durations": _markdown(histogram(seconds)), "waveforms": _markdown(waveforms(clips))}
+
+
+def _clips(storage: Storage, index: ShardIndex) -> Iterable[Clip]:
+    with storage.open(index.shard) as file:
+        for i in range(min(_CLIPS, len(index))):
+            span = index.range_of(i, "flac")
+            if span is None:
+                continue
+            samples, rate = decode(payload(file, span))
+            yield Clip(index.key(i), samples[0, : _DRAWN_SECONDS * rate], rate)
+
+
+def _reasons(counts: Sequence[tuple[Any, ...]]) -> dg.TableMetadataValue:
+    return table(
+        [{"code": code, "count": count} for code, count in counts], {"code": "string", "count": "int"}
+    )
+
+
+def _sampled(values: pl.Series) -> list[float]:
+    return [float(value) for value in values.head(100_000)]
+
+
+def _markdown(text: str) -> dg.MetadataValue:
+    return dg.MetadataValue.md(text)

@@ -1,0 +1,43 @@
+"""NAME/sizes_index: the snapshot that all partitions make together, committed once every one is built."""
+
+import dagster as dg
+
+from assets.events import INPUTS_TAG, OWNER, readable_failures
+from assets.keys import DatasetKeys
+from assets.metadata import snapshot_metadata
+from headrace.catalog_update import existing_catalog, store_refusals
+from headrace.commit import commit_partitions
+from headrace.config import DatasetConfig
+from headrace.reconcile import wanted_partitions
+from resources.storage import StorageResource
+
+
+def sizes_index_asset(config: DatasetConfig) -> dg.AssetsDefinition:
+    """The asset."""
+    keys = DatasetKeys(config.name)
+
+    @dg.asset(
+        key=keys.sizes_index,
+        deps=[dg.AssetDep(keys.audio_shards, partition_mapping=dg.AllPartitionMapping())],
+        group_name=config.name,
+        owners=[OWNER],
+        kinds={"json"},
+        description="The committed snapshot of all audio shards, and `sizes.json` as WebDataset knows it. Fails, and "
+        "names the partitions, while one is not built from the current catalog.",
+    )
+    def sizes_index(storage: StorageResource) -> dg.MaterializeResult:
+        audio = storage.audio(config)
+        with readable_failures():
+            output = storage.output(config)
+            catalog = existing_catalog(output)
+            committed, is_new, manifests = commit_partitions(
+                audio, wanted_partitions(catalog.recordings, config), catalog.digest
+            )
+            store_refusals(output, catalog, manifests)
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(committed.snapshot.fingerprint),
+            metadata=snapshot_metadata(audio, committed, is_new=is_new),
+            tags={INPUTS_TAG: committed.snapshot.fingerprint[:32]},
+        )
+
+    return sizes_index

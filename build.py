@@ -1,0 +1,74 @@
+"""Bring a data set up to date now: `python build.py NAME`.
+
+The same assets as in `make ui`, run in this process and recorded in the same Dagster instance, but only those that are
+not up to date. Exit codes: 0 all is well; 1 a check or a step failed; 2 the command or a YAML file is wrong; 130 stopped
+with Ctrl-C (the next build continues).
+"""
+
+import argparse
+import os
+import sys
+import warnings
+from pathlib import Path
+
+from rich.console import Console
+
+_USAGE_ERROR = 2
+_INTERRUPTED = 130
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line. Returns the exit code."""
+    options = _parser().parse_args(arguments)
+    console = Console(stderr=False)
+    from headrace.errors import ConfigError, HeadraceError
+
+    try:
+        return _build(options, console)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return _USAGE_ERROR
+    except HeadraceError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped; what is finished is kept, and the next build continues from here", file=sys.stderr)
+        return _INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="build.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "name", metavar="NAME", help="data set: the name of a YAML file in the folder of data sets"
+    )
+    parser.add_argument(
+        "--datasets",
+        type=Path,
+        metavar="DIR",
+        help="folder of YAML files (default: $HEADRACE_DATASETS or datasets/)",
+    )
+    parser.add_argument(
+        "--select",
+        action="append",
+        default=[],
+        metavar="ASSETS",
+        help="only these assets, where they are stale: names like audio_shards or crepe/latent_shards with commas "
+        "between, or Dagster's selection syntax; may be repeated",
+    )
+    parser.add_argument("--verbose", action="store_true", help="show Dagster's own log")
+    return parser
+
+
+def _build(options: argparse.Namespace, console: Console) -> int:
+    os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
+    if not options.verbose:
+        warnings.filterwarnings("ignore", module="dagster")
+    from building.command import build_dataset
+
+    return build_dataset(options.name, options.datasets, options.select, console, verbose=options.verbose)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""The command behind `build.py`: find the YAML, build, show what came of it."""
+
+import difflib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import dagster as dg
+from rich.console import Console
+
+from building.driver import Build
+from building.instance import open_instance
+from building.runs import Runner
+from building.terminal import TerminalProgress, show_faults, show_rejected, show_snapshots
+from headrace.catalog_files import REJECTED_PATH, read_catalog
+from headrace.config import DatasetConfig, load_config
+from headrace.errors import ConfigError, NotFoundError
+from headrace.snapshots import NumberedSnapshot, read_snapshot
+from resources.storage import REPOSITORY_ROOT, StorageResource
+
+
+def build_dataset(
+    name: str, folder: Path | None, select: Sequence[str], console: Console, *, verbose: bool
+) -> int:
+    """Bring one data set up to date. Returns the exit code.
+
+    Raises:
+        ConfigError: there is no such data set, its YAML is wrong, or the selection names no asset of it.
+    """
+    config = load_config(_yaml_of(name, folder))
+    storage = StorageResource()
+    progress = TerminalProgress(console)
+    with open_instance() as instance:
+        resources = {"storage": storage, "progress": progress}
+        runner = Runner(config, instance, resources, log_level="INFO" if verbose else "CRITICAL")
+        selected = _selected(config, runner, select)
+        outcomes = Build(config, runner, storage, progress, selected).run()
+    failed = [outcome for outcome in outcomes if outcome.faults]
+    _show(config, storage, console)
+    show_faults(console, failed)
+    return 1 if failed else 0
+
+
+def _yaml_of(name: str, folder: Path | None) -> Path:
+    datasets = folder or REPOSITORY_ROOT / os.environ.get("HEADRACE_DATASETS", "datasets")
+    if not datasets.is_dir():
+        raise ConfigError(
+            f"{datasets}: no such folder of data sets; set HEADRACE_DATASETS or pass --datasets"
+        )
+    for suffix in (".yaml", ".yml"):
+        if (path := datasets / (name.removesuffix(suffix) + suffix)).is_file():
+            return path
+    known = sorted(path.stem for path in datasets.glob("*.y*ml"))
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    raise ConfigError(f"{name}: no such data set; {hint}{datasets} has {', '.join(known) or 'no YAML files'}")
+
+
+def _selected(config: DatasetConfig, runner: Runner, select: Sequence[str]) -> frozenset[dg.AssetKey]:
+    """The assets that `--select` names; all without it."""
+    known = runner.keys()
+    names = [name.strip() for text in select for name in text.split(",") if name.strip()]
+    found: set[dg.AssetKey] = set()
+    for name in names:
+        key = dg.AssetKey([config.name, *name.removeprefix(f"{config.name}/").split("/")])
+        if key not in known:
+            offered = ", ".join("/".join(key.path[1:]) for key in known)
+            raise ConfigError(f"--select {name}: {config.name} has no such asset; it has {offered}")
+        found.add(key)
+    return frozenset(found or known)
+
+
+def _show(config: DatasetConfig, storage: StorageResource, console: Console) -> None:
+    """The summary: what there is, what was refused, where it lies."""
+    output = storage.output(config)
+    parts = {"audio": storage.audio(config)} | {
+        f"latents {latents.name}": storage.latents(config, latents.name) for latents in config.latents
+    }
+    snapshots: dict[str, NumberedSnapshot] = {}
+    for part, shards in parts.items():
+        try:
+            snapshots[part] = read_snapshot(shards)
+        except NotFoundError:
+            continue
+    if snapshots:
+        show_snapshots(console, snapshots)
+    catalog = read_catalog(output)
+    if catalog is not None:
+        show_rejected(console, catalog.rejected, f"{output.uri}/{REJECTED_PATH}")
+    for part in snapshots:
+        console.print(
+            f"{part}: snapshot {snapshots[part].number} in {parts[part].uri}", highlight=False, soft_wrap=True
+        )

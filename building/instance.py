@@ -1,0 +1,30 @@
+"""The Dagster instance that a build is recorded in."""
+
+import os
+import shutil
+from pathlib import Path
+
+import dagster as dg
+from dagster._core.instance.ref import InstanceRef  # the only way to open an instance with overrides
+
+from resources.storage import REPOSITORY_ROOT
+
+_DEFAULT_HOME = REPOSITORY_ROOT / "dagster_home"
+# Captured output would redirect this process's own terminal; telemetry stays off whatever the home says.
+_OVERRIDES = {
+    "telemetry": {"enabled": False},
+    "compute_logs": {
+        "module": "dagster._core.storage.noop_compute_log_manager",
+        "class": "NoOpComputeLogManager",
+    },
+}
+
+
+def open_instance() -> dg.DagsterInstance:
+    """The instance of `DAGSTER_HOME`, or of the repository's `dagster_home/`; a new home gets our `dagster.yaml`."""
+    home = Path(os.environ.get("DAGSTER_HOME") or _DEFAULT_HOME).expanduser().resolve()
+    if not home.exists():
+        home.mkdir(parents=True)
+        shutil.copyfile(_DEFAULT_HOME / "dagster.yaml", home / "dagster.yaml")
+    os.environ["DAGSTER_HOME"] = str(home)
+    return dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=_OVERRIDES))

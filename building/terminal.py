@@ -1,0 +1,114 @@
+"""What a person sees while `build.py` works, and after."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import polars as pl
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from building.runs import Outcome
+from headrace.reconcile import Work
+from headrace.snapshots import NumberedSnapshot
+from resources.progress import Progress
+
+_MOST_REASONS = 12
+_SECONDS_PER_HOUR = 3600
+
+
+class TerminalProgress(Progress):
+    """Draws a bar on a terminal, and one line per stage elsewhere."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._bar = Bar(
+            TextColumn("{task.description:<28}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[unit]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+        self._task: TaskID | None = None
+        self._hours = (0.0, 0.0)
+
+    @contextmanager
+    def stage(self, title: str, work: Mapping[str, Work], unit: str = "samples") -> Iterator[None]:
+        """Show a stage that goes through these partitions."""
+        total = sum(part.num_samples for part in work.values())
+        self._hours = (0.0, sum(part.seconds for part in work.values()) / _SECONDS_PER_HOUR)
+        with self._bar:
+            self._task = self._bar.add_task(title, total=total, unit=unit)
+            try:
+                yield
+            finally:
+                self._bar.remove_task(self._task)
+                self._task = None
+
+    def scanned(self, done: int, total: int) -> None:
+        """See `Progress.scanned`."""
+        if self._task is not None:
+            self._bar.update(self._task, completed=done, total=total)
+
+    def built(self, num_samples: int) -> None:
+        """See `Progress.built`."""
+        if self._task is None:
+            return
+        self._bar.advance(self._task, num_samples)
+        task = next(task for task in self._bar.tasks if task.id == self._task)
+        hours = self._hours[1] * (task.completed / task.total if task.total else 1.0)
+        self._bar.update(self._task, unit=f"samples · {hours:.2f}/{self._hours[1]:.2f} h")
+
+
+def show_snapshots(console: Console, snapshots: Mapping[str, NumberedSnapshot]) -> None:
+    """What the data set holds, by part and split."""
+    table = Table("what", "split", "shards", "samples", "hours", "size", title_justify="left")
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for part, numbered in snapshots.items():
+        for split, totals in numbered.snapshot.splits.items():
+            hours = f"{totals.seconds / _SECONDS_PER_HOUR:.3f}"
+            table.add_row(
+                part, split, str(totals.num_shards), str(totals.num_samples), hours, decimal(totals.num_bytes)
+            )
+    console.print(table)
+
+
+def show_rejected(console: Console, rejected: pl.DataFrame, where: str) -> None:
+    """Refused files and rows by reason, with an example of each."""
+    if rejected.is_empty():
+        return
+    counts = (
+        rejected.group_by("code")
+        .agg(pl.len(), pl.first("path"), pl.first("reason"))
+        .sort("len", descending=True)
+    )
+    table = Table("refused", "count", "for example", "why")
+    for code, count, path, reason in counts.head(_MOST_REASONS).iter_rows():
+        table.add_row(code, str(count), path, reason)
+    console.print(table)
+    console.print(
+        f"{rejected.height} refused in all; every one with its reason: {where}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def show_faults(console: Console, outcomes: list[Outcome]) -> None:
+    """What went wrong, run by run."""
+    for outcome in outcomes:
+        for fault in outcome.faults:
+            console.print(f"[bold red]failed[/] {outcome.name}: ", end="")
+            console.print(fault, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,57 @@
+"""Bringing the stored catalog up to date: read what is known, scan, check, write.
+
+Owns that sequence, so that the asset, `build.py` and tests do the same. Each step is another module's.
+"""
+
+import polars as pl
+
+from headrace.catalog import Catalog, CatalogSettings, Scan, ScanRuntime, scan_settled, with_decode_rejects
+from headrace.catalog_files import read_catalog, write_catalog
+from headrace.config import SourceConfig
+from headrace.errors import CatalogError
+from headrace.manifests import NumberedManifest
+from headrace.sources import Source
+from headrace.storage import Storage
+
+
+def update_catalog(
+    config: SourceConfig,
+    source: Source,
+    metadata: pl.DataFrame | None,
+    output: Storage,
+    runtime: ScanRuntime | None = None,
+) -> Scan:
+    """Scan the source and store what was found; nothing is written where nothing changed.
+
+    Young files are waited for, see `headrace.catalog.scan_settled`.
+
+    Raises:
+        ConfigError: the metadata table cannot be used.
+        FormatError: the stored catalog is damaged.
+    """
+    settings = CatalogSettings(config.settle_seconds, config.min_seconds)
+    scan = scan_settled(source, read_catalog(output), settings, metadata, runtime)
+    write_catalog(output, scan.catalog)
+    return scan
+
+
+def existing_catalog(output: Storage) -> Catalog:
+    """The stored catalog.
+
+    Raises:
+        CatalogError: there is none yet.
+    """
+    catalog = read_catalog(output)
+    if catalog is None:
+        raise CatalogError(f"{output.uri}: no catalog yet; materialize `catalog` first, or run build.py")
+    return catalog
+
+
+def store_refusals(output: Storage, catalog: Catalog, manifests: dict[str, NumberedManifest]) -> Catalog:
+    """Store what decoding showed: the refusals of all manifests join the rejected table, for those that it had."""
+    refused = [refusal for numbered in manifests.values() for refusal in numbered.manifest.refused]
+    columns = {"path": pl.String, "code": pl.String, "reason": pl.String}
+    rows = [(refusal.path, refusal.code, refusal.reason) for refusal in refused]
+    updated = with_decode_rejects(catalog, pl.DataFrame(rows, schema=columns, orient="row"))
+    write_catalog(output, updated)
+    return updated

@@ -1,0 +1,50 @@
+"""Committing what all partitions hold as the next snapshot, when and only when it is the whole truth.
+
+Owns that decision and the repeated attempt after a lost race; the formats are `headrace.snapshots`' business.
+"""
+
+from collections.abc import Mapping
+
+from headrace.errors import AlreadyExistsError, BuildError
+from headrace.manifests import NumberedManifest, newest_manifests
+from headrace.reconcile import plan_build
+from headrace.snapshots import NumberedSnapshot, commit_snapshot
+from headrace.storage import Storage
+
+_ATTEMPTS = 5
+_SHOWN = 5
+
+
+def commit_partitions(
+    storage: Storage, wanted: Mapping[str, str], catalog: str, origin: Mapping[str, object] | None = None
+) -> tuple[NumberedSnapshot, bool, dict[str, NumberedManifest]]:
+    """Commit the snapshot of a shard folder.
+
+    Args:
+        storage: the shard folder.
+        wanted: every partition of the layout and the digest that its manifest must carry. Partitions that left the
+            layout are not in it, and so not in the snapshot.
+        catalog: digest of the catalog that `wanted` was computed from.
+        origin: for latents, what they were computed from.
+
+    Returns:
+        The newest snapshot, whether it is new, and the manifests that it is made of.
+
+    Raises:
+        BuildError: partitions are missing or were built from something else, or other writers kept winning.
+    """
+    for _ in range(_ATTEMPTS):
+        plan = plan_build(wanted, newest_manifests(storage))
+        if plan.stale:
+            named = ", ".join(f"{name} ({need})" for name, need in list(plan.stale.items())[:_SHOWN])
+            more = f" and {len(plan.stale) - _SHOWN} more" if len(plan.stale) > _SHOWN else ""
+            raise BuildError(
+                f"{storage.uri}: {len(plan.stale)} of {len(wanted)} partitions are not built from the current catalog and "
+                f"settings: {named}{more}; materialize them (build.py does), then this again"
+            )
+        try:
+            numbered, is_new = commit_snapshot(storage, plan.current, catalog, origin or {})
+        except AlreadyExistsError:
+            continue
+        return numbered, is_new, plan.current
+    raise BuildError(f"{storage.uri}: other writers kept committing snapshots; stop them and build again")

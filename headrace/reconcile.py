@@ -1,0 +1,130 @@
+"""What a build has to do: what is wanted compared with what is there.
+
+Pure: it is given the catalog, the settings and the manifests, and says which partitions are stale and whether a
+snapshot still tells the truth. It reads nothing and builds nothing, so that `build.py`, the sensors and the assets
+cannot disagree.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import polars as pl
+
+from headrace.config import DatasetConfig
+from headrace.manifests import NumberedManifest
+from headrace.recordings import PARTITION, Recording, fingerprints, recordings_of, with_partitions
+from headrace.shards import ShardSettings
+from headrace.snapshots import Snapshot
+
+
+class Need(StrEnum):
+    """Why a partition has to be built."""
+
+    MISSING = "missing"
+    """It was never built."""
+    CHANGED = "changed"
+    """It was built from other recordings, settings or versions than are wanted now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The partitions of a layout, divided.
+
+    Attributes:
+        stale: partitions to build, in the layout's order, and why.
+        current: manifests of those with nothing to do.
+        left: partitions that have a manifest but left the layout; they belong in no snapshot.
+    """
+
+    stale: dict[str, Need]
+    current: dict[str, NumberedManifest]
+    left: tuple[str, ...]
+
+
+def shard_settings(config: DatasetConfig) -> ShardSettings:
+    """What decides the bytes of a data set's audio shards besides its recordings."""
+    return ShardSettings(config.audio.format(), config.shards.samples_per_shard)
+
+
+def partition_fingerprints(recordings: pl.DataFrame, config: DatasetConfig) -> dict[str, str]:
+    """Fingerprint of every partition of the layout, in its order; empty partitions too.
+
+    Raises:
+        ConfigError: `group_by` names no metadata column.
+    """
+    layout = config.layout()
+    return fingerprints(with_partitions(recordings, layout, config.group_by), layout)
+
+
+def wanted_partitions(recordings: pl.DataFrame, config: DatasetConfig) -> dict[str, str]:
+    """Partition → the digest that its manifest should carry as `wanted`. Raises as `partition_fingerprints`."""
+    settings = shard_settings(config)
+    return {
+        name: settings.wanted(digest) for name, digest in partition_fingerprints(recordings, config).items()
+    }
+
+
+def partition_recordings(recordings: pl.DataFrame, config: DatasetConfig, partition: str) -> list[Recording]:
+    """The recordings of one partition, in the catalog's order. Raises as `partition_fingerprints`."""
+    rows = with_partitions(recordings, config.layout(), config.group_by)
+    return recordings_of(rows.filter(pl.col(PARTITION) == partition))
+
+
+def plan_build(wanted: Mapping[str, str], manifests: Mapping[str, NumberedManifest]) -> Plan:
+    """Divide the partitions of a layout by what has to be done.
+
+    Args:
+        wanted: partition → digest of everything that it should be built from (`Manifest.wanted`).
+        manifests: the newest manifest of every partition that has one.
+    """
+    stale: dict[str, Need] = {}
+    current: dict[str, NumberedManifest] = {}
+    for partition, digest in wanted.items():
+        found = manifests.get(partition)
+        if found is None:
+            stale[partition] = Need.MISSING
+        elif found.manifest.wanted != digest:
+            stale[partition] = Need.CHANGED
+        else:
+            current[partition] = found
+    return Plan(stale, current, tuple(sorted(set(manifests) - set(wanted))))
+
+
+def is_current(snapshot: Snapshot | None, catalog: str, manifests: Mapping[str, NumberedManifest]) -> bool:
+    """Whether a snapshot is exactly the state that these manifests make.
+
+    Args:
+        snapshot: the newest one; None when there is none.
+        catalog: digest of the catalog now.
+        manifests: what every partition of the layout holds now.
+    """
+    numbers = {partition: numbered.number for partition, numbered in manifests.items()}
+    return snapshot is not None and snapshot.catalog == catalog and snapshot.manifests == numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How much a partition holds, for a progress bar: samples, and the seconds of their sources."""
+
+    num_samples: int
+    seconds: float
+
+
+def partition_work(recordings: pl.DataFrame, config: DatasetConfig) -> dict[str, Work]:
+    """What each partition that has recordings is going to hold, within rounding where recordings are cut or resampled.
+
+    Raises:
+        ConfigError: `group_by` names no metadata column.
+    """
+    length = config.audio.segment_seconds
+    segments = pl.lit(1) if length is None else (pl.col("duration_seconds") / length).ceil().clip(1)
+    rows = (
+        with_partitions(recordings, config.layout(), config.group_by)
+        .group_by(PARTITION)
+        .agg(
+            segments.sum().cast(pl.Int64).alias("samples") if length else pl.len(),
+            pl.col("duration_seconds").sum(),
+        )
+    )
+    return {partition: Work(num_samples, seconds) for partition, num_samples, seconds in rows.iter_rows()}

@@ -1,0 +1,56 @@
+"""Opening the folders and buckets that a data set's YAML names.
+
+Owns how a relative URI is resolved and where the parts of an output lie. It opens lazily and reads nothing.
+"""
+
+from pathlib import Path
+
+import dagster as dg
+import polars as pl
+
+from headrace.config import DatasetConfig
+from headrace.sources import Source, open_source
+from headrace.storage import Storage, open_storage
+
+REPOSITORY_ROOT = Path(__file__).resolve().parent.parent
+
+
+class StorageResource(dg.ConfigurableResource):
+    """Stores of a data set; relative URIs are below `root`, the repository's folder unless another is given."""
+
+    root: str = str(REPOSITORY_ROOT)
+
+    def resolve(self, uri: str) -> str:
+        """The URI itself, or an absolute path for a relative one."""
+        return uri if "://" in uri else str(Path(self.root, uri))
+
+    def source(self, config: DatasetConfig) -> Source:
+        """The raw recordings. The metadata table and the output are no recordings, even below the source's root."""
+        aside = (
+            [config.output.uri]
+            if config.source.metadata is None
+            else [config.output.uri, config.source.metadata]
+        )
+        return open_source(
+            self.resolve(config.source.uri), exclude=[self.resolve(uri) for uri in aside if "://" not in uri]
+        )
+
+    def metadata(self, config: DatasetConfig) -> pl.DataFrame | None:
+        """The user's table; None where the YAML names none."""
+        if config.source.metadata is None:
+            return None
+        from headrace.metadata import read_metadata
+
+        return read_metadata(self.resolve(config.source.metadata))
+
+    def output(self, config: DatasetConfig) -> Storage:
+        """The whole output: `catalog/`, `audio/`, `latents/`."""
+        return open_storage(self.resolve(config.output.uri))
+
+    def audio(self, config: DatasetConfig) -> Storage:
+        """The folder of audio shards."""
+        return self.output(config).at("audio")
+
+    def latents(self, config: DatasetConfig, name: str) -> Storage:
+        """The folder of one set of latents."""
+        return self.output(config).at(f"latents/{name}")
