@@ -40,9 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="build.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "name", metavar="NAME", help="data set: the name of a YAML file in the folder of data sets"
-    )
+    parser.add_argument("name", metavar="NAME", help="data set: the name of a YAML file in the folder of data sets")
     parser.add_argument(
         "--datasets",
         type=Path,

@@ -51,8 +51,6 @@ def audio_shards_asset(config: DatasetConfig) -> dg.AssetsDefinition:
                 progress=progress.built,
             )
         digest = build.manifest.manifest.digest
-        return dg.MaterializeResult(
-            data_version=dg.DataVersion(digest), metadata=shards_metadata(audio, build)
-        )
+        return dg.MaterializeResult(data_version=dg.DataVersion(digest), metadata=shards_metadata(audio, build))
 
     return audio_shards

@@ -63,9 +63,7 @@ def _catalog_schema(config: DatasetConfig) -> dg.AssetChecksDefinition:
     return schema
 
 
-def _shard_checks(
-    config: DatasetConfig, key: dg.AssetKey, latents: str | None
-) -> list[dg.AssetChecksDefinition]:
+def _shard_checks(config: DatasetConfig, key: dg.AssetKey, latents: str | None) -> list[dg.AssetChecksDefinition]:
     @dg.multi_asset_check(
         name="__".join([*key.path, "checks"]),
         specs=[
@@ -90,9 +88,7 @@ def _shard_checks(
         manifest = _manifest(shards, context.partition_key)
         for name, faults in {
             "conservation": conservation_faults(shards, manifest),
-            "index_matches_tar": [
-                fault for shard in manifest.shards for fault in index_faults(shards, shard)
-            ],
+            "index_matches_tar": [fault for shard in manifest.shards for fault in index_faults(shards, shard)],
         }.items():
             found = verdict(
                 faults,
@@ -116,9 +112,7 @@ def _index_check(config: DatasetConfig, key: dg.AssetKey, latents: str | None) -
         shards = _shards(storage, config, latents)
         with readable_failures():
             snapshot = read_snapshot(shards).snapshot
-            return verdict(
-                snapshot_faults(shards, snapshot), shards=snapshot.num_shards, samples=snapshot.num_samples
-            )
+            return verdict(snapshot_faults(shards, snapshot), shards=snapshot.num_shards, samples=snapshot.num_samples)
 
     return sizes_match_snapshot
 

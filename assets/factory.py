@@ -7,9 +7,12 @@ import dagster as dg
 from assets.audio_shards import audio_shards_asset
 from assets.catalog import catalog_asset
 from assets.checks import dataset_checks
+from assets.latent_shards import latent_shards_asset
+from assets.latents_index import latents_index_asset
 from assets.recordings import recordings_asset
 from assets.sizes_index import sizes_index_asset
 from headrace.config import DatasetConfig
+from resources.encoders import EncoderLoader
 from resources.progress import Progress
 from resources.storage import StorageResource
 from resources.workers import WorkersResource
@@ -22,12 +25,19 @@ def dataset_assets(config: DatasetConfig) -> list[dg.AssetsDefinition | dg.Asset
         recordings_asset(config),
         audio_shards_asset(config),
         sizes_index_asset(config),
+        *(latent_shards_asset(config, latents) for latents in config.latents),
+        *(latents_index_asset(config, latents) for latents in config.latents),
     ]
 
 
 def default_resources() -> dict[str, object]:
     """Resources as the daemon and the UI use them."""
-    return {"storage": StorageResource(), "workers": WorkersResource(), "progress": Progress()}
+    return {
+        "storage": StorageResource(),
+        "workers": WorkersResource(),
+        "encoders": EncoderLoader(),
+        "progress": Progress(),
+    }
 
 
 def build_definitions(

@@ -16,6 +16,7 @@ from headrace.audit import read_index
 from headrace.catalog import Scan
 from headrace.index import ShardIndex, payload
 from headrace.manifests import Manifest
+from headrace.latents import LatentBuild
 from headrace.shards import PartitionBuild
 from headrace.snapshots import NumberedSnapshot
 from headrace.storage import Storage
@@ -61,11 +62,7 @@ def catalog_metadata(scan: Scan, changed: Sequence[str]) -> Metadata:
         "duplicates": recordings["duplicate_of"].count(),
         "changed_partitions": named or "none",
         "seconds": {name: round(value, 3) for name, value in scan.seconds.items()},
-        **(
-            {"durations": _markdown(histogram(_sampled(recordings["duration_seconds"])))}
-            if recordings.height
-            else {}
-        ),
+        **({"durations": _markdown(histogram(_sampled(recordings["duration_seconds"])))} if recordings.height else {}),
         **(
             {"rejected_by_reason": _reasons(reasons), "rejected_files": rejected_table(scan.rejected)}
             if reasons
@@ -80,9 +77,17 @@ def shards_metadata(storage: Storage, build: PartitionBuild) -> Metadata:
     return {**_manifest_metadata(manifest, build), **_drawn(storage, manifest)}
 
 
-def latents_metadata(build: PartitionBuild) -> Metadata:
-    """What a partition of latent shards holds."""
-    return _manifest_metadata(build.manifest.manifest, build)
+def latents_metadata(build: LatentBuild) -> Metadata:
+    """What a partition of latent shards holds, and how fast it was encoded."""
+    stats = build.stats
+    speed = {
+        "times_real_time": round(stats.times_real_time, 1),
+        "padding_share": round(stats.padding_share, 4),
+        "device_busy_share": round(stats.busy_share, 4),
+        "batches": stats.num_batches,
+        "devices": ", ".join(stats.devices),
+    }
+    return {**_manifest_metadata(build.manifest.manifest, build), **(speed if build.written else {})}
 
 
 def snapshot_metadata(storage: Storage, committed: NumberedSnapshot, *, is_new: bool) -> Metadata:
@@ -115,14 +120,10 @@ def snapshot_metadata(storage: Storage, committed: NumberedSnapshot, *, is_new: 
 def location(storage: Storage, path: str) -> dg.MetadataValue:
     """Where an object lies: a path that the UI can copy, or a URL."""
     local = storage.local_path(path)
-    return (
-        dg.MetadataValue.path(str(local))
-        if local is not None
-        else dg.MetadataValue.url(f"{storage.uri}/{path}")
-    )
+    return dg.MetadataValue.path(str(local)) if local is not None else dg.MetadataValue.url(f"{storage.uri}/{path}")
 
 
-def _manifest_metadata(manifest: Manifest, build: PartitionBuild) -> Metadata:
+def _manifest_metadata(manifest: Manifest, build: PartitionBuild | LatentBuild) -> Metadata:
     written = set(build.written)
     rows = [
         {
@@ -135,9 +136,7 @@ def _manifest_metadata(manifest: Manifest, build: PartitionBuild) -> Metadata:
         for shard in manifest.shards
     ]
     columns = {"shard": "string", "samples": "int", "minutes": "float", "bytes": "int", "written": "string"}
-    refused = [
-        {"path": refusal.path, "code": refusal.code, "reason": refusal.reason} for refusal in manifest.refused
-    ]
+    refused = [{"path": refusal.path, "code": refusal.code, "reason": refusal.reason} for refusal in manifest.refused]
     return {
         "dagster/row_count": manifest.num_samples,
         "manifest": build.manifest.number,
@@ -148,11 +147,7 @@ def _manifest_metadata(manifest: Manifest, build: PartitionBuild) -> Metadata:
         "shards_written": len(build.written),
         "shards_reused": len(build.reused),
         "shards": table(rows, columns),
-        **(
-            {"refused_files": table(refused, dict.fromkeys(("path", "code", "reason"), "string"))}
-            if refused
-            else {}
-        ),
+        **({"refused_files": table(refused, dict.fromkeys(("path", "code", "reason"), "string"))} if refused else {}),
     }
 
 
@@ -177,9 +172,7 @@ def _clips(storage: Storage, index: ShardIndex) -> Iterable[Clip]:
 
 
 def _reasons(counts: Sequence[tuple[Any, ...]]) -> dg.TableMetadataValue:
-    return table(
-        [{"code": code, "count": count} for code, count in counts], {"code": "string", "count": "int"}
-    )
+    return table([{"code": code, "count": count} for code, count in counts], {"code": "string", "count": "int"})
 
 
 def _sampled(values: pl.Series) -> list[float]:

@@ -38,9 +38,7 @@ def changed_partitions(
     return {partition: digest for partition, digest in fingerprints.items() if known.get(partition) != digest}
 
 
-def events_of(
-    key: dg.AssetKey, changed: Mapping[str, str]
-) -> Iterator[dg.AssetObservation | dg.AssetMaterialization]:
+def events_of(key: dg.AssetKey, changed: Mapping[str, str]) -> Iterator[dg.AssetObservation | dg.AssetMaterialization]:
     """What to report of changed partitions."""
     for partition, digest in changed.items():
         tags = {DATA_VERSION_TAG: digest}

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from assets.events import INPUTS_TAG, OWNER, readable_failures
+from assets.events import INPUTS_TAG, OWNER, readable_failures, snapshot_inputs
 from assets.keys import DatasetKeys
 from assets.metadata import snapshot_metadata
 from headrace.catalog_update import existing_catalog, store_refusals
@@ -37,7 +37,7 @@ def sizes_index_asset(config: DatasetConfig) -> dg.AssetsDefinition:
         return dg.MaterializeResult(
             data_version=dg.DataVersion(committed.snapshot.fingerprint),
             metadata=snapshot_metadata(audio, committed, is_new=is_new),
-            tags={INPUTS_TAG: committed.snapshot.fingerprint[:32]},
+            tags={INPUTS_TAG: snapshot_inputs(committed.snapshot)},
         )
 
     return sizes_index

@@ -16,12 +16,11 @@ from headrace.catalog_files import REJECTED_PATH, read_catalog
 from headrace.config import DatasetConfig, load_config
 from headrace.errors import ConfigError, NotFoundError
 from headrace.snapshots import NumberedSnapshot, read_snapshot
+from resources.encoders import EncoderLoader
 from resources.storage import REPOSITORY_ROOT, StorageResource
 
 
-def build_dataset(
-    name: str, folder: Path | None, select: Sequence[str], console: Console, *, verbose: bool
-) -> int:
+def build_dataset(name: str, folder: Path | None, select: Sequence[str], console: Console, *, verbose: bool) -> int:
     """Bring one data set up to date. Returns the exit code.
 
     Raises:
@@ -31,7 +30,7 @@ def build_dataset(
     storage = StorageResource()
     progress = TerminalProgress(console)
     with open_instance() as instance:
-        resources = {"storage": storage, "progress": progress}
+        resources = {"storage": storage, "progress": progress, "encoders": EncoderLoader(keep=True)}
         runner = Runner(config, instance, resources, log_level="INFO" if verbose else "CRITICAL")
         selected = _selected(config, runner, select)
         outcomes = Build(config, runner, storage, progress, selected).run()
@@ -44,9 +43,7 @@ def build_dataset(
 def _yaml_of(name: str, folder: Path | None) -> Path:
     datasets = folder or REPOSITORY_ROOT / os.environ.get("HEADRACE_DATASETS", "datasets")
     if not datasets.is_dir():
-        raise ConfigError(
-            f"{datasets}: no such folder of data sets; set HEADRACE_DATASETS or pass --datasets"
-        )
+        raise ConfigError(f"{datasets}: no such folder of data sets; set HEADRACE_DATASETS or pass --datasets")
     for suffix in (".yaml", ".yml"):
         if (path := datasets / (name.removesuffix(suffix) + suffix)).is_file():
             return path

@@ -1,7 +1,7 @@
 """Bringing a data set up to date: compare what is wanted with what is there, run just what differs.
 
-Level-triggered: what happened before does not matter, only what the output and the Dagster instance hold now. So a build
-that was killed, a shard folder that was copied from elsewhere and an instance that was wiped are all the same case.
+Level-triggered: what happened before does not matter, only what the output and the Dagster instance hold now. So a
+build that was killed, shards that were copied from elsewhere and an instance that was wiped are all the same case.
 """
 
 from collections.abc import Mapping
@@ -9,17 +9,25 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from assets.events import snapshot_inputs
 from assets.keys import DatasetKeys
 from building.records import is_recorded, unrecorded_partitions
 from building.runs import Outcome, Runner
 from building.terminal import TerminalProgress
-from headrace.catalog import Catalog
 from headrace.catalog_update import existing_catalog
-from headrace.config import DatasetConfig
+from headrace.config import DatasetConfig, LatentsConfig
 from headrace.errors import NotFoundError
-from headrace.manifests import newest_manifests
-from headrace.reconcile import Work, is_current, partition_work, plan_build, wanted_partitions
-from headrace.snapshots import Snapshot, read_snapshot
+from headrace.manifests import NumberedManifest, newest_manifests
+from headrace.reconcile import (
+    Work,
+    is_current,
+    latent_settings,
+    partition_work,
+    plan_build,
+    wanted_latents,
+    wanted_partitions,
+)
+from headrace.snapshots import NumberedSnapshot, read_snapshot
 from headrace.storage import Storage
 from resources.storage import StorageResource
 
@@ -48,13 +56,16 @@ class Build:
         return DatasetKeys(self.config.name)
 
     def run(self) -> list[Outcome]:
-        """Bring everything up to date; stops at the first stage with a fault. Returns the runs, in order."""
-        stages = (self._scan, self._audio)
-        for stage in stages:
-            stage()
-            if any(outcome.faults for outcome in self.runner.outcomes):
-                break
+        """Bring everything up to date; a stage with a fault is the last one. Returns the runs, in order."""
+        self._scan()
+        self._audio()
+        for latents in self.config.latents:
+            self._latents(latents)
         return self.runner.outcomes
+
+    @property
+    def _failed(self) -> bool:
+        return any(outcome.faults for outcome in self.runner.outcomes)
 
     def _scan(self) -> None:
         if self.keys.catalog in self.selected:
@@ -62,44 +73,78 @@ class Build:
                 self.runner.materialize(self.keys.catalog)
 
     def _audio(self) -> None:
+        if self._failed:
+            return
         catalog = existing_catalog(self.storage.output(self.config))
-        wanted = wanted_partitions(catalog.recordings, self.config)
         audio = self.storage.audio(self.config)
-        work = partition_work(catalog.recordings, self.config)
-        if self._partitions(self.keys.audio_shards, audio, wanted, work):
-            self._index(self.keys.sizes_index, audio, catalog, wanted)
+        wanted = wanted_partitions(catalog.recordings, self.config)
+        self._partitions(self.keys.audio_shards, audio, wanted, partition_work(catalog.recordings, self.config))
+        self._index(self.keys.sizes_index, audio, catalog.digest, wanted)
+
+    def _latents(self, latents: LatentsConfig) -> None:
+        audio = self.storage.audio(self.config)
+        snapshot = None if self._failed else newest_snapshot(audio)
+        if snapshot is None:
+            return
+        manifests = {
+            name: found for name, found in newest_manifests(audio).items() if name in snapshot.snapshot.manifests
+        }
+        storage = self.storage.latents(self.config, latents.name)
+        wanted = wanted_latents(manifests, latent_settings(latents))
+        self._partitions(self.keys.latent_shards(latents.name), storage, wanted, _work(manifests))
+        catalog = snapshot.snapshot.catalog
+        self._index(self.keys.latents_index(latents.name), storage, catalog, wanted, snapshot.number)
 
     def _partitions(
         self, key: dg.AssetKey, storage: Storage, wanted: Mapping[str, str], work: Mapping[str, Work]
-    ) -> bool:
-        """Materialize the partitions that are stale or not recorded. Returns whether all is well."""
-        if key not in self.selected:
-            return True
-        plan = plan_build(wanted, newest_manifests(storage))
-        unrecorded = unrecorded_partitions(
-            self.runner.instance, key, self.runner.checks_of(key), plan.current
-        )
-        todo = [partition for partition in wanted if partition in plan.stale or partition in unrecorded]
-        sizes = {partition: work.get(partition, Work(0, 0.0)) for partition in todo}
-        with self.progress.stage("/".join(key.path[1:]), sizes):
-            outcomes = [self.runner.materialize(key, partition) for partition in todo]
-        return not any(outcome.faults for outcome in outcomes)
-
-    def _index(self, key: dg.AssetKey, storage: Storage, catalog: Catalog, wanted: Mapping[str, str]) -> None:
-        """Commit the snapshot if the newest one is not the state that the manifests make, or is not recorded."""
+    ) -> None:
+        """Materialize the partitions that are stale, or that the instance does not know as they are."""
         if key not in self.selected:
             return
         plan = plan_build(wanted, newest_manifests(storage))
+        unrecorded = unrecorded_partitions(self.runner.instance, key, self.runner.checks_of(key), plan.current)
+        todo = [partition for partition in wanted if partition in plan.stale or partition in unrecorded]
+        with self.progress.stage("/".join(key.path[1:]), {name: work.get(name, Work(0, 0.0)) for name in todo}):
+            for partition in todo:
+                self.runner.materialize(key, partition)
+
+    def _index(  # noqa: PLR0913 - what is there, and the four things that it must agree with
+        self,
+        key: dg.AssetKey,
+        storage: Storage,
+        catalog: str,
+        wanted: Mapping[str, str],
+        audio_snapshot: int | None = None,
+    ) -> None:
+        """Commit the snapshot, unless the newest one is the state that the manifests make and is recorded as such."""
+        if key not in self.selected or self._failed:
+            return
         newest = newest_snapshot(storage)
-        if newest is not None and is_current(newest, catalog.digest, plan.current):
-            if is_recorded(self.runner.instance, key, self.runner.checks_of(key), newest.fingerprint[:32]):
-                return
+        plan = plan_build(wanted, newest_manifests(storage))
+        if (
+            newest is not None
+            and is_current(newest.snapshot, catalog, plan.current)
+            and newest.snapshot.origin.get("audio_snapshot") == audio_snapshot
+            and self._is_recorded(key, snapshot_inputs(newest.snapshot))
+        ):
+            return
         self.runner.materialize(key)
 
+    def _is_recorded(self, key: dg.AssetKey, inputs: str) -> bool:
+        return is_recorded(self.runner.instance, key, self.runner.checks_of(key), inputs)
 
-def newest_snapshot(storage: Storage) -> Snapshot | None:
+
+def newest_snapshot(storage: Storage) -> NumberedSnapshot | None:
     """The newest snapshot, or None."""
     try:
-        return read_snapshot(storage).snapshot
+        return read_snapshot(storage)
     except NotFoundError:
         return None
+
+
+def _work(manifests: Mapping[str, NumberedManifest]) -> dict[str, Work]:
+    """How much audio there is to encode."""
+    return {
+        name: Work(found.manifest.num_samples, sum(shard.seconds for shard in found.manifest.shards))
+        for name, found in manifests.items()
+    }

@@ -21,13 +21,9 @@ def unrecorded_partitions(
     known = versions_by_partition(instance, key, dg.DagsterEventType.ASSET_MATERIALIZATION)
     records = instance.event_log_storage.get_asset_check_partition_info(list(checks))
     failed = {
-        record.partition_key
-        for record in records
-        if record.latest_execution_status != _GOOD and record.partition_key
+        record.partition_key for record in records if record.latest_execution_status != _GOOD and record.partition_key
     }
-    return failed | {
-        name for name, numbered in manifests.items() if known.get(name) != numbered.manifest.digest
-    }
+    return failed | {name for name, numbered in manifests.items() if known.get(name) != numbered.manifest.digest}
 
 
 def is_recorded(

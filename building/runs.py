@@ -69,11 +69,7 @@ class Runner:
 
     def checks_of(self, key: dg.AssetKey) -> list[dg.AssetCheckKey]:
         """The checks of an asset."""
-        return [
-            check
-            for check in self._definitions.resolve_asset_graph().asset_check_keys
-            if check.asset_key == key
-        ]
+        return [check for check in self._definitions.resolve_asset_graph().asset_check_keys if check.asset_key == key]
 
 
 def _faults(result: dg.ExecuteInProcessResult) -> list[str]:

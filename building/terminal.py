@@ -90,11 +90,7 @@ def show_rejected(console: Console, rejected: pl.DataFrame, where: str) -> None:
     """Refused files and rows by reason, with an example of each."""
     if rejected.is_empty():
         return
-    counts = (
-        rejected.group_by("code")
-        .agg(pl.len(), pl.first("path"), pl.first("reason"))
-        .sort("len", descending=True)
-    )
+    counts = rejected.group_by("code").agg(pl.len(), pl.first("path"), pl.first("reason")).sort("len", descending=True)
     table = Table("refused", "count", "for example", "why")
     for code, count, path, reason in counts.head(_MOST_REASONS).iter_rows():
         table.add_row(code, str(count), path, reason)

@@ -6,6 +6,7 @@ Owns that decision and the repeated attempt after a lost race; the formats are `
 from collections.abc import Mapping
 
 from headrace.errors import AlreadyExistsError, BuildError
+from headrace.latents import LatentSettings, commit_latent_snapshot
 from headrace.manifests import NumberedManifest, newest_manifests
 from headrace.reconcile import plan_build
 from headrace.snapshots import NumberedSnapshot, commit_snapshot
@@ -47,4 +48,22 @@ def commit_partitions(
         except AlreadyExistsError:
             continue
         return numbered, is_new, plan.current
+    raise BuildError(f"{storage.uri}: other writers kept committing snapshots; stop them and build again")
+
+
+def commit_latents(audio: Storage, storage: Storage, settings: LatentSettings) -> tuple[NumberedSnapshot, bool]:
+    """Commit the snapshot of latents that belongs to the newest audio snapshot.
+
+    Returns:
+        The newest snapshot of latents, and whether it is new.
+
+    Raises:
+        BuildError: partitions are missing or were encoded from something else, or other writers kept winning.
+        NotFoundError: there is no audio snapshot yet.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            return commit_latent_snapshot(audio, storage, settings)
+        except AlreadyExistsError:
+            continue
     raise BuildError(f"{storage.uri}: other writers kept committing snapshots; stop them and build again")

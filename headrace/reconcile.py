@@ -11,7 +11,9 @@ from enum import StrEnum
 
 import polars as pl
 
-from headrace.config import DatasetConfig
+from headrace.config import DatasetConfig, LatentsConfig
+from headrace.encoders import fingerprint
+from headrace.latents import LatentSettings
 from headrace.manifests import NumberedManifest
 from headrace.recordings import PARTITION, Recording, fingerprints, recordings_of, with_partitions
 from headrace.shards import ShardSettings
@@ -47,6 +49,21 @@ def shard_settings(config: DatasetConfig) -> ShardSettings:
     return ShardSettings(config.audio.format(), config.shards.samples_per_shard)
 
 
+def latent_settings(latents: LatentsConfig) -> LatentSettings:
+    """What decides a set of latents besides the audio shards.
+
+    Raises:
+        ConfigError: unknown encoder or setting.
+        MissingDependencyError: the encoder's package or weights are not there.
+    """
+    return LatentSettings(fingerprint(latents.encoder.kind, latents.encoder.settings), latents.dtype)
+
+
+def wanted_latents(audio: Mapping[str, NumberedManifest], settings: LatentSettings) -> dict[str, str]:
+    """Partition → the digest that its manifest of latents should carry, given the audio manifests."""
+    return {partition: settings.wanted(numbered.manifest) for partition, numbered in audio.items()}
+
+
 def partition_fingerprints(recordings: pl.DataFrame, config: DatasetConfig) -> dict[str, str]:
     """Fingerprint of every partition of the layout, in its order; empty partitions too.
 
@@ -60,9 +77,7 @@ def partition_fingerprints(recordings: pl.DataFrame, config: DatasetConfig) -> d
 def wanted_partitions(recordings: pl.DataFrame, config: DatasetConfig) -> dict[str, str]:
     """Partition → the digest that its manifest should carry as `wanted`. Raises as `partition_fingerprints`."""
     settings = shard_settings(config)
-    return {
-        name: settings.wanted(digest) for name, digest in partition_fingerprints(recordings, config).items()
-    }
+    return {name: settings.wanted(digest) for name, digest in partition_fingerprints(recordings, config).items()}
 
 
 def partition_recordings(recordings: pl.DataFrame, config: DatasetConfig, partition: str) -> list[Recording]:

@@ -26,11 +26,7 @@ class StorageResource(dg.ConfigurableResource):
 
     def source(self, config: DatasetConfig) -> Source:
         """The raw recordings. The metadata table and the output are no recordings, even below the source's root."""
-        aside = (
-            [config.output.uri]
-            if config.source.metadata is None
-            else [config.output.uri, config.source.metadata]
-        )
+        aside = [config.output.uri] if config.source.metadata is None else [config.output.uri, config.source.metadata]
         return open_source(
             self.resolve(config.source.uri), exclude=[self.resolve(uri) for uri in aside if "://" not in uri]
         )

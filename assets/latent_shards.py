@@ -1,0 +1,55 @@
+"""NAME/<latents>/latent_shards: what a frozen encoder makes of one partition's audio shards."""
+
+import dagster as dg
+
+from assets.events import OWNER, readable_failures, short_digest
+from assets.keys import DatasetKeys
+from assets.metadata import latents_metadata
+from assets.partitions import partitions_of
+from headrace.config import DatasetConfig, LatentsConfig
+from headrace.latents import EncodingOptions, build_latent_partition
+from headrace.reconcile import latent_settings
+from resources.encoders import EncoderLoader
+from resources.progress import Progress
+from resources.storage import StorageResource
+from resources.workers import WorkersResource
+
+
+def latent_shards_asset(config: DatasetConfig, latents: LatentsConfig) -> dg.AssetsDefinition:
+    """The asset."""
+    keys = DatasetKeys(config.name)
+
+    @dg.asset(
+        key=keys.latent_shards(latents.name),
+        deps=[keys.audio_shards],
+        partitions_def=partitions_of(config),
+        code_version=short_digest(latents.model_dump_json()),
+        pool="gpu",
+        group_name=config.name,
+        owners=[OWNER],
+        kinds={"torch", latents.encoder.kind},
+        description=f"Latents of the encoder `{latents.encoder.kind}` as {latents.dtype}: one shard for each audio "
+        "shard, with the same keys in the same order. On the GPU where there is one.",
+    )
+    def latent_shards(
+        context: dg.AssetExecutionContext,
+        storage: StorageResource,
+        workers: WorkersResource,
+        encoders: dg.ResourceParam[EncoderLoader],
+        progress: dg.ResourceParam[Progress],
+    ) -> dg.MaterializeResult:
+        with readable_failures():
+            build = build_latent_partition(
+                context.partition_key,
+                latent_settings(latents),
+                lambda: encoders.load(latents.encoder),
+                storage.audio(config),
+                storage.latents(config, latents.name),
+                options=EncodingOptions(num_threads=workers.count),
+                progress=progress.built,
+            )
+        encoders.release()
+        digest = build.manifest.manifest.digest
+        return dg.MaterializeResult(data_version=dg.DataVersion(digest), metadata=latents_metadata(build))
+
+    return latent_shards
