@@ -217,6 +217,7 @@ def _plans(source: Manifest, settings: LatentSettings) -> list[LatentPlan]:
     return [
         LatentPlan(
             audio_shard=shard.name,
+            seconds=shard.seconds,
             place=ShardPlace(split, bucket, sequence_of(shard.name), PREFIX),
             input_digest=settings.input_digest(shard.name),
         )

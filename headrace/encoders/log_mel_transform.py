@@ -20,6 +20,7 @@ class LogMel:
     def __init__(self, settings: Settings, fingerprint: str, device: str) -> None:
         self._settings = settings
         self.fingerprint = fingerprint
+        self.device = device
         self.sample_rate_hz = settings.sample_rate_hz
         self.hop = max(1, round(settings.hop_seconds * settings.sample_rate_hz))
         self.latent_dim = settings.num_mels

@@ -1,68 +1,126 @@
-"""Running an encoder over batches: decode on threads, compute, hand back results while the next batch runs."""
+"""Running encoders over batches on every device, while threads decode what comes next.
 
-import logging
+Owns putting the reader and the lanes together; what becomes of the latents is the caller's.
+"""
+
+import queue
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
 
 from headrace.encoders.protocol import Encoder
-from headrace.encoding.batches import Batch, Piece
-from headrace.encoding.clips import AudioForm, Clip, read_clip
+from headrace.encoding.lanes import Budget, EncodedJob, Lane
 from headrace.encoding.payload import torch_dtype
 from headrace.encoding.plans import EncodingOptions, LatentDtype
-from headrace.errors import SampleError
+from headrace.encoding.reading import DecodedJob, Job, Reader
+from headrace.encoding.stats import EncodingStats
 from headrace.ordered import map_in_order
 
-_log = logging.getLogger(__name__)
+
+@dataclass(slots=True)
+class Meter:
+    """Adds up the figures of a run."""
+
+    budget: Budget
+    started: float = field(default_factory=time.perf_counter)
+    num_batches: int = 0
+    num_padded_frames: int = 0
+    num_valid_frames: int = 0
+    busy_seconds: float = 0.0
+
+    def add(self, encoded: EncodedJob) -> None:
+        """Count a batch."""
+        self.num_batches += 1
+        self.num_padded_frames += encoded.num_padded_frames
+        self.num_valid_frames += sum(piece.window.num_frames for piece, _ in encoded.rows)
+        self.busy_seconds += encoded.busy_seconds
+
+    def stats(self, audio_seconds: float, devices: Sequence[str]) -> EncodingStats:
+        """The figures so far."""
+        wall_seconds = time.perf_counter() - self.started
+        gpus = [device for device in devices if device.startswith("cuda")]
+        return EncodingStats(
+            audio_seconds=audio_seconds,
+            wall_seconds=wall_seconds,
+            num_batches=self.num_batches,
+            padding_share=1 - self.num_valid_frames / max(1, self.num_padded_frames),
+            busy_share=min(1.0, self.busy_seconds / (wall_seconds * len(devices))),
+            devices=tuple(_name(device) for device in devices),
+            peak_memory_bytes=max((torch.cuda.max_memory_allocated(gpu) for gpu in gpus), default=0),
+            halvings=self.budget.halvings,
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A batch and the clips that its pieces are cut from."""
+@dataclass(slots=True)
+class Engine:
+    """Encoders, one per device, and how they are run."""
 
-    clips: Sequence[Clip]
-    batch: Batch
-    group: int
+    encoders: Sequence[Encoder]
+    dtype: LatentDtype
+    options: EncodingOptions
+    meter: Meter = field(init=False)
+    _lanes: list[Lane] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Set up one lane per device."""
+        budget = Budget(self.budget_frames)
+        self.meter = Meter(budget)
+        dtype = torch_dtype(self.dtype)
+        self._lanes = [Lane(encoder, device, dtype, budget) for encoder, device in zip(self.encoders, self.devices, strict=True)]
+        for device in self.devices:
+            if device.startswith("cuda"):
+                torch.cuda.reset_peak_memory_stats(device)
+                torch.cuda.synchronize(device)  # weights are there before another stream reads them
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Where each encoder is."""
+        return tuple(device_of(encoder) for encoder in self.encoders)
+
+    @property
+    def budget_frames(self) -> int:
+        """PCM frames of one batch, padding included."""
+        seconds = self.options.batch_seconds or (320.0 if any(d.startswith("cuda") for d in self.devices) else 40.0)
+        return round(seconds * self.encoders[0].sample_rate_hz)
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[EncodedJob]:
+        """Latents of all jobs, in their order (a job may come in parts).
+
+        Raises:
+            SampleError: a clip cannot be read, or its latents are not finite.
+            BuildError: one row alone does not fit a device's memory.
+        """
+        free: queue.SimpleQueue[Lane] = queue.SimpleQueue()
+        slots = [lane for lane in self._lanes for _ in range(lane.num_slots)]
+        for lane in slots:
+            free.put(lane)
+
+        def encode(decoded: DecodedJob) -> list[EncodedJob]:
+            lane = free.get()
+            try:
+                return lane.run(decoded)
+            finally:
+                free.put(lane)
+
+        pin_memory = any(lane.is_cuda for lane in self._lanes)
+        with (
+            Reader(self.encoders[0], num_threads=self.options.num_threads, pin_memory=pin_memory) as reader,
+            ThreadPoolExecutor(len(slots), "headrace-encode") as pool,
+        ):
+            decoded = reader.read(jobs, ahead=2 * len(slots))
+            for parts in map_in_order(pool, encode, decoded, window=len(slots) + 1):
+                for part in parts:
+                    self.meter.add(part)
+                    yield part
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """Latents of one piece, (T, D) on the CPU in the dtype they are stored in."""
-
-    group: int
-    piece: Piece
-    hidden: Tensor
+def device_of(encoder: Encoder) -> str:
+    """Where an encoder computes; `cpu` for one that does not say."""
+    return str(getattr(encoder, "device", "cpu"))
 
 
-def encode_jobs(
-    jobs: Iterable[Job], encoders: Sequence[Encoder], dtype: LatentDtype, options: EncodingOptions
-) -> Iterator[Encoded]:
-    """Latents of every piece of every job.
-
-    Raises:
-        SampleError: a clip cannot be read, or its latents are not finite.
-    """
-    encoder = encoders[0]
-    form = AudioForm(encoder.sample_rate_hz, encoder.num_channels)
-    with ThreadPoolExecutor(options.num_threads, "decode") as pool:
-        for job, audio in map_in_order(pool, lambda job: (job, decode(job, form)), jobs, window=2 * options.num_threads):
-            lengths = torch.tensor([piece.window.num_frames for piece in job.batch.pieces])
-            hidden, num_latent = encoder.encode(audio, lengths)
-            for row, piece in enumerate(job.batch.pieces):
-                latents = hidden[row, : int(num_latent[row])].to(torch_dtype(dtype))
-                if not bool(torch.isfinite(latents).all()):
-                    raise SampleError(f"{job.clips[piece.clip].shard}: {job.clips[piece.clip].key}: not finite")
-                yield Encoded(job.group, piece, latents)
-
-
-def decode(job: Job, form: AudioForm) -> Tensor:
-    """The batch's audio, float32 (B, C, N)."""
-    audio = torch.zeros(len(job.batch.pieces), form.num_channels, job.batch.num_frames)
-    for row, piece in enumerate(job.batch.pieces):
-        samples = read_clip(job.clips[piece.clip], form, piece.window.start, piece.window.stop)
-        audio[row, :, : samples.shape[1]] = torch.from_numpy(samples)
-    return audio
+def _name(device: str) -> str:
+    return f"{device} {torch.cuda.get_device_name(device)}" if device.startswith("cuda") else device

@@ -15,9 +15,17 @@ SECONDS_NOTE = "seconds"
 
 @dataclass(frozen=True, slots=True)
 class LatentPlan:
-    """A latent shard that should exist: the audio shard it is made of, its place, the digest of what it is made from."""
+    """A latent shard that should exist.
+
+    Attributes:
+        audio_shard: name of the audio shard that it is made of.
+        seconds: audio in it.
+        place: where it belongs.
+        input_digest: of what it is made from.
+    """
 
     audio_shard: str
+    seconds: float
     place: ShardPlace
     input_digest: str
 

@@ -1,13 +1,14 @@
 """From audio shards to published latent shards.
 
-Owns the walk over a partition's shards: groups of neighbouring ones are opened together, so that their clips can be
-sorted by length into common batches; each latent shard is published as soon as its last clip is done. Memory holds the
-latents of the groups under way and no more.
+Owns the walk over a partition's shards: neighbouring ones are opened together as a group, so that their clips can be
+sorted by length into common batches; each latent shard is published, beside the encoding, as soon as its last clip is
+done. Memory holds the latents of the groups under way and no more.
 """
 
 import json
-import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -17,7 +18,8 @@ from headrace.encoders.protocol import Encoder, frame_rate_hz
 from headrace.encoding.assembly import Assembly
 from headrace.encoding.batches import plan_batches
 from headrace.encoding.clips import Clip
-from headrace.encoding.engine import Job, encode_jobs
+from headrace.encoding.engine import Engine
+from headrace.encoding.lanes import EncodedJob
 from headrace.encoding.payload import encode_payload
 from headrace.encoding.plans import (
     AUDIO_SHARD_NOTE,
@@ -28,14 +30,150 @@ from headrace.encoding.plans import (
     LatentDtype,
     LatentPlan,
 )
+from headrace.encoding.reading import Job
 from headrace.encoding.sources import AudioShard, audio_shard
 from headrace.encoding.stats import EncodingStats
 from headrace.encoding.windows import plan_windows
 from headrace.index import SampleEntry, ShardIndex
+from headrace.ordered import map_in_order
 from headrace.shardwriter import ShardWriter
 from headrace.storage import Storage
 
-_GROUP_BATCHES = 32  # of a group's audio: with lengths spread 1-30 s padding stays near 3%
+_GROUP_BATCHES = 32  # of audio in a group: with lengths spread 1-30 s padding stays near 2%
+_GROUP_BYTES = 512 << 20  # of latents in a group, as far as it has more than one shard
+_PUBLISHING = 2  # shards on their way to the storage at a time
+_BYTES_PER_NUMBER = {"float16": 2, "bfloat16": 2, "float32": 4}
+
+
+@dataclass(slots=True)
+class Group:
+    """Shards that are encoded together.
+
+    Attributes:
+        plans: the latent shards to make.
+        shards: the audio shards they are made of.
+        clips: of all shards, end to end.
+        assembly: joins their windows.
+        whole: finished latents by clip, until their shard is published.
+        stack: closes the audio shards.
+    """
+
+    plans: Sequence[LatentPlan]
+    shards: tuple[AudioShard, ...]
+    clips: tuple[Clip, ...]
+    assembly: Assembly
+    stack: ExitStack
+    whole: dict[int, Tensor] = field(default_factory=dict)
+    _left: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing is done yet."""
+        self._left = [len(shard.clips) for shard in self.shards]
+
+    def finish(self, clip: int, latents: Tensor) -> tuple[int, list[Tensor]] | None:
+        """Take a clip's latents. Returns number and latents, in order, of the shard that this completes."""
+        self.whole[clip] = latents
+        shard, start = 0, 0
+        while clip >= start + len(self.shards[shard].clips):
+            start += len(self.shards[shard].clips)
+            shard += 1
+        self._left[shard] -= 1
+        if self._left[shard]:
+            return None
+        return shard, [self.whole.pop(i) for i in range(start, start + len(self.shards[shard].clips))]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every clip is."""
+        return not any(self._left)
+
+
+@dataclass(slots=True)
+class ShardEncoding:
+    """One partition's run: from plans to indexes of published shards."""
+
+    engine: Engine
+    audio: Storage
+    storage: Storage
+    progress: Callable[[int], None]
+    _groups: dict[int, Group] = field(default_factory=dict)
+    _published: dict[str, ShardIndex] = field(default_factory=dict)
+    _seconds: float = 0.0
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder; all devices have the same."""
+        return self.engine.encoders[0]
+
+    def run(self, plans: Sequence[LatentPlan]) -> tuple[dict[str, ShardIndex], EncodingStats]:
+        """Indexes of the shards by input digest, and figures."""
+        with ExitStack() as stack, ThreadPoolExecutor(1, "headrace-open") as opener, ThreadPoolExecutor(1, "headrace-publish") as publisher:
+            stack.callback(self._close)
+            publishing: deque[Future[ShardIndex]] = deque()
+            groups = map_in_order(opener, self._open, plan_groups(plans, self.encoder, self.engine), window=1)
+            for encoded in self.engine.run(self._jobs(groups)):
+                for task in self._take(encoded):
+                    publishing.append(publisher.submit(task))
+                while len(publishing) > _PUBLISHING or (publishing and publishing[0].done()):
+                    self._note(publishing.popleft().result())
+            while publishing:
+                self._note(publishing.popleft().result())
+        return self._published, self.engine.meter.stats(self._seconds, self.engine.devices)
+
+    def _open(self, plans: Sequence[LatentPlan]) -> Group:
+        """Fetch and check the audio shards of a group."""
+        with ExitStack() as stack:
+            shards = tuple(stack.enter_context(audio_shard(self.audio, plan.audio_shard)) for plan in plans)
+            clips = tuple(clip for shard in shards for clip in shard.clips)
+            lengths = tuple(clip.num_frames_at(self.encoder.sample_rate_hz) for clip in clips)
+            windows = tuple(plan_windows(length, self.encoder) for length in lengths)
+            return Group(plans, shards, clips, Assembly(windows, lengths), stack.pop_all())
+
+    def _jobs(self, groups: Iterator[Group]) -> Iterator[Job]:
+        for number, group in enumerate(groups):
+            self._groups[number] = group
+            for batch in plan_batches(group.assembly.windows, self.engine.budget_frames):
+                yield Job(number, group.clips, batch)
+
+    def _take(self, encoded: EncodedJob) -> Iterator[Callable[[], ShardIndex]]:
+        """Put latents where they belong. Yields what publishes the shards that are complete now."""
+        group = self._groups[encoded.group]
+        for piece, hidden in encoded.rows:
+            latents = group.assembly.add(piece, hidden, self.encoder)
+            if latents is None:
+                continue
+            self.progress(1)
+            self._seconds += group.clips[piece.clip].seconds
+            if complete := group.finish(piece.clip, latents):
+                shard, parts = complete
+                yield lambda shard=shard, parts=parts: self._publish(group.plans[shard], group.shards[shard], parts)
+        if group.is_done:
+            self._groups.pop(encoded.group).stack.close()
+
+    def _publish(self, plan: LatentPlan, shard: AudioShard, latents: list[Tensor]) -> ShardIndex:
+        """Write one latent shard: `<key>.pth` and `<key>.json` for each of the audio shard's samples, in its order."""
+        with ShardWriter(self.storage, plan.place) as writer:
+            for clip, text, hidden in zip(shard.clips, shard.texts, latents, strict=True):
+                payload, about = encode_payload(hidden), sample_json(text, self.encoder)
+                num_latent, dim = hidden.shape
+                facts = SampleEntry(clip.key, {}, num_latent, tensor=(payload.start, payload.stop, num_latent, dim))
+                fields = {"pth": (payload.blob, len(payload.blob)), "json": (about, len(about))}
+                writer.add(clip.key, fields, facts)
+            notes = {
+                AUDIO_SHARD_NOTE: plan.audio_shard,
+                ENCODER_NOTE: self.encoder.fingerprint,
+                FRAME_RATE_NOTE: repr(frame_rate_hz(self.encoder)),
+                SECONDS_NOTE: repr(round(shard.seconds, 6)),
+            }
+            return writer.publish(plan.input_digest, notes, self.engine.dtype)
+
+    def _note(self, index: ShardIndex) -> None:
+        self._published[index.input_digest] = index
+
+    def _close(self) -> None:
+        """Let go of the groups that an error left open."""
+        for group in self._groups.values():
+            group.stack.close()
 
 
 def encode_shards(  # noqa: PLR0913 - what, by what, from where to where, how fast, and who watches
@@ -47,48 +185,30 @@ def encode_shards(  # noqa: PLR0913 - what, by what, from where to where, how fa
     options: EncodingOptions,
     progress: Callable[[int], None],
 ) -> tuple[dict[str, ShardIndex], EncodingStats]:
-    """Encode and publish these shards. Returns their indexes by input digest, and figures."""
-    started = time.perf_counter()
-    encoder = encoders[0]
-    published: dict[str, ShardIndex] = {}
+    """Encode and publish these shards. Returns their indexes by input digest, and figures.
+
+    Raises:
+        SampleError: a sample cannot be read, or its latents are not finite.
+        IntegrityError: an audio shard is damaged.
+        BuildError: one window of one sample does not fit a device's memory.
+    """
+    return ShardEncoding(Engine(encoders, dtype, options), audio, storage, progress).run(plans)
+
+
+def plan_groups(plans: Sequence[LatentPlan], encoder: Encoder, engine: Engine) -> list[list[LatentPlan]]:
+    """Neighbouring shards together, up to the audio of 32 batches and 512 MiB of latents; at least one. Pure."""
+    bytes_per_second = frame_rate_hz(encoder) * encoder.latent_dim * _BYTES_PER_NUMBER[engine.dtype]
+    batch_seconds = engine.budget_frames / encoder.sample_rate_hz
+    most_seconds = min(_GROUP_BATCHES * batch_seconds * len(engine.encoders), _GROUP_BYTES / bytes_per_second)
+    groups: list[list[LatentPlan]] = []
     seconds = 0.0
     for plan in plans:
-        with ExitStack() as stack:
-            shard = stack.enter_context(audio_shard(audio, plan.audio_shard))
-            lengths = tuple(clip.num_frames_at(encoder.sample_rate_hz) for clip in shard.clips)
-            windows = tuple(plan_windows(length, encoder) for length in lengths)
-            budget = round((options.batch_seconds or 60) * encoder.sample_rate_hz)
-            jobs = [Job(shard.clips, batch, 0) for batch in plan_batches(windows, budget)]
-            assembly = Assembly(windows, lengths)
-            whole: dict[int, Tensor] = {}
-            for encoded in encode_jobs(jobs, encoders, dtype, options):
-                latents = assembly.add(encoded.piece, encoded.hidden, encoder)
-                if latents is not None:
-                    whole[encoded.piece.clip] = latents
-                    progress(1)
-            published[plan.input_digest] = publish(plan, shard, whole, encoder, dtype, storage)
-            seconds += shard.seconds
-    return published, EncodingStats(audio_seconds=seconds, wall_seconds=time.perf_counter() - started, devices=("cpu",))
-
-
-def publish(  # noqa: PLR0913
-    plan: LatentPlan, shard: AudioShard, latents: dict[int, Tensor], encoder: Encoder, dtype: LatentDtype, storage: Storage
-) -> ShardIndex:
-    """Write one latent shard: `<key>.pth` and `<key>.json` for each of the audio shard's samples, in its order."""
-    with ShardWriter(storage, plan.place) as writer:
-        for i, clip in enumerate(shard.clips):
-            payload = encode_payload(latents[i])
-            text = sample_json(shard.texts[i], encoder)
-            num_latent, dim = latents[i].shape
-            facts = SampleEntry(clip.key, {}, num_latent, tensor=(payload.start, payload.stop, num_latent, dim))
-            writer.add(clip.key, {"pth": (payload.blob, len(payload.blob)), "json": (text, len(text))}, facts)
-        notes = {
-            AUDIO_SHARD_NOTE: plan.audio_shard,
-            ENCODER_NOTE: encoder.fingerprint,
-            FRAME_RATE_NOTE: repr(frame_rate_hz(encoder)),
-            SECONDS_NOTE: repr(round(shard.seconds, 6)),
-        }
-        return writer.publish(plan.input_digest, notes, dtype)
+        if not groups or seconds + plan.seconds > most_seconds:
+            groups.append([])
+            seconds = 0.0
+        groups[-1].append(plan)
+        seconds += plan.seconds
+    return groups
 
 
 def sample_json(audio_json: bytes, encoder: Encoder) -> bytes:
