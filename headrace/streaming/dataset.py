@@ -16,7 +16,7 @@ from headrace.streaming.arena import Allocator, Arena
 from headrace.streaming.assemble import Assembler, Recipe
 from headrace.streaming.batch import Sample, padding_like
 from headrace.streaming.epochs import EpochRun, Share
-from headrace.streaming.mixing import StreamSpec
+from headrace.streaming.mixing import Mixture, StreamSpec
 from headrace.streaming.order import EpochOrder
 from headrace.streaming.remote import OpenedRemote, Wanted, open_remote
 from headrace.streaming.rows import StreamReader
@@ -147,7 +147,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
 
     def _run(self, epoch: int) -> EpochRun:
         specs = [_stream_spec(stream, opened) for stream, opened in zip(self._streams, self._opened, strict=True)]
-        return EpochRun(EpochOrder(self._spec, specs, epoch, epoch_size=self._epoch_size), self.world)
+        return EpochRun(EpochOrder(self._spec, Mixture(tuple(specs), self._epoch_size), epoch), self.world)
 
 
 def _stream_spec(stream: Stream, opened: OpenedRemote) -> StreamSpec:

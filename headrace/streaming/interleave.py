@@ -68,7 +68,7 @@ class Interleave:
         return before
 
     def _open(self, lane: Ints, window: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-        """Contents of windows, end to end: where each begins, stream and number of every unit, each one's first unit."""
+        """Windows end to end: where each begins, stream and number of every unit; and each window's first unit."""
         before = self._before_window(lane, window)
         sizes = self._before_window(lane, window + 1) - before  # (num_streams, num_windows)
         num_streams, num_windows = sizes.shape

@@ -73,44 +73,48 @@ class LaneLayout:
 
     @property
     def num_rows(self) -> int:
+        """As `Layout.num_rows`."""
         return int(self._interleave().counts.sum()) * self.unit
 
     @property
     def num_batches(self) -> int:
+        """As `Layout.num_batches`."""
         return self.num_rows // self.batch_size if self.drop_last else -(-self.num_rows // self.batch_size)
 
     def batch_start(self, batch: int) -> int:
+        """As `Layout.batch_start`."""
         return batch * self.batch_size
 
     def locate(self, row: Ints) -> tuple[Ints, Ints]:
+        """As `Layout.locate`."""
+        streams, positions = np.zeros_like(row), np.full_like(row, -1)
+        lane, unit, offset = self._unit_of(row)
+        held = unit >= 0
+        streams[held], positions[held] = self._within_unit(lane[held], unit[held], offset[held])
+        return streams, positions
+
+    def _unit_of(self, row: Ints) -> tuple[Ints, Ints, Ints]:
+        """Lane of each row, number of its unit in the lane (-1 past the end), and offset of the row in the unit."""
         num_lanes = self.counts.shape[1]
-        interleave = self._interleave()
-        rounds, leftovers = self._split(interleave)
+        rounds, leftovers = self._split()
         visit, lane = np.divmod(row, num_lanes)
         round_, offset = np.divmod(visit, self.unit)
         late = (round_ - rounds) * num_lanes + lane  # which of the leftover units, if not negative
-        exists = late < leftovers[-1]
-        owner = np.searchsorted(leftovers, np.where(exists, late, 0), side="right") - 1
-        unit = np.where(late < 0, round_, rounds + late - leftovers[owner])
+        owner = np.searchsorted(leftovers, np.clip(late, 0, leftovers[-1] - 1), side="right") - 1
         lane = (np.where(late < 0, lane, owner) + self.first_lane) % num_lanes
-        stream, number = interleave.locate(lane[exists], unit[exists])
-        return self._positions(row, exists, lane, offset, stream, number)
+        unit = np.where(late < 0, round_, rounds + late - leftovers[owner])
+        return lane, np.where(late < leftovers[-1], unit, -1), offset
 
-    def _positions(
-        self, row: Ints, exists: NDArray[np.bool_], lane: Ints, offset: Ints, stream: Ints, number: Ints
-    ) -> tuple[Ints, Ints]:
-        lane, item = lane[exists], number * self.unit + offset[exists]
-        position = np.where(
-            item < self.counts[stream, lane], (self.begin[stream, lane] + item) * self.counts.shape[1] + lane, -1
-        )
-        streams, positions = np.zeros_like(row), np.full_like(row, -1)
-        streams[exists], positions[exists] = stream, position
-        return streams, positions
+    def _within_unit(self, lane: Ints, unit: Ints, offset: Ints) -> tuple[Ints, Ints]:
+        stream, number = self._interleave().locate(lane, unit)
+        item = number * self.unit + offset
+        position = (self.begin[stream, lane] + item) * self.counts.shape[1] + lane
+        return stream, np.where(item < self.counts[stream, lane], position, -1)
 
     def taken(self, row: int) -> Ints:
+        """As `Layout.taken`."""
         num_lanes = self.counts.shape[1]
-        interleave = self._interleave()
-        rounds, leftovers = self._split(interleave)
+        rounds, leftovers = self._split()
         round_, rest = divmod(row, num_lanes * self.unit)
         visits = rest if self.unit == 1 else 0
         late = max(0, (round_ - rounds) * num_lanes + visits)
@@ -119,16 +123,16 @@ class LaneLayout:
         units = units + np.clip(late - leftovers[:-1], 0, np.diff(leftovers))
         lane = (visited + self.first_lane) % num_lanes
         taken = np.zeros_like(self.counts)
-        taken[:, lane] = interleave.num_before(lane, units.astype(np.int64)) * self.unit
+        taken[:, lane] = self._interleave().num_before(lane, units.astype(np.int64)) * self.unit
         return np.minimum(taken, self.counts)
 
     def _interleave(self) -> Interleave:
         units = self.counts // self.unit if self.drop_last else -(-self.counts // self.unit)
         return Interleave(units, self.key)
 
-    def _split(self, interleave: Interleave) -> tuple[int, Ints]:
+    def _split(self) -> tuple[int, Ints]:
         """Rounds in which every lane has a unit; (num_lanes + 1,) where each lane's leftovers begin, as visited."""
-        units = np.roll(interleave.lane_units, -self.first_lane)
+        units = np.roll(self._interleave().lane_units, -self.first_lane)
         rounds = int(units.min())
         return rounds, np.concatenate([[0], np.cumsum(units - rounds)])
 
@@ -158,19 +162,23 @@ class StratifiedLayout:
 
     @property
     def num_rows(self) -> int:
+        """As `Layout.num_rows`."""
         return self.num_batches * int(self.portions.sum())
 
     @property
     def num_batches(self) -> int:
+        """As `Layout.num_batches`."""
         used = self.portions > 0
         counts, portions = self.counts[used], self.portions[used]
         batches = (counts // portions).min(initial=2**62) if self.drop_last else (-(-counts // portions)).max(initial=0)
         return int(batches) if used.any() else 0
 
     def batch_start(self, batch: int) -> int:
+        """As `Layout.batch_start`."""
         return batch * int(self.portions.sum())
 
     def locate(self, row: Ints) -> tuple[Ints, Ints]:
+        """As `Layout.locate`."""
         batch, slot = np.divmod(row, int(self.portions.sum()))
         streams, positions = np.zeros_like(row), np.full_like(row, -1)
         for wanted in np.unique(batch):
@@ -193,6 +201,7 @@ class StratifiedLayout:
         return streams, positions
 
     def taken(self, row: int) -> Ints:
+        """As `Layout.taken`."""
         batch = row // int(self.portions.sum())
         return np.minimum(batch * self.portions, self.counts)[:, None]
 
@@ -217,16 +226,20 @@ class OwnBatchLayout:
 
     @property
     def num_rows(self) -> int:
+        """As `Layout.num_rows`."""
         return int(self._interleave().counts[:, 0] @ self.batch_sizes)
 
     @property
     def num_batches(self) -> int:
+        """As `Layout.num_batches`."""
         return int(self._interleave().counts.sum())
 
     def batch_start(self, batch: int) -> int:
+        """As `Layout.batch_start`."""
         return int(self._starts(np.array([batch]))[0])
 
     def locate(self, row: Ints) -> tuple[Ints, Ints]:
+        """As `Layout.locate`."""
         streams, positions = np.zeros_like(row), np.full_like(row, -1)
         inside = row < self.num_rows
         batch = self._batch_of(row[inside])
@@ -237,6 +250,7 @@ class OwnBatchLayout:
         return streams, positions
 
     def taken(self, row: int) -> Ints:
+        """As `Layout.taken`."""
         batch = self._batch_of(np.array([row]))
         batches = self._interleave().num_before(np.zeros_like(batch), batch)
         return np.asarray(np.minimum(batches * self.batch_sizes[:, None], self.counts[:, None]))

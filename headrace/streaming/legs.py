@@ -1,7 +1,7 @@
 """The legs of an epoch: which mixture holds from which row on, and what each stream has given before.
 
-An epoch has one leg until its mixture is changed while it runs. A leg is written down as counts alone, so the past of an
-epoch can be followed without the data of a stream that has left the mixture. Must not look at samples or shards.
+An epoch has one leg until its mixture is changed while it runs. A leg is written down as counts alone, so the past of
+an epoch can be followed without the data of a stream that has left the mixture. Must not look at samples or shards.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from headrace.errors import ConfigError, StateError
 from headrace.streaming.bijection import mix
 from headrace.streaming.layouts import LaneLayout, Layout, OwnBatchLayout, StratifiedLayout
-from headrace.streaming.mixing import StreamSpec, parse_epoch_size, share_out, stream_counts
+from headrace.streaming.mixing import Mixture, share_out, stream_counts
 from headrace.streaming.spec import BatchingMethod, LastBatch, OrderSpec
 
 _LEG = 301
@@ -71,13 +71,12 @@ class OpenLeg:
         return before
 
 
-def first_leg(streams: Sequence[StreamSpec], epoch_size: int | str | None) -> Leg:
+def first_leg(mixture: Mixture) -> Leg:
     """The leg of an epoch whose mixture does not change."""
-    counts = stream_counts(streams, epoch_size)
-    return Leg(0, tuple(LegStream(s.name, n, s.batch_size) for s, n in zip(streams, counts, strict=True)))
+    return _leg(0, mixture, stream_counts(mixture))
 
 
-def next_leg(opened: OpenLeg, row: int, streams: Sequence[StreamSpec], epoch_size: int | str | None) -> Leg:
+def next_leg(opened: OpenLeg, row: int, mixture: Mixture) -> Leg:
     """A leg with a new mixture from `row` on.
 
     Streams that stay go on where they were, new ones begin at their beginning. With proportions (or none), what is left
@@ -85,14 +84,14 @@ def next_leg(opened: OpenLeg, row: int, streams: Sequence[StreamSpec], epoch_siz
     owes of its new count.
     """
     before = {name: int(taken.sum()) for name, taken in opened.taken_before(row).items()}
-    counts = stream_counts(streams, epoch_size)
-    given = [before.get(stream.name, 0) for stream in streams]
-    if any(stream.proportion is not None for stream in streams) or parse_epoch_size(epoch_size) is not None:
+    counts = stream_counts(mixture)
+    if mixture.is_relative:
         left = max(0, sum(counts) - sum(before.values()))
-        counts = share_out(left, [stream.proportion or stream.num_samples for stream in streams])
+        counts = share_out(left, [stream.proportion or stream.num_samples for stream in mixture.streams])
     else:
+        given = [before.get(stream.name, 0) for stream in mixture.streams]
         counts = [max(0, count - done) for count, done in zip(counts, given, strict=True)]
-    return Leg(row, tuple(LegStream(s.name, n, s.batch_size) for s, n in zip(streams, counts, strict=True)))
+    return _leg(row, mixture, counts)
 
 
 def open_leg(spec: OrderSpec, epoch: int, legs: Sequence[Leg]) -> OpenLeg:
@@ -127,7 +126,7 @@ def check_batch_start(spec: OrderSpec, opened: OpenLeg, row: int) -> int:
     """
     within = row - opened.leg.start
     if within < 0:
-        raise StateError(f"sample_in_epoch is {row}, before the mixture's change at {opened.leg.start}: load older state")
+        raise StateError(f"sample_in_epoch is {row}, but the mixture changed at {opened.leg.start}: edited?")
     if not spec.needs_global_batch:
         return 0
     low, high = 0, opened.layout.num_batches
@@ -137,10 +136,15 @@ def check_batch_start(spec: OrderSpec, opened: OpenLeg, row: int) -> int:
     start = opened.layout.batch_start(low)
     if start != within:
         raise StateError(
-            f"sample_in_epoch is {row}, but no global batch begins there (one does at {opened.leg.start + start}): this "
-            f"order depends on the global batch size, {spec.global_batch_size}; resume with the one that was saved"
+            f"sample_in_epoch is {row}, but no global batch begins there (one does at {opened.leg.start + start}): "
+            f"this order depends on the global batch size, {spec.global_batch_size}; resume with the one that was saved"
         )
     return low
+
+
+def _leg(start: int, mixture: Mixture, counts: Sequence[int]) -> Leg:
+    streams = zip(mixture.streams, counts, strict=True)
+    return Leg(start, tuple(LegStream(stream.name, count, stream.batch_size) for stream, count in streams))
 
 
 def _layout(spec: OrderSpec, leg: Leg, taken: dict[str, Ints], key: int) -> Layout:

@@ -53,12 +53,38 @@ class StreamSpec:
         if self.batch_size is not None and self.batch_size < 1:
             raise ConfigError(f"stream {self.name!r} has batch_size={self.batch_size}: expected at least 1")
         if self.num_samples > MAX_SAMPLES:
-            raise ConfigError(f"stream {self.name!r} has {self.num_samples} samples: at most {MAX_SAMPLES} are supported")
+            raise ConfigError(f"stream {self.name!r} has {self.num_samples} samples: at most {MAX_SAMPLES} fit")
 
     @property
     def num_samples(self) -> int:
         """Samples in the stream, each counted once."""
         return int(self.shard_sizes.sum(dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mixture:
+    """Streams and the size of an epoch.
+
+    Attributes:
+        streams: at least one; their order is that of `stream_ids`.
+        epoch_size: samples of an epoch, over all streams, as `parse_epoch_size` takes it, or None.
+    """
+
+    streams: tuple[StreamSpec, ...]
+    epoch_size: int | str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.streams:
+            raise ConfigError("a mixture needs at least one stream")
+        names = [stream.name for stream in self.streams]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ConfigError(f"two streams are named {twice!r}: a saved state tells streams apart by name; rename one")
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether the streams share out an epoch's size, rather than say how many samples they give."""
+        return self.epoch_size is not None or any(stream.proportion is not None for stream in self.streams)
 
 
 def parse_epoch_size(size: int | str | None) -> int | None:
@@ -80,19 +106,19 @@ def parse_epoch_size(size: int | str | None) -> int | None:
     return number
 
 
-def stream_counts(streams: Sequence[StreamSpec], epoch_size: int | str | None = None) -> list[int]:
+def stream_counts(mixture: Mixture) -> list[int]:
     """Samples that each stream gives to an epoch, in the order of the streams.
 
     Relative weights (`proportion`) share out `epoch_size`, or as many samples as the streams hold together; what
     rounding leaves over goes to the largest fractions. Absolute weights (`repeat`, `choose`) say it themselves.
 
     Raises:
-        ConfigError: no streams, names that are not unique, relative weights beside absolute ones, an `epoch_size`
-            beside absolute weights, or samples asked of an empty stream.
+        ConfigError: relative weights beside absolute ones, an `epoch_size` beside absolute weights, or samples asked of
+            an empty stream.
     """
-    _check_mixture(streams)
+    streams = mixture.streams
     sizes = [stream.num_samples for stream in streams]
-    total = parse_epoch_size(epoch_size)
+    total = parse_epoch_size(mixture.epoch_size)
     relative = [stream.proportion is not None for stream in streams]
     absolute = [stream.repeat is not None or stream.choose is not None for stream in streams]
     if any(relative) and not all(relative):
@@ -102,9 +128,10 @@ def stream_counts(streams: Sequence[StreamSpec], epoch_size: int | str | None = 
             "give every stream a proportion, or none"
         )
     if total is not None and any(absolute):
+        name = streams[absolute.index(True)].name
         raise ConfigError(
-            f"epoch_size={epoch_size!r} contradicts stream {streams[absolute.index(True)].name!r}, whose repeat or "
-            "choose says how many samples it gives: leave out epoch_size, or use proportions"
+            f"epoch_size={mixture.epoch_size!r} contradicts stream {name!r}, whose repeat or choose says how many "
+            "samples it gives: leave out epoch_size, or use proportions"
         )
     if any(relative):
         counts = share_out(sum(sizes) if total is None else total, [stream.proportion or 0 for stream in streams])
@@ -134,15 +161,6 @@ def _absolute_count(stream: StreamSpec) -> int:
         return stream.choose
     repeat = 1 if stream.repeat is None else stream.repeat
     return int(Fraction(repeat) * stream.num_samples)
-
-
-def _check_mixture(streams: Sequence[StreamSpec]) -> None:
-    if not streams:
-        raise ConfigError("a mixture needs at least one stream")
-    names = [stream.name for stream in streams]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ConfigError(f"two streams are named {twice!r}: a saved state tells streams apart by name, so rename one")
 
 
 def _checked_counts(streams: Sequence[StreamSpec], counts: list[int]) -> list[int]:

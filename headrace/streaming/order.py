@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
 from headrace.streaming.legs import Leg, check_batch_start, first_leg, open_leg
-from headrace.streaming.mixing import StreamSpec
+from headrace.streaming.mixing import Mixture, StreamSpec
 from headrace.streaming.passes import StreamOrder
 from headrace.streaming.spec import LastBatch, OrderSpec
 from headrace.streaming.world import ALONE, World
@@ -38,6 +38,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self.sample_ids)
 
+    def __getitem__(self, rows: slice | NDArray[np.integer] | NDArray[np.bool_]) -> "Rows":
+        """Some of the rows, as numpy indexes."""
+        return Rows(self.stream_ids[rows], self.sample_ids[rows])
+
     @property
     def is_padding(self) -> NDArray[np.bool_]:
         """(num_rows,); whether a row holds no sample."""
@@ -54,10 +58,9 @@ class EpochOrder:
     def __init__(
         self,
         spec: OrderSpec,
-        streams: Sequence[StreamSpec],
+        mixture: Mixture,
         epoch: int,
         *,
-        epoch_size: int | str | None = None,
         legs: Sequence[Leg] = (),
         start: int = 0,
     ) -> None:
@@ -65,10 +68,10 @@ class EpochOrder:
 
         Args:
             spec: what the order depends on besides data, weights and epoch.
-            streams: the mixture.
+            mixture: the streams, their weights and the epoch's size.
             epoch: number of the epoch, at least 0.
-            epoch_size: as `mixing.stream_counts` takes it.
-            legs: the epoch's legs so far, from a saved state; none for an epoch from its beginning.
+            legs: the epoch's legs so far, the last with this mixture, as `state.resume` finds them; none for an epoch
+                from its beginning.
             start: row of the epoch at which batch 0 begins; `sample_in_epoch` of a saved state.
 
         Raises:
@@ -79,14 +82,14 @@ class EpochOrder:
         self.spec = spec
         self.epoch = epoch
         self.start = start
-        self.legs: tuple[Leg, ...] = tuple(legs) or (first_leg(streams, epoch_size),)
-        _check_names(streams, self.legs[-1])
+        self.legs: tuple[Leg, ...] = tuple(legs) or (first_leg(mixture),)
+        _check_names(mixture.streams, self.legs[-1])
         self._opened = open_leg(spec, epoch, self.legs)
         self._layout = self._opened.layout
         self._first_batch = check_batch_start(spec, self._opened, start)
         self._streams = [
             StreamOrder(spec, stream.name, stream.shard_sizes, epoch, planned)
-            for stream, planned in zip(streams, self._opened.planned, strict=True)
+            for stream, planned in zip(mixture.streams, self._opened.planned, strict=True)
         ]
 
     @property
@@ -94,6 +97,11 @@ class EpochOrder:
         """Samples of the whole epoch, as many as arrive under ``last_batch="pad"``; padding is not counted."""
         earlier = sum(int(taken.sum()) for taken in self._opened.taken.values())
         return earlier + sum(stream.num_samples for stream in self.legs[-1].streams)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the last leg up to its last sample."""
+        return self._layout.num_rows
 
     @property
     def num_batches(self) -> int:
@@ -133,13 +141,13 @@ class EpochOrder:
         return self._rows(np.arange(start, stop))
 
     def batch_start(self, index: int) -> int:
-        """Row of the epoch at which global batch `index` begins: `sample_in_epoch` once `index` batches are delivered."""
+        """Row of the epoch at which global batch `index` begins: `sample_in_epoch` after `index` batches."""
         if not self.spec.needs_global_batch:
             return self.start + index * self.spec.global_batch_size
         return self.legs[-1].start + self._layout.batch_start(self._first_batch + index)
 
     def stream_positions(self, row: int) -> dict[str, int]:
-        """Samples that each stream has given before `row` of the epoch, a batch's start; also streams that have left."""
+        """Samples given before `row` of the epoch, a batch's start, by each stream; also by those that have left."""
         taken = self._opened.taken_before(row)
         return {name: int(lanes.sum()) for name, lanes in taken.items()}
 

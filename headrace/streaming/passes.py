@@ -50,6 +50,7 @@ class BlockWalk:
     key: int
 
     def __call__(self, position: Ints) -> Ints:
+        """Places of positions in [0, size)."""
         num_blocks = max(1, (2 * self.size + self.block_size) // (2 * self.block_size))
         block = ((position + 1) * num_blocks - 1) // self.size  # block b is [size*b // num_blocks, size*(b+1) // …)
         start = self.size * block // num_blocks
@@ -68,6 +69,7 @@ class FullWalk:
     key: int
 
     def __call__(self, position: Ints) -> Ints:
+        """Places of positions in [0, size)."""
         return permute(position, self.size, mix(self.key, _FULL))
 
 
@@ -140,6 +142,7 @@ class ShardedPass:
     pick_key: int | None = None
 
     def __call__(self, position: Ints) -> Ints:
+        """Samples at positions in [0, size of the line)."""
         shard, offset = self.line.locate(self.walk(position))
         first = self.storage.starts[shard]
         if self.pick_key is not None:

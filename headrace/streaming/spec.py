@@ -83,7 +83,7 @@ class FrameBudget:
 
     Attributes:
         frames_per_batch: bound of rows times longest row, over a *global* batch: never per rank.
-        batch_multiple: the number of rows is a multiple of this, so the run can go on at any world size that divides it.
+        batch_multiple: the number of rows is a multiple of this, so every world size that divides it fits.
         window_samples: samples that are sorted together.
     """
 

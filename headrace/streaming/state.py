@@ -1,0 +1,216 @@
+"""A saved position in a training run: what it holds, how it is written, and when it may be resumed.
+
+The position is plain, readable JSON; it holds no random state and nothing of the world, workers or caches. Must not
+contain how an order is computed (`order`), nor look for snapshots: the caller opens those that the state names.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from headrace.errors import StateError
+from headrace.streaming.legs import Leg, LegStream, first_leg, next_leg, open_leg
+from headrace.streaming.mixing import Mixture
+from headrace.streaming.order import EpochOrder
+from headrace.streaming.spec import FrameBudget, LengthBuckets, OrderSpec
+
+STATE_VERSION = 1
+
+_TOP_LEVEL = ("shuffle_seed", "num_canonical_nodes")  # where MosaicML's states have them
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """One stream of the mixture in a state.
+
+    Attributes:
+        name: the stream's name.
+        snapshot: number of the snapshot that it reads; None for plain WebDataset shards.
+        fingerprint: digest of what the snapshot lists; the same shards in the same order give the same.
+        position: samples that the stream has given in this epoch: for the reader, since the legs imply it.
+    """
+
+    name: str
+    snapshot: int | None
+    fingerprint: str
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OrderState:
+    """A position in an order, and all that the order depends on.
+
+    Attributes:
+        epoch: number of the epoch.
+        sample_in_epoch: rows of the epoch that were delivered, over all ranks; padding rows count, except with
+            `FrameBudget`.
+        spec: the settings.
+        streams: the mixture, in order.
+        legs: the epoch's legs so far.
+    """
+
+    epoch: int
+    sample_in_epoch: int
+    spec: OrderSpec
+    streams: tuple[StreamState, ...]
+    legs: tuple[Leg, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON object; `from_json` is its inverse."""
+        spec = self.spec.to_json()
+        return {
+            "headrace_state": STATE_VERSION,
+            "epoch": self.epoch,
+            "sample_in_epoch": self.sample_in_epoch,
+            **{name: spec.pop(name) for name in _TOP_LEVEL},
+            "order": spec,
+            "streams": [asdict(stream) for stream in self.streams],
+            "legs": [asdict(leg) | {"streams": [asdict(stream) for stream in leg.streams]} for leg in self.legs],
+        }
+
+    @classmethod
+    def from_json(cls, state: dict[str, Any]) -> Self:
+        """The state that `to_json` wrote.
+
+        Raises:
+            StateError: another version, not a state of Headrace, or a field is missing or of a wrong kind.
+        """
+        version = state.get("headrace_state")
+        if version != STATE_VERSION:
+            raise StateError(
+                f"headrace_state is {version!r}, expected {STATE_VERSION}: this state was written by "
+                f"{'another version of Headrace' if version else 'something else'}; resume with what wrote it"
+            )
+        try:
+            return cls(
+                epoch=int(state["epoch"]),
+                sample_in_epoch=int(state["sample_in_epoch"]),
+                spec=OrderSpec.from_json(state["order"] | {name: state[name] for name in _TOP_LEVEL}),
+                streams=tuple(StreamState(**stream) for stream in state["streams"]),
+                legs=tuple(
+                    Leg(int(leg["start"]), tuple(LegStream(**stream) for stream in leg["streams"]))
+                    for leg in state["legs"]
+                ),
+            )
+        except KeyError as error:
+            raise StateError(f"the state lacks the field {error}: it was cut or edited") from error
+        except (TypeError, ValueError) as error:
+            raise StateError(f"the state does not make sense: {error}") from error
+
+
+def save(order: EpochOrder, sample_in_epoch: int, streams: Sequence[StreamState]) -> OrderState:
+    """State of an order after `sample_in_epoch` (as `batch_start` of the batches gives it).
+
+    Args:
+        order: the epoch's order.
+        sample_in_epoch: see `OrderState`.
+        streams: what the mixture's streams read; positions are filled in.
+    """
+    positions = order.stream_positions(sample_in_epoch)
+    filled = (StreamState(s.name, s.snapshot, s.fingerprint, positions[s.name]) for s in streams)
+    return OrderState(order.epoch, sample_in_epoch, order.spec, tuple(filled), order.legs)
+
+
+def resume(
+    state: OrderState,
+    spec: OrderSpec,
+    mixture: Mixture,
+    snapshots: Sequence[StreamState],
+    *,
+    change_streams: bool = False,
+) -> EpochOrder:
+    """The order from the state's position on.
+
+    Args:
+        state: what was saved.
+        spec: the settings now. The global batch size may differ where the order does not depend on it.
+        mixture: the streams now.
+        snapshots: what each stream reads now; same names and order as the mixture's streams.
+        change_streams: whether `mixture` may be another mixture, which then holds from the position on: streams that
+            stay go on where they were.
+
+    Raises:
+        StateError: something that the order depends on differs; names it, both values and the way out.
+    """
+    _check_spec(state.spec, spec)
+    _check_streams(state, snapshots, change_streams=change_streams)
+    wanted = _leg_now(state, mixture)
+    if wanted == state.legs[-1]:
+        return EpochOrder(spec, mixture, state.epoch, legs=state.legs, start=state.sample_in_epoch)
+    if not change_streams:
+        raise StateError(
+            f"the mixture differs: the state was saved with {_mixture(state.legs[-1])}, but now it is "
+            f"{_mixture(wanted)}; restore the streams' weights and epoch_size, or pass change_streams=True to go on "
+            "with the new mixture"
+        )
+    legs = _change_mixture(state, spec, mixture)
+    return EpochOrder(spec, mixture, state.epoch, legs=legs, start=state.sample_in_epoch)
+
+
+def _leg_now(state: OrderState, mixture: Mixture) -> Leg:
+    """The leg that the mixture of now would have made where the state's last leg began."""
+    *before, last = state.legs
+    if not before:
+        return first_leg(mixture)
+    return next_leg(open_leg(state.spec, state.epoch, before), last.start, mixture)
+
+
+def _change_mixture(state: OrderState, spec: OrderSpec, mixture: Mixture) -> tuple[Leg, ...]:
+    if state.sample_in_epoch == 0:
+        return (first_leg(mixture),)
+    opened = open_leg(spec, state.epoch, state.legs)
+    _check_window_end(spec, state.sample_in_epoch - opened.leg.start)
+    return (*state.legs, next_leg(opened, state.sample_in_epoch, mixture))
+
+
+def _check_window_end(spec: OrderSpec, row: int) -> None:
+    """Inside a window of length buckets, what was delivered is no prefix of the streams, so no mixture can go on."""
+    if isinstance(spec.buckets, LengthBuckets):
+        window = spec.buckets.window_batches * spec.global_batch_size
+    elif isinstance(spec.buckets, FrameBudget):
+        window = spec.buckets.window_samples
+    else:
+        return
+    if row % window:
+        raise StateError(
+            f"the mixture cannot change {row % window} samples into a window of length buckets ({window} samples): "
+            "load a state that was saved at a window's end, or at the end of the epoch"
+        )
+
+
+def _check_spec(saved: OrderSpec, now: OrderSpec) -> None:
+    before, after = saved.to_json(), now.to_json()
+    if not saved.needs_global_batch:
+        before.pop("global_batch_size")
+    for name, value in before.items():
+        if after[name] != value:
+            raise StateError(
+                f"{name} differs: the state was saved with {_shown(value)}, but now it is {_shown(after[name])}, which "
+                f"gives another order; set {name} to {_shown(value)}, or start from the beginning"
+            )
+
+
+def _check_streams(state: OrderState, snapshots: Sequence[StreamState], *, change_streams: bool) -> None:
+    saved = {stream.name: stream for stream in state.streams}
+    names = [stream.name for stream in snapshots]
+    if names != list(saved) and not change_streams:
+        raise StateError(
+            f"the streams differ: the state was saved with {list(saved)}, but now they are {names}; restore them, or "
+            "pass change_streams=True to go on with the new mixture"
+        )
+    for stream in snapshots:
+        before = saved.get(stream.name, stream)
+        if before.fingerprint != stream.fingerprint:
+            raise StateError(
+                f"the data of stream {stream.name!r} differ: the state was saved on snapshot {before.snapshot} "
+                f"({before.fingerprint}), but now it reads snapshot {stream.snapshot} ({stream.fingerprint}); open "
+                f"snapshot {before.snapshot}, or start from the beginning"
+            )
+
+
+def _mixture(leg: Leg) -> str:
+    return ", ".join(f"{stream.name}: {stream.num_samples} samples" for stream in leg.streams)
+
+
+def _shown(value: object) -> str:
+    return str(value) if isinstance(value, str) else repr(value)
