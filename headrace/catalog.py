@@ -15,7 +15,7 @@ import polars as pl
 from headrace import audio
 from headrace.catalog_digests import combined_digest
 from headrace.catalog_rows import accepted_and_rejected, decode_rejects, facts_of, sorted_rejects
-from headrace.catalog_tables import FACT_SCHEMA, LISTING_SCHEMA, REJECTED_SCHEMA, STAMP_SCHEMA, Origin
+from headrace.catalog_tables import FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA, Origin
 from headrace.probing import Probe, probe_files
 from headrace.sources import Source
 
@@ -118,11 +118,13 @@ class ScanPlan:
 
     Attributes:
         known: files that need not be opened (`FACT_SCHEMA`): unchanged ones, and those that the listing refused.
+        num_reused: how many of `known` are unchanged ones.
         to_open: new and changed files (`STAMP_SCHEMA`).
         unsettled: new and changed files that are too young (`STAMP_SCHEMA`).
     """
 
     known: pl.DataFrame
+    num_reused: int
     to_open: pl.DataFrame
     unsettled: pl.DataFrame
 
@@ -141,6 +143,7 @@ def plan_scan(listing: pl.DataFrame, facts: pl.DataFrame, settle_ns: int, now_ns
     is_young = (pl.col("mtime_ns") - now_ns).abs() < settle_ns
     return ScanPlan(
         known=pl.concat([known, refused.select(pl.col(name).cast(dtype) for name, dtype in FACT_SCHEMA.items())]),
+        num_reused=known.height,
         to_open=new.filter(~is_young),
         unsettled=new.filter(is_young),
     )
@@ -180,8 +183,7 @@ def scan(
     recordings, rejected = accepted_and_rejected(facts, metadata, unsettled["path"], settings.min_seconds)
     catalog = Catalog(recordings, _with_old_decode_faults(rejected, recordings, previous), version)
     watch.lap("judge")
-    num_reused = listing["code"].is_null().sum() - plan.to_open.height - plan.unsettled.height
-    return Scan(catalog, unsettled, listing.height, plan.to_open.height, num_reused, watch.seconds)
+    return Scan(catalog, unsettled, listing.height, plan.to_open.height, plan.num_reused, watch.seconds)
 
 
 def scan_settled(

@@ -19,14 +19,18 @@ _COLUMNS = ("key", "path", "sha256", "num_frames", "sample_rate_hz", "num_channe
 def recording_digests(recordings: pl.DataFrame) -> pl.Series:
     """One digest (32 hex digits of a SHA-256) for each row of a recordings table, as `recording_digest`."""
     # NUL parts the fields: no path holds it, and JSON writes it escaped.
-    facts = recordings.select(pl.concat_str([pl.col(name).cast(pl.String).fill_null("") for name in _COLUMNS], separator="\0"))
+    columns = [pl.col(name).cast(pl.String).fill_null("") for name in _COLUMNS]
+    facts = recordings.select(pl.concat_str(columns, separator="\0")).to_series()
     encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-    rows = zip(facts.to_series(), metadata_dicts(recordings), strict=True)
-    digests = [hashlib.sha256(f"{row}\0{encode(metadata)}".encode()).hexdigest()[:_DIGEST_LENGTH] for row, metadata in rows]
+    rows = zip(facts, metadata_dicts(recordings), strict=True)
+    digests = [_digest(f"{row}\0{encode(metadata)}") for row, metadata in rows]
     return pl.Series("recording_digest", digests, dtype=pl.String)
 
 
 def combined_digest(recordings: pl.DataFrame) -> str:
     """The fingerprint of a set of recordings (a partition's, or the whole catalog's), whatever their order."""
-    digests = recordings["recording_digest"].sort()
-    return hashlib.sha256("".join(digests.to_list()).encode()).hexdigest()[:_DIGEST_LENGTH]
+    return _digest("".join(recordings["recording_digest"].sort()))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]

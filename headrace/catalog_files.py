@@ -8,7 +8,7 @@ import io
 import polars as pl
 
 from headrace.catalog import Catalog
-from headrace.catalog_tables import RECORDING_SCHEMA, REJECTED_SCHEMA
+from headrace.catalog_tables import RECORDING_SCHEMA, REJECTED_SCHEMA, Columns
 from headrace.errors import FormatError
 from headrace.storage import Storage
 
@@ -27,7 +27,8 @@ def write_catalog(storage: Storage, catalog: Catalog) -> bool:
     next scan puts them right.
     """
     tables = {REJECTED_PATH: catalog.rejected, CATALOG_PATH: catalog.recordings}
-    return any([_write_if_new(storage, path, _parquet(table, catalog.probe_version)) for path, table in tables.items()])
+    written = [_write_if_new(storage, path, _parquet(table, catalog.probe_version)) for path, table in tables.items()]
+    return any(written)
 
 
 def read_catalog(storage: Storage) -> Catalog | None:
@@ -56,7 +57,7 @@ def _write_if_new(storage: Storage, path: str, data: bytes) -> bool:
     return True
 
 
-def _read(storage: Storage, path: str, schema: pl.Schema) -> tuple[pl.DataFrame, str]:
+def _read(storage: Storage, path: str, schema: Columns) -> tuple[pl.DataFrame, str]:
     """A table that holds at least the columns of `schema`, and the version of the reader that made it."""
     place = f"{storage.uri}/{path}"
     data = storage.read(path)
@@ -67,7 +68,7 @@ def _read(storage: Storage, path: str, schema: pl.Schema) -> tuple[pl.DataFrame,
         raise FormatError(f"{place} is damaged ({error}); delete the folder catalog/ to have it made anew") from error
     if notes.get(_FORMAT_NOTE) != str(CATALOG_FORMAT):
         found = notes.get(_FORMAT_NOTE, "no version at all")
-        raise FormatError(f"{place}: format version {CATALOG_FORMAT} expected, found {found}; delete catalog/ to rebuild it")
+        raise FormatError(f"{place}: format {CATALOG_FORMAT} expected, found {found}; delete catalog/ to rebuild it")
     if differing := [name for name, dtype in schema.items() if table.schema.get(name) != dtype]:
         raise FormatError(f"{place}: columns {differing} are missing or of another type; delete catalog/ to rebuild it")
     return table, notes.get(_PROBE_NOTE, "")

@@ -14,7 +14,7 @@ from headrace.errors import ConfigError
 from headrace.keys import KEY_PATTERN, MAX_KEY_LENGTH, SEGMENT_SUFFIX, sample_keys
 from headrace.metadata_columns import check_types, stored_names
 
-_EXPLICIT_KEY = "metadata_key"  # free: a user's column "key" is this one, and "metadata_key" is stored with two prefixes
+_EXPLICIT_KEY = "metadata_key"  # no other column's name: `key` is stored here, and `metadata_key` with two prefixes
 _ROW = "metadata_row"
 _UNTIDY_PATH = r"(^|/)\.{0,2}(/|$)"
 
@@ -121,10 +121,10 @@ def _with_keys(candidates: pl.DataFrame) -> pl.DataFrame:
 def _refuse_alone(candidates: pl.DataFrame, min_seconds: float) -> pl.DataFrame:
     """Verdicts that need no other recording: too short, or a key that cannot be one."""
     seconds, key = pl.col("duration_seconds"), pl.col("key")
-    is_key = key.str.contains(KEY_PATTERN) & (key.str.len_chars() <= MAX_KEY_LENGTH) & ~key.str.contains(SEGMENT_SUFFIX)
+    is_key = key.str.contains(KEY_PATTERN) & ~key.str.contains(SEGMENT_SUFFIX) & (key.str.len_chars() <= MAX_KEY_LENGTH)
     bad_key = (
-        f"'{{}}' in the metadata column 'key' cannot be a key: use 1 to {MAX_KEY_LENGTH} of A-Z a-z 0-9 _ -, not ending in "
-        "-s and six digits, or leave the cell empty; rename the column if it means something else"
+        f"'{{}}' in the metadata column 'key' is no key: use 1 to {MAX_KEY_LENGTH} of A-Z a-z 0-9 _ -, not ending "
+        "in -s and six digits, or leave the cell empty; rename the column if it means something else"
     )
     too_short = pl.format(f"{{}} seconds long, shorter than min_seconds: {min_seconds:g}", seconds.round(3))
     return _refused(
@@ -170,12 +170,12 @@ def _refused_metadata(table: pl.DataFrame, known: pl.Series) -> pl.DataFrame:
     leaves = path.str.starts_with("/") | path.str.contains(r"^\.\.(/|$)")
     rows = table.select("path", _ROW, code=pl.lit(None, dtype=pl.String), reason=pl.lit(None, dtype=pl.String))
     verdicts = {
-        Reject.OUTSIDE_ROOT: (leaves, "row {} of the metadata table names a path outside the source root; write it relative to it"),
-        Reject.METADATA_WITHOUT_FILE: (path.is_in(known.implode()).not_(), "row {} of the metadata table names no file of the source"),
-        Reject.DUPLICATE_METADATA: (~path.is_first_distinct(), "row {} of the metadata table names a path that an earlier row has"),
+        Reject.OUTSIDE_ROOT: (leaves, "names a path outside the source root; write it relative to the root"),
+        Reject.METADATA_WITHOUT_FILE: (~path.is_in(known.implode()), "names no file of the source"),
+        Reject.DUPLICATE_METADATA: (~path.is_first_distinct(), "names a path that an earlier row has; that one counts"),
     }
     for code, (condition, reason) in verdicts.items():
-        rows = _refused(rows, condition, code, pl.format(reason, row))
+        rows = _refused(rows, condition, code, pl.format(f"row {{}} of the metadata table {reason}", row))
     return rows.filter(pl.col("code").is_not_null()).with_columns(path=path).drop(_ROW)
 
 

@@ -32,10 +32,13 @@ class Origin(StrEnum):
     """A recording of the catalog whose fault showed when it was decoded."""
 
 
-STAMP_SCHEMA = pl.Schema({"path": pl.String, "num_bytes": pl.Int64, "mtime_ns": pl.Int64})
-LISTING_SCHEMA = pl.Schema({**STAMP_SCHEMA, "code": pl.String, "reason": pl.String})
+Columns = dict[str, type[pl.DataType]]
+"""Names and types, in order. (A `pl.Schema` loses its value type under mypy when it is unpacked into another.)"""
 
-AUDIO_SCHEMA = pl.Schema(
+STAMP_SCHEMA = Columns({"path": pl.String, "num_bytes": pl.Int64, "mtime_ns": pl.Int64})
+LISTING_SCHEMA = Columns({**STAMP_SCHEMA, "code": pl.String, "reason": pl.String})
+
+AUDIO_SCHEMA = Columns(
     {
         "container": pl.String,
         "subtype": pl.String,
@@ -47,10 +50,10 @@ AUDIO_SCHEMA = pl.Schema(
 )
 """What a probe finds, under the names of `headrace.audio.AudioInfo`."""
 
-FACT_SCHEMA = pl.Schema({**STAMP_SCHEMA, "sha256": pl.String, **AUDIO_SCHEMA, "code": pl.String, "reason": pl.String})
+FACT_SCHEMA = Columns({**STAMP_SCHEMA, "sha256": pl.String, **AUDIO_SCHEMA, "code": pl.String, "reason": pl.String})
 """All that is known of one file from itself alone: no settings, no metadata, no other file."""
 
-RECORDING_SCHEMA = pl.Schema(
+RECORDING_SCHEMA = Columns(
     {
         "key": pl.String,
         "path": pl.String,
@@ -68,7 +71,7 @@ RECORDING_SCHEMA = pl.Schema(
 OWN_COLUMNS = frozenset(RECORDING_SCHEMA) | {"partition"}
 """Names that are ours in a recordings table, `partition` once a layout has been applied to it."""
 
-REJECTED_SCHEMA = pl.Schema(
+REJECTED_SCHEMA = Columns(
     {
         "path": pl.String,
         "reason": pl.String,

@@ -6,6 +6,7 @@ Owns that sequence, so that the asset, `build.py` and tests do the same. Each st
 import polars as pl
 
 from headrace.catalog import Catalog, CatalogSettings, Scan, ScanRuntime, scan_settled, with_decode_rejects
+from headrace.catalog_checks import check_catalog, check_metadata
 from headrace.catalog_files import read_catalog, write_catalog
 from headrace.config import SourceConfig
 from headrace.errors import CatalogError
@@ -26,11 +27,15 @@ def update_catalog(
     Young files are waited for, see `headrace.catalog.scan_settled`.
 
     Raises:
-        ConfigError: the metadata table cannot be used.
+        ConfigError: the metadata table cannot be used, or the user's schema cannot be found.
+        CatalogError: the tables break a promise, or the metadata does not pass the user's schema; nothing is stored.
         FormatError: the stored catalog is damaged.
     """
     settings = CatalogSettings(config.settle_seconds, config.min_seconds)
     scan = scan_settled(source, read_catalog(output), settings, metadata, runtime)
+    check_catalog(scan.recordings, scan.rejected)
+    if config.validation is not None:
+        check_metadata(scan.recordings, config.validation)
     write_catalog(output, scan.catalog)
     return scan
 

@@ -31,7 +31,7 @@ def stored_names(names: Iterable[str]) -> dict[str, str]:
     """
     names = list(names)
     if _RESERVED in names:
-        raise ConfigError(f"metadata column {_RESERVED!r}: that name holds provenance in every sample's JSON; rename it")
+        raise ConfigError(f"metadata column {_RESERVED!r}: every sample's JSON has provenance there; rename the column")
     return {name: _PREFIX + name if _is_escapable(name) else name for name in names}
 
 
@@ -65,7 +65,7 @@ def check_types(metadata: pl.DataFrame) -> None:
         try:
             _converter(dtype)
         except TypeError as error:
-            raise ConfigError(f"metadata column {name!r} has type {dtype}, which JSON cannot hold; leave it out") from error
+            raise ConfigError(f"metadata column {name!r} is {dtype}, which JSON cannot hold; drop it") from error
 
 
 _Convert = Callable[[Any], Any]
@@ -79,27 +79,20 @@ def _json_values(column: pl.Series) -> list[Any]:
     return values if convert is None else [None if value is None else convert(value) for value in values]
 
 
-def _converter(dtype: pl.DataType) -> _Convert | None:
+def _converter(dtype: Any) -> _Convert | None:  # noqa: ANN401 - polars types an inner type as class or instance
     """How a non-null Python value of this type becomes JSON; None where it is JSON already."""
-    if dtype.is_integer() or dtype in {pl.String, pl.Boolean, pl.Null, pl.Categorical} or isinstance(dtype, pl.Enum):
-        return None
-    if dtype.is_float():
-        return _finite
-    if dtype.is_decimal():
-        return float
-    if isinstance(dtype, (pl.Date, pl.Datetime, pl.Time)):
-        return _iso
-    if isinstance(dtype, pl.Duration):
-        return timedelta.total_seconds
     if isinstance(dtype, (pl.List, pl.Array)):
-        return _list_converter(_converter(_as_type(dtype.inner)))
+        return _list_converter(_converter(dtype.inner))
     if isinstance(dtype, pl.Struct):
-        return _struct_converter({field.name: _converter(_as_type(field.dtype)) for field in dtype.fields})
-    raise TypeError(dtype)
-
-
-def _as_type(dtype: Any) -> pl.DataType:  # noqa: ANN401 - polars types an inner type as class or instance
-    return dtype() if isinstance(dtype, type) else dtype
+        return _struct_converter({field.name: _converter(field.dtype) for field in dtype.fields})
+    kind = dtype.base_type()
+    if kind.is_integer() or kind in {pl.String, pl.Boolean, pl.Null, pl.Categorical, pl.Enum}:
+        return None
+    if kind.is_float():
+        return _finite
+    if kind not in _CONVERSIONS:
+        raise TypeError(dtype)
+    return _CONVERSIONS[kind]
 
 
 def _finite(value: float) -> float | None:
@@ -108,6 +101,15 @@ def _finite(value: float) -> float | None:
 
 def _iso(value: Any) -> str:  # noqa: ANN401 - date, datetime and time share the method and no base
     return str(value.isoformat())
+
+
+_CONVERSIONS: dict[type[pl.DataType], _Convert] = {
+    pl.Date: _iso,
+    pl.Datetime: _iso,
+    pl.Time: _iso,
+    pl.Duration: timedelta.total_seconds,
+    pl.Decimal: float,
+}
 
 
 def _list_converter(inner: _Convert | None) -> _Convert | None:

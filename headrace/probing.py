@@ -17,6 +17,7 @@ from headrace.errors import AudioError, UnsafePathError
 from headrace.sources import Source, Stamp
 
 _SLICE_ROWS = 10_000
+_READ_BYTES = 1 << 20
 _NO_AUDIO = (None,) * len(AUDIO_SCHEMA)
 
 
@@ -84,7 +85,7 @@ def _examine(source: Source, path: str, listed: Stamp, probe: Probe) -> tuple[An
         if source.stamp(path) != listed:
             return None
         with source.open(path) as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            sha256 = _sha256(file)
             file.seek(0)
             found = _probed(file, listed.num_bytes, probe)
         return (*head, sha256, *found) if source.stamp(path) == listed else None
@@ -103,3 +104,10 @@ def _probed(file: BinaryIO, num_bytes: int, probe: Probe) -> tuple[Any, ...]:
     except AudioError as error:
         return (*_NO_AUDIO, str(error.reason), str(error))
     return (*(getattr(info, name) for name in AUDIO_SCHEMA), None, None)
+
+
+def _sha256(file: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    while piece := file.read(_READ_BYTES):
+        digest.update(piece)  # frees the GIL
+    return digest.hexdigest()

@@ -90,20 +90,20 @@ class LocalSource:
 
     def stamp(self, path: str) -> Stamp:
         """See `Source.stamp`."""
-        status = os.stat(self._inside(path))
+        status = self._inside(path).stat()
         return Stamp(status.st_size, status.st_mtime_ns)
 
     def open(self, path: str) -> BinaryIO:
         """See `Source.open`."""
-        return open(self._inside(path), "rb")
+        return self._inside(path).open("rb")
 
-    def _inside(self, path: str) -> str:
+    def _inside(self, path: str) -> Path:
         """The real path of a file, checked at every use: links may have been turned since the listing."""
         root = os.path.realpath(self.root)
-        real = os.path.realpath(os.path.join(root, path))
-        if os.path.isabs(path) or not _is_inside(real, root):
+        real = os.path.realpath(f"{root}/{path}")
+        if path.startswith("/") or not _is_inside(real, root):
             raise UnsafePathError(f"{path!r} leaves the source root {self.root}")
-        return real
+        return Path(real)
 
 
 @dataclass(slots=True)
@@ -134,7 +134,7 @@ class _Walk:
     def __init__(self, root: str, excluded: frozenset[str]) -> None:
         self._root = root
         self._excluded = excluded
-        self._visited = {_identity(path) for path in excluded if os.path.isdir(path)}
+        self._visited = {_identity(path) for path in excluded if Path(path).is_dir()}
         self._links: list[str] = []
         self._columns = _Columns()
 
@@ -165,7 +165,7 @@ class _Walk:
                     self._columns = _Columns()
 
     def _entries(self, prefix: str) -> list[os.DirEntry[str]]:
-        folder = os.path.join(self._root, prefix)
+        folder = f"{self._root}/{prefix}"
         try:
             identity = _identity(folder)
             if identity in self._visited:
@@ -195,11 +195,11 @@ class _Walk:
         if target in self._excluded:
             return
         if not _is_inside(target, self._root):
-            reason = f"a symbolic link to {_shown(target)}, outside the source root; copy the file into the root instead"
+            reason = f"a symbolic link to {_shown(target)}, outside the source root; copy the file into the root"
             self._refuse(path, Reject.OUTSIDE_ROOT, reason)
             return
         try:
-            status = os.stat(full)
+            status = Path(full).stat()
         except OSError as error:
             reason = f"a symbolic link to {_shown(target)}, which cannot be read: {error.strerror}"
             self._refuse(path, Reject.UNREADABLE, reason)
@@ -227,7 +227,7 @@ def _is_inside(real: str, root: str) -> bool:
 
 
 def _identity(folder: str) -> tuple[int, int]:
-    status = os.stat(folder)
+    status = Path(folder).stat()
     return status.st_dev, status.st_ino
 
 
