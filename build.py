@@ -1,8 +1,8 @@
 """Bring a data set up to date now: `python build.py NAME`.
 
 The same assets as in `make ui`, run in this process and recorded in the same Dagster instance, but only those that are
-not up to date. Exit codes: 0 all is well; 1 a check or a step failed; 2 the command or a YAML file is wrong; 130 stopped
-with Ctrl-C (the next build continues).
+not up to date. Exit codes: 0 all is well; 1 a check or a step failed; 2 the command or a YAML file is wrong; 130
+stopped with Ctrl-C (the next build continues).
 """
 
 import argparse
@@ -13,6 +13,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from headrace.errors import ConfigError, HeadraceError
+
 _USAGE_ERROR = 2
 _INTERRUPTED = 130
 
@@ -21,8 +23,6 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line. Returns the exit code."""
     options = _parser().parse_args(arguments)
     console = Console(stderr=False)
-    from headrace.errors import ConfigError, HeadraceError
-
     try:
         return _build(options, console)
     except ConfigError as error:
@@ -63,7 +63,7 @@ def _build(options: argparse.Namespace, console: Console) -> int:
     os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
     if not options.verbose:
         warnings.filterwarnings("ignore", module="dagster")
-    from building.command import build_dataset
+    from building.command import build_dataset  # noqa: PLC0415 - Dagster, after the lines above
 
     return build_dataset(options.name, options.datasets, options.select, console, verbose=options.verbose)
 

@@ -5,7 +5,7 @@ consumer are blocking.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import dagster as dg
 
@@ -13,8 +13,10 @@ from assets.events import readable_failures
 from assets.keys import DatasetKeys
 from assets.partitions import partitions_of
 from headrace.audit import conservation_faults, index_faults, snapshot_faults
+from headrace.catalog_checks import check_catalog, check_metadata
 from headrace.catalog_update import existing_catalog
 from headrace.config import DatasetConfig
+from headrace.errors import CatalogError, ConfigError
 from headrace.manifests import Manifest, newest_manifest
 from headrace.snapshots import read_snapshot
 from headrace.storage import Storage
@@ -58,6 +60,12 @@ def _catalog_schema(config: DatasetConfig) -> dg.AssetChecksDefinition:
     )
     def schema(storage: StorageResource) -> dg.AssetCheckResult:
         catalog = existing_catalog(storage.output(config))
+        try:
+            check_catalog(catalog.recordings, catalog.rejected)
+            if config.source.validation is not None:
+                check_metadata(catalog.recordings, config.source.validation)
+        except (CatalogError, ConfigError) as error:
+            return verdict([str(error)], recordings=catalog.recordings.height)
         return verdict([], recordings=catalog.recordings.height)
 
     return schema
@@ -83,7 +91,7 @@ def _shard_checks(config: DatasetConfig, key: dg.AssetKey, latents: str | None) 
             ),
         ],
     )
-    def checks(context: dg.AssetCheckExecutionContext, storage: StorageResource):
+    def checks(context: dg.AssetCheckExecutionContext, storage: StorageResource) -> Iterator[dg.AssetCheckResult]:
         shards = _shards(storage, config, latents)
         manifest = _manifest(shards, context.partition_key)
         for name, faults in {

@@ -1,14 +1,17 @@
 """One data set's YAML → its assets and checks; several → `Definitions`. The one builder, which tests reuse."""
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 
 import dagster as dg
 
 from assets.audio_shards import audio_shards_asset
 from assets.catalog import catalog_asset
 from assets.checks import dataset_checks
+from assets.dataset_report import dataset_report_asset
 from assets.latent_shards import latent_shards_asset
 from assets.latents_index import latents_index_asset
+from assets.loader_smoke_test import loader_smoke_test_asset
 from assets.recordings import recordings_asset
 from assets.sizes_index import sizes_index_asset
 from headrace.config import DatasetConfig
@@ -27,6 +30,8 @@ def dataset_assets(config: DatasetConfig) -> list[dg.AssetsDefinition | dg.Asset
         sizes_index_asset(config),
         *(latent_shards_asset(config, latents) for latents in config.latents),
         *(latents_index_asset(config, latents) for latents in config.latents),
+        *([loader_smoke_test_asset(config)] if find_spec("headrace.webdataset") else []),
+        dataset_report_asset(config),
     ]
 
 

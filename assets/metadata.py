@@ -4,7 +4,7 @@ Owns how library values become Dagster metadata. It reads a few indexes and deco
 computes nothing that another step relies on.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -15,9 +15,10 @@ from headrace.audio import decode
 from headrace.audit import read_index
 from headrace.catalog import Scan
 from headrace.index import ShardIndex, payload
-from headrace.manifests import Manifest
 from headrace.latents import LatentBuild
+from headrace.manifests import Manifest
 from headrace.shards import PartitionBuild
+from headrace.smoke import SmokeResult
 from headrace.snapshots import NumberedSnapshot
 from headrace.storage import Storage
 
@@ -114,6 +115,28 @@ def snapshot_metadata(storage: Storage, committed: NumberedSnapshot, *, is_new: 
         "bytes": sum(totals.num_bytes for totals in snapshot.splits.values()),
         "splits": table(rows, columns),
         "sizes_json": location(storage, "sizes.json"),
+    }
+
+
+def smoke_metadata(results: Mapping[str, SmokeResult]) -> Metadata:
+    """What a smoke test read, how fast, and a row for each shard."""
+    rows = [
+        {"part": part, **row} for part, result in results.items() for row in result.table.head(_MOST_ROWS).to_dicts()
+    ]
+    columns = {
+        "part": "string",
+        "shard": "string",
+        **dict.fromkeys(("expected_samples", "samples", "num_frames"), "int"),
+    }
+    speeds = {
+        f"{part} samples per second": round(result.num_samples / max(result.seconds, 1e-9), 1)
+        for part, result in results.items()
+    }
+    return {
+        "dagster/row_count": sum(result.num_samples for result in results.values()),
+        "seconds": round(sum(result.seconds for result in results.values()), 3),
+        **speeds,
+        "shards": table(rows, columns),
     }
 
 

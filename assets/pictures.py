@@ -1,4 +1,4 @@
-"""Small pictures for asset metadata: PNG in a Markdown data URI, a few kilobytes each, because they live in the event log.
+"""Small pictures for asset metadata: PNG in a Markdown data URI, a few kilobytes, as they live in the event log.
 
 Draws what it is given and reads nothing. matplotlib is imported late and without pyplot, which keeps global state.
 """

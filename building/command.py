@@ -70,9 +70,7 @@ def _selected(config: DatasetConfig, runner: Runner, select: Sequence[str]) -> f
 def _show(config: DatasetConfig, storage: StorageResource, console: Console) -> None:
     """The summary: what there is, what was refused, where it lies."""
     output = storage.output(config)
-    parts = {"audio": storage.audio(config)} | {
-        f"latents {latents.name}": storage.latents(config, latents.name) for latents in config.latents
-    }
+    parts = storage.parts(config)
     snapshots: dict[str, NumberedSnapshot] = {}
     for part, shards in parts.items():
         try:
@@ -84,7 +82,5 @@ def _show(config: DatasetConfig, storage: StorageResource, console: Console) -> 
     catalog = read_catalog(output)
     if catalog is not None:
         show_rejected(console, catalog.rejected, f"{output.uri}/{REJECTED_PATH}")
-    for part in snapshots:
-        console.print(
-            f"{part}: snapshot {snapshots[part].number} in {parts[part].uri}", highlight=False, soft_wrap=True
-        )
+    for part, numbered in snapshots.items():
+        console.print(f"{part}: snapshot {numbered.number} in {parts[part].uri}", highlight=False, soft_wrap=True)

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from assets.dataset_report import REPORT_PATH, read_report, report_inputs
 from assets.events import snapshot_inputs
 from assets.keys import DatasetKeys
+from assets.loader_smoke_test import smoke_inputs
 from building.records import is_recorded, unrecorded_partitions
 from building.runs import Outcome, Runner
 from building.terminal import TerminalProgress
@@ -27,6 +29,7 @@ from headrace.reconcile import (
     wanted_latents,
     wanted_partitions,
 )
+from headrace.report import render_report
 from headrace.snapshots import NumberedSnapshot, read_snapshot
 from headrace.storage import Storage
 from resources.storage import StorageResource
@@ -61,6 +64,8 @@ class Build:
         self._audio()
         for latents in self.config.latents:
             self._latents(latents)
+        self._smoke_test()
+        self._report()
         return self.runner.outcomes
 
     @property
@@ -95,6 +100,34 @@ class Build:
         catalog = snapshot.snapshot.catalog
         self._index(self.keys.latents_index(latents.name), storage, catalog, wanted, snapshot.number)
 
+    def _smoke_test(self) -> None:
+        key = self.keys.loader_smoke_test
+        snapshots = self._snapshots()
+        if (
+            snapshots is None
+            or key not in self.selected
+            or self._is_recorded(key, smoke_inputs(self.config, snapshots))
+        ):
+            return
+        total = sum(numbered.snapshot.num_samples for numbered in snapshots.values())
+        with self.progress.stage("reading every sample back", {"all": Work(total, 0.0)}):
+            self.runner.materialize(key)
+
+    def _report(self) -> None:
+        key = self.keys.dataset_report
+        if key not in self.selected or self._snapshots() is None:
+            return
+        page = render_report(read_report(self.config, self.storage))
+        is_there = self.storage.output(self.config).exists(REPORT_PATH)
+        if not (is_there and self._is_recorded(key, report_inputs(page))):
+            self.runner.materialize(key)
+
+    def _snapshots(self) -> dict[str, NumberedSnapshot] | None:
+        """The newest snapshot of every part; None when one is missing or a stage before had a fault."""
+        found = {part: newest_snapshot(shards) for part, shards in self.storage.parts(self.config).items()}
+        there = {part: snapshot for part, snapshot in found.items() if snapshot is not None}
+        return there if len(there) == len(found) and not self._failed else None
+
     def _partitions(
         self, key: dg.AssetKey, storage: Storage, wanted: Mapping[str, str], work: Mapping[str, Work]
     ) -> None:
@@ -108,7 +141,7 @@ class Build:
             for partition in todo:
                 self.runner.materialize(key, partition)
 
-    def _index(  # noqa: PLR0913 - what is there, and the four things that it must agree with
+    def _index(
         self,
         key: dg.AssetKey,
         storage: Storage,

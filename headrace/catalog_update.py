@@ -3,6 +3,8 @@
 Owns that sequence, so that the asset, `build.py` and tests do the same. Each step is another module's.
 """
 
+from collections.abc import Mapping
+
 import polars as pl
 
 from headrace.catalog import Catalog, CatalogSettings, Scan, ScanRuntime, scan_settled, with_decode_rejects
@@ -52,11 +54,14 @@ def existing_catalog(output: Storage) -> Catalog:
     return catalog
 
 
-def store_refusals(output: Storage, catalog: Catalog, manifests: dict[str, NumberedManifest]) -> Catalog:
-    """Store what decoding showed: the refusals of all manifests join the rejected table, for those that it had."""
+def store_refusals(output: Storage, catalog: Catalog, manifests: Mapping[str, NumberedManifest]) -> None:
+    """Store what decoding showed: the refusals of all manifests join the rejected table, for those that it had.
+
+    Nothing is stored when another scan has replaced the catalog that the manifests were built from meanwhile.
+    """
     refused = [refusal for numbered in manifests.values() for refusal in numbered.manifest.refused]
     columns = {"path": pl.String, "code": pl.String, "reason": pl.String}
     rows = [(refusal.path, refusal.code, refusal.reason) for refusal in refused]
-    updated = with_decode_rejects(catalog, pl.DataFrame(rows, schema=columns, orient="row"))
-    write_catalog(output, updated)
-    return updated
+    current = existing_catalog(output)
+    if current.digest == catalog.digest:
+        write_catalog(output, with_decode_rejects(current, pl.DataFrame(rows, schema=columns, orient="row")))

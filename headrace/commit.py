@@ -40,8 +40,8 @@ def commit_partitions(
             named = ", ".join(f"{name} ({need})" for name, need in list(plan.stale.items())[:_SHOWN])
             more = f" and {len(plan.stale) - _SHOWN} more" if len(plan.stale) > _SHOWN else ""
             raise BuildError(
-                f"{storage.uri}: {len(plan.stale)} of {len(wanted)} partitions are not built from the current catalog and "
-                f"settings: {named}{more}; materialize them (build.py does), then this again"
+                f"{storage.uri}: {len(plan.stale)} of {len(wanted)} partitions are not built from the current catalog "
+                f"and settings: {named}{more}; materialize them (build.py does), then this again"
             )
         try:
             numbered, is_new = commit_snapshot(storage, plan.current, catalog, origin or {})

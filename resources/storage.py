@@ -9,6 +9,7 @@ import dagster as dg
 import polars as pl
 
 from headrace.config import DatasetConfig
+from headrace.metadata import read_metadata
 from headrace.sources import Source, open_source
 from headrace.storage import Storage, open_storage
 
@@ -35,8 +36,6 @@ class StorageResource(dg.ConfigurableResource):
         """The user's table; None where the YAML names none."""
         if config.source.metadata is None:
             return None
-        from headrace.metadata import read_metadata
-
         return read_metadata(self.resolve(config.source.metadata))
 
     def output(self, config: DatasetConfig) -> Storage:
@@ -50,3 +49,8 @@ class StorageResource(dg.ConfigurableResource):
     def latents(self, config: DatasetConfig, name: str) -> Storage:
         """The folder of one set of latents."""
         return self.output(config).at(f"latents/{name}")
+
+    def parts(self, config: DatasetConfig) -> dict[str, Storage]:
+        """All shard folders of a data set by name: `audio`, `latents crepe`."""
+        latents = {f"latents {entry.name}": self.latents(config, entry.name) for entry in config.latents}
+        return {"audio": self.audio(config), **latents}
