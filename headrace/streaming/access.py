@@ -1,54 +1,176 @@
 """Opening the shards of one stream: in place, from the cache, or just the needed bytes from the store.
 
-Owns that choice and the open files of this process. How shards get into the cache is `prefetch`'s and `cache`'s.
+Owns that choice and the open files of this process. A local shard is read where it lies: never copied, never evicted.
+A shard of a store is read from the cache if it is there, or awaited if it is on its way; else the wanted samples alone
+come by ranged reads. A cache that cannot be used costs speed and one warning, nothing else.
 """
 
+import hashlib
 import threading
+import time
+import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 
-from headrace.index import ShardIndex
-from headrace.streaming.coalesce import Span
-from headrace.streaming.opened import FileShard, OpenShard
+from headrace.errors import FormatError, IntegrityError
+from headrace.index import ShardIndex, index_name
+from headrace.streaming.cache import CacheUnusableError, ShardCache
+from headrace.streaming.coalesce import Span, coalesce
+from headrace.streaming.download import ZIP_SUFFIXES, Delivery, Downloader
+from headrace.streaming.opened import BlobShard, FileShard, OpenShard
+from headrace.streaming.retry import retried
 from headrace.streaming.settings import FetchConfig
 from headrace.streaming.shardset import Indexes, ShardSet
+from headrace.streaming.stats import Traffic
+from headrace.tar import sha256_of
 
 _FILES_KEPT = 256  # of the 1024 that a process may usually open
+_CACHED_FILES_KEPT = 64  # an open shard is not evicted, so a process holds on to no more than about a shuffle block
+_GAP_BYTES = 256 << 10  # unwanted bytes cost less than another request
+_POLL_SECONDS = 0.005
 
 
 class ShardAccess:
     """The shards of one stream as this process reads them; safe for threads."""
 
-    def __init__(self, shards: ShardSet, config: FetchConfig) -> None:
+    def __init__(self, shards: ShardSet, config: FetchConfig, cache: ShardCache, traffic: Traffic) -> None:
         self.shards = shards
+        self.cache = cache
         self._config = config
+        self._traffic = traffic
         self._indexes = Indexes(self._load_index)
+        self._downloader = Downloader(shards.storage, cache, config, traffic)
         self._lock = threading.Lock()
         self._files: OrderedDict[int, FileShard] = OrderedDict()
+        self._checked: set[int] = set()
+        self._has_warned = False
+
+    def name(self, shard: int) -> str:
+        """The shard's path in its store."""
+        return self.shards.shards.name(shard)
+
+    def cache_name(self, shard: int) -> str:
+        """Its file name in the cache. Ours are named by content; others get a mark of where they come from."""
+        name = self.name(shard)
+        if self.shards.identity.snapshot is not None:
+            return name
+        mark = hashlib.sha256(f"{self.shards.storage.uri}/{name}".encode()).hexdigest()[:12]
+        stem = next((name.removesuffix(suffix) for suffix in ZIP_SUFFIXES if name.endswith(suffix)), None)
+        return f"{mark}-{(stem + '.tar' if stem else name).rpartition('/')[2]}"
 
     def index(self, shard: int) -> ShardIndex:
         """Index of a shard, from its sidecar or made from the shard."""
         return self._indexes.get(shard)
 
+    def in_place(self, shard: int) -> Path | None:
+        """The local file that is read where it lies; None for a shard that has to be fetched or unpacked."""
+        name = self.name(shard)
+        return None if name.endswith(ZIP_SUFFIXES) else self.shards.storage.local_path(name)
+
     def open(self, shard: int, spans: Callable[[], Sequence[Span]], *, patient: bool) -> OpenShard:
         """The shard, open for reading at least `spans`.
+
+        Args:
+            shard: its number.
+            spans: what will be read of it; asked only for ranged reads.
+            patient: await it if it is on its way, for as long as `download_timeout`.
 
         Raises:
             NotFoundError: it is gone.
             IntegrityError: its size or digest is not what the index says.
+            StorageError: the store failed, also when tried again.
         """
         with self._lock:
             if (found := self._files.get(shard)) is not None:
                 self._files.move_to_end(shard)
                 return found
-        path = self.shards.storage.local_path(self.shards.shards.name(shard))
-        assert path is not None
-        opened = FileShard(path, self.index(shard).num_bytes)
+        if (path := self.in_place(shard)) is not None:
+            return self._kept(shard, self._opened_in_place(shard, path), _FILES_KEPT)
+        cached = self._cached(shard, patient=patient)
+        if cached is not None:
+            self._traffic.hit()
+            return self._kept(shard, cached, _CACHED_FILES_KEPT)
+        self._traffic.missed()
+        if self.name(shard).endswith(ZIP_SUFFIXES):
+            self.bring(shard)
+            if (cached := self._cached(shard, patient=True)) is not None:
+                return self._kept(shard, cached, _CACHED_FILES_KEPT)
+            raise IntegrityError(f"{self.name(shard)}: compressed, and the cache {self.cache.folder} cannot hold it")
+        return self._ranged(shard, spans())
+
+    def bring(self, shard: int, keep: Collection[str] = ()) -> bool:
+        """Download a shard into the cache, whole. Returns whether this call brought it.
+
+        A cache that cannot take it costs one warning. Raises as `Downloader.bring` otherwise.
+        """
+        if self.in_place(shard) is not None:
+            return False
+        index, name = self.index(shard), self.name(shard)
+        zipped = name.endswith(ZIP_SUFFIXES)
+        stored = self.shards.storage.size(name) if zipped else index.num_bytes
+        delivery = Delivery(name, self.cache_name(shard), index, stored)
+        try:
+            return self._downloader.bring(delivery, keep)
+        except CacheUnusableError as error:
+            self._warn(error)
+            return False
+
+    def close_idle(self) -> None:
+        """Close what is open, so that it may be evicted; readers under way keep theirs."""
+        with self._lock:
+            self._files.clear()
+
+    def _opened_in_place(self, shard: int, path: Path) -> FileShard:
+        index = self.index(shard)
+        opened = FileShard(path, index.num_bytes)
+        if self._config.validate_hash and index.sha256 and shard not in self._checked:
+            with path.open("rb") as file:
+                found = sha256_of(file)
+            if found != index.sha256:
+                raise IntegrityError(f"{path}: SHA-256 {index.sha256} expected, {found} found: damaged; copy it again")
+            self._checked.add(shard)
+        return opened
+
+    def _cached(self, shard: int, *, patient: bool) -> FileShard | None:
+        name, num_bytes = self.cache_name(shard), self.index(shard).num_bytes
+        found = self.cache.find(name, num_bytes)
+        deadline = time.monotonic() + self._config.download_timeout_seconds
+        while found is None and patient and self.cache.is_arriving(name) and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+            found = self.cache.find(name, num_bytes)
+        return found or (self.cache.find(name, num_bytes) if patient else None)
+
+    def _ranged(self, shard: int, spans: Sequence[Span]) -> BlobShard:
+        """Just these spans, near ones in one request."""
+        name, storage = self.name(shard), self.shards.storage
+        requests = coalesce(spans, max_gap_bytes=_GAP_BYTES)
+        ranges = [(request.start, request.stop) for request in requests]
+        blobs = retried(lambda: storage.read_ranges(name, ranges), self._config, f"{storage.uri}/{name}")
+        self._traffic.fetched(sum(map(len, blobs)))
+        return BlobShard(name, ranges, blobs)
+
+    def _kept(self, shard: int, opened: FileShard, num_kept: int) -> FileShard:
         with self._lock:
             self._files[shard] = opened
-            if len(self._files) > _FILES_KEPT:
+            if len(self._files) > num_kept:
                 self._files.popitem(last=False)
         return opened
 
     def _load_index(self, shard: int) -> ShardIndex:
-        return self.shards.load_index(self.shards.storage, self.shards.shards.name(shard))
+        storage, name = self.shards.storage, self.name(shard)
+        is_remote = storage.local_path(name) is None
+        if is_remote and (blob := self.cache.kept_index(self.cache_name(shard))) is not None:
+            try:
+                return ShardIndex.from_bytes(blob, index_name(name))
+            except FormatError:  # cut off on this disk: the store has the whole one
+                pass
+        index = retried(lambda: self.shards.load_index(storage, name), self._config, f"{storage.uri}/{name}")
+        if is_remote:
+            self.cache.keep_index(self.cache_name(shard), index.to_bytes())
+        return index
+
+    def _warn(self, error: CacheUnusableError) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(f"{error}. Until then samples come from the store one by one, which is slower", stacklevel=2)

@@ -139,9 +139,11 @@ class Assembler:
         """The batch, once all rows are filled; skipped rows become padding."""
         batch = prepared.batch
         if batch is None:
-            return stack(self._padded(prepared.samples), self._allocator)
-        for place in prepared.faults:
-            _blank(batch, place)
+            batch = stack(self._padded(prepared.samples), self._allocator)
+        else:
+            for place in prepared.faults:
+                _blank(batch, place)
+        batch.faults = [str(fault) for fault in prepared.faults.values()]
         return batch
 
     def sample(self, row: Row, epoch: int) -> Sample:

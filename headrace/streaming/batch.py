@@ -62,6 +62,7 @@ class Batch:
         audio: None where samples have none.
         latents: None where samples have none.
         extra: other fields, one value a row; None in padding rows.
+        faults: what was wrong with the rows that were skipped, in words.
     """
 
     keys: list[str]
@@ -70,6 +71,24 @@ class Batch:
     audio: Audio | None = None
     latents: dict[str, Latents] = field(default_factory=dict)
     extra: dict[str, list[Any]] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+    def samples(self, output: Output) -> list[Sample]:
+        """The rows one by one, as a `collate_fn` takes them: views without their padding."""
+        whole = self.to_dict(output)
+        return [self._sample(whole, row) for row in range(len(self.keys))]
+
+    def _sample(self, whole: dict[str, Any], row: int) -> Sample:
+        sample: Sample = {"__key__": self.keys[row], "metadata": self.metadata[row]}
+        if self.is_padding[row]:
+            sample["is_padding"] = True
+        if self.audio is not None:
+            sample["audio"] = whole["audio"][row, :, : int(self.audio.num_frames[row])]
+            sample["sample_rate"] = int(self.audio.sample_rate_hz[row])
+        for name, latents in self.latents.items():
+            sample["encoder_hidden" + name] = whole["encoder_hidden" + name][row, : int(latents.lengths[row])]
+            sample["encoder_length" + name] = int(latents.lengths[row])
+        return sample | {name: values[row] for name, values in self.extra.items()}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays by the names that users see; bfloat16 as uint16."""

@@ -1,18 +1,21 @@
 """One run through an epoch, or through the rest of one: its batches' plans, and where it stands after each.
 
-Owns the step from the order's rows to `BatchPlan`s of one rank. It reads nothing.
+Owns the step from the order's rows to `BatchPlan`s of one rank. It reads nothing but lengths, and only for buckets.
 """
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from headrace.streaming.assemble import BatchPlan
+from headrace.streaming.buckets import GlobalBatches
 from headrace.streaming.order import EpochOrder
 from headrace.streaming.world import World
 
-_COLD_BATCHES = 4
+COLD_BATCHES = 4
+"""Batches at a run's start that do not wait for shards that are on their way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,28 +25,52 @@ class Share:
     first: int = 0
     stride: int = 1
 
+    def numbers(self, start: int, stop: int) -> range:
+        """The batches of the share in [start, stop)."""
+        return range(start + (self.first - start) % self.stride, stop, self.stride)
 
-@dataclass(frozen=True, slots=True, eq=False)
+
 class EpochRun:
-    """A run of one rank from where its order starts to the epoch's end."""
+    """A run of one rank from where its order starts to the epoch's end; safe for threads."""
 
-    order: EpochOrder
-    world: World
-    num_cold: int = _COLD_BATCHES
+    def __init__(self, order: EpochOrder, batches: GlobalBatches, world: World) -> None:
+        self.order = order
+        self.world = world
+        self._batches = batches
+        self._lock = threading.Lock()
+        self._ahead: dict[int, BatchPlan] = {}
 
     def __len__(self) -> int:
         """Batches of the run; the same on every rank."""
-        return self.order.num_batches
+        return self._batches.num_batches
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch."""
+        return self.order.epoch
+
+    def row_after(self, num_batches: int, num_rows: int = 0) -> int:
+        """`sample_in_epoch` when this many batches, and rows of the next one, were delivered on every rank."""
+        return self._batches.batch_start(num_batches) + num_rows * self.world.world_size
+
+    def peek(self, index: int) -> BatchPlan:
+        """The plan of batch `index`, for those who look ahead; `plan` will not compute it again."""
+        with self._lock:
+            if index not in self._ahead:
+                self._ahead[index] = self._plan(index)
+            return self._ahead[index]
 
     def plan(self, index: int) -> BatchPlan:
         """The plan of batch `index` of the run."""
-        world = self.world
-        start, stop = self.order.batch_start(index), self.order.batch_start(index + 1)
-        positions = np.arange(start + world.rank, stop, world.world_size)
-        rows = self.order.batch(index, world)
-        return BatchPlan(self.order.epoch, rows, positions[: len(rows)], patient=index >= self.num_cold)
+        with self._lock:
+            return self._ahead.pop(index, None) or self._plan(index)
 
     def plans(self, share: Share = Share(), start: int = 0) -> Iterator[BatchPlan]:  # noqa: B008 - frozen
         """The plans of a worker's batches, in order, from batch `start` of the run on."""
-        for index in range(start + (share.first - start) % share.stride, len(self), share.stride):
-            yield self.plan(index)
+        return (self.plan(index) for index in share.numbers(start, len(self)))
+
+    def _plan(self, index: int) -> BatchPlan:
+        rows = self._batches.batch(index, self.world)
+        first = self._batches.batch_start(index) + self.world.rank
+        positions = first + self.world.world_size * np.arange(len(rows))
+        return BatchPlan(self.order.epoch, rows, positions, patient=index >= COLD_BATCHES)

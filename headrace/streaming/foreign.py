@@ -7,14 +7,17 @@ and new shards share it. Tars may be compressed; such ones are indexed from thei
 
 import fnmatch
 import hashlib
+import io
 import itertools
 import json
 import os
 import re
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import numpy as np
 
@@ -23,13 +26,15 @@ from headrace.index import ShardIndex, index_name
 from headrace.indexing import index_tar
 from headrace.snapshots import read_snapshot, read_table, snapshot_numbers
 from headrace.storage import Entry, LocalStorage, Storage, Transfer, open_storage
+from headrace.streaming.download import ZIP_SUFFIXES, unpacker_of
 from headrace.streaming.opened import UNKNOWN_SIZE
 from headrace.streaming.shardset import Identity, ListedShards, ShardSet
 
-TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
+TAR_SUFFIXES = (".tar", *ZIP_SUFFIXES)
 _PATTERN = re.compile(r"[*?\[{]")
 _RANGE = re.compile(r"^(-?\d+)\.\.(-?\d+)$")
 _INDEX_THREADS = 4
+_PIECE_BYTES = 1 << 20
 
 
 def is_pattern(remote: str) -> bool:
@@ -77,8 +82,9 @@ class IndexKeeper:
         kept = self._kept(storage, shard, num_bytes)
         if kept is not None and (found := _read_kept(kept)) is not None:
             return found
-        with storage.open(shard) as file:
-            index = index_tar(file, shard, num_bytes=num_bytes)
+        with _opened_tar(storage, shard) as file:
+            size = file.seek(0, io.SEEK_END)
+            index = index_tar(file, shard, num_bytes=size)
         if kept is not None:
             LocalStorage(kept.parent).write(kept.name, index.to_bytes())
         return index
@@ -91,6 +97,17 @@ class IndexKeeper:
         changed = local.stat().st_mtime_ns if local is not None else 0
         digest = hashlib.sha256(f"{storage.uri}\0{shard}\0{num_bytes}\0{changed}".encode()).hexdigest()
         return self.folder / f"{digest[:32]}.idx"
+
+
+def _opened_tar(storage: Storage, shard: str) -> BinaryIO:
+    """The shard's tar, unpacked into a temporary file if it is compressed."""
+    if not shard.endswith(ZIP_SUFFIXES):
+        return storage.open(shard)
+    unpacker, unpacked = unpacker_of(shard), tempfile.TemporaryFile()
+    with storage.open(shard) as file:
+        while piece := file.read(_PIECE_BYTES):
+            unpacked.write(unpacker.decompress(piece))
+    return cast(BinaryIO, unpacked)
 
 
 def _read_kept(path: Path) -> ShardIndex | None:

@@ -1,49 +1,194 @@
-"""`StreamingDataLoader`: batches of a `StreamingDataset`, made ahead of their use."""
+"""`StreamingDataLoader`: batches of a `StreamingDataset`, made ahead of their use by threads or worker processes.
+
+Owns the face that a training loop holds: iteration, exact length, state, statistics. Threads and workers make the same
+batches; which of them, and how many, is a matter of speed alone.
+"""
 
 import os
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
+from headrace.errors import ConfigError, SampleError
 from headrace.streaming import distributed
+from headrace.streaming.arena import Allocator
+from headrace.streaming.assemble import Assembler, BatchPlan
+from headrace.streaming.batch import Batch, Sample
 from headrace.streaming.dataset import StreamingDataset
-from headrace.streaming.stats import LoaderStats, Meter, Work
+from headrace.streaming.epochs import EpochRun
+from headrace.streaming.settings import Output
+from headrace.streaming.stats import LoaderStats, Meter, Traffic, Work
 from headrace.streaming.threads import ThreadedBatches
+from headrace.streaming.workers import WorkerBatches, start_context
 
 _MAX_THREADS = 16
 
 
+class BatchMaker(Protocol):
+    """Makes the batches of a run ahead of their use."""
+
+    work: Work
+
+    def run(self, plans: Iterator[BatchPlan]) -> Iterator[Batch]:
+        """The batches of the plans, in order; an error comes where its batch would have come."""
+
+    def close(self) -> None:
+        """End threads or processes; batches under way are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerAssembler:
+    """Makes a worker's assembler from the dataset that travelled to it."""
+
+    dataset: StreamingDataset
+
+    def __call__(self, allocator: Allocator) -> tuple[Assembler, Traffic]:
+        """See `workers.MakeAssembler`."""
+        return self.dataset.assembler(allocator), self.dataset.reading.traffic
+
+
 class StreamingDataLoader:
-    """Batches of one rank."""
+    """Batches of one rank: each iteration is the next epoch, or the rest of the one that a state was saved in."""
 
     def __init__(
-        self, dataset: StreamingDataset, *, num_workers: int = 0, num_threads: int | None = None, prefetch_factor: int = 2
+        self,
+        dataset: StreamingDataset,
+        *,
+        batch_size: int | None = None,
+        num_workers: int = 0,
+        num_threads: int | None = None,
+        prefetch_factor: int = 2,
+        pin_memory: bool = False,
+        collate_fn: Callable[[Sequence[Sample]], Any] | None = None,
+        multiprocessing_context: str | None = None,
     ) -> None:
+        """Nothing starts before the first batch is asked for.
+
+        Args:
+            dataset: what to read.
+            batch_size: if given, must be the dataset's, which the order of samples may depend on.
+            num_workers: 0 decodes on threads of this process, which is fastest for FLAC and latents; more for transforms
+                in Python that hold the GIL.
+            num_threads: decoding threads with `num_workers=0`; None takes this rank's share of the cores.
+            prefetch_factor: batches made ahead, for each worker.
+            pin_memory: page-locked tensors, for asynchronous copies to a GPU.
+            collate_fn: makes a batch of the samples' dicts instead of the default; runs in the consumer.
+            multiprocessing_context: "fork", "forkserver" or "spawn"; None forks where all shards are local, else
+                takes a fork server, because clients of object stores do not survive a fork.
+
+        Raises:
+            ConfigError: a value is not allowed.
+        """
+        if batch_size not in (None, dataset.batch_size):
+            raise ConfigError(f"batch_size={batch_size}, but the dataset has {dataset.batch_size}: set it there, once")
+        for name, value, least in (("num_workers", num_workers, 0), ("prefetch_factor", prefetch_factor, 1)):
+            if value < least:
+                raise ConfigError(f"{name} is {value}: expected at least {least}")
         self.dataset = dataset
         self.num_workers = num_workers
+        self.batch_size = dataset.batch_size
+        self.pin_memory = pin_memory
         self._num_threads = num_threads or default_num_threads()
-        self._depth = prefetch_factor + 1
+        self._prefetch_factor = prefetch_factor
+        self._collate = collate_fn
+        self._context = multiprocessing_context
         self._meter = Meter()
         self._work = Work()
+        self._traffic = Traffic()
+        self._run: EpochRun | None = None
 
     def __len__(self) -> int:
-        return len(self.dataset) // self.dataset.batch_size
+        """Batches of the iteration under way, or else of the next; exact, and the same on every rank."""
+        return len(self._run) if self._run is not None else self.dataset.num_batches
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    @property
+    def stats(self) -> LoaderStats:
+        """Whether the training loop starves, and on what; counted since the loader was made."""
+        meter, work = self._meter, self._work
+        hits, misses, fetched = self._traffic.counts()
+        elapsed = meter.elapsed_seconds
+        return LoaderStats(
+            num_batches=meter.num_batches,
+            num_samples=meter.num_samples,
+            num_bad_samples=meter.num_bad_samples,
+            wait_seconds=meter.wait_seconds,
+            wait_share=meter.wait_share,
+            fetch_seconds=work.fetch_seconds,
+            decode_seconds=work.decode_seconds,
+            cache_hits=hits,
+            cache_misses=misses,
+            num_bytes_fetched=fetched,
+            samples_per_second=meter.num_samples / elapsed if elapsed else 0.0,
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        """Batches, in order.
+
+        Raises:
+            SampleError: a sample cannot be read, or too many were skipped.
+            RuntimeError: a worker process died.
+        """
         run = self.dataset.begin()
-        maker = ThreadedBatches(self.dataset.assembler(), num_threads=self._num_threads, depth=self._depth)
-        self._work = maker.work
+        maker = self._maker()
+        self._run, self._work = run, maker.work
+        prefetcher = self.dataset.prefetcher(run)
         batches = maker.run(run.plans())
         try:
-            while True:
+            for index in range(len(run)):
                 with self._meter.waiting():
-                    batch = next(batches, None)
-                if batch is None:
-                    return
-                self._meter.delivered(len(batch.keys) - int(batch.is_padding.sum()))
-                yield batch.to_dict(self.dataset.output)
-                del batch
+                    batch = next(batches)
+                self._count(batch)
+                shown = self._shown(batch)
+                del batch  # the consumer alone keeps it, so that its memory can be used again
+                self.dataset.delivered(run, index + 1)
+                if prefetcher is not None:
+                    prefetcher.delivered(index)
+                yield shown
+                del shown
         finally:
+            self._run = None
+            if prefetcher is not None:
+                prefetcher.close()
             maker.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position after the batches delivered so far, as readable JSON; what is prefetched does not count."""
+        return self.dataset.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved position at the next iteration. Raises as `StreamingDataset.load_state_dict`."""
+        self.dataset.load_state_dict(state)
+
+    def _maker(self) -> BatchMaker:
+        if self.num_workers == 0:
+            self._traffic = self.dataset.reading.traffic
+            return ThreadedBatches(
+                self.dataset.assembler(), num_threads=self._num_threads, depth=self._prefetch_factor + 1
+            )
+        context = start_context(self._context, is_local=self.dataset.reading.is_local)
+        maker = WorkerBatches(
+            WorkerAssembler(self.dataset), context, num_workers=self.num_workers, depth=self._prefetch_factor
+        )
+        self._traffic = maker.traffic
+        return maker
+
+    def _count(self, batch: Batch) -> None:
+        self._meter.delivered(len(batch.keys) - int(batch.is_padding.sum()))
+        self._meter.num_bad_samples += len(batch.faults)
+        self._meter.warn_once(self._work)
+        if self._meter.num_bad_samples > self.dataset.max_bad_samples:
+            raise SampleError(
+                f"{self._meter.num_bad_samples} samples could not be read, more than max_bad_samples="
+                f"{self.dataset.max_bad_samples}; the last: {batch.faults[-1]}"
+            )
+
+    def _shown(self, batch: Batch) -> Any:  # noqa: ANN401 - what a collate_fn gives
+        if self._collate is not None:
+            return self._collate(batch.samples(self.dataset.output))
+        shown = batch.to_dict(self.dataset.output)
+        if self.pin_memory and self.dataset.output is Output.TORCH:
+            return {name: value.pin_memory() if hasattr(value, "pin_memory") else value for name, value in shown.items()}
+        return shown
 
 
 def default_num_threads() -> int:

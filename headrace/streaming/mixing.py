@@ -144,7 +144,7 @@ def stream_counts(mixture: Mixture) -> list[int]:
 
 def share_out(total: int, weights: Sequence[float]) -> list[int]:
     """Whole parts of `total` in proportion to the weights; what rounding leaves over goes to the largest fractions."""
-    exact = [Fraction(weight) for weight in weights]
+    exact = [_as_written(weight) for weight in weights]
     whole = sum(exact)
     if whole == 0:
         return [0] * len(exact)
@@ -156,11 +156,16 @@ def share_out(total: int, weights: Sequence[float]) -> list[int]:
     return parts
 
 
+def _as_written(weight: float) -> Fraction:
+    """The decimal number that the user wrote: 0.3 of 1000 samples are 300, though the float 0.3 is a little less."""
+    return Fraction(str(weight))
+
+
 def _absolute_count(stream: StreamSpec) -> int:
     if stream.choose is not None:
         return stream.choose
     repeat = 1 if stream.repeat is None else stream.repeat
-    return int(Fraction(repeat) * stream.num_samples)
+    return int(_as_written(repeat) * stream.num_samples)
 
 
 def _checked_counts(streams: Sequence[StreamSpec], counts: list[int]) -> list[int]:

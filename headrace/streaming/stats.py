@@ -49,6 +49,43 @@ class Work:
                 self.decode_seconds += seconds
 
 
+@dataclass(slots=True)
+class Traffic:
+    """What came from stores and caches; safe for threads."""
+
+    cache_hits: int = 0
+    cache_misses: int = 0
+    num_bytes_fetched: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def hit(self) -> None:
+        """A shard was in the cache when it was needed."""
+        with self._lock:
+            self.cache_hits += 1
+
+    def missed(self) -> None:
+        """A shard was not in the cache when it was needed."""
+        with self._lock:
+            self.cache_misses += 1
+
+    def add(self, hits: int, misses: int, num_bytes: int) -> None:
+        """Count what another process counted."""
+        with self._lock:
+            self.cache_hits += hits
+            self.cache_misses += misses
+            self.num_bytes_fetched += num_bytes
+
+    def counts(self) -> tuple[int, int, int]:
+        """Hits, misses and bytes."""
+        with self._lock:
+            return self.cache_hits, self.cache_misses, self.num_bytes_fetched
+
+    def fetched(self, num_bytes: int) -> None:
+        """Bytes came from a store."""
+        with self._lock:
+            self.num_bytes_fetched += num_bytes
+
+
 @dataclass(frozen=True, slots=True)
 class LoaderStats:
     """One reading of a loader's counters, since it was made.

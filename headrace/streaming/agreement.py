@@ -1,0 +1,81 @@
+"""Opening the streams of a dataset so that all ranks read the same, whatever is committed while they start.
+
+Owns who looks for the newest snapshots: rank 0; the others open what it found. A saved state opens its own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from headrace.errors import HeadraceError, IntegrityError, NotFoundError, StateError
+from headrace.streaming import distributed
+from headrace.streaming.remote import OpenedRemote, Wanted, open_remote
+from headrace.streaming.retry import retried
+from headrace.streaming.settings import FetchConfig
+from headrace.streaming.state import OrderState
+
+
+def open_all(wanted: Sequence[Wanted], config: FetchConfig) -> list[OpenedRemote]:
+    """Open each stream; where torch.distributed is up, at the snapshots that rank 0 finds.
+
+    Raises:
+        IntegrityError: a rank finds other shards than rank 0 under the same name.
+    """
+    if not distributed.is_up():
+        return [_open(one, config) for one in wanted]
+    mine: list[OpenedRemote] | HeadraceError
+    try:
+        mine = [_open(one, config) for one in wanted] if distributed.current_world().rank == 0 else []
+    except HeadraceError as error:  # the others must not wait for a rank that failed
+        mine = error
+    told = distributed.from_rank_zero(mine if isinstance(mine, HeadraceError) else [_pins(one) for one in mine])
+    if isinstance(told, HeadraceError):
+        raise told
+    if mine:
+        return list(mine) if not isinstance(mine, HeadraceError) else []
+    return [_open_as(one, *pins, config) for one, pins in zip(wanted, told, strict=True)]
+
+
+def open_for_state(
+    wanted: Sequence[Wanted], names: Sequence[str], opened: Sequence[OpenedRemote], state: OrderState, config: FetchConfig
+) -> list[OpenedRemote]:
+    """The streams at the snapshots that a state was saved on; streams that it does not know stay as they are.
+
+    Raises:
+        StateError: a snapshot is gone.
+    """
+    saved = {stream.name: stream for stream in state.streams}
+    found: list[OpenedRemote] = []
+    for one, name, now in zip(wanted, names, opened, strict=True):
+        before = saved.get(name)
+        if before is None or before.snapshot is None or before.fingerprint == now.identity.fingerprint:
+            found.append(now)
+            continue
+        try:
+            found.append(_open(replace(one, snapshot=before.snapshot), config))
+        except NotFoundError as error:
+            raise StateError(
+                f"snapshot: the state was saved on snapshot {before.snapshot} of {name}, which is gone ({error}); restore it, "
+                "or start from the beginning"
+            ) from error
+    return found
+
+
+_Pins = tuple[int | None, tuple[int, ...], str]
+
+
+def _open(wanted: Wanted, config: FetchConfig) -> OpenedRemote:
+    return retried(lambda: open_remote(wanted), config, wanted.remote)
+
+
+def _pins(opened: OpenedRemote) -> _Pins:
+    numbers = tuple(joined.identity.snapshot or 0 for joined in opened.joined)
+    return opened.primary.identity.snapshot, numbers, opened.identity.fingerprint
+
+
+def _open_as(
+    wanted: Wanted, snapshot: int | None, latents: tuple[int, ...], fingerprint: str, config: FetchConfig
+) -> OpenedRemote:
+    opened = _open(replace(wanted, snapshot=snapshot, latents_snapshots=latents), config)
+    if opened.identity.fingerprint != fingerprint:
+        raise IntegrityError(f"{wanted.remote}: this rank finds other shards there than rank 0; mount or copy the same data")
+    return opened

@@ -1,0 +1,276 @@
+"""A folder of whole shards, shared by all processes of a host.
+
+Owns the files in it: they come in by an atomic rename, are size-checked on every open, and the least recently used go
+out under a byte limit. All agreement between processes is by `flock`, which the kernel drops when a process dies: there
+is no shared memory, no barrier, and nothing to clean up after a kill. What is here is never the only copy.
+
+    .lock                  held while room is made; short
+    .NAME.part             a shard on its way in; its lock is held by the process that brings it. Without a holder it is
+                           a leftover, and the next one to come begins it again
+    NAME                   a whole shard; readers hold a shared lock, so that what is open is not evicted
+    NAME.idx               its index, if it came from a store
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import HeadraceError, IntegrityError, NotFoundError
+from headrace.streaming.opened import FileShard
+
+_PART = ".part"
+_LOCK = ".lock"
+
+
+class CacheUnusableError(HeadraceError, OSError):
+    """The cache folder cannot take a shard: no room under its limit, a full disk, or a folder that cannot be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A file of the folder: its size, and when it was last used."""
+
+    name: str
+    num_bytes: int
+    used_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A shard on its way in: write it in order, then leave the `with` block."""
+
+    file_descriptor: int
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append. Raises `CacheUnusableError` when the disk is full."""
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self.file_descriptor, view) :]
+        except OSError as error:
+            raise CacheUnusableError(f"cache: {error.strerror}") from error
+
+
+class ShardCache:
+    """The shards in one folder, under a limit of bytes (None for none); safe for threads and processes."""
+
+    def __init__(self, folder: Path, limit_bytes: int | None = None) -> None:
+        self.folder = folder
+        self.limit_bytes = limit_bytes
+
+    def find(self, name: str, num_bytes: int) -> FileShard | None:
+        """The shard, opened and marked as just used; None when it is not here.
+
+        A file of another size is damaged: it is removed and counts as not here.
+        """
+        try:
+            found = FileShard(self.folder / name, num_bytes)
+        except (NotFoundError, NotADirectoryError):
+            return None
+        except IntegrityError:
+            self._remove(name)
+            return None
+        if not _lock(found.file_descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB):
+            return None  # being evicted
+        with contextlib.suppress(OSError):
+            os.utime(found.file_descriptor)
+        return found
+
+    def is_arriving(self, name: str) -> bool:
+        """Whether some process is bringing it right now."""
+        try:
+            part = os.open(self._part(name), os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            return not _lock(part, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        finally:
+            os.close(part)
+
+    @contextlib.contextmanager
+    def receive(self, name: str, num_bytes: int, keep: Collection[str] = ()) -> Iterator[Incoming | None]:
+        """Bring a shard: room is made first, the file appears when the block ends without an error.
+
+        Args:
+            name: the shard.
+            num_bytes: its size.
+            keep: shards that must not be evicted for it.
+
+        Yields:
+            Where to write; None when another process is bringing it, or it is here already.
+
+        Raises:
+            CacheUnusableError: it cannot be taken in.
+        """
+        with self._owned_part(name) as part:
+            if part is None or (self.folder / name).exists():
+                yield None
+                return
+            self._reserve(part, num_bytes, keep)
+            yield Incoming(part)
+            if os.lseek(part, 0, os.SEEK_CUR) != num_bytes:
+                raise IntegrityError(f"{name}: {num_bytes} bytes announced, {os.lseek(part, 0, os.SEEK_CUR)} came")
+            os.fsync(part)  # a power cut must not leave a whole-looking file of zeros
+            self._part(name).rename(self.folder / name)
+
+    def evict(self, name: str) -> bool:
+        """Remove a shard that nobody has open. Returns whether it is gone."""
+        try:
+            descriptor = os.open(self.folder / name, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return not (self.folder / name).exists()
+        try:
+            is_free = _lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if is_free:
+                self._remove(name)
+            return is_free
+        finally:
+            os.close(descriptor)
+
+    def evict_coldest(self, keep: Collection[str] = ()) -> str | None:
+        """Remove the shard that was not used for longest, of those that nobody has open. Returns its name."""
+        for kept in sorted(self._shards(), key=lambda kept: kept.used_ns):
+            if kept.name not in keep and self.evict(kept.name):
+                return kept.name
+        return None
+
+    def usage_bytes(self) -> int:
+        """Size of all files in the folder, shards on their way in included."""
+        return sum(kept.num_bytes for kept in self._files())
+
+    def keep_index(self, name: str, blob: bytes) -> None:
+        """Keep a shard's index beside it; a folder that cannot be written is no error."""
+        with contextlib.suppress(OSError):
+            self._make_folder()
+            temporary = self.folder / f".{name}.idx.{os.getpid()}"
+            temporary.write_bytes(blob)
+            temporary.rename(self.folder / f"{name}.idx")
+
+    def kept_index(self, name: str) -> bytes | None:
+        """A kept index; None when there is none."""
+        try:
+            return (self.folder / f"{name}.idx").read_bytes()
+        except OSError:
+            return None
+
+    @contextlib.contextmanager
+    def _owned_part(self, name: str) -> Iterator[int | None]:
+        """The file that the shard is written to, locked and empty; None when another process holds it."""
+        self._make_folder()
+        path = self._part(name)
+        while True:
+            part = self._opened(path)
+            if not _lock(part, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                os.close(part)
+                yield None
+                return
+            if _is_at(part, path):
+                break
+            os.close(part)  # its last holder renamed or removed it between the two steps
+        try:
+            os.ftruncate(part, 0)
+            yield part
+        finally:
+            if _is_at(part, path):
+                path.unlink(missing_ok=True)
+            os.close(part)
+
+    def _reserve(self, part: int, num_bytes: int, keep: Collection[str]) -> None:
+        """Give the file its final size, which counts against the limit, after making room for it."""
+        with self._folder_lock():
+            if self.limit_bytes is not None:
+                self._make_room(self.limit_bytes - num_bytes, keep)
+            try:
+                os.posix_fallocate(part, 0, max(1, num_bytes))
+            except OSError as error:
+                if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+                    raise CacheUnusableError(f"{self.folder}: {error.strerror}: free some disk, or set cache_limit") from error
+                os.ftruncate(part, num_bytes)  # this file system cannot reserve
+
+    def _make_room(self, budget: int, keep: Collection[str]) -> None:
+        if budget < 0:
+            raise CacheUnusableError(f"{self.folder}: a shard is larger than cache_limit={self.limit_bytes}: raise it")
+        for leftover in self.folder.glob(f".*{_PART}"):
+            self._remove_leftover(leftover)
+        while self.usage_bytes() > budget:
+            if self.evict_coldest(keep) is None:
+                raise CacheUnusableError(
+                    f"{self.folder}: cache_limit={self.limit_bytes} is less than what is in use right now: raise it"
+                )
+
+    def _remove_leftover(self, path: Path) -> None:
+        with contextlib.suppress(OSError):
+            part = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                if _lock(part, fcntl.LOCK_EX | fcntl.LOCK_NB) and _is_at(part, path):
+                    path.unlink()
+            finally:
+                os.close(part)
+
+    def _remove(self, name: str) -> None:
+        for path in (self.folder / name, self.folder / f"{name}.idx"):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+    def _shards(self) -> Iterator[_Kept]:
+        return (kept for kept in self._files() if kept.name[0] != "." and not kept.name.endswith(".idx"))
+
+    def _files(self) -> Iterator[_Kept]:
+        try:
+            with os.scandir(self.folder) as scan:
+                items = list(scan)
+        except OSError:
+            return
+        for item in items:
+            with contextlib.suppress(FileNotFoundError):
+                if item.is_file():
+                    stat = item.stat()
+                    yield _Kept(item.name, stat.st_size, stat.st_mtime_ns)
+
+    def _part(self, name: str) -> Path:
+        return self.folder / f".{name}{_PART}"
+
+    def _make_folder(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CacheUnusableError(f"{self.folder}: {error.strerror}: choose another local=…") from error
+
+    def _opened(self, path: Path) -> int:
+        try:
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise CacheUnusableError(f"{self.folder}: {error.strerror}: choose another local=…") from error
+
+    @contextlib.contextmanager
+    def _folder_lock(self) -> Iterator[None]:
+        lock = self._opened(self.folder / _LOCK)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+
+def _lock(descriptor: int, how: int) -> bool:
+    """Whether a lock was had; a file system without locks counts as having given it."""
+    try:
+        fcntl.flock(descriptor, how)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file still is the one of that name."""
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    return os.path.samestat(os.fstat(descriptor), found)

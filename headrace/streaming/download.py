@@ -1,0 +1,121 @@
+"""Bringing whole shards from a store into the cache, checked once on arrival.
+
+Owns the transfer: pieces with time limits and repeats, the digest, unpacking foreign `.tar.gz` and `.tar.zst`. When and
+why is `access`' and `prefetch`'s business.
+"""
+
+import hashlib
+import zlib
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from headrace.errors import FormatError, IntegrityError
+from headrace.index import ShardIndex
+from headrace.storage import Storage
+from headrace.streaming.cache import ShardCache
+from headrace.streaming.retry import retried
+from headrace.streaming.settings import FetchConfig
+from headrace.streaming.stats import Traffic
+
+_PIECE_BYTES = 8 << 20  # the time limit is for a piece, so that large shards on slow lines are no failure
+ZIP_SUFFIXES = (".tar.gz", ".tgz", ".tar.zst")
+
+
+class _Unpacker(Protocol):
+    def decompress(self, data: bytes, /) -> bytes:
+        """The next unpacked bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A shard to bring.
+
+    Attributes:
+        source: its path in the store.
+        name: its name in the cache.
+        index: what it must be like: its unpacked size and, where known, its digest.
+        stored_bytes: its size in the store.
+    """
+
+    source: str
+    name: str
+    index: ShardIndex
+    stored_bytes: int
+
+    @property
+    def is_zipped(self) -> bool:
+        """Whether it has to be unpacked."""
+        return self.source.endswith(ZIP_SUFFIXES)
+
+
+class Downloader:
+    """Brings shards of one store into one cache; safe for threads."""
+
+    def __init__(self, storage: Storage, cache: ShardCache, config: FetchConfig, traffic: Traffic) -> None:
+        self._storage = storage
+        self._cache = cache
+        self._config = config
+        self._traffic = traffic
+
+    def bring(self, delivery: Delivery, keep: Collection[str] = ()) -> bool:
+        """Bring a shard unless it is here or on its way by another process. Returns whether this call brought it.
+
+        Raises:
+            CacheUnusableError: the cache cannot take it.
+            IntegrityError: what comes is damaged, each time.
+            StorageError: the store fails, each time.
+        """
+        return retried(lambda: self._attempt(delivery, keep), self._config, f"{self._storage.uri}/{delivery.source}")
+
+    def _attempt(self, delivery: Delivery, keep: Collection[str]) -> bool:
+        with self._cache.receive(delivery.name, delivery.index.num_bytes, keep) as incoming:
+            if incoming is None:
+                return False
+            digest = hashlib.sha256()
+            for data in self._payload(delivery, keep):
+                digest.update(data)
+                incoming.write(data)
+            if delivery.index.sha256 not in ("", digest.hexdigest()):
+                raise IntegrityError(
+                    f"{delivery.source}: SHA-256 {delivery.index.sha256} expected, {digest.hexdigest()} came: the copy in "
+                    "the store or the line to it is damaged"
+                )
+        return True
+
+    def _payload(self, delivery: Delivery, keep: Collection[str]) -> Iterator[bytes]:
+        """The shard's bytes, unpacked."""
+        if not delivery.is_zipped:
+            yield from self._pieces(delivery)
+            return
+        unpacker = unpacker_of(delivery.source)
+        if not self._config.keep_zip:
+            yield from (unpacker.decompress(piece) for piece in self._pieces(delivery))
+            return
+        zipped = delivery.source.replace("/", "%2F")
+        with self._cache.receive(zipped, delivery.stored_bytes, keep) as kept:
+            for piece in self._pieces(delivery):
+                if kept is not None:
+                    kept.write(piece)
+                yield unpacker.decompress(piece)
+
+    def _pieces(self, delivery: Delivery) -> Iterator[bytes]:
+        for start in range(0, delivery.stored_bytes, _PIECE_BYTES):
+            stop = min(start + _PIECE_BYTES, delivery.stored_bytes)
+            piece = retried(self._reading(delivery.source, start, stop), self._config, delivery.source)
+            self._traffic.fetched(len(piece))
+            yield piece
+
+    def _reading(self, source: str, start: int, stop: int) -> Callable[[], bytes]:
+        return lambda: self._storage.read_ranges(source, [(start, stop)])[0]
+
+
+def unpacker_of(name: str) -> _Unpacker:
+    """What unpacks a compressed tar piece by piece, by its suffix. Raises `FormatError` for an unknown one."""
+    if name.endswith((".tar.gz", ".tgz")):
+        return zlib.decompressobj(wbits=31)
+    if name.endswith(".tar.zst"):
+        import zstandard
+
+        return zstandard.ZstdDecompressor().decompressobj()
+    raise FormatError(f"{name}: not a compressed tar ({', '.join(ZIP_SUFFIXES)})")

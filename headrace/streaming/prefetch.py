@@ -1,0 +1,86 @@
+"""Downloading shards before they are needed: the order says which ones those are.
+
+Owns the look-ahead of one rank and its download threads. It never makes a reader wait, and what it fails to bring is
+fetched, or reported, by the reader that needs it.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from headrace.errors import HeadraceError
+from headrace.streaming.access import ShardAccess
+from headrace.streaming.assemble import BatchPlan
+from headrace.streaming.epochs import EpochRun, Share
+from headrace.streaming.order import PADDING
+from headrace.streaming.rows import StreamReader
+from headrace.streaming.threads import WorkThreads
+
+_NUM_DOWNLOADS = 4
+
+
+class Prefetcher:
+    """Keeps the shards of the next `horizon` batches of a run in the cache."""
+
+    def __init__(self, readers: Sequence[StreamReader], run: EpochRun, share: Share, horizon: int) -> None:
+        self._readers = readers
+        self._share = share
+        self._run = run
+        self._horizon = horizon
+        self._lock = threading.Lock()
+        self._last_need: dict[tuple[int, int], tuple[ShardAccess, int]] = {}
+        self._planned = 0
+        self._delivered = 0
+        self._is_closed = False
+        self._planner = WorkThreads(1, "plan")
+        self._threads = WorkThreads(_NUM_DOWNLOADS, "download")
+        self._planner.submit(0, self._look_ahead)
+
+    def delivered(self, index: int) -> None:
+        """The consumer has batch `index` of the run: what lies behind it is needed no more."""
+        self._delivered = index + 1
+        self._planner.submit(index, self._look_ahead)
+
+    def close(self) -> None:
+        """End the threads; a download under way is dropped with its process or finishes by itself."""
+        self._is_closed = True
+        self._planner.close(0.1)
+        self._threads.close(0.1)
+
+    def _look_ahead(self) -> None:
+        stop = min(self._delivered + self._horizon, len(self._run))
+        for index in self._share.numbers(max(self._planned, self._delivered), stop):
+            if self._is_closed:
+                return
+            self._want(index, self._run.peek(index))
+        self._planned = max(self._planned, stop)
+        with self._lock:
+            behind = [shard for shard, (_, last) in self._last_need.items() if last < self._delivered]
+            for shard in behind:
+                del self._last_need[shard]
+
+    def _want(self, index: int, plan: BatchPlan) -> None:
+        for number, reader in enumerate(self._readers):
+            chosen = (plan.rows.stream_ids == number) & (plan.rows.sample_ids != PADDING)
+            for access, shard in reader.shards_of(plan.rows.sample_ids[np.flatnonzero(chosen)]):
+                key = id(access), shard
+                with self._lock:
+                    is_new = key not in self._last_need
+                    self._last_need[key] = access, index
+                if is_new and access.in_place(shard) is None:
+                    self._threads.submit(index, self._bringing(access, shard))
+
+    def _bringing(self, access: ShardAccess, shard: int) -> Callable[[], None]:
+        def bring() -> None:
+            if not self._is_closed:
+                with contextlib.suppress(HeadraceError):  # whoever needs it tries by itself and says what is wrong
+                    access.bring(shard, self._needed(access))
+
+        return bring
+
+    def _needed(self, access: ShardAccess) -> set[str]:
+        """Names that must not be evicted for others that are needed later."""
+        with self._lock:
+            return {a.cache_name(shard) for (_, shard), (a, _) in self._last_need.items() if a is access}

@@ -1,0 +1,95 @@
+"""The streams of a dataset as one process reads them: open shards, caches, counters.
+
+Owns what must not travel between processes (files, locks, clients), so that a dataset value can: each process makes its
+own `Reading` on first use, also after a fork.
+"""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import ConfigError
+from headrace.streaming.access import ShardAccess
+from headrace.streaming.cache import ShardCache
+from headrace.streaming.order import Rows
+from headrace.streaming.remote import OpenedRemote
+from headrace.streaming.rows import StreamReader
+from headrace.streaming.settings import FetchConfig, SampleConfig
+from headrace.streaming.stats import Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What one stream reads, and through which cache.
+
+    Attributes:
+        opened: its shards.
+        cache_folder: where shards of stores are kept.
+        config: how they get there.
+    """
+
+    opened: OpenedRemote
+    cache_folder: Path
+    config: FetchConfig
+
+
+class Reading:
+    """The streams as this process reads them; safe for threads."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.pid = os.getpid()
+        self.traffic = Traffic()
+        self._caches = {
+            source.cache_folder: ShardCache(source.cache_folder, source.config.cache_limit_bytes) for source in sources
+        }
+        self.readers = [self._reader(source) for source in sources]
+
+    @property
+    def caches(self) -> Iterator[ShardCache]:
+        """Each cache folder once."""
+        return iter(self._caches.values())
+
+    @property
+    def is_local(self) -> bool:
+        """Whether every shard is read where it lies, so that nothing is ever downloaded or unpacked."""
+        return all(
+            access.in_place(shard) is not None
+            for reader in self.readers
+            for access in (reader.primary, *reader.joined)
+            for shard in range(min(1, len(access.shards)))
+        )
+
+    def lengths(self, rows: Rows, config: SampleConfig) -> NDArray[np.int64]:
+        """Frames of each row's sample as it will arrive (cropped), int64 (n,); no row may be padding.
+
+        Raises:
+            ConfigError: an index does not know a length.
+        """
+        found = np.empty(len(rows), np.int64)
+        for number, reader in enumerate(self.readers):
+            chosen = rows.stream_ids == number
+            found[chosen] = reader.lengths(rows.sample_ids[chosen])
+        if len(found) and found.min() < 0:
+            raise ConfigError("length buckets need every sample's length, which the index of some shard does not know")
+        return found if config.crop_frames is None else np.minimum(found, config.crop_frames)
+
+    def _reader(self, source: Source) -> StreamReader:
+        cache = self._caches[source.cache_folder]
+        opened = source.opened
+        accesses = [ShardAccess(s, source.config, cache, self.traffic) for s in (opened.primary, *opened.joined)]
+        return StreamReader(accesses[0], accesses[1:])
+
+
+def default_cache_folder() -> Path:
+    """Where shards are kept when no `local` is given: one folder below the temporary one, for all data sets of a user.
+
+    Names in it are made of contents or origins, so data sets never meet, and later runs find what is there.
+    """
+    user = hashlib.sha256(str(os.getuid()).encode()).hexdigest()[:8]
+    return Path(tempfile.gettempdir()) / f"headrace-{user}"
