@@ -1,0 +1,58 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.streaming.bijection import MAX_SIZE, mix, permute
+
+
+@given(st.integers(1, 3000), st.integers(0, 2**64 - 1))
+def test_every_element_is_reached_once(size, key):
+    assert np.array_equal(np.sort(permute(np.arange(size), size, key)), np.arange(size))
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.integers(100, MAX_SIZE), st.integers(0, 2**64 - 1)), min_size=1))
+def test_elements_of_many_domains_at_once_are_as_if_asked_alone(rows):
+    index, size, key = (np.array(column, np.uint64) for column in zip(*rows, strict=True))
+    together = permute(index, size, key)
+    assert together.tolist() == [int(permute(*row)) for row in rows]
+    assert (together >= 0).all()
+    assert (together < size).all()
+
+
+def test_a_domain_of_a_million_is_permuted_across_the_chunks_it_is_computed_in():
+    image = permute(np.arange(1_000_000), 1_000_000, 7)
+    assert np.array_equal(np.bincount(image), np.ones(1_000_000))
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5])
+def test_small_domains_take_all_their_orders_alike_often(size):
+    keys = mix(11, np.arange(50_000))
+    images = permute(np.arange(size), size, keys[:, None])
+    _, counts = np.unique(images @ size ** np.arange(size), return_counts=True)
+    assert len(counts) == math.factorial(size)
+    assert _excess(counts) < 5
+
+
+@pytest.mark.parametrize("size", [6, 7, 10, 16, 23, 32, 50, 63, 64, 100])
+def test_pairs_of_images_are_uniform(size):
+    keys = mix(12, np.arange(50_000))
+    for first, second in [(0, 1), (0, size - 1), (size // 2, size // 2 + 1)]:
+        cells = permute(first, size, keys) * size + permute(second, size, keys)
+        counts = np.bincount(cells, minlength=size * size).reshape(size, size)
+        assert _excess(counts[~np.eye(size, dtype=bool)]) < 5
+
+
+def test_keys_depend_on_the_order_of_the_words_and_on_each_of_them():
+    words = np.arange(200)
+    keys = np.concatenate([mix(1, words), mix(2, words), mix(1, words, 300), mix(1, 300, words)])
+    assert len(np.unique(keys)) == len(keys)
+
+
+def _excess(counts):
+    """How far chi-square lies above what uniform counts give, in standard deviations."""
+    expected = counts.sum() / counts.size
+    degrees = counts.size - 1
+    return (((counts - expected) ** 2 / expected).sum() - degrees) / math.sqrt(2 * degrees)

@@ -1,0 +1,128 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.errors import ConfigError, StateError
+from headrace.streaming.buckets import cut_by_frames, in_buckets
+from headrace.streaming.mixing import Mixture, StreamSpec
+from headrace.streaming.order import EpochOrder
+from headrace.streaming.spec import FrameBudget, LengthBuckets, OrderSpec
+from headrace.streaming.world import World
+
+NUM_SAMPLES = 40_000
+SECONDS = np.clip(np.random.default_rng(5).lognormal(1.8, 0.7, NUM_SAMPLES), 1, 30)
+FRAMES = (SECONDS * 16_000).astype(np.int64)
+"""Speech-like lengths: 1 to 30 s, median 6 s."""
+
+ALL = Mixture((StreamSpec("all", np.full(NUM_SAMPLES // 100, 100)),))
+FEW = Mixture((StreamSpec("a", np.full(7, 30)), StreamSpec("b", np.full(5, 11), repeat=2.5)))
+KINDS = [LengthBuckets(4), FrameBudget(3_000_000, batch_multiple=6, window_samples=100)]
+
+
+def frames_of(rows):
+    assert not rows.is_padding.any()
+    return FRAMES[rows.sample_ids + 1000 * rows.stream_ids]
+
+
+def batches_of(spec, mixture, start=0, world=None):
+    order = in_buckets(EpochOrder(spec, mixture, 1, start=start), frames_of)
+    return order, [order.batch(index, *([world] if world else [])) for index in range(order.num_batches)]
+
+
+def padding_share(batches, world_size):
+    """Frames of padding in the batches of all devices, of all frames."""
+    held = padded = 0
+    for rows in batches:
+        for rank in range(world_size):
+            own = rows[rank::world_size]
+            frames = frames_of(own[~own.is_padding])
+            held += frames.sum()
+            padded += frames.max(initial=0) * len(own)
+    return 1 - held / padded
+
+
+@pytest.mark.parametrize("world_size", [1, 8])
+def test_less_than_five_percent_is_padding(world_size):
+    _, batches = batches_of(OrderSpec(256, shuffle=True, buckets=LengthBuckets()), ALL)
+    _, plain = batches_of(OrderSpec(256, shuffle=True), ALL)
+    assert padding_share(batches, world_size) < 0.05
+    assert padding_share(plain, world_size) > 0.5
+
+
+def test_less_than_five_percent_is_padding_under_a_frame_budget():
+    _, batches = batches_of(OrderSpec(256, shuffle=True, buckets=FrameBudget(16_000 * 2000)), ALL)
+    assert padding_share(batches, 8) < 0.05
+
+
+@pytest.mark.parametrize("buckets", KINDS)
+@pytest.mark.parametrize("last_batch", ["pad", "drop"])
+def test_buckets_hold_the_samples_of_the_order_once(buckets, last_batch):
+    spec = OrderSpec(24, shuffle=True, last_batch=last_batch, buckets=buckets)
+    order, batches = batches_of(spec, FEW)
+    got = sorted((s, i) for rows in batches for s, i in zip(rows.stream_ids, rows.sample_ids, strict=True) if i >= 0)
+    plain = EpochOrder(replace(spec, buckets=None), FEW, 1)
+    count = order.batch_start(order.num_batches) if isinstance(buckets, LengthBuckets) else plain.num_rows
+    rows = plain.positions(0, count)
+    expected = sorted((s, i) for s, i in zip(rows.stream_ids, rows.sample_ids, strict=True) if i >= 0)
+    assert got == expected
+
+
+@pytest.mark.parametrize("buckets", KINDS)
+@pytest.mark.parametrize("world_size", [2, 3, 6])
+def test_the_same_batches_come_out_on_every_world(buckets, world_size):
+    spec = OrderSpec(24, shuffle=True, buckets=buckets)
+    _, whole = batches_of(spec, FEW)
+    for rank in range(world_size):
+        _, own = batches_of(spec, FEW, world=World(rank, world_size))
+        for rows, part in zip(whole, own, strict=True):
+            assert np.array_equal(rows.sample_ids[rank::world_size], part.sample_ids)
+
+
+@pytest.mark.parametrize("buckets", KINDS)
+def test_a_run_in_buckets_resumes_after_any_batch(buckets):
+    spec = OrderSpec(24, shuffle=True, buckets=buckets)
+    order, whole = batches_of(spec, FEW)
+    for cut in range(order.num_batches + 1):
+        resumed, rest = batches_of(spec, FEW, start=order.batch_start(cut))
+        assert len(rest) == order.num_batches - cut
+        assert all(np.array_equal(a.sample_ids, b.sample_ids) for a, b in zip(rest, whole[cut:], strict=True))
+        assert resumed.batch_start(0) == order.batch_start(cut)
+
+
+def test_buckets_are_shuffled_in_each_window():
+    _, batches = batches_of(OrderSpec(256, shuffle=True, buckets=LengthBuckets(32)), ALL)
+    longest = np.array([frames_of(rows).max() for rows in batches[:32]])
+    assert abs(np.corrcoef(longest, np.arange(32))[0, 1]) < 0.6
+
+
+@given(st.lists(st.integers(1, 100), min_size=1, max_size=200), st.integers(1, 8), st.integers(0, 3000))
+@settings(deadline=None)
+def test_no_batch_is_over_its_frame_budget_nor_could_it_take_more(lengths, multiple, extra):
+    frames = np.sort(np.array(lengths))
+    budget = 100 * multiple + extra
+    cuts = cut_by_frames(frames, budget, multiple)
+    assert cuts[0] == 0
+    assert cuts[-1] == len(frames)
+    for start, stop in zip(cuts, cuts[1:], strict=False):
+        assert -(-(stop - start) // multiple) * multiple * frames[stop - 1] <= budget
+        more = min(stop + multiple, len(frames))
+        assert stop == len(frames) or -(-(more - start) // multiple) * multiple * frames[more - 1] > budget
+
+
+def test_a_sample_too_long_for_the_budget_is_an_error_that_says_how_much_it_needs():
+    with pytest.raises(ConfigError, match=r"no room for 4 rows .* of 600 frames.*at least 2400"):
+        cut_by_frames(np.array([5, 600]), 1000, 4)
+
+
+def test_a_position_inside_a_batch_of_a_frame_budget_is_refused():
+    spec = OrderSpec(24, buckets=KINDS[1])
+    with pytest.raises(StateError, match="no batch of frames_per_batch=3000000 begins there"):
+        batches_of(spec, FEW, start=1)
+
+
+def test_buckets_need_random_batches():
+    with pytest.raises(ConfigError, match="use batching_method='random'"):
+        OrderSpec(24, batching_method="per_stream", buckets=LengthBuckets())

@@ -1,0 +1,165 @@
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from tests.strategies import mixtures
+
+from headrace.errors import ConfigError
+from headrace.streaming.mixing import Mixture, StreamSpec, parse_epoch_size, share_out, stream_counts
+from headrace.streaming.order import EpochOrder
+from headrace.streaming.spec import OrderSpec
+
+
+def stream(name="a", num_samples=100, **weight):
+    return StreamSpec(name, np.full(10, num_samples // 10), **weight)
+
+
+def mixed(method="random", global_batch=32, nodes=8, **weights):
+    streams = tuple(stream(name, 2000, **({"proportion": weight})) for name, weight in weights.items())
+    spec = OrderSpec(global_batch, shuffle=True, num_canonical_nodes=nodes, batching_method=method)
+    return EpochOrder(spec, Mixture(streams, 4000), 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("100k", 100_000), ("64M", 64_000_000), ("77b", 77 * 10**9), ("1.5m", 1_500_000), ("7", 7), (9, 9), (None, None)],
+)
+def test_epoch_sizes_are_read_as_people_write_them(text, number):
+    assert parse_epoch_size(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "many", "k", "-3", "0", "1q"])
+def test_an_epoch_size_that_is_no_number_is_refused(text):
+    with pytest.raises(ConfigError, match="epoch_size"):
+        parse_epoch_size(text)
+
+
+@pytest.mark.parametrize(
+    ("weights", "epoch_size", "counts"),
+    [
+        ([{}, {}], None, [100, 200]),
+        ([{"repeat": 0.3}, {"choose": 7}], None, [30, 7]),
+        ([{"repeat": 2.5}, {}], None, [250, 200]),
+        ([{"proportion": 3}, {"proportion": 1}], None, [225, 75]),
+        ([{"proportion": 0.1}, {"proportion": 0.2}], "1k", [333, 667]),
+        ([{}, {}], 30, [10, 20]),
+    ],
+)
+def test_weights_say_how_many_samples_a_stream_gives(weights, epoch_size, counts):
+    streams = tuple(stream(str(i), 100 * (i + 1), **weight) for i, weight in enumerate(weights))
+    assert stream_counts(Mixture(streams, epoch_size)) == counts
+
+
+@given(st.integers(0, 10**9), st.lists(st.floats(0.01, 100), min_size=1, max_size=20))
+def test_shares_add_up_and_miss_their_fraction_by_less_than_one(total, weights):
+    shares = share_out(total, weights)
+    assert sum(shares) == total
+    assert all(abs(n - total * w / sum(weights)) < 1.001 for n, w in zip(shares, weights, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("streams", "epoch_size", "message"),
+    [
+        ((), None, "at least one stream"),
+        ((stream("a"), stream("a")), None, "two streams are named 'a'"),
+        ((stream("a", proportion=1), stream("b")), None, "stream 'a' has a proportion but stream 'b' has none"),
+        ((stream("a", repeat=2),), 50, "epoch_size=50 contradicts stream 'a'"),
+        ((StreamSpec("a", np.zeros(2, int), choose=3),), None, "stream 'a' is asked for 3 samples but holds none"),
+    ],
+)
+def test_weights_that_contradict_each_other_are_refused_by_name(streams, epoch_size, message):
+    with pytest.raises(ConfigError, match=message):
+        stream_counts(Mixture(streams, epoch_size))
+
+
+def test_a_stream_has_one_kind_of_weight():
+    with pytest.raises(ConfigError, match="stream 'a' has proportion and repeat"):
+        stream(proportion=1, repeat=2)
+
+
+def test_random_batches_hold_every_stream_in_proportion_all_along():
+    order = mixed(a=0.7, b=0.2, c=0.1)
+    counts = np.stack(
+        [np.bincount(order.positions(row, row + 400).stream_ids, minlength=3) for row in range(0, 4000, 400)]
+    )
+    assert (np.abs(counts - [280, 80, 40]) <= 16).all()
+
+
+def test_a_rare_stream_is_spread_over_the_epoch():
+    order = mixed(a=0.99, b=0.01, nodes=64)
+    places = np.flatnonzero(order.positions(0, 4000).stream_ids)
+    assert len(places) == 40
+    assert (np.bincount(places // 1000, minlength=4) >= 5).all()
+
+
+def test_stratified_batches_hold_the_same_number_of_each_stream():
+    order = mixed("stratified", a=0.7, b=0.2, c=0.1)
+    for index in range(order.num_batches - 10):
+        assert np.bincount(order.batch(index).stream_ids).tolist() == [23, 6, 3]
+
+
+def test_per_stream_batches_come_from_one_stream():
+    order = mixed("per_stream", a=0.7, b=0.3)
+    assert all(len(np.unique(order.batch(index).stream_ids)) == 1 for index in range(order.num_batches))
+
+
+@pytest.mark.parametrize("world_size", [8, 16, 32])
+def test_a_device_batch_comes_from_one_stream_on_worlds_that_the_canonical_nodes_divide(world_size):
+    from headrace.streaming.world import World
+
+    order = mixed("device_per_stream", a=0.7, b=0.3)
+    kinds = [len(set(order.batch(index, World(3, world_size)).stream_ids)) for index in range(order.num_batches)]
+    assert set(kinds) == {1}
+
+
+@given(mixtures(max_streams=3))
+@settings(max_examples=40, deadline=None)
+def test_a_stream_comes_in_the_same_order_in_any_mixture(mixture):
+    """What stands beside a stream decides when its samples come, not which comes after which."""
+    spec = OrderSpec(8, shuffle=True, num_canonical_nodes=1)
+    order = EpochOrder(spec, mixture, 2)
+    rows = order.positions(0, order.num_rows)
+    for number, (own, leg) in enumerate(zip(mixture.streams, order.legs[0].streams, strict=True)):
+        assume(leg.num_samples)
+        alone = Mixture((StreamSpec(own.name, own.shard_sizes, choose=leg.num_samples),))
+        expected = EpochOrder(spec, alone, 2).positions(0, leg.num_samples).sample_ids
+        assert np.array_equal(rows.sample_ids[rows.stream_ids == number], expected)
+
+
+def own_sizes(method, global_batch, **sizes):
+    streams = tuple(stream(name, 500, batch_size=size) for name, size in sizes.items())
+    return EpochOrder(OrderSpec(global_batch, shuffle=True, batching_method=method), Mixture(streams), 0)
+
+
+def test_a_stream_can_have_its_own_rows_in_every_stratified_batch():
+    order = own_sizes("stratified", 24, a=20, b=4)
+    assert np.bincount(order.batch(3).stream_ids).tolist() == [20, 4]
+
+
+def test_a_stream_can_have_global_batches_of_its_own_size():
+    order = own_sizes("per_stream", 24, a=24, b=8)
+    sizes = {0: 24, 1: 8}
+    batches = [order.batch(index) for index in range(order.num_batches)]
+    assert all(set(rows.stream_ids) == {0} or set(rows.stream_ids) == {1} for rows in batches)
+    assert all(len(rows) == sizes[int(rows.stream_ids[0])] for rows in batches)
+    assert sum((~rows.is_padding).sum() for rows in batches) == 1000
+    starts = [order.batch_start(index) for index in range(order.num_batches + 1)]
+    assert np.array_equal(np.diff(starts), [len(rows) for rows in batches])
+
+
+@pytest.mark.parametrize(
+    ("method", "sizes", "message"),
+    [
+        ("random", {"a": 8, "b": 16}, "no meaning with batching_method='random'"),
+        ("stratified", {"a": 8, "b": 8}, "add up to 16, but the global batch is 24"),
+        ("per_stream", {"a": 8, "b": None}, "stream 'b' has no batch_size"),
+    ],
+)
+def test_batch_sizes_that_do_not_fit_the_method_are_refused(method, sizes, message):
+    with pytest.raises(ConfigError, match=message):
+        own_sizes(method, 24, **sizes)
+
+
+def test_a_stream_too_rare_for_a_stratified_batch_is_refused():
+    with pytest.raises(ConfigError, match="stream 'b' has no place in a global batch of 32"):
+        mixed("stratified", a=0.999, b=0.001)

@@ -1,0 +1,198 @@
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from tests.strategies import GLOBAL_BATCH, mixtures, order_specs
+
+from headrace.errors import ConfigError
+from headrace.streaming.mixing import Mixture, StreamSpec
+from headrace.streaming.order import EpochOrder
+from headrace.streaming.passes import Picks
+from headrace.streaming.spec import OrderSpec
+from headrace.streaming.world import World
+
+WORLD_SIZES = [1, 2, 3, 4, 6, 8, 12, 16]
+GOLDEN = Path(__file__).parent.parent / "golden" / "order.json"
+
+
+def order_of(spec, mixture, epoch=0):
+    """The order, unless a stream's share of a stratified batch rounds to nothing: then the example is of no use."""
+    try:
+        return EpochOrder(spec, mixture, epoch)
+    except ConfigError as error:
+        assume("no place in a global batch" not in str(error))
+        raise
+
+
+def rows_of(order):
+    """All rows of the order, as (stream, sample) pairs."""
+    batches = [order.batch(index) for index in range(order.num_batches)]
+    return [pair for rows in batches for pair in zip(rows.stream_ids.tolist(), rows.sample_ids.tolist(), strict=True)]
+
+
+def one_stream(sizes):
+    return Mixture((StreamSpec("only", np.asarray(sizes, np.int32)),))
+
+
+@given(order_specs(last=["pad"]), mixtures(), st.integers(0, 3))
+@settings(max_examples=80, deadline=None)
+def test_an_epoch_takes_every_sample_as_often_as_its_stream_weighs(spec, mixture, epoch):
+    order = order_of(spec, mixture, epoch)
+    rows = np.array([row for row in rows_of(order) if row[1] >= 0]).reshape(-1, 2)
+    assert len(rows) == order.num_samples
+    for number, (stream, leg) in enumerate(zip(mixture.streams, order.legs[0].streams, strict=True)):
+        counts = np.bincount(rows[rows[:, 0] == number, 1], minlength=stream.num_samples)
+        assert len(counts) == stream.num_samples
+        assert counts.sum() == leg.num_samples
+        assert counts.min() == leg.num_samples // stream.num_samples
+        assert counts.max() == -(-leg.num_samples // stream.num_samples)
+
+
+@given(order_specs(last=["drop"]), mixtures())
+@settings(max_examples=40, deadline=None)
+def test_dropping_the_last_batch_leaves_whole_batches_without_padding(spec, mixture):
+    order = order_of(spec, mixture)
+    rows = rows_of(order)
+    assert len(rows) == order.num_batches * GLOBAL_BATCH
+    assert all(sample >= 0 for _, sample in rows)
+
+
+@given(order_specs(), mixtures())
+@settings(max_examples=40, deadline=None)
+def test_global_batches_survive_a_change_of_world_size(spec, mixture):
+    order = order_of(spec, mixture)
+    for index in range(min(order.num_batches, 2)):
+        whole = order.batch(index)
+        for size in WORLD_SIZES:
+            together = np.full(len(whole), -2)
+            for rank in range(size):
+                rows = order.batch(index, World(rank, size))
+                together[rank::size] = rows.sample_ids
+            assert np.array_equal(together, whole.sample_ids)
+
+
+@given(order_specs(), mixtures(), st.data())
+@settings(max_examples=40, deadline=None)
+def test_a_row_holds_the_same_sample_whether_asked_alone_or_in_a_range(spec, mixture, data):
+    order = order_of(spec, mixture)
+    total = order.num_batches * GLOBAL_BATCH
+    assume(total)
+    start = data.draw(st.integers(0, total - 1))
+    stop = data.draw(st.integers(start + 1, total))
+    row = data.draw(st.integers(start, stop - 1))
+    assert order.positions(start, stop).sample_ids[row - start] == order.positions(row, row + 1).sample_ids[0]
+
+
+def test_without_shuffling_one_stream_comes_in_storage_order():
+    order = EpochOrder(OrderSpec(4), one_stream([3, 0, 4]), 5)
+    assert [sample for _, sample in rows_of(order)] == [0, 1, 2, 3, 4, 5, 6, -1]
+
+
+@given(st.sampled_from(["block", "full"]), st.lists(st.integers(0, 12), min_size=10).filter(lambda s: sum(s) > 60))
+def test_shuffled_epochs_differ_and_hold_the_same_samples(algo, sizes):
+    spec = OrderSpec(16, shuffle=True, shuffle_algo=algo, num_canonical_nodes=4)
+    first, second = (rows_of(EpochOrder(spec, one_stream(sizes), epoch)) for epoch in (0, 1))
+    assert first != second
+    assert sorted(first) == sorted(second)
+
+
+@given(st.integers(1, 400), st.data())
+def test_picks_are_increasing_distinct_and_counted_in_closed_form(size, data):
+    num_picked = data.draw(st.integers(1, size))
+    granularity = data.draw(st.integers(1, num_picked))
+    picks = Picks(size, num_picked, granularity, data.draw(st.integers(0, size - num_picked)))
+    places = picks.place(np.arange(num_picked))
+    assert (np.diff(places) > 0).all()
+    assert places[0] >= 0
+    assert places[-1] < size
+    assert np.array_equal(picks.num_before(np.arange(size + 1)), np.searchsorted(places, np.arange(size + 1)))
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_partial_pass_takes_its_share_of_every_shard(shuffle):
+    mixture = Mixture((StreamSpec("only", np.full(50, 20, np.int32), repeat=0.3),))
+    order = EpochOrder(OrderSpec(10, shuffle=shuffle), mixture, 0)
+    per_shard = np.bincount(np.array(rows_of(order))[:, 1] // 20, minlength=50)
+    assert set(per_shard) == {6}
+
+
+@pytest.mark.parametrize(("method", "same"), [("fixed", True), ("balanced", False)])
+def test_fixed_sampling_takes_the_same_samples_in_every_epoch_and_balanced_takes_others(method, same):
+    mixture = Mixture((StreamSpec("only", np.full(20, 20, np.int32), repeat=0.5),))
+    spec = OrderSpec(10, shuffle=True, sampling_method=method)
+    first, second = (rows_of(EpochOrder(spec, mixture, epoch)) for epoch in (0, 1))
+    assert first != second
+    assert (sorted(first) == sorted(second)) is same
+
+
+@pytest.mark.parametrize("world_size", [1, 4, 16, 64])
+def test_a_rank_reads_its_part_of_a_block_at_a_time(world_size):
+    """A block is 64 shards, so a rank has about 64 / W open at a time, and as many again where its nodes' parts end."""
+    order = EpochOrder(OrderSpec(256, shuffle=True), one_stream(np.full(1024, 100)), 0)
+    shards_per_block = 6400 * 2 // 256
+    rows = [order.batch(index, World(0, world_size)).sample_ids for index in range(shards_per_block)]
+    assert len(np.unique(np.concatenate(rows[: len(rows) // 2]) // 100)) <= 2 * 64 / world_size + 1
+
+
+def test_a_global_batch_is_spread_over_the_whole_block():
+    order = EpochOrder(OrderSpec(256, shuffle=True), one_stream(np.full(1024, 100)), 0)
+    distinct = [len(np.unique(order.batch(index).sample_ids // 100)) for index in range(25)]
+    assert np.mean(distinct) > 55  # of 64 shards in a block
+
+
+def test_neighbours_in_storage_come_far_apart():
+    order = EpochOrder(OrderSpec(256, shuffle=True), one_stream(np.full(256, 100)), 0)
+    position = np.argsort(order.positions(0, 25_600).sample_ids)
+    distance = np.abs(np.diff(position.reshape(256, 100), axis=1))
+    assert np.median(distance) > 1000
+    assert (distance < 64).mean() < 0.05
+
+
+@pytest.mark.parametrize("alias", ["py1e", "py1s", "py2s", "py1br", "naive"])
+def test_the_names_of_the_reference_are_known(alias):
+    assert OrderSpec(8, shuffle_algo=alias).shuffle_algo in {"block", "full"}
+
+
+def test_an_unknown_algorithm_is_refused_by_a_message_that_lists_the_known_ones():
+    with pytest.raises(ConfigError, match=r"'py9' is not known: expected one of block, full, py1e"):
+        OrderSpec(8, shuffle_algo="py9")
+
+
+def test_a_world_that_does_not_fit_is_refused_by_a_message_that_names_those_that_do():
+    order = EpochOrder(OrderSpec(48), one_stream([100]), 0)
+    with pytest.raises(ConfigError, match=r"48 samples.*5 ranks: use a global batch of 45 or 50, or .* 4 or 6"):
+        order.batch(0, World(2, 5))
+
+
+def test_a_stream_of_a_million_shards_and_an_epoch_of_a_billion_samples_are_opened_at_any_place():
+    order = EpochOrder(OrderSpec(256, shuffle=True), one_stream(np.full(1_000_000, 1000)), 3)
+    samples = order.positions(900_000_000, 900_000_256).sample_ids
+    assert len(np.unique(samples)) == 256
+    assert samples.max() < 10**9
+
+
+def golden_orders():
+    """Orders that must never change: a saved state would resume somewhere else."""
+    two = Mixture(
+        (StreamSpec("a", np.array([5, 0, 9, 7]), repeat=1.5), StreamSpec("b", np.array([11, 4]), repeat=1)),
+    )
+    specs = {
+        f"{method}-{algo}": OrderSpec(8, shuffle=True, shuffle_algo=algo, num_canonical_nodes=4, batching_method=method)
+        for method in ("random", "stratified", "per_stream", "device_per_stream")
+        for algo in ("block", "full")
+    }
+    large = EpochOrder(OrderSpec(16, shuffle=True), one_stream(np.full(100_000, 1000)), 1)
+    orders = {name: [list(row) for row in rows_of(EpochOrder(spec, two, 1))] for name, spec in specs.items()}
+    return orders | {"large": large.positions(77_777_777, 77_777_793).sample_ids.tolist()}
+
+
+def test_the_order_is_the_one_of_all_versions():
+    """`HEADRACE_UPDATE_GOLDEN=1 pytest tests/streaming/test_order.py -k versions` writes the file anew."""
+    if os.environ.get("HEADRACE_UPDATE_GOLDEN"):
+        lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(rows)}" for name, rows in golden_orders().items())
+        GOLDEN.write_text(f"{{\n{lines}\n}}\n")
+    assert golden_orders() == json.loads(GOLDEN.read_text())

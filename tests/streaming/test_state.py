@@ -1,0 +1,219 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from tests.strategies import mixtures, order_specs
+
+from headrace.errors import ConfigError, StateError
+from headrace.streaming.buckets import in_buckets
+from headrace.streaming.mixing import Mixture, StreamSpec
+from headrace.streaming.order import EpochOrder
+from headrace.streaming.spec import BatchingMethod, LengthBuckets, OrderSpec
+from headrace.streaming.state import OrderState, StreamState, resume, save
+from headrace.streaming.world import World
+
+
+def snapshots(mixture):
+    return [StreamState(stream.name, 7, f"digest of {stream.name}") for stream in mixture.streams]
+
+
+def through_json(state):
+    return OrderState.from_json(json.loads(json.dumps(state.to_json())))
+
+
+def order_of(spec, mixture, epoch=0):
+    try:
+        return EpochOrder(spec, mixture, epoch)
+    except ConfigError as error:
+        assume("no place in a global batch" not in str(error))
+        raise
+
+
+def rows_of(order, world_sizes=(1,)):
+    """Rows of all batches, read on one world size after another."""
+    rows = []
+    for index in range(order.num_batches):
+        size = world_sizes[index % len(world_sizes)]
+        parts = [order.batch(index, World(rank, size)) for rank in range(size)]
+        pairs = [list(zip(part.stream_ids.tolist(), part.sample_ids.tolist(), strict=True)) for part in parts]
+        rows += [pair for together in zip(*pairs, strict=True) for pair in together]
+    return rows
+
+
+def two(**weights):
+    sizes = {"a": np.full(12, 25), "b": np.full(4, 50), "c": np.full(9, 30)}
+    return Mixture(tuple(StreamSpec(name, sizes[name], **weight) for name, weight in weights.items()))
+
+
+def given_by(rows, mixture):
+    """How often each sample was taken, by stream name."""
+    rows = np.array([row for row in rows if row[1] >= 0]).reshape(-1, 2)
+    return {
+        stream.name: np.bincount(rows[rows[:, 0] == number, 1], minlength=stream.num_samples)
+        for number, stream in enumerate(mixture.streams)
+    }
+
+
+@given(order_specs(), mixtures(), st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_run_cut_after_any_batch_and_resumed_on_another_world_is_an_uninterrupted_run(spec, mixture, data):
+    order = order_of(spec, mixture, 1)
+    whole = rows_of(order)
+    cut = data.draw(st.integers(0, order.num_batches))
+    state = through_json(save(order, order.batch_start(cut), snapshots(mixture)))
+    resumed = resume(state, spec, mixture, snapshots(mixture))
+    assert rows_of(resumed, (2, 6)) == whole[order.batch_start(cut) :]
+    assert resumed.num_batches == order.num_batches - cut
+
+
+@given(order_specs(methods=["random"], last=["pad"]), mixtures(), st.data())
+@settings(max_examples=30, deadline=None)
+def test_the_global_batch_may_change_on_resume_where_the_order_does_not_depend_on_it(spec, mixture, data):
+    order = EpochOrder(spec, mixture, 0)
+    row = data.draw(st.integers(0, order.num_samples))
+    state = save(order, row, snapshots(mixture))
+    resumed = resume(state, replace(spec, global_batch_size=7), mixture, snapshots(mixture))
+    rest = rows_of(order)[row : order.num_samples]
+    assert rows_of(resumed)[: len(rest)] == rest
+
+
+@pytest.mark.parametrize("method", [m for m in BatchingMethod if m != "random"])
+def test_another_global_batch_is_refused_where_the_order_depends_on_it(method):
+    spec = OrderSpec(24, batching_method=method)
+    mixture = two(a={}, b={})
+    state = save(EpochOrder(spec, mixture, 0), 48, snapshots(mixture))
+    with pytest.raises(StateError, match="global_batch_size differs: the state was saved with 24, but now it is 48"):
+        resume(state, replace(spec, global_batch_size=48), mixture, snapshots(mixture))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("shuffle", False),
+        ("shuffle_seed", 1),
+        ("num_canonical_nodes", 8),
+        ("shuffle_block_size", 99),
+        ("sampling_method", "fixed"),
+        ("batching_method", "stratified"),
+        ("last_batch", "drop"),
+        ("buckets", LengthBuckets(4)),
+    ],
+)
+def test_a_state_is_refused_by_the_name_of_the_setting_that_differs(field, value):
+    spec, mixture = OrderSpec(24, shuffle=True), two(a={}, b={})
+    state = save(EpochOrder(spec, mixture, 0), 48, snapshots(mixture))
+    with pytest.raises(StateError, match=f"{field} differs"):
+        resume(state, replace(spec, **{field: value}), mixture, snapshots(mixture))
+
+
+def test_a_state_is_refused_on_other_data():
+    spec, mixture = OrderSpec(24), two(a={}, b={})
+    state = save(EpochOrder(spec, mixture, 0), 48, snapshots(mixture))
+    other = [replace(stream, snapshot=8, fingerprint="other") for stream in snapshots(mixture)]
+    with pytest.raises(StateError, match=r"stream 'a' differ.*snapshot 7 .*now it reads snapshot 8"):
+        resume(state, spec, mixture, other)
+
+
+def test_another_mixture_is_refused_unless_it_is_asked_for():
+    spec, mixture, other = OrderSpec(24), two(a={"choose": 50}), two(a={"choose": 60})
+    state = save(EpochOrder(spec, mixture, 0), 24, snapshots(mixture))
+    with pytest.raises(StateError, match="a: 50 samples, but now it is a: 60 samples.*change_streams=True"):
+        resume(state, spec, other, snapshots(other))
+
+
+def test_a_state_names_what_mosaicml_states_name():
+    mixture = two(a={})
+    state = save(EpochOrder(OrderSpec(24), mixture, 3), 48, snapshots(mixture)).to_json()
+    assert {name: state[name] for name in ("epoch", "sample_in_epoch", "shuffle_seed", "num_canonical_nodes")} == {
+        "epoch": 3,
+        "sample_in_epoch": 48,
+        "shuffle_seed": 9176,
+        "num_canonical_nodes": 64,
+    }
+    assert state["streams"] == [{"name": "a", "snapshot": 7, "fingerprint": "digest of a", "position": 48}]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"headrace_state": 2}, "headrace_state is 2, expected 1"),
+        ({"headrace_state": None}, "written by something else"),
+        ({"order": {"global_batch_size": 0}}, "does not make sense: global_batch_size is 0"),
+        ({"legs": [{"start": 0}]}, "lacks the field 'streams'"),
+    ],
+)
+def test_a_state_that_was_damaged_is_refused(change, message):
+    mixture = two(a={})
+    state = save(EpochOrder(OrderSpec(24), mixture, 3), 48, snapshots(mixture)).to_json()
+    with pytest.raises(StateError, match=message):
+        OrderState.from_json(state | change)
+
+
+def test_a_state_inside_a_batch_is_refused_where_the_order_depends_on_the_batches():
+    mixture = two(a={}, b={})
+    spec = OrderSpec(24, batching_method="per_stream")
+    with pytest.raises(StateError, match=r"no global batch begins there \(one does at 24\)"):
+        EpochOrder(spec, mixture, 0, start=30)
+
+
+@pytest.mark.parametrize("method", list(BatchingMethod))
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_change_of_mixture_neither_repeats_nor_loses_a_sample(method, shuffle):
+    spec = OrderSpec(24, shuffle=shuffle, num_canonical_nodes=8, batching_method=method)
+    before, after = two(a={}, b={}), two(b={}, a={}, c={})
+    order = EpochOrder(spec, before, 0)
+    row = order.batch_start(5)
+    state = save(order, row, snapshots(before))
+    changed = resume(through_json(state), spec, after, snapshots(after), change_streams=True)
+    first, rest = given_by(rows_of(order)[:row], before), given_by(rows_of(changed), after)
+    assert (first["a"] + rest["a"] == 1).all()
+    assert (first["b"] + rest["b"] == 1).all()
+    assert (rest["c"] == 1).all()
+
+
+@pytest.mark.parametrize("method", list(BatchingMethod))
+def test_a_run_whose_mixture_changed_can_be_cut_and_changed_again(method):
+    spec = OrderSpec(24, shuffle=True, num_canonical_nodes=8, batching_method=method)
+    mixtures_ = [
+        replace(two(a={"proportion": 1}, b={"proportion": 1}), epoch_size=480),
+        replace(two(a={"proportion": 3}, c={"proportion": 1}), epoch_size=480),
+        replace(two(b={"proportion": 1}, c={"proportion": 1}), epoch_size=480),
+    ]
+    order, taken = EpochOrder(spec, mixtures_[0], 0), {"a": 0, "b": 0, "c": 0}
+    for mixture in mixtures_[1:]:
+        row = order.batch_start(4)
+        state = save(order, row, snapshots(Mixture(mixtures_[mixtures_.index(mixture) - 1].streams)))
+        order = resume(through_json(state), spec, mixture, snapshots(mixture), change_streams=True)
+        again = resume(
+            through_json(save(order, order.batch_start(2), snapshots(mixture))), spec, mixture, snapshots(mixture)
+        )
+        assert rows_of(again) == rows_of(order)[order.batch_start(2) - order.start :]
+    taken |= order.stream_positions(order.batch_start(order.num_batches))
+    assert sum(taken.values()) == 480
+    assert [leg.start for leg in order.legs] == sorted(leg.start for leg in order.legs)
+    assert len(order.legs) == 3
+
+
+def test_after_a_change_the_rest_of_the_epoch_follows_the_new_proportions():
+    before = replace(two(a={"proportion": 1}, b={"proportion": 1}), epoch_size=400)
+    after = replace(two(a={"proportion": 3}, b={"proportion": 1}), epoch_size=400)
+    spec = OrderSpec(20, shuffle=True)
+    state = save(EpochOrder(spec, before, 0), 200, snapshots(before))
+    changed = resume(state, spec, after, snapshots(after), change_streams=True)
+    assert np.bincount([stream for stream, _ in rows_of(changed)]).tolist() == [150, 50]
+
+
+def test_the_mixture_cannot_change_inside_a_window_of_length_buckets():
+    spec = OrderSpec(20, shuffle=True, buckets=LengthBuckets(4))
+    before, after = two(a={}), two(a={}, b={})
+    state = save(EpochOrder(spec, before, 0), 100, snapshots(before))
+    with pytest.raises(StateError, match=r"20 samples into a window of length buckets \(80 samples\)"):
+        resume(state, spec, after, snapshots(after), change_streams=True)
+    at_end = save(EpochOrder(spec, before, 0), 80, snapshots(before))
+    changed = in_buckets(
+        resume(at_end, spec, after, snapshots(after), change_streams=True), lambda rows: rows.sample_ids + 1
+    )
+    assert (given_by(rows_of(changed), after)["b"] == 1).all()
