@@ -1,0 +1,54 @@
+"""Sample values: integers and floats of any width to the 16 or 24 bits of a shard, and channels to one.
+
+Owns the arithmetic. Everything is elementwise, so results are the same on every machine. No dither: the same input
+must give the same bytes.
+"""
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Samples = npt.NDArray[Any]
+"""(frames, channels): int16; int32 with the value in the upper bits, as libsndfile has it; float32 or float64."""
+
+
+def to_pcm(block: Samples, bits: Literal[16, 24]) -> Samples:
+    """Samples as libsndfile wants them for a stream of `bits`: int16, or int32 with 24 significant upper bits.
+
+    int16 passes as it is (libsndfile widens it); wider integers are rounded half up, floats half to even. What does
+    not fit is clipped. Floats must be finite.
+
+    >>> to_pcm(np.array([[0.5], [1.5], [-1.5]]), 16).ravel().tolist()
+    [16384, 32767, -32768]
+    """
+    if block.dtype == np.int16:
+        return block
+    if block.dtype == np.int32:
+        return _round_integers(block, bits)
+    limit = 1 << (bits - 1)
+    scaled = block * block.dtype.type(limit)
+    np.rint(scaled, out=scaled)
+    np.clip(scaled, -limit, limit - 1, out=scaled)
+    return scaled.astype(np.int16) if bits == 16 else scaled.astype(np.int32) << 8
+
+
+def to_mono(block: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The mean of the channels, (frames, 1). Added one by one: a library's reduction may reorder the sum."""
+    total = block[:, 0].copy()
+    for channel in range(1, block.shape[1]):
+        total += block[:, channel]
+    return (total / block.shape[1])[:, None]
+
+
+def first_non_finite(block: Samples) -> int | None:
+    """The first frame of a float block with a NaN or an infinity in any channel."""
+    finite = np.isfinite(block)
+    return None if finite.all() else int(np.argmin(finite.all(axis=1)))
+
+
+def _round_integers(block: npt.NDArray[np.int32], bits: Literal[16, 24]) -> Samples:
+    dropped = 32 - bits
+    rounded = ((block >> (dropped - 1)) + 1) >> 1
+    np.minimum(rounded, (1 << (bits - 1)) - 1, out=rounded)
+    return rounded.astype(np.int16) if bits == 16 else rounded << 8

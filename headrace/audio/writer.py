@@ -1,0 +1,131 @@
+"""Blocks of PCM to one FLAC stream, in memory or in a temporary file.
+
+Owns the encoder's settings and where its output goes. It converts nothing: samples come in the shard's own width.
+
+The same samples, form and `codec_version()` give the same bytes. One reservation: libFLAC picks its predictors in
+floating point with the vector instructions that it finds, so another kind of CPU may give other bytes, never other
+audio.
+"""
+
+import functools
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import IO, BinaryIO, Literal, cast
+
+import numpy as np
+import soundfile as sf
+import soxr
+
+from headrace.audio.levels import Samples
+from headrace.errors import BuildError
+
+_OWN_VERSION = 1  # count up when the same input would give other bytes for a reason that no library's version shows
+_IN_MEMORY_BYTES = 32 << 20  # of PCM; what may be larger goes to a temporary file
+_COPY_BYTES = 1 << 20
+_VENDOR = b"reference libFLAC "
+
+
+@dataclass(frozen=True, slots=True)
+class FlacForm:
+    """The form of one recording in its shard, all choices made."""
+
+    sample_rate_hz: int
+    num_channels: int
+    bits: Literal[16, 24]
+    compression_level: int
+
+    def fits_in_memory(self, num_frames: int) -> bool:
+        """Whether so many frames are few enough to be held as bytes."""
+        return num_frames * self.num_channels * (self.bits // 8) <= _IN_MEMORY_BYTES
+
+
+def write_flac(blocks: Iterable[Samples], num_frames: int, form: FlacForm) -> tuple[bytes | BinaryIO, int]:
+    """Encode blocks of (frames, channels), `num_frames` in total. Returns the payload and its size in bytes.
+
+    The encoder writes to a descriptor, never to a Python object: no callbacks, so the GIL is taken a few times per
+    recording instead of once per 4,096 frames. In memory the descriptor is a memfd.
+
+    Raises:
+        BuildError: the encoder or the disk failed.
+    """
+    in_memory = form.fits_in_memory(num_frames)
+    file = cast(BinaryIO, _memory_file() if in_memory else tempfile.TemporaryFile(buffering=0))
+    try:
+        written = _encode(blocks, file.fileno(), form)
+        if written != num_frames:
+            raise BuildError(f"{num_frames} frames to encode, {written} came: an error in headrace.audio, please report")
+        num_bytes = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        if in_memory:
+            with file:
+                return file.read(num_bytes), num_bytes
+        return file, num_bytes
+    except BaseException:
+        file.close()
+        raise
+
+
+def copy_file(file: BinaryIO, num_frames: int, form: FlacForm) -> tuple[bytes | BinaryIO, int]:
+    """A FLAC file's own bytes from where it stands, held like `write_flac`'s. Returns payload and size in bytes."""
+    if form.fits_in_memory(num_frames):
+        data = file.read()
+        return data, len(data)
+    copy = cast(BinaryIO, tempfile.TemporaryFile())
+    while chunk := file.read(_COPY_BYTES):
+        copy.write(chunk)
+    num_bytes = copy.tell()
+    copy.seek(0)
+    return copy, num_bytes
+
+
+@functools.cache
+def codec_version() -> str:
+    """All that the bytes of an encoded segment depend on besides source and format: the libraries and our own code.
+
+    libFLAC, which is built into libsndfile, signs every stream that it writes.
+    """
+    sample, _ = write_flac([np.zeros((1, 1), np.int16)], 1, FlacForm(44_100, 1, 16, 5))
+    flac = cast(bytes, sample).split(_VENDOR)[1].split()[0].decode()
+    return f"headrace-audio-{_OWN_VERSION} {sf.__libsndfile_version__} libFLAC-{flac} {soxr.__libsoxr_version__}"
+
+
+def _memory_file() -> IO[bytes]:
+    """An unnamed file, in memory where the system has such."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("headrace-flac"), "w+b", buffering=0)
+    return tempfile.TemporaryFile(buffering=0)
+
+
+def _encode(blocks: Iterable[Samples], descriptor: int, form: FlacForm) -> int:
+    written = 0
+    try:
+        with sf.SoundFile(
+            descriptor,
+            "w",
+            samplerate=form.sample_rate_hz,
+            channels=form.num_channels,
+            format="FLAC",
+            subtype=f"PCM_{form.bits}",
+            compression_level=form.compression_level / 8,
+            closefd=False,
+        ) as sound:
+            for block in blocks:
+                _write(sound, block)
+                written += len(block)
+    except _WriteFailed as error:
+        raise BuildError(f"FLAC could not be encoded ({error.__cause__}); is the temporary folder full?") from error
+    return written
+
+
+def _write(sound: sf.SoundFile, block: Samples) -> None:
+    """Blocks come from the source as they are written, so the source's errors must not pass for the encoder's."""
+    try:
+        sound.write(np.ascontiguousarray(block))
+    except sf.SoundFileError as error:
+        raise _WriteFailed from error
+
+
+class _WriteFailed(Exception):
+    """The encoder's own error, on its way out of the loop that also reads the source."""
