@@ -30,7 +30,14 @@ from headrace.shardwriter import ShardPlace
 from headrace.snapshots import NumberedSnapshot, commit_snapshot, read_snapshot
 from headrace.storage import Storage
 
-__all__ = ["EncodingOptions", "LatentBuild", "LatentSettings", "build_latent_partition", "commit_latent_snapshot", "latent_origin"]
+__all__ = [
+    "EncodingOptions",
+    "LatentBuild",
+    "LatentSettings",
+    "build_latent_partition",
+    "commit_latent_snapshot",
+    "latent_origin",
+]
 
 LATENT_FORMAT = 1
 PREFIX = "latent_"
@@ -128,7 +135,9 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
             from headrace.encoding.shards import encode_shards  # torch comes in only here
 
             loaded = _checked(encoders(), settings)
-            new, stats = encode_shards(missing, loaded, settings.dtype, audio, storage, options or EncodingOptions(), progress)
+            new, stats = encode_shards(
+                missing, loaded, settings.dtype, audio, storage, options or EncodingOptions(), progress
+            )
             found |= new
         entries = tuple(_entry(plan, found[plan.input_digest]) for plan in plans)
         manifest = Manifest(partition, wanted, source.digest, {}, entries)
@@ -156,11 +165,15 @@ def audio_manifest(audio: Storage, partition: str, snapshot: int | None = None) 
     if snapshot is None:
         newest = newest_manifest(audio, partition)
         if newest is None:
-            raise BuildError(f"{partition}: no audio shards in {audio.uri}; build the audio shards of this partition first")
+            raise BuildError(
+                f"{partition}: no audio shards in {audio.uri}; build the audio shards of this partition first"
+            )
         return newest
     numbers = read_snapshot(audio, snapshot).snapshot.manifests
     if partition not in numbers:
-        raise BuildError(f"{partition}: not in audio snapshot {snapshot}; it has {', '.join(sorted(numbers)) or 'none'}")
+        raise BuildError(
+            f"{partition}: not in audio snapshot {snapshot}; it has {', '.join(sorted(numbers)) or 'none'}"
+        )
     return read_manifest(audio, partition, numbers[partition])
 
 
@@ -206,7 +219,9 @@ def commit_latent_snapshot(
             stale.append(partition)
     if stale:
         names = ", ".join(stale)
-        raise BuildError(f"{storage.uri}: no latents of audio snapshot {origin.number} for {names}; build these partitions first")
+        raise BuildError(
+            f"{storage.uri}: no latents of audio snapshot {origin.number} for {names}; build these partitions first"
+        )
     facts = latent_origin(origin, storage, list(manifests.values()), settings)
     return commit_snapshot(storage, manifests, origin.snapshot.catalog, facts)
 

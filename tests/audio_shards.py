@@ -8,7 +8,15 @@ import numpy as np
 import soundfile
 
 from headrace.index import SampleEntry, ShardIndex
-from headrace.manifests import Manifest, NumberedManifest, ShardEntry, bucket_of, commit_manifest, newest_manifest, split_of
+from headrace.manifests import (
+    Manifest,
+    NumberedManifest,
+    ShardEntry,
+    bucket_of,
+    commit_manifest,
+    newest_manifest,
+    split_of,
+)
 from headrace.shardwriter import ShardPlace, ShardWriter
 from headrace.snapshots import NumberedSnapshot, commit_snapshot
 from headrace.storage import Storage
@@ -57,7 +65,12 @@ def _add(writer: ShardWriter, key: str, samples: np.ndarray, rate_hz: int, colum
     buffer = io.BytesIO()
     soundfile.write(buffer, samples, rate_hz, format="FLAC", subtype="PCM_16")
     num_channels = 1 if samples.ndim == 1 else samples.shape[1]
-    provenance = {"source": f"{key}.wav", "num_frames": len(samples), "sample_rate": rate_hz, "num_channels": num_channels}
+    provenance = {
+        "source": f"{key}.wav",
+        "num_frames": len(samples),
+        "sample_rate": rate_hz,
+        "num_channels": num_channels,
+    }
     text = json.dumps({**columns, "headrace": provenance}).encode()
     facts = SampleEntry(key, {}, len(samples), rate_hz, num_channels)
     blob = buffer.getvalue()
@@ -67,5 +80,11 @@ def _add(writer: ShardWriter, key: str, samples: np.ndarray, rate_hz: int, colum
 def _entry(index: ShardIndex, rate_hz: int) -> ShardEntry:
     num_frames = int(index.num_frames.sum())
     return ShardEntry(
-        index.shard, index.num_bytes, len(index), num_frames, num_frames / rate_hz, index.input_digest, tuple(index.keys())
+        index.shard,
+        index.num_bytes,
+        len(index),
+        num_frames,
+        num_frames / rate_hz,
+        index.input_digest,
+        tuple(index.keys()),
     )

@@ -68,5 +68,7 @@ def load(settings: Mapping[str, object], device: str) -> Encoder:
 def _parsed(settings: Mapping[str, object]) -> Settings:
     parsed = forms.parse("crepe", settings, Settings)
     if not parsed.hop_seconds >= 1 / 16_000:
-        raise ConfigError(f"encoder crepe: hop_seconds must be at least one PCM frame (1/16000), found {parsed.hop_seconds:g}")
+        raise ConfigError(
+            f"encoder crepe: hop_seconds must be at least one PCM frame (1/16000), found {parsed.hop_seconds:g}"
+        )
     return parsed

@@ -53,8 +53,12 @@ def mel_filters(settings: Settings) -> Tensor:
     nyquist_hz = settings.sample_rate_hz / 2
     max_hz = nyquist_hz if settings.max_hz is None else settings.max_hz
     if not 0 <= settings.min_hz < max_hz <= nyquist_hz:
-        raise ConfigError(f"encoder log_mel: need 0 <= min_hz < max_hz <= {nyquist_hz:g}, found {settings.min_hz:g}, {max_hz:g}")
-    low, high = (2595.0 * torch.log10(torch.tensor(1 + hz / 700, dtype=torch.float64)) for hz in (settings.min_hz, max_hz))
+        raise ConfigError(
+            f"encoder log_mel: need 0 <= min_hz < max_hz <= {nyquist_hz:g}, found {settings.min_hz:g}, {max_hz:g}"
+        )
+    low, high = (
+        2595.0 * torch.log10(torch.tensor(1 + hz / 700, dtype=torch.float64)) for hz in (settings.min_hz, max_hz)
+    )
     mels = low + (high - low) * torch.arange(settings.num_mels + 2, dtype=torch.float64) / (settings.num_mels + 1)
     edges = 700 * (10 ** (mels / 2595) - 1)
     bins = torch.linspace(0, nyquist_hz, settings.window_size // 2 + 1, dtype=torch.float64)[:, None]

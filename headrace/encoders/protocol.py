@@ -59,6 +59,10 @@ class Encoder(Protocol):
         """SHA-256 (hex) of all that its results depend on: weights, version of its code, settings."""
 
     @property
+    def device(self) -> str:
+        """Where it computes: `cpu`, `cuda:0`."""
+
+    @property
     def info(self) -> EncoderInfo:
         """How it wants long recordings cut."""
 

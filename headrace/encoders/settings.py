@@ -31,7 +31,9 @@ def parse(kind: str, settings: Mapping[str, object], form: type[S]) -> S:
     try:
         return TypeAdapter(form).validate_python(dict(settings))
     except ValidationError as error:
-        faults = "; ".join(_fault(fault["loc"], fault["type"], fault["msg"], fault["input"]) for fault in error.errors())
+        faults = "; ".join(
+            _fault(fault["loc"], fault["type"], fault["msg"], fault["input"]) for fault in error.errors()
+        )
         raise ConfigError(f"encoder {kind}: {faults}; settings of this kind: {known}") from error
 
 
@@ -49,8 +51,12 @@ def fingerprint(kind: str, code_version: int, settings: object, weights: str = "
     """
     fields = dataclasses.fields(settings)  # type: ignore[arg-type]
     content = {f.name: getattr(settings, f.name) for f in fields if f.metadata.get("results", True)}
-    text = json.dumps([kind, code_version, content, weights], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return digest(kind, str(code_version), json.dumps(content, sort_keys=True), weights)
+
+
+def digest(*parts: str) -> str:
+    """SHA-256 (hex) of strings; which characters belong to which of them counts."""
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

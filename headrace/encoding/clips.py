@@ -73,7 +73,9 @@ def read_clip(clip: Clip, form: AudioForm, start: int, stop: int) -> Samples:
         with _Member(clip.path, clip.span) as member, soundfile.SoundFile(member) as file:
             samples = _resampled(file, clip, form.sample_rate_hz, start, stop)
     except (soundfile.LibsndfileError, OSError) as error:
-        raise SampleError(f"{clip.shard}: sample {clip.key!r} cannot be decoded ({error}); build its audio shard again") from error
+        raise SampleError(
+            f"{clip.shard}: sample {clip.key!r} cannot be decoded ({error}); build its audio shard again"
+        ) from error
     if not np.isfinite(samples).all():
         raise SampleError(f"{clip.shard}: sample {clip.key!r} holds numbers that are not finite")
     return _mixed(samples, clip, form.num_channels)
@@ -142,7 +144,9 @@ class _Member(io.RawIOBase):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._file.close()
 
     def readable(self) -> bool:

@@ -69,7 +69,9 @@ class Engine:
         budget = Budget(self.budget_frames)
         self.meter = Meter(budget)
         dtype = torch_dtype(self.dtype)
-        self._lanes = [Lane(encoder, device, dtype, budget) for encoder, device in zip(self.encoders, self.devices, strict=True)]
+        self._lanes = [
+            Lane(encoder, device, dtype, budget) for encoder, device in zip(self.encoders, self.devices, strict=True)
+        ]
         for device in self.devices:
             if device.startswith("cuda"):
                 torch.cuda.reset_peak_memory_stats(device)
@@ -78,7 +80,7 @@ class Engine:
     @property
     def devices(self) -> tuple[str, ...]:
         """Where each encoder is."""
-        return tuple(device_of(encoder) for encoder in self.encoders)
+        return tuple(encoder.device for encoder in self.encoders)
 
     @property
     def budget_frames(self) -> int:
@@ -115,11 +117,6 @@ class Engine:
                 for part in parts:
                     self.meter.add(part)
                     yield part
-
-
-def device_of(encoder: Encoder) -> str:
-    """Where an encoder computes; `cpu` for one that does not say."""
-    return str(getattr(encoder, "device", "cpu"))
 
 
 def _name(device: str) -> str:

@@ -54,7 +54,9 @@ class Budget:
             self.num_frames = max(1, min(self.num_frames, failed_frames) // 2)
             self.halvings += 1
             if self.halvings == 1:
-                _log.warning("out of memory at a batch of %d PCM frames: batches are halved from here on", failed_frames)
+                _log.warning(
+                    "out of memory at a batch of %d PCM frames: batches are halved from here on", failed_frames
+                )
 
 
 class Lane:
@@ -149,7 +151,9 @@ class Lane:
             )
         if bool(flaws[1]):
             name = str(self._dtype).removeprefix("torch.")
-            raise SampleError(f"{clip.shard}: sample {clip.key!r}: its latents do not fit {name}; store them as bfloat16 or float32")
+            raise SampleError(
+                f"{clip.shard}: sample {clip.key!r}: its latents do not fit {name}; store them as bfloat16 or float32"
+            )
         expected = self._encoder.num_latent_frames(piece.window.num_frames)
         if num_latent != expected:
             found = f"{num_latent} latent frames for {piece.window.num_frames} PCM frames"

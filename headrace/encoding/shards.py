@@ -107,7 +107,11 @@ class ShardEncoding:
 
     def run(self, plans: Sequence[LatentPlan]) -> tuple[dict[str, ShardIndex], EncodingStats]:
         """Indexes of the shards by input digest, and figures."""
-        with ExitStack() as stack, ThreadPoolExecutor(1, "headrace-open") as opener, ThreadPoolExecutor(1, "headrace-publish") as publisher:
+        with (
+            ExitStack() as stack,
+            ThreadPoolExecutor(1, "headrace-open") as opener,
+            ThreadPoolExecutor(1, "headrace-publish") as publisher,
+        ):
             stack.callback(self._close)
             publishing: deque[Future[ShardIndex]] = deque()
             groups = map_in_order(opener, self._open, plan_groups(plans, self.encoder, self.engine), window=1)

@@ -39,7 +39,9 @@ def plan_windows(num_frames: int, encoder: Encoder) -> tuple[Window, ...]:
     return tuple(Window(start, min(start + info.window, num_frames)) for start in starts)
 
 
-def blend_weights(windows: tuple[Window, ...], i: int, num_latent: int, encoder: Encoder) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+def blend_weights(
+    windows: tuple[Window, ...], i: int, num_latent: int, encoder: Encoder
+) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     """Weight of each of window i's latent frames, float32 (num_latent,); over all windows they add up to 1."""
     info, hop = encoder.info, encoder.hop
     weights = np.ones(num_latent, np.float32)
