@@ -11,7 +11,15 @@ from typing import BinaryIO
 import numpy as np
 
 from headrace.audio.flac import MAGIC, flac_info
-from headrace.audio.forms import MAX_CHANNELS, MAX_SAMPLE_RATE_HZ, AudioFormat, AudioInfo, EncodedSegment, Reject, Segment
+from headrace.audio.forms import (
+    MAX_CHANNELS,
+    MAX_SAMPLE_RATE_HZ,
+    AudioFormat,
+    AudioInfo,
+    EncodedSegment,
+    Reject,
+    Segment,
+)
 from headrace.audio.levels import Samples, to_mono, to_pcm
 from headrace.audio.reader import FrameReader, native_dtype, overlap_of, read_to_end
 from headrace.audio.resampling import dtype_for, resampled

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from _miniaudio import ffi, lib
+from _miniaudio import ffi, lib  # type: ignore[import-not-found]  # compiled, without stubs
 
 from headrace.audio.forms import Reject
 from headrace.errors import AudioError
@@ -42,7 +42,7 @@ def flac_info(data: FlacBytes) -> FlacInfo:
     """
     head = bytes(data[:_STREAMINFO_STOP])
     if not head.startswith(MAGIC):
-        raise AudioError(Reject.UNSUPPORTED, f"not a FLAC stream: expected it to begin with {MAGIC!r}, found {head[:4]!r}")
+        raise AudioError(Reject.UNSUPPORTED, f"not a FLAC stream: begins with {head[:4]!r}, expected {MAGIC!r}")
     if len(head) < _STREAMINFO_STOP:
         raise AudioError(Reject.TRUNCATED, f"FLAC header cut off after {len(head)} bytes; fetch the file again")
     packed = int.from_bytes(head[18:26], "big")  # rate 20 bits, channels - 1 3 bits, bits - 1 5 bits, frames 36 bits
@@ -127,10 +127,6 @@ def _read(decoder: Any, out: npt.NDArray[np.float32]) -> int:  # noqa: ANN401 - 
 def _damage(decoder: Any, info: FlacInfo, found: str) -> AudioError:  # noqa: ANN401 - a C pointer
     """Which of the two: a stream whose last frame still decodes is damaged before it, otherwise its end is gone."""
     last = np.empty((info.num_channels, 1), np.float32)
-    if (
-        info.num_frames
-        and lib.ma_dr_flac_seek_to_pcm_frame(decoder, info.num_frames - 1)
-        and _read(decoder, last) == 1
-    ):
+    if info.num_frames and lib.ma_dr_flac_seek_to_pcm_frame(decoder, info.num_frames - 1) and _read(decoder, last) == 1:
         return AudioError(Reject.UNDECODABLE, f"damaged FLAC: {found}, a checksum fails; fetch or build it again")
     return AudioError(Reject.TRUNCATED, f"FLAC cut off or damaged at its end: {found}; fetch or build it again")

@@ -91,15 +91,22 @@ class AudioFormat:
 
     def __post_init__(self) -> None:
         """Refuse what FLAC or this library cannot do, before any file is opened."""
-        _require(self.sample_rate_hz is None or 1 <= self.sample_rate_hz <= MAX_SAMPLE_RATE_HZ,
-                 "sample_rate", self.sample_rate_hz, f"1 to {MAX_SAMPLE_RATE_HZ} or null")
-        _require(self.num_channels is None or 1 <= self.num_channels <= MAX_CHANNELS,
-                 "num_channels", self.num_channels, f"1 to {MAX_CHANNELS} or null")
-        _require(self.bits_per_sample in (None, 16, 24), "bits_per_sample", self.bits_per_sample, "16, 24 or null")
-        _require(0 <= self.compression_level <= 8, "compression_level", self.compression_level, "0 to 8")
-        _require(self.segment_seconds is None or (math.isfinite(self.segment_seconds) and self.segment_seconds > 0),
-                 "segment_seconds", self.segment_seconds, "a positive number of seconds or null")
-        _require(self.last_segment in ("keep", "drop"), "last_segment", self.last_segment, "keep or drop")
+        rate, channels, seconds = self.sample_rate_hz, self.num_channels, self.segment_seconds
+        rules = {
+            f"sample_rate: expected 1 to {MAX_SAMPLE_RATE_HZ} or null, found {rate!r}": rate is None
+            or 1 <= rate <= MAX_SAMPLE_RATE_HZ,
+            f"num_channels: expected 1 to {MAX_CHANNELS} or null, found {channels!r}": channels is None
+            or 1 <= channels <= MAX_CHANNELS,
+            f"bits_per_sample: expected 16, 24 or null, found {self.bits_per_sample!r}": self.bits_per_sample
+            in (16, 24, None),
+            f"compression_level: expected 0 to 8, found {self.compression_level!r}": 0 <= self.compression_level <= 8,
+            f"segment_seconds: expected a positive number or null, found {seconds!r}": seconds is None
+            or (math.isfinite(seconds) and seconds > 0),
+            f"last_segment: expected keep or drop, found {self.last_segment!r}": self.last_segment in ("keep", "drop"),
+        }
+        for rule, holds in rules.items():
+            if not holds:
+                raise ConfigError(f"audio.{rule}")
 
     def canonical(self) -> dict[str, int | float | str | None]:
         """The settings as plain values in a fixed order, for digests: equal dicts give equal audio."""
@@ -160,8 +167,3 @@ class EncodedSegment:
     num_channels: int
     bits_per_sample: int
     copied: bool
-
-
-def _require(holds: bool, key: str, found: object, expected: str) -> None:
-    if not holds:
-        raise ConfigError(f"audio.{key}: expected {expected}, found {found!r}")

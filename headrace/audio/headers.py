@@ -7,6 +7,7 @@ Lengths that a streaming writer leaves open (0, -1, 0xFFFFFFFF) are no truncatio
 
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import BinaryIO
 
 from headrace.audio.forms import Reject
@@ -15,6 +16,16 @@ from headrace.errors import AudioError
 _OPEN_SIZES = (0, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
 _MAX_OGG_PAGE_BYTES = 65_307
 _MAX_CHUNKS = 4096  # a walk through more than this is a walk through noise
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How a container's chunks follow each other; `header` is the struct of a name and a size."""
+
+    first_byte: int
+    header: str
+    align: int
+    counts_header: bool = False
 
 
 def check_whole(file: BinaryIO, num_bytes: int) -> None:
@@ -41,14 +52,13 @@ def _riff(file: BinaryIO, num_bytes: int) -> int | None:
     file.seek(0)
     order = ">" if file.read(4) == b"RIFX" else "<"
     size64 = None
-    for name, start, size in _chunks(file, num_bytes, 12, order + "4sI", align=2):
+    for name, start, size in _chunks(file, num_bytes, _Layout(12, order + "4sI", 2)):
         if name == b"ds64":
             file.seek(start + 8)
             size64 = _unpack("<Q", file)
         elif name == b"data":
-            if size == 0xFFFFFFFF and size64 is not None:
-                size = size64
-            return None if size in _OPEN_SIZES else start + size
+            promised = size64 if size == 0xFFFFFFFF and size64 is not None else size
+            return None if promised in _OPEN_SIZES else start + promised
         if start + size > num_bytes:
             return start + size
     return None
@@ -56,7 +66,7 @@ def _riff(file: BinaryIO, num_bytes: int) -> int | None:
 
 def _w64(file: BinaryIO, num_bytes: int) -> int | None:
     """Sony Wave64: chunks with 16-byte names, whose 64-bit sizes count their own headers."""
-    for name, start, size in _chunks(file, num_bytes, 40, "<16sQ", align=8, counts_header=True):
+    for name, start, size in _chunks(file, num_bytes, _Layout(40, "<16sQ", 8, counts_header=True)):
         if name.startswith(b"data"):
             return None if size in _OPEN_SIZES else start + size
         if start + size > num_bytes:
@@ -66,7 +76,7 @@ def _w64(file: BinaryIO, num_bytes: int) -> int | None:
 
 def _aiff(file: BinaryIO, num_bytes: int) -> int | None:
     """AIFF and AIFF-C: where the SSND chunk ends."""
-    for name, start, size in _chunks(file, num_bytes, 12, ">4sI", align=2):
+    for name, start, size in _chunks(file, num_bytes, _Layout(12, ">4sI", 2)):
         if name == b"SSND" and size in (*_OPEN_SIZES, 8):  # 8: an offset and a block size, then nothing
             return None
         if start + size > num_bytes:
@@ -76,7 +86,7 @@ def _aiff(file: BinaryIO, num_bytes: int) -> int | None:
 
 def _caf(file: BinaryIO, num_bytes: int) -> int | None:
     """Apple's Core Audio Format: where the data chunk ends."""
-    for name, start, size in _chunks(file, num_bytes, 8, ">4sQ", align=1):
+    for name, start, size in _chunks(file, num_bytes, _Layout(8, ">4sQ", 1)):
         if name == b"data" and size in _OPEN_SIZES:
             return None
         if start + size > num_bytes:
@@ -129,25 +139,28 @@ def _mp3(file: BinaryIO, num_bytes: int) -> int | None:
     return None
 
 
-def _chunks(
-    file: BinaryIO, num_bytes: int, start: int, header: str, *, align: int, counts_header: bool = False
-) -> Iterator[tuple[bytes, int, int]]:
-    """Walk chunks from byte `start`: name, where the payload starts, its size. Ends where names stop looking like any."""
-    header_bytes = struct.calcsize(header)
+def _chunks(file: BinaryIO, num_bytes: int, layout: _Layout) -> Iterator[tuple[bytes, int, int]]:
+    """Walk chunks: name, where the payload starts, its size. Ends at the file's end or where a name is noise."""
+    header_bytes = struct.calcsize(layout.header)
+    at = layout.first_byte
     for _ in range(_MAX_CHUNKS):
-        file.seek(start)
+        file.seek(at)
         found = file.read(header_bytes)
-        if len(found) < header_bytes:
+        if len(found) < header_bytes or not _is_name(found[:4]):
             return
-        name, size = struct.unpack(header, found)
-        if not name[:4].isascii() or not name[:4].decode("ascii").isprintable():
+        name, size = struct.unpack(layout.header, found)
+        if layout.counts_header and size not in _OPEN_SIZES:
+            size = max(0, size - header_bytes)
+        start = at + header_bytes
+        yield name, start, size
+        at = start + size
+        at += -at % layout.align
+        if at >= num_bytes:
             return
-        start += header_bytes
-        yield name, start, size - header_bytes if counts_header and size >= header_bytes else size
-        start += size - header_bytes if counts_header else size
-        start += -start % align
-        if start >= num_bytes:
-            return
+
+
+def _is_name(name: bytes) -> bool:
+    return name.isascii() and name.decode("ascii").isprintable()
 
 
 def _unpack(layout: str, file: BinaryIO) -> int | None:

@@ -27,18 +27,19 @@ def to_pcm(block: Samples, bits: Literal[16, 24]) -> Samples:
     if block.dtype == np.int32:
         return _round_integers(block, bits)
     limit = 1 << (bits - 1)
-    scaled = block * block.dtype.type(limit)
+    scaled: Samples = block * block.dtype.type(limit)
     np.rint(scaled, out=scaled)
     np.clip(scaled, -limit, limit - 1, out=scaled)
-    return scaled.astype(np.int16) if bits == 16 else scaled.astype(np.int32) << 8
+    return scaled.astype(np.int16) if bits == 16 else np.left_shift(scaled.astype(np.int32), 8)
 
 
 def to_mono(block: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """The mean of the channels, (frames, 1). Added one by one: a library's reduction may reorder the sum."""
-    total = block[:, 0].copy()
+    total: npt.NDArray[np.float64] = block[:, 0].copy()
     for channel in range(1, block.shape[1]):
         total += block[:, channel]
-    return (total / block.shape[1])[:, None]
+    total /= block.shape[1]
+    return total[:, None]
 
 
 def first_non_finite(block: Samples) -> int | None:
@@ -51,4 +52,4 @@ def _round_integers(block: npt.NDArray[np.int32], bits: Literal[16, 24]) -> Samp
     dropped = 32 - bits
     rounded = ((block >> (dropped - 1)) + 1) >> 1
     np.minimum(rounded, (1 << (bits - 1)) - 1, out=rounded)
-    return rounded.astype(np.int16) if bits == 16 else rounded << 8
+    return rounded.astype(np.int16) if bits == 16 else np.left_shift(rounded, 8)

@@ -61,7 +61,9 @@ def plan_segments(num_frames: int, source_rate_hz: int, wanted: AudioFormat) -> 
     if wanted.segment_seconds is not None:
         length = round(wanted.segment_seconds * rate_hz)
         if length < 1:
-            raise ConfigError(f"audio.segment_seconds: {wanted.segment_seconds} s is shorter than a frame at {rate_hz} Hz")
+            raise ConfigError(
+                f"audio.segment_seconds: {wanted.segment_seconds} s is shorter than a frame at {rate_hz} Hz"
+            )
     if total == 0:
         return ()
     stop = total - total % length if wanted.last_segment == "drop" else total

@@ -64,7 +64,8 @@ def translated() -> Iterator[None]:
         if error.code in _UNRECOGNISED:
             raise AudioError(Reject.UNSUPPORTED, "not a form of audio that libsndfile reads") from error
         raise AudioError(
-            Reject.UNDECODABLE, f"damaged: libsndfile stops with error {error.code} {error.error_string}; fetch it again"
+            Reject.UNDECODABLE,
+            f"damaged: libsndfile stops with error {error.code} {error.error_string}; fetch it again",
         ) from error
 
 

@@ -7,12 +7,13 @@ floating point with the vector instructions that it finds, so another kind of CP
 audio.
 """
 
+import contextlib
 import functools
 import os
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import IO, BinaryIO, Literal, cast
+from typing import BinaryIO, Literal, cast
 
 import numpy as np
 import soundfile as sf
@@ -51,20 +52,15 @@ def write_flac(blocks: Iterable[Samples], num_frames: int, form: FlacForm) -> tu
         BuildError: the encoder or the disk failed.
     """
     in_memory = form.fits_in_memory(num_frames)
-    file = cast(BinaryIO, _memory_file() if in_memory else tempfile.TemporaryFile(buffering=0))
-    try:
-        written = _encode(blocks, file.fileno(), form)
-        if written != num_frames:
-            raise BuildError(f"{num_frames} frames to encode, {written} came: an error in headrace.audio, please report")
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(_memory_file() if in_memory else _disk_file())
+        _encode(blocks, num_frames, file.fileno(), form)
         num_bytes = file.seek(0, os.SEEK_END)
         file.seek(0)
         if in_memory:
-            with file:
-                return file.read(num_bytes), num_bytes
+            return file.read(), num_bytes
+        stack.pop_all()  # the consumer's now
         return file, num_bytes
-    except BaseException:
-        file.close()
-        raise
 
 
 def copy_file(file: BinaryIO, num_frames: int, form: FlacForm) -> tuple[bytes | BinaryIO, int]:
@@ -72,7 +68,7 @@ def copy_file(file: BinaryIO, num_frames: int, form: FlacForm) -> tuple[bytes | 
     if form.fits_in_memory(num_frames):
         data = file.read()
         return data, len(data)
-    copy = cast(BinaryIO, tempfile.TemporaryFile())
+    copy = _disk_file()
     while chunk := file.read(_COPY_BYTES):
         copy.write(chunk)
     num_bytes = copy.tell()
@@ -87,18 +83,23 @@ def codec_version() -> str:
     libFLAC, which is built into libsndfile, signs every stream that it writes.
     """
     sample, _ = write_flac([np.zeros((1, 1), np.int16)], 1, FlacForm(44_100, 1, 16, 5))
-    flac = cast(bytes, sample).split(_VENDOR)[1].split()[0].decode()
+    flac = cast("bytes", sample).split(_VENDOR)[1].split()[0].decode()
     return f"headrace-audio-{_OWN_VERSION} {sf.__libsndfile_version__} libFLAC-{flac} {soxr.__libsoxr_version__}"
 
 
-def _memory_file() -> IO[bytes]:
+def _memory_file() -> BinaryIO:
     """An unnamed file, in memory where the system has such."""
     if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("headrace-flac"), "w+b", buffering=0)
-    return tempfile.TemporaryFile(buffering=0)
+        return cast("BinaryIO", os.fdopen(os.memfd_create("headrace-flac"), "w+b", buffering=0))
+    return _disk_file()
 
 
-def _encode(blocks: Iterable[Samples], descriptor: int, form: FlacForm) -> int:
+def _disk_file() -> BinaryIO:
+    """An unnamed file in the temporary folder: gone with its last handle, even after a kill."""
+    return cast("BinaryIO", tempfile.TemporaryFile(buffering=0))
+
+
+def _encode(blocks: Iterable[Samples], num_frames: int, descriptor: int, form: FlacForm) -> None:
     written = 0
     try:
         with sf.SoundFile(
@@ -114,18 +115,19 @@ def _encode(blocks: Iterable[Samples], descriptor: int, form: FlacForm) -> int:
             for block in blocks:
                 _write(sound, block)
                 written += len(block)
-    except _WriteFailed as error:
-        raise BuildError(f"FLAC could not be encoded ({error.__cause__}); is the temporary folder full?") from error
-    return written
+    except _EncoderError as error:
+        raise BuildError(f"FLAC could not be encoded ({error.__cause__}): is the temporary folder full?") from error
+    if written != num_frames:
+        raise BuildError(f"{num_frames} frames to encode, {written} came: an error in headrace.audio, please report it")
 
 
 def _write(sound: sf.SoundFile, block: Samples) -> None:
-    """Blocks come from the source as they are written, so the source's errors must not pass for the encoder's."""
+    """Blocks are read from the source as they are written: the source's errors must not pass for the encoder's."""
     try:
         sound.write(np.ascontiguousarray(block))
     except sf.SoundFileError as error:
-        raise _WriteFailed from error
+        raise _EncoderError from error
 
 
-class _WriteFailed(Exception):
+class _EncoderError(Exception):
     """The encoder's own error, on its way out of the loop that also reads the source."""
