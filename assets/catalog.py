@@ -5,7 +5,7 @@ import dagster as dg
 from assets.events import OWNER, readable_failures
 from assets.keys import DatasetKeys
 from assets.metadata import catalog_metadata, rejected_table
-from assets.recordings import changed_partitions, events_of
+from assets.recordings import news
 from headrace.catalog import Scan, ScanRuntime
 from headrace.catalog_update import update_catalog
 from headrace.config import DatasetConfig
@@ -58,9 +58,10 @@ def catalog_asset(config: DatasetConfig) -> dg.AssetsDefinition:
                 runtime,
             )
             fingerprints = partition_fingerprints(scan.recordings, config)
-        changed = changed_partitions(context.instance, keys.recordings, fingerprints)
-        for event in events_of(keys.recordings, changed):
+        events = news(context.instance, keys.recordings, fingerprints)
+        for event in events:
             context.log_event(event)
+        changed = dict.fromkeys(str(event.partition) for event in events)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(scan.catalog.digest),
             metadata=catalog_metadata(scan, tuple(changed)),

@@ -5,14 +5,14 @@ consumer are blocking.
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import dagster as dg
 
 from assets.events import readable_failures
 from assets.keys import DatasetKeys
 from assets.partitions import partitions_of
-from headrace.audit import conservation_faults, index_faults, snapshot_faults
+from headrace.audit import conservation_faults, index_faults, pairing_faults, snapshot_faults
 from headrace.catalog_checks import check_catalog, check_metadata
 from headrace.catalog_update import existing_catalog
 from headrace.config import DatasetConfig
@@ -23,9 +23,9 @@ from headrace.storage import Storage
 from resources.storage import StorageResource
 
 _SHOWN = 20
-
-# Dagster marks partitioned checks as preview on every use; without them a check of one partition would speak for all.
-warnings.filterwarnings("ignore", "Specifying a partitions_def on an AssetCheckSpec", dg.PreviewWarning)
+_INDEX_MATCHES = "every .idx lists exactly what its tar holds, and lies where it says"
+_AUDIO_CHECKS = {"conservation": "planned samples = written + refused", "index_matches_tar": _INDEX_MATCHES}
+_LATENTS_CHECKS = {"conservation": "one latent sample for every audio sample", "index_matches_tar": _INDEX_MATCHES}
 
 
 def dataset_checks(config: DatasetConfig) -> list[dg.AssetChecksDefinition]:
@@ -33,22 +33,22 @@ def dataset_checks(config: DatasetConfig) -> list[dg.AssetChecksDefinition]:
     keys = DatasetKeys(config.name)
     return [
         _catalog_schema(config),
-        *_shard_checks(config, keys.audio_shards, None),
+        _shard_checks(config, keys.audio_shards, None),
         _index_check(config, keys.sizes_index, None),
-        *(
-            check
-            for latents in config.latents
-            for check in _shard_checks(config, keys.latent_shards(latents.name), latents.name)
-        ),
+        *(_shard_checks(config, keys.latent_shards(latents.name), latents.name) for latents in config.latents),
         *(_index_check(config, keys.latents_index(latents.name), latents.name) for latents in config.latents),
     ]
 
 
-def verdict(faults: Sequence[str], **numbers: int) -> dg.AssetCheckResult:
-    """Passed when nothing is wrong; the faults are listed otherwise."""
+def verdict(
+    faults: Sequence[str], numbers: Mapping[str, int], name: str | None = None, key: dg.AssetKey | None = None
+) -> dg.AssetCheckResult:
+    """Passed when nothing is wrong; the faults are listed otherwise. Name and key where one step makes several."""
     listed = "\n".join(faults[:_SHOWN])
     more = f"\n… and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
-    return dg.AssetCheckResult(passed=not faults, metadata=numbers, description=(listed + more) or None)
+    return dg.AssetCheckResult(
+        passed=not faults, metadata=dict(numbers), description=(listed + more) or None, check_name=name, asset_key=key
+    )
 
 
 def _catalog_schema(config: DatasetConfig) -> dg.AssetChecksDefinition:
@@ -65,48 +65,36 @@ def _catalog_schema(config: DatasetConfig) -> dg.AssetChecksDefinition:
             if config.source.validation is not None:
                 check_metadata(catalog.recordings, config.source.validation)
         except (CatalogError, ConfigError) as error:
-            return verdict([str(error)], recordings=catalog.recordings.height)
-        return verdict([], recordings=catalog.recordings.height)
+            return verdict([str(error)], {"recordings": catalog.recordings.height})
+        return verdict([], {"recordings": catalog.recordings.height})
 
     return schema
 
 
-def _shard_checks(config: DatasetConfig, key: dg.AssetKey, latents: str | None) -> list[dg.AssetChecksDefinition]:
-    @dg.multi_asset_check(
-        name="__".join([*key.path, "checks"]),
-        specs=[
-            dg.AssetCheckSpec(
-                "conservation",
-                asset=key,
-                blocking=True,
-                partitions_def=partitions_of(config),
-                description="planned samples = written + refused",
-            ),
-            dg.AssetCheckSpec(
-                "index_matches_tar",
-                asset=key,
-                blocking=True,
-                partitions_def=partitions_of(config),
-                description="every .idx lists exactly what its tar holds",
-            ),
-        ],
-    )
-    def checks(context: dg.AssetCheckExecutionContext, storage: StorageResource) -> Iterator[dg.AssetCheckResult]:
-        shards = _shards(storage, config, latents)
-        manifest = _manifest(shards, context.partition_key)
-        for name, faults in {
-            "conservation": conservation_faults(shards, manifest),
-            "index_matches_tar": [fault for shard in manifest.shards for fault in index_faults(shards, shard)],
-        }.items():
-            found = verdict(
-                faults,
-                samples=manifest.num_samples,
-                refused=len(manifest.refused),
-                shards=len(manifest.shards),
-            )
-            yield found._replace(asset_key=key, check_name=name)
+def _shard_checks(config: DatasetConfig, key: dg.AssetKey, latents: str | None) -> dg.AssetChecksDefinition:
+    texts = _AUDIO_CHECKS if latents is None else _LATENTS_CHECKS
+    with warnings.catch_warnings():
+        # Dagster marks partitioned checks as preview. Without them the check of one partition would speak for all.
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        specs = [
+            dg.AssetCheckSpec(name, asset=key, blocking=True, partitions_def=partitions_of(config), description=text)
+            for name, text in texts.items()
+        ]
 
-    return [checks]
+    @dg.multi_asset_check(name="__".join([*key.path, "checks"]), specs=specs)
+    def checks(context: dg.AssetCheckExecutionContext, storage: StorageResource) -> Iterator[dg.AssetCheckResult]:
+        shards, audio = _shards(storage, config, latents), storage.audio(config)
+        manifest = _manifest(shards, context.partition_key)
+        kept = conservation_faults(shards, manifest) if latents is None else pairing_faults(audio, shards, manifest)
+        numbers = {"shards": len(manifest.shards), "samples": manifest.num_samples, "refused": len(manifest.refused)}
+        yield verdict(kept, numbers, "conservation", key)
+        yield verdict(_index_faults(shards, manifest), numbers, "index_matches_tar", key)
+
+    return checks
+
+
+def _index_faults(storage: Storage, manifest: Manifest) -> list[str]:
+    return [fault for shard in manifest.shards for fault in index_faults(storage, shard)]
 
 
 def _index_check(config: DatasetConfig, key: dg.AssetKey, latents: str | None) -> dg.AssetChecksDefinition:
@@ -120,7 +108,8 @@ def _index_check(config: DatasetConfig, key: dg.AssetKey, latents: str | None) -
         shards = _shards(storage, config, latents)
         with readable_failures():
             snapshot = read_snapshot(shards).snapshot
-            return verdict(snapshot_faults(shards, snapshot), shards=snapshot.num_shards, samples=snapshot.num_samples)
+            numbers = {"shards": snapshot.num_shards, "samples": snapshot.num_samples}
+            return verdict(snapshot_faults(shards, snapshot), numbers)
 
     return sizes_match_snapshot
 

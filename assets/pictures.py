@@ -65,7 +65,9 @@ def _envelope(
 def _figure(width: float, height: float) -> "Figure":
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
+    figure = Figure(figsize=(width, height), dpi=_DPI)
+    figure.subplots_adjust(left=0.08, right=0.98, bottom=0.3 / height, top=1 - 0.2 / height, hspace=0.9)
+    return figure
 
 
 def _markdown(figure: "Figure", label: str) -> str:

@@ -5,7 +5,7 @@ longer the one that the instance knows, an observation (Dagster compares those o
 materialization (automation conditions hear only those). So one changed file makes one partition stale, not all.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import dagster as dg
 
@@ -30,17 +30,25 @@ def recordings_asset(config: DatasetConfig) -> dg.AssetSpec:
     )
 
 
-def changed_partitions(
+def news(
     instance: dg.DagsterInstance, key: dg.AssetKey, fingerprints: Mapping[str, str]
-) -> dict[str, str]:
-    """The fingerprints that the instance does not know yet."""
-    known = versions_by_partition(instance, key, dg.DagsterEventType.ASSET_OBSERVATION)
-    return {partition: digest for partition, digest in fingerprints.items() if known.get(partition) != digest}
+) -> list[dg.AssetObservation | dg.AssetMaterialization]:
+    """The events that bring an instance up to date with a catalog; none where it knows everything.
+
+    All observations come before all materializations: a run of `audio_shards` remembers, as what it was built from, the
+    newest materialization of the whole asset, and Dagster then takes every later observation for a change.
+    """
+    observed = versions_by_partition(instance, key, dg.DagsterEventType.ASSET_OBSERVATION)
+    materialized = versions_by_partition(instance, key, dg.DagsterEventType.ASSET_MATERIALIZATION)
+    tags = {partition: {DATA_VERSION_TAG: digest} for partition, digest in fingerprints.items()}
+    return [
+        *(dg.AssetObservation(key, partition=name, tags=tags[name]) for name in _unlike(observed, fingerprints)),
+        *(
+            dg.AssetMaterialization(key, partition=name, tags=tags[name])
+            for name in _unlike(materialized, fingerprints)
+        ),
+    ]
 
 
-def events_of(key: dg.AssetKey, changed: Mapping[str, str]) -> Iterator[dg.AssetObservation | dg.AssetMaterialization]:
-    """What to report of changed partitions."""
-    for partition, digest in changed.items():
-        tags = {DATA_VERSION_TAG: digest}
-        yield dg.AssetMaterialization(key, partition=partition, tags=tags)
-        yield dg.AssetObservation(key, partition=partition, tags=tags)
+def _unlike(known: Mapping[str, str], fingerprints: Mapping[str, str]) -> list[str]:
+    return [partition for partition, digest in fingerprints.items() if known.get(partition) != digest]

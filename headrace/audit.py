@@ -6,9 +6,10 @@ and headers are read, payloads are not: re-reading every byte is `headrace verif
 
 import json
 
+from headrace.encoding.plans import AUDIO_SHARD_NOTE
 from headrace.errors import HeadraceError
 from headrace.index import ShardIndex, group_members, index_name
-from headrace.manifests import Manifest, ShardEntry
+from headrace.manifests import Manifest, ShardEntry, newest_manifest
 from headrace.snapshots import Snapshot, read_table
 from headrace.storage import Storage
 from headrace.tar import read_members
@@ -32,6 +33,22 @@ def conservation_faults(storage: Storage, manifest: Manifest) -> list[str]:
         faults.append(
             f"{manifest.partition}: {len(absent)} planned samples are not written, {len(manifest.refused)} refused"
         )
+    return faults
+
+
+def pairing_faults(audio: Storage, storage: Storage, manifest: Manifest) -> list[str]:
+    """Where a partition of latents does not hold exactly the samples of its audio, shard for shard, in its order."""
+    numbered = newest_manifest(audio, manifest.partition)
+    shards = {shard.name for shard in numbered.manifest.shards if shard.num_samples} if numbered else set()
+    indexes = [read_index(storage, shard.name) for shard in manifest.shards]
+    paired = {index.notes[AUDIO_SHARD_NOTE]: index for index in indexes}
+    faults = [f"{name}: an audio shard without latents" for name in sorted(shards - set(paired))]
+    faults += [f"{name}: latents of it are here, it is not in the audio" for name in sorted(set(paired) - shards)]
+    faults += [
+        f"{paired[name].shard}: holds other keys than the audio shard {name}"
+        for name in sorted(shards & set(paired))
+        if paired[name].keys() != read_index(audio, name).keys()
+    ]
     return faults
 
 
