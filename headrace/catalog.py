@@ -136,13 +136,13 @@ def plan_scan(listing: pl.DataFrame, facts: pl.DataFrame, settle_ns: int, now_ns
     young only within the same span, so that a wrong date does not shut a file out for years.
     """
     listed = listing.filter(pl.col("code").is_null()).select(*STAMP_SCHEMA)
-    refused = listing.filter(pl.col("code").is_not_null()).join(pl.DataFrame(schema=FACT_SCHEMA), on="path", how="left")
+    refused = listing.filter(pl.col("code").is_not_null())
     stamp = list(STAMP_SCHEMA)
     known = facts.join(listed, on=stamp, how="semi")
     new = listed.join(facts, on=stamp, how="anti")
     is_young = (pl.col("mtime_ns") - now_ns).abs() < settle_ns
     return ScanPlan(
-        known=pl.concat([known, refused.select(pl.col(name).cast(dtype) for name, dtype in FACT_SCHEMA.items())]),
+        known=pl.concat([known, refused], how="diagonal"),
         num_reused=known.height,
         to_open=new.filter(~is_young),
         unsettled=new.filter(is_young),

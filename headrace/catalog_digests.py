@@ -10,20 +10,28 @@ import json
 
 import polars as pl
 
-from headrace.metadata_columns import metadata_dicts
+from headrace.metadata_columns import metadata_rows
 
 _DIGEST_LENGTH = 32
+_SLICE_ROWS = 10_000
 _COLUMNS = ("key", "path", "sha256", "num_frames", "sample_rate_hz", "num_channels", "bits_per_sample")
 
 
 def recording_digests(recordings: pl.DataFrame) -> pl.Series:
     """One digest (32 hex digits of a SHA-256) for each row of a recordings table, as `recording_digest`."""
+    # By slices: a million recordings never become a million Python values at once.
+    slices = [_digests(piece) for piece in recordings.iter_slices(_SLICE_ROWS)]
+    return pl.concat([pl.Series("recording_digest", [], dtype=pl.String), *slices])
+
+
+def _digests(recordings: pl.DataFrame) -> pl.Series:
     # NUL parts the fields: no path holds it, and JSON writes it escaped.
     columns = [pl.col(name).cast(pl.String).fill_null("") for name in _COLUMNS]
     facts = recordings.select(pl.concat_str(columns, separator="\0")).to_series()
     encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-    rows = zip(facts, metadata_dicts(recordings), strict=True)
-    digests = [_digest(f"{row}\0{encode(metadata)}") for row, metadata in rows]
+    names, rows = metadata_rows(recordings)
+    header = encode(names)
+    digests = [_digest(f"{fact}\0{header}\0{encode(row)}") for fact, row in zip(facts, rows, strict=True)]
     return pl.Series("recording_digest", digests, dtype=pl.String)
 
 

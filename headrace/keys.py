@@ -14,6 +14,7 @@ SEGMENT_SUFFIX = r"-s[0-9]{6}$"
 MAX_KEY_LENGTH = 80
 """Leaves room for a segment number and an extension within the 100 characters of a plain tar header."""
 
+_SLICE_ROWS = 10_000
 _SLUG_LENGTH = 60
 _DIGEST_LENGTH = 12
 """48 bits. Paths written in a script that the slug cannot carry share one slug, and only these digits tell them apart:
@@ -36,8 +37,13 @@ def sample_keys(paths: pl.Series) -> pl.Series:
         .str.strip_chars("_")
         .replace("", "recording")
     )
-    return (slugs + "-" + pl.Series([_path_digest(path) for path in paths], dtype=pl.String)).alias("key")
+    return (slugs + "-" + _path_digests(paths)).alias("key")
 
 
-def _path_digest(path: str) -> str:
-    return hashlib.sha256(path.encode()).hexdigest()[:_DIGEST_LENGTH]
+def _path_digests(paths: pl.Series) -> pl.Series:
+    """By slices: a million paths never become a million Python strings at once."""
+    digests = [pl.Series([], dtype=pl.String)]
+    for start in range(0, len(paths), _SLICE_ROWS):
+        piece = paths.slice(start, _SLICE_ROWS)
+        digests.append(pl.Series([hashlib.sha256(path.encode()).hexdigest()[:_DIGEST_LENGTH] for path in piece]))
+    return pl.concat(digests)

@@ -25,6 +25,7 @@ _TEXT_COLUMNS = ("path", "key")
 
 _CHUNK_ROWS = 10_000
 _MAX_CELL_CHARS = 1 << 24
+_INTEGER_LIMIT = 1 << 63
 _INTEGER = r"^-?(0|[1-9][0-9]{0,17})$"
 _FLOAT = r"^-?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$|^(?i)[+-]?(nan|inf|infinity)$"
 _BOOLEAN = r"^(?i)(true|false)$"
@@ -135,24 +136,23 @@ def typed(cells: pl.Series) -> pl.Series:
 def _lists(bare: pl.Series, cells: pl.Series) -> pl.Series:
     """JSON lists as a list column; the text itself where a cell is no JSON or the elements are of unlike kinds."""
     try:
-        values = [None if cell is None else json.loads(cell) for cell in bare]
-        dtype = _element_type(values)
-        return cells if dtype is None else pl.Series(cells.name, values, dtype=pl.List(dtype))
-    except (ValueError, TypeError, OverflowError, pl.exceptions.PolarsError):
+        dtype = _element_type(json.loads(cell) for cell in bare.drop_nulls())
+        return cells if dtype is None else bare.str.json_decode(pl.List(dtype))
+    except (ValueError, pl.exceptions.PolarsError):
         return cells
 
 
-def _element_type(lists: Iterable[list[Any] | None]) -> pl.DataType | None:
+def _element_type(lists: Iterable[list[Any]]) -> pl.DataType | None:
     """The type of the elements of all lists, None where there is none: polars' own guess makes 0 of 0.5 after a 1."""
-    elements = [element for values in lists for element in values or () if element is not None]
-    kinds = {type(element) for element in elements}
-    if kinds == {int, float}:
-        kinds = {float}
+    elements = [element for element in itertools.chain.from_iterable(lists) if element is not None]
+    kinds = set(map(type, elements))
+    if kinds == {int}:
+        return pl.Int64() if -_INTEGER_LIMIT <= min(elements) and max(elements) < _INTEGER_LIMIT else None
     if kinds == {list}:
         inner = _element_type(elements)
         return None if inner is None else pl.List(inner)
-    types = {bool: pl.Boolean(), int: pl.Int64(), float: pl.Float64(), str: pl.String()}
-    return types.get(kinds.pop()) if len(kinds) == 1 else None if kinds else pl.String()
+    types = {frozenset({bool}): pl.Boolean(), frozenset({str}): pl.String(), frozenset(): pl.String()}
+    return pl.Float64() if kinds and kinds <= {int, float} else types.get(frozenset(kinds))
 
 
 def _read_json_lines(file: Path) -> pl.DataFrame:

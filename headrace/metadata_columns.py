@@ -5,7 +5,7 @@ sidecar files and digests are made of. It reads no files.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -51,12 +51,16 @@ def metadata_dicts(recordings: pl.DataFrame) -> list[dict[str, Any]]:
     Dates and times are ISO 8601 strings, durations seconds, decimals floats; null, NaN and the infinities (which JSON
     does not have) are None. Keys are sorted, so that moving a column in the user's table changes nothing.
     """
+    names, rows = metadata_rows(recordings)
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def metadata_rows(recordings: pl.DataFrame) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
+    """The same as names and rows of values."""
     columns = sorted(metadata_columns(recordings).items(), key=lambda item: item[1])
     values = [_json_values(recordings[stored]) for stored, _ in columns]
-    names = [name for _, name in columns]
-    if not columns:
-        return [{} for _ in range(recordings.height)]
-    return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+    rows = zip(*values, strict=True) if columns else iter([()] * recordings.height)
+    return [name for _, name in columns], rows
 
 
 def check_types(metadata: pl.DataFrame) -> None:

@@ -1,0 +1,68 @@
+"""Sources in memory and a probe that reads nothing, for tests of the scan."""
+
+import io
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from headrace.audio import AudioInfo
+from headrace.catalog import ScanRuntime
+from headrace.catalog_tables import LISTING_SCHEMA
+from headrace.errors import AudioError
+from headrace.sources import Stamp
+
+NOW_NS = 1_800_000_000_000_000_000
+OLD_NS = NOW_NS - 3600 * 1_000_000_000
+
+
+@dataclass
+class FakeFile:
+    content: bytes
+    mtime_ns: int = OLD_NS
+
+
+@dataclass
+class FakeSource:
+    """Files in a dictionary; counts what is opened. `on_open` runs while a file is being read."""
+
+    files: dict[str, FakeFile] = field(default_factory=dict)
+    opened: list[str] = field(default_factory=list)
+    on_open: dict = field(default_factory=dict)
+    uri: str = "fake"
+
+    def put(self, path, content=b"wav", mtime_ns=OLD_NS):
+        self.files[path] = FakeFile(content, mtime_ns)
+
+    def list(self):
+        rows = [(path, len(file.content), file.mtime_ns, None, None) for path, file in self.files.items()]
+        yield pl.DataFrame(rows, schema=LISTING_SCHEMA, orient="row")
+
+    def stamp(self, path):
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return Stamp(len(self.files[path].content), self.files[path].mtime_ns)
+
+    def open(self, path):
+        self.opened.append(path)
+        file = io.BytesIO(self.files[path].content)
+        self.on_open.get(path, lambda: None)()
+        return file
+
+
+def fake_probe(file, *, num_bytes):
+    """One frame per byte at 10 Hz; content that starts with `bad` is refused."""
+    content = file.read()
+    if content.startswith(b"bad"):
+        raise AudioError("undecodable", "not audio")
+    return AudioInfo("WAV", "PCM_16", num_bytes, 10, 1, 16)
+
+
+def fake_runtime(**changes):
+    settings = {
+        "clock": lambda: NOW_NS,
+        "sleep": lambda seconds: None,
+        "num_threads": 2,
+        "probe": fake_probe,
+        "probe_version": lambda: "1",
+    }
+    return ScanRuntime(**settings | changes)

@@ -1,0 +1,463 @@
+import os
+import time
+
+import numpy as np
+import polars as pl
+import pytest
+import soundfile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.catalog import Catalog, CatalogSettings, scan, scan_settled, with_decode_rejects
+from headrace.catalog_checks import check_catalog
+from headrace.catalog_tables import LISTING_SCHEMA, Origin
+from headrace.errors import ConfigError
+from headrace.sources import Stamp, open_source
+from tests.catalog_fakes import NOW_NS, OLD_NS, FakeSource, fake_runtime
+
+SECOND = 1_000_000_000
+AT_ONCE = CatalogSettings(settle_seconds=0)
+
+
+def look(source, previous=None, metadata=None, asked=AT_ONCE, **runtime):
+    """One scan of a fake source, with what must hold of every scan."""
+    result = scan(source, previous, asked, metadata, fake_runtime(**runtime))
+    check(result)
+    return result
+
+
+def check(result):
+    check_catalog(result.recordings, result.rejected)
+    num_rejected = result.rejected.filter(pl.col("origin") == Origin.FILE).height
+    assert result.num_found == result.recordings.height + num_rejected + result.num_unsettled
+
+
+def codes(result, origin=Origin.FILE):
+    rows = result.rejected.filter(pl.col("origin") == origin)
+    return dict(zip(rows["path"], rows["code"], strict=True))
+
+
+def paths(result):
+    return result.recordings["path"].to_list()
+
+
+@pytest.fixture
+def source():
+    fake = FakeSource()
+    for name in ("a.wav", "b/c.wav", "b/d.wav"):
+        fake.put(name, f"content of {name}".encode())
+    return fake
+
+
+# Real files
+
+
+def write_wav(path, seconds=0.1, rate=8000, **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    samples = np.sin(np.arange(round(seconds * rate)) * (0.01 + 0.001 * len(path.name)))
+    soundfile.write(path, samples, rate, **options)
+
+
+def test_every_kind_of_refused_file_gets_a_reason_a_person_understands(tmp_path):
+    root = tmp_path / "root"
+    write_wav(root / "good.wav")
+    write_wav(root / "copy.wav")
+    (root / "copy.wav").write_bytes((root / "good.wav").read_bytes())
+    write_wav(root / "flac named.wav", format="FLAC")
+    write_wav(root / "short.wav", seconds=0.01)
+    write_wav(root / "key1.wav")
+    write_wav(root / "key2.wav")
+    write_wav(root / "dotted.wav")
+    (root / "empty.wav").write_bytes(b"")
+    (root / "cover.jpg").write_bytes(b"\xff\xd8\xff\xe0" + bytes(100))
+    (root / "notes.txt").write_text("not audio")
+    write_wav(root / "no frames.wav", seconds=0)
+    write_wav(root / "truncated.wav")
+    os.truncate(root / "truncated.wav", 400)
+    (root / "broken.flac").write_bytes(b"fLaC" + bytes(100))
+    write_wav(tmp_path / "secret.wav")
+    (root / "out.wav").symlink_to("../secret.wav")
+    with open(os.fsencode(root) + b"/\xff.wav", "wb") as file:
+        file.write(b"x")
+    metadata = pl.DataFrame(
+        {
+            "path": ["key1.wav", "key2.wav", "dotted.wav", "gone.wav", "../secret.wav", "/etc/passwd", None, "good.wav"]
+            + ["./good.wav", "empty.wav"],
+            "key": ["same", "same", "a.b", None, None, None, None, "mine", "other", None],
+        }
+    )
+    result = scan(open_source(root), None, CatalogSettings(0, min_seconds=0.05), metadata)
+    check(result)
+    assert paths(result) == ["copy.wav", "flac named.wav", "good.wav", "key1.wav"]
+    found = codes(result)
+    assert {found.pop(name) for name in ("cover.jpg", "notes.txt", "broken.flac")} <= {"unsupported", "undecodable"}
+    assert found == {
+        "\\xff.wav": "bad_name",
+        "dotted.wav": "bad_key",
+        "empty.wav": "empty",
+        "key2.wav": "duplicate_key",
+        "no frames.wav": "no_frames",
+        "out.wav": "outside_root",
+        "short.wav": "too_short",
+        "truncated.wav": "truncated",
+    }
+    assert codes(result, Origin.METADATA) == {
+        "": "metadata_without_file",
+        "gone.wav": "metadata_without_file",
+        "../secret.wav": "outside_root",
+        "/etc/passwd": "outside_root",
+        "good.wav": "duplicate_metadata",
+    }
+    reasons = dict(result.rejected.select("path", "reason").iter_rows())
+    assert "key1.wav" in reasons["key2.wav"]
+    assert "min_seconds: 0.05" in reasons["short.wav"]
+    assert all(len(reason) > 10 for reason in reasons.values())
+    rows = {row["path"]: row for row in result.recordings.to_dicts()}
+    assert rows["flac named.wav"]["container"] == "FLAC"
+    assert rows["good.wav"]["key"] == "mine"
+    assert (rows["good.wav"]["duplicate_of"], rows["copy.wav"]["duplicate_of"]) == ("copy.wav", None)
+
+
+@pytest.mark.parametrize("suffix", ["wav", "flac", "aiff", "ogg", "mp3", "opus"])
+def test_every_common_format_is_a_recording(tmp_path, suffix):
+    options = {"format": "OGG", "subtype": "OPUS"} if suffix == "opus" else {}
+    write_wav(tmp_path / f"a.{suffix}", seconds=0.5, rate=48000, **options)
+    result = scan(open_source(tmp_path), None, AT_ONCE)
+    check(result)
+    assert result.recordings.select("sample_rate_hz", "num_channels").rows() == [(48000, 1)]
+    assert result.recordings["duration_seconds"].item() == pytest.approx(0.5, abs=0.1)
+
+
+# What is opened again
+
+
+def test_an_unchanged_source_is_not_opened_again(source):
+    first = look(source)
+    source.opened.clear()
+    second = look(source, first.catalog)
+    assert (source.opened, second.num_opened, second.num_reused) == ([], 0, 3)
+    assert second.recordings.equals(first.recordings)
+    assert second.rejected.equals(first.rejected)
+
+
+def test_a_touched_file_is_read_again_and_changes_nothing_downstream(source):
+    first = look(source)
+    source.files["a.wav"].mtime_ns += SECOND
+    second = look(source, first.catalog)
+    assert source.opened[3:] == ["a.wav"]
+    assert second.catalog.digest == first.catalog.digest
+    assert second.recordings["recording_digest"].equals(first.recordings["recording_digest"])
+    assert second.recordings["mtime_ns"][0] == OLD_NS + SECOND
+
+
+def test_a_changed_file_changes_its_own_digest_alone(source):
+    first = look(source)
+    source.put("b/c.wav", b"other bytes", OLD_NS + SECOND)
+    second = look(source, first.catalog)
+    assert source.opened[3:] == ["b/c.wav"]
+    differ = first.recordings["recording_digest"] != second.recordings["recording_digest"]
+    assert differ.to_list() == [False, True, False]
+    assert second.catalog.digest != first.catalog.digest
+    assert first.recordings["key"].equals(second.recordings["key"])
+
+
+def test_adding_and_deleting_leave_the_other_rows_as_they_are(source):
+    first = look(source)
+    del source.files["a.wav"]
+    source.put("0.wav", b"new")
+    second = look(source, first.catalog)
+    assert paths(second) == ["0.wav", "b/c.wav", "b/d.wav"]
+    assert source.opened[3:] == ["0.wav"]
+    assert second.recordings[1:].equals(first.recordings[1:])
+
+
+def test_a_renamed_file_has_another_key_and_digest(source):
+    first = look(source)
+    source.files["z.wav"] = source.files.pop("a.wav")
+    second = look(source, first.catalog)
+    row, old = second.recordings.row(2, named=True), first.recordings.row(0, named=True)
+    assert row["path"] == "z.wav"
+    assert row["sha256"] == old["sha256"]
+    assert row["key"] != old["key"]
+    assert row["recording_digest"] != old["recording_digest"]
+
+
+def test_refused_files_are_not_opened_again_until_they_change_or_the_reader_does(source):
+    source.put("bad.wav", b"bad stuff")
+    first = look(source)
+    source.opened.clear()
+    second = look(source, first.catalog)
+    assert source.opened == []
+    assert codes(second) == {"bad.wav": "undecodable"}
+    look(source, first.catalog, probe_version=lambda: "2")
+    assert source.opened == ["bad.wav"]
+    source.put("bad.wav", b"mended", OLD_NS + 1)
+    assert paths(look(source, second.catalog)) == ["a.wav", "b/c.wav", "b/d.wav", "bad.wav"]
+
+
+def test_a_file_that_may_not_be_read_is_tried_at_every_scan(source):
+    def forbidden():
+        raise PermissionError(13, "Permission denied")
+
+    source.on_open["a.wav"] = forbidden
+    first = look(source)
+    assert codes(first) == {"a.wav": "unreadable"}
+    assert "Permission denied" in first.rejected["reason"].item()
+    source.on_open.clear()
+    assert paths(look(source, first.catalog)) == ["a.wav", "b/c.wav", "b/d.wav"]
+
+
+def test_another_min_seconds_needs_no_reading(source):
+    source.put("short.wav", b"12345")
+    first = look(source, asked=CatalogSettings(0, min_seconds=1.0))
+    assert codes(first) == {"short.wav": "too_short"}
+    source.opened.clear()
+    second = look(source, first.catalog)
+    assert source.opened == []
+    assert "short.wav" in paths(second)
+    third = look(source, second.catalog, asked=CatalogSettings(0, min_seconds=1.0))
+    assert source.opened == []
+    assert third.rejected.equals(first.rejected)
+
+
+# Files that do not stand still
+
+
+def test_a_young_file_is_left_for_the_next_scan(source):
+    source.put("new.wav", b"new", NOW_NS - 2 * SECOND)
+    first = look(source, asked=CatalogSettings(5))
+    assert "new.wav" not in source.opened
+    assert first.unsettled["path"].to_list() == ["new.wav"]
+    later = look(source, first.catalog, asked=CatalogSettings(5), clock=lambda: NOW_NS + 4 * SECOND)
+    assert "new.wav" in paths(later)
+
+
+def test_a_known_file_is_settled_whatever_its_age(source):
+    source.put("new.wav", b"new", NOW_NS - 2 * SECOND)
+    first = look(source)
+    second = look(source, first.catalog, asked=CatalogSettings(5))
+    assert (second.num_unsettled, second.num_reused) == (0, 4)
+
+
+def test_a_recording_that_is_being_replaced_leaves_the_catalog_until_it_settles(source):
+    first = look(source)
+    source.put("a.wav", b"half of the new", NOW_NS - SECOND)
+    second = look(source, first.catalog, asked=CatalogSettings(5))
+    assert (paths(second), second.num_unsettled) == (["b/c.wav", "b/d.wav"], 1)
+
+
+def test_a_file_that_grows_while_it_is_read_is_left_for_the_next_scan(source):
+    source.on_open["a.wav"] = lambda: source.put("a.wav", b"more and more", OLD_NS + 1)
+    first = look(source)
+    assert first.unsettled["path"].to_list() == ["a.wav"]
+    source.on_open.clear()
+    assert "a.wav" in paths(look(source, first.catalog))
+
+
+def test_a_file_that_goes_while_it_is_read_is_left_for_the_next_scan(source):
+    source.on_open["a.wav"] = lambda: source.files.pop("a.wav")
+    assert look(source).num_unsettled == 1
+
+
+def test_a_date_far_in_the_future_does_not_shut_a_file_out(source):
+    source.put("future.wav", b"x", NOW_NS + 10**9 * SECOND)
+    source.put("skewed.wav", b"x", NOW_NS + 2 * SECOND)
+    result = look(source, asked=CatalogSettings(5))
+    assert "future.wav" in paths(result)
+    assert result.unsettled["path"].to_list() == ["skewed.wav"]
+
+
+def test_a_one_shot_build_waits_until_young_files_settle(source):
+    source.put("new.wav", b"new", NOW_NS - 2 * SECOND)
+    now, waits = [NOW_NS], []
+
+    def sleep(seconds):
+        waits.append(seconds)
+        now[0] += round(seconds * SECOND)
+
+    runtime = fake_runtime(clock=lambda: now[0], sleep=sleep)
+    result = scan_settled(source, None, CatalogSettings(5), None, runtime)
+    check(result)
+    assert waits == [pytest.approx(3, abs=0.1)]
+    assert (result.num_unsettled, result.num_opened, result.num_reused) == (0, 4, 0)
+    assert sorted(source.opened) == ["a.wav", "b/c.wav", "b/d.wav", "new.wav"]
+
+
+def test_a_one_shot_build_leaves_what_still_changes(source):
+    now, waits = [NOW_NS], []
+
+    def sleep(seconds):
+        waits.append(seconds)
+        now[0] += round(seconds * SECOND)
+        source.put("growing.wav", b"longer", now[0])
+
+    source.put("growing.wav", b"long", NOW_NS)
+    result = scan_settled(source, None, CatalogSettings(5), None, fake_runtime(clock=lambda: now[0], sleep=sleep))
+    assert sum(waits) <= 6
+    assert result.unsettled["path"].to_list() == ["growing.wav"]
+
+
+def test_a_settled_source_is_not_waited_for(source):
+    def sleep(seconds):
+        raise AssertionError
+
+    assert scan_settled(source, None, CatalogSettings(5), None, fake_runtime(sleep=sleep)).num_opened == 3
+
+
+# Metadata
+
+
+def test_metadata_joins_by_path_and_reaches_the_digest(source):
+    first = look(source, metadata=pl.DataFrame({"path": ["b/c.wav"], "title": ["x"], "chords": [[1, 2]]}))
+    assert first.recordings["title"].to_list() == [None, "x", None]
+    second = look(source, first.catalog, pl.DataFrame({"path": ["b/c.wav"], "title": ["y"], "chords": [[1, 2]]}))
+    differ = first.recordings["recording_digest"] != second.recordings["recording_digest"]
+    assert differ.to_list() == [False, True, False]
+    assert second.num_opened == 0
+
+
+def test_the_order_of_metadata_rows_and_columns_changes_nothing(source):
+    table = pl.DataFrame({"path": ["a.wav", "b/c.wav"], "title": ["x", "y"], "n": [1, 2]})
+    moved = table.reverse().select("n", "path", "title")
+    assert look(source, metadata=table).catalog.digest == look(source, metadata=moved).catalog.digest
+
+
+def test_the_first_row_of_a_path_counts(source):
+    result = look(source, metadata=pl.DataFrame({"path": ["a.wav", "./a.wav"], "title": ["x", "y"]}))
+    assert result.recordings["title"][0] == "x"
+    assert codes(result, Origin.METADATA) == {"a.wav": "duplicate_metadata"}
+    assert "row 2" in result.rejected["reason"].item()
+
+
+def test_a_row_for_a_refused_or_unsettled_file_is_not_without_file(source):
+    source.put("bad.wav", b"bad")
+    source.put("new.wav", b"new", NOW_NS)
+    table = pl.DataFrame({"path": ["bad.wav", "new.wav"]})
+    assert codes(look(source, metadata=table, asked=CatalogSettings(5)), Origin.METADATA) == {}
+
+
+def test_a_refused_file_does_not_take_a_key_from_a_good_one(source):
+    source.put("0.wav", b"1")
+    table = pl.DataFrame({"path": ["0.wav", "a.wav"], "key": ["k", "k"]})
+    result = look(source, metadata=table, asked=CatalogSettings(0, min_seconds=1))
+    assert codes(result) == {"0.wav": "too_short"}
+    assert result.recordings["key"][0] == "k"
+
+
+@pytest.mark.parametrize("key", ["a.b", "C# minor", "x" * 81, "take-s000001", "a/b", "é", "a\n"])
+def test_a_key_that_no_tar_member_should_have_is_refused(source, key):
+    result = look(source, metadata=pl.DataFrame({"path": ["a.wav"], "key": [key]}))
+    assert codes(result) == {"a.wav": "bad_key"}
+
+
+def test_an_empty_key_is_derived(source):
+    result = look(source, metadata=pl.DataFrame({"path": ["a.wav", "b/c.wav"], "key": [None, ""]}))
+    assert result.recordings["key"].equals(look(source).recordings["key"])
+
+
+def test_a_table_without_paths_is_refused(source):
+    with pytest.raises(ConfigError, match="no column 'path'.*file"):
+        look(source, metadata=pl.DataFrame({"file": ["a.wav"]}))
+
+
+# What decoding shows later
+
+
+def test_decode_faults_join_the_rejected_and_stay_while_the_bytes_stay(source):
+    first = look(source)
+    faults = pl.DataFrame({"path": ["a.wav", "b/c.wav"], "code": ["truncated"] * 2, "reason": ["ends early"] * 2})
+    joined = with_decode_rejects(first.catalog, faults)
+    check_catalog(joined.recordings, joined.rejected)
+    assert joined.rejected["path"].to_list() == ["a.wav", "b/c.wav"]
+    assert joined.digest == first.catalog.digest
+    same = look(source, joined)
+    assert same.rejected.equals(joined.rejected)
+    assert with_decode_rejects(same.catalog, faults).rejected.equals(joined.rejected)
+    source.put("a.wav", b"mended", OLD_NS + 1)
+    assert codes(look(source, joined), Origin.DECODE) == {"b/c.wav": "truncated"}
+    assert with_decode_rejects(joined, faults.head(0)).rejected.is_empty()
+
+
+# Whole properties
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdef"), st.binary(min_size=1, max_size=3)), max_size=12), st.integers(0, 12)
+)
+def test_a_scan_upon_a_scan_finds_what_a_first_scan_finds(changes, cut):
+    source = FakeSource()
+    previous = None
+    for step, (path, content) in enumerate(changes):
+        if step == cut:
+            previous = look(source).catalog
+        if content == b"\0":
+            source.files.pop(path, None)
+        else:
+            source.put(path, content, OLD_NS + step)
+    upon, first = look(source, previous), look(source)
+    assert upon.recordings.equals(first.recordings)
+    assert upon.rejected.equals(first.rejected)
+
+
+def test_the_order_of_the_listing_and_the_threads_change_nothing(source):
+    turned = FakeSource(dict(reversed(source.files.items())))
+    assert look(source, num_threads=1).recordings.equals(look(turned, num_threads=7).recordings)
+
+
+def test_an_empty_source_is_no_failure():
+    result = look(FakeSource())
+    assert (result.num_found, result.recordings.height, result.rejected.height) == (0, 0, 0)
+
+
+def test_progress_counts_the_files_that_are_read(source):
+    seen = []
+    look(source, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+class Large:
+    """100,000 old files that must not be opened."""
+
+    uri = "large"
+    num_files = 100_000
+
+    def list(self):
+        for start in range(0, self.num_files, 10_000):
+            numbers = range(start, start + 10_000)
+            columns = ([f"{n // 1000}/file {n}.wav" for n in numbers], [1000] * 10_000, [OLD_NS] * 10_000)
+            nothing = [None] * 10_000
+            names = zip(LISTING_SCHEMA, (*columns, nothing, nothing), strict=True)
+            yield pl.DataFrame(dict(names), schema=LISTING_SCHEMA)
+
+    def stamp(self, path):
+        return Stamp(1000, OLD_NS)
+
+    def open(self, path):
+        raise AssertionError(path)
+
+
+def large_catalog(source):
+    """What a first scan would have found, without reading."""
+    listing = pl.concat(source.list()).drop("code", "reason").sort("path")
+    recordings = listing.with_columns(
+        key=pl.lit("k"),
+        sha256=pl.col("path").hash().cast(pl.String).str.pad_end(64, "0"),
+        container=pl.lit("WAV"),
+        subtype=pl.lit("PCM_16"),
+        num_frames=pl.lit(1000, dtype=pl.Int64),
+        sample_rate_hz=pl.lit(10, dtype=pl.Int64),
+        num_channels=pl.lit(1, dtype=pl.Int64),
+        bits_per_sample=pl.lit(16, dtype=pl.Int64),
+    )
+    return Catalog(recordings, look(FakeSource()).rejected, "1")
+
+
+def test_a_hundred_thousand_unchanged_files_take_about_a_second():
+    source = Large()
+    metadata = pl.DataFrame({"path": pl.concat(source.list())["path"], "n": range(Large.num_files)})
+    previous = large_catalog(source)
+    start = time.process_time()
+    result = scan(source, previous, AT_ONCE, metadata, fake_runtime())
+    assert result.num_reused == Large.num_files
+    assert time.process_time() - start < 4  # about 1 s alone; the rest is room for a busy machine

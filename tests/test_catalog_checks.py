@@ -1,0 +1,78 @@
+import pandera.polars as pa
+import polars as pl
+import pytest
+
+from headrace.catalog import CatalogSettings, scan
+from headrace.catalog_checks import check_catalog, check_metadata, load_schema
+from headrace.errors import CatalogError, ConfigError
+from tests.catalog_fakes import FakeSource, fake_runtime
+
+
+class Titles(pa.DataFrameModel):
+    title: str = pa.Field(str_length={"min_value": 2})
+    sha256: int
+
+
+SHORT = pa.DataFrameSchema(
+    {"title": pa.Column(str), "duration_seconds": pa.Column(float, pa.Check.lt(0.15))}, strict=False
+)
+NOT_A_SCHEMA = 3
+HERE = "tests.test_catalog_checks"
+
+
+@pytest.fixture
+def catalog():
+    source = FakeSource()
+    for name, content in (("a.wav", b"1"), ("b.wav", b"22")):
+        source.put(name, content)
+    metadata = pl.DataFrame({"path": ["a.wav", "b.wav"], "title": ["one", "two"], "sha256": [1, 2]})
+    return scan(source, None, CatalogSettings(0), metadata, fake_runtime()).catalog
+
+
+def test_what_a_scan_makes_passes(catalog):
+    check_catalog(catalog.recordings, catalog.rejected)
+    check_catalog(catalog.recordings.head(0), catalog.rejected)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (pl.lit("same").alias("key"), "'key'"),
+        (pl.lit("a.b").alias("key"), r"'key'.*a\.b.*a\.wav"),
+        (pl.lit(0, dtype=pl.Int64).alias("num_frames"), "'num_frames'"),
+        (pl.lit("short").alias("sha256"), "'sha256'"),
+        (pl.lit(None, dtype=pl.String).alias("recording_digest"), "'recording_digest'"),
+        (pl.col("num_bytes").cast(pl.Int32), "'num_bytes'"),
+    ],
+)
+def test_a_broken_catalog_is_an_error_that_names_column_and_path(catalog, change, message):
+    with pytest.raises(CatalogError, match=message):
+        check_catalog(catalog.recordings.with_columns(change), catalog.rejected)
+
+
+def test_a_missing_column_is_named(catalog):
+    with pytest.raises(CatalogError, match="'num_frames'"):
+        check_catalog(catalog.recordings.drop("num_frames"), catalog.rejected)
+
+
+def test_the_users_schema_sees_the_users_names(catalog):
+    check_metadata(catalog.recordings, f"{HERE}:Titles")
+
+
+def test_the_users_schema_may_check_our_columns(catalog):
+    with pytest.raises(CatalogError, match=r"'duration_seconds'.*b\.wav"):
+        check_metadata(catalog.recordings, f"{HERE}:SHORT")
+
+
+def test_failing_metadata_is_named_with_its_check_and_path(catalog):
+    bad = catalog.recordings.with_columns(pl.Series("title", ["x", None]))
+    with pytest.raises(
+        CatalogError, match=r"Titles.*'title', not_nullable: None \(b\.wav\).*str_length.*'x' \(a\.wav\)"
+    ):
+        check_metadata(bad, f"{HERE}:Titles")
+
+
+@pytest.mark.parametrize("reference", [f"{HERE}:NOT_A_SCHEMA", f"{HERE}:Gone", "no.such.module:x", "tests"])
+def test_a_schema_that_is_not_there_is_a_mistake_in_the_settings(reference):
+    with pytest.raises(ConfigError, match=f"source.schema {reference}"):
+        load_schema(reference)

@@ -1,0 +1,114 @@
+import polars as pl
+import pytest
+
+from headrace.errors import ConfigError
+from headrace.metadata import read_metadata, typed
+
+
+def table(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read_metadata(path)
+
+
+def test_csv_columns_get_the_type_all_their_cells_are_written_in(tmp_path):
+    found = table(tmp_path, "m.csv", 'path,title,bpm,gain,live\na.wav,"x, ""y""",120,-0.5,true\nb.wav,,,1,FALSE\n')
+    assert found.to_dicts() == [
+        {"path": "a.wav", "title": 'x, "y"', "bpm": 120, "gain": -0.5, "live": True},
+        {"path": "b.wav", "title": None, "bpm": None, "gain": 1.0, "live": False},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["1", "-2", ""], [1, -2, None]),
+        (["007", "12"], ["007", "12"]),
+        (["+49 30", "1"], ["+49 30", "1"]),
+        (["1", "2.5e3"], [1.0, 2500.0]),
+        (["1", "x"], ["1", "x"]),
+        (["12345678901234567890", "1"], [12345678901234567890.0, 1.0]),
+        (["True", "false"], [True, False]),
+        (["[1, 2]", "[]", ""], [[1, 2], [], None]),
+        (["[1]", "[0.5, null]"], [[1.0], [0.5, None]]),
+        (['["a", "b"]'], [["a", "b"]]),
+        (["[[1, 2], []]"], [[[1, 2], []]]),
+        (["[1]", "[true]"], ["[1]", "[true]"]),
+        (["[1, 'a']", "[1]"], ["[1, 'a']", "[1]"]),
+        (["[99999999999999999999]"], ["[99999999999999999999]"]),
+        (["[]", ""], [[], None]),
+        (["", ""], [None, None]),
+        (["2024-05-01"], ["2024-05-01"]),
+    ],
+)
+def test_cells_are_typed_by_fixed_rules(cells, values):
+    column = typed(pl.Series("c", cells))
+    assert column.to_list() == values
+    assert [type(value) for value in column] == [type(value) for value in pl.Series(values)]
+
+
+def test_paths_and_keys_are_text_whatever_they_look_like(tmp_path):
+    assert table(tmp_path, "m.csv", "path,key\n001,0012\n2,3\n").rows() == [("001", "0012"), ("2", "3")]
+    assert table(tmp_path, "m.jsonl", '{"path": 1, "key": 2}\n').rows() == [("1", "2")]
+
+
+def test_a_byte_order_mark_and_windows_line_ends_are_fine(tmp_path):
+    assert table(tmp_path, "m.csv", b"\xef\xbb\xbfpath,n\r\na.wav,1\r\n\r\n").to_dicts() == [{"path": "a.wav", "n": 1}]
+
+
+def test_tabs_part_the_cells_of_a_tsv(tmp_path):
+    assert table(tmp_path, "m.tsv", "path\ttitle\na\tx, y\n").rows() == [("a", "x, y")]
+
+
+def test_line_breaks_in_quotes_belong_to_the_cell(tmp_path):
+    assert table(tmp_path, "m.csv", 'path,text\na,"one\ntwo"\n').rows() == [("a", "one\ntwo")]
+
+
+def test_json_lines_keep_lists_and_objects(tmp_path):
+    found = table(
+        tmp_path, "m.jsonl", '{"path": "a", "chords": [1, 2]}\n\n{"path": "b", "by": {"name": "x"}, "n": null}\n'
+    )
+    assert found.to_dicts() == [
+        {"path": "a", "chords": [1, 2], "by": None, "n": None},
+        {"path": "b", "chords": None, "by": {"name": "x"}, "n": None},
+    ]
+
+
+def test_parquet_keeps_its_types(tmp_path):
+    frame = pl.DataFrame({"path": ["a"], "chords": [[1, 2]]}, schema_overrides={"chords": pl.List(pl.Int16)})
+    frame.write_parquet(tmp_path / "m.parquet")
+    assert read_metadata(tmp_path / "m.parquet").equals(frame)
+
+
+def test_columns_of_nothing_become_text_so_that_they_can_be_stored(tmp_path):
+    found = table(tmp_path, "m.jsonl", '{"path": "a", "n": null, "l": []}\n')
+    assert found.schema == {"path": pl.String, "n": pl.String, "l": pl.List(pl.String)}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("m.csv", "path,n\na,1\nb,2,3\n", r"m\.csv, line 3: 3 cells, but the header has 2"),
+        ("m.csv", "path,n\na,1\nb\n", r"m\.csv, line 3: 1 cells"),
+        ("m.csv", 'path,n\na,"1\n', r"m\.csv, line 2"),
+        ("m.csv", b"path,n\na,\xe9\n", r"m\.csv: not UTF-8"),
+        ("m.csv", "", r"m\.csv: needs a column 'path'.*none"),
+        ("m.csv", "file,title\na,b\n", r"m\.csv: needs a column 'path'.*file, title"),
+        ("m.csv", ",path\n0,a\n", r"m\.csv: column 1 has no name .*index=False"),
+        ("m.csv", "path,a,a\nx,1,2\n", r"two columns are named 'a'"),
+        ("m.jsonl", '{"path": "a"}\n{"path": \n', r"m\.jsonl, line 2"),
+        ("m.jsonl", '{"path": "a"}\n[1]\n', r"m\.jsonl, line 2: expected one JSON object per line"),
+        ("m.jsonl", '{"path": ["a"]}\n', r"m\.jsonl: column 'path' must be text"),
+        ("m.jsonl", "", r"m\.jsonl"),
+        ("m.parquet", b"PAR1 junk", r"m\.parquet: not a readable Parquet file"),
+        ("m.xlsx", b"", r"m\.xlsx: its name must end in one of \.csv"),
+    ],
+)
+def test_a_broken_table_is_an_error_that_names_file_and_line(tmp_path, name, content, message):
+    with pytest.raises(ConfigError, match=message):
+        table(tmp_path, name, content)
+
+
+def test_a_missing_table_is_an_error_that_names_it(tmp_path):
+    with pytest.raises(ConfigError, match=r"gone\.csv: there is no such file"):
+        read_metadata(tmp_path / "gone.csv")

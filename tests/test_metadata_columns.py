@@ -1,0 +1,91 @@
+import datetime as dt
+import json
+import math
+from decimal import Decimal
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.catalog_tables import OWN_COLUMNS
+from headrace.errors import ConfigError
+from headrace.metadata_columns import check_types, metadata_columns, metadata_dicts, stored_names, user_name
+
+names = st.lists(st.sampled_from(["metadata_", ""]), max_size=3).flatmap(
+    lambda prefixes: st.sampled_from(["path", "sha256", "title", "metadata", "partition"]).map(
+        lambda name: "".join(prefixes) + name
+    )
+)
+
+
+@given(st.lists(names, unique=True))
+def test_stored_names_never_clash_and_give_back_the_users(users):
+    stored = stored_names(users)
+    assert not set(stored.values()) & OWN_COLUMNS
+    assert len(set(stored.values())) == len(users)
+    assert [user_name(stored[user]) for user in users] == users
+
+
+def test_the_column_of_our_provenance_is_refused():
+    with pytest.raises(ConfigError, match="headrace"):
+        stored_names(["title", "headrace"])
+
+
+def test_clashing_columns_come_back_under_the_users_names():
+    table = pl.DataFrame({"path": ["a"], "sha256": ["0"], "metadata_sha256": ["theirs"], "partition": ["train-0000"]})
+    assert metadata_columns(table) == {"metadata_sha256": "sha256"}
+    assert metadata_dicts(table) == [{"sha256": "theirs"}]
+
+
+def test_values_are_what_json_can_hold():
+    table = pl.DataFrame(
+        {
+            "a_float": [1.5, math.nan, math.inf],
+            "b_list": [[1.0, math.nan], [], None],
+            "c_date": [dt.date(2024, 5, 1), None, None],
+            "d_time": [dt.datetime(2024, 5, 1, 12, 30, tzinfo=dt.UTC), None, None],
+            "e_span": [dt.timedelta(seconds=90), None, None],
+            "f_struct": [{"y": 1.0, "x": dt.date(2024, 1, 1)}, {"y": math.inf, "x": None}, None],
+            "g_enum": pl.Series(["x", None, "x"], dtype=pl.Enum(["x"])),
+            "h_decimal": [Decimal("1.25"), None, None],
+            "i_bool": [True, None, False],
+            "j_dates": [[dt.date(2024, 5, 1), None], None, []],
+            "k_array": pl.Series([[1, 2], None, [3, 4]], dtype=pl.Array(pl.Int8, 2)),
+            "l_none": [None, None, None],
+        }
+    )
+    first, second, third = metadata_dicts(table)
+    assert first == {
+        "a_float": 1.5,
+        "b_list": [1.0, None],
+        "c_date": "2024-05-01",
+        "d_time": "2024-05-01T12:30:00+00:00",
+        "e_span": 90.0,
+        "f_struct": {"x": "2024-01-01", "y": 1.0},
+        "g_enum": "x",
+        "h_decimal": 1.25,
+        "i_bool": True,
+        "j_dates": ["2024-05-01", None],
+        "k_array": [1, 2],
+        "l_none": None,
+    }
+    assert (second["a_float"], third["a_float"], second["f_struct"]) == (None, None, {"x": None, "y": None})
+    json.dumps([first, second, third], allow_nan=False)
+
+
+def test_the_order_of_columns_does_not_matter():
+    table = pl.DataFrame({"b": [1], "a": [2]})
+    assert json.dumps(metadata_dicts(table)) == json.dumps(metadata_dicts(table.select("a", "b")))
+
+
+def test_without_metadata_every_row_is_empty():
+    assert metadata_dicts(pl.DataFrame({"path": ["a", "b"]})) == [{}, {}]
+
+
+@pytest.mark.parametrize(
+    "values", [[b"bytes"], [[b"bytes"]], [{"x": b"bytes"}], pl.Series([object()], dtype=pl.Object)]
+)
+def test_columns_that_json_cannot_hold_are_refused_by_name(values):
+    with pytest.raises(ConfigError, match="'cover'"):
+        check_types(pl.DataFrame({"path": ["a"], "cover": values}))
