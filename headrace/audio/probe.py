@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import BinaryIO
 
 import numpy as np
-import soundfile as sf
 
 from headrace.audio.forms import AudioInfo, Reject
 from headrace.audio.headers import check_whole
-from headrace.audio.sound import UNKNOWN_FRAMES, info_of, open_sound
+from headrace.audio.sound import UNKNOWN_FRAMES, ForwardSound, info_of, open_sound
 from headrace.errors import AudioError
 
 _BLOCK_SAMPLES = 1 << 18
@@ -45,7 +44,7 @@ def probe(file: BinaryIO, *, num_bytes: int) -> AudioInfo:
     return info
 
 
-def _count_frames(sound: sf.SoundFile) -> int:
+def _count_frames(sound: ForwardSound) -> int:
     block = np.empty((max(1, _BLOCK_SAMPLES // sound.channels), sound.channels), np.int32)
     total = 0
     while (got := len(sound.read(out=block))) > 0:

@@ -10,6 +10,7 @@ import soundfile as sf
 
 from headrace.audio.forms import AudioInfo, Reject
 from headrace.audio.levels import Samples, first_non_finite
+from headrace.audio.sound import ForwardSound
 from headrace.errors import AudioError
 
 _EXACT_SEEK = ("PCM_", "FLOAT", "DOUBLE")
@@ -33,7 +34,7 @@ class FrameReader:
     ended. A gap between windows is skipped by seeking where that is exact, by decoding otherwise.
     """
 
-    def __init__(self, sound: sf.SoundFile, info: AudioInfo, *, dtype: str, block_frames: int, keep: int = 0) -> None:
+    def __init__(self, sound: ForwardSound, info: AudioInfo, *, dtype: str, block_frames: int, keep: int = 0) -> None:
         self._sound = sound
         self._info = info
         self._dtype = dtype

@@ -20,6 +20,7 @@ import soundfile as sf
 import soxr
 
 from headrace.audio.levels import Samples
+from headrace.audio.sound import ForwardSound
 from headrace.errors import BuildError
 
 _OWN_VERSION = 1  # count up when the same input would give other bytes for a reason that no library's version shows
@@ -102,7 +103,7 @@ def _disk_file() -> BinaryIO:
 def _encode(blocks: Iterable[Samples], num_frames: int, descriptor: int, form: FlacForm) -> None:
     written = 0
     try:
-        with sf.SoundFile(
+        with ForwardSound(
             descriptor,
             "w",
             samplerate=form.sample_rate_hz,

@@ -1,0 +1,133 @@
+"""Decoding FLAC into a caller's buffer: equal to libsndfile bit for bit, and never quietly wrong."""
+
+import io
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import soundfile as sf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.audio import Reject, decode, decode_flac_into, flac_info
+from headrace.errors import AudioError
+from tests.sounds import file_of, integers, music
+
+shapes = st.tuples(st.integers(1, 20_000), st.sampled_from([1, 2, 3, 8]), st.sampled_from([16, 24]))
+
+
+def reference(data):
+    return sf.read(io.BytesIO(data), dtype="float32", always_2d=True)[0].T
+
+
+def flac_of(num_frames, num_channels=1, bits=16, *, noise=False, seed=0):
+    samples = integers(num_frames, num_channels, bits, seed) if noise else music(num_frames, num_channels, seed=seed)
+    return file_of(samples, "FLAC", f"PCM_{bits}")
+
+
+@given(shapes, st.booleans(), st.integers(0, 9))
+@settings(max_examples=40, deadline=None)
+def test_decoding_equals_libsndfile_bit_for_bit(shape, noise, seed):
+    data = flac_of(*shape, noise=noise, seed=seed)
+    out = np.full((shape[1], shape[0] + 3), 7, np.float32)
+    assert decode_flac_into(data, out) == shape[0]
+    np.testing.assert_array_equal(out[:, : shape[0]], reference(data))
+    assert (out[:, shape[0] :] == 7).all()
+
+
+@given(st.data(), st.sampled_from([1, 2]))
+@settings(max_examples=40, deadline=None)
+def test_any_range_equals_that_range_of_the_whole(data, num_channels):
+    blob = flac_of(20_000, num_channels)
+    start = data.draw(st.integers(0, 20_000))
+    count = data.draw(st.integers(0, 20_000 - start))
+    out = np.empty((num_channels, count), np.float32)
+    assert decode_flac_into(blob, out, start, count) == count
+    np.testing.assert_array_equal(out, reference(blob)[:, start : start + count])
+
+
+@pytest.mark.parametrize("num_channels", [1, 2])
+def test_any_strides_will_do(num_channels):
+    blob = flac_of(9_000, num_channels)
+    for out in (
+        np.empty((9_000, num_channels), np.float32).T,
+        np.empty((num_channels, 18_000), np.float32)[:, ::2],
+        np.empty((3, num_channels, 10_000), np.float32)[1],
+    ):
+        decode_flac_into(memoryview(blob), out)
+        np.testing.assert_array_equal(out[:, :9_000], reference(blob))
+
+
+@pytest.mark.parametrize(("num_channels", "bits"), [(1, 16), (2, 24), (8, 16)])
+def test_the_header_tells_frames_rate_channels_and_bits(num_channels, bits):
+    assert flac_info(flac_of(123, num_channels, bits)[:42]) == (123, 44_100, num_channels, bits)
+
+
+@pytest.mark.parametrize(("data", "reason"), [(b"", "unsupported"), (b"RIFF" * 20, "unsupported"), (b"fLaC\0", "truncated")])
+def test_what_is_no_flac_header_is_refused(data, reason):
+    with pytest.raises(AudioError) as refusal:
+        flac_info(data)
+    assert refusal.value.reason == reason
+
+
+@given(st.integers(min_value=0), st.integers(0, 7), st.sampled_from([1, 2]))
+@settings(max_examples=150, deadline=None)
+def test_a_flipped_bit_is_an_error_or_harmless(position, bit, num_channels):
+    blob = bytearray(flac_of(20_000, num_channels))
+    want = reference(bytes(blob))
+    blob[4 + position % (len(blob) - 4)] ^= 1 << bit
+    try:
+        samples, rate = decode(bytes(blob))
+    except AudioError as error:
+        assert error.reason in Reject
+    else:  # in a header's field that no sample depends on, or in the header's rate
+        assert samples.shape != want.shape or rate != 44_100 or np.array_equal(samples, want)
+
+
+@given(st.integers(42, 10**6))
+@settings(max_examples=50, deadline=None)
+def test_a_cut_stream_is_truncated(cut):
+    blob = flac_of(20_000)
+    with pytest.raises(AudioError) as refusal:
+        decode(blob[: 42 + cut % (len(blob) - 42)])
+    assert refusal.value.reason == Reject.TRUNCATED or cut < 200
+
+
+def test_damage_in_the_middle_is_told_from_a_missing_end():
+    blob = bytearray(flac_of(60_000))
+    blob[len(blob) // 2] ^= 16
+    with pytest.raises(AudioError, match="checksum") as refusal:
+        decode(bytes(blob))
+    assert refusal.value.reason == Reject.UNDECODABLE
+
+
+def test_a_stream_of_unknown_length_is_decoded_by_the_reference():
+    blob = bytearray(flac_of(20_000))
+    want = reference(bytes(blob))
+    blob[21] &= 0xF0
+    blob[22:26] = bytes(4)
+    assert flac_info(blob).num_frames == 0
+    np.testing.assert_array_equal(decode(bytes(blob))[0], want)
+    with pytest.raises(AudioError, match="unknown length"):
+        decode_flac_into(bytes(blob), np.empty((1, 20_000), np.float32))
+
+
+@pytest.mark.parametrize(
+    "out", [np.empty((2, 100), np.float32), np.empty((1, 99), np.float32), np.empty((1, 100)), np.empty(100, np.float32)]
+)
+def test_a_buffer_that_does_not_fit_is_refused_with_its_shape(out):
+    with pytest.raises(ValueError, match=r"expected float32 \(1, at least 100\)"):
+        decode_flac_into(flac_of(100), out)
+
+
+def test_a_range_beyond_the_stream_is_refused():
+    with pytest.raises(ValueError, match="50:150"):
+        decode_flac_into(flac_of(100), np.empty((1, 100), np.float32), 50, 100)
+
+
+def test_threads_do_not_disturb_each_other():
+    blobs = [flac_of(30_000, 1 + i % 2, seed=i) for i in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        decoded = list(pool.map(lambda blob: decode(blob)[0], blobs * 4))
+    for i, samples in enumerate(decoded):
+        np.testing.assert_array_equal(samples, reference(blobs[i % 8]))
