@@ -170,6 +170,7 @@ def _refused_metadata(table: pl.DataFrame, known: pl.Series) -> pl.DataFrame:
     leaves = path.str.starts_with("/") | path.str.contains(r"^\.\.(/|$)")
     rows = table.select("path", _ROW, code=pl.lit(None, dtype=pl.String), reason=pl.lit(None, dtype=pl.String))
     verdicts = {
+        Reject.BAD_NAME: (path == "", "has no path"),
         Reject.OUTSIDE_ROOT: (leaves, "names a path outside the source root; write it relative to the root"),
         Reject.METADATA_WITHOUT_FILE: (~path.is_in(known.implode()), "names no file of the source"),
         Reject.DUPLICATE_METADATA: (~path.is_first_distinct(), "names a path that an earlier row has; that one counts"),

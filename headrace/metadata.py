@@ -147,7 +147,7 @@ def _element_type(lists: Iterable[list[Any]]) -> pl.DataType | None:
     elements = [element for element in itertools.chain.from_iterable(lists) if element is not None]
     kinds = set(map(type, elements))
     if kinds == {int}:
-        return pl.Int64() if -_INTEGER_LIMIT <= min(elements) and max(elements) < _INTEGER_LIMIT else None
+        return pl.Int64() if min(elements) >= -_INTEGER_LIMIT and max(elements) < _INTEGER_LIMIT else None
     if kinds == {list}:
         inner = _element_type(elements)
         return None if inner is None else pl.List(inner)
