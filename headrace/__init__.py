@@ -1,5 +1,50 @@
 """Headrace: raw audio to training-ready streams.
 
 The library under the asset graph, and what a training job imports. It never imports Dagster, and importing it
-imports neither torch nor any reader: public names are added here as lazily loaded attributes only.
+imports neither torch nor any reader: public names are lazily loaded attributes only.
 """
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.streaming.batch import collate
+    from headrace.streaming.dataset import StreamingDataset
+    from headrace.streaming.loader import StreamingDataLoader
+    from headrace.streaming.spec import FrameBudget, LengthBuckets
+    from headrace.streaming.stream import Stream
+    from headrace.streaming.world import World
+    from headrace.webdataset import webdataset_loader
+
+__all__ = [
+    "FrameBudget",
+    "LengthBuckets",
+    "Stream",
+    "StreamingDataLoader",
+    "StreamingDataset",
+    "World",
+    "collate",
+    "webdataset_loader",
+]
+
+_HOMES = {
+    "FrameBudget": "headrace.streaming.spec",
+    "LengthBuckets": "headrace.streaming.spec",
+    "Stream": "headrace.streaming.stream",
+    "StreamingDataLoader": "headrace.streaming.loader",
+    "StreamingDataset": "headrace.streaming.dataset",
+    "World": "headrace.streaming.world",
+    "collate": "headrace.streaming.batch",
+    "webdataset_loader": "headrace.webdataset",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name on first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

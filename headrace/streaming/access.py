@@ -63,6 +63,11 @@ class ShardAccess:
         """Index of a shard, from its sidecar or made from the shard."""
         return self._indexes.get(shard)
 
+    @property
+    def is_local(self) -> bool:
+        """Whether shards are read where they lie."""
+        return len(self.shards) == 0 or self.in_place(0) is not None
+
     def in_place(self, shard: int) -> Path | None:
         """The local file that is read where it lies; None for a shard that has to be fetched or unpacked."""
         name = self.name(shard)

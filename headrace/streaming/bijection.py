@@ -99,9 +99,7 @@ def _walk(x: _Words, n: _Words, key: _Words) -> _Words:
     return x
 
 
-def _permute_grid(
-    x: _Words, rows: _Words, columns: _Words, key: _Words
-) -> _Words:
+def _permute_grid(x: _Words, rows: _Words, columns: _Words, key: _Words) -> _Words:
     """A Feistel network over Z_rows x Z_columns: each half in turn is shifted by a keyed hash of the other."""
     row = x // columns
     column = x - row * columns
@@ -114,9 +112,7 @@ def _permute_grid(
     return row * columns + column
 
 
-def _shift(
-    half: _Words, other: _Words, size: _Words, key: _Words
-) -> _Words:
+def _shift(half: _Words, other: _Words, size: _Words, key: _Words) -> _Words:
     """(half + hash(other, key)) mod size, for half < size < 2**32, without a division."""
     word = other * _STIR
     word ^= key

@@ -16,7 +16,7 @@ from headrace.streaming.assemble import BatchPlan
 from headrace.streaming.epochs import EpochRun, Share
 from headrace.streaming.order import PADDING
 from headrace.streaming.rows import StreamReader
-from headrace.streaming.threads import WorkThreads
+from headrace.streaming.parallel import WorkThreads
 
 _NUM_DOWNLOADS = 4
 

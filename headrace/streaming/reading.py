@@ -58,12 +58,7 @@ class Reading:
     @property
     def is_local(self) -> bool:
         """Whether every shard is read where it lies, so that nothing is ever downloaded or unpacked."""
-        return all(
-            access.in_place(shard) is not None
-            for reader in self.readers
-            for access in (reader.primary, *reader.joined)
-            for shard in range(min(1, len(access.shards)))
-        )
+        return all(access.is_local for reader in self.readers for access in (reader.primary, *reader.joined))
 
     def lengths(self, rows: Rows, config: SampleConfig) -> NDArray[np.int64]:
         """Frames of each row's sample as it will arrive (cropped), int64 (n,); no row may be padding.

@@ -17,9 +17,11 @@ from headrace.indexing import LATENT_FIELD, audio_field
 from headrace.streaming.access import ShardAccess
 from headrace.streaming.coalesce import Span
 from headrace.streaming.opened import OpenShard
+from headrace.streaming.parallel import map_on_threads
 from headrace.streaming.shardset import Locator, SnapshotShards
 
 JSON_FIELD = "json"
+_INDEXES_AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +134,12 @@ class StreamReader:
     def lengths(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
         """Frames of each sample from the indexes, int64 of the same shape; -1 where unknown."""
         shards, rows = self.locator.find(samples)
+        needed = np.unique(shards).tolist()
+        if not self.primary.is_local:
+            for start in range(0, len(needed), _INDEXES_AT_ONCE):
+                map_on_threads(self.primary.index, needed[start : start + _INDEXES_AT_ONCE], "index")
         lengths = np.empty(len(samples), np.int64)
-        for shard in np.unique(shards).tolist():
+        for shard in needed:
             chosen = shards == shard
             lengths[chosen] = self.primary.index(shard).num_frames[rows[chosen]]
         return lengths
@@ -147,11 +153,19 @@ class StreamReader:
             patient: wait for a shard that is on its way, instead of fetching just these samples by ranged reads.
         """
         shards, numbers = self.locator.find(samples)
+        groups = {shard: np.flatnonzero(shards == shard) for shard in dict.fromkeys(shards.tolist())}
+
+        def of_shard(shard: int) -> list[tuple[Part | None, ...]]:
+            return list(self._of_shard(shard, numbers[groups[shard]], patient=patient))
+
+        if self.primary.is_local or len(groups) == 1:
+            found = [of_shard(shard) for shard in groups]
+        else:  # all shards of the batch in the round trips of one
+            found = map_on_threads(of_shard, list(groups), "open")
         rows: list[Row | None] = [None] * len(samples)
-        for shard in dict.fromkeys(shards.tolist()):
-            places = np.flatnonzero(shards == shard)
-            for place, parts in zip(places.tolist(), self._of_shard(shard, numbers[places], patient=patient), strict=True):
-                rows[place] = Row(parts, positions[place])
+        for places, parts in zip(groups.values(), found, strict=True):
+            for place, sample in zip(places.tolist(), parts, strict=True):
+                rows[place] = Row(sample, positions[place])
         return [row for row in rows if row is not None]
 
     def _of_shard(self, shard: int, rows: NDArray[np.int64], *, patient: bool) -> Iterator[tuple[Part | None, ...]]:

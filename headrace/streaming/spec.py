@@ -71,7 +71,7 @@ class LastBatch(StrEnum):
 class LengthBuckets:
     """Batches of samples of similar length: windows of `window_batches` global batches are sorted and cut again."""
 
-    window_batches: int = 32
+    window_batches: int = 64
 
     def __post_init__(self) -> None:
         _positive("window_batches", self.window_batches)
@@ -133,9 +133,9 @@ class OrderSpec:
     def __post_init__(self) -> None:
         set_field = object.__setattr__
         set_field(self, "shuffle_algo", shuffle_algo(self.shuffle_algo))
-        set_field(self, "batching_method", _member(BatchingMethod, "batching_method", self.batching_method))
-        set_field(self, "sampling_method", _member(SamplingMethod, "sampling_method", self.sampling_method))
-        set_field(self, "last_batch", _member(LastBatch, "last_batch", self.last_batch))
+        set_field(self, "batching_method", member(BatchingMethod, "batching_method", self.batching_method))
+        set_field(self, "sampling_method", member(SamplingMethod, "sampling_method", self.sampling_method))
+        set_field(self, "last_batch", member(LastBatch, "last_batch", self.last_batch))
         for name in ("global_batch_size", "num_canonical_nodes", "sampling_granularity"):
             _positive(name, getattr(self, name))
         if self.shuffle_block_size is not None:
@@ -184,7 +184,12 @@ def shuffle_algo(name: str) -> ShuffleAlgo:
     return known[name]
 
 
-def _member(kind: type[_Member], field: str, value: str) -> _Member:
+def member(kind: type[_Member], field: str, value: str) -> _Member:
+    """The member of `kind` that `value` names.
+
+    Raises:
+        ConfigError: no such member; names the field and lists the members.
+    """
     names = [member.value for member in kind]
     if value not in names:
         raise ConfigError(f"{field} {value!r} is not known: expected one of {', '.join(names)}")

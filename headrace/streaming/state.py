@@ -27,7 +27,8 @@ class StreamState:
         name: the stream's name.
         snapshot: number of the snapshot that it reads; None for plain WebDataset shards.
         fingerprint: digest of what the snapshot lists; the same shards in the same order give the same.
-        position: samples that the stream has given in this epoch: for the reader, since the legs imply it.
+        position: samples that the stream has given in this epoch. For the reader: resuming does not need it, and inside
+            a window of length buckets it counts as if the window were not sorted.
     """
 
     name: str

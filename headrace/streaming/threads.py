@@ -1,14 +1,11 @@
 """Batches made by threads of this process, in order.
 
-Owns the threads and the hand-over: a batch's rows are shared out over all threads, so the first batch comes as fast as
-all cores can make it, and only a few batches are alive at a time. Decoding and reading free the GIL. Threads are
-daemons of their own: `concurrent.futures` would join them at exit, and a read that hangs would hold up Ctrl-C.
+Owns the hand-over: a batch's rows are shared out over all threads, so the first batch comes as fast as all cores can
+make it, and only a few batches are alive at a time. Decoding and reading free the GIL.
 """
 
 import itertools
-import queue
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -16,44 +13,8 @@ from dataclasses import dataclass, field
 
 from headrace.streaming.assemble import Assembler, BatchPlan, Prepared
 from headrace.streaming.batch import Batch
+from headrace.streaming.parallel import WorkThreads
 from headrace.streaming.stats import Stage, Work
-
-_Task = tuple[int, int, Callable[[], None] | None]
-
-
-class WorkThreads:
-    """Daemon threads that run tasks, the lowest rank first."""
-
-    def __init__(self, num_threads: int, name: str) -> None:
-        self._tasks: queue.PriorityQueue[_Task] = queue.PriorityQueue()
-        self._count = itertools.count()
-        self._threads = [
-            threading.Thread(target=self._run, name=f"headrace-{name}-{number}", daemon=True) for number in range(num_threads)
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    def submit(self, rank: int, task: Callable[[], None]) -> None:
-        """Run `task` when a thread is free; it must not raise."""
-        self._tasks.put((rank, next(self._count), task))
-
-    def close(self, timeout_seconds: float = 1.0) -> None:
-        """End the threads: at once those that are idle, the others after their task."""
-        for _ in self._threads:
-            self._tasks.put((-1, next(self._count), None))
-        deadline = time.monotonic() + timeout_seconds
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, deadline - time.monotonic()))
-
-    def _run(self) -> None:
-        while True:
-            _, _, task = self._tasks.get()
-            if task is None:
-                return
-            task()
-            del task  # a waiting thread must not keep a batch alive
-
 
 @dataclass(slots=True)
 class _Pending:

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from headrace.streaming.order import EpochOrder
 from headrace.streaming.spec import FrameBudget, LengthBuckets, OrderSpec
 from headrace.streaming.world import World
 
-NUM_SAMPLES = 40_000
+NUM_SAMPLES = 100_000
 SECONDS = np.clip(np.random.default_rng(5).lognormal(1.8, 0.7, NUM_SAMPLES), 1, 30)
 FRAMES = (SECONDS * 16_000).astype(np.int64)
 """Speech-like lengths: 1 to 30 s, median 6 s."""
@@ -94,8 +95,8 @@ def test_a_run_in_buckets_resumes_after_any_batch(buckets):
 
 def test_buckets_are_shuffled_in_each_window():
     _, batches = batches_of(OrderSpec(256, shuffle=True, buckets=LengthBuckets(32)), ALL)
-    longest = np.array([frames_of(rows).max() for rows in batches[:32]])
-    assert abs(np.corrcoef(longest, np.arange(32))[0, 1]) < 0.6
+    longest = np.array([frames_of(rows).max() for rows in batches[:64]])
+    assert abs(np.corrcoef(longest, np.arange(64))[0, 1]) < 0.5
 
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=200), st.integers(1, 8), st.integers(0, 3000))
@@ -106,7 +107,7 @@ def test_no_batch_is_over_its_frame_budget_nor_could_it_take_more(lengths, multi
     cuts = cut_by_frames(frames, budget, multiple)
     assert cuts[0] == 0
     assert cuts[-1] == len(frames)
-    for start, stop in zip(cuts, cuts[1:], strict=False):
+    for start, stop in pairwise(cuts):
         assert -(-(stop - start) // multiple) * multiple * frames[stop - 1] <= budget
         more = min(stop + multiple, len(frames))
         assert stop == len(frames) or -(-(more - start) // multiple) * multiple * frames[more - 1] > budget

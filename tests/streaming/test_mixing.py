@@ -2,12 +2,13 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.strategies import mixtures
 
 from headrace.errors import ConfigError
 from headrace.streaming.mixing import Mixture, StreamSpec, parse_epoch_size, share_out, stream_counts
 from headrace.streaming.order import EpochOrder
 from headrace.streaming.spec import OrderSpec
+from headrace.streaming.world import World
+from tests.strategies import mixtures
 
 
 def stream(name="a", num_samples=100, **weight):
@@ -15,7 +16,7 @@ def stream(name="a", num_samples=100, **weight):
 
 
 def mixed(method="random", global_batch=32, nodes=8, **weights):
-    streams = tuple(stream(name, 2000, **({"proportion": weight})) for name, weight in weights.items())
+    streams = tuple(stream(name, 2000, proportion=weight) for name, weight in weights.items())
     spec = OrderSpec(global_batch, shuffle=True, num_canonical_nodes=nodes, batching_method=method)
     return EpochOrder(spec, Mixture(streams, 4000), 0)
 
@@ -105,8 +106,6 @@ def test_per_stream_batches_come_from_one_stream():
 
 @pytest.mark.parametrize("world_size", [8, 16, 32])
 def test_a_device_batch_comes_from_one_stream_on_worlds_that_the_canonical_nodes_divide(world_size):
-    from headrace.streaming.world import World
-
     order = mixed("device_per_stream", a=0.7, b=0.3)
     kinds = [len(set(order.batch(index, World(3, world_size)).stream_ids)) for index in range(order.num_batches)]
     assert set(kinds) == {1}

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.strategies import GLOBAL_BATCH, mixtures, order_specs
 
 from headrace.errors import ConfigError
 from headrace.streaming.mixing import Mixture, StreamSpec
@@ -14,6 +13,7 @@ from headrace.streaming.order import EpochOrder
 from headrace.streaming.passes import Picks
 from headrace.streaming.spec import OrderSpec
 from headrace.streaming.world import World
+from tests.strategies import GLOBAL_BATCH, mixtures, order_specs
 
 WORLD_SIZES = [1, 2, 3, 4, 6, 8, 12, 16]
 GOLDEN = Path(__file__).parent.parent / "golden" / "order.json"

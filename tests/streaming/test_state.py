@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.strategies import mixtures, order_specs
 
 from headrace.errors import ConfigError, StateError
 from headrace.streaming.buckets import in_buckets
@@ -14,6 +13,7 @@ from headrace.streaming.order import EpochOrder
 from headrace.streaming.spec import BatchingMethod, LengthBuckets, OrderSpec
 from headrace.streaming.state import OrderState, StreamState, resume, save
 from headrace.streaming.world import World
+from tests.strategies import mixtures, order_specs
 
 
 def snapshots(mixture):
@@ -120,7 +120,7 @@ def test_a_state_is_refused_on_other_data():
 def test_another_mixture_is_refused_unless_it_is_asked_for():
     spec, mixture, other = OrderSpec(24), two(a={"choose": 50}), two(a={"choose": 60})
     state = save(EpochOrder(spec, mixture, 0), 24, snapshots(mixture))
-    with pytest.raises(StateError, match="a: 50 samples, but now it is a: 60 samples.*change_streams=True"):
+    with pytest.raises(StateError, match=r"a: 50 samples, but now it is a: 60 samples.*change_streams=True"):
         resume(state, spec, other, snapshots(other))
 
 

@@ -1,0 +1,28 @@
+"""Small data sets that many tests read."""
+
+import pytest
+from tests.streaming.corpus import Clip, clips, write_dataset
+from tests.streaming.fault_server import fault_server
+
+
+@pytest.fixture(scope="session")
+def corpus() -> list[Clip]:
+    """The training split."""
+    return clips(53)
+
+
+@pytest.fixture(scope="session")
+def dataset_folder(tmp_path_factory, corpus):
+    """An output with audio and latents: 53 training samples in 11 shards, 7 for testing."""
+    folder = tmp_path_factory.mktemp("data")
+    write_dataset(folder, {"train": corpus, "test": clips(7, first=200)}, latents=True)
+    return folder
+
+
+@pytest.fixture
+def server(dataset_folder, monkeypatch):
+    """The same output behind a server that can be told to fail."""
+    with fault_server(dataset_folder) as face:
+        for name, value in face.environment().items():
+            monkeypatch.setenv(name, value)
+        yield face

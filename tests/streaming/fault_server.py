@@ -1,0 +1,185 @@
+"""A small S3 server over a folder that can be told to fail: what the drills read from.
+
+It knows GET with and without ranges, HEAD and ListObjectsV2, which is all that a reader needs. Binds to loopback.
+"""
+
+import enum
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+BUCKET = "bucket"
+
+
+class Fault(enum.Enum):
+    """What the server does instead of answering."""
+
+    STALL = enum.auto()
+    RESET = enum.auto()
+    ERROR_500 = enum.auto()
+    HALF = enum.auto()
+    FLIP = enum.auto()
+    SLOW = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request: method, path below the bucket, and the range header if there was one."""
+
+    method: str
+    path: str
+    span: str | None
+
+
+@dataclass(slots=True)
+class FaultServer:
+    """The server's face to a test.
+
+    Attributes:
+        folder: what it serves.
+        port: where.
+        requests: what was asked so far.
+        fault: decides for each request; None answers it.
+    """
+
+    folder: Path
+    port: int = 0
+    requests: list[Request] = field(default_factory=list)
+    fault: Callable[[Request], Fault | None] = lambda request: None  # noqa: ARG005
+
+    @property
+    def uri(self) -> str:
+        """The bucket."""
+        return f"s3://{BUCKET}"
+
+    def environment(self) -> dict[str, str]:
+        """What a client needs to find it."""
+        return {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_REGION": "us-east-1",
+        }
+
+    def fail_first(self, fault: Fault, times: int, suffix: str = ".tar") -> None:
+        """Fail the first so many GETs of paths with this suffix."""
+        left = [times]
+
+        def decide(request: Request) -> Fault | None:
+            if request.method != "GET" or not request.path.endswith(suffix) or left[0] == 0:
+                return None
+            left[0] -= 1
+            return fault
+
+        self.fault = decide
+
+
+@contextmanager
+def fault_server(folder: Path) -> Iterator[FaultServer]:
+    """Serve a folder as `s3://bucket`."""
+    face = FaultServer(folder)
+
+    class Handler(_Handler):
+        server_face = face
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    face.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield face
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server_face: FaultServer
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Be quiet."""
+
+    def do_HEAD(self) -> None:  # noqa: N802 - the base class's name
+        self._answer(with_body=False)
+
+    def do_GET(self) -> None:  # noqa: N802
+        self._answer(with_body=True)
+
+    def _answer(self, *, with_body: bool) -> None:
+        url = urlsplit(self.path)
+        path = unquote(url.path).removeprefix(f"/{BUCKET}").lstrip("/")
+        request = Request(self.command, path, self.headers.get("Range"))
+        face = self.server_face
+        face.requests.append(request)
+        fault = face.fault(request)
+        if fault is Fault.STALL:
+            time.sleep(30)
+            self.close_connection = True
+        elif fault is Fault.RESET:
+            linger = struct.pack("ii", 1, 0)
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            self.connection.close()
+            self.close_connection = True
+        elif fault is Fault.ERROR_500:
+            self._send(500, b"<Error><Code>InternalError</Code></Error>", with_body=with_body)
+        elif not path and with_body:
+            self._send(200, self._listing(parse_qs(url.query)), with_body=True)
+        else:
+            self._object(path, fault, with_body=with_body)
+
+    def _object(self, path: str, fault: Fault | None, *, with_body: bool) -> None:
+        file = self.server_face.folder / path
+        if not file.is_file():
+            self._send(404, b"<Error><Code>NoSuchKey</Code></Error>", with_body=with_body)
+            return
+        blob = file.read_bytes()
+        status, headers = 200, {"ETag": f'"{file.stat().st_mtime_ns:x}"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}
+        if (span := self.headers.get("Range")) is not None:
+            first, _, last = span.removeprefix("bytes=").partition("-")
+            start, stop = int(first), min(int(last) + 1 if last else len(blob), len(blob))
+            headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(blob)}"
+            status, blob = 206, blob[start:stop]
+        if fault is Fault.FLIP:
+            middle = len(blob) // 2
+            blob = blob[:middle] + bytes([blob[middle] ^ 0xFF]) + blob[middle + 1 :]
+        if fault is Fault.SLOW:
+            time.sleep(0.3)
+        self._send(status, blob, headers, with_body=with_body, keep=0.5 if fault is Fault.HALF else 1.0)
+
+    def _send(
+        self, status: int, blob: bytes, headers: dict[str, str] | None = None, *, with_body: bool, keep: float = 1.0
+    ) -> None:
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(blob)))
+        self.end_headers()
+        if with_body:
+            self.wfile.write(blob[: int(len(blob) * keep)])
+        if keep < 1:
+            self.close_connection = True
+
+    def _listing(self, query: dict[str, list[str]]) -> bytes:
+        prefix = query.get("prefix", [""])[0]
+        root = self.server_face.folder
+        found = sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file())
+        items = "".join(
+            f"<Contents><Key>{escape(name)}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+            f'<ETag>"x"</ETag><Size>{(root / name).stat().st_size}</Size></Contents>'
+            for name in found
+            if name.startswith(prefix)
+        )
+        return (
+            f"<ListBucketResult><Name>{BUCKET}</Name><Prefix>{escape(prefix)}</Prefix><KeyCount>{len(found)}</KeyCount>"
+            f"<MaxKeys>100000</MaxKeys><IsTruncated>false</IsTruncated>{items}</ListBucketResult>"
+        ).encode()

@@ -1,0 +1,132 @@
+"""The cache folder: what goes in comes out whole or not at all, under its limit, among processes that may die."""
+
+import multiprocessing
+import os
+import signal
+import time
+
+import pytest
+
+from headrace.errors import IntegrityError
+from headrace.streaming.cache import CacheUnusableError, ShardCache
+
+
+def put(cache: ShardCache, name: str, content: bytes) -> None:
+    with cache.receive(name, len(content)) as incoming:
+        assert incoming is not None
+        incoming.write(content)
+
+
+def test_what_goes_in_comes_out(tmp_path):
+    cache = ShardCache(tmp_path)
+    put(cache, "a.tar", b"hello")
+    found = cache.find("a.tar", 5)
+    assert found is not None
+    assert bytes(found.read(1, 4)) == b"ell"
+
+
+def test_a_shard_that_fails_on_its_way_in_leaves_nothing(tmp_path):
+    cache = ShardCache(tmp_path)
+    with pytest.raises(RuntimeError), cache.receive("a.tar", 5) as incoming:
+        incoming.write(b"he")
+        raise RuntimeError
+    assert cache.find("a.tar", 5) is None
+    assert cache.usage_bytes() == 0
+
+
+def test_a_shard_shorter_than_announced_is_not_taken_in(tmp_path):
+    cache = ShardCache(tmp_path)
+    with pytest.raises(IntegrityError, match="5 bytes announced, 2 came"), cache.receive("a.tar", 5) as incoming:
+        incoming.write(b"he")
+    assert cache.find("a.tar", 5) is None
+
+
+@pytest.mark.parametrize("damaged", [b"", b"hell", b"hello!"])
+def test_a_file_of_the_wrong_size_is_never_served(tmp_path, damaged):
+    cache = ShardCache(tmp_path)
+    put(cache, "a.tar", b"hello")
+    (tmp_path / "a.tar").write_bytes(damaged)
+    assert cache.find("a.tar", 5) is None
+    assert not (tmp_path / "a.tar").exists()
+
+
+def test_least_recently_used_goes_first_and_the_limit_holds(tmp_path):
+    cache = ShardCache(tmp_path, 250)
+    for name in ("a.tar", "b.tar"):
+        put(cache, name, bytes(100))
+        time.sleep(0.01)
+    assert cache.find("a.tar", 100) is not None  # used again: b is colder now
+    put(cache, "c.tar", bytes(100))
+    assert cache.usage_bytes() <= 250
+    assert cache.find("b.tar", 100) is None
+    assert cache.find("a.tar", 100) is not None
+
+
+def test_what_a_reader_has_open_is_not_evicted(tmp_path):
+    cache = ShardCache(tmp_path, 100)
+    put(cache, "a.tar", bytes(100))
+    held = cache.find("a.tar", 100)
+    with pytest.raises(CacheUnusableError, match="in use"):
+        put(cache, "b.tar", bytes(100))
+    del held
+    put(cache, "b.tar", bytes(100))
+    assert cache.find("a.tar", 100) is None
+
+
+def test_a_shard_larger_than_the_limit_is_refused_by_name_of_the_setting(tmp_path):
+    with pytest.raises(CacheUnusableError, match="cache_limit"):
+        put(ShardCache(tmp_path, 99), "a.tar", bytes(100))
+
+
+def test_only_one_brings_a_shard_at_a_time(tmp_path):
+    cache, other = ShardCache(tmp_path), ShardCache(tmp_path)
+    with cache.receive("a.tar", 2) as incoming:
+        incoming.write(b"hi")
+        assert other.is_arriving("a.tar")
+        with other.receive("a.tar", 2) as second:
+            assert second is None
+    assert not other.is_arriving("a.tar")
+    assert other.find("a.tar", 2) is not None
+
+
+def test_a_full_disk_is_an_error_of_the_cache(tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(CacheUnusableError, match="No space left"):
+        put(ShardCache(tmp_path), "a.tar", b"hello")
+    assert not list(tmp_path.glob("*.tar"))
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_of_the_cache(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(CacheUnusableError, match="local="):
+        put(ShardCache(tmp_path / "file"), "a.tar", b"hello")
+
+
+def _bring_half_and_wait(folder, is_ready):
+    with ShardCache(folder).receive("a.tar", 1000) as incoming:
+        incoming.write(bytes(500))
+        is_ready.set()
+        time.sleep(30)
+
+
+def test_a_process_killed_while_bringing_a_shard_leaves_nothing_to_clean(tmp_path):
+    """Its lock dies with it; the next one begins the shard again."""
+    context = multiprocessing.get_context("fork")
+    is_ready = context.Event()
+    process = context.Process(target=_bring_half_and_wait, args=(tmp_path, is_ready))
+    process.start()
+    assert is_ready.wait(10)
+    cache = ShardCache(tmp_path, 1100)
+    assert cache.is_arriving("a.tar")
+    assert cache.find("a.tar", 1000) is None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert not cache.is_arriving("a.tar")
+    put(cache, "b.tar", bytes(1000))  # the leftover does not count for ever
+    assert cache.usage_bytes() == 1000
+    cache.evict("b.tar")
+    put(cache, "a.tar", bytes(1000))
+    assert cache.find("a.tar", 1000) is not None

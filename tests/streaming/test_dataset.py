@@ -1,0 +1,325 @@
+"""What arrives: the same on every world, with any number of workers, and after any stop."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.streaming.corpus import clips, write_dataset
+
+from headrace import LengthBuckets, Stream, StreamingDataLoader, StreamingDataset, World, collate
+from headrace.errors import ConfigError, NotFoundError, StateError
+
+GLOBAL_BATCH = 48
+WORLDS = (1, 2, 3, 4, 6, 8, 12, 16)
+
+MODES = {
+    "plain": {},
+    "shuffled": {"shuffle": True},
+    "full": {"shuffle": True, "shuffle_algo": "full"},
+    "drop": {"shuffle": True, "last_batch": "drop"},
+    "buckets": {"shuffle": True, "batching": LengthBuckets(2)},
+    "mixed": {"shuffle": True, "mix": True},
+    "stratified": {"shuffle": True, "mix": True, "batching_method": "stratified"},
+    "per_stream": {"shuffle": True, "mix": True, "batching_method": "per_stream"},
+    "device_per_stream": {"shuffle": True, "mix": True, "batching_method": "device_per_stream"},
+    "mixed buckets": {"shuffle": True, "mix": True, "batching": LengthBuckets(2)},
+}
+
+
+def make(folder, *, size=1, rank=0, mode="shuffled", global_batch=GLOBAL_BATCH, **more):
+    chosen = dict(MODES[mode])
+    if chosen.pop("mix", False):
+        where = {"streams": [Stream(f"{folder}/audio", split=s, repeat=r) for s, r in (("train", 2), ("test", 5.5))]}
+    else:
+        where = {"remote": f"{folder}/audio", "split": "train"}
+    return StreamingDataset(**where, batch_size=global_batch // size, world=World(rank, size), **chosen, **more)
+
+
+def keys_of(dataset, num_batches=None):
+    """Keys of each batch, read as batches are planned: without decoding."""
+    run = dataset.begin()
+    assembler = dataset.assembler()
+    stop = len(run) if num_batches is None else num_batches
+    found = [["" if row is None else row.primary.key for row in assembler.rows(run.plan(i))] for i in range(stop)]
+    dataset.delivered(run, stop)
+    return found
+
+
+def global_batches(folder, size, states=None, **more):
+    """Keys of each global batch, in order, from all ranks of a world; and the ranks' datasets."""
+    datasets = [make(folder, size=size, rank=rank, **more) for rank in range(size)]
+    for dataset in datasets:
+        if states is not None:
+            dataset.load_state_dict(json.loads(json.dumps(states)))
+    ranks = [keys_of(dataset) for dataset in datasets]
+    assert len({len(rank) for rank in ranks}) == 1
+    return [[key for row in zip(*parts, strict=True) for key in row] for parts in zip(*ranks, strict=True)]
+
+
+def test_every_sample_arrives_once(dataset_folder, corpus):
+    found = [key for batch in global_batches(dataset_folder, 2) for key in batch if key]
+    assert sorted(found) == sorted(clip.key for clip in corpus)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_global_batches_survive_a_change_of_world_size(dataset_folder, mode):
+    alone = global_batches(dataset_folder, 1, mode=mode)
+    for size in WORLDS[1:]:
+        assert global_batches(dataset_folder, size, mode=mode) == alone
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    mode=st.sampled_from(sorted(MODES)),
+    first=st.sampled_from(WORLDS),
+    second=st.sampled_from(WORLDS),
+    stop=st.integers(0, 3),
+    epochs=st.integers(0, 1),
+)
+def test_a_run_that_stops_on_one_world_goes_on_on_another(dataset_folder, mode, first, second, stop, epochs):
+    whole = make(dataset_folder, mode=mode)
+    for _ in range(epochs):
+        keys_of(whole)
+    expected = keys_of(whole)
+    stop = min(stop, len(expected))
+    stopped = make(dataset_folder, size=first, mode=mode)
+    for _ in range(epochs):
+        keys_of(stopped)
+    keys_of(stopped, stop)
+    state = stopped.state_dict()
+    if stop == len(expected):
+        assert state["epoch"] == epochs + 1
+        assert global_batches(dataset_folder, second, state, mode=mode) == keys_of(whole)
+    else:
+        assert global_batches(dataset_folder, second, state, mode=mode) == expected[stop:]
+
+
+def test_what_only_concerns_speed_changes_nothing(dataset_folder, tmp_path):
+    plain = keys_of(make(dataset_folder))
+    other = make(
+        dataset_folder, local=str(tmp_path), download_retry=7, download_timeout=3, validate_hash="sha256", keep_zip=True,
+        predownload=1, cache_limit="50gb", partition_algo="orig",
+    )  # fmt: skip
+    assert keys_of(other) == plain
+
+
+def test_epochs_differ_and_are_counted(dataset_folder):
+    dataset = make(dataset_folder)
+    assert dataset.next_epoch == 0
+    first, second = keys_of(dataset), keys_of(dataset)
+    assert first != second
+    assert dataset.next_epoch == 2
+
+
+def test_a_state_is_readable_and_has_the_reference_s_fields(dataset_folder):
+    dataset = make(dataset_folder)
+    keys_of(dataset, 1)
+    state = dataset.state_dict()
+    assert json.loads(json.dumps(state)) == state
+    assert (state["epoch"], state["sample_in_epoch"], state["shuffle_seed"]) == (0, GLOBAL_BATCH, 9176)
+    assert state["num_canonical_nodes"] == 64
+
+
+def test_state_dict_counts_samples_as_the_reference_does(dataset_folder):
+    dataset = make(dataset_folder, global_batch=8)
+    keys_of(dataset, 1)
+    assert dataset.state_dict(16, True)["sample_in_epoch"] == 16
+    resumed = make(dataset_folder, global_batch=8)
+    resumed.load_state_dict(dataset.state_dict(16, from_beginning=True))
+    keys_of(resumed, 1)
+    assert resumed.state_dict(8, from_beginning=False)["sample_in_epoch"] == 24
+
+
+def test_the_global_batch_may_change_where_the_order_does_not_depend_on_it(dataset_folder):
+    dataset = make(dataset_folder, global_batch=12)
+    flat = [key for batch in keys_of(make(dataset_folder, global_batch=12)) for key in batch if key]
+    keys_of(dataset, 2)
+    resumed = make(dataset_folder, global_batch=16)
+    resumed.load_state_dict(dataset.state_dict())
+    assert [key for batch in keys_of(resumed) for key in batch if key] == flat[24:]
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"shuffle_seed": 1}, "shuffle_seed"),
+        ({"mode": "plain"}, "shuffle"),
+        ({"shuffle_block_size": 7}, "shuffle_block_size"),
+        ({"num_canonical_nodes": 2}, "num_canonical_nodes"),
+        ({"mode": "mixed"}, "streams"),
+    ],
+)
+def test_a_state_of_another_order_is_refused_by_name(dataset_folder, changed, field):
+    state = make(dataset_folder).state_dict()
+    with pytest.raises(StateError, match=field):
+        make(dataset_folder, **changed).load_state_dict(state)
+
+
+def test_the_mixture_may_change_on_request(dataset_folder):
+    audio = f"{dataset_folder}/audio"
+    old = [Stream(audio, split="train", name="a"), Stream(audio, split="test", name="b")]
+    new = [Stream(audio, split="train", name="a"), Stream(audio, split="test", name="b", repeat=3)]
+    dataset = StreamingDataset(streams=old, batch_size=4, shuffle=True)
+    before = keys_of(dataset, 3)
+    state = dataset.state_dict()
+    with pytest.raises(StateError, match="change_streams"):
+        StreamingDataset(streams=new, batch_size=4, shuffle=True).load_state_dict(state)
+    resumed = StreamingDataset(streams=new, batch_size=4, shuffle=True, change_streams=True)
+    resumed.load_state_dict(state)
+    train = {clip.key for clip in clips(53)}
+    given = [key for batch in before + keys_of(resumed) for key in batch]
+    assert sorted(key for key in given if key in train) == sorted(train)
+
+
+def test_a_state_selects_its_snapshot_and_a_lost_one_is_named(tmp_path):
+    write_dataset(tmp_path, {"train": clips(20)})
+    dataset = StreamingDataset(remote=f"{tmp_path}/audio", batch_size=4, shuffle=True)
+    expected = keys_of(StreamingDataset(remote=f"{tmp_path}/audio", batch_size=4, shuffle=True))
+    keys_of(dataset, 2)
+    state = dataset.state_dict()
+    write_dataset(tmp_path, {"train": clips(30)})
+    resumed = StreamingDataset(remote=f"{tmp_path}/audio", batch_size=4, shuffle=True)
+    assert resumed.size == 30
+    resumed.load_state_dict(state)
+    assert keys_of(resumed) == expected[2:]
+    pinned = StreamingDataset(remote=f"{tmp_path}/audio", batch_size=4, snapshot=1)
+    assert pinned.size == 20
+    (tmp_path / "audio/snapshots/00000001.json").unlink()
+    with pytest.raises(StateError, match="snapshot 1"):
+        StreamingDataset(remote=f"{tmp_path}/audio", batch_size=4, shuffle=True).load_state_dict(state)
+    with pytest.raises(NotFoundError, match="snapshot 1"):
+        StreamingDataset(remote=f"{tmp_path}/audio", snapshot=1)
+
+
+def test_a_copy_elsewhere_gives_the_same_order_and_takes_the_same_state(tmp_path):
+    for name in ("one", "two"):
+        write_dataset(tmp_path / name, {"train": clips(20)})
+    one = StreamingDataset(remote=f"{tmp_path}/one/audio", batch_size=4, shuffle=True)
+    two = StreamingDataset(remote=f"{tmp_path}/two/audio", batch_size=4, shuffle=True)
+    two.load_state_dict(one.state_dict())
+    assert keys_of(one) == keys_of(two)
+
+
+def test_samples_come_as_documented(dataset_folder, corpus):
+    dataset = make(dataset_folder, mode="plain", latents=[f"{dataset_folder}/latents/crepe"])
+    sample = next(iter(dataset))
+    clip = next(clip for clip in corpus if clip.key == sample["__key__"])
+    assert sample["audio"].dtype == torch.float32
+    assert np.array_equal(sample["audio"].numpy(), clip.audio())
+    assert sample["sample_rate"] == 8000
+    assert np.array_equal(sample["encoder_hidden"].numpy(), clip.hidden())
+    assert sample["encoder_length"] == len(clip.hidden())
+    assert sample["metadata"]["title"] == f"Clip {clip.number}"
+
+
+def test_audio_comes_at_the_newest_snapshot_that_all_latents_have(tmp_path):
+    write_dataset(tmp_path, {"train": clips(20)}, latents=True)
+    write_dataset(tmp_path, {"train": clips(30)})
+    both = StreamingDataset(remote=f"{tmp_path}/audio", latents=[f"{tmp_path}/latents/crepe"])
+    assert both.size == 20
+    assert StreamingDataset(remote=f"{tmp_path}/audio").size == 30
+    with pytest.raises(NotFoundError, match="snapshot 2"):
+        StreamingDataset(remote=f"{tmp_path}/audio", latents=[f"{tmp_path}/latents/crepe"], snapshot=2)
+
+
+def test_get_item_finds_every_sample_by_number(dataset_folder, corpus):
+    dataset = make(dataset_folder)
+    assert dataset.size == 53
+    assert [dataset.get_item(number)["__key__"] for number in (0, 17, 52)] == [corpus[n].key for n in (0, 17, 52)]
+    assert dataset[-1]["__key__"] == corpus[52].key
+    with pytest.raises(IndexError, match="53"):
+        dataset.get_item(53)
+
+
+def test_resample_streams_tells_what_an_epoch_takes(dataset_folder):
+    dataset = make(dataset_folder, mode="mixed")
+    counts, samples = dataset.resample_streams(0)
+    assert counts.sum() == len(samples) == 2 * 53 + int(5.5 * 7)
+    assert set(np.bincount(samples)) <= {2, 5, 6}
+
+
+def test_crops_depend_on_seed_and_position_only(dataset_folder, corpus):
+    def cropped(size):
+        datasets = [make(dataset_folder, size=size, rank=rank, crop_frames=100) for rank in range(size)]
+        return {s["__key__"]: s["audio"] for d in datasets for s in d if s["__key__"]}
+
+    one, three = cropped(1), cropped(3)
+    assert all(torch.equal(one[key], three[key]) for key in one)
+    clip = corpus[5]
+    assert one[clip.key].shape == (1, 100)
+    windows = np.lib.stride_tricks.sliding_window_view(clip.audio()[0], 100)
+    assert (windows == one[clip.key][0].numpy()).all(axis=1).any()
+
+
+def test_resampling_and_transforms_happen_per_sample(dataset_folder, corpus):
+    dataset = make(
+        dataset_folder, mode="plain", sample_rate=4000, transform=lambda s: s | {"mean": float(s["audio"].mean())}
+    )
+    batch = next(iter(StreamingDataLoader(dataset)))
+    assert set(batch["sample_rate"].tolist()) == {4000}
+    assert abs(int(batch["num_frames"][0]) - corpus[0].num_frames // 2) <= 1
+    assert len(batch["mean"]) == GLOBAL_BATCH
+
+
+def test_numpy_output_holds_no_tensors(dataset_folder):
+    batch = next(iter(StreamingDataLoader(make(dataset_folder, output="numpy"))))
+    assert isinstance(batch["audio"], np.ndarray)
+    assert not any(isinstance(value, torch.Tensor) for value in batch.values())
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_plain_dataloader_gives_the_same_batches(dataset_folder, num_workers):
+    plain = torch.utils.data.DataLoader(
+        make(dataset_folder, global_batch=8), batch_size=8, num_workers=num_workers, collate_fn=collate
+    )
+    ours = StreamingDataLoader(make(dataset_folder, global_batch=8))
+    assert len(plain) == len(ours)
+    for theirs, batch in zip(plain, ours, strict=True):
+        assert theirs["keys"] == batch["keys"]
+        assert torch.equal(theirs["audio"], batch["audio"])
+        assert torch.equal(theirs["is_padding"], batch["is_padding"])
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_resumes_under_stateful_dataloader(dataset_folder, num_workers):
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    def loader():
+        return StatefulDataLoader(
+            make(dataset_folder, global_batch=4), batch_size=4, num_workers=num_workers, collate_fn=collate
+        )
+
+    whole = [batch["keys"] for batch in loader()]
+    first, batches = loader(), []
+    for batch in first:
+        batches.append(batch["keys"])
+        if len(batches) == 5:
+            state = first.state_dict()
+            break
+    second = loader()
+    second.load_state_dict(state)
+    assert batches + [batch["keys"] for batch in second] == whole
+
+
+def test_errors_say_what_to_do(dataset_folder, tmp_path):
+    with pytest.raises(ConfigError, match="it has test, train"):
+        StreamingDataset(remote=f"{dataset_folder}/audio", split="nowhere")
+    with pytest.raises(ConfigError, match="audio"):
+        StreamingDataset(remote=str(dataset_folder))
+    with pytest.raises(ConfigError, match="remote"):
+        StreamingDataset()
+    with pytest.raises(ConfigError, match="no snapshot and no shards"):
+        StreamingDataset(remote=str(tmp_path))
+
+
+def test_mixed_channels_name_the_setting_that_settles_them(tmp_path):
+    mixed = clips(4) + clips(4, first=10, num_channels=2)
+    write_dataset(tmp_path, {"train": mixed}, per_shard=8)
+    loader = StreamingDataLoader(StreamingDataset(remote=f"{tmp_path}/audio", batch_size=8))
+    with pytest.raises(ConfigError, match="audio.num_channels"):
+        next(iter(loader))
+    samples = list(StreamingDataset(remote=f"{tmp_path}/audio", batch_size=8))
+    assert {sample["audio"].shape[0] for sample in samples} == {1, 2}
