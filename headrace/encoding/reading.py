@@ -79,16 +79,29 @@ class Reader:
         """Decoded jobs in order, at most `ahead` of them waiting.
 
         Raises:
-            SampleError: see `read_clip`.
+            SampleError: see `read_clip`. An error of `jobs` itself comes after the jobs before it.
         """
         waiting = iter(jobs)
-        under_way = deque(self._start(job) for job in islice(waiting, ahead))
+        under_way: deque[tuple[DecodedJob, list[Future[None]]]] = deque()
+        failure = self._start_next(waiting, under_way, ahead)
         while under_way:
             decoded, rows = under_way.popleft()
             for row in rows:
                 row.result()
-            under_way.extend(self._start(job) for job in islice(waiting, 1))
+            failure = failure or self._start_next(waiting, under_way, 1)
             yield decoded
+        if failure is not None:
+            raise failure
+
+    def _start_next(
+        self, waiting: Iterator[Job], under_way: "deque[tuple[DecodedJob, list[Future[None]]]]", count: int
+    ) -> Exception | None:
+        """Begin up to `count` jobs. Returns the error that kept the next one from coming."""
+        try:
+            under_way.extend(self._start(job) for job in islice(waiting, count))
+        except Exception as error:  # noqa: BLE001 - raised again, in its turn
+            return error
+        return None
 
     def _start(self, job: Job) -> tuple[DecodedJob, list[Future[None]]]:
         pieces = job.batch.pieces

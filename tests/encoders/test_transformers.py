@@ -1,0 +1,180 @@
+"""The transformers family against transformers itself, and its layers, files and refusals."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from headrace import encoders
+from headrace.errors import ConfigError, IntegrityError, MissingDependencyError
+from tests.audio_shards import noise
+from tests.encoders.tiny_models import save
+
+Folder = Callable[[str], Path]
+WITH_LAYERS = ["wav2vec2_group_norm", "wav2vec2_layer_norm", "hubert", "wavlm", "data2vec", "whisper", "ast"]
+
+
+def _reference(folder: Path, samples: np.ndarray, **call: Any) -> Any:
+    """What transformers gives for one recording, its own feature extractor before it."""
+    from transformers import AutoFeatureExtractor, AutoModel
+
+    model = AutoModel.from_pretrained(folder).eval()
+    extractor = AutoFeatureExtractor.from_pretrained(folder)
+    inputs = extractor(samples, sampling_rate=extractor.sampling_rate, return_tensors="pt")
+    if model.config.model_type == "whisper":
+        model, inputs = model.get_encoder(), {"input_features": inputs["input_features"]}
+    if model.config.model_type == "encodec":
+        return model.encoder(inputs["input_values"])
+    with torch.inference_mode():
+        return model(**inputs, **call)
+
+
+def _ours(folder: Path, samples: np.ndarray, **settings: object) -> Tensor:
+    encoder = encoders.load("transformers", {"model": str(folder), **settings})
+    audio = torch.from_numpy(samples)
+    if encoder.info.normalizes:
+        audio = (audio - audio.mean()) / torch.sqrt(audio.var(correction=0) + 1e-7)
+    return encoder.encode(audio[None, None], torch.tensor([len(samples)]))[0][0]
+
+
+def _time_first(name: str, states: Tensor) -> Tensor:
+    """One row of a reference's (B, …) as (T, D)."""
+    if name == "ast":
+        return states[0, 2:].unflatten(0, (12, 101)).mean(0)
+    return states[0]
+
+
+@pytest.mark.parametrize("name", WITH_LAYERS)
+def test_the_output_is_transformers_own(name: str, model_folder: Folder) -> None:
+    """Features, normalisation and network agree for a recording by itself."""
+    samples = noise(32_000, seed=1)
+    expected = _time_first(name, _reference(model_folder(name), samples).last_hidden_state)
+    found = _ours(model_folder(name), samples)
+    assert torch.allclose(found, expected[: len(found)], atol=1e-4 * float(expected.abs().max()))
+
+
+def test_encodecs_output_is_transformers_own(model_folder: Folder) -> None:
+    """Before quantisation, time first."""
+    samples = noise(320 * 50, seed=1)
+    expected = _reference(model_folder("encodec_causal"), samples)[0].T
+    assert torch.allclose(_ours(model_folder("encodec_causal"), samples), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", WITH_LAYERS)
+def test_any_layer_can_be_chosen(name: str, model_folder: Folder) -> None:
+    """The layers above it are not even computed, and make no difference."""
+    samples = noise(16_000, seed=2)
+    states = _reference(model_folder(name), samples, output_hidden_states=True).hidden_states
+    for layer in (0, 1, len(states) - 1, -2):
+        expected = _time_first(name, states[layer])
+        found = _ours(model_folder(name), samples, layer=layer)
+        assert torch.allclose(found, expected[: len(found)], atol=1e-4 * float(expected.abs().max())), layer
+
+
+@pytest.mark.parametrize("name", ["wav2vec2_group_norm", "whisper", "ast"])
+def test_layers_can_be_summed_with_weights(name: str, model_folder: Folder) -> None:
+    """The sum of every hidden state times its weight."""
+    samples = noise(16_000, seed=3)
+    states = _reference(model_folder(name), samples, output_hidden_states=True).hidden_states
+    given = [0.25 * (i + 1) for i in range(len(states))]
+    expected = sum(weight * _time_first(name, state) for weight, state in zip(given, states, strict=True))
+    found = _ours(model_folder(name), samples, layer_weights=given)
+    assert torch.allclose(found, expected[: len(found)], atol=1e-4 * float(expected.abs().max()))
+
+
+def test_five_seconds_give_249_frames_of_wav2vec2_and_250_of_whisper(model_folder: Folder) -> None:
+    """The first counts whole kernels, the second is trimmed from 1500."""
+    assert len(_ours(model_folder("hubert"), noise(80_000, 0))) == 249
+    assert len(_ours(model_folder("whisper"), noise(80_000, 0))) == 250
+
+
+def test_wrong_layers_are_refused_with_the_number_there_is(model_folder: Folder) -> None:
+    """Too high, the wrong number of weights, or both at once."""
+    for settings, message in (
+        ({"layer": 9}, "hidden states 0 to 3"),
+        ({"layer_weights": [1.0]}, "1 layer_weights, this model has 4"),
+        ({"layer": 1, "layer_weights": [1.0]}, "not both"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            encoders.load("transformers", {"model": str(model_folder("hubert")), **settings})
+
+
+def test_the_fingerprint_follows_the_files_content(tmp_path: Path) -> None:
+    """Another folder with the same content is the same model; other weights, layer or window are not."""
+    first, same, other = (save("hubert", tmp_path / name, seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1)))
+    own = encoders.fingerprint("transformers", {"model": str(first)})
+    assert encoders.fingerprint("transformers", {"model": str(same)}) == own
+    changed = {encoders.fingerprint("transformers", {"model": str(other)})}
+    for settings in ({"layer": 1}, {"window_seconds": 20.0}, {"overlap_seconds": 3.0}, {"autocast": "bfloat16"}):
+        changed.add(encoders.fingerprint("transformers", {"model": str(first), **settings}))
+    assert len(changed | {own}) == 6
+    assert encoders.fingerprint("transformers", {"model": str(first), "compile": True}) == own
+
+
+def test_missing_parts_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No folder and no hub, no feature extractor, no weights."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(MissingDependencyError, match="name its folder"):
+        encoders.load("transformers", {"model": "no-such-owner/no-such-model"})
+    folder = save("hubert", tmp_path / "model")
+    weights_file = folder / "model.safetensors"
+    weights_file.rename(tmp_path / "elsewhere")
+    with pytest.raises(MissingDependencyError, match="no weights"):
+        encoders.load("transformers", {"model": str(folder)})
+    (tmp_path / "elsewhere").rename(weights_file)
+    (folder / "preprocessor_config.json").unlink()
+    with pytest.raises(MissingDependencyError, match="feature extractor"):
+        encoders.load("transformers", {"model": str(folder)})
+
+
+class _Malice:
+    """Pickled, it touches a file when it is loaded carelessly."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[object, tuple[Path]]:
+        return Path.touch, (self.mark,)
+
+
+def test_a_malicious_pickle_is_refused_and_does_not_run(tmp_path: Path) -> None:
+    """The old form of weights can hold code; it never runs."""
+    folder = save("hubert", tmp_path / "model")
+    (folder / "model.safetensors").unlink()
+    torch.save({"encoder.layer_norm.weight": _Malice(tmp_path / "ran")}, folder / "pytorch_model.bin")
+    with pytest.raises(IntegrityError, match="cannot be loaded safely"):
+        encoders.load("transformers", {"model": str(folder)})
+    assert not (tmp_path / "ran").exists()
+
+
+def test_nan_weights_and_missing_ones_are_refused_by_name(tmp_path: Path) -> None:
+    """Transformers would fill missing weights with random numbers."""
+    from safetensors.torch import load_file, save_file
+
+    folder = save("hubert", tmp_path / "model")
+    path = folder / "model.safetensors"
+    state = load_file(path)
+    name = "encoder.layers.1.feed_forward.output_dense.weight"
+    save_file({**state, name: torch.full_like(state[name], float("nan"))}, path, {"format": "pt"})
+    with pytest.raises(IntegrityError, match=name.replace(".", r"\.")):
+        encoders.load("transformers", {"model": str(folder)})
+    save_file({key: value for key, value in state.items() if key != name}, path, {"format": "pt"})
+    with pytest.raises(IntegrityError, match="would be random"):
+        encoders.load("transformers", {"model": str(folder)})
+
+
+def test_a_text_model_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    """The message names the families that are known and kind: custom."""
+    from transformers import AutoModel, BertConfig, Wav2Vec2FeatureExtractor
+
+    config = BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8, vocab_size=16)
+    AutoModel.from_config(config).save_pretrained(tmp_path)
+    Wav2Vec2FeatureExtractor().save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match=r"'bert' are not known here.*custom"):
+        encoders.load("transformers", {"model": str(tmp_path)})

@@ -1,0 +1,422 @@
+"""Latent shards: what they hold, when they are made again, and what happens when something is wrong."""
+
+import hashlib
+import io
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from headrace import encoders
+from headrace.encoders import Encoder
+from headrace.encoding.plans import EncodingOptions
+from headrace.errors import BuildError, IntegrityError, SampleError, StorageError
+from headrace.index import ShardIndex, index_name
+from headrace.latents import LatentBuild, LatentSettings, build_latent_partition, commit_latent_snapshot
+from headrace.manifests import newest_manifest
+from headrace.snapshots import read_snapshot, read_table
+from headrace.storage import LocalStorage, open_storage
+from tests.audio_shards import commit, noise, tone, write_partition
+
+MEL = {"num_mels": 8}
+PARTITION = "train-0000"
+
+
+class Latents:
+    """An audio folder, a latents folder beside it, and building one from the other."""
+
+    def __init__(self, root: Path, **mel: object) -> None:
+        self.audio = LocalStorage(root / "audio")
+        self.storage = LocalStorage(root / "latents" / "mel")
+        self.mel = {**MEL, **mel}
+        self.encoders: Callable[[], Sequence[Encoder]] = lambda: [encoders.load("log_mel", self.mel)]
+        self.settings = LatentSettings(encoders.fingerprint("log_mel", self.mel), "float32")
+        self.done = 0
+
+    def build(self, partition: str = PARTITION, **options: object) -> LatentBuild:
+        """Bring a partition up to date."""
+        snapshot = options.pop("audio_snapshot", None)
+        return build_latent_partition(
+            partition,
+            self.settings,
+            self.encoders,
+            self.audio,
+            self.storage,
+            options=EncodingOptions(**options),
+            audio_snapshot=snapshot,
+            progress=self._count,
+        )
+
+    def _count(self, num_samples: int) -> None:
+        self.done += num_samples
+
+    def index(self, shard: str) -> ShardIndex:
+        """The index of a latent shard."""
+        return ShardIndex.from_bytes(self.storage.read(index_name(shard)), shard)
+
+    def sample(self, shard: str, key: str) -> tuple[dict[str, object], dict[str, object], np.ndarray]:
+        """A sample's .pth, its JSON, and the raw tensor that the index points at."""
+        index, blob = self.index(shard), self.storage.read(shard)
+        i = index.keys().index(key)
+        parts = [blob[slice(*(index.range_of(i, field) or (0, 0)))] for field in ("pth", "json")]
+        start, stop, num_latent, dim = (int(value) for value in index.tensors[i])
+        raw = np.frombuffer(blob[start:stop], index.tensor_dtype).reshape(num_latent, dim)
+        return torch.load(io.BytesIO(parts[0]), weights_only=True), json.loads(parts[1]), raw
+
+
+@pytest.fixture
+def latents(tmp_path: Path) -> Latents:
+    """Two audio shards and nothing made of them yet."""
+    made = Latents(tmp_path)
+    shards = [{f"a{i}": tone(0.3 + 0.2 * i) for i in range(4)}, {f"b{i}": noise(9000 + i, i) for i in range(3)}]
+    write_partition(made.audio, shards, metadata={"a0": {"title": "Ä", "labels": [1, 2]}})
+    return made
+
+
+def test_each_audio_shard_gives_one_latent_shard_of_the_same_place(latents: Latents) -> None:
+    """Same samples, same order, same number; the manifest names the audio it was made of."""
+    build = latents.build()
+    assert [name.rpartition("-")[0] for name in build.written] == ["latent_train_0000_000000", "latent_train_0000_000001"]
+    shards = build.manifest.manifest.shards
+    assert [shard.samples for shard in shards] == [("a0", "a1", "a2", "a3"), ("b0", "b1", "b2")]
+    assert build.manifest.manifest.source == newest_manifest(latents.audio, PARTITION).manifest.digest
+    assert latents.done == 7
+    assert build.stats.num_batches > 0
+    assert build.stats.audio_seconds == pytest.approx(2.4 + 27_003 / 16_000)
+
+
+def test_a_sample_holds_latents_metadata_and_provenance(latents: Latents) -> None:
+    """The .pth loads with weights_only, the raw tensor is the same, the user's columns came along."""
+    shard = latents.build().written[0]
+    payload, about, raw = latents.sample(shard, "a0")
+    assert payload["encoder_length"] == 31
+    assert torch.equal(payload["encoder_hidden"], torch.from_numpy(raw.copy()))
+    assert (about["title"], about["labels"]) == ("Ä", [1, 2])
+    assert about["headrace"]["encoder"] == latents.settings.encoder
+    assert about["headrace"]["frame_rate_hz"] == 100.0
+    assert about["headrace"]["source"] == "a0.wav"
+    index = latents.index(shard)
+    assert index.num_frames.tolist() == [31, 51, 71, 91]
+    assert index.tensor_dtype == "float32"
+
+
+def test_latents_are_what_the_encoder_gives_for_the_decoded_audio(latents: Latents) -> None:
+    """Batched with others or alone."""
+    shard = latents.build().written[1]
+    samples = (noise(9001, 1) * 32768).round() / 32768  # 16 bits
+    expected, _ = latents.encoders()[0].encode(torch.from_numpy(samples.astype(np.float32))[None, None], torch.tensor([9001]))
+    assert np.allclose(latents.sample(shard, "b1")[2], expected[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_every_dtype_is_stored_whole(latents: Latents, dtype: str) -> None:
+    """Nothing but the tensor is in the file, and its raw bytes are where the index says."""
+    latents.settings = LatentSettings(latents.settings.encoder, dtype)
+    shard = latents.build().written[0]
+    index, blob = latents.index(shard), latents.storage.read(shard)
+    for i in range(len(index)):
+        start, stop, num_latent, dim = (int(value) for value in index.tensors[i])
+        tensor = torch.load(io.BytesIO(blob[slice(*index.range_of(i, "pth"))]), weights_only=True)["encoder_hidden"]
+        raw = torch.frombuffer(bytearray(blob[start:stop]), dtype=tensor.dtype).reshape(num_latent, dim)
+        assert str(tensor.dtype) == f"torch.{dtype}" == f"torch.{index.tensor_dtype}"
+        assert torch.equal(raw, tensor)
+        assert stop - start < np.diff(index.range_of(i, "pth"))[0] < stop - start + 2000
+
+
+def test_the_same_audio_gives_the_same_bytes_however_it_is_batched(tmp_path: Path) -> None:
+    """On one machine, for an encoder whose rows do not touch: names are content digests."""
+    names = []
+    for i, options in enumerate([{}, {"batch_seconds": 1.0, "num_threads": 1}, {"batch_seconds": 7.0, "num_threads": 3}]):
+        made = Latents(tmp_path / str(i))
+        write_partition(made.audio, [{f"k{j}": noise(5000 + 777 * j, j) for j in range(9)}])
+        names.append(made.build(**options).written)
+    assert names[0] == names[1] == names[2]
+
+
+def test_a_second_build_does_nothing_and_loads_nothing(latents: Latents) -> None:
+    """Not even the encoder."""
+    first = latents.build()
+    latents.encoders = lambda: pytest.fail("the encoder was loaded")
+    again = latents.build()
+    assert not again.is_new
+    assert again.written == ()
+    assert again.reused == first.written
+    assert latents.done == 14
+
+
+def test_a_changed_recording_makes_its_own_latent_shard_again(latents: Latents) -> None:
+    """The other one is used as it is."""
+    first = latents.build()
+    shards = [{f"a{i}": tone(0.3 + 0.2 * i) for i in range(4)}, {f"b{i}": noise(9000 + i, i + 7) for i in range(3)}]
+    write_partition(latents.audio, shards, metadata={"a0": {"title": "Ä", "labels": [1, 2]}})
+    second = latents.build()
+    assert second.reused == first.written[:1]
+    assert len(second.written) == 1
+    assert second.written != first.written[1:]
+
+
+def test_another_encoder_makes_all_of_its_own_again_and_no_others(latents: Latents, tmp_path: Path) -> None:
+    """The other set is untouched, and going back to the first encoder finds its old shards."""
+    first = latents.build()
+    beside = Latents(tmp_path)
+    beside.storage = LocalStorage(tmp_path / "latents" / "beside")
+    beside.build()
+    other = Latents(tmp_path, num_mels=9).build()
+    assert (other.reused, len(other.written)) == ((), 2)
+    assert beside.build().is_new is False
+    back = latents.build()
+    assert (back.reused, back.written) == (first.written, ())
+
+
+def test_shards_without_an_index_or_cut_off_are_made_again(latents: Latents) -> None:
+    """What a killed build left: a tar without index, one shard whole, no manifest."""
+    first = latents.build()
+    for number in range(1, 3):
+        latents.storage.delete(f"manifests/{PARTITION}/{number:08d}.json")
+    latents.storage.delete(index_name(first.written[0]))
+    second = latents.build()
+    assert second.written == first.written[:1]
+    assert second.reused == first.written[1:]
+
+
+def test_a_crash_keeps_the_shards_that_were_finished(latents: Latents) -> None:
+    """One group is published, then the second one's audio turns out to be damaged."""
+    _damage(latents, 1)
+    with pytest.raises(IntegrityError):
+        latents.build(batch_seconds=0.05)  # 32 batches of it: each shard is a group
+    assert newest_manifest(latents.storage, PARTITION) is None
+    write_partition(latents.audio, [{f"a{i}": tone(0.3 + 0.2 * i) for i in range(4)}], metadata={"a0": {"title": "Ä", "labels": [1, 2]}})
+    assert latents.build().written == ()
+
+
+def _damage(latents: Latents, shard: int, at: float = 0.5) -> str:
+    """Flip one byte of an audio shard."""
+    name = newest_manifest(latents.audio, PARTITION).manifest.shards[shard].name
+    path = latents.audio.local_path(name)
+    content = bytearray(path.read_bytes())
+    content[int(len(content) * at)] ^= 0xFF
+    path.write_bytes(content)
+    return name
+
+
+@pytest.mark.parametrize("at", [0.02, 0.5, 0.97])
+def test_a_damaged_audio_shard_is_refused_by_name(latents: Latents, at: float) -> None:
+    """Wherever the damage is: audio, JSON or headers."""
+    name = _damage(latents, 0, at)
+    with pytest.raises(IntegrityError, match=name):
+        latents.build()
+
+
+def test_a_cut_off_audio_shard_is_refused_by_name(latents: Latents) -> None:
+    """By its size."""
+    name = newest_manifest(latents.audio, PARTITION).manifest.shards[0].name
+    path = latents.audio.local_path(name)
+    path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(IntegrityError, match=name):
+        latents.build()
+
+
+def test_missing_audio_says_what_to_build_first(latents: Latents) -> None:
+    """The audio shards of that partition."""
+    with pytest.raises(BuildError, match="train-0001: no audio shards"):
+        latents.build("train-0001")
+
+
+class _Broken:
+    """An encoder that gives what it is told to for one length, and else what log_mel does."""
+
+    def __init__(self, value: float, num_frames: int) -> None:
+        self._own = encoders.load("log_mel", MEL)
+        self._value, self._num_frames = value, num_frames
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._own, name)
+
+    def encode(self, batch: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        hidden, num_latent = self._own.encode(batch, lengths)
+        hidden[lengths == self._num_frames, 0, 0] = self._value
+        return hidden, num_latent
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "message"), [(float("nan"), "float32", "not finite"), (1e5, "float16", "bfloat16 or float32")]
+)
+def test_latents_that_are_not_finite_are_an_error_that_names_the_sample(
+    latents: Latents, value: float, dtype: str, message: str
+) -> None:
+    """NaN of the encoder, or a number too large for the dtype."""
+    latents.settings = LatentSettings(latents.settings.encoder, dtype)
+    latents.encoders = lambda: [_Broken(value, 9001)]
+    with pytest.raises(SampleError, match=rf"000001.*'b1'.*{message}"):
+        latents.build()
+    assert newest_manifest(latents.storage, PARTITION) is None
+
+
+class _Greedy(_Broken):
+    """An encoder with room for so many rows."""
+
+    def __init__(self, num_rows: int) -> None:
+        super().__init__(0.0, -1)
+        self._num_rows = num_rows
+        self.device = "cpu"
+
+    def encode(self, batch: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        if len(batch) > self._num_rows:
+            raise torch.OutOfMemoryError("no room")
+        return super().encode(batch, lengths)
+
+
+def test_out_of_memory_halves_the_batches_and_says_so_once(
+    latents: Latents, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """The result is the same as with room."""
+    latents.encoders = lambda: [_Greedy(1)]
+    with caplog.at_level("WARNING"):
+        build = latents.build()
+    assert build.stats.halvings >= 1
+    assert sum("out of memory" in record.message for record in caplog.records) == 1
+    roomy = Latents(tmp_path)
+    roomy.storage = LocalStorage(tmp_path / "roomy")
+    assert roomy.build().written == build.written
+
+
+def test_a_row_that_does_not_fit_alone_is_an_error(latents: Latents) -> None:
+    """It names the sample and what can be done."""
+    latents.encoders = lambda: [_Greedy(0)]
+    with pytest.raises(BuildError, match=r"sample 'a3'.*even alone"):
+        latents.build()
+
+
+def test_another_encoder_than_the_settings_name_is_refused(latents: Latents) -> None:
+    """Its weights were changed between planning and loading."""
+    latents.settings = LatentSettings("0" * 64)
+    with pytest.raises(BuildError, match="fingerprint"):
+        latents.build()
+
+
+def test_a_full_disk_is_an_error_and_leaves_no_shard_behind(latents: Latents, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next build, with room, finishes the job."""
+    write = LocalStorage.write
+
+    def full(self: LocalStorage, path: str, data: object) -> None:
+        if "_000001-" in path:
+            raise StorageError(f"{path}: No space left on device")
+        write(self, path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "write", full)
+        with pytest.raises(StorageError, match="No space left"):
+            latents.build()
+    assert [entry.path for entry in latents.storage.list() if "_000001-" in entry.path] == []
+    assert len(latents.build().manifest.manifest.shards) == 2
+
+
+def test_the_shortest_sample_gives_one_frame(tmp_path: Path) -> None:
+    """One PCM frame, and 5 ms."""
+    made = Latents(tmp_path)
+    write_partition(made.audio, [{"one": noise(1, 0), "five_ms": noise(80, 1)}])
+    assert made.index(made.build().written[0]).num_frames.tolist() == [1, 1]
+
+
+def test_audio_of_other_rates_and_channels_is_brought_to_the_encoders(tmp_path: Path) -> None:
+    """44.1 kHz stereo to 16 kHz mono: the tone stays where it was."""
+    made = Latents(tmp_path)
+    mono = tone(1.0, 440.0, 44_100)
+    write_partition(made.audio, [{"stereo": np.stack([mono, mono], axis=1)}], sample_rate_hz=44_100)
+    same = Latents(tmp_path / "same")
+    write_partition(same.audio, [{"stereo": tone(1.0)}])
+    found, expected = (each.sample(each.build().written[0], "stereo")[2] for each in (made, same))
+    assert found.shape == expected.shape
+    loud = expected > -8  # the other bands hold the rounding to 16 bits
+    assert np.abs(found - expected)[5:-5][loud[5:-5]].max() < 0.01
+
+
+def test_three_channels_are_refused_with_the_key_that_settles_it(tmp_path: Path) -> None:
+    """An encoder of two channels cannot guess."""
+    made = Latents(tmp_path)
+    write_partition(made.audio, [{"wide": np.zeros((4000, 3), np.float32)}])
+    stereo = _Broken(0.0, -1)
+    stereo.num_channels = 2
+    made.encoders = lambda: [stereo]
+    with pytest.raises(SampleError, match=r"audio\.num_channels"):
+        made.build()
+
+
+def test_progress_and_padding_are_counted(tmp_path: Path) -> None:
+    """Sorted by length, little is padded though lengths spread 1 to 30."""
+    made = Latents(tmp_path)
+    lengths = np.random.default_rng(0).integers(1_000, 30_000, 400)
+    clips = [{f"k{i:03d}": noise(int(n), i) for i, n in enumerate(lengths) if i // 50 == part} for part in range(8)]
+    write_partition(made.audio, clips)
+    build = made.build(batch_seconds=7.5)  # the shape of 120 s for 1-30 s
+    assert made.done == 400
+    assert 0 < build.stats.padding_share < 0.05
+    assert build.stats.busy_share <= 1
+
+
+def test_several_devices_share_the_work(latents: Latents) -> None:
+    """Two encoders, the same shards."""
+    ran: list[int] = []
+
+    class Counting(_Greedy):
+        def encode(self, batch: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            ran.append(id(self))
+            return super().encode(batch, lengths)
+
+    latents.encoders = lambda: [Counting(99), Counting(99)]
+    build = latents.build(batch_seconds=0.4)
+    assert len(set(ran)) == 2
+    assert build.stats.devices == ("cpu", "cpu")
+    assert len(build.written) == 2
+
+
+def test_an_object_store_works_like_a_folder(tmp_path: Path) -> None:
+    """Audio is copied to a temporary file, checked on the way, and the copy is gone afterwards."""
+    made = Latents(tmp_path)
+    made.audio, made.storage = open_storage("memory://audio"), open_storage("memory://latents")
+    write_partition(made.audio, [{"a": tone(0.5), "b": tone(0.7)}])
+    assert made.index(made.build().written[0]).num_frames.tolist() == [51, 71]
+
+
+def test_a_snapshot_names_the_audio_snapshot_it_belongs_to(latents: Latents) -> None:
+    """And is refused while partitions are missing or stale."""
+    audio = commit(latents.audio, newest_manifest(latents.audio, PARTITION))
+    with pytest.raises(BuildError, match=PARTITION):
+        commit_latent_snapshot(latents.audio, latents.storage, latents.settings)
+    latents.build()
+    numbered, is_new = commit_latent_snapshot(latents.audio, latents.storage, latents.settings)
+    assert is_new
+    assert numbered.snapshot.origin == {
+        "audio_snapshot": audio.number,
+        "audio_fingerprint": audio.snapshot.fingerprint,
+        "encoder": latents.settings.encoder,
+        "dtype": "float32",
+        "frame_rate_hz": 100.0,
+    }
+    assert numbered.snapshot.catalog == audio.snapshot.catalog
+    assert read_table(latents.storage, numbered.snapshot).num_samples.tolist() == [4, 3]
+    assert commit_latent_snapshot(latents.audio, latents.storage, latents.settings) == (numbered, False)
+    write_partition(latents.audio, [{"new": tone(0.2)}])
+    commit(latents.audio, newest_manifest(latents.audio, PARTITION))
+    with pytest.raises(BuildError, match="audio snapshot 2"):
+        commit_latent_snapshot(latents.audio, latents.storage, latents.settings)
+
+
+def test_latents_can_be_added_later_to_an_old_snapshot(latents: Latents) -> None:
+    """Made of the manifests that it froze; building for the newest again keeps both."""
+    commit(latents.audio, newest_manifest(latents.audio, PARTITION))
+    write_partition(latents.audio, [{"new": tone(0.2)}])
+    commit(latents.audio, newest_manifest(latents.audio, PARTITION))
+    old = latents.build(audio_snapshot=1)
+    assert old.manifest.manifest.num_samples == 7
+    first, _ = commit_latent_snapshot(latents.audio, latents.storage, latents.settings, audio_snapshot=1)
+    assert first.snapshot.origin["audio_snapshot"] == 1
+    assert latents.build().manifest.manifest.num_samples == 1
+    second, _ = commit_latent_snapshot(latents.audio, latents.storage, latents.settings)
+    assert second.snapshot.origin["audio_snapshot"] == 2
+    assert read_snapshot(latents.storage, 1).snapshot.num_samples == 7
+    for shard in old.written:
+        assert hashlib.sha256(latents.storage.read(shard)).hexdigest() == latents.index(shard).sha256
