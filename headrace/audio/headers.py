@@ -2,7 +2,7 @@
 
 Owns the chunk walks of the containers that announce their length. libsndfile opens a cut file without complaint and
 reports the frames that are left; this is what notices. It reads headers only and says nothing on damaged contents.
-Lengths that a streaming writer leaves open (0, -1, 0xFFFFFFFF) are no truncation.
+Lengths that a streaming writer leaves open (0, -1, or next to the largest that fits) are no truncation.
 """
 
 import struct
@@ -13,7 +13,8 @@ from typing import BinaryIO
 from headrace.audio.forms import Reject
 from headrace.errors import AudioError
 
-_OPEN_SIZES = (0, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
+_OPEN_ENDS = (1 << 31, 1 << 32, 1 << 63, 1 << 64)  # ffmpeg writes -1, sox and arecord about 2**31
+_OPEN_MARGIN_BYTES = 1 << 16
 _MAX_OGG_PAGE_BYTES = 65_307
 _MAX_CHUNKS = 4096  # a walk through more than this is a walk through noise
 
@@ -58,7 +59,7 @@ def _riff(file: BinaryIO, num_bytes: int) -> int | None:
             size64 = _unpack("<Q", file)
         elif name == b"data":
             promised = size64 if size == 0xFFFFFFFF and size64 is not None else size
-            return None if promised in _OPEN_SIZES else start + promised
+            return None if _is_open(promised) else start + promised
         if start + size > num_bytes:
             return start + size
     return None
@@ -68,7 +69,7 @@ def _w64(file: BinaryIO, num_bytes: int) -> int | None:
     """Sony Wave64: chunks with 16-byte names, whose 64-bit sizes count their own headers."""
     for name, start, size in _chunks(file, num_bytes, _Layout(40, "<16sQ", 8, counts_header=True)):
         if name.startswith(b"data"):
-            return None if size in _OPEN_SIZES else start + size
+            return None if _is_open(size) else start + size
         if start + size > num_bytes:
             return start + size
     return None
@@ -77,7 +78,7 @@ def _w64(file: BinaryIO, num_bytes: int) -> int | None:
 def _aiff(file: BinaryIO, num_bytes: int) -> int | None:
     """AIFF and AIFF-C: where the SSND chunk ends."""
     for name, start, size in _chunks(file, num_bytes, _Layout(12, ">4sI", 2)):
-        if name == b"SSND" and size in (*_OPEN_SIZES, 8):  # 8: an offset and a block size, then nothing
+        if name == b"SSND" and (size == 8 or _is_open(size)):  # 8: two fields, then nothing
             return None
         if start + size > num_bytes:
             return start + size
@@ -87,7 +88,7 @@ def _aiff(file: BinaryIO, num_bytes: int) -> int | None:
 def _caf(file: BinaryIO, num_bytes: int) -> int | None:
     """Apple's Core Audio Format: where the data chunk ends."""
     for name, start, size in _chunks(file, num_bytes, _Layout(8, ">4sQ", 1)):
-        if name == b"data" and size in _OPEN_SIZES:
+        if name == b"data" and _is_open(size):
             return None
         if start + size > num_bytes:
             return start + size
@@ -103,7 +104,7 @@ def _au(file: BinaryIO, num_bytes: int) -> int | None:
     if len(words) < 8:
         return None
     header, size = struct.unpack(order + "II", words)
-    return None if size in _OPEN_SIZES else header + size
+    return None if _is_open(size) else header + size
 
 
 def _ogg(file: BinaryIO, num_bytes: int) -> int | None:
@@ -149,7 +150,7 @@ def _chunks(file: BinaryIO, num_bytes: int, layout: _Layout) -> Iterator[tuple[b
         if len(found) < header_bytes or not _is_name(found[:4]):
             return
         name, size = struct.unpack(layout.header, found)
-        if layout.counts_header and size not in _OPEN_SIZES:
+        if layout.counts_header and not _is_open(size):
             size = max(0, size - header_bytes)
         start = at + header_bytes
         yield name, start, size
@@ -157,6 +158,11 @@ def _chunks(file: BinaryIO, num_bytes: int, layout: _Layout) -> Iterator[tuple[b
         at += -at % layout.align
         if at >= num_bytes:
             return
+
+
+def _is_open(size: int) -> bool:
+    """Whether a size says that its writer did not know."""
+    return size == 0 or any(end - _OPEN_MARGIN_BYTES <= size <= end for end in _OPEN_ENDS)
 
 
 def _is_name(name: bytes) -> bool:

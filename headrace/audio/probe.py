@@ -38,9 +38,7 @@ def probe(file: BinaryIO, *, num_bytes: int) -> AudioInfo:
         if info.num_frames >= UNKNOWN_FRAMES:
             info = replace(info, num_frames=_count_frames(sound))
     if info.num_frames <= 0:
-        raise AudioError(
-            Reject.NO_FRAMES, f"the {info.container} header is sound, but no audio follows; remove the file"
-        )
+        raise AudioError(Reject.NO_FRAMES, f"the {info.container} header announces no audio; remove or mend the file")
     return info
 
 

@@ -63,7 +63,9 @@ def test_the_header_tells_frames_rate_channels_and_bits(num_channels, bits):
     assert flac_info(flac_of(123, num_channels, bits)[:42]) == (123, 44_100, num_channels, bits)
 
 
-@pytest.mark.parametrize(("data", "reason"), [(b"", "unsupported"), (b"RIFF" * 20, "unsupported"), (b"fLaC\0", "truncated")])
+@pytest.mark.parametrize(
+    ("data", "reason"), [(b"", "unsupported"), (b"RIFF" * 20, "unsupported"), (b"fLaC\0", "truncated")]
+)
 def test_what_is_no_flac_header_is_refused(data, reason):
     with pytest.raises(AudioError) as refusal:
         flac_info(data)
@@ -113,7 +115,8 @@ def test_a_stream_of_unknown_length_is_decoded_by_the_reference():
 
 
 @pytest.mark.parametrize(
-    "out", [np.empty((2, 100), np.float32), np.empty((1, 99), np.float32), np.empty((1, 100)), np.empty(100, np.float32)]
+    "out",
+    [np.empty((2, 100), np.float32), np.empty((1, 99), np.float32), np.empty((1, 100)), np.empty(100, np.float32)],
 )
 def test_a_buffer_that_does_not_fit_is_refused_with_its_shape(out):
     with pytest.raises(ValueError, match=r"expected float32 \(1, at least 100\)"):

@@ -1,0 +1,133 @@
+"""What probing says of recordings, whole and broken."""
+
+import gzip
+import io
+import struct
+
+import numpy as np
+import pytest
+import soundfile as sf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.audio import AudioInfo, Reject, decode, probe
+from headrace.errors import AudioError
+from tests.sounds import FORMATS, file_of, music, probed, rate_of
+
+ANNOUNCED = ["WAV", "WAVEX", "AIFF", "AU", "CAF", "W64", "RF64", "OGG"]
+"""Containers that say how long they should be."""
+
+
+def reason_of(data):
+    with pytest.raises(AudioError) as refusal:
+        probed(data)
+    return refusal.value.reason
+
+
+@pytest.mark.parametrize(("container", "subtype"), FORMATS)
+def test_the_header_is_read_from_content(container, subtype):
+    rate = rate_of(subtype)
+    info = probed(file_of(music(rate, 2, rate), container, subtype, rate))
+    assert (info.container, info.subtype) == (container, subtype)
+    assert (info.sample_rate_hz, info.num_channels) == (rate, 2)
+    assert info.num_frames == pytest.approx(rate, abs=2_000 if subtype == "IMA_ADPCM" else 0)
+    assert info.duration_seconds == info.num_frames / rate
+
+
+@pytest.mark.parametrize(
+    ("subtype", "bits"), [("PCM_U8", 8), ("PCM_16", 16), ("PCM_24", 24), ("FLOAT", 32), ("DOUBLE", 64), ("ULAW", None)]
+)
+def test_bits_are_those_of_linear_samples(subtype, bits):
+    assert probed(file_of(music(100), "WAV", subtype)).bits_per_sample == bits
+
+
+@pytest.mark.parametrize(
+    "make", [lambda p: p.open("rb"), lambda p: p.open("rb", buffering=0), lambda p: gzip.open(f"{p}.gz")]
+)
+def test_any_seekable_file_will_do_and_keeps_its_position(tmp_path, make):
+    path = tmp_path / "a name that lies.raw"
+    path.write_bytes(file_of(music(5_000)))
+    (tmp_path / "a name that lies.raw.gz").write_bytes(gzip.compress(path.read_bytes()))
+    with make(path) as file:
+        file.seek(10)
+        assert probe(file, num_bytes=path.stat().st_size) == AudioInfo("WAV", "PCM_16", 5_000, 44_100, 1, 16)
+        assert file.tell() == 10
+        assert file.read(6) == path.read_bytes()[10:16]
+
+
+def test_nothing_is_empty_and_text_is_unsupported():
+    assert reason_of(b"") == Reject.EMPTY
+    assert reason_of(b"\x89PNG\r\n" + bytes(500)) == Reject.UNSUPPORTED
+    assert reason_of(b"title: a song\n" * 100) == Reject.UNSUPPORTED
+
+
+@pytest.mark.parametrize("container", ["WAV", "AIFF", "CAF", "AU", "W64"])
+def test_a_header_alone_has_no_frames(container):
+    assert reason_of(file_of(np.zeros((0, 1)), container)) == Reject.NO_FRAMES
+
+
+@pytest.mark.parametrize(("container", "subtype"), [pair for pair in FORMATS if pair[0] in ANNOUNCED])
+def test_a_cut_file_is_truncated_by_its_own_header(container, subtype):
+    rate = rate_of(subtype)
+    data = file_of(music(rate // 2, 1, rate), container, subtype, rate)
+    for cut in (len(data) // 2, len(data) - 20):
+        assert reason_of(data[:cut]) == Reject.TRUNCATED
+
+
+@pytest.mark.parametrize(("riff", "size"), [(8, 0), (0xFFFFFFFF, 0xFFFFFFFF), (0x7FFFF024, 0x7FFFF000)])
+def test_a_wav_that_was_streamed_leaves_its_size_open(riff, size):
+    data = bytearray(file_of(music(5_000)))
+    data[4:8], data[40:44] = struct.pack("<I", riff), struct.pack("<I", size)
+    assert probed(bytes(data)).num_frames == 5_000
+
+
+def test_bytes_behind_the_audio_are_no_fault():
+    assert probed(file_of(music(5_000)) + b"LIST\x04\0\0\0abcd" + bytes(9)).num_frames == 5_000
+
+
+def test_a_cut_mp3_is_told_by_its_xing_frame():
+    data = file_of(music(44_100), "MP3", "MPEG_LAYER_III")
+    assert b"Xing" in data[:200] or b"Info" in data[:200]
+    assert reason_of(data[: len(data) // 2]) == Reject.TRUNCATED
+    tagged = b"ID3\x04\0\0\0\0\0\x0a" + bytes(10) + data
+    assert probed(tagged).num_frames == 44_100
+
+
+def test_a_flac_of_unknown_length_is_counted():
+    data = bytearray(file_of(music(70_000), "FLAC"))
+    data[21] &= 0xF0
+    data[22:26] = bytes(4)
+    assert probed(bytes(data)).num_frames == 70_000
+
+
+@given(st.sampled_from(FORMATS), st.data())
+@settings(max_examples=150, deadline=None)
+def test_noise_in_a_header_never_raises_anything_but_audio_errors(form, data):
+    blob = bytearray(file_of(music(4_800, 1, rate_of(form[1])), *form, rate_of(form[1])))
+    at = data.draw(st.integers(0, 100))
+    noise = data.draw(st.binary(min_size=1, max_size=8))
+    blob[at : at + len(noise)] = noise
+    try:
+        assert probed(bytes(blob)).num_frames > 0
+    except AudioError as error:
+        assert error.reason in Reject
+
+
+@pytest.mark.parametrize(("container", "subtype"), FORMATS)
+def test_decoding_equals_libsndfile(container, subtype):
+    rate = rate_of(subtype)
+    data = file_of(music(rate * 2, 2, rate), container, subtype, rate)
+    samples, found = decode(data)
+    want, _ = sf.read(io.BytesIO(data), dtype="float32", always_2d=True)
+    assert found == rate
+    assert samples.dtype == np.float32
+    assert samples.flags.c_contiguous
+    np.testing.assert_array_equal(samples, want.T)
+
+
+def test_decoding_refuses_what_is_not_finite():
+    samples = music(1_000)
+    samples[700] = np.nan
+    with pytest.raises(AudioError, match="frame 700") as refusal:
+        decode(file_of(samples, "WAV", "FLOAT"))
+    assert refusal.value.reason == Reject.NON_FINITE
