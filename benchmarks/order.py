@@ -1,0 +1,246 @@
+"""What the order costs and how well it mixes, beside MosaicML's planning.
+
+    python benchmarks/order.py [--max-samples 1e9] [--reference FOLDER] [--json PATH]
+
+Cost: seconds and peak memory until the first batch, from the beginning and at 90% of an epoch, each in a fresh process
+(numpy's import is not counted). Quality: how evenly global batches draw from shards, how many rows lie between two
+draws from one shard, and how many shards a host of 8 ranks has open at a time.
+
+`--reference` is a folder with MosaicML's package, whose shuffling and partitioning run without its dependencies
+(``pip install --no-deps --target FOLDER mosaicml-streaming==0.13.0``). Without it, that part is not measured.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+import types
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.streaming.mixing import Mixture, StreamSpec
+from headrace.streaming.order import EpochOrder
+from headrace.streaming.spec import BatchingMethod, OrderSpec, ShuffleAlgo
+
+SAMPLES_PER_SHARD = 1000
+GLOBAL_BATCH = 256
+REFERENCE_LIMIT = 50_000_000  # 6 s and 1.6 GB there; it grows with the epoch
+
+Order = NDArray[np.int64]
+
+
+def main() -> None:
+    """Print three tables and write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--max-samples", type=float, default=1e9)
+    parser.add_argument("--reference", type=Path, help="folder with MosaicML's package")
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/order.json"))
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)  # one measurement, in a process of its own
+    arguments = parser.parse_args()
+    if arguments.one:
+        system, num_samples, start = arguments.one
+        print(json.dumps(_measure(system, int(num_samples), float(start), arguments.reference)))
+        return
+    result = {
+        "hardware": _hardware(),
+        "cost": _cost(int(arguments.max_samples), arguments.reference),
+        "quality": _quality(arguments.reference),
+        "methods": _methods(),
+    }
+    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def _cost(max_samples: int, reference: Path | None) -> list[dict[str, Any]]:
+    print("| system | samples | shards | from | first batch ms | peak MiB | next batches µs |")
+    print("|---|---|---|---|---|---|---|")
+    rows = []
+    sizes = [size for size in (10**6, 10**7, 5 * 10**7, 10**8, 10**9) if size <= max_samples]
+    for system in ["headrace", "mosaicml"] if reference else ["headrace"]:
+        for num_samples in sizes:
+            if system == "mosaicml" and num_samples > REFERENCE_LIMIT:
+                continue
+            for start in (0.0, 0.9):
+                row = _in_own_process(system, num_samples, start, reference)
+                rows.append(row)
+                print(
+                    f"| {system} | {num_samples:.0e} | {num_samples // SAMPLES_PER_SHARD:.0e} | {start:.0%} | "
+                    f"{row['first_batch_seconds'] * 1000:.1f} | {row['peak_bytes'] / 2**20:.0f} | "
+                    f"{row['batch_seconds'] * 1e6:.0f} |"
+                )
+    if not reference:
+        print("mosaicml: not measured (--reference)")
+    return rows
+
+
+def _in_own_process(system: str, num_samples: int, start: float, reference: Path | None) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--one", system, str(num_samples), str(start)]
+    if reference:
+        command += ["--reference", str(reference)]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    runs = [json.loads(subprocess.check_output(command, env=environment)) for _ in range(3)]
+    median: dict[str, Any] = sorted(runs, key=lambda run: float(run["first_batch_seconds"]))[1]
+    return median
+
+
+def _measure(system: str, num_samples: int, start: float, reference: Path | None) -> dict[str, Any]:
+    sizes = np.full(num_samples // SAMPLES_PER_SHARD, SAMPLES_PER_SHARD, np.uint32)
+    shuffle = _load_reference(reference) if system == "mosaicml" and reference else None
+    first = int(num_samples * start) // GLOBAL_BATCH * GLOBAL_BATCH
+    before = _peak_bytes(reset=True)
+    began = time.perf_counter()
+    if shuffle:
+        shuffle(sizes.astype(np.int64), "py1e", 1 << 18, first)
+        batch_seconds = 0.0
+        took = time.perf_counter() - began
+    else:
+        order = EpochOrder(OrderSpec(GLOBAL_BATCH, shuffle=True), _mixture(sizes), 1, start=first)
+        order.batch(0)
+        took = time.perf_counter() - began
+        began = time.perf_counter()
+        for index in range(1, 101):
+            order.batch(index)
+        batch_seconds = (time.perf_counter() - began) / 100
+    return {
+        "system": system,
+        "samples": num_samples,
+        "shards": len(sizes),
+        "start": start,
+        "first_batch_seconds": took,
+        "batch_seconds": batch_seconds,
+        "peak_bytes": _peak_bytes() - before,
+    }
+
+
+def _quality(reference: Path | None) -> list[dict[str, Any]]:
+    """1,024 shards of 1,000 samples on 8 hosts of 8 ranks; the same working set, 64 shards over all, for each."""
+    sizes = np.full(1024, 1000)
+    orders: dict[str, Callable[[], Order]] = {
+        f"headrace {algo}": partial(_own_order, sizes, algo) for algo in ShuffleAlgo
+    }
+    if reference:
+        shuffle = _load_reference(reference)
+        for algo in ("py1e", "py1br", "py1s", "py2s", "naive"):
+            orders[f"mosaicml {algo}"] = partial(shuffle, sizes, algo, 1000, 0)
+    print(
+        "\n| order | shards in a batch of 256 | entropy, bits of 10 | rows between draws | shards open: all | a host |"
+    )
+    print("|---|---|---|---|---|---|")
+    rows = []
+    for name, make in orders.items():
+        row = {"order": name} | _mixing(make() // 1000)
+        rows.append(row)
+        print(
+            f"| {name} | {row['shards_in_batch']:.0f} | {row['entropy_bits']:.2f} | {row['apart']:.0f} | "
+            f"{row['open_all']:.0f} | {row['open_host']:.0f} |"
+        )
+    return rows
+
+
+def _methods() -> list[dict[str, Any]]:
+    """Seconds per global batch, one after another, of 1,000 shards a stream."""
+    print("\n| batching_method | streams | batch µs |\n|---|---|---|")
+    rows = []
+    for method in BatchingMethod:
+        for num_streams in (1, 5, 35):
+            streams = (StreamSpec(str(number), np.full(1000, SAMPLES_PER_SHARD)) for number in range(num_streams))
+            spec = OrderSpec(GLOBAL_BATCH, shuffle=True, batching_method=method)
+            order = EpochOrder(spec, Mixture(tuple(streams)), 0)
+            order.batch(0)
+            began = time.perf_counter()
+            for index in range(16, 176):
+                order.batch(index)
+            seconds = (time.perf_counter() - began) / 160
+            rows.append({"method": method, "streams": num_streams, "batch_seconds": seconds})
+            print(f"| {method} | {num_streams} | {seconds * 1e6:.0f} |")
+    return rows
+
+
+def _mixing(shards: Order) -> dict[str, float]:
+    """Measures of an order, given the shard of the sample in every row."""
+    batches = shards[: len(shards) // GLOBAL_BATCH * GLOBAL_BATCH].reshape(-1, GLOBAL_BATCH)
+    counts = [np.unique(batch, return_counts=True)[1] for batch in batches]
+    shares = [count / GLOBAL_BATCH for count in counts]
+    row = np.argsort(shards, kind="stable")  # a sample's row, shard by shard
+    apart = np.abs(np.diff(row.reshape(-1, SAMPLES_PER_SHARD)))
+    return {
+        "shards_in_batch": float(np.mean([len(count) for count in counts])),
+        "entropy_bits": float(np.mean([-(share * np.log2(share)).sum() for share in shares])),
+        "apart": float(np.median(apart)),
+        "open_all": _open_at_a_time(batches),
+        "open_host": _open_at_a_time(batches.reshape(len(batches), -1, 64)[:, :, :8].reshape(len(batches), -1)),
+    }
+
+
+def _open_at_a_time(batches: Order) -> float:
+    """Shards that were used before and will be again, in the mean over batches: what a cache must hold."""
+    number = np.broadcast_to(np.arange(len(batches))[:, None], batches.shape)
+    first = np.full(1024, len(batches))
+    last = np.full(1024, -1)
+    np.minimum.at(first, batches, number)
+    np.maximum.at(last, batches, number)
+    return float(np.maximum(last - first + 1, 0).sum() / len(batches))
+
+
+def _own_order(sizes: Order, algo: ShuffleAlgo) -> Order:
+    order = EpochOrder(OrderSpec(GLOBAL_BATCH, shuffle=True, shuffle_algo=algo), _mixture(sizes), 0)
+    return order.positions(0, order.num_rows).sample_ids
+
+
+def _load_reference(folder: Path) -> Callable[[Order, str, int, int], Order]:
+    """MosaicML's plan of an epoch: shard sizes, algorithm, block size, samples seen → sample of every row to come.
+
+    Its packages' __init__ files import all of its dependencies, so empty packages stand in for them.
+    """
+    sys.path.insert(0, str(folder))
+    for name in ("streaming", "streaming.base"):
+        package = types.ModuleType(name)
+        package.__path__ = [str(folder / name.replace(".", "/"))]
+        sys.modules[name] = package
+    get_partitions = import_module("streaming.base.partition").get_partitions
+    get_shuffle = import_module("streaming.base.shuffle").get_shuffle
+
+    def plan(sizes: Order, algo: str, block_size: int, seen: int) -> Order:
+        total, per_rank = int(sizes.sum()), GLOBAL_BATCH // 64
+        rows = get_partitions("relaxed", total, 64, 8, 8, 1, per_rank, seen, 8)  # (host, rank, worker, batch, row)
+        shuffled = get_shuffle(algo, sizes, 64, 9176, 0, block_size)
+        rows = rows.reshape(64, -1, per_rank).transpose(1, 2, 0).ravel()  # rank last, as in our global batches
+        return np.asarray(shuffled[rows[rows >= 0]])
+
+    return plan
+
+
+def _mixture(sizes: NDArray[np.integer]) -> Mixture:
+    return Mixture((StreamSpec("all", sizes),))
+
+
+def _peak_bytes(*, reset: bool = False) -> int:
+    """Highest resident memory of this process since the last reset (Linux)."""
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+
+def _hardware() -> dict[str, Any]:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return {
+        "processor": model[0] if model else platform.processor(),
+        "num_cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
+
+if __name__ == "__main__":
+    main()
