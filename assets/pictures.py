@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _DPI = 72
 _COLOUR = "#2f6f8f"
-_POINTS = 400
+_POINTS = 240
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def waveforms(clips: Sequence[Clip]) -> str:
     for axes, clip in zip(figure.subplots(len(clips), squeeze=False)[:, 0], clips, strict=True):
         low, high = _envelope(clip.samples)
         at = np.linspace(0, len(clip.samples) / clip.sample_rate_hz, len(low))
-        axes.fill_between(at, low, high, color=_COLOUR, linewidth=0)
+        axes.fill_between(at, low, high, color=_COLOUR, linewidth=0, antialiased=False)
         axes.set_ylim(-1, 1)
         axes.set_yticks([])
         axes.set_title(clip.key[:60], fontsize=6, loc="left", pad=2)
@@ -66,7 +66,7 @@ def _figure(width: float, height: float) -> "Figure":
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=_DPI)
-    figure.subplots_adjust(left=0.08, right=0.98, bottom=0.3 / height, top=1 - 0.2 / height, hspace=0.9)
+    figure.subplots_adjust(left=0.08, right=0.98, bottom=0.4 / height, top=1 - 0.2 / height, hspace=0.9)
     return figure
 
 

@@ -134,7 +134,8 @@ class Build:
         """Materialize the partitions that are stale, or that the instance does not know as they are."""
         if key not in self.selected:
             return
-        plan = plan_build(wanted, newest_manifests(storage))
+        sizes = {entry.path: entry.num_bytes for entry in storage.list()}
+        plan = plan_build(wanted, newest_manifests(storage), sizes)
         unrecorded = unrecorded_partitions(self.runner.instance, key, self.runner.checks_of(key), plan.current)
         todo = [partition for partition in wanted if partition in plan.stale or partition in unrecorded]
         with self.progress.stage("/".join(key.path[1:]), {name: work.get(name, Work(0, 0.0)) for name in todo}):

@@ -122,7 +122,8 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
     for _ in range(_COMMIT_ATTEMPTS):
         previous = newest_manifest(storage, partition)
         wanted = settings.wanted(source)
-        if previous is not None and previous.manifest.wanted == wanted:
+        there = {entry.path: entry.num_bytes for entry in storage.list(_file_prefix(partition))}
+        if previous is not None and previous.manifest.wanted == wanted and previous.manifest.is_whole(there):
             names = tuple(shard.name for shard in previous.manifest.shards)
             progress(previous.manifest.num_samples)
             return LatentBuild(previous, (), names, is_new=False, stats=EncodingStats())
@@ -248,10 +249,14 @@ def _existing(
     wanted = {plan.input_digest for plan in plans}
     names = [shard.name for shard in previous.manifest.shards if shard.input_digest in wanted] if previous else []
     if len(names) < len(wanted):
-        prefix = f"{PREFIX}{split_of(partition)}_{bucket_of(partition):04d}_"
-        names = [entry.path for entry in storage.list(prefix) if entry.path.endswith(".tar")]
+        names = [entry.path for entry in storage.list(_file_prefix(partition)) if entry.path.endswith(".tar")]
     indexes = [index for name in names if (index := _whole(storage, name)) is not None]
     return {index.input_digest: index for index in indexes if index.input_digest in wanted}
+
+
+def _file_prefix(partition: str) -> str:
+    """What the names of a partition's latent shards begin with."""
+    return f"{PREFIX}{split_of(partition)}_{bucket_of(partition):04d}_"
 
 
 def _whole(storage: Storage, name: str) -> ShardIndex | None:

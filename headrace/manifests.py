@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from headrace.errors import FormatError
+from headrace.index import index_name
 from headrace.storage import Storage
 
 FORMAT_VERSION = 1
@@ -80,6 +81,12 @@ class Manifest:
         """Samples of all shards."""
         return sum(shard.num_samples for shard in self.shards)
 
+    def is_whole(self, sizes: Mapping[str, int]) -> bool:
+        """Whether every shard is there in its full size, with its index; `sizes` is a listing: name → bytes."""
+        return all(
+            sizes.get(shard.name) == shard.num_bytes and index_name(shard.name) in sizes for shard in self.shards
+        )
+
     def to_json(self) -> bytes:
         """Equal manifests give equal bytes."""
         return json_bytes({"headrace_manifest": FORMAT_VERSION, **asdict(self)})
@@ -97,7 +104,9 @@ class Manifest:
             FormatError: not a manifest, or of a newer format.
         """
         content = versioned_json(blob, name, "headrace_manifest")
-        content["shards"] = tuple(ShardEntry(**{**shard, "samples": tuple(shard["samples"])}) for shard in content["shards"])
+        content["shards"] = tuple(
+            ShardEntry(**{**shard, "samples": tuple(shard["samples"])}) for shard in content["shards"]
+        )
         content["refused"] = tuple(Refusal(**refusal) for refusal in content["refused"])
         return cls(**content)
 
@@ -202,7 +211,7 @@ def versioned_json(blob: bytes, name: str, key: str) -> dict[str, Any]:
     except (ValueError, KeyError, AttributeError) as error:
         raise FormatError(f"{name}: not a {key.replace('_', ' ')} ({error})") from error
     if version != FORMAT_VERSION:
-        raise FormatError(f"{name}: format {version}, this version of headrace reads {FORMAT_VERSION}; upgrade headrace")
+        raise FormatError(
+            f"{name}: format {version}, this version of headrace reads {FORMAT_VERSION}; upgrade headrace"
+        )
     return dict(content)
-
-

@@ -27,6 +27,8 @@ class Need(StrEnum):
     """It was never built."""
     CHANGED = "changed"
     """It was built from other recordings, settings or versions than are wanted now."""
+    DAMAGED = "damaged"
+    """Its manifest is right, and a shard or index that it names is gone or has another size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +88,15 @@ def partition_recordings(recordings: pl.DataFrame, config: DatasetConfig, partit
     return recordings_of(rows.filter(pl.col(PARTITION) == partition))
 
 
-def plan_build(wanted: Mapping[str, str], manifests: Mapping[str, NumberedManifest]) -> Plan:
+def plan_build(
+    wanted: Mapping[str, str], manifests: Mapping[str, NumberedManifest], sizes: Mapping[str, int] | None = None
+) -> Plan:
     """Divide the partitions of a layout by what has to be done.
 
     Args:
         wanted: partition → digest of everything that it should be built from (`Manifest.wanted`).
         manifests: the newest manifest of every partition that has one.
+        sizes: size in bytes of every file in the shard folder; None to take the manifests' word for it.
     """
     stale: dict[str, Need] = {}
     current: dict[str, NumberedManifest] = {}
@@ -101,6 +106,8 @@ def plan_build(wanted: Mapping[str, str], manifests: Mapping[str, NumberedManife
             stale[partition] = Need.MISSING
         elif found.manifest.wanted != digest:
             stale[partition] = Need.CHANGED
+        elif sizes is not None and not found.manifest.is_whole(sizes):
+            stale[partition] = Need.DAMAGED
         else:
             current[partition] = found
     return Plan(stale, current, tuple(sorted(set(manifests) - set(wanted))))

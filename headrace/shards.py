@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 
 from headrace.audio import AudioFormat, EncodedSegment, Segment, codec_version, encode_segments, plan_segments
-from headrace.errors import AlreadyExistsError, AudioError, BuildError
+from headrace.errors import AlreadyExistsError, AudioError, BuildError, FormatError
 from headrace.index import SampleEntry, ShardIndex, index_name
 from headrace.manifests import (
     Manifest,
@@ -103,18 +103,21 @@ def build_partition(  # noqa: PLR0913 - the five parts of a build, and who watch
         previous = newest_manifest(storage, partition)
         fingerprint = partition_fingerprint(recording.digest for recording in recordings)
         wanted = settings.wanted(fingerprint)
-        if previous is not None and previous.manifest.wanted == wanted:
+        there = {entry.path: entry.num_bytes for entry in storage.list(_file_prefix(partition))}
+        if previous is not None and previous.manifest.wanted == wanted and previous.manifest.is_whole(there):
             return PartitionBuild(previous, (), tuple(shard.name for shard in previous.manifest.shards), is_new=False)
         job = _Job(partition, _planned(recordings, settings.audio), settings, source, storage, num_threads, progress)
         entries, refused, written = job.run(previous.manifest if previous else None)
         manifest = Manifest(
             partition, wanted, fingerprint, {"samples_per_shard": settings.samples_per_shard}, entries, refused
         )
+        reused = tuple(entry.name for entry in entries if entry.name not in written)
+        if previous is not None and previous.manifest == manifest:  # a damaged shard was made again, bit for bit
+            return PartitionBuild(previous, tuple(written), reused, is_new=False)
         try:
             committed = commit_manifest(storage, manifest, previous)
         except AlreadyExistsError:
             continue
-        reused = tuple(entry.name for entry in entries if entry.name not in written)
         return PartitionBuild(committed, tuple(written), reused, is_new=True)
     raise BuildError(f"{partition}: other writers kept committing this partition; stop them and build again")
 
@@ -184,10 +187,13 @@ class _Job:
         wanted = {plan.input_digest for plan in plans}
         names = [shard.name for shard in previous.shards if shard.input_digest in wanted] if previous else []
         if previous is None or len(names) < len(wanted):
-            prefix = f"{split_of(self.partition)}_{bucket_of(self.partition):04d}_"
-            names = [entry.path for entry in self.storage.list(prefix) if entry.path.endswith(".tar")]
+            names = [
+                entry.path for entry in self.storage.list(_file_prefix(self.partition)) if entry.path.endswith(".tar")
+            ]
         sizes = {name: index for name in names if (index := self._whole(name)) is not None}
-        self.progress(sum(len(plan.samples) for plan in plans if plan.input_digest in {i.input_digest for i in sizes.values()}))
+        self.progress(
+            sum(len(plan.samples) for plan in plans if plan.input_digest in {i.input_digest for i in sizes.values()})
+        )
         return {index.input_digest: index for index in sizes.values() if index.input_digest in wanted}
 
     def _whole(self, name: str) -> ShardIndex | None:
@@ -195,7 +201,10 @@ class _Job:
         path = index_name(name)
         if not self.storage.exists(path):
             return None
-        index = ShardIndex.from_bytes(self.storage.read(path), path)
+        try:
+            index = ShardIndex.from_bytes(self.storage.read(path), path)
+        except FormatError:
+            return None
         return index if self.storage.exists(name) and self.storage.size(name) == index.num_bytes else None
 
     def _write(self, plans: Sequence[ShardPlan]) -> dict[str, ShardIndex]:
@@ -271,6 +280,11 @@ class _Job:
     def _check_unchanged(self, recording: Recording, stamp: Stamp) -> None:
         if self.source.stamp(recording.path) != stamp:
             raise BuildError(f"{recording.path}: changed since the catalog was scanned; build again")
+
+
+def _file_prefix(partition: str) -> str:
+    """What the names of a partition's shards begin with."""
+    return f"{split_of(partition)}_{bucket_of(partition):04d}_"
 
 
 def refusals(index: ShardIndex) -> list[Refusal]:

@@ -1,0 +1,98 @@
+"""What Dagster loads: the assets, their edges and their checks."""
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from assets.factory import build_definitions
+from headrace.config import load_config
+from tests.projects import Project
+
+GOLDEN = Path(__file__).parent.parent / "golden/asset_graph.json"
+LATENTS = [{"name": "mel", "encoder": {"kind": "log_mel"}}]
+
+
+def described(definitions: dg.Definitions) -> dict:
+    """The graph as text: per asset what it depends on, is made with, and is checked for."""
+    graph = definitions.resolve_asset_graph()
+    nodes = (graph.get(key) for key in sorted(graph.get_all_asset_keys()))
+    return {
+        node.key.to_user_string(): {
+            "deps": sorted(parent.to_user_string() for parent in node.parent_keys),
+            "partitions": len(node.partitions_def.get_partition_keys()) if node.partitions_def else 0,
+            "checks": sorted(check.name for check in node.check_keys),
+            "kinds": sorted(node.kinds),
+            "group": node.group_name,
+            "owners": sorted(node.owners),
+            "external": node.is_external,
+            "pools": sorted(node.pools or ()),
+        }
+        for node in nodes
+    }
+
+
+@pytest.fixture
+def project(tmp_path):
+    project = Project(tmp_path)
+    project.write_yaml(latents=LATENTS)
+    return project
+
+
+def test_the_asset_graph_is_the_one_written_down(project):
+    """After a change that is meant: HEADRACE_GOLDEN=write in the environment writes it anew."""
+    found = described(build_definitions([project.config()]))
+    if os.environ.get("HEADRACE_GOLDEN") == "write":
+        GOLDEN.write_text(json.dumps(found, indent=1) + "\n")
+    assert found == json.loads(GOLDEN.read_text())
+
+
+def test_every_asset_says_what_it_is(project):
+    graph = build_definitions([project.config()]).resolve_asset_graph()
+    for key in graph.get_all_asset_keys():
+        assert len(graph.get(key).description or "") > 40, key
+
+
+def test_definitions_load_without_a_warning_and_without_io(project):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        definitions = build_definitions([project.config()])
+        dg.Definitions.validate_loadable(definitions)
+    assert not project.output.exists()
+    assert not project.recordings.exists()
+
+
+def test_loading_the_graph_imports_neither_torch_nor_matplotlib(project):
+    code = "import sys, definitions; print([m for m in ('torch', 'matplotlib', 'webdataset') if m in sys.modules])"
+    root = Path(__file__).parents[2]
+    environment = {"HEADRACE_DATASETS": str(project.datasets), "PATH": "", "HOME": str(project.folder)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, env=environment, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_two_data_sets_share_nothing_but_the_shape(project):
+    other = project.datasets / "others.yaml"
+    other.write_text((project.datasets / "tones.yaml").read_text())
+    found = described(build_definitions([project.config(), load_config(other)]))
+    tones = {key.removeprefix("tones/") for key in found if key.startswith("tones/")}
+    others = {key.removeprefix("others/") for key in found if key.startswith("others/")}
+    assert tones == others
+    assert len(found) == len(tones) + len(others)
+
+
+def test_a_wrong_yaml_stops_the_load_and_names_file_key_and_expectation(project):
+    (project.datasets / "broken.yaml").write_text("source: {uri: a}\noutput: {uri: b}\nshards: {sample_per_shard: 3}\n")
+    root = Path(__file__).parents[2]
+    environment = {"HEADRACE_DATASETS": str(project.datasets), "PATH": "", "HOME": str(project.folder)}
+    done = subprocess.run(
+        [sys.executable, "-c", "import definitions"], cwd=root, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode
+    assert "broken.yaml" in done.stderr
+    assert "shards.sample_per_shard" in done.stderr
+    assert "did you mean samples_per_shard" in done.stderr
