@@ -124,7 +124,8 @@ def open_foreign(remote: str, split: str | None, index_folder: Path | None, tran
         ConfigError: there are none, or `split` fits none of them.
         FormatError: a shard is not a WebDataset.
     """
-    storage, names, counts = _find(remote, split, transfer)
+    found = find_shards(remote, split, transfer)
+    storage, names, counts = found.storage, list(found.names), found.counts
     if not names:
         raise ConfigError(f"{remote}: no snapshot and no shards ({', '.join(TAR_SUFFIXES)}) there; {_hint(storage)}")
     keeper = IndexKeeper(index_folder)
@@ -143,18 +144,39 @@ def _index_all(storage: Storage, names: Sequence[str], keeper: IndexKeeper) -> l
         return list(pool.map(lambda name: keeper(storage, name), names))
 
 
-def _find(remote: str, split: str | None, transfer: Transfer) -> tuple[Storage, list[str], list[int] | None]:
-    """Store, names and, from a `sizes.json`, counts of the shards."""
+@dataclass(frozen=True, slots=True)
+class FoundShards:
+    """The shards that a folder, `sizes.json` or pattern names.
+
+    Attributes:
+        storage: where they are.
+        names: their paths in it, in order; none when nothing matches.
+        counts: samples of each where a `sizes.json` was named, else None.
+    """
+
+    storage: Storage
+    names: tuple[str, ...]
+    counts: tuple[int, ...] | None = None
+
+
+def find_shards(remote: str, split: str | None, transfer: Transfer | None = None) -> FoundShards:
+    """The shards of a plain WebDataset, unopened; those that the newest snapshot of an output no longer names left out.
+
+    Raises:
+        ConfigError: `split` fits none of them.
+        NotFoundError: one that is named in full, or the `sizes.json`, is not there.
+    """
     if not is_pattern(remote):
-        return _in_folder(open_storage(remote, transfer), split)
+        storage, names = _in_folder(open_storage(remote, transfer), split)
+        return FoundShards(storage, tuple(names))
     folder, _, last = _split_pattern(remote)
     storage = open_storage(folder, transfer)
     if remote.endswith(".json"):
         sizes = json.loads(storage.read(last))
-        names = _of_split(list(sizes), split)
-        return storage, names, [int(sizes[name]) for name in names]
+        chosen = _of_split(list(sizes), split)
+        return FoundShards(storage, tuple(chosen), tuple(int(sizes[name]) for name in chosen))
     names = [name for pattern in expand_braces(last) for name in _matching(storage, pattern)]
-    return storage, _of_split(_current(storage, list(dict.fromkeys(names))), split), None
+    return FoundShards(storage, tuple(_of_split(_current(storage, list(dict.fromkeys(names))), split)))
 
 
 def _split_pattern(remote: str) -> tuple[str, str, str]:
@@ -178,13 +200,13 @@ def _matching(storage: Storage, pattern: str) -> Iterator[str]:
             yield name
 
 
-def _in_folder(storage: Storage, split: str | None) -> tuple[Storage, list[str], None]:
+def _in_folder(storage: Storage, split: str | None) -> tuple[Storage, list[str]]:
     """The shards directly in a folder, or in its subfolder `split` as MosaicML's layout has it."""
     names = [name for name in _tars(storage.list()) if "/" not in name]
     if split is not None and not names:
         below = storage.at(split)
-        return below, [name for name in _tars(below.list()) if "/" not in name], None
-    return storage, _of_split(names, split), None
+        return below, [name for name in _tars(below.list()) if "/" not in name]
+    return storage, _of_split(names, split)
 
 
 def _tars(entries: Iterable[Entry]) -> Iterator[str]:
@@ -202,11 +224,17 @@ def _of_split(names: Sequence[str], split: str | None) -> list[str]:
 
 
 def _current(storage: Storage, names: list[str]) -> list[str]:
-    """Without the shards that the newest snapshot of an output of ours no longer names."""
-    if not snapshot_numbers(storage):
-        return names
-    kept = set(read_table(storage, read_snapshot(storage).snapshot).names())
-    return [name for name in names if name in kept]
+    """Without the shards that the newest snapshot of their folder, an output of ours, no longer names."""
+    kept: dict[str, frozenset[str] | None] = {}
+    for folder in {name.rpartition("/")[0] for name in names}:
+        below = storage.at(folder) if folder else storage
+        kept[folder] = frozenset(_newest_names(below)) if snapshot_numbers(below) else None
+    parts = [(name, *name.rpartition("/")[::2]) for name in names]
+    return [name for name, folder, file in parts if (current := kept[folder]) is None or file in current]
+
+
+def _newest_names(storage: Storage) -> list[str]:
+    return read_table(storage, read_snapshot(storage).snapshot).names()
 
 
 def _hint(storage: Storage) -> str:
