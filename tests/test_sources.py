@@ -115,16 +115,30 @@ def test_folders_without_permission_are_refused(tmp_path):
         (tmp_path / "locked").chmod(0o755)
 
 
-@pytest.mark.parametrize("path", ["../secret.wav", "/etc/passwd", "link.wav", "a/../../secret.wav"])
-def test_nothing_outside_the_root_is_opened(tmp_path, path):
+@pytest.mark.parametrize("path", ["../secret.wav", "/etc/passwd", "a/../../secret.wav"])
+def test_paths_that_climb_out_of_the_root_are_refused(tmp_path, path):
     write(tmp_path / "secret.wav")
     write(tmp_path / "root/a/b.wav")
-    (tmp_path / "root/link.wav").symlink_to("../secret.wav")
     source = open_source(tmp_path / "root")
     with pytest.raises(UnsafePathError):
         source.open(path)
     with pytest.raises(UnsafePathError):
         source.stamp(path)
+
+
+@pytest.mark.parametrize("has_proc", [True, False])
+def test_a_link_that_was_turned_outside_since_the_listing_is_not_read(tmp_path, monkeypatch, has_proc):
+    write(tmp_path / "secret.wav")
+    write(tmp_path / "root/a.wav")
+    (tmp_path / "root/link.wav").symlink_to("../secret.wav")
+    (tmp_path / "root/fine.wav").symlink_to("a.wav")
+    source = open_source(tmp_path / "root")
+    if not has_proc:
+        readlink = os.readlink
+        monkeypatch.setattr("os.readlink", lambda path: readlink("/gone" if path.startswith("/proc/") else path))
+    with pytest.raises(UnsafePathError):
+        source.open("link.wav")
+    source.open("fine.wav").close()
 
 
 def test_a_missing_root_is_a_mistake_in_the_settings(tmp_path):
