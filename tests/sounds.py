@@ -42,7 +42,9 @@ def music(num_frames: int, num_channels: int = 1, rate_hz: int = 44_100, seed: i
     """Tones and noise, float64 (frames, channels), below half of full scale: every channel another sound."""
     rng = np.random.default_rng(seed)
     seconds = np.arange(num_frames)[:, None] / rate_hz
-    tones = sum(np.sin(2 * np.pi * f * (1 + np.arange(num_channels) / 7) * seconds) * a for f, a in ((220, 0.2), (997, 0.1)))
+    tones = sum(
+        np.sin(2 * np.pi * f * (1 + np.arange(num_channels) / 7) * seconds) * a for f, a in ((220, 0.2), (997, 0.1))
+    )
     return tones + rng.normal(size=(num_frames, num_channels)) * 0.01
 
 

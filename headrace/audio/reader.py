@@ -6,7 +6,6 @@ Owns what is read, in which dtype, and the proof that it is whole and finite. It
 from collections.abc import Iterator
 
 import numpy as np
-import soundfile as sf
 
 from headrace.audio.forms import AudioInfo, Reject
 from headrace.audio.levels import Samples, first_non_finite
@@ -69,14 +68,13 @@ class FrameReader:
             self._next(min(self._block_frames, start - self._position))
 
     def _next(self, num_frames: int) -> Samples:
-        try:
-            block: Samples = self._sound.read(num_frames, dtype=self._dtype, always_2d=True)
-        except sf.LibsndfileError as error:
-            if self._info.container == "FLAC" and not self._last_frame_decodes():
-                raise self._cut_off("its end is missing") from error
-            raise
+        block: Samples = self._sound.read(num_frames, dtype=self._dtype, always_2d=True)
         if len(block) < num_frames:
-            raise self._cut_off(f"decoding ends after {self._position + len(block)}")
+            raise AudioError(
+                Reject.TRUNCATED,
+                f"cut off: {self._info.num_frames} frames promised, decoding ends after "
+                f"{self._position + len(block)}; fetch the recording again",
+            )
         if block.dtype.kind == "f" and (bad := first_non_finite(block)) is not None:
             raise AudioError(
                 Reject.NON_FINITE, f"frame {self._position + bad} is NaN or infinite; mend or remove the recording"
@@ -85,19 +83,6 @@ class FrameReader:
         if self._keep:
             self._tail = np.concatenate([self._tail, block])[-self._keep :]
         return block
-
-    def _last_frame_decodes(self) -> bool:
-        """Tells damage within a FLAC stream from a missing end: libsndfile's error is the same."""
-        try:
-            self._sound.seek(self._info.num_frames - 1)
-            return len(self._sound.read(1)) == 1
-        except sf.LibsndfileError:
-            return False
-
-    def _cut_off(self, found: str) -> AudioError:
-        return AudioError(
-            Reject.TRUNCATED, f"cut off: {self._info.num_frames} frames promised, {found}; fetch the recording again"
-        )
 
 
 def overlap_of(windows: list[tuple[int, int]]) -> int:

@@ -3,10 +3,10 @@
 Owns the handle and the translation of libsndfile's refusals. Content decides the format, never the file's name.
 """
 
+import contextlib
 import io
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import BinaryIO
 
 import soundfile as sf
@@ -31,7 +31,7 @@ class ForwardSound(sf.SoundFile):  # type: ignore[misc]  # soundfile has no type
         return False
 
 
-@contextmanager
+@contextlib.contextmanager
 def open_sound(file: BinaryIO) -> Iterator[ForwardSound]:
     """A recording opened from the file's beginning; the file's own position is left as it was found.
 
@@ -39,21 +39,16 @@ def open_sound(file: BinaryIO) -> Iterator[ForwardSound]:
     per 8 kB. Only a file that Python itself opened counts as plain: `fileno()` of a GzipFile, say, is of other bytes.
 
     Raises:
-        AudioError: not audio that libsndfile reads (`unsupported`), or a header that contradicts itself
-            (`undecodable`); errors while reading, too.
+        AudioError: on opening and on reading alike. Not audio that libsndfile reads (`unsupported`), a header or
+            contents that are damaged (`undecodable`), FLAC whose end is missing (`truncated`).
     """
     descriptor = _plain_descriptor(file)
     before = file.tell() if descriptor is None else os.lseek(descriptor, 0, os.SEEK_CUR)
     try:
-        with translated():
-            if descriptor is None:
-                file.seek(0)
-                with ForwardSound(_Nameless(file)) as sound:
-                    yield sound
-            else:
-                os.lseek(descriptor, 0, os.SEEK_SET)
-                with ForwardSound(descriptor, closefd=False) as sound:
-                    yield sound
+        with _opened(file, descriptor) as sound:
+            yield sound
+    except sf.LibsndfileError as error:
+        raise _refusal(error, file, descriptor) from error
     finally:
         if descriptor is None:
             file.seek(before)
@@ -68,18 +63,40 @@ def info_of(sound: sf.SoundFile) -> AudioInfo:
     )
 
 
-@contextmanager
-def translated() -> Iterator[None]:
-    """Turn libsndfile's errors into `AudioError`."""
+def _opened(file: BinaryIO, descriptor: int | None) -> ForwardSound:
+    if descriptor is None:
+        file.seek(0)
+        return ForwardSound(_Nameless(file))
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return ForwardSound(descriptor, closefd=False)
+
+
+def _refusal(error: sf.LibsndfileError, file: BinaryIO, descriptor: int | None) -> AudioError:
+    """What an error of libsndfile's means to the recording's owner."""
+    if error.code in _UNRECOGNISED:
+        return AudioError(Reject.UNSUPPORTED, "not a form of audio that libsndfile reads")
+    if _flac_end_is_missing(file, descriptor):
+        return AudioError(
+            Reject.TRUNCATED, "FLAC cut off or damaged at its end: its last frame is gone; fetch it again"
+        )
+    return AudioError(
+        Reject.UNDECODABLE, f"damaged: libsndfile stops with error {error.code}: {error.error_string} Fetch it again"
+    )
+
+
+def _flac_end_is_missing(file: BinaryIO, descriptor: int | None) -> bool:
+    """Opens it anew: libFLAC gives the same error for both kinds of damage, and cannot be used after it."""
     try:
-        yield
-    except sf.LibsndfileError as error:
-        if error.code in _UNRECOGNISED:
-            raise AudioError(Reject.UNSUPPORTED, "not a form of audio that libsndfile reads") from error
-        raise AudioError(
-            Reject.UNDECODABLE,
-            f"damaged: libsndfile stops with error {error.code} {error.error_string}; fetch it again",
-        ) from error
+        with _opened(file, descriptor) as sound:
+            if sound.format != "FLAC":
+                return False
+            try:
+                sound.seek(sound.frames - 1)
+                return len(sound.read(1)) == 0
+            except sf.LibsndfileError:
+                return True
+    except sf.LibsndfileError:
+        return False
 
 
 def _plain_descriptor(file: BinaryIO) -> int | None:
@@ -88,14 +105,25 @@ def _plain_descriptor(file: BinaryIO) -> int | None:
 
 
 class _Nameless:
-    """A file without a name: soundfile would take a name that ends in `.raw` for a format."""
+    """A file as libsndfile calls it, without a name: soundfile would take one that ends in `.raw` for a format."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self.seek, self.tell, self.read = file.seek, file.tell, file.read
-        if hasattr(file, "readinto"):
-            self.readinto = file.readinto
-        self.write = _refuse_writing
+        self._file = file
 
+    def seek(self, offset: int, whence: int) -> int:
+        """Move; a damaged header can send libsndfile before the beginning, which it notices by staying where it is."""
+        with contextlib.suppress(ValueError, OSError):
+            return self._file.seek(offset, whence)
+        return self._file.tell()
 
-def _refuse_writing(data: bytes) -> int:
-    raise io.UnsupportedOperation(f"{len(data)} bytes written to a recording")
+    def tell(self) -> int:
+        """Where it stands."""
+        return self._file.tell()
+
+    def read(self, num_bytes: int) -> bytes:
+        """The next bytes."""
+        return self._file.read(num_bytes)
+
+    def write(self, data: bytes) -> int:
+        """Never called: soundfile asks for the method even to read."""
+        raise io.UnsupportedOperation(f"{len(data)} bytes written to a recording")

