@@ -54,12 +54,14 @@ class OpenLeg:
         leg: the leg.
         layout: its rows, counted from its start.
         planned: samples that each of its streams was to give when it entered the epoch: what fixes the stream's order.
+        numbers: each of its streams' number in the order of entering the epoch, which a change of mixture leaves alone.
         taken: by stream name, also of streams that have left: (num_lanes,) samples that earlier legs took.
     """
 
     leg: Leg
     layout: Layout
     planned: tuple[int, ...]
+    numbers: tuple[int, ...]
     taken: dict[str, Ints]
 
     def taken_before(self, row: int) -> dict[str, Ints]:
@@ -113,7 +115,11 @@ def open_leg(spec: OrderSpec, epoch: int, legs: Sequence[Leg]) -> OpenLeg:
         for stream in leg.streams:
             planned.setdefault(stream.name, stream.num_samples)
         layout = _layout(spec, leg, taken, int(mix(spec.shuffle_seed, _LEG, epoch + 1 if spec.shuffle else 0, number)))
-        opened = OpenLeg(leg, layout, tuple(planned[stream.name] for stream in leg.streams), taken)
+        names = [stream.name for stream in leg.streams]
+        entered = list(planned)
+        opened = OpenLeg(
+            leg, layout, tuple(planned[name] for name in names), tuple(entered.index(name) for name in names), taken
+        )
     assert opened is not None  # there is at least one leg
     return opened
 

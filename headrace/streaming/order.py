@@ -101,8 +101,8 @@ class EpochOrder:
         self._first_batch = check_batch_start(spec, self._opened, start)
         self._ahead: _Ahead | None = None
         self._streams = [
-            StreamOrder(spec, stream.name, stream.shard_sizes, epoch, planned)
-            for stream, planned in zip(mixture.streams, self._opened.planned, strict=True)
+            StreamOrder(spec, number, stream.shard_sizes, epoch, planned)
+            for stream, number, planned in zip(mixture.streams, self._opened.numbers, self._opened.planned, strict=True)
         ]
 
     @property

@@ -10,7 +10,6 @@ Must not contain how several streams meet (`interleave`) nor anything about rank
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,15 +159,15 @@ class StreamOrder:
     """
 
     def __init__(
-        self, spec: OrderSpec, name: str, shard_sizes: NDArray[np.integer], epoch: int, num_planned: int
+        self, spec: OrderSpec, number: int, shard_sizes: NDArray[np.integer], epoch: int, num_planned: int
     ) -> None:
-        """Order of stream `name` in `epoch`; the name is part of the key, so that equal streams are not in step."""
+        """Order in `epoch` of stream `number`, which is part of the key, so that equal streams are not in step."""
         self._spec = spec
         self._sizes = shard_sizes
         self._storage = Line(shard_sizes)
         self._epoch = epoch
         self._planned = num_planned
-        self._name_word = int.from_bytes(blake2b(name.encode(), digest_size=7).digest())
+        self._number = number
         self._pass = lru_cache(maxsize=2)(self._build_pass)
 
     def sample_ids(self, position: Ints) -> Ints:
@@ -226,4 +225,4 @@ class StreamOrder:
         return BlockWalk(size, self._spec.shuffle_block_size or default, self._spec.num_canonical_nodes, key)
 
     def _key(self, *words: int) -> int:
-        return int(mix(self._spec.shuffle_seed, self._name_word, *words))
+        return int(mix(self._spec.shuffle_seed, self._number, *words))

@@ -5,7 +5,7 @@ contain how an order is computed (`order`), nor look for snapshots: the caller o
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from headrace.errors import StateError
@@ -134,6 +134,7 @@ def resume(
         StateError: something that the order depends on differs; names it, both values and the way out.
     """
     _check_spec(state.spec, spec)
+    state = _with_names_of_now(state, snapshots)
     _check_streams(state, snapshots, change_streams=change_streams)
     wanted = _leg_now(state, mixture)
     if wanted == state.legs[-1]:
@@ -146,6 +147,19 @@ def resume(
         )
     legs = _change_mixture(state, spec, mixture)
     return EpochOrder(spec, mixture, state.epoch, legs=legs, start=state.sample_in_epoch)
+
+
+def _with_names_of_now(state: OrderState, snapshots: Sequence[StreamState]) -> OrderState:
+    """The state, with its streams renamed if it reads the very data of now by other names: data may move."""
+    if [stream.fingerprint for stream in state.streams] != [stream.fingerprint for stream in snapshots]:
+        return state
+    now = {old.name: new.name for old, new in zip(state.streams, snapshots, strict=True)}
+    legs = tuple(
+        replace(leg, streams=tuple(replace(stream, name=now.get(stream.name, stream.name)) for stream in leg.streams))
+        for leg in state.legs
+    )
+    streams = tuple(replace(stream, name=now[stream.name]) for stream in state.streams)
+    return replace(state, streams=streams, legs=legs)
 
 
 def _leg_now(state: OrderState, mixture: Mixture) -> Leg:

@@ -120,7 +120,8 @@ def test_a_stream_comes_in_the_same_order_in_any_mixture(mixture):
     rows = order.positions(0, order.num_rows)
     for number, (own, leg) in enumerate(zip(mixture.streams, order.legs[0].streams, strict=True)):
         assume(leg.num_samples)
-        alone = Mixture((StreamSpec(own.name, own.shard_sizes, choose=leg.num_samples),))
+        others = (StreamSpec(s.name, s.shard_sizes, choose=0) for s in mixture.streams[:number])
+        alone = Mixture((*others, StreamSpec(own.name, own.shard_sizes, choose=leg.num_samples)))
         expected = EpochOrder(spec, alone, 2).positions(0, leg.num_samples).sample_ids
         assert np.array_equal(rows.sample_ids[rows.stream_ids == number], expected)
 

@@ -117,6 +117,14 @@ def test_a_state_is_refused_on_other_data():
         resume(state, spec, mixture, other)
 
 
+def test_data_that_moved_resume_by_their_fingerprint():
+    spec, before = OrderSpec(24, shuffle=True), two(a={}, b={})
+    moved = Mixture(tuple(replace(stream, name=f"elsewhere/{stream.name}") for stream in before.streams))
+    state = save(EpochOrder(spec, before, 0), 48, snapshots(before))
+    now = [replace(stream, name=f"elsewhere/{stream.name}") for stream in snapshots(before)]
+    assert rows_of(resume(state, spec, moved, now)) == rows_of(EpochOrder(spec, before, 0))[48:]
+
+
 def test_another_mixture_is_refused_unless_it_is_asked_for():
     spec, mixture, other = OrderSpec(24), two(a={"choose": 50}), two(a={"choose": 60})
     state = save(EpochOrder(spec, mixture, 0), 24, snapshots(mixture))
