@@ -1,0 +1,175 @@
+"""What every implementation of a protocol must do. A test file runs a suite on each of its implementations."""
+
+import io
+import pickle
+import threading
+
+import pytest
+
+from headrace.errors import AlreadyExistsError, NotFoundError, StorageError, UnsafePathError
+from headrace.storage import Entry, Storage
+
+ESCAPING_PATHS = ["", "/etc/passwd", "../a", "a/../../b", "a//b", "./a", "a/.", "a/", "a\\..\\b", "a\0b"]
+
+
+class StorageContract:
+    """Every store. A subclass gives the fixture `storage`: an empty one."""
+
+    def test_is_a_storage(self, storage):
+        assert isinstance(storage, Storage)
+
+    def test_what_is_written_is_read(self, storage):
+        storage.write("a/b.bin", b"hello")
+        assert storage.read("a/b.bin") == b"hello"
+        assert storage.size("a/b.bin") == 5
+        assert storage.exists("a/b.bin")
+
+    def test_an_empty_object_is_an_object(self, storage):
+        storage.write("empty", b"")
+        assert storage.read("empty") == b""
+        assert storage.exists("empty")
+        assert [entry.num_bytes for entry in storage.list()] == [0]
+
+    def test_a_file_is_written_from_where_it_stands(self, storage):
+        file = io.BytesIO(b"skip" + bytes(range(256)) * 20_000)
+        file.seek(4)
+        storage.write("large", file)
+        assert storage.read("large") == bytes(range(256)) * 20_000
+
+    def test_writing_again_replaces(self, storage):
+        storage.write("a", b"long before")
+        storage.write("a", b"after")
+        assert storage.read("a") == b"after"
+
+    def test_create_writes_only_where_nothing_is(self, storage):
+        storage.create("n/1.json", b"first")
+        with pytest.raises(AlreadyExistsError, match=r"n/1\.json"):
+            storage.create("n/1.json", b"second")
+        assert storage.read("n/1.json") == b"first"
+
+    def test_of_many_creators_one_wins_and_its_bytes_stay(self, storage):
+        start, winners = threading.Barrier(8), []
+
+        def race(number):
+            start.wait()
+            try:
+                storage.create("prize", b"%d" % number * 1000)
+            except AlreadyExistsError:
+                return
+            winners.append(number)
+
+        threads = [threading.Thread(target=race, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(winners) == 1
+        assert storage.read("prize") == b"%d" % winners[0] * 1000
+
+    def test_ranges_come_in_the_order_asked_for(self, storage):
+        storage.write("alphabet", bytes(range(97, 123)))
+        assert storage.read_ranges("alphabet", [(3, 5), (0, 2), (24, 26), (1, 4)]) == [b"de", b"ab", b"yz", b"bcd"]
+        assert storage.read_ranges("alphabet", []) == []
+
+    def test_an_empty_range_is_empty(self, storage):
+        storage.write("alphabet", bytes(range(97, 123)))
+        assert storage.read_ranges("alphabet", [(3, 3), (0, 1)]) == [b"", b"a"]
+
+    @pytest.mark.parametrize("span", [(20, 30), (26, 27), (100, 200)])
+    def test_a_range_beyond_the_end_is_an_error_that_names_the_object(self, storage, span):
+        storage.write("alphabet", bytes(range(97, 123)))
+        with pytest.raises(StorageError, match="alphabet"):
+            storage.read_ranges("alphabet", [(0, 1), span])
+
+    def test_an_opened_object_seeks(self, storage):
+        storage.write("alphabet", bytes(range(97, 123)))
+        with storage.open("alphabet") as file:
+            assert file.read(3) == b"abc"
+            assert file.seek(-2, io.SEEK_END) == 24
+            assert file.read() == b"yz"
+            file.seek(1)
+            assert file.read(2) == b"bc"
+            assert file.tell() == 3
+
+    def test_what_is_absent_is_said_by_name(self, storage):
+        for reading in (storage.read, storage.size, storage.open, lambda path: storage.read_ranges(path, [(0, 1)])):
+            with pytest.raises(NotFoundError, match="gone/for good"):
+                reading("gone/for good")
+        assert not storage.exists("gone/for good")
+        assert list(storage.list("gone/")) == []
+
+    def test_deleting_twice_is_no_error(self, storage):
+        storage.write("a", b"x")
+        storage.delete("a")
+        storage.delete("a")
+        assert not storage.exists("a")
+
+    def test_listing_is_sorted_recursive_and_by_string_prefix(self, storage):
+        names = ["a.txt", "a/1", "a/b/2", "a0", "b/1", "train_0001_x.tar", "train_0010_x.tar"]
+        for name in reversed(names):
+            storage.write(name, name.encode())
+        assert [entry.path for entry in storage.list()] == sorted(names)
+        assert [entry.path for entry in storage.list("a")] == ["a.txt", "a/1", "a/b/2", "a0"]
+        assert [entry.path for entry in storage.list("a/")] == ["a/1", "a/b/2"]
+        assert [entry.path for entry in storage.list("a/b")] == ["a/b/2"]
+        assert [entry.path for entry in storage.list("train_0001")] == ["train_0001_x.tar"]
+        entry = next(storage.list("a/b/2"))
+        assert isinstance(entry, Entry)
+        assert entry.num_bytes == 5
+        assert entry.modified_seconds > 1_500_000_000
+
+    def test_a_folder_is_a_store_of_its_own(self, storage):
+        below = storage.at("audio").at("manifests")
+        below.write("train/1.json", b"{}")
+        assert storage.read("audio/manifests/train/1.json") == b"{}"
+        assert [entry.path for entry in below.list()] == ["train/1.json"]
+        assert [entry.path for entry in storage.at("audio").list("manifests/")] == ["manifests/train/1.json"]
+        assert below.uri.endswith("audio/manifests")
+
+    @pytest.mark.parametrize("path", ESCAPING_PATHS)
+    def test_names_that_climb_out_are_refused(self, storage, path):
+        actions = (
+            storage.read,
+            storage.open,
+            storage.size,
+            storage.exists,
+            storage.delete,
+            storage.at,
+            storage.local_path,
+            lambda name: storage.write(name, b""),
+            lambda name: storage.create(name, b""),
+            lambda name: storage.read_ranges(name, [(0, 1)]),
+        )
+        for action in actions:
+            with pytest.raises(UnsafePathError):
+                action(path)
+
+    def test_odd_but_legal_names_work(self, storage):
+        for name in ["with space.txt", "ünïcode/日本.tar", "100%.json", "a..b", "-dash", "q?x=1&y#z", "tilde~"]:
+            storage.write(name, name.encode())
+            assert storage.read(name) == name.encode()
+            assert name in {entry.path for entry in storage.list()}
+
+    def test_readers_never_see_half_an_object(self, storage):
+        """A reader that polls while a writer replaces sees old or new bytes, whole."""
+        versions = [bytes([65 + number]) * 300_000 for number in range(4)]
+        storage.write("object", versions[0])
+        seen, stop = [], threading.Event()
+
+        def poll():
+            while not stop.is_set():
+                seen.append(storage.read("object"))
+
+        reader = threading.Thread(target=poll)
+        reader.start()
+        for version in versions * 5:
+            storage.write("object", version)
+        stop.set()
+        reader.join()
+        assert seen
+        assert set(seen) <= set(versions)
+
+    def test_travels_to_another_process_after_use(self, storage):
+        storage.write("a", b"x")
+        copy = pickle.loads(pickle.dumps(storage.at("b")))
+        assert copy.uri == storage.at("b").uri

@@ -1,0 +1,110 @@
+import multiprocessing
+import os
+import urllib.request
+
+import pytest
+
+from headrace.errors import ConfigError, StorageError
+from headrace.storage import LocalStorage, ObjectStorage, open_storage
+from tests.contracts import StorageContract
+
+
+class TestLocalStorage(StorageContract):
+    @pytest.fixture
+    def storage(self, tmp_path):
+        return LocalStorage(tmp_path / "not there yet")
+
+
+class TestMemory(StorageContract):
+    @pytest.fixture
+    def storage(self):
+        return open_storage("memory://")
+
+
+@pytest.fixture(scope="module")
+def s3_server():
+    moto = pytest.importorskip("moto.server")
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    yield "http://{}:{}".format(*server.get_host_and_port())
+    server.stop()
+
+
+class TestObjectStoreOverHttp(StorageContract):
+    """S3 as moto plays it; the real one has a suite of its own in the issue on object stores."""
+
+    @pytest.fixture
+    def storage(self, s3_server, monkeypatch):
+        for name, value in {
+            "AWS_ENDPOINT_URL": s3_server,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_REGION": "us-east-1",
+        }.items():
+            monkeypatch.setenv(name, value)
+        bucket = f"bucket-{os.urandom(6).hex()}"
+        urllib.request.urlopen(urllib.request.Request(f"{s3_server}/{bucket}", method="PUT")).close()
+        return open_storage(f"s3://{bucket}/some/prefix/")
+
+
+def test_the_scheme_decides_the_store(tmp_path):
+    assert open_storage(tmp_path) == LocalStorage(tmp_path)
+    assert open_storage(f"file://{tmp_path}/with%20space").local_path("a") == tmp_path / "with space" / "a"
+    assert isinstance(open_storage("s3://bucket/prefix"), ObjectStorage)
+    with pytest.raises(ConfigError, match=r"'ftp'.*s3"):
+        open_storage("ftp://host/folder")
+
+
+def test_opening_a_store_touches_nothing(tmp_path):
+    storage = open_storage(tmp_path / "absent")
+    assert list(storage.list()) == []
+    assert not (tmp_path / "absent").exists()
+    open_storage("s3://a-bucket-that-is-not-there/prefix")
+
+
+def test_hidden_files_are_never_listed(tmp_path):
+    storage = LocalStorage(tmp_path)
+    storage.write("a.tar", b"x")
+    (tmp_path / ".a.tar.0123.headrace-tmp").write_bytes(b"half")
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "b.tar").write_bytes(b"x")
+    assert [entry.path for entry in storage.list()] == ["a.tar"]
+    assert [path.name for path in storage.leftovers()] == [".a.tar.0123.headrace-tmp"]
+
+
+def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path):
+    class Failing:
+        def read(self, size=-1):
+            raise OSError(28, "No space left on device")
+
+    storage = LocalStorage(tmp_path)
+    storage.write("a", b"before")
+    with pytest.raises(StorageError, match=r"a in .*No space left"):
+        storage.write("a", Failing())
+    assert storage.read("a") == b"before"
+    assert list(storage.leftovers()) == []
+
+
+def test_a_folder_where_a_file_should_be_is_said_so(tmp_path):
+    storage = LocalStorage(tmp_path)
+    storage.write("a/b", b"x")
+    assert not storage.exists("a")
+    with pytest.raises(StorageError):
+        storage.read("a")
+    with pytest.raises(StorageError):
+        storage.write("a/b/c", b"below a file")
+
+
+def _child(storage, results):
+    results.put(storage.read("a"))
+
+
+def test_a_local_store_works_on_both_sides_of_a_fork(tmp_path):
+    storage = LocalStorage(tmp_path)
+    storage.write("a", b"x")
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    child = context.Process(target=_child, args=(storage, results))
+    child.start()
+    assert results.get(timeout=20) == b"x"
+    child.join()
