@@ -29,10 +29,12 @@ class CatalogSettings:
     Attributes:
         settle_seconds: a file changed less than this long ago may still be being written: it is left for the next scan.
         min_seconds: shorter recordings are refused.
+        key_column: metadata column that gives keys where it is there; None derives every key from the path.
     """
 
     settle_seconds: float = 5.0
     min_seconds: float = 0.0
+    key_column: str | None = "key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +182,8 @@ def scan(
     watch.lap("read")
     unsettled = pl.concat([plan.unsettled, probed.changing]).sort("path")
     facts = pl.concat([plan.known, probed.facts])
-    recordings, rejected = accepted_and_rejected(facts, metadata, unsettled["path"], settings.min_seconds)
+    keys, least = settings.key_column, settings.min_seconds
+    recordings, rejected = accepted_and_rejected(facts, metadata, unsettled["path"], min_seconds=least, key_column=keys)
     catalog = Catalog(recordings, _with_old_decode_faults(rejected, recordings, previous), version)
     watch.lap("judge")
     return Scan(catalog, unsettled, listing.height, plan.to_open.height, plan.num_reused, watch.seconds)

@@ -14,7 +14,7 @@ from headrace.errors import ConfigError
 from headrace.keys import KEY_PATTERN, MAX_KEY_LENGTH, SEGMENT_SUFFIX, sample_keys
 from headrace.metadata_columns import check_types, stored_names
 
-_EXPLICIT_KEY = "metadata_key"  # no other column's name: `key` is stored here, and `metadata_key` with two prefixes
+_EXPLICIT_KEY = "\0key"  # no user's column has such a name
 _ROW = "metadata_row"
 _UNTIDY_PATH = r"(^|/)\.{0,2}(/|$)"
 
@@ -37,7 +37,12 @@ def facts_of(recordings: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
 
 
 def accepted_and_rejected(
-    facts: pl.DataFrame, metadata: pl.DataFrame | None, unsettled: pl.Series, min_seconds: float
+    facts: pl.DataFrame,
+    metadata: pl.DataFrame | None,
+    unsettled: pl.Series,
+    *,
+    min_seconds: float,
+    key_column: str | None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The recordings and rejected tables, both sorted by path.
 
@@ -46,12 +51,13 @@ def accepted_and_rejected(
         metadata: the user's table with a column `path`, or None.
         unsettled: paths left for the next scan; rows of the user's table may name them.
         min_seconds: shorter recordings are refused.
+        key_column: which of the user's columns gives keys, where it is there; None for none.
 
     Raises:
         ConfigError: the user's table lacks `path`, or has a column that cannot be kept.
     """
     facts = facts.sort("path")
-    table = _tidy(pl.DataFrame(schema={"path": pl.String}) if metadata is None else metadata)
+    table = _tidy(pl.DataFrame(schema={"path": pl.String}) if metadata is None else metadata, key_column)
     is_good = pl.col("code").is_null()
     candidates = (
         facts.filter(is_good)
@@ -87,13 +93,14 @@ def decode_rejects(recordings: pl.DataFrame, faults: pl.DataFrame) -> pl.DataFra
     return _rejected_rows(found, Origin.DECODE)
 
 
-def _tidy(metadata: pl.DataFrame) -> pl.DataFrame:
+def _tidy(metadata: pl.DataFrame, key_column: str | None) -> pl.DataFrame:
     """The user's table under the catalog's column names, with plain relative paths, keys and row numbers from 1."""
     if "path" not in metadata.columns:
         raise ConfigError(f"the metadata table has no column 'path'; its columns are {', '.join(metadata.columns)}")
     check_types(metadata)
-    key = pl.col("key").cast(pl.String) if "key" in metadata.columns else pl.lit(None, dtype=pl.String)
-    names = stored_names(name for name in metadata.columns if name not in {"path", "key"})
+    has_keys = key_column in metadata.columns
+    key = pl.col(str(key_column)).cast(pl.String) if has_keys else pl.lit(None, dtype=pl.String)
+    names = stored_names(name for name in metadata.columns if name not in {"path", key_column})
     table = metadata.select(
         pl.col("path").cast(pl.String),
         key.replace("", None).alias(_EXPLICIT_KEY),
@@ -123,8 +130,8 @@ def _refuse_alone(candidates: pl.DataFrame, min_seconds: float) -> pl.DataFrame:
     seconds, key = pl.col("duration_seconds"), pl.col("key")
     is_key = key.str.contains(KEY_PATTERN) & ~key.str.contains(SEGMENT_SUFFIX) & (key.str.len_chars() <= MAX_KEY_LENGTH)
     bad_key = (
-        f"'{{}}' in the metadata column 'key' is no key: use 1 to {MAX_KEY_LENGTH} of A-Z a-z 0-9 _ -, not ending "
-        "in -s and six digits, or leave the cell empty; rename the column if it means something else"
+        f"'{{}}' in the metadata's key column is no key: use 1 to {MAX_KEY_LENGTH} of A-Z a-z 0-9 _ -, not ending in "
+        "-s and six digits, or leave the cell empty; if the column means something else, set source.key_column: null"
     )
     too_short = pl.format(f"{{}} seconds long, shorter than min_seconds: {min_seconds:g}", seconds.round(3))
     return _refused(

@@ -33,7 +33,7 @@ def update_catalog(
         CatalogError: the tables break a promise, or the metadata does not pass the user's schema; nothing is stored.
         FormatError: the stored catalog is damaged.
     """
-    settings = CatalogSettings(config.settle_seconds, config.min_seconds)
+    settings = CatalogSettings(config.settle_seconds, config.min_seconds, config.key_column)
     scan = scan_settled(source, read_catalog(output), settings, metadata, runtime)
     check_catalog(scan.recordings, scan.rejected)
     if config.validation is not None:

@@ -34,6 +34,8 @@ class SourceConfig(_Section):
         metadata: CSV, JSONL or Parquet with a column `path`, joined to the recordings.
         settle_seconds: a file changed less than this long ago is left for the next scan.
         min_seconds: shorter recordings are refused.
+        key_column: metadata column whose values become sample keys, where there is such a column; null keeps it as
+            plain metadata and derives every key from the path.
         validation: `module:object`, a pandera (polars) schema for the metadata columns.
     """
 
@@ -41,6 +43,7 @@ class SourceConfig(_Section):
     metadata: str | None = None
     settle_seconds: float = Field(5.0, ge=0)
     min_seconds: float = Field(0.0, ge=0)
+    key_column: str | None = "key"
     validation: str | None = Field(None, pattern=r"^[\w.]+:\w+$", alias="schema")
 
 
@@ -214,4 +217,5 @@ def _known_keys(location: tuple[str | int, ...]) -> list[str]:
             continue
         annotation = section.model_fields[part].annotation
         section = LatentsConfig if part == "latents" else annotation
-    return [info.alias or name for name, info in section.model_fields.items() if (section, name) != (DatasetConfig, "name")]
+    fields = {info.alias or name for name, info in section.model_fields.items()}
+    return sorted(fields - {"name"} if section is DatasetConfig else fields)

@@ -12,6 +12,7 @@ from headrace.catalog import Catalog, CatalogSettings, scan, scan_settled, with_
 from headrace.catalog_checks import check_catalog
 from headrace.catalog_tables import LISTING_SCHEMA, Origin
 from headrace.errors import ConfigError
+from headrace.metadata_columns import metadata_dicts
 from headrace.sources import Stamp, open_source
 from tests.catalog_fakes import NOW_NS, OLD_NS, FakeSource, fake_runtime
 
@@ -351,6 +352,20 @@ def test_a_key_that_no_tar_member_should_have_is_refused(source, key):
 def test_an_empty_key_is_derived(source):
     result = look(source, metadata=pl.DataFrame({"path": ["a.wav", "b/c.wav"], "key": [None, ""]}))
     assert result.recordings["key"].equals(look(source).recordings["key"])
+
+
+def test_a_musical_key_stays_metadata_when_no_column_gives_keys(source):
+    table = pl.DataFrame({"path": ["a.wav"], "key": ["C# minor"], "metadata_key": ["x"]})
+    result = look(source, metadata=table, asked=CatalogSettings(0, key_column=None))
+    assert codes(result) == {}
+    assert metadata_dicts(result.recordings)[0] == {"key": "C# minor", "metadata_key": "x"}
+
+
+def test_another_column_can_give_the_keys(source):
+    table = pl.DataFrame({"path": ["a.wav"], "take": ["T1"], "key": ["C# minor"]})
+    result = look(source, metadata=table, asked=CatalogSettings(0, key_column="take"))
+    assert result.recordings["key"][0] == "T1"
+    assert metadata_dicts(result.recordings)[0] == {"key": "C# minor"}
 
 
 def test_a_table_without_paths_is_refused(source):
