@@ -12,6 +12,8 @@ from headrace.snapshots import read_snapshot
 from resources.storage import StorageResource
 
 REPORT_PATH = "report.html"
+REPORT_VERSION = 1
+"""Raise it when the page looks different, so that it is drawn again."""
 
 
 def read_report(config: DatasetConfig, storage: StorageResource) -> Report:
@@ -21,9 +23,10 @@ def read_report(config: DatasetConfig, storage: StorageResource) -> Report:
     return Report(config.name, snapshots, rejected["code"].value_counts(sort=True).rows())
 
 
-def report_inputs(page: bytes) -> str:
-    """Digest of the page: it is cheap to draw, so it is its own fingerprint."""
-    return short_digest(page.decode())
+def report_inputs(report: Report) -> str:
+    """Digest of what a page is drawn from: cheap, so that `build.py` and the sensors need not draw it to know."""
+    snapshots = [f"{part} {numbered.snapshot.to_json().decode()}" for part, numbered in report.snapshots.items()]
+    return short_digest(str(REPORT_VERSION), report.name, *snapshots, *(f"{code} {n}" for code, n in report.reasons))
 
 
 def dataset_report_asset(config: DatasetConfig) -> dg.AssetsDefinition:
@@ -41,12 +44,13 @@ def dataset_report_asset(config: DatasetConfig) -> dg.AssetsDefinition:
     def dataset_report(storage: StorageResource) -> dg.MaterializeResult:
         output = storage.output(config)
         with readable_failures():
-            page = render_report(read_report(config, storage))
+            report = read_report(config, storage)
+            page = render_report(report)
             output.write(REPORT_PATH, page)
         return dg.MaterializeResult(
-            data_version=dg.DataVersion(report_inputs(page)),
+            data_version=dg.DataVersion(report_inputs(report)),
             metadata={"page": location(output, REPORT_PATH), "bytes": len(page)},
-            tags={INPUTS_TAG: report_inputs(page)},
+            tags={INPUTS_TAG: report_inputs(report)},
         )
 
     return dataset_report

@@ -1,7 +1,6 @@
 """One data set's YAML → its assets and checks; several → `Definitions`. The one builder, which tests reuse."""
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 
 import dagster as dg
 
@@ -30,7 +29,7 @@ def dataset_assets(config: DatasetConfig) -> list[dg.AssetsDefinition | dg.Asset
         sizes_index_asset(config),
         *(latent_shards_asset(config, latents) for latents in config.latents),
         *(latents_index_asset(config, latents) for latents in config.latents),
-        *([loader_smoke_test_asset(config)] if find_spec("headrace.webdataset") else []),
+        loader_smoke_test_asset(config),
         dataset_report_asset(config),
     ]
 

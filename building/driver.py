@@ -10,27 +10,23 @@ from dataclasses import dataclass
 import dagster as dg
 
 from assets.dataset_report import REPORT_PATH, read_report, report_inputs
-from assets.events import snapshot_inputs
 from assets.keys import DatasetKeys
 from assets.loader_smoke_test import smoke_inputs
-from building.records import is_recorded, unrecorded_partitions
+from assets.records import index_is_done, is_committed, is_recorded, newest_snapshot, unrecorded_partitions
 from building.runs import Outcome, Runner
 from building.terminal import TerminalProgress
 from headrace.catalog_update import existing_catalog
 from headrace.config import DatasetConfig, LatentsConfig
-from headrace.errors import NotFoundError
 from headrace.manifests import NumberedManifest, newest_manifests
 from headrace.reconcile import (
     Work,
-    is_current,
     latent_settings,
     partition_work,
     plan_build,
     wanted_latents,
     wanted_partitions,
 )
-from headrace.report import render_report
-from headrace.snapshots import NumberedSnapshot, read_snapshot
+from headrace.snapshots import NumberedSnapshot
 from headrace.storage import Storage
 from resources.storage import StorageResource
 
@@ -117,9 +113,9 @@ class Build:
         key = self.keys.dataset_report
         if key not in self.selected or self._snapshots() is None:
             return
-        page = render_report(read_report(self.config, self.storage))
+        inputs = report_inputs(read_report(self.config, self.storage))
         is_there = self.storage.output(self.config).exists(REPORT_PATH)
-        if not (is_there and self._is_recorded(key, report_inputs(page))):
+        if not (is_there and self._is_recorded(key, inputs)):
             self.runner.materialize(key)
 
     def _snapshots(self) -> dict[str, NumberedSnapshot] | None:
@@ -157,23 +153,14 @@ class Build:
         plan = plan_build(wanted, newest_manifests(storage))
         if (
             newest is not None
-            and is_current(newest.snapshot, catalog, plan.current)
-            and newest.snapshot.origin.get("audio_snapshot") == audio_snapshot
-            and self._is_recorded(key, snapshot_inputs(newest.snapshot))
+            and is_committed(newest, catalog, plan.current, audio_snapshot)
+            and index_is_done(self.runner.instance, key, self.runner.checks_of(key), newest)
         ):
             return
         self.runner.materialize(key)
 
     def _is_recorded(self, key: dg.AssetKey, inputs: str) -> bool:
         return is_recorded(self.runner.instance, key, self.runner.checks_of(key), inputs)
-
-
-def newest_snapshot(storage: Storage) -> NumberedSnapshot | None:
-    """The newest snapshot, or None."""
-    try:
-        return read_snapshot(storage)
-    except NotFoundError:
-        return None
 
 
 def _work(manifests: Mapping[str, NumberedManifest]) -> dict[str, Work]:

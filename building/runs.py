@@ -8,8 +8,6 @@ import dagster as dg
 from assets.factory import build_definitions
 from headrace.config import DatasetConfig
 
-_PASSED = "SUCCEEDED"
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -51,7 +49,11 @@ class Runner:
         self.outcomes: list[Outcome] = []
 
     def materialize(self, key: dg.AssetKey, partition: str | None = None) -> Outcome:
-        """Materialize one asset (or one partition of it) and run its checks."""
+        """Materialize one asset (or one partition of it) and run its checks.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C; shards that are finished are kept.
+        """
         result = self._job.execute_in_process(
             run_config=self._config,
             instance=self.instance,
@@ -59,6 +61,8 @@ class Runner:
             asset_selection=[key],
             raise_on_error=False,
         )
+        if _was_interrupted(result):
+            raise KeyboardInterrupt
         outcome = Outcome(key, partition, result.run_id, tuple(_faults(result)))
         self.outcomes.append(outcome)
         return outcome
@@ -70,6 +74,12 @@ class Runner:
     def checks_of(self, key: dg.AssetKey) -> list[dg.AssetCheckKey]:
         """The checks of an asset."""
         return [check for check in self._definitions.resolve_asset_graph().asset_check_keys if check.asset_key == key]
+
+
+def _was_interrupted(result: dg.ExecuteInProcessResult) -> bool:
+    """Dagster turns Ctrl-C into a failed step and returns."""
+    errors = (event.step_failure_data.error for event in result.all_events if event.is_step_failure)
+    return any(error is not None and error.cls_name == "DagsterExecutionInterruptedError" for error in errors)
 
 
 def _faults(result: dg.ExecuteInProcessResult) -> list[str]:

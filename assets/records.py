@@ -5,8 +5,12 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
-from assets.events import INPUTS_TAG, versions_by_partition
+from assets.events import INPUTS_TAG, snapshot_inputs, versions_by_partition
+from headrace.errors import NotFoundError
 from headrace.manifests import NumberedManifest
+from headrace.reconcile import is_current
+from headrace.snapshots import NumberedSnapshot, read_snapshot
+from headrace.storage import Storage
 
 _GOOD = AssetCheckExecutionRecordStatus.SUCCEEDED
 
@@ -36,3 +40,39 @@ def is_recorded(
         return False
     records = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(checks))
     return all(check in records and records[check].status == _GOOD for check in checks)
+
+
+def newest_snapshot(storage: Storage) -> NumberedSnapshot | None:
+    """The newest snapshot, or None."""
+    try:
+        return read_snapshot(storage)
+    except NotFoundError:
+        return None
+
+
+def is_committed(
+    newest: NumberedSnapshot | None,
+    catalog: str,
+    manifests: Mapping[str, NumberedManifest],
+    audio_snapshot: int | None = None,
+) -> bool:
+    """Whether the newest snapshot is the state that these manifests make.
+
+    Args:
+        newest: the newest snapshot of a shard folder.
+        catalog: digest of the catalog that it should come from.
+        manifests: what every partition of the layout holds now.
+        audio_snapshot: for latents, the number of the audio snapshot that they should belong to.
+    """
+    return (
+        newest is not None
+        and is_current(newest.snapshot, catalog, manifests)
+        and newest.snapshot.origin.get("audio_snapshot") == audio_snapshot
+    )
+
+
+def index_is_done(
+    instance: dg.DagsterInstance, key: dg.AssetKey, checks: Sequence[dg.AssetCheckKey], newest: NumberedSnapshot
+) -> bool:
+    """Whether the instance knows a snapshot as the newest of its asset, checks passed."""
+    return is_recorded(instance, key, checks, snapshot_inputs(newest.snapshot))

@@ -1,0 +1,210 @@
+"""`build.py` end to end: real files, a real Dagster instance, exit codes and what a person reads."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+import build
+from building.instance import open_instance
+from tests.projects import Project, touch
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def project(tmp_path):
+    project = Project(tmp_path)
+    project.write_tones(6)
+    project.write_yaml()
+    return project
+
+
+@pytest.fixture(autouse=True)
+def instances(monkeypatch):
+    """Every build of a test is recorded in the last of these: in memory, the files of a real one take a second."""
+    instances = [dg.DagsterInstance.ephemeral()]
+    monkeypatch.setattr("building.command.open_instance", lambda: contextlib.nullcontext(instances[-1]))
+    return instances
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A real instance instead, in files."""
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("building.command.open_instance", open_instance)
+    return tmp_path / "home"
+
+
+def run(project: Project, *arguments: str) -> int:
+    return build.main(["tones", "--datasets", str(project.datasets), *arguments])
+
+
+def runs(instance: dg.DagsterInstance) -> list[tuple[str, str]]:
+    """Asset and partition of all runs that an instance knows, oldest first."""
+    found = [
+        (next(iter(run.asset_selection)), run.tags.get("dagster/partition", ""))
+        for run in instance.get_runs(instances[-1])
+    ]
+    return [("/".join(key.path[1:]), partition) for key, partition in reversed(found)]
+
+
+def test_a_folder_becomes_shards_and_a_second_build_writes_nothing(project, instances, capsys):
+    assert run(project) == 0
+    shown = capsys.readouterr().out
+    assert "train" in shown
+    assert str(project.output / "audio") in shown
+    assert sum(project.sizes().values()) == 6
+    before, known = project.files(), runs(instances[-1])
+    assert run(project) == 0
+    assert project.files() == before
+    assert runs(instances[-1]) == [*known, ("catalog", "")]
+
+
+def test_one_changed_file_runs_one_partition(project, instances):
+    run(project)
+    before, known = project.sizes(), runs(instances[-1])
+    project.write_tone("tone002", hz=999)
+    assert run(project) == 0
+    new = [name for name, _ in runs(instances[-1])[len(known) :]]
+    assert new.count("audio_shards") == 1
+    assert len(set(project.sizes()) - set(before)) == 1
+
+
+def test_touching_files_runs_nothing_but_the_scan(project, instances):
+    run(project)
+    known = runs(instances[-1])
+    for path in project.recordings.iterdir():
+        touch(path)
+    assert run(project) == 0
+    assert runs(instances[-1]) == [*known, ("catalog", "")]
+
+
+def test_a_lost_shard_is_made_again_with_the_same_bytes(project):
+    run(project)
+    before = project.files()
+    name = next(iter(project.sizes()))
+    (project.output / "audio" / name).unlink()
+    assert run(project) == 0
+    assert project.files() == before
+
+
+def test_a_wiped_instance_is_filled_again_and_nothing_is_written(project, instances):
+    run(project)
+    before, known = project.files(), runs(instances[-1])
+    times = {path: path.stat().st_mtime_ns for path in project.output.rglob("*.tar")}
+    instances.append(dg.DagsterInstance.ephemeral())
+    assert run(project) == 0
+    assert project.files() == before
+    assert {path: path.stat().st_mtime_ns for path in project.output.rglob("*.tar")} == times
+    assert runs(instances[-1]) == known
+
+
+def test_some_refused_files_are_shown_and_do_not_fail_the_build(project, capsys):
+    (project.recordings / "empty.wav").touch()
+    (project.recordings / "cover.jpg").write_bytes(b"\xff\xd8\xff not audio")
+    assert run(project) == 0
+    shown = capsys.readouterr().out
+    assert "empty" in shown
+    assert "cover.jpg" in shown
+    assert "2 refused" in shown
+
+
+def test_a_source_where_everything_is_refused_fails_and_says_why(project, capsys):
+    for path in project.recordings.iterdir():
+        path.write_bytes(b"")
+    assert run(project) == 1
+    shown = capsys.readouterr().out
+    assert "none can be used" in shown
+    assert "empty" in shown
+
+
+def test_an_empty_source_fails_and_says_so(project, capsys):
+    for path in project.recordings.iterdir():
+        path.unlink()
+    assert run(project) == 1
+    assert "0 files found" in capsys.readouterr().out
+
+
+def test_a_missing_source_folder_fails_without_a_traceback(project, capsys):
+    shutil.rmtree(project.recordings)
+    assert run(project) != 0
+    captured = capsys.readouterr()
+    assert "no such folder" in captured.out + captured.err
+    assert "Traceback" not in captured.out + captured.err
+
+
+def test_an_unknown_data_set_is_a_usage_error_with_a_hint(project, capsys):
+    assert build.main(["tunes", "--datasets", str(project.datasets)]) == 2
+    assert "did you mean tones" in capsys.readouterr().err
+
+
+def test_a_wrong_yaml_is_a_usage_error_that_names_file_key_and_expectation(project, capsys):
+    (project.datasets / "tones.yaml").write_text("source: {uri: x}\noutput: {uri: y}\naudio: {bits_per_sample: 20}\n")
+    assert run(project) == 2
+    shown = capsys.readouterr().err
+    assert "tones.yaml" in shown
+    assert "audio.bits_per_sample" in shown
+    assert "16 or 24" in shown
+
+
+def test_another_broken_yaml_does_not_stop_this_build(project):
+    (project.datasets / "other.yaml").write_text("nonsense: true\n")
+    assert run(project) == 0
+
+
+def test_selecting_one_asset_leaves_the_others_as_they_are(project, instances):
+    assert run(project, "--select", "catalog,audio_shards") == 0
+    assert {name for name, _ in runs(instances[-1])} == {"catalog", "audio_shards"}
+    assert not (project.output / "audio/sizes.json").exists()
+    assert run(project, "--select", "tones/sizes_index") == 0
+    assert sum(project.sizes().values()) == 6
+
+
+def test_selecting_an_unknown_asset_is_a_usage_error(project, capsys):
+    assert run(project, "--select", "audio_shard") == 2
+    assert "audio_shards" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_with_130_and_the_next_build_continues(project, home):
+    for i in range(40):
+        project.write_tone(f"long{i}", hz=300 + i, seconds=5)
+    project.write_yaml(shards={"samples_per_shard": 5, "partitions": {"train": 12, "test": 3}})
+    command = [sys.executable, str(ROOT / "build.py"), "tones", "--datasets", str(project.datasets)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    deadline = time.monotonic() + 60
+    while not list(project.output.rglob("*.tar")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    child.send_signal(signal.SIGINT)
+    shown = child.communicate(timeout=60)[0]
+    assert child.returncode == 130, shown
+    assert "Traceback" not in shown
+    assert run(project) == 0
+    assert sum(project.sizes().values()) == 46
+
+
+def test_the_instance_on_disk_shows_every_asset_and_has_telemetry_off(project, home):
+    assert run(project) == 0
+    assert run(project) == 0
+    with open_instance() as instance:
+        assert not instance.telemetry_enabled
+        for key in ("catalog", "sizes_index", "loader_smoke_test", "dataset_report"):
+            assert instance.get_latest_materialization_event(dg.AssetKey(["tones", key])), key
+        partitions = instance.get_materialized_partitions(dg.AssetKey(["tones", "audio_shards"]))
+    assert partitions == set(project.config().layout().partition_keys())
+
+
+def test_nothing_is_written_below_the_home_directory(project, home, tmp_path):
+    home = tmp_path / "user"
+    home.mkdir()
+    command = [sys.executable, str(ROOT / "build.py"), "tones", "--datasets", str(project.datasets)]
+    environment = {**os.environ, "HOME": str(home)}
+    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)
+    assert not list(home.glob(".dagster*"))

@@ -1,0 +1,146 @@
+"""Builds that are killed at random moments: the next one ends with the same bytes, and readers see all or nothing."""
+
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headrace.index import index_name
+from headrace.snapshots import read_snapshot, read_table, snapshot_numbers
+from headrace.storage import LocalStorage
+from tests import kill_child
+from tests.projects import Project
+
+ROOT = Path(__file__).parent.parent
+MANY = pytest.mark.parametrize("rounds", [8, pytest.param(60, marks=pytest.mark.slow)])
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Children of a server that has imported everything: each starts in milliseconds, and shares no threads with us."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.kill_child"])
+    return context
+
+
+@pytest.fixture
+def project(tmp_path):
+    project = Project(tmp_path)
+    for i in range(40):
+        project.write_tone(f"tone{i:03d}", hz=200 + i, seconds=0.5)
+    (project.recordings / "broken.wav").write_bytes((project.recordings / "tone000.wav").read_bytes()[:900])
+    project.write_yaml(shards={"samples_per_shard": 3, "partitions": {"train": 4, "test": 2}})
+    return project
+
+
+def finish(processes, project: Project) -> float:
+    """One undisturbed build. Returns how long it took."""
+    began = time.perf_counter()
+    child = processes.Process(target=kill_child.build, args=(project.datasets / "tones.yaml",))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    return time.perf_counter() - began
+
+
+def kill(processes, project: Project, after: float) -> bool:
+    """One build that is killed after so many seconds. Returns whether it was still running."""
+    child = processes.Process(target=kill_child.build, args=(project.datasets / "tones.yaml",))
+    child.start()
+    child.join(after)
+    was_running = child.is_alive()
+    child.kill()
+    child.join()
+    return was_running
+
+
+def visible(project: Project) -> dict[str, bytes]:
+    """What readers can see: all but hidden temporary files."""
+    return {path: data for path, data in project.files().items() if not Path(path).name.startswith(".")}
+
+
+def check_readers(project: Project) -> None:
+    """Every snapshot that is there is whole: its table, and every shard of it with its index."""
+    audio = LocalStorage(project.output / "audio")
+    for number in snapshot_numbers(audio):
+        table = read_table(audio, read_snapshot(audio, number).snapshot)
+        for name, size in zip(table.names(), table.num_bytes.tolist(), strict=True):
+            assert audio.size(name) == size
+            assert audio.exists(index_name(name))
+    if audio.exists("sizes.json"):
+        json.loads(audio.read("sizes.json"))
+
+
+@MANY
+def test_a_build_killed_anywhere_ends_with_the_bytes_of_an_undisturbed_one(processes, project, rounds):
+    finish(processes, project)
+    shutil.rmtree(project.output)
+    seconds = finish(processes, project)
+    wanted = visible(project)
+    moments = random.Random(20)
+    killed = 0
+    for _ in range(rounds):
+        shutil.rmtree(project.output)
+        for _ in range(moments.choice([1, 1, 2, 3])):
+            killed += kill(processes, project, moments.uniform(0, seconds))
+            check_readers(project)
+        finish(processes, project)
+        assert visible(project) == wanted
+    assert killed > rounds // 2
+
+
+@MANY
+def test_an_update_killed_anywhere_leaves_the_old_snapshot_readable(processes, project, rounds, tmp_path):
+    finish(processes, project)
+    old = LocalStorage(project.output / "audio")
+    fingerprint = read_snapshot(old).snapshot.fingerprint
+    start = tmp_path / "start"
+    shutil.copytree(project.output, start)
+    for i in range(0, 40, 7):
+        project.write_tone(f"tone{i:03d}", hz=900 + i, seconds=0.5)
+    project.write_tone("new", seconds=0.5)
+    (project.recordings / "tone011.wav").unlink()
+    seconds = finish(processes, project)
+    wanted = visible(project)
+    moments = random.Random(21)
+    for _ in range(rounds // 2):
+        shutil.rmtree(project.output)
+        shutil.copytree(start, project.output)
+        kill(processes, project, moments.uniform(0, seconds))
+        check_readers(project)
+        assert read_snapshot(old, 1).snapshot.fingerprint == fingerprint
+        finish(processes, project)
+        assert visible(project) == wanted
+
+
+@pytest.mark.slow
+def test_build_py_killed_again_and_again_ends_with_the_bytes_of_an_undisturbed_one(project, tmp_path):
+    def command(home: str) -> tuple[list[str], dict[str, str]]:
+        words = [sys.executable, str(ROOT / "build.py"), "tones", "--datasets", str(project.datasets)]
+        return words, {**os.environ, "DAGSTER_HOME": str(tmp_path / home)}
+
+    words, environment = command("undisturbed")
+    began = time.perf_counter()
+    subprocess.run(words, env=environment, check=True, capture_output=True)
+    seconds = time.perf_counter() - began
+    wanted = {path: data for path, data in visible(project).items() if path.endswith((".tar", ".idx", "sizes.json"))}
+    shutil.rmtree(project.output)
+    words, environment = command("disturbed")
+    moments = random.Random(22)
+    for _ in range(8):
+        child = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(moments.uniform(0.3, 1.0) * seconds)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        check_readers(project)
+    subprocess.run(words, env=environment, check=True, capture_output=True)
+    found = {path: data for path, data in visible(project).items() if path.endswith((".tar", ".idx", "sizes.json"))}
+    assert found == wanted

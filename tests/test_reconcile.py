@@ -1,0 +1,100 @@
+import dataclasses
+
+import polars as pl
+import pytest
+
+from headrace.manifests import Manifest, NumberedManifest, ShardEntry
+from headrace.reconcile import Need, is_current, partition_work, plan_build, wanted_partitions
+from headrace.snapshots import Snapshot
+from tests.projects import Project
+
+SHARD = ShardEntry("train_0000_000000-0123456789ab.tar", 2048, 1, 10, 0.1, "input", ("key",))
+
+
+def numbered(partition: str, wanted: str, *shards: ShardEntry) -> NumberedManifest:
+    return NumberedManifest(3, Manifest(partition, wanted, "source", {}, shards))
+
+
+def test_partitions_are_divided_into_missing_changed_and_current_ones():
+    manifests = {"train-0000": numbered("train-0000", "a"), "train-0001": numbered("train-0001", "b")}
+    plan = plan_build({"train-0000": "a", "train-0001": "new", "test-0000": "c"}, manifests)
+    assert plan.stale == {"train-0001": Need.CHANGED, "test-0000": Need.MISSING}
+    assert plan.current == {"train-0000": manifests["train-0000"]}
+
+
+def test_partitions_that_left_the_layout_are_neither_stale_nor_current():
+    plan = plan_build(
+        {"train-0000": "a"}, {"train-0000": numbered("train-0000", "a"), "old-0000": numbered("old-0000", "z")}
+    )
+    assert plan.left == ("old-0000",)
+    assert not plan.stale
+    assert list(plan.current) == ["train-0000"]
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [{}, {SHARD.name: 2048}, {SHARD.name: 2047, "train_0000_000000-0123456789ab.idx": 9}],
+    ids=["both gone", "index gone", "tar cut off"],
+)
+def test_a_partition_whose_files_are_not_there_in_full_is_damaged(sizes):
+    plan = plan_build({"train-0000": "a"}, {"train-0000": numbered("train-0000", "a", SHARD)}, sizes)
+    assert plan.stale == {"train-0000": Need.DAMAGED}
+
+
+def test_without_a_listing_the_manifest_is_believed():
+    plan = plan_build({"train-0000": "a"}, {"train-0000": numbered("train-0000", "a", SHARD)})
+    assert not plan.stale
+
+
+def test_a_snapshot_is_current_only_with_the_same_catalog_and_manifests():
+    manifests = {"train-0000": numbered("train-0000", "a")}
+    snapshot = Snapshot("catalog", {"train-0000": 3}, {}, "", "")
+    assert is_current(snapshot, "catalog", manifests)
+    assert not is_current(None, "catalog", manifests)
+    assert not is_current(snapshot, "another", manifests)
+    assert not is_current(dataclasses.replace(snapshot, manifests={"train-0000": 2}), "catalog", manifests)
+    assert not is_current(snapshot, "catalog", {})
+
+
+RECORDINGS = pl.DataFrame(
+    {
+        "path": [f"{i}.wav" for i in range(20)],
+        "recording_digest": [f"{i:032x}" for i in range(20)],
+        "duration_seconds": [2.5] * 20,
+    }
+)
+
+
+@pytest.fixture
+def project(tmp_path):
+    project = Project(tmp_path)
+    project.write_yaml()
+    return project
+
+
+def test_every_partition_is_wanted_also_empty_ones(project):
+    assert list(wanted_partitions(RECORDINGS.clear(), project.config())) == project.config().layout().partition_keys()
+
+
+def test_one_changed_recording_changes_what_one_partition_wants(project):
+    before = wanted_partitions(RECORDINGS, project.config())
+    digests = ["f" * 32, *RECORDINGS["recording_digest"][1:]]
+    after = wanted_partitions(RECORDINGS.with_columns(recording_digest=pl.Series(digests)), project.config())
+    assert sum(before[name] != after[name] for name in before) == 1
+
+
+def test_every_audio_setting_changes_what_all_partitions_want(project):
+    before = wanted_partitions(RECORDINGS, project.config())
+    for audio in ({"sample_rate": 16000}, {"num_channels": 2}, {"compression_level": 1}, {"segment_seconds": 1.0}):
+        project.write_yaml(audio=audio)
+        after = wanted_partitions(RECORDINGS, project.config())
+        assert all(before[name] != after[name] for name in before), audio
+
+
+def test_work_counts_segments_where_recordings_are_cut(project):
+    whole = partition_work(RECORDINGS, project.config())
+    project.write_yaml(audio={"segment_seconds": 1.0})
+    cut = partition_work(RECORDINGS, project.config())
+    assert sum(part.num_samples for part in whole.values()) == 20
+    assert sum(part.num_samples for part in cut.values()) == 60
+    assert sum(part.seconds for part in whole.values()) == pytest.approx(50.0)
