@@ -1,8 +1,8 @@
 """FLAC bytes to arrays, as fast as a bit-exact decoder allows (RFC 9639).
 
 Owns the reading of STREAMINFO and the decoding of a stream in memory straight into a caller's buffer. The decoder is
-dr_flac, called through miniaudio's compiled module: about 0.6 of libsndfile's time, equal to it bit for bit, and it
-leaves the GIL alone while it works. Encoding and every other format live elsewhere.
+dr_flac, called through miniaudio's compiled module: 0.6 of libsndfile's time (`benchmarks/codec.py`), equal to it bit
+for bit, and it leaves the GIL alone while it works. Encoding and every other format live elsewhere.
 
 Damage: dr_flac checks the CRC of each frame's header and of each frame, and drops a frame that fails either, so damage
 shows as a count that falls short of what the header promises; that is an error here. The MD5 of the whole stream is
@@ -75,19 +75,25 @@ def decode_flac_into(
     num_frames = _checked_count(info, out, start_frame, num_frames)
     if num_frames == 0:
         return 0
-    source = ffi.from_buffer(data)
-    decoder = lib.ma_dr_flac_open_memory(source, len(data), ffi.NULL)
+    # Let go at once: an error's traceback would keep the view, and collecting a memoryview that is in use crashes CPython.
+    with ffi.from_buffer(data) as source:
+        _decode(source, len(data), info, out[:, :num_frames], start_frame)
+    return num_frames
+
+
+def _decode(source: Any, num_bytes: int, info: FlacInfo, out: npt.NDArray[np.float32], start_frame: int) -> None:  # noqa: ANN401 - a C pointer
+    """Fill `out` (channels, frames) from `start_frame` on."""
+    decoder = lib.ma_dr_flac_open_memory(source, num_bytes, ffi.NULL)
     if decoder == ffi.NULL:
         raise AudioError(Reject.UNDECODABLE, "damaged FLAC: no frame can be found behind its header; fetch it again")
     try:
         if start_frame and not lib.ma_dr_flac_seek_to_pcm_frame(decoder, start_frame):
             raise _damage(decoder, info, f"frame {start_frame} cannot be reached")
-        decoded = _read(decoder, out[:, :num_frames])
-        if decoded < num_frames:
-            raise _damage(decoder, info, f"{decoded} of {num_frames} frames decode")
+        decoded = _read(decoder, out)
+        if decoded < out.shape[1]:
+            raise _damage(decoder, info, f"{decoded} of {out.shape[1]} frames decode")
     finally:
         lib.ma_dr_flac_close(decoder)
-    return num_frames
 
 
 def _checked_count(info: FlacInfo, out: npt.NDArray[np.float32], start_frame: int, num_frames: int | None) -> int:

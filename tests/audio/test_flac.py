@@ -86,13 +86,14 @@ def test_a_flipped_bit_is_an_error_or_harmless(position, bit, num_channels):
     assert samples.shape != want.shape or rate != 44_100 or np.array_equal(samples, want)
 
 
-@given(st.integers(42, 10**6))
+@given(st.integers(min_value=0))
 @settings(max_examples=50, deadline=None)
 def test_a_cut_stream_is_truncated(cut):
     blob = flac_of(20_000)
+    stop = 42 + cut % (len(blob) - 42)
     with pytest.raises(AudioError) as refusal:
-        decode(blob[: 42 + cut % (len(blob) - 42)])
-    assert refusal.value.reason == Reject.TRUNCATED or cut < 200
+        decode(blob[:stop])
+    assert refusal.value.reason == Reject.TRUNCATED or stop < 200  # or within the header's blocks: nothing decodes
 
 
 def test_damage_in_the_middle_is_told_from_a_missing_end():
