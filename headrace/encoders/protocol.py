@@ -19,7 +19,7 @@ class EncoderInfo:
         context: PCM frames at a cut edge of the input whose latents feel what lies beyond the cut; trimmed when a
             recording is encoded in windows.
         window: PCM frames that it is given at a time; longer recordings are cut into windows.
-        overlap: PCM frames that neighbouring windows share, more than twice the context.
+        overlap: PCM frames that neighbouring windows share: whole hops, more than twice the context (in whole hops).
         normalizes: whether it wants zero mean and unit variance over the recording (wav2vec2's family). The pipeline
             does it before it cuts windows, or the windows would differ in loudness.
     """

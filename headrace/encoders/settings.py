@@ -72,7 +72,8 @@ class Cut:
         Raises:
             ConfigError: the window is too short for its overlap.
         """
-        overlap = -(-max(round(self.overlap_seconds * sample_rate_hz), 2 * context + hop) // hop) * hop
+        num_trimmed = -(-context // hop)
+        overlap = max(-(-round(self.overlap_seconds * sample_rate_hz) // hop), 2 * num_trimmed + 1) * hop
         window = -(-round(self.window_seconds * sample_rate_hz) // hop) * hop
         if window < 2 * overlap:
             least = 2 * overlap / sample_rate_hz
