@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from headrace.audio import decode as decode_any
 from headrace.audio import decode_flac_into, flac_info
-from headrace.audio import decode_flac_into, flac_info
 from headrace.errors import AudioError, SampleError
 from headrace.index import ABSENT
 from headrace.streaming.batch import BFLOAT16, Sample, as_numpy, storage_dtype, widen_bfloat16
