@@ -81,7 +81,13 @@ def decode_flac_into(
     return num_frames
 
 
-def _decode(source: Any, num_bytes: int, info: FlacInfo, out: npt.NDArray[np.float32], start_frame: int) -> None:  # noqa: ANN401 - a C pointer
+def _decode(
+    source: Any,  # noqa: ANN401 - a C pointer
+    num_bytes: int,
+    info: FlacInfo,
+    out: npt.NDArray[np.float32],
+    start_frame: int,
+) -> None:
     """Fill `out` (channels, frames) from `start_frame` on."""
     decoder = lib.ma_dr_flac_open_memory(source, num_bytes, ffi.NULL)
     if decoder == ffi.NULL:
