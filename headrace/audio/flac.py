@@ -75,7 +75,7 @@ def decode_flac_into(
     num_frames = _checked_count(info, out, start_frame, num_frames)
     if num_frames == 0:
         return 0
-        raise AudioError(Reject.UNDECODABLE, "damaged FLAC: no frame is found behind its header; fetch it again")
+    # Let go at once: an error's traceback would keep the view, and collecting a memoryview in use crashes CPython.
     with ffi.from_buffer(data) as source:
         _decode(source, len(data), info, out[:, :num_frames], start_frame)
     return num_frames
