@@ -88,6 +88,8 @@ def latent_facts(blob: bytes) -> LatentFacts | None:
 
     try:
         content = torch.load(io.BytesIO(blob), map_location="cpu", weights_only=True)
+        if not isinstance(content, dict):
+            return None
         hidden, length = content["encoder_hidden"], int(content["encoder_length"])
         if not isinstance(hidden, torch.Tensor) or hidden.ndim != 2:
             return None
