@@ -35,6 +35,7 @@ SHARD_FORMAT = 1
 _REFUSED_NOTE = "refused"
 _SECONDS_NOTE = "seconds"
 _TASK_SECONDS = 60.0  # audio that one thread encodes at a time: bounds memory on long recordings
+_TASK_SECONDS_NO_SEEK = 900.0  # where each task must decode from the recording's beginning
 _COMMIT_ATTEMPTS = 5
 
 
@@ -255,7 +256,8 @@ class _Job:
             for sample in samples:
                 recording, segment = self.planned[sample.key]
                 length = segment.num_frames / (self.settings.audio.sample_rate_hz or recording.info.sample_rate_hz)
-                if batch and seconds + length > _TASK_SECONDS:
+                longest = _TASK_SECONDS if recording.info.has_exact_seek else _TASK_SECONDS_NO_SEEK
+                if batch and seconds + length > longest:
                     yield recording, batch
                     batch, seconds = [], 0.0
                 batch.append(segment)

@@ -34,6 +34,7 @@ class Reject(StrEnum):
     """A sound header, and no audio behind it."""
 
 
+_EXACT_SEEK = ("PCM_", "FLOAT", "DOUBLE")
 _LINEAR_SUBTYPE = re.compile(r"(?:PCM|ALAC|DWVW)_[SU]?(\d+)")
 _FLOAT_BITS = {"FLOAT": 32, "DOUBLE": 64}
 
@@ -72,6 +73,14 @@ class AudioInfo:
     def is_float(self) -> bool:
         """Whether samples are stored as floating point, which alone can hold NaN and values beyond full scale."""
         return self.subtype in _FLOAT_BITS
+
+    @property
+    def has_exact_seek(self) -> bool:
+        """Whether a position in the middle is reached without decoding all before it.
+
+        After a seek in a lossy coding the decoder's memory is another, and so are the samples that follow.
+        """
+        return self.subtype.startswith(_EXACT_SEEK)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,6 @@ from headrace.audio.levels import Samples, first_non_finite
 from headrace.audio.sound import ForwardSound
 from headrace.errors import AudioError
 
-_EXACT_SEEK = ("PCM_", "FLOAT", "DOUBLE")
-"""Subtypes that libsndfile positions on the sample; after a seek in a lossy coding the decoder's memory is another."""
 _DECODED_AS_FLOAT = ("FLOAT", "VORBIS", "OPUS", "MPEG_LAYER_I", "MPEG_LAYER_II", "MPEG_LAYER_III")
 
 
@@ -60,7 +58,7 @@ class FrameReader:
             yield self._next(min(self._block_frames, stop - self._position))
 
     def _advance_to(self, start: int) -> None:
-        if start > self._position and self._info.subtype.startswith(_EXACT_SEEK):
+        if start > self._position and self._info.has_exact_seek:
             self._sound.seek(start)
             self._position = start
             self._tail = self._tail[:0]
