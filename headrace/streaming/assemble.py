@@ -127,8 +127,10 @@ class Assembler:
             row = prepared.rows[place]
             try:
                 self._fill_row(prepared, place, row)
-            except (HeadraceError, ValueError, EOFError, RuntimeError) as error:
-                if row is None or isinstance(error, ConfigError):
+            except ConfigError:
+                raise
+            except Exception as error:  # a transform raises what it likes
+                if row is None:
                     raise
                 fault = sample_error(row, error)
                 if self._config.on_bad_sample is OnBadSample.RAISE:
@@ -156,7 +158,7 @@ class Assembler:
             return self._sample(row, epoch)
         except ConfigError:
             raise
-        except (HeadraceError, ValueError, EOFError, RuntimeError) as error:
+        except Exception as error:
             raise sample_error(row, error) from error
 
     def rows(self, plan: BatchPlan) -> list[Row | None]:
@@ -193,7 +195,7 @@ class Assembler:
         batch = Batch([""] * num_rows, [{} for _ in rows], np.array([row is None for row in rows]))
         primaries = [None if row is None else row.primary for row in rows]
         real = [part for part in primaries if part is not None]
-        if real[0].span(real[0].layout.audio) is not None:
+        if real[0].audio() is not None:
             batch.audio = self._allocate_audio(primaries, prepared.windows)
         else:
             batch.latents[""] = self._allocate_latents(primaries, prepared.windows)
@@ -201,7 +203,7 @@ class Assembler:
             parts = [None if row is None else row.parts[place] for row in rows]
             whole = [(0, 0) if part is None else (0, part.tensor[2]) for part in parts]
             batch.latents[suffix] = self._allocate_latents(parts, whole)
-        for name in dict.fromkeys(name for part in real for name, _ in part.layout.extra):
+        for name in dict.fromkeys(name for part in real for name, _ in part.extra()):
             batch.extra[name] = [None] * num_rows
         return batch
 
@@ -234,17 +236,17 @@ class Assembler:
         part = row.primary
         start, blob = read_around(part)
         if batch.audio is not None:
-            span = part.span(part.layout.audio)
-            assert span is not None
+            found = part.audio()
+            assert found is not None
+            span, _ = found
             fill_flac(blob[span[0] - start : span[1] - start], batch.audio.samples[place], window)
         else:
             fill_latents(part, batch.latents[""].hidden[place], window)
         for joined, suffix in zip(row.parts[1:], self._recipe.suffixes[1:], strict=True):
             assert joined is not None
             fill_latents(joined, batch.latents[suffix].hidden[place], (0, joined.tensor[2]))
-        for name, column in part.layout.extra:
-            if (span := part.span(column)) is not None:
-                batch.extra[name][place] = bytes(blob[span[0] - start : span[1] - start])
+        for name, span in part.extra():
+            batch.extra[name][place] = bytes(blob[span[0] - start : span[1] - start])
         batch.keys[place] = part.key
         batch.metadata[place] = metadata(part, start, blob)
 
@@ -272,15 +274,15 @@ def _kind(row: Row) -> Kind | None:
     part = row.primary
     if any(joined is None or joined.tensor[0] == ABSENT for joined in row.parts[1:]):
         return None
-    if part.span(part.layout.audio) is not None:
-        known = part.layout.is_flac and part.num_frames > 0
-        return ("audio",) if known else None
+    if (found := part.audio()) is not None:
+        _, is_flac = found
+        return ("audio",) if is_flac and part.num_frames > 0 else None
     return ("latents",) if part.tensor[0] != ABSENT else None
 
 
 def _stored_frames(row: Row) -> int:
     part = row.primary
-    return part.num_frames if part.span(part.layout.audio) is not None else part.tensor[2]
+    return part.num_frames if part.audio() is not None else part.tensor[2]
 
 
 def _blank(batch: Batch, place: int) -> None:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch.utils.data  # here and in `loader` only: a DataLoader asks for its own base class
@@ -40,6 +40,8 @@ from headrace.streaming.spec import (
 from headrace.streaming.state import OrderState, StreamState, resume, save
 from headrace.streaming.stream import Stream
 from headrace.streaming.world import World
+
+T = TypeVar("T")
 
 _LEAST_AHEAD_BATCHES = 8
 _BLOCK_SHARDS = 64
@@ -253,12 +255,13 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             if prefetcher is not None:
                 prefetcher.close()
 
-    def get_item(self, sample_id: int, retry: int = 7) -> Sample:
+    def get_item(self, sample_id: int, retry: int = 7) -> Sample:  # noqa: ARG002 - the reference's signature
         """Sample by its number over all streams in storage order, fetching only its bytes if its shard is not here.
 
         Args:
             sample_id: from 0 to `size`; negative numbers count from the end.
-            retry: further attempts at fetching.
+            retry: accepted for compatibility: `download_retry` says how often to try, and a shard that is evicted
+                meanwhile is no failure here.
 
         Raises:
             IndexError: there is no such sample.
@@ -267,7 +270,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         number = sample_id + self.size if sample_id < 0 else sample_id
         if not 0 <= number < self.size:
             raise IndexError(f"sample {sample_id} of {self.size}")
-        reading = self.reading if retry <= self._fetch.download_retry else self._patient_reading(retry)
+        reading = self.reading
         for reader, opened in zip(reading.readers, self._opened, strict=True):
             if number < opened.primary.num_samples:
                 row = reader.rows(np.array([number]), [sample_id], patient=False)[0]
@@ -380,7 +383,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
     def reading(self) -> Reading:
         """The streams as this process reads them."""
         if self._kept_reading is None or self._kept_reading.pid != os.getpid():
-            self._kept_reading = Reading(self._sources(self._fetch))
+            self._kept_reading = Reading(self._sources())
         return self._kept_reading
 
     def begin(self) -> EpochRun:
@@ -443,28 +446,26 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             split=stream.split or split,
             snapshot=stream.snapshot,
             index_folder=self._cache_folder(stream) / "indexes",
-            transfer=Transfer(self._fetch_of(stream, self._fetch).download_timeout_seconds),
+            transfer=Transfer(self._fetch_of(stream).download_timeout_seconds),
         )
 
     def _cache_folder(self, stream: Stream) -> Path:
         folder = stream.local or self._local
         return Path(folder) if folder is not None else default_cache_folder()
 
-    def _sources(self, fetch: FetchConfig) -> list[Source]:
+    def _sources(self) -> list[Source]:
         pairs = zip(self._streams, self._opened, strict=True)
-        return [Source(opened, self._cache_folder(stream), self._fetch_of(stream, fetch)) for stream, opened in pairs]
+        return [Source(opened, self._cache_folder(stream), self._fetch_of(stream)) for stream, opened in pairs]
 
-    def _fetch_of(self, stream: Stream, fetch: FetchConfig) -> FetchConfig:
-        own = {
-            "download_retry": stream.download_retry,
-            "download_timeout_seconds": stream.download_timeout,
-            "validate_hash": None if stream.validate_hash is None else bool(stream.validate_hash),
-            "keep_zip": stream.keep_zip,
-        }
-        return replace(fetch, **{name: value for name, value in own.items() if value is not None})
-
-    def _patient_reading(self, retry: int) -> Reading:
-        return Reading(self._sources(replace(self._fetch, download_retry=retry)))
+    def _fetch_of(self, stream: Stream) -> FetchConfig:
+        fetch = self._fetch
+        return replace(
+            fetch,
+            download_retry=_or(stream.download_retry, fetch.download_retry),
+            download_timeout_seconds=_or(stream.download_timeout, fetch.download_timeout_seconds),
+            validate_hash=bool(_or(stream.validate_hash, fetch.validate_hash)),
+            keep_zip=_or(stream.keep_zip, fetch.keep_zip),
+        )
 
     def _recipe(self) -> Recipe:
         return Recipe(self._samples, self._spec.shuffle_seed, self._suffixes)
@@ -525,6 +526,11 @@ def _names(streams: Sequence[Stream]) -> list[str]:
     full = [remote + mark for remote, mark in zip(remotes, marks, strict=True)]
     found = short if len(set(short)) == len(short) else full
     return [stream.name or name for stream, name in zip(streams, found, strict=True)]
+
+
+def _or(own: T | None, common: T) -> T:
+    """A stream's own value, or that of the dataset."""
+    return common if own is None else own
 
 
 def _buckets(batching: str | LengthBuckets | FrameBudget) -> LengthBuckets | FrameBudget | None:

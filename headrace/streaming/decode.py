@@ -46,8 +46,9 @@ def read_sample(row: Row, suffixes: tuple[str, ...], window_of: WindowOf, config
     part = row.primary
     start, blob = read_around(part)
     sample: Sample = {"__key__": part.key}
-    if (span := part.span(part.layout.audio)) is not None:
-        samples, rate = _audio(blob[span[0] - start : span[1] - start], part, window_of)
+    if (found := part.audio()) is not None:
+        span, _ = found
+        samples, rate = _audio(blob[span[0] - start : span[1] - start], window_of)
         samples, sample["sample_rate"] = _resampled(samples, rate, config.sample_rate_hz)
         sample["audio"] = _shown(samples, "float32", config.output)
     elif part.layout.latents is not None:
@@ -61,9 +62,8 @@ def read_sample(row: Row, suffixes: tuple[str, ...], window_of: WindowOf, config
         hidden, length = _latents(joined)
         sample["encoder_hidden" + suffix] = _shown(hidden, joined.tensor_dtype, config.output)
         sample["encoder_length" + suffix] = length
-    for name, column in part.layout.extra:
-        if (span := part.span(column)) is not None:
-            sample[name] = bytes(blob[span[0] - start : span[1] - start])
+    for name, span in part.extra():
+        sample[name] = bytes(blob[span[0] - start : span[1] - start])
     sample["metadata"] = metadata(part, start, blob)
     return sample
 
@@ -117,7 +117,7 @@ def _needed(part: Part) -> Span:
     return min(span[0] for span in present), max(span[1] for span in present)
 
 
-def _audio(blob: memoryview, part: Part, window_of: WindowOf) -> tuple[NDArray[np.float32], int]:
+def _audio(blob: memoryview, window_of: WindowOf) -> tuple[NDArray[np.float32], int]:
     """float32 (channels, frames) and rate of the window of an audio payload."""
     if bytes(blob[:4]) == b"fLaC":
         num_frames, rate, channels, _ = flac_info(blob)

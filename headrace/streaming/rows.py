@@ -26,10 +26,16 @@ _INDEXES_AT_ONCE = 32
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which columns of an index hold what; None for what a shard does not have. `is_flac` is of the audio."""
+    """Which columns of an index hold what.
 
-    audio: int | None
-    is_flac: bool
+    Attributes:
+        audio: columns that may hold a sample's audio, and whether that is FLAC: the first that it has counts.
+        latents: None where a shard has none.
+        json: None where a shard has none.
+        extra: name and column of what is neither latents nor JSON.
+    """
+
+    audio: tuple[tuple[int, bool], ...]
     latents: int | None
     json: int | None
     extra: tuple[tuple[str, int], ...]
@@ -38,15 +44,15 @@ class Layout:
 @lru_cache(maxsize=256)
 def layout_of(fields: tuple[str, ...]) -> Layout:
     """The layout of a shard whose samples have these fields."""
-    audio = audio_field(fields)
-    known = {audio, LATENT_FIELD, JSON_FIELD}
-
-    def column(name: str | None) -> int | None:
-        return fields.index(name) if name in fields else None
-
-    extra = tuple((name, place) for place, name in enumerate(fields) if name not in known)
-    is_flac = audio is not None and audio.rpartition(".")[2] == "flac"
-    return Layout(column(audio), is_flac, column(LATENT_FIELD), column(JSON_FIELD), extra)
+    audio: list[str] = []
+    while (found := audio_field(tuple(name for name in fields if name not in audio))) is not None:
+        audio.append(found)
+    return Layout(
+        audio=tuple((fields.index(name), name.rpartition(".")[2] == "flac") for name in audio),
+        latents=fields.index(LATENT_FIELD) if LATENT_FIELD in fields else None,
+        json=fields.index(JSON_FIELD) if JSON_FIELD in fields else None,
+        extra=tuple((name, c) for c, name in enumerate(fields) if name not in {LATENT_FIELD, JSON_FIELD}),
+    )
 
 
 @dataclass(slots=True)
@@ -92,10 +98,22 @@ class Part:
         start, stop = self.spans[column]
         return start, stop
 
-    def region(self) -> Span:
-        """The range that holds all of the sample's fields, which are neighbours."""
-        present = [span for span in self.spans if span[0] != ABSENT]
-        return min(span[0] for span in present), max(span[1] for span in present)
+    def audio(self) -> tuple[Span, bool] | None:
+        """Byte range of the audio, and whether it is FLAC; None for a sample without audio."""
+        for column, is_flac in self.layout.audio:
+            start, stop = self.spans[column]
+            if start != ABSENT:
+                return (start, stop), is_flac
+        return None
+
+    def extra(self) -> Iterator[tuple[str, Span]]:
+        """Fields that are neither the audio, latents nor JSON: name and byte range."""
+        if len(self.layout.extra) > 1 or not self.layout.audio:
+            audio = self.audio()
+            for name, column in self.layout.extra:
+                span = self.span(column)
+                if span is not None and (audio is None or span != audio[0]):
+                    yield name, span
 
 
 @dataclass(slots=True)

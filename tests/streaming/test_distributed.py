@@ -1,0 +1,107 @@
+"""Real torch.distributed runs on gloo: equal batches, one snapshot, resume on other numbers of ranks."""
+
+import json
+import socket
+
+import pytest
+import torch
+import torch.distributed
+import torch.multiprocessing
+from tests.streaming.corpus import clips, write_dataset
+
+from headrace import StreamingDataLoader, StreamingDataset, World
+from headrace.errors import ConfigError
+
+pytestmark = pytest.mark.slow
+
+GLOBAL_BATCH = 12
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def run(folder, size, out, *, state=None, stop=None, commit_late=False):
+    """Train on `size` ranks. Returns each global batch's keys, and rank 0's state at the end."""
+    path = out / f"run-{size}-{stop}"
+    arguments = (size, _free_port(), str(folder), str(path), json.dumps(state), stop, commit_late)
+    torch.multiprocessing.spawn(_rank, arguments, nprocs=size, join=True)
+    ranks = [json.loads((path.parent / f"{path.name}.{rank}").read_text()) for rank in range(size)]
+    assert len({len(rank["keys"]) for rank in ranks}) == 1
+    assert len({json.dumps(rank["state"]) for rank in ranks}) == 1
+    batches = zip(*(rank["keys"] for rank in ranks), strict=True)
+    return [[key for row in zip(*parts, strict=True) for key in row] for parts in batches], ranks[0]["state"]
+
+
+def _rank(rank, size, port, folder, path, state, stop, commit_late):
+    from pathlib import Path
+
+    torch.distributed.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
+    if commit_late and rank == 1:
+        _commit_while_rank_one_starts(Path(folder))
+    dataset = StreamingDataset(
+        remote=f"{folder}/audio", split="train", batch_size=GLOBAL_BATCH // size, shuffle=True
+    )
+    loader = StreamingDataLoader(dataset, num_workers=rank % 2)
+    if json.loads(state) is not None:
+        loader.load_state_dict(json.loads(state))
+    keys = []
+    for batch in loader:
+        keys.append(batch["keys"])
+        torch.distributed.all_reduce(torch.ones(1))  # as a training step does: unequal batches would hang here
+        if len(keys) == stop:
+            break
+    Path(f"{path}.{rank}").write_text(json.dumps({"keys": keys, "state": loader.state_dict()}))
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+def _commit_while_rank_one_starts(folder):
+    """Once rank 0 has looked, a new snapshot appears before this rank looks."""
+    import headrace.streaming.agreement as agreement
+
+    look = agreement._open_as
+
+    def late(*arguments):
+        write_dataset(folder, {"train": clips(60)})
+        return look(*arguments)
+
+    agreement._open_as = late
+
+
+def expected(folder):
+    dataset = StreamingDataset(
+        remote=f"{folder}/audio", split="train", batch_size=GLOBAL_BATCH, shuffle=True, world=World()
+    )
+    return [batch["keys"] for batch in StreamingDataLoader(dataset)]
+
+
+def test_resume_on_four_then_two_then_three_ranks(dataset_folder, tmp_path):
+    whole = expected(dataset_folder)
+    first, state = run(dataset_folder, 4, tmp_path, stop=2)
+    second, state = run(dataset_folder, 2, tmp_path, state=state, stop=1)
+    third, state = run(dataset_folder, 3, tmp_path, state=state)
+    assert first + second + third == whole
+    assert state["epoch"] == 1
+
+
+def test_all_ranks_read_one_snapshot_even_if_a_new_one_is_committed_while_they_start(tmp_path):
+    write_dataset(tmp_path / "data", {"train": clips(30)})
+    whole = expected(tmp_path / "data")
+    found, _ = run(tmp_path / "data", 2, tmp_path, commit_late=True)
+    assert found == whole
+    assert StreamingDataset(remote=f"{tmp_path}/data/audio").size == 60
+
+
+def test_a_dataset_made_before_torch_distributed_is_up_is_told_so(dataset_folder, tmp_path):
+    torch.multiprocessing.spawn(_too_early, (_free_port(), str(dataset_folder)), nprocs=2, join=True)
+
+
+def _too_early(rank, port, folder):
+    dataset = StreamingDataset(remote=f"{folder}/audio", batch_size=2)
+    torch.distributed.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    with pytest.raises(ConfigError, match="after init_process_group"):
+        next(iter(dataset))
+    torch.distributed.destroy_process_group()

@@ -1,0 +1,315 @@
+"""Things that go wrong with stores, disks and processes: each ends in the right data or a clear error, and nothing
+needs cleaning up."""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import time
+import warnings
+
+import numpy as np
+import pytest
+from tests.streaming.corpus import clips, write_dataset
+from tests.streaming.fault_server import Fault, fault_server
+
+from headrace import StreamingDataLoader, StreamingDataset
+from headrace.errors import IntegrityError, NotFoundError, SampleError, StorageError
+
+
+def make(remote, cache=None, **more):
+    more = {"split": "train", "batch_size": 8, "shuffle": True, "local": cache and str(cache)} | more
+    return StreamingDataset(remote=remote, **more)
+
+
+def check(dataset, corpus, **loader_settings):
+    """Every sample arrives once, as it was written. Returns the loader."""
+    by_key = {clip.key: clip for clip in corpus}
+    loader = StreamingDataLoader(dataset, **loader_settings)
+    seen = []
+    for batch in loader:
+        for row, key in enumerate(batch["keys"]):
+            if key:
+                seen.append(key)
+                count = int(batch["num_frames"][row])
+                assert np.array_equal(batch["audio"][row, :, :count].numpy(), by_key[key].audio())
+    assert sorted(seen) == sorted(by_key)
+    return loader
+
+
+def wait_for(condition, seconds=10.0):
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert condition()
+
+
+# A store that works
+
+
+def test_a_store_is_read_once_and_then_from_the_cache(server, corpus, tmp_path):
+    first = check(make(f"{server.uri}/audio", tmp_path), corpus)
+    assert first.stats.num_bytes_fetched > 0
+    wait_for(lambda: len(list(tmp_path.glob("*.tar"))) == 11)
+    server.requests.clear()
+    second = check(make(f"{server.uri}/audio", tmp_path), corpus)
+    assert not [request for request in server.requests if request.path.endswith(".tar")]
+    assert second.stats.cache_misses == 0
+    assert second.dataset.cache_usage > 0
+
+
+def test_the_first_batch_comes_by_ranged_reads_of_its_samples(server, tmp_path):
+    """Whole shards are held up, yet the first batch arrives."""
+    server.fault = lambda request: Fault.STALL if _is_whole_shard(request, server) else None
+    dataset = make(f"{server.uri}/audio", tmp_path, download_timeout=3)
+    start = time.monotonic()
+    batches = iter(StreamingDataLoader(dataset))
+    assert next(batches)["keys"]
+    assert time.monotonic() - start < 2.5
+    server.fault = lambda request: None
+    batches.close()
+
+
+def _is_whole_shard(request, server):
+    if request.method != "GET" or not request.path.endswith(".tar") or request.span is None:
+        return False
+    first, last = map(int, request.span.removeprefix("bytes=").split("-"))
+    return first == 0 and last + 1 == (server.folder / request.path).stat().st_size
+
+
+def test_get_item_on_a_cold_shard_reads_just_its_bytes(server, corpus, tmp_path):
+    dataset = make(f"{server.uri}/audio", tmp_path)
+    assert np.array_equal(dataset.get_item(17)["audio"].numpy(), corpus[17].audio())
+    tars = [request for request in server.requests if request.path.endswith(".tar")]
+    assert len(tars) == 1
+    assert not _is_whole_shard(tars[0], server)
+    assert not list(tmp_path.glob("*.tar"))
+
+
+def test_shards_can_be_prepared_and_evicted_by_hand(server, tmp_path):
+    dataset = make(f"{server.uri}/audio", tmp_path)
+    dataset.prepare_shard(3)
+    dataset.prepare_shard(4)
+    assert len(list(tmp_path.glob("*.tar"))) == 2
+    assert dataset.evict_shard(3)
+    assert len(list(tmp_path.glob("*.tar"))) == 1
+    assert dataset.evict_coldest_shard()
+    assert not list(tmp_path.glob("*.tar"))
+    assert dataset.evict_coldest_shard() is None
+
+
+def test_a_local_remote_is_never_copied_or_evicted(dataset_folder, corpus, tmp_path):
+    dataset = make(f"{dataset_folder}/audio", tmp_path / "cache", cache_limit="1kb")
+    check(dataset, corpus)
+    dataset.prepare_shard(0)
+    assert not dataset.evict_shard(0)
+    assert dataset.evict_coldest_shard() is None
+    assert dataset.cache_usage == 0
+    assert len(list((dataset_folder / "audio").glob("train*.tar"))) == 11
+
+
+def test_workers_read_from_a_store_without_forking_its_client(server, corpus, tmp_path):
+    dataset = make(f"{server.uri}/audio", tmp_path)
+    dataset.get_item(0)  # the client of this process is up
+    check(dataset, corpus, num_workers=2)
+
+
+# A store that fails
+
+
+@pytest.mark.parametrize("fault", [Fault.RESET, Fault.ERROR_500, Fault.HALF, Fault.STALL, Fault.FLIP], ids=str)
+def test_a_store_that_fails_now_and_then_costs_nothing_but_time(server, corpus, tmp_path, fault):
+    if fault is Fault.FLIP:  # only whole shards have a digest; a flipped sample shows when it is decoded
+        hits = iter(range(3))
+        server.fault = lambda r: fault if _is_whole_shard(r, server) and next(hits, None) is not None else None
+    else:
+        server.fail_first(fault, 3)
+    check(make(f"{server.uri}/audio", tmp_path, download_timeout=0.5, download_retry=4), corpus)
+
+
+@pytest.mark.parametrize("fault", [Fault.RESET, Fault.ERROR_500, Fault.HALF, Fault.STALL], ids=str)
+def test_a_store_that_keeps_failing_is_an_error_within_seconds(server, tmp_path, fault):
+    server.fault = lambda request: fault if request.path.endswith(".tar") else None
+    dataset = make(f"{server.uri}/audio", tmp_path, download_timeout=0.3, download_retry=1)
+    start = time.monotonic()
+    with pytest.raises(StorageError, match=r"train_.*\.tar: failed 2 times"):
+        list(StreamingDataLoader(dataset))
+    assert time.monotonic() - start < 5
+
+
+def test_a_server_that_stalls_at_the_start_is_an_error_too(server, tmp_path):
+    server.fault = lambda request: Fault.STALL
+    start = time.monotonic()
+    with pytest.raises(StorageError, match="failed 2 times"):
+        make(f"{server.uri}/audio", tmp_path, download_timeout=0.3, download_retry=1)
+    assert time.monotonic() - start < 5
+
+
+def test_a_shard_with_a_wrong_digest_never_enters_the_cache(server, tmp_path):
+    server.fault = lambda request: Fault.FLIP if _is_whole_shard(request, server) else None
+    dataset = make(f"{server.uri}/audio", tmp_path, download_retry=1)
+    with pytest.raises(IntegrityError, match="SHA-256"):
+        dataset.prepare_shard(0)
+    assert not list(tmp_path.glob("*.tar"))
+    server.fault = lambda request: None
+    dataset.prepare_shard(0)
+    assert len(list(tmp_path.glob("*.tar"))) == 1
+
+
+def test_a_shard_that_is_gone_from_the_store_is_named(server, dataset_folder, tmp_path):
+    copy = tmp_path / "copy"  # the fixture's folder is other tests' too
+    shutil.copytree(dataset_folder / "audio", copy / "audio")
+    victim = sorted((copy / "audio").glob("train*.tar"))[2]
+    victim.unlink()
+    server.folder = copy
+    with pytest.raises(SampleError, match=victim.name):
+        list(StreamingDataLoader(make(f"{server.uri}/audio", tmp_path / "cache")))
+
+
+# Damaged data on a local disk
+
+
+def damaged_copy(dataset_folder, tmp_path, damage):
+    shutil.copytree(dataset_folder / "audio", tmp_path / "audio")
+    victim = sorted((tmp_path / "audio").glob("train*.tar"))[2]
+    damage(victim)
+    return victim
+
+
+def test_a_truncated_shard_is_named(dataset_folder, tmp_path):
+    victim = damaged_copy(dataset_folder, tmp_path, lambda path: os.truncate(path, path.stat().st_size // 2))
+    with pytest.raises(SampleError, match=rf"{victim.name}.*bytes expected"):
+        list(StreamingDataLoader(make(f"{tmp_path}/audio")))
+
+
+def test_a_missing_shard_is_named(dataset_folder, tmp_path):
+    victim = damaged_copy(dataset_folder, tmp_path, os.unlink)
+    with pytest.raises(SampleError, match=rf"{victim.name}.*gone"):
+        list(StreamingDataLoader(make(f"{tmp_path}/audio")))
+
+
+def test_a_shard_that_shrinks_while_it_is_open_is_an_error_and_no_crash(dataset_folder, tmp_path):
+    shutil.copytree(dataset_folder / "audio", tmp_path / "audio")
+    dataset = make(f"{tmp_path}/audio", shuffle=False)
+    dataset.get_item(0)
+    os.truncate(sorted((tmp_path / "audio").glob("train_0000_000000*.tar"))[0], 2000)
+    with pytest.raises(SampleError, match="ends at 2000"):
+        dataset.get_item(4)
+
+
+def test_validate_hash_finds_a_flipped_byte_that_no_decoder_sees(dataset_folder, tmp_path):
+    def flip(path):
+        blob = bytearray(path.read_bytes())
+        blob[blob.index(b"Clip ")] = ord("X")  # in the JSON
+        path.write_bytes(blob)
+
+    victim = damaged_copy(dataset_folder, tmp_path, flip)
+    list(StreamingDataLoader(make(f"{tmp_path}/audio")))
+    with pytest.raises(SampleError, match=rf"{victim.name}.*SHA-256"):
+        list(StreamingDataLoader(make(f"{tmp_path}/audio", validate_hash="sha256")))
+
+
+def test_a_damaged_cached_shard_is_fetched_again(server, corpus, tmp_path):
+    check(make(f"{server.uri}/audio", tmp_path), corpus)
+    wait_for(lambda: len(list(tmp_path.glob("*.tar"))) == 11)
+    for number, path in enumerate(sorted(tmp_path.glob("*.tar"))):
+        os.truncate(path, 0 if number % 2 else 700)
+    check(make(f"{server.uri}/audio", tmp_path), corpus)
+    for path in tmp_path.glob("*.idx"):
+        path.write_bytes(path.read_bytes()[:50])
+    check(make(f"{server.uri}/audio", tmp_path), corpus)
+
+
+# A cache that cannot be used
+
+
+@pytest.mark.parametrize("limit", ["1kb", "12kb", "30kb"])
+def test_a_limit_smaller_than_need_costs_speed_alone(server, corpus, tmp_path, limit):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        loader = check(make(f"{server.uri}/audio", tmp_path, cache_limit=limit), corpus)
+    assert len([w for w in caught if "cache_limit" in str(w.message)]) <= 1
+    shards = sum(path.stat().st_size for path in tmp_path.glob("*.tar"))
+    assert shards <= int(limit.removesuffix("kb")) * 1024
+    assert loader.stats.num_bytes_fetched > 0
+
+
+def test_a_cache_folder_that_cannot_be_made_costs_speed_and_one_warning(server, corpus, tmp_path):
+    (tmp_path / "cache").write_text("a file is in the way")  # root ignores permissions, so this is how to refuse it
+    with pytest.warns(UserWarning, match="local=") as caught:
+        check(make(f"{server.uri}/audio", tmp_path / "cache"), corpus)
+    assert len(caught) == 1
+
+
+def test_a_full_cache_disk_costs_speed_and_one_warning(server, corpus, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.warns(UserWarning, match="No space left"):
+        check(make(f"{server.uri}/audio", tmp_path), corpus)
+    assert not list(tmp_path.glob("*.tar"))
+
+
+# Processes that die, and that share
+
+
+def _train(uri, cache, corpus, environment, times):
+    os.environ.update(environment)
+    for _ in range(times):
+        check(make(uri, cache, cache_limit="40kb"), corpus)
+
+
+def test_two_jobs_share_one_cache_under_its_limit(server, corpus, tmp_path):
+    context = multiprocessing.get_context("spawn")
+    jobs = [
+        context.Process(target=_train, args=(f"{server.uri}/audio", tmp_path, corpus, server.environment(), 3))
+        for _ in range(2)
+    ]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join(60)
+    assert [job.exitcode for job in jobs] == [0, 0]
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.tar")) <= 40 * 1024
+
+
+def test_a_rank_killed_in_mid_download_leaves_nothing_that_hurts(dataset_folder, corpus, tmp_path, monkeypatch):
+    with fault_server(dataset_folder) as slow:
+        for name, value in slow.environment().items():
+            monkeypatch.setenv(name, value)
+        slow.fault = lambda request: Fault.SLOW if _is_whole_shard(request, slow) else None
+        context = multiprocessing.get_context("spawn")
+        victim = context.Process(
+            target=_train, args=(f"{slow.uri}/audio", tmp_path, corpus, slow.environment(), 1), daemon=True
+        )
+        victim.start()
+        wait_for(lambda: any(tmp_path.glob(".*.part")), 20)
+        os.kill(victim.pid, signal.SIGKILL)
+        victim.join()
+        assert list(tmp_path.glob(".*.part"))
+        slow.fault = lambda request: None
+        check(make(f"{slow.uri}/audio", tmp_path), corpus)
+        wait_for(lambda: len(list(tmp_path.glob("*.tar"))) == 11)
+        assert not list(tmp_path.glob(".*.part"))
+
+
+def test_a_run_is_undisturbed_by_a_new_snapshot(tmp_path):
+    write_dataset(tmp_path, {"train": clips(20)})
+    dataset = make(f"{tmp_path}/audio")
+    batches = iter(StreamingDataLoader(dataset))
+    seen = list(next(batches)["keys"])
+    write_dataset(tmp_path, {"train": clips(40)})
+    seen += [key for batch in batches for key in batch["keys"] if key]
+    assert sorted(seen) == sorted(clip.key for clip in clips(20))
+
+
+def test_all_latents_missing_a_sample_is_an_error_that_names_it(dataset_folder, tmp_path):
+    shutil.copytree(dataset_folder, tmp_path / "out")
+    victim = sorted((tmp_path / "out/latents/crepe").glob("latent_train*.tar"))[0]
+    victim.unlink()
+    loader = StreamingDataLoader(
+        make(f"{tmp_path}/out/audio", latents=[f"{tmp_path}/out/latents/crepe"], shuffle=False)
+    )
+    with pytest.raises(SampleError, match=victim.name):
+        list(loader)

@@ -1,0 +1,121 @@
+"""Anybody's WebDataset: found by folder, glob, braces or sizes.json, indexed on first use, read like our own."""
+
+import gzip
+import io
+import json
+import tarfile
+
+import numpy as np
+import pytest
+import zstandard
+from tests.streaming.corpus import clips, write_dataset
+
+from headrace import StreamingDataLoader, StreamingDataset
+from headrace.errors import ConfigError, FormatError, NotFoundError
+from headrace.streaming.foreign import expand_braces
+
+
+def write_tar(path, samples):
+    with tarfile.open(path, "w") as archive:
+        for clip in samples:
+            for name, blob in (("flac", clip.flac()), ("json", clip.json()), ("txt", b"words")):
+                info = tarfile.TarInfo(f"{clip.key}.{name}")
+                info.size = len(blob)
+                archive.addfile(info, io.BytesIO(blob))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for number in range(3):
+        write_tar(tmp_path / f"train-{number:03d}.tar", clips(4, first=number * 4))
+    write_tar(tmp_path / "test-000.tar", clips(2, first=100))
+    return tmp_path
+
+
+def keys(remote, **more):
+    loader = StreamingDataLoader(StreamingDataset(remote=str(remote), batch_size=5, **more))
+    return sorted(key for batch in loader for key in batch["keys"] if key)
+
+
+TRAIN = sorted(clip.key for clip in clips(12))
+
+
+def test_every_way_to_name_it_finds_the_same_samples(folder, tmp_path):
+    (folder / "sizes.json").write_text(json.dumps({f"train-{number:03d}.tar": 4 for number in range(3)}))
+    assert keys(f"{folder}/train-{{000..002}}.tar") == TRAIN
+    assert keys(f"{folder}/train-*.tar") == TRAIN
+    assert keys(f"{folder}/sizes.json") == TRAIN
+    assert keys(folder, split="train") == TRAIN
+    assert len(keys(folder)) == 14
+    assert keys(f"{folder}/test-000.tar") == sorted(clip.key for clip in clips(2, first=100))
+
+
+def test_other_fields_come_along_as_bytes(folder):
+    batch = next(iter(StreamingDataLoader(StreamingDataset(remote=f"{folder}/train-*.tar", batch_size=2))))
+    assert batch["txt"] == [b"words", b"words"]
+    assert np.array_equal(batch["audio"][0, :, : clips(1)[0].num_frames].numpy(), clips(1)[0].audio())
+
+
+@pytest.mark.parametrize("keep_zip", [False, True])
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_compressed_shards_are_unpacked_into_the_cache(folder, tmp_path, suffix, keep_zip):
+    packed, cache = tmp_path / "packed", tmp_path / "cache"
+    packed.mkdir()
+    for path in folder.glob("train-*.tar"):
+        blob = path.read_bytes()
+        data = gzip.compress(blob) if suffix == ".gz" else zstandard.compress(blob)
+        (packed / (path.name + suffix)).write_bytes(data)
+    assert keys(packed, local=str(cache), keep_zip=keep_zip) == TRAIN
+    assert len([path for path in cache.iterdir() if path.name.endswith(suffix)]) == (3 if keep_zip else 0)
+
+
+def test_indexes_are_kept_and_follow_a_changed_file(folder, tmp_path):
+    cache = tmp_path / "cache"
+    assert keys(f"{folder}/train-*.tar", local=str(cache)) == TRAIN
+    kept = sorted((cache / "indexes").iterdir())
+    assert len(kept) == 3
+    before = {path: path.stat().st_mtime_ns for path in kept}
+    assert keys(f"{folder}/train-*.tar", local=str(cache)) == TRAIN
+    assert {path: path.stat().st_mtime_ns for path in kept} == before
+    write_tar(folder / "train-000.tar", clips(3, first=50))
+    assert len(keys(f"{folder}/train-*.tar", local=str(cache))) == 11
+
+
+def test_a_glob_inside_an_output_of_ours_is_filtered_by_its_snapshot(tmp_path):
+    """Old shards share a folder with new ones: a bare glob would read samples twice."""
+    write_dataset(tmp_path, {"train": clips(8)})
+    write_dataset(tmp_path, {"train": clips(12)})
+    assert len(list((tmp_path / "audio").glob("train_*.tar"))) > 3
+    assert keys(f"{tmp_path}/audio/train_*.tar") == TRAIN
+
+
+def test_a_truncated_tar_is_refused_before_training(folder):
+    path = folder / "train-001.tar"
+    path.write_bytes(path.read_bytes()[:3000])
+    with pytest.raises(FormatError, match="train-001.tar"):
+        StreamingDataset(remote=f"{folder}/train-*.tar")
+
+
+def test_names_that_fit_nothing_are_errors(folder):
+    with pytest.raises(ConfigError, match="no snapshot and no shards"):
+        StreamingDataset(remote=f"{folder}/nothing-*.tar")
+    with pytest.raises(NotFoundError, match="train-003"):
+        StreamingDataset(remote=f"{folder}/train-{{000..003}}.tar")
+    with pytest.raises(ConfigError, match="snapshot"):
+        StreamingDataset(remote=f"{folder}/train-*.tar", snapshot=7)
+
+
+def test_braces_expand_as_a_shell_does():
+    assert expand_braces("a-{8..10}.tar") == ["a-8.tar", "a-9.tar", "a-10.tar"]
+    assert expand_braces("{a,b}{0..1}") == ["a0", "a1", "b0", "b1"]
+    assert expand_braces("a-{02..00}") == ["a-02", "a-01", "a-00"]
+    assert expand_braces("plain.tar") == ["plain.tar"]
+
+
+def test_a_foreign_state_is_refused_when_the_shards_changed(folder):
+    from headrace.errors import StateError
+
+    state = StreamingDataset(remote=f"{folder}/train-*.tar").state_dict()
+    write_tar(folder / "train-003.tar", clips(3, first=50))
+    with pytest.raises(StateError, match="differ"):
+        StreamingDataset(remote=f"{folder}/train-*.tar").load_state_dict(state)

@@ -1,0 +1,230 @@
+"""The loader: threads and workers make the same batches, errors reach the consumer, nothing is left running."""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from tests.streaming.corpus import clips, write_dataset
+
+from headrace import LengthBuckets, StreamingDataLoader, StreamingDataset
+from headrace.errors import ConfigError, SampleError
+
+BATCH = 8
+
+
+def make(folder, **more):
+    more = {"split": "train", "batch_size": BATCH, "shuffle": True} | more
+    return StreamingDataset(remote=f"{folder}/audio", **more)
+
+
+def same(one, two):
+    assert one.keys() == two.keys()
+    for name, value in one.items():
+        assert torch.equal(value, two[name]) if isinstance(value, torch.Tensor) else value == two[name], name
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"latents": ["latents/crepe"]}, {"crop_frames": 200}, {"batching": LengthBuckets(2)}, {"output": "torch"}],
+    ids=str,
+)
+def test_threads_workers_and_single_steps_make_the_same_batches(dataset_folder, more):
+    if "latents" in more:
+        more = {"latents": [f"{dataset_folder}/{folder}" for folder in more["latents"]]}
+    expected = list(StreamingDataLoader(make(dataset_folder, **more), num_threads=1, prefetch_factor=1))
+    slowly = make(dataset_folder, transform=_same, **more)  # makes each sample by itself, then collates
+    for loader in (
+        StreamingDataLoader(make(dataset_folder, **more), num_threads=5, prefetch_factor=4),
+        StreamingDataLoader(make(dataset_folder, **more), num_workers=3),
+        StreamingDataLoader(slowly, num_workers=0),
+    ):
+        found = list(loader)
+        assert len(found) == len(expected) == len(loader)
+        for one, two in zip(expected, found, strict=True):
+            same(one, two)
+
+
+def _same(sample):
+    return sample
+
+
+def test_batches_have_the_documented_shapes(dataset_folder, corpus):
+    loader = StreamingDataLoader(make(dataset_folder, latents=[f"{dataset_folder}/latents/crepe"], shuffle=False))
+    batches = list(loader)
+    first, last = batches[0], batches[-1]
+    longest = max(clip.num_frames for clip in corpus[:BATCH])
+    assert first["audio"].shape == (BATCH, 1, longest)
+    assert first["num_frames"].tolist() == [clip.num_frames for clip in corpus[:BATCH]]
+    assert first["encoder_hidden"].dtype == torch.float16
+    assert first["encoder_hidden"].shape[::2] == (BATCH, 8)
+    assert first["encoder_length"].dtype == first["num_frames"].dtype == torch.int64
+    assert last["is_padding"].tolist() == [False] * 5 + [True] * 3
+    assert last["keys"][5:] == [""] * 3
+    assert last["metadata"][5:] == [{}] * 3
+    assert not last["audio"][5:].any()
+    for row, clip in enumerate(corpus[:BATCH]):
+        assert np.array_equal(first["audio"][row, :, : clip.num_frames].numpy(), clip.audio())
+        assert not first["audio"][row, :, clip.num_frames :].any()
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_state_counts_what_was_delivered_not_what_was_made(dataset_folder, num_workers):
+    expected = [batch["keys"] for batch in StreamingDataLoader(make(dataset_folder))]
+    loader = StreamingDataLoader(make(dataset_folder), num_workers=num_workers, prefetch_factor=3)
+    batches = iter(loader)
+    for _ in range(3):
+        next(batches)
+    state = loader.state_dict()
+    batches.close()
+    resumed = StreamingDataLoader(make(dataset_folder), num_workers=2 - num_workers)
+    resumed.load_state_dict(state)
+    assert len(resumed) == len(expected) - 3
+    assert [batch["keys"] for batch in resumed] == expected[3:]
+    assert len(resumed) == len(expected)
+    assert resumed.state_dict()["epoch"] == 1
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_an_iterator_dropped_early_leaves_no_threads_or_processes(dataset_folder, num_workers):
+    before = set(threading.enumerate())
+    batches = iter(StreamingDataLoader(make(dataset_folder), num_workers=num_workers))
+    next(batches)
+    batches.close()
+    deadline = time.monotonic() + 3
+    while set(threading.enumerate()) - before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not set(threading.enumerate()) - before
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_batches_that_are_kept_stay_as_they_were(dataset_folder, num_workers):
+    """Memory is used again only once nobody looks at it."""
+    big = make(dataset_folder, transform=_tripled, batch_size=16)
+    kept = list(StreamingDataLoader(big, num_workers=num_workers))
+    again = list(StreamingDataLoader(make(dataset_folder, transform=_tripled, batch_size=16)))
+    for one, two in zip(kept, again, strict=True):
+        same(one, two)
+
+
+def _tripled(sample):
+    return sample | {"audio": sample["audio"].repeat(1, 30)}
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_bad_sample_is_named_with_its_shard(tmp_path, num_workers):
+    key, shard = damaged_dataset(tmp_path)
+    loader = StreamingDataLoader(make(tmp_path), num_workers=num_workers)
+    with pytest.raises(SampleError, match=f"{shard}.*{key}"):
+        list(loader)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_skipped_samples_become_padding_and_are_counted(tmp_path, num_workers):
+    key, _ = damaged_dataset(tmp_path)
+    loader = StreamingDataLoader(make(tmp_path, on_bad_sample="skip"), num_workers=num_workers)
+    batches = list(loader)
+    assert len(batches) == len(loader) == 3
+    keys = [found for batch in batches for found in batch["keys"]]
+    assert key not in keys
+    assert sum(not found for found in keys) == sum(int(batch["is_padding"].sum()) for batch in batches) == 5
+    assert loader.stats.num_bad_samples == 1
+    strict = StreamingDataLoader(make(tmp_path, on_bad_sample="skip", max_bad_samples=0), num_workers=num_workers)
+    with pytest.raises(SampleError, match=r"max_bad_samples.*" + key):
+        list(strict)
+
+
+def damaged_dataset(folder):
+    """20 samples, one with a flipped byte in the middle of its audio. Returns its key and its shard."""
+    from headrace.index import ShardIndex
+
+    write_dataset(folder, {"train": clips(20)})
+    shard = sorted((folder / "audio").glob("*.tar"))[1]
+    index = ShardIndex.from_bytes(shard.with_suffix(".idx").read_bytes(), "")
+    start, stop = index.range_of(2, "flac")
+    blob = bytearray(shard.read_bytes())
+    blob[(start + stop) // 2] ^= 0xFF
+    shard.write_bytes(blob)
+    return index.key(2), shard.name
+
+
+def test_a_killed_worker_is_an_error_that_names_it(dataset_folder):
+    batches = iter(StreamingDataLoader(make(dataset_folder, transform=_slowly), num_workers=2))
+    next(batches)
+    victim = multiprocessing.active_children()[0]
+    os.kill(victim.pid, signal.SIGKILL)
+    start = time.monotonic()
+    with pytest.raises(RuntimeError, match=rf"worker process \d \(pid {victim.pid}\) killed by SIGKILL"):
+        list(batches)
+    assert time.monotonic() - start < 5
+    assert not multiprocessing.active_children()
+
+
+def _slowly(sample):
+    time.sleep(0.02)
+    return sample
+
+
+def test_a_transform_that_cannot_travel_is_refused_with_advice(dataset_folder):
+    loader = StreamingDataLoader(
+        make(dataset_folder, transform=lambda s: s), num_workers=1, multiprocessing_context="spawn"
+    )
+    with pytest.raises(ConfigError, match="num_workers=0"):
+        next(iter(loader))
+
+
+def test_errors_of_a_transform_come_with_shard_and_key(dataset_folder):
+    with pytest.raises(SampleError, match=r"train_.*tar: sample 'clip.*ZeroDivisionError"):
+        next(iter(StreamingDataLoader(make(dataset_folder, transform=lambda s: 1 // 0))))
+
+
+def test_datasets_travel_between_processes_after_reading(dataset_folder):
+    dataset = make(dataset_folder)
+    next(iter(dataset))
+    copy = pickle.loads(pickle.dumps(dataset))
+    assert copy.next_epoch == dataset.next_epoch == 1
+    assert next(iter(StreamingDataLoader(copy, num_workers=1)))["keys"]
+
+
+def test_stats_tell_whether_the_consumer_starves(dataset_folder):
+    loader = StreamingDataLoader(make(dataset_folder))
+    assert loader.stats.samples_per_second == 0
+    for _ in loader:
+        time.sleep(0.01)
+    stats = loader.stats
+    assert (stats.num_batches, stats.num_samples) == (7, 53)
+    assert 0 <= stats.wait_share < 0.9
+    assert stats.decode_seconds > 0
+    assert stats.samples_per_second > 0
+
+
+def test_a_starving_consumer_is_warned_once(dataset_folder, monkeypatch):
+    monkeypatch.setattr("headrace.streaming.stats._WARN_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr("headrace.streaming.stats._WARN_AFTER_BATCHES", 2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        list(StreamingDataLoader(make(dataset_folder, transform=_slowly), num_threads=1))
+    assert len([w for w in caught if "num_threads" in str(w.message)]) == 1
+
+
+def test_a_batch_size_that_is_not_the_dataset_s_is_refused(dataset_folder):
+    with pytest.raises(ConfigError, match="batch_size=4"):
+        StreamingDataLoader(make(dataset_folder), batch_size=4)
+
+
+def test_accelerate_takes_the_loader_as_it_is(dataset_folder):
+    accelerate = pytest.importorskip("accelerate")
+    accelerator = accelerate.Accelerator(cpu=True)
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    loader = StreamingDataLoader(make(dataset_folder))
+    model, optimizer, prepared = accelerator.prepare(model, optimizer, loader)
+    expected = [batch["keys"] for batch in StreamingDataLoader(make(dataset_folder))]
+    assert [batch["keys"] for batch in prepared] == expected
