@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from assets.events import OWNER, readable_failures
+from assets.events import INPUTS_TAG, OWNER, readable_failures, short_digest
 from assets.keys import DatasetKeys
 from assets.metadata import catalog_metadata, rejected_table
 from assets.recordings import news
@@ -13,6 +13,12 @@ from headrace.reconcile import partition_fingerprints
 from resources.progress import Progress
 from resources.storage import StorageResource
 from resources.workers import WorkersResource
+
+
+def source_inputs(config: DatasetConfig, storage: StorageResource) -> str:
+    """Digest of what a scan depends on besides the source's files: its settings, the layout, the metadata table."""
+    settings = [config.source.model_dump_json(), str(config.group_by), str(config.layout())]
+    return short_digest(*settings, str(storage.metadata_stamp(config)))
 
 
 def catalog_asset(config: DatasetConfig) -> dg.AssetsDefinition:
@@ -48,6 +54,7 @@ def catalog_asset(config: DatasetConfig) -> dg.AssetsDefinition:
         workers: WorkersResource,
         progress: dg.ResourceParam[Progress],
     ) -> dg.MaterializeResult:
+        inputs = source_inputs(config, storage)  # before the table is read: a later change of it is news
         with readable_failures():
             runtime = ScanRuntime(num_threads=workers.count, progress=progress.scanned)
             scan = update_catalog(
@@ -65,6 +72,7 @@ def catalog_asset(config: DatasetConfig) -> dg.AssetsDefinition:
         return dg.MaterializeResult(
             data_version=dg.DataVersion(scan.catalog.digest),
             metadata=catalog_metadata(scan, tuple(changed)),
+            tags={INPUTS_TAG: inputs},
             check_results=[_conservation(scan), _has_recordings(scan)],
         )
 

@@ -3,6 +3,7 @@
 import dagster as dg
 
 from assets.events import OWNER, readable_failures, short_digest
+from assets.gates import pass_shards
 from assets.keys import DatasetKeys
 from assets.metadata import latents_metadata
 from assets.partitions import partitions_of
@@ -38,6 +39,7 @@ def latent_shards_asset(config: DatasetConfig, latents: LatentsConfig) -> dg.Ass
         encoders: dg.ResourceParam[EncoderLoader],
         progress: dg.ResourceParam[Progress],
     ) -> dg.MaterializeResult:
+        pass_shards(context.instance, keys.audio_shards, [context.partition_key])
         with readable_failures():
             build = build_latent_partition(
                 context.partition_key,

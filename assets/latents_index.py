@@ -3,6 +3,7 @@
 import dagster as dg
 
 from assets.events import INPUTS_TAG, OWNER, readable_failures, snapshot_inputs
+from assets.gates import pass_shards
 from assets.keys import DatasetKeys
 from assets.metadata import snapshot_metadata
 from headrace.commit import commit_latents
@@ -25,7 +26,8 @@ def latents_index_asset(config: DatasetConfig, latents: LatentsConfig) -> dg.Ass
         description="The committed snapshot of these latents and their `sizes.json`; it names the audio snapshot that "
         "they belong to. Fails, and names the partitions, while one is not encoded from it.",
     )
-    def sizes_index(storage: StorageResource) -> dg.MaterializeResult:
+    def sizes_index(context: dg.AssetExecutionContext, storage: StorageResource) -> dg.MaterializeResult:
+        pass_shards(context.instance, keys.latent_shards(latents.name), config.layout().partition_keys())
         shards = storage.latents(config, latents.name)
         with readable_failures():
             committed, is_new = commit_latents(storage.audio(config), shards, latent_settings(latents))

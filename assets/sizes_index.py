@@ -3,6 +3,7 @@
 import dagster as dg
 
 from assets.events import INPUTS_TAG, OWNER, readable_failures, snapshot_inputs
+from assets.gates import pass_catalog, pass_shards
 from assets.keys import DatasetKeys
 from assets.metadata import snapshot_metadata
 from headrace.catalog_update import existing_catalog, store_refusals
@@ -25,7 +26,9 @@ def sizes_index_asset(config: DatasetConfig) -> dg.AssetsDefinition:
         description="The committed snapshot of all audio shards, and `sizes.json` as WebDataset knows it. Fails, and "
         "names the partitions, while one is not built from the current catalog.",
     )
-    def sizes_index(storage: StorageResource) -> dg.MaterializeResult:
+    def sizes_index(context: dg.AssetExecutionContext, storage: StorageResource) -> dg.MaterializeResult:
+        pass_catalog(context.instance, keys.catalog)
+        pass_shards(context.instance, keys.audio_shards, config.layout().partition_keys())
         audio = storage.audio(config)
         with readable_failures():
             output = storage.output(config)

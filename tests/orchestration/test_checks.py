@@ -1,0 +1,110 @@
+"""Each asset check fails for the fault that it is there for, and passes otherwise."""
+
+import json
+
+import pytest
+
+from headrace.index import ShardIndex
+from tests.projects import Graph, Project, failed_checks
+
+
+@pytest.fixture
+def graph(tmp_path):
+    project = Project(tmp_path)
+    project.write_tones(6)
+    project.write_yaml()
+    graph = Graph(project)
+    graph.build()
+    return graph
+
+
+def first_shard(graph: Graph) -> tuple[str, str]:
+    """A shard's name and its partition."""
+    name = next(iter(graph.project.sizes()))
+    split, bucket, _ = name.split("_")
+    return name, f"{split}-{bucket}"
+
+
+def run_checks(graph: Graph, key, partition=None) -> set[str]:
+    """Run only the checks of an asset, as a person does in the UI."""
+    checks = graph.definitions.resolve_asset_graph().get(key).check_keys
+    result = graph.job.get_subset(asset_selection=[], asset_check_selection=set(checks)).execute_in_process(
+        instance=graph.instance, partition_key=partition, raise_on_error=False
+    )
+    return failed_checks(result)
+
+
+def test_all_checks_pass_after_a_build(graph):
+    _name, partition = first_shard(graph)
+    assert run_checks(graph, graph.keys.audio_shards, partition) == set()
+    assert run_checks(graph, graph.keys.sizes_index) == set()
+
+
+def test_a_tar_that_is_not_what_its_index_says_is_found(graph):
+    name, partition = first_shard(graph)
+    path = graph.project.output / "audio" / name
+    path.write_bytes(path.read_bytes().replace(b".flac", b".wave", 1))
+    assert run_checks(graph, graph.keys.audio_shards, partition) == {"index_matches_tar"}
+
+
+def test_a_tar_that_is_cut_off_is_found(graph):
+    name, partition = first_shard(graph)
+    path = graph.project.output / "audio" / name
+    path.write_bytes(path.read_bytes()[:3000])
+    assert run_checks(graph, graph.keys.audio_shards, partition) == {"index_matches_tar"}
+    assert run_checks(graph, graph.keys.sizes_index) == {"sizes_match_snapshot"}
+
+
+def test_a_sample_that_was_planned_and_never_written_is_found(graph, monkeypatch):
+    _name, partition = first_shard(graph)
+    monkeypatch.setattr(ShardIndex, "keys", lambda self: [self.key(i) for i in range(1, len(self))])
+    assert "conservation" in run_checks(graph, graph.keys.audio_shards, partition)
+
+
+def test_sizes_that_differ_from_the_snapshot_are_found(graph):
+    path = graph.project.output / "audio/sizes.json"
+    sizes = json.loads(path.read_bytes())
+    path.write_text(json.dumps({name: count + 1 for name, count in sizes.items()}))
+    assert run_checks(graph, graph.keys.sizes_index) == {"sizes_match_snapshot"}
+
+
+def test_a_shard_that_is_gone_is_found(graph):
+    (graph.project.output / "audio" / first_shard(graph)[0]).unlink()
+    assert run_checks(graph, graph.keys.sizes_index) == {"sizes_match_snapshot"}
+
+
+def test_a_refused_recording_is_conserved_and_shown(tmp_path):
+    project = Project(tmp_path)
+    project.write_tones(5)
+    path = project.write_tone("broken", seconds=2.0)
+    path.write_bytes(path.read_bytes()[:2000])
+    (project.recordings / "empty.wav").touch()
+    project.write_yaml()
+    graph = Graph(project)
+    result = graph.scan()
+    assert failed_checks(result) == set()
+    numbers = {e.check_name: e for e in result.get_asset_check_evaluations()}["conservation"].metadata
+    assert numbers["found"].value == 7
+    assert numbers["found"].value == numbers["recordings"].value + numbers["rejected"].value
+
+
+def test_nothing_usable_blocks_what_comes_after(tmp_path):
+    project = Project(tmp_path)
+    project.recordings.mkdir()
+    (project.recordings / "notes.txt").write_text("no audio")
+    project.write_yaml()
+    result = Graph(project).scan()
+    assert not result.success
+    assert failed_checks(result) == {"has_recordings"}
+
+
+def test_metadata_shows_counts_hours_bytes_tables_and_pictures(graph):
+    _name, _partition = first_shard(graph)
+    shards = graph.instance.get_latest_materialization_event(graph.keys.audio_shards).asset_materialization.metadata
+    catalog = graph.instance.get_latest_materialization_event(graph.keys.catalog).asset_materialization.metadata
+    index = graph.instance.get_latest_materialization_event(graph.keys.sizes_index).asset_materialization.metadata
+    assert {"dagster/row_count", "hours", "bytes", "shards", "durations", "waveforms"} <= set(shards)
+    assert {"dagster/row_count", "dagster/column_schema", "hours", "bytes", "rejected", "durations"} <= set(catalog)
+    assert {"dagster/row_count", "shards", "samples", "hours", "bytes", "splits", "snapshot"} <= set(index)
+    assert "data:image/png;base64," in shards["waveforms"].value
+    assert len(shards["waveforms"].value) + len(shards["durations"].value) < 40_000
