@@ -71,7 +71,9 @@ def test_loading_the_graph_imports_neither_torch_nor_matplotlib(project):
     code = "import sys, definitions; print([m for m in ('torch', 'matplotlib', 'webdataset') if m in sys.modules])"
     root = Path(__file__).parents[2]
     environment = {"HEADRACE_DATASETS": str(project.datasets), "PATH": "", "HOME": str(project.folder)}
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, cwd=root, env=environment, capture_output=True, text=True
+    )
     assert done.stdout.strip() == "[]", done.stderr
 
 
@@ -90,7 +92,12 @@ def test_a_wrong_yaml_stops_the_load_and_names_file_key_and_expectation(project)
     root = Path(__file__).parents[2]
     environment = {"HEADRACE_DATASETS": str(project.datasets), "PATH": "", "HOME": str(project.folder)}
     done = subprocess.run(
-        [sys.executable, "-c", "import definitions"], cwd=root, env=environment, capture_output=True, text=True
+        [sys.executable, "-c", "import definitions"],
+        check=False,
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode
     assert "broken.yaml" in done.stderr
