@@ -1,0 +1,181 @@
+"""How near encoding comes to what the encoder can do: `python benchmarks/latents.py [--device cuda:0] [--kind crepe]`.
+
+The limit is the same model on one resident, ready batch of the same shape in a loop; ours is the whole way from audio
+shards to published latent shards. Both are measured in turn, several times, in one process, by the clock and (for CPUs
+that others use too) by the CPU time spent. Prints a table and writes JSON with the hardware. Lengths are spread evenly over 1-30 s, from 44.1 kHz FLAC, in shards of 50.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from headrace import encoders
+from headrace.encoders import Encoder
+from headrace.encoding.batches import plan_batches
+from headrace.encoding.engine import Engine
+from headrace.encoding.plans import EncodingOptions
+from headrace.encoding.reading import DecodedJob, Job, Reader
+from headrace.encoding.sources import audio_shard
+from headrace.encoding.windows import plan_windows
+from headrace.encoding.stats import EncodingStats
+from headrace.latents import LatentSettings, build_latent_partition
+from headrace.manifests import newest_manifest
+from headrace.storage import LocalStorage
+from tests.audio_shards import write_partition
+
+SAMPLE_RATE_HZ = 44_100
+SAMPLES_PER_SHARD = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Seconds of audio per second, by the clock and by the CPU time of this process."""
+
+    clock: float
+    cpu: float
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One measurement of each."""
+
+    limit: Rate
+    ours: Rate
+
+
+class Stopwatch:
+    """Both times since it was made."""
+
+    def __init__(self) -> None:
+        self._clock, self._cpu = time.perf_counter(), time.process_time()
+
+    @property
+    def seconds(self) -> float:
+        """By the clock."""
+        return time.perf_counter() - self._clock
+
+    def rate(self, audio_seconds: float) -> Rate:
+        """So much audio since then."""
+        return Rate(audio_seconds / self.seconds, audio_seconds / (time.process_time() - self._cpu))
+
+
+def make_audio(folder: Path, minutes: float) -> list[float]:
+    """Audio shards of tones over noise; returns the clips' lengths in seconds."""
+    random = np.random.default_rng(0)
+    lengths: list[float] = []
+    while sum(lengths) < 60 * minutes:
+        lengths.append(float(random.uniform(1, 30)))
+    clips = {}
+    for i, seconds in enumerate(lengths):
+        time_seconds = np.arange(round(seconds * SAMPLE_RATE_HZ)) / SAMPLE_RATE_HZ
+        tone = 0.3 * np.sin(2 * np.pi * random.uniform(80, 900) * time_seconds)
+        clips[f"clip{i:06d}"] = (tone + 0.02 * random.standard_normal(len(tone))).astype(np.float32)
+    names = list(clips)
+    shards = [{name: clips[name] for name in names[i : i + SAMPLES_PER_SHARD]} for i in range(0, len(names), SAMPLES_PER_SHARD)]
+    write_partition(LocalStorage(folder), shards, sample_rate_hz=SAMPLE_RATE_HZ)
+    return lengths
+
+
+def middle_batch(encoder: Encoder, audio: Path, options: EncodingOptions) -> DecodedJob:
+    """A batch of the middle length of those that the pipeline runs, decoded."""
+    budget = Engine([encoder], "float16", options).budget_frames
+    storage = LocalStorage(audio)
+    manifest = newest_manifest(storage, "train-0000")
+    assert manifest is not None
+    with ExitStack() as stack:
+        shards = [stack.enter_context(audio_shard(storage, shard.name)) for shard in manifest.manifest.shards]
+        clips = [clip for shard in shards for clip in shard.clips]
+        windows = [plan_windows(clip.num_frames_at(encoder.sample_rate_hz), encoder) for clip in clips]
+        batches = plan_batches(windows, budget)
+        job = Job(0, clips, batches[len(batches) // 2])
+        reader = stack.enter_context(Reader(encoder, num_threads=2, pin_memory=False))
+        return next(reader.read([job], ahead=1))
+
+
+def measure_limit(encoder: Encoder, ready: DecodedJob, seconds: float) -> Rate:
+    """The model on one resident batch, again and again."""
+    batch = ready.audio.to(encoder.device)
+    lengths = torch.tensor([piece.window.num_frames for piece in ready.job.batch.pieces])
+    encoder.encode(batch, lengths)
+    _wait(encoder)
+    watch, rounds = Stopwatch(), 0
+    while watch.seconds < seconds:
+        encoder.encode(batch, lengths)
+        _wait(encoder)
+        rounds += 1
+    return watch.rate(rounds * ready.job.batch.num_valid_frames / encoder.sample_rate_hz)
+
+
+def _wait(encoder: Encoder) -> None:
+    if encoder.device.startswith("cuda"):
+        torch.cuda.synchronize(encoder.device)
+
+
+def measure_ours(encoder: Encoder, audio: Path, options: EncodingOptions) -> tuple[Rate, EncodingStats]:
+    """Audio shards to latent shards."""
+    settings = LatentSettings(encoder.fingerprint, "float16")
+    with tempfile.TemporaryDirectory() as out:
+        watch = Stopwatch()
+        build = build_latent_partition(
+            "train-0000", settings, lambda: [encoder], LocalStorage(audio), LocalStorage(Path(out)), options=options
+        )
+        return watch.rate(build.stats.audio_seconds), build.stats
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--kind", default="crepe")
+    parser.add_argument("--settings", type=json.loads, default={}, help="the encoder's settings as JSON")
+    parser.add_argument("--minutes", type=float, default=6.0, help="audio in the corpus")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--limit-seconds", type=float, default=4.0, help="how long the limit is measured in each round")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 2, help="threads that decode")
+    parser.add_argument("--torch-threads", type=int, default=None, help="threads of the CPU encoder; 1 on a machine in use")
+    parser.add_argument("--batch-seconds", type=float, default=None)
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/latents.json"))
+    given = parser.parse_args()
+
+    if given.torch_threads:
+        torch.set_num_threads(given.torch_threads)
+    options = EncodingOptions(given.batch_seconds, given.threads)
+    encoder = encoders.load(given.kind, given.settings, given.device)
+    with tempfile.TemporaryDirectory() as folder:
+        lengths = make_audio(Path(folder), given.minutes)
+        ready = middle_batch(encoder, Path(folder), options)
+        rounds: list[Round] = []
+        for _ in range(given.rounds):
+            limit = measure_limit(encoder, ready, given.limit_seconds)
+            ours, stats = measure_ours(encoder, Path(folder), options)
+            rounds.append(Round(limit, ours))
+    ratio, cpu_ratio = (
+        statistics.median(getattr(each.ours, name) / getattr(each.limit, name) for each in rounds) for name in ("clock", "cpu")
+    )
+    print(f"{given.kind} on {given.device}, {sum(lengths) / 60:.1f} min in {len(lengths)} clips of 1-30 s, batch {tuple(ready.audio.shape)}")
+    print(f"{'round':>6}{'limit x':>10}{'ours x':>10}{'ratio':>8}{'of CPU time':>13}")
+    for i, each in enumerate(rounds):
+        ratios = f"{each.ours.clock / each.limit.clock:>8.3f}{each.ours.cpu / each.limit.cpu:>13.3f}"
+        print(f"{i:>6}{each.limit.clock:>10.1f}{each.ours.clock:>10.1f}{ratios}")
+    print(f"median ratio {ratio:.3f} (CPU time {cpu_ratio:.3f}); padding {stats.padding_share:.2%}; device busy {stats.busy_share:.1%}")
+    print(f"decode threads {options.num_threads}; GPU memory peak {stats.peak_memory_bytes / 2**30:.2f} GiB")
+    machine = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count(), "torch": torch.__version__}
+    machine["device"] = ", ".join(stats.devices)
+    result = {"machine": machine, "arguments": {key: str(value) for key, value in vars(given).items()}}
+    result |= {"rounds": [asdict(each) for each in rounds], "ratio": ratio, "cpu_ratio": cpu_ratio, "stats": asdict(stats)}
+    given.json.parent.mkdir(parents=True, exist_ok=True)
+    given.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

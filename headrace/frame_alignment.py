@@ -1,0 +1,72 @@
+"""Whether metadata columns that are declared frame-aligned have one entry for each latent frame.
+
+Owns that check over published latent shards: labels of frames that have slipped against the latents train a model on
+noise, without any error. It reads the samples' JSON only.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from headrace.errors import FormatError
+from headrace.index import ShardIndex, index_name
+from headrace.manifests import Manifest
+from headrace.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentFault:
+    """A column of a sample that does not fit its latents.
+
+    Attributes:
+        shard: file name of the latent shard.
+        key: the sample's.
+        column: the metadata column.
+        num_latent_frames: T, what its length should be.
+        found: its length; None when it is missing or no list.
+    """
+
+    shard: str
+    key: str
+    column: str
+    num_latent_frames: int
+    found: int | None
+
+    def __str__(self) -> str:
+        """One line for a person."""
+        found = "is missing or no list" if self.found is None else f"has {self.found} entries"
+        return f"{self.shard}: sample {self.key!r}: column {self.column!r} {found}, its latents have {self.num_latent_frames} frames"
+
+
+def alignment_faults(storage: Storage, manifest: Manifest, columns: Sequence[str]) -> Iterator[AlignmentFault]:
+    """Faults of all samples of a partition of latents, in their order; none when the columns are aligned.
+
+    Args:
+        storage: the folder of the latents.
+        manifest: what the partition holds.
+        columns: names of the columns that are declared frame-aligned (`frame_aligned` in the YAML).
+
+    Raises:
+        FormatError: a shard has samples without JSON.
+    """
+    if not columns:
+        return
+    for shard in manifest.shards:
+        path = index_name(shard.name)
+        index = ShardIndex.from_bytes(storage.read(path), path)
+        for i, text in enumerate(_texts(storage, index)):
+            metadata = json.loads(text)
+            num_latent = int(index.num_frames[i])
+            for column in columns:
+                value = metadata.get(column)
+                found = len(value) if isinstance(value, list) else None
+                if found != num_latent:
+                    yield AlignmentFault(shard.name, index.key(i), column, num_latent, found)
+
+
+def _texts(storage: Storage, index: ShardIndex) -> list[bytes]:
+    """The JSON of every sample of a shard."""
+    spans = [index.range_of(i, "json") for i in range(len(index))]
+    if None in spans:
+        raise FormatError(f"{index.shard}: sample {index.key(spans.index(None))!r} has no .json; build the latents again")
+    return storage.read_ranges(index.shard, [span for span in spans if span is not None])
