@@ -104,11 +104,14 @@ class Manifest:
             FormatError: not a manifest, or of a newer format.
         """
         content = versioned_json(blob, name, "headrace_manifest")
-        content["shards"] = tuple(
-            ShardEntry(**{**shard, "samples": tuple(shard["samples"])}) for shard in content["shards"]
-        )
-        content["refused"] = tuple(Refusal(**refusal) for refusal in content["refused"])
-        return cls(**content)
+        try:
+            content["shards"] = tuple(
+                ShardEntry(**{**shard, "samples": tuple(shard["samples"])}) for shard in content["shards"]
+            )
+            content["refused"] = tuple(Refusal(**refusal) for refusal in content["refused"])
+            return cls(**content)
+        except (KeyError, TypeError) as error:
+            raise FormatError(f"{name}: not a whole manifest ({error}); restore it, or remove it and build") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +211,7 @@ def versioned_json(blob: bytes, name: str, key: str) -> dict[str, Any]:
     try:
         content = json.loads(blob)
         version = content.pop(key)
-    except (ValueError, KeyError, AttributeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise FormatError(f"{name}: not a {key.replace('_', ' ')} ({error})") from error
     if version != FORMAT_VERSION:
         raise FormatError(

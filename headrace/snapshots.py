@@ -175,8 +175,11 @@ class Snapshot:
             FormatError: not a snapshot, or of a newer format.
         """
         content = versioned_json(blob, name, "headrace_snapshot")
-        content["splits"] = {split: SplitTotals(**totals) for split, totals in content["splits"].items()}
-        return cls(**content)
+        try:
+            content["splits"] = {split: SplitTotals(**totals) for split, totals in content["splits"].items()}
+            return cls(**content)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise FormatError(f"{name}: not a whole snapshot ({error}); restore it, or remove it and build") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +209,9 @@ def read_snapshot(storage: Storage, number: int | None = None) -> NumberedSnapsh
         blob = storage.read(path)
     except NotFoundError as error:
         there = snapshot_numbers(storage)
-        raise NotFoundError(f"{storage.uri}: snapshot {number} is not there (there are {there}); was it removed by gc?") from error
+        raise NotFoundError(
+            f"{storage.uri}: snapshot {number} is not there (there are {there}); was it removed by gc?"
+        ) from error
     return NumberedSnapshot(numbers[-1], Snapshot.from_json(blob, path))
 
 
@@ -281,4 +286,9 @@ def mend_sizes(storage: Storage, table: ShardTable) -> bool:
 
 
 def _same_state(old: Snapshot, new: Snapshot) -> bool:
-    return (old.fingerprint, old.catalog, old.manifests, old.origin) == (new.fingerprint, new.catalog, new.manifests, new.origin)
+    return (old.fingerprint, old.catalog, old.manifests, old.origin) == (
+        new.fingerprint,
+        new.catalog,
+        new.manifests,
+        new.origin,
+    )

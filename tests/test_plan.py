@@ -1,0 +1,196 @@
+import hashlib
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from headrace.errors import ConfigError
+from headrace.manifests import Manifest, ShardEntry, sequence_of, shard_name
+from headrace.plan import Layout, PlannedSample, assign_partitions, partition_fingerprint, plan_shards
+
+RECORDINGS = st.dictionaries(st.integers(0, 60), st.integers(0, 3), max_size=30)
+SIZES = st.integers(1, 6)
+
+
+def samples_of(recordings, segments=1):
+    """Recording number → version, as samples."""
+    return [
+        PlannedSample(f"r{number:03d}-s{index}", f"r{number:03d}", index, f"v{version}")
+        for number, version in recordings.items()
+        for index in range(segments)
+    ]
+
+
+def plan(previous, samples, size=4, digest="settings"):
+    return plan_shards(previous, samples, samples_per_shard=size, settings=digest)
+
+
+def carried_out(plans, size=4):
+    """The manifest that carrying out these plans leaves."""
+    shards = tuple(
+        ShardEntry(
+            shard_name("", "train", 0, shard.sequence, hashlib.sha256(shard.input_digest.encode()).hexdigest()),
+            1,
+            len(shard.samples),
+            1,
+            1.0,
+            shard.input_digest,
+            tuple(sample.key for sample in shard.samples),
+        )
+        for shard in plans
+    )
+    return Manifest("train-0000", "", "", {"samples_per_shard": size}, shards)
+
+
+def places(plans):
+    return {sample.key: shard.sequence for shard in plans for sample in shard.samples}
+
+
+def by_sequence(plans):
+    return {shard.sequence: shard for shard in plans}
+
+
+@given(RECORDINGS, SIZES, st.integers(1, 3))
+def test_every_sample_is_in_exactly_one_shard_and_shards_are_full_but_the_last(recordings, size, segments):
+    samples = samples_of(recordings, segments)
+    plans = plan(None, samples, size)
+    assert sorted(sample.key for shard in plans for sample in shard.samples) == sorted(s.key for s in samples)
+    assert all(len(shard.samples) == size for shard in plans[:-1])
+    assert [shard.sequence for shard in plans] == list(range(len(plans)))
+
+
+@given(RECORDINGS, SIZES, st.randoms(use_true_random=False))
+def test_the_order_in_which_samples_are_given_does_not_matter(recordings, size, random):
+    samples = samples_of(recordings)
+    shuffled = random.sample(samples, len(samples))
+    assert plan(None, shuffled, size) == plan(None, samples, size)
+
+
+@given(RECORDINGS, RECORDINGS, RECORDINGS, SIZES)
+@settings(max_examples=200)
+def test_through_any_history_every_sample_is_once_and_unchanged_ones_never_move(first, second, third, size):
+    manifest, before = None, []
+    for state in (first, second, third):
+        plans = plan(manifest, samples_of(state), size)
+        assert sorted(places(plans)) == sorted(sample.key for sample in samples_of(state))
+        assert len(places(plans)) == sum(len(shard.samples) for shard in plans)
+        kept = set(places(before)) & set(places(plans))
+        assert all(places(plans)[key] == places(before)[key] for key in kept)
+        assert all(0 < len(shard.samples) <= size for shard in plans)
+        sequences = [shard.sequence for shard in plans]
+        assert sequences == sorted(set(sequences))
+        manifest, before = carried_out(plans, size), plans
+
+
+@given(RECORDINGS, SIZES)
+def test_planning_what_is_there_changes_nothing(recordings, size):
+    plans = plan(None, samples_of(recordings), size)
+    assert plan(carried_out(plans, size), samples_of(recordings), size) == plans
+
+
+@given(RECORDINGS, SIZES, st.data())
+def test_a_changed_recording_touches_its_own_shard_alone(recordings, size, data):
+    assume(recordings)
+    changed = data.draw(st.sampled_from(sorted(recordings)))
+    before = plan(None, samples_of(recordings), size)
+    after = plan(carried_out(before, size), samples_of({**recordings, changed: 99}), size)
+    touched = [shard.sequence for shard in after if shard != by_sequence(before)[shard.sequence]]
+    assert touched == [places(before)[f"r{changed:03d}-s0"]]
+    assert places(after) == places(before)
+
+
+@given(RECORDINGS, SIZES, st.data())
+def test_a_deleted_recording_touches_its_own_shard_alone(recordings, size, data):
+    assume(recordings)
+    gone = data.draw(st.sampled_from(sorted(recordings)))
+    before = plan(None, samples_of(recordings), size)
+    rest = {number: version for number, version in recordings.items() if number != gone}
+    after = plan(carried_out(before, size), samples_of(rest), size)
+    unchanged = {shard.sequence for shard in after if shard == by_sequence(before)[shard.sequence]}
+    assert {shard.sequence for shard in before} - unchanged == {places(before)[f"r{gone:03d}-s0"]}
+
+
+@given(RECORDINGS, st.integers(61, 80), SIZES)
+def test_a_new_recording_tops_up_the_last_shard_or_opens_one(recordings, new, size):
+    before = plan(None, samples_of(recordings), size)
+    after = plan(carried_out(before, size), samples_of({**recordings, new: 0}), size)
+    touched = [shard.sequence for shard in after if by_sequence(before).get(shard.sequence) != shard]
+    has_room = before and len(before[-1].samples) < size
+    assert touched == [before[-1].sequence if has_room else len(before)]
+
+
+@given(RECORDINGS, SIZES)
+def test_other_settings_rewrite_every_shard_and_move_no_sample(recordings, size):
+    before = plan(None, samples_of(recordings), size)
+    after = plan(carried_out(before, size), samples_of(recordings), size, digest="others")
+    assert places(after) == places(before)
+    assert not {shard.input_digest for shard in after} & {shard.input_digest for shard in before}
+
+
+@given(RECORDINGS, SIZES)
+def test_another_shard_size_lays_out_from_scratch(recordings, size):
+    manifest = carried_out(plan(None, samples_of(recordings), size), size)
+    assert plan(manifest, samples_of(recordings), size + 1) == plan(None, samples_of(recordings), size + 1)
+
+
+def test_samples_are_mixed_and_segments_of_a_recording_stay_together():
+    plans = plan(None, samples_of(dict.fromkeys(range(40), 0), segments=3), 12)
+    recordings = [sample.recording for sample in plans[0].samples]
+    assert recordings != sorted(recordings)
+    for shard in plans:
+        numbers = [sample.index for sample in shard.samples]
+        assert numbers == [0, 1, 2] * 4
+
+
+def test_the_same_samples_under_another_number_are_another_shard():
+    """A shard left over from before must not be used again where its number would clash with a new one."""
+    manifest = carried_out(plan(None, samples_of(dict.fromkeys(range(8), 0))))
+    second = manifest.shards[1]
+    kept = replace(manifest, shards=(second,))
+    samples = [s for s in samples_of(dict.fromkeys(range(8), 0)) if s.key in second.samples]
+    (remembered,) = plan(kept, samples)
+    (fresh,) = plan(None, samples)
+    assert (remembered.sequence, fresh.sequence) == (1, 0)
+    assert {s.key for s in remembered.samples} == {s.key for s in fresh.samples}
+    assert remembered.input_digest != fresh.input_digest
+    assert sequence_of(second.name) == remembered.sequence
+
+
+def test_samples_with_one_key_are_refused():
+    with pytest.raises(ConfigError, match="1 samples share a key"):
+        plan(None, [*samples_of({1: 0}), *samples_of({1: 1})])
+
+
+LAYOUT = Layout({"train": 0.9, "validation": 0.05, "test": 0.05}, {"train": 8}, 50)
+
+
+@given(st.lists(st.text(min_size=1), unique=True))
+def test_a_groups_partition_depends_on_the_group_alone(groups):
+    together = assign_partitions(groups, LAYOUT)
+    assert together == [assign_partitions([group], LAYOUT)[0] for group in groups]
+    assert set(together) <= set(LAYOUT.partition_keys())
+
+
+def test_shares_come_out_as_asked():
+    found = assign_partitions((f"recording {n}.wav" for n in range(20_000)), LAYOUT)
+    shares = {split: sum(name.startswith(split) for name in found) / 20_000 for split in LAYOUT.splits}
+    assert shares["train"] == pytest.approx(0.9, abs=0.01)
+    assert shares["test"] == pytest.approx(0.05, abs=0.01)
+    buckets = [found.count(f"train-{bucket:04d}") for bucket in range(8)]
+    assert max(buckets) < 1.15 * min(buckets)
+
+
+def test_these_are_the_partitions_whatever_the_machine():
+    """A change of this reshuffles every data set there is."""
+    assert assign_partitions(["a.wav", "b/c.wav", "日本.wav"], LAYOUT) == ["train-0003", "train-0001", "train-0003"]
+
+
+def test_splits_without_a_share_get_nothing():
+    layout = Layout({"none": 0.0, "all": 1.0}, {}, 5)
+    assert set(assign_partitions((str(n) for n in range(500)), layout)) == {"all-0000"}
+
+
+@given(st.lists(st.text(st.characters(codec="ascii", categories=["L", "N"])), unique=True))
+def test_a_fingerprint_knows_no_order(digests):
+    assert partition_fingerprint(digests) == partition_fingerprint(reversed(digests))

@@ -1,0 +1,214 @@
+import json
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import AlreadyExistsError, FormatError, NotFoundError
+from headrace.manifests import Manifest, NumberedManifest, ShardEntry, shard_name
+from headrace.snapshots import (
+    ShardTable,
+    Snapshot,
+    commit_snapshot,
+    mend_sizes,
+    read_snapshot,
+    read_table,
+    snapshot_numbers,
+)
+from headrace.storage import LocalStorage, open_storage
+
+
+def entry(split, bucket, sequence, num_samples=5):
+    name = shard_name("", split, bucket, sequence, f"{hash((split, bucket, sequence)) & (1 << 48) - 1:012x}")
+    return ShardEntry(name, 1000, num_samples, 80_000, 10.0, "input", tuple(f"k{n}" for n in range(num_samples)))
+
+
+def manifests(*shards, number=1):
+    found = {}
+    for shard in shards:
+        split, bucket, _ = shard.name.split("_")
+        found.setdefault(f"{split}-{bucket}", []).append(shard)
+    return {name: NumberedManifest(number, Manifest(name, "w", "s", {}, tuple(group))) for name, group in found.items()}
+
+
+STATE = manifests(entry("train", 0, 0), entry("train", 0, 1, 3), entry("test", 0, 0, 2))
+
+
+@pytest.fixture
+def storage():
+    return open_storage("memory://")
+
+
+PLACES = st.lists(
+    st.tuples(st.sampled_from(["train", "test", "hold-out"]), st.integers(0, 20_000), st.integers(0, 2_000_000)),
+    unique=True,
+    max_size=12,
+)
+
+
+@given(PLACES, st.randoms(use_true_random=False))
+def test_a_table_holds_every_shard_sorted_and_split_by_split(places, random):
+    entries = [entry(*place, num_samples=1 + place[2] % 7) for place in places]
+    random.shuffle(entries)
+    table = ShardTable.from_entries(entries)
+    found = ShardTable.from_bytes(table.to_bytes(), "x")
+    assert found.names() == [shard.name for shard in sorted(entries, key=_order)]
+    assert found.to_bytes() == ShardTable.from_entries(entries[::-1]).to_bytes()
+    by_name = {shard.name: shard for shard in entries}
+    for i, name in enumerate(found.names()):
+        shard = by_name[name]
+        assert (found.num_samples[i], found.num_bytes[i]) == (shard.num_samples, shard.num_bytes)
+        assert found.num_frames[i] == shard.num_frames
+    for split in ("train", "test", "hold-out", "absent"):
+        rows = range(len(found))[found.rows_of(split)]
+        assert [found.name(i) for i in rows] == [name for name in found.names() if name.startswith(f"{split}_")]
+    assert len(range(len(found))[found.rows_of(None)]) == len(entries)
+
+
+def _order(shard):
+    split, bucket, rest = shard.name.split("_")
+    return split, int(bucket), int(rest.split("-")[0])
+
+
+def test_a_snapshot_says_what_all_partitions_hold(storage):
+    numbered, is_new = commit_snapshot(storage, STATE, "catalog", {})
+    assert is_new
+    assert numbered.number == 1
+    snapshot = numbered.snapshot
+    assert (snapshot.num_shards, snapshot.num_samples) == (3, 10)
+    assert snapshot.splits["train"].seconds == 20.0
+    assert snapshot.manifests == {"test-0000": 1, "train-0000": 1}
+    assert Snapshot.from_json(snapshot.to_json(), "x") == snapshot
+    assert read_snapshot(storage) == numbered
+    table = read_table(storage, snapshot)
+    assert json.loads(storage.read("sizes.json")) == dict(zip(table.names(), table.num_samples.tolist(), strict=True))
+
+
+def test_an_equal_state_is_no_new_snapshot(storage):
+    first, _ = commit_snapshot(storage, STATE, "catalog", {})
+    assert commit_snapshot(storage, STATE, "catalog", {}) == (first, False)
+    assert snapshot_numbers(storage) == [1]
+    for change in ({"catalog": "other"}, {"origin": {"encoder": "x"}}):
+        options = {"catalog": "catalog", "origin": {}} | change
+        _, is_new = commit_snapshot(storage, STATE, **options)
+        assert is_new
+
+
+def test_a_stale_or_missing_sizes_json_is_mended_at_the_next_commit(storage):
+    commit_snapshot(storage, STATE, "catalog", {})
+    right = storage.read("sizes.json")
+    for damage in (lambda: storage.delete("sizes.json"), lambda: storage.write("sizes.json", b"{}")):
+        damage()
+        assert not commit_snapshot(storage, STATE, "catalog", {})[1]
+        assert storage.read("sizes.json") == right
+    assert not mend_sizes(storage, read_table(storage, read_snapshot(storage).snapshot))
+
+
+def test_old_snapshots_stay_readable(storage):
+    commit_snapshot(storage, STATE, "catalog", {})
+    commit_snapshot(storage, manifests(entry("train", 0, 0), number=2), "catalog", {})
+    assert len(read_table(storage, read_snapshot(storage, 1).snapshot)) == 3
+    assert len(read_table(storage, read_snapshot(storage).snapshot)) == 1
+
+
+def test_shards_without_samples_are_in_no_snapshot(storage):
+    numbered, _ = commit_snapshot(storage, manifests(entry("train", 0, 0), entry("test", 0, 0, 0)), "c", {})
+    assert numbered.snapshot.num_shards == 1
+    assert numbered.snapshot.splits["test"].num_samples == 0
+
+
+def test_a_snapshot_of_nothing_is_a_snapshot(storage):
+    numbered, _ = commit_snapshot(storage, {}, "c", {})
+    assert read_table(storage, numbered.snapshot).names() == []
+    assert storage.read("sizes.json") == b"{}\n"
+
+
+def test_a_missing_snapshot_is_said_with_those_that_are_there(storage):
+    with pytest.raises(NotFoundError, match="no snapshot yet"):
+        read_snapshot(storage)
+    commit_snapshot(storage, STATE, "c", {})
+    with pytest.raises(NotFoundError, match=r"snapshot 7 is not there \(there are \[1\]\)"):
+        read_snapshot(storage, 7)
+
+
+def test_a_damaged_table_is_refused(storage):
+    numbered, _ = commit_snapshot(storage, STATE, "c", {})
+    path = f"snapshots/{numbered.snapshot.table}"
+    storage.write(path, storage.read(path)[:-1] + b"\xff")
+    with pytest.raises(FormatError, match="does not have the digest"):
+        read_table(storage, numbered.snapshot)
+
+
+def test_of_racing_writers_one_wins_each_number_and_every_snapshot_is_whole(tmp_path):
+    storage = LocalStorage(tmp_path)
+    start, losers = threading.Barrier(6), []
+
+    def write(writer):
+        start.wait()
+        state = manifests(*(entry("train", writer, sequence) for sequence in range(writer + 1)))
+        for _ in range(50):
+            try:
+                commit_snapshot(storage, state, f"catalog {writer}", {})
+            except AlreadyExistsError:
+                losers.append(writer)
+            else:
+                return
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert snapshot_numbers(storage) == list(range(1, 7))
+    found = [read_snapshot(storage, number).snapshot for number in range(1, 7)]
+    assert {snapshot.catalog for snapshot in found} == {f"catalog {writer}" for writer in range(6)}
+    for snapshot in found:
+        writer = int(snapshot.catalog[-1])
+        assert len(read_table(storage, snapshot)) == writer + 1
+
+
+def test_readers_during_commits_see_whole_snapshots_only(tmp_path):
+    storage = LocalStorage(tmp_path)
+    commit_snapshot(storage, STATE, "0", {})
+    stop, seen = threading.Event(), []
+
+    def read():
+        while not stop.is_set():
+            numbered = read_snapshot(storage)
+            assert len(read_table(storage, numbered.snapshot)) == numbered.snapshot.num_shards
+            assert sum(json.loads(storage.read("sizes.json")).values()) > 0
+            seen.append(numbered.number)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for round_ in range(1, 40):
+        commit_snapshot(storage, manifests(*(entry("train", 0, s) for s in range(round_))), str(round_), {})
+    stop.set()
+    reader.join()
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 1
+
+
+def test_a_million_shards_open_in_well_under_a_second(storage):
+    count = 1_000_000
+    table = ShardTable(
+        "",
+        ("train",),
+        np.zeros(count, np.uint8),
+        np.repeat(np.arange(1000, dtype=np.int32), 1000),
+        np.tile(np.arange(1000, dtype=np.int32), 1000),
+        np.zeros((count, 6), np.uint8),
+        np.full(count, 1000, np.int32),
+        np.full(count, 1 << 30, np.int64),
+        np.full(count, 1 << 28, np.int64),
+    )
+    blob = table.to_bytes()
+    assert len(blob) < 40_000_000
+    began = time.perf_counter()
+    found = ShardTable.from_bytes(blob, "x")
+    assert int(found.num_samples.sum()) == 10**9
+    assert found.name(999_999) == "train_0999_000999-000000000000.tar"
+    assert time.perf_counter() - began < 0.5
