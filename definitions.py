@@ -7,9 +7,12 @@ expected.
 import os
 from pathlib import Path
 
+import dagster as dg
+
 from assets.factory import build_definitions
 from headrace.config import find_configs
 from resources.storage import REPOSITORY_ROOT
+from sensors.factory import build_automation
 
 DATASETS_VARIABLE = "HEADRACE_DATASETS"
 
@@ -19,4 +22,5 @@ def datasets_folder() -> Path:
     return REPOSITORY_ROOT / os.environ.get(DATASETS_VARIABLE, "datasets")
 
 
-defs = build_definitions(find_configs(datasets_folder()))
+_configs = find_configs(datasets_folder())
+defs = dg.Definitions.merge(build_definitions(_configs), build_automation(_configs))

@@ -60,7 +60,7 @@ def pass_shards(instance: dg.DagsterInstance, shards: dg.AssetKey, partitions: C
 def _refusal(key: dg.AssetKey, failed: list[str]) -> dg.Failure:
     more = f" and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
     return dg.Failure(
-        f"{'/'.join(key.path)}: checks failed: {'; '.join(failed[:_SHOWN])}{more}; readers keep the snapshot from before. "
-        "The checks say why; mend it, then materialize it again",
+        f"{'/'.join(key.path)}: checks failed: {'; '.join(failed[:_SHOWN])}{more}; readers keep the snapshot from "
+        "before. The checks say why; mend it, then materialize it again",
         allow_retries=False,
     )

@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandera.polars as pa
 import polars as pl
-from pandera.errors import SchemaErrors
 
 from headrace.audit import read_index
 from headrace.config import LoaderConfig
@@ -182,6 +180,9 @@ def shard_rows(table: ShardTable, expected: Expected, seen: np.ndarray[Any, np.d
 
 def table_faults(table: pl.DataFrame) -> list[str]:
     """What pandera finds wrong with a table of results."""
+    import pandera.polars as pa  # noqa: PLC0415 - it brings pandas: a code server starts without both
+    from pandera.errors import SchemaErrors  # noqa: PLC0415
+
     positive = pa.Column(pl.Int64, pa.Check.gt(0))
     schema = pa.DataFrameSchema(
         {

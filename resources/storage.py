@@ -10,7 +10,7 @@ import polars as pl
 
 from headrace.config import DatasetConfig
 from headrace.metadata import read_metadata
-from headrace.sources import Source, open_source
+from headrace.sources import Source, Stamp, open_source
 from headrace.storage import Storage, open_storage
 
 REPOSITORY_ROOT = Path(__file__).resolve().parent.parent
@@ -37,6 +37,16 @@ class StorageResource(dg.ConfigurableResource):
         if config.source.metadata is None:
             return None
         return read_metadata(self.resolve(config.source.metadata))
+
+    def metadata_stamp(self, config: DatasetConfig) -> Stamp | None:
+        """Size and time of change of the user's table; None where there is none, or none that could be read."""
+        if config.source.metadata is None:
+            return None
+        try:
+            status = Path(self.resolve(config.source.metadata)).stat()
+        except OSError:
+            return None
+        return Stamp(status.st_size, status.st_mtime_ns)
 
     def output(self, config: DatasetConfig) -> Storage:
         """The whole output: `catalog/`, `audio/`, `latents/`."""

@@ -1,0 +1,90 @@
+"""Whether a source differs from what its catalog says, without opening a file of it.
+
+Owns that comparison, and listing a source within a bound of time. It decides nothing about what a difference costs:
+`headrace.catalog` scans, `headrace.reconcile` says what is stale.
+"""
+
+import hashlib
+import io
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import polars as pl
+
+from headrace.catalog_files import CATALOG_PATH, REJECTED_PATH
+from headrace.catalog_tables import LISTING_SCHEMA, STAMP_SCHEMA, Origin
+from headrace.sources import Source
+from headrace.storage import Storage
+
+_NS = 1_000_000_000
+_STAMP = list(STAMP_SCHEMA)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDifference:
+    """A listing against a catalog.
+
+    Attributes:
+        is_changed: whether a file that stands still is new, changed or gone.
+        num_waiting: files that changed too lately to be looked at.
+        digest: of what the source holds but for those; equal digests ask for the same scan.
+    """
+
+    is_changed: bool
+    num_waiting: int
+    digest: str
+
+
+def list_within(source: Source, seconds: float, clock: Callable[[], float] = time.monotonic) -> pl.DataFrame | None:
+    """The whole listing (`STAMP_SCHEMA`, sorted by path); None when it takes longer than `seconds`.
+
+    Time is looked at after every chunk of the source, so the bound is passed by one chunk at most.
+    """
+    deadline = clock() + seconds
+    chunks = [pl.DataFrame(schema=LISTING_SCHEMA)]
+    for chunk in source.list():
+        chunks.append(chunk)
+        if clock() > deadline:
+            return None
+    return pl.concat(chunks).select(_STAMP).sort("path")
+
+
+def stamps_digest(stamps: pl.DataFrame) -> str:
+    """Fingerprint of a listing: equal where every file has the same path, size and time of change."""
+    return hashlib.sha256(stamps.write_csv(include_header=False).encode()).hexdigest()[:32]
+
+
+def catalogued(output: Storage) -> pl.DataFrame | None:
+    """What the stored catalog says was listed (`STAMP_SCHEMA`, sorted by path); None where there is none.
+
+    Reads three columns, so that a look at a large catalog stays cheap.
+    """
+    if not (output.exists(CATALOG_PATH) and output.exists(REJECTED_PATH)):
+        return None
+    recordings = pl.read_parquet(io.BytesIO(output.read(CATALOG_PATH)), columns=_STAMP)
+    rejected = pl.read_parquet(io.BytesIO(output.read(REJECTED_PATH)), columns=[*_STAMP, "origin"])
+    files = rejected.filter(pl.col("origin") == Origin.FILE)
+    return pl.concat([recordings.select(_STAMP), files.select(_STAMP)]).sort("path")
+
+
+def source_difference(
+    listing: pl.DataFrame, known: pl.DataFrame | None, settle_seconds: float, now_ns: int
+) -> SourceDifference:
+    """Compare a listing with the catalog's; files that changed less than `settle_seconds` ago are left out of both.
+
+    A time of change in the future is young only within the same span, as in `headrace.catalog.plan_scan`. Pure.
+
+    Args:
+        listing: `STAMP_SCHEMA`, sorted by path.
+        known: the same of the catalog; None before the first scan, which an empty source waits for too.
+        settle_seconds: see `SourceConfig`.
+        now_ns: nanoseconds since 1970.
+    """
+    there = pl.DataFrame(schema=STAMP_SCHEMA) if known is None else known
+    new = listing.join(there, on=_STAMP, how="anti", nulls_equal=True)
+    young = new.filter((pl.col("mtime_ns") - now_ns).abs() < round(settle_seconds * _NS))["path"].implode()
+    settled = listing.filter(~pl.col("path").is_in(young))
+    expected = there.filter(~pl.col("path").is_in(young))
+    is_changed = known is None or not settled.equals(expected)
+    return SourceDifference(is_changed, listing.height - settled.height, stamps_digest(settled))

@@ -1,0 +1,182 @@
+"""What a data set lacks now: output and Dagster instance compared with what its YAML and catalog ask for.
+
+Owns reading that level; `headrace.reconcile` says what is stale, as it does for `build.py`, and `headrace.waves` what
+to start. Reads only.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from assets.dataset_report import REPORT_PATH, read_report, report_inputs
+from assets.events import short_digest
+from assets.keys import DatasetKeys
+from assets.loader_smoke_test import smoke_inputs
+from assets.records import index_is_done, is_committed, is_recorded, newest_snapshot, unrecorded_partitions
+from headrace.catalog import Catalog
+from headrace.catalog_files import CATALOG_PATH, read_catalog
+from headrace.config import DatasetConfig
+from headrace.manifests import NumberedManifest, newest_manifests
+from headrace.reconcile import latent_settings, plan_build, wanted_latents, wanted_partitions
+from headrace.storage import Storage
+from headrace.waves import PartitionWork
+from resources.storage import StorageResource
+
+AUDIO = "audio"
+"""The first stage of a partition; the others have the names of latents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What a data set lacks.
+
+    Attributes:
+        partitions: partitions that are not as they should be.
+        finish: assets to make once all partitions are done, upstream first.
+        token: of what they are made from, once all partitions are done.
+    """
+
+    partitions: dict[str, PartitionWork]
+    finish: tuple[dg.AssetKey, ...] = ()
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """One kind of shards: what each partition should be, and what it is."""
+
+    wanted: Mapping[str, str]
+    found: Mapping[str, NumberedManifest]
+    current: Mapping[str, NumberedManifest]
+    todo: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class LevelReader:
+    """Reads the level of one data set.
+
+    Attributes:
+        config: the data set.
+        storage: opens its folders.
+        instance: what Dagster knows.
+        checks: all asset checks of the graph.
+    """
+
+    config: DatasetConfig
+    storage: StorageResource
+    instance: dg.DagsterInstance
+    checks: Collection[dg.AssetCheckKey]
+
+    @property
+    def keys(self) -> DatasetKeys:
+        """The data set's asset keys."""
+        return DatasetKeys(self.config.name)
+
+    def outline(self) -> str:
+        """A digest that changes whenever the output may have; costs listings, and reads no file."""
+        output = self.storage.output(self.config)
+        catalog = [f"{entry.path} {entry.num_bytes} {entry.modified_seconds}" for entry in output.list(CATALOG_PATH)]
+        parts = self.storage.parts(self.config).items()
+        files = [
+            f"{name} {entry.path}"
+            for name, shards in parts
+            for folder in ("manifests/", "snapshots/")
+            for entry in shards.list(folder)
+        ]
+        settings = [str(latent_settings(latents)) for latents in self.config.latents]
+        return short_digest(self.config.model_dump_json(), *settings, *catalog, *files)
+
+    def read(self) -> Level | None:
+        """The level; None before the first catalog."""
+        catalog = read_catalog(self.storage.output(self.config))
+        if catalog is None:
+            return None
+        audio = self._audio(catalog)
+        stages = {AUDIO: audio}
+        ready = {name: found for name, found in audio.current.items() if name not in audio.todo}
+        for latents in self.config.latents:
+            wanted = wanted_latents(ready, latent_settings(latents))
+            shards = self.storage.latents(self.config, latents.name)
+            stages[latents.name] = self._stage(self.keys.latent_shards(latents.name), shards, wanted)
+        partitions = {name: work for name in audio.wanted if (work := _work(name, stages)) is not None}
+        if partitions:
+            return Level(partitions, tuple(self.last_assets()))
+        return Level({}, tuple(self._lacking(catalog, stages)), self._finish_token(catalog, stages))
+
+    def assets_of(self, stages: Sequence[str]) -> list[dg.AssetKey]:
+        """The partitioned assets of some stages."""
+        return [self.keys.audio_shards if stage == AUDIO else self.keys.latent_shards(stage) for stage in stages]
+
+    def last_assets(self) -> list[dg.AssetKey]:
+        """What is made once per wave, upstream first."""
+        indexes = [self.keys.latents_index(latents.name) for latents in self.config.latents]
+        return [self.keys.sizes_index, *indexes, self.keys.loader_smoke_test, self.keys.dataset_report]
+
+    def _audio(self, catalog: Catalog) -> _Stage:
+        wanted = wanted_partitions(catalog.recordings, self.config)
+        return self._stage(self.keys.audio_shards, self.storage.audio(self.config), wanted)
+
+    def _stage(self, key: dg.AssetKey, shards: Storage, wanted: Mapping[str, str]) -> _Stage:
+        found = newest_manifests(shards)
+        plan = plan_build(wanted, found)
+        unrecorded = unrecorded_partitions(self.instance, key, self._checks_of(key), plan.current)
+        return _Stage(wanted, found, plan.current, frozenset(plan.stale) | unrecorded)
+
+    def _lacking(self, catalog: Catalog, stages: Mapping[str, _Stage]) -> list[dg.AssetKey]:
+        """The unpartitioned assets that are not what the partitions make."""
+        lacking = []
+        snapshots = {}
+        number: int | None = None
+        for stage, (part, shards) in zip(stages, self.storage.parts(self.config).items(), strict=True):
+            key = self.keys.sizes_index if stage == AUDIO else self.keys.latents_index(stage)
+            newest = newest_snapshot(shards)
+            is_done = is_committed(newest, catalog.digest, stages[stage].current, number)
+            if newest is None or not is_done or not index_is_done(self.instance, key, self._checks_of(key), newest):
+                lacking.append(key)
+            else:
+                snapshots[part] = newest
+            if stage == AUDIO and newest is not None:
+                number = newest.number
+        smoke, report = self.keys.loader_smoke_test, self.keys.dataset_report
+        if lacking or not self._is_recorded(smoke, smoke_inputs(self.config, snapshots)):
+            lacking.append(smoke)
+        if lacking or not self._has_report():
+            lacking.append(report)
+        return lacking
+
+    def _has_report(self) -> bool:
+        inputs = report_inputs(read_report(self.config, self.storage))
+        is_there = self.storage.output(self.config).exists(REPORT_PATH)
+        return is_there and self._is_recorded(self.keys.dataset_report, inputs)
+
+    def _finish_token(self, catalog: Catalog, stages: Mapping[str, _Stage]) -> str:
+        numbers = [f"{stage} {name} {n.number}" for stage, s in stages.items() for name, n in s.current.items()]
+        snapshots = [newest_snapshot(shards) for shards in self.storage.parts(self.config).values()]
+        committed = [str(newest.number) if newest else "" for newest in snapshots]
+        return short_digest(catalog.digest, self.config.model_dump_json(), *numbers, *committed)
+
+    def _is_recorded(self, key: dg.AssetKey, inputs: str) -> bool:
+        return is_recorded(self.instance, key, self._checks_of(key), inputs)
+
+    def _checks_of(self, key: dg.AssetKey) -> list[dg.AssetCheckKey]:
+        return [check for check in self.checks if check.asset_key == key]
+
+
+def _work(partition: str, stages: Mapping[str, _Stage]) -> PartitionWork | None:
+    """What one partition lacks; all latents follow its audio, which they are made from."""
+    if partition in stages[AUDIO].todo:
+        lacking = list(stages)
+    else:
+        lacking = [name for name, stage in stages.items() if partition in stage.todo]
+    if not lacking:
+        return None
+    marks = [
+        f"{name} {stages[name].wanted.get(partition, '')} {_number(stages[name].found.get(partition))}"
+        for name in lacking
+    ]
+    return PartitionWork(tuple(lacking), short_digest(partition, *marks))
+
+
+def _number(found: NumberedManifest | None) -> int:
+    return 0 if found is None else found.number
