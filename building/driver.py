@@ -76,11 +76,27 @@ class Build:
     def _audio(self) -> None:
         if self._failed:
             return
+        built_from = self._build_audio()
+        if self._failed and self._has_source_changed(built_from):
+            self._build_audio()
+
+    def _build_audio(self) -> str:
+        """Bring the audio up to date with the stored catalog. Returns that catalog's digest."""
         catalog = existing_catalog(self.storage.output(self.config))
         audio = self.storage.audio(self.config)
         wanted = wanted_partitions(catalog.recordings, self.config)
         self._partitions(self.keys.audio_shards, audio, wanted, partition_work(catalog.recordings, self.config))
         self._index(self.keys.sizes_index, audio, catalog.digest, wanted)
+        return catalog.digest
+
+    def _has_source_changed(self, built_from: str) -> bool:
+        """Whether a fault may be no fault at all: recordings changed while they were built. Then it is forgotten."""
+        faults = self.runner.take_faults()
+        self._scan()
+        if not self._failed and existing_catalog(self.storage.output(self.config)).digest != built_from:
+            return True
+        self.runner.outcomes.extend(faults)
+        return False
 
     def _latents(self, latents: LatentsConfig) -> None:
         audio = self.storage.audio(self.config)
@@ -134,7 +150,11 @@ class Build:
         plan = plan_build(wanted, newest_manifests(storage), sizes)
         unrecorded = unrecorded_partitions(self.runner.instance, key, self.runner.checks_of(key), plan.current)
         todo = [partition for partition in wanted if partition in plan.stale or partition in unrecorded]
-        with self.progress.stage("/".join(key.path[1:]), {name: work.get(name, Work(0, 0.0)) for name in todo}):
+        name = "/".join(key.path[1:])
+        if not todo:
+            self.progress.say(f"{name}: up to date")
+            return
+        with self.progress.stage(name, {name: work.get(name, Work(0, 0.0)) for name in todo}):
             for partition in todo:
                 self.runner.materialize(key, partition)
 

@@ -67,6 +67,12 @@ class Runner:
         self.outcomes.append(outcome)
         return outcome
 
+    def take_faults(self) -> list[Outcome]:
+        """The outcomes with faults, which are no longer counted."""
+        faults = [outcome for outcome in self.outcomes if outcome.faults]
+        self.outcomes = [outcome for outcome in self.outcomes if not outcome.faults]
+        return faults
+
     def keys(self) -> list[dg.AssetKey]:
         """All assets of the data set that can be materialized."""
         return sorted(self._definitions.resolve_asset_graph().materializable_asset_keys)

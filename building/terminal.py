@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import polars as pl
 from rich.console import Console
 from rich.filesize import decimal
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -44,10 +45,18 @@ class TerminalProgress(Progress):
         self._task: TaskID | None = None
         self._hours = (0.0, 0.0)
 
+    def say(self, text: str) -> None:
+        """One line."""
+        self.console.print(text, highlight=False)
+
     @contextmanager
     def stage(self, title: str, work: Mapping[str, Work], unit: str = "samples") -> Iterator[None]:
         """Show a stage that goes through these partitions."""
         total = sum(part.num_samples for part in work.values())
+        if not self.console.is_terminal:
+            self.say(f"{title}: {total} {unit}" if total else title)
+            yield
+            return
         self._hours = (0.0, sum(part.seconds for part in work.values()) / _SECONDS_PER_HOUR)
         with self._bar:
             self._task = self._bar.add_task(title, total=total, unit=unit)
@@ -106,5 +115,5 @@ def show_faults(console: Console, outcomes: list[Outcome]) -> None:
     """What went wrong, run by run."""
     for outcome in outcomes:
         for fault in outcome.faults:
-            console.print(f"[bold red]failed[/] {outcome.name}: ", end="")
+            console.print(f"[bold red]failed[/] {escape(outcome.name)}: ", end="", highlight=False)
             console.print(fault, markup=False, highlight=False, soft_wrap=True)

@@ -13,7 +13,9 @@ import dagster as dg
 import pytest
 
 import build
+import building.driver
 from building.instance import open_instance
+from headrace.errors import BuildError
 from tests.projects import Project, touch
 
 ROOT = Path(__file__).parent.parent
@@ -168,6 +170,30 @@ def test_selecting_one_asset_leaves_the_others_as_they_are(project, instances):
 def test_selecting_an_unknown_asset_is_a_usage_error(project, capsys):
     assert run(project, "--select", "audio_shard") == 2
     assert "audio_shards" in capsys.readouterr().err
+
+
+def test_a_recording_that_changes_while_it_is_built_is_scanned_again(project, monkeypatch):
+    read = building.driver.existing_catalog
+
+    def change_once(output):
+        catalog = read(output)
+        if not (project.output / "audio").exists():
+            project.write_tone("tone002", hz=999)
+        return catalog
+
+    monkeypatch.setattr(building.driver, "existing_catalog", change_once)
+    assert run(project) == 0
+    assert sum(project.sizes().values()) == 6
+
+
+def test_a_fault_names_asset_partition_and_reason(project, monkeypatch, capsys):
+    def fail(*_, **__):
+        raise BuildError("the disk is full; make room and build again")
+
+    monkeypatch.setattr("assets.audio_shards.build_partition", fail)
+    assert run(project) == 1
+    shown = capsys.readouterr().out
+    assert "failed tones/audio_shards [train-0000]: the disk is full; make room and build again" in shown
 
 
 def test_ctrl_c_ends_with_130_and_the_next_build_continues(project, home):
