@@ -1,0 +1,373 @@
+import io
+import json
+import threading
+from dataclasses import replace
+
+import pytest
+import soundfile
+
+from headrace.audio import AudioFormat
+from headrace.audit import conservation_faults, index_faults, snapshot_faults
+from headrace.errors import AlreadyExistsError, BuildError
+from headrace.index import ShardIndex, index_name, payload
+from headrace.manifests import newest_manifest
+from headrace.plan import Layout
+from headrace.snapshots import read_snapshot
+from headrace.storage import LocalStorage, open_storage
+from tests.builds import PLAIN, Project
+
+
+@pytest.fixture
+def project(tmp_path):
+    made = Project(tmp_path)
+    for number in range(20):
+        made.put(f"clip{number:02d}.wav", num_frames=300 + number)
+    return made
+
+
+def check(project, result):
+    """What must hold after every build."""
+    faults = snapshot_faults(project.shards, result.snapshot.snapshot)
+    for build in result.partitions.values():
+        faults += conservation_faults(project.shards, build.manifest.manifest)
+        for shard in build.manifest.manifest.shards:
+            faults += index_faults(project.shards, shard)
+    assert faults == []
+    return result
+
+
+def samples(project, result):
+    """Key → PCM, JSON of every sample, read through the indexes."""
+    found = {}
+    for name in result.contents:
+        index = ShardIndex.from_bytes(project.shards.read(index_name(name)), name)
+        with project.shards.open(name) as file:
+            for i, key in enumerate(index.keys()):
+                pcm, _ = soundfile.read(io.BytesIO(payload(file, index.range_of(i, "flac"))), dtype="int16")
+                found[key] = pcm, json.loads(payload(file, index.range_of(i, "json")))
+    return found
+
+
+def test_every_recording_is_a_sample_with_its_samples_bit_for_bit_and_its_provenance(project):
+    result = check(project, project.build())
+    found = samples(project, result)
+    assert len(found) == 20
+    for key, (pcm, described) in found.items():
+        name = f"{key.split('-')[0]}.wav"
+        wanted, _ = soundfile.read(project.folder / "source" / name, dtype="int16")
+        assert (pcm == wanted).all()
+        provenance = described["headrace"]
+        assert provenance["source"] == name
+        assert provenance["start_frame"] == 0
+        assert provenance["num_frames"] == len(pcm)
+        assert (provenance["sample_rate"], provenance["num_channels"]) == (8000, 1)
+        assert len(provenance["source_sha256"]) == 64
+
+
+@pytest.mark.parametrize("num_threads", [1, 2, 7])
+def test_same_catalog_in_another_folder_on_any_number_of_threads_gives_same_names_and_bytes(
+    project, tmp_path, num_threads
+):
+    project.build()
+    again = Project(tmp_path / "elsewhere", num_threads=num_threads)
+    for number in reversed(range(20)):
+        again.put(f"clip{number:02d}.wav", num_frames=300 + number)
+    again.build()
+    assert again.files() == project.files()
+
+
+def test_the_store_does_not_matter(project, tmp_path):
+    memory = Project(tmp_path, output=open_storage("memory://"))
+    memory.build()
+    project.build()
+    assert memory.files() == project.files()
+
+
+def test_a_second_build_does_nothing(project):
+    first = project.build()
+    before = project.files()
+    second = project.build()
+    assert (second.written, second.is_new) == ([], False)
+    assert all(not build.is_new for build in second.partitions.values())
+    assert second.snapshot == first.snapshot
+    assert project.files() == before
+
+
+def test_touching_a_file_makes_no_shard_new(project):
+    project.build()
+    before = project.files()
+    project.put("clip03.wav", num_frames=303)  # the same content, a new time
+    assert project.build().written == []
+    assert project.files() == before
+
+
+def test_a_changed_recording_makes_its_own_shard_new_and_no_other(project):
+    before = project.build()
+    project.put("clip03.wav", seed="other")
+    after = check(project, project.build())
+    assert after.written == [after.shard_of("clip03")]
+    assert set(before.contents) - set(after.contents) == {before.shard_of("clip03")}
+    assert before.contents[before.shard_of("clip03")] == after.contents[after.shard_of("clip03")]
+
+
+def test_a_deleted_recording_makes_its_own_shard_new_and_no_other(project):
+    before = project.build()
+    project.remove("clip03.wav")
+    after = check(project, project.build())
+    old = before.shard_of("clip03")
+    assert set(before.contents) - set(after.contents) == {old}
+    rest = tuple(key for key in before.contents[old] if not key.startswith("clip03"))
+    assert [after.contents[name] for name in after.written] == ([rest] if rest else [])
+
+
+def test_an_added_recording_makes_one_shard_new(project):
+    before = project.build()
+    project.put("new.wav")
+    after = check(project, project.build())
+    assert after.written == [after.shard_of("new")]
+    assert len(set(before.contents) - set(after.contents)) <= 1
+
+
+def test_a_renamed_recording_leaves_one_shard_and_enters_one(project):
+    """The path is the group: another name may be another partition, so two shards at most."""
+    before = project.build()
+    (project.folder / "source" / "clip03.wav").rename(project.folder / "source" / "renamed.wav")
+    after = check(project, project.build())
+    touched = {before.shard_of("clip03"), *(set(before.contents) - set(after.contents))}
+    assert after.shard_of("renamed") in after.written
+    assert len(after.written) <= 2
+    assert len(touched) <= 2
+
+
+def test_one_changed_file_of_ten_thousand_rewrites_one_shard(tmp_path):
+    project = Project(tmp_path, layout=Layout({"train": 1.0}, {"train": 4}, 50))
+    for number in range(10_000):
+        project.put(f"{number // 100:03d}/{number}.wav", num_frames=40)
+    before = project.build()
+    project.put("042/4242.wav", seed="changed", num_frames=40)
+    after = project.build()
+    assert after.written == [after.shard_of("042_4242")]
+    assert len(set(before.contents) ^ set(after.contents)) == 2
+    assert sum(not build.is_new for build in after.partitions.values()) == 3
+
+
+def test_metadata_stands_at_the_top_level_and_a_change_of_it_rewrites_its_shard(project):
+    import polars as pl
+
+    def table(title):
+        return pl.DataFrame({"path": ["clip03.wav"], "title": [title], "chords": [[1, 2, 3]]})
+
+    project.metadata = table("Dawn")
+    before = project.build()
+    found = {key.split("-")[0]: described for key, (_, described) in samples(project, before).items()}
+    assert found["clip03"]["title"] == "Dawn"
+    assert found["clip03"]["chords"] == [1, 2, 3]
+    project.metadata = table("Dusk")
+    assert project.build().written == [project.build().shard_of("clip03")]
+
+
+def test_other_audio_settings_rewrite_every_shard_and_move_no_sample(project):
+    before = project.build()
+    project.audio = replace(PLAIN, compression_level=0)
+    after = check(project, project.build())
+    assert not set(before.contents) & set(after.contents)
+    assert sorted(before.contents.values()) == sorted(after.contents.values())
+
+
+def test_another_shard_size_gives_what_an_empty_output_would(project, tmp_path):
+    project.build()
+    project.layout = replace(project.layout, samples_per_shard=3)
+    project.build()
+    fresh = Project(tmp_path, output=LocalStorage(tmp_path / "fresh"), layout=project.layout)
+    assert set(fresh.build().contents) == set(project.build().contents)
+
+
+def test_going_back_to_a_former_shard_size_mixes_up_no_numbers(project):
+    """Shards of the former layout still lie there; under their old numbers some would clash."""
+    project.layout = Layout({"train": 1.0}, {}, 4)
+    project.build()
+    for number in range(6):
+        project.remove(f"clip{number:02d}.wav")
+    project.build()
+    project.layout = replace(project.layout, samples_per_shard=5)
+    project.build()
+    project.layout = replace(project.layout, samples_per_shard=4)
+    result = check(project, project.build())
+    numbers = [name.split("-")[0] for name in result.contents]
+    assert len(set(numbers)) == len(numbers)
+    project.put("more.wav")
+    assert sum(len(keys) for keys in check(project, project.build()).contents.values()) == 15
+
+
+def test_a_file_that_shows_its_fault_when_decoded_is_refused_and_all_others_are_written(project):
+    sound = project.folder / "source" / "broken.flac"
+    soundfile.write(sound, [0.1, -0.3, 0.2] * 9000, 8000, format="FLAC")
+    blob = bytearray(sound.read_bytes())
+    blob[len(blob) // 2] ^= 0xFF
+    sound.write_bytes(bytes(blob))
+    result = check(project, project.build())
+    (refusal,) = [refusal for build in result.partitions.values() for refusal in build.manifest.manifest.refused]
+    assert refusal.path == "broken.flac"
+    assert refusal.code in {"undecodable", "truncated"}
+    assert result.snapshot.snapshot.num_samples == 20
+    assert project.build().written == []
+
+
+def test_segments_are_samples_with_their_own_start(project):
+    project.audio = replace(PLAIN, segment_seconds=0.01)
+    result = check(project, project.build())
+    found = samples(project, result)
+    parts = sorted(key for key in found if key.startswith("clip05-"))
+    assert [found[key][1]["headrace"]["start_frame"] for key in parts] == [0, 80, 160, 240]
+    assert [found[key][1]["headrace"]["num_frames"] for key in parts] == [80, 80, 80, 65]
+    assert parts[1].endswith("-s000001")
+
+
+def test_resampling_and_mixing_are_in_index_and_provenance(project):
+    project.put("stereo.wav", channels=2, num_frames=1000)
+    project.audio = AudioFormat(4000, 1, 16)
+    result = check(project, project.build())
+    found = {key.split("-")[0]: value for key, value in samples(project, result).items()}
+    pcm, described = found["stereo"]
+    assert pcm.shape == (500,)
+    assert described["headrace"]["sample_rate"] == 4000
+
+
+def test_an_empty_source_gives_an_empty_snapshot(tmp_path):
+    result = Project(tmp_path).build()
+    assert result.contents == {}
+    assert result.snapshot.snapshot.num_samples == 0
+
+
+def test_a_build_after_a_crash_uses_what_the_crash_left_and_ends_with_the_same_bytes(project, tmp_path):
+    """Killed between any two writes: a store that dies at the nth write, for every n."""
+    whole = Project(tmp_path, output=LocalStorage(tmp_path / "undisturbed"))
+    whole.build()
+    wanted = whole.files()
+    for survived in range(0, len(wanted), 3):
+        folder = tmp_path / f"killed{survived}"
+        mortal = Mortal(LocalStorage(folder), survived)
+        with pytest.raises(Killed):
+            Project(tmp_path, output=mortal).build()
+        left = {entry.path for entry in LocalStorage(folder).list("audio/")}
+        try:
+            read_snapshot(LocalStorage(folder).at("audio"))
+        except FileNotFoundError:
+            pass
+        else:
+            assert len(left) >= len(wanted) - 1
+        again = Project(tmp_path, output=LocalStorage(folder))
+        again.build()
+        assert again.files() == wanted
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Mortal:
+    """A store that is killed after a number of writes below audio/."""
+
+    def __init__(self, storage, lives, counter=None):
+        self.storage, self.counter = storage, counter or [lives]
+
+    def __getattr__(self, name):
+        return getattr(self.storage, name)
+
+    def at(self, folder):
+        return Mortal(self.storage.at(folder), 0, self.counter)
+
+    def write(self, path, data):
+        self._count(path)
+        self.storage.write(path, data)
+
+    def create(self, path, data):
+        self._count(path)
+        self.storage.create(path, data)
+
+    def _count(self, path):
+        if not path.startswith("catalog"):
+            if self.counter[0] == 0:
+                raise Killed
+            self.counter[0] -= 1
+
+
+def test_a_shard_whose_index_is_missing_or_damaged_is_made_again_with_the_same_bytes(project):
+    result = project.build()
+    wanted = project.files()
+    name = result.shard_of("clip03")
+    for damage in (
+        lambda: project.shards.delete(index_name(name)),
+        lambda: project.shards.write(index_name(name), b"garbage"),
+        lambda: project.shards.delete(name),
+        lambda: project.shards.write(name, wanted[name][:-512]),
+    ):
+        damage()
+        project.build()
+        assert project.shards.exists(name)
+    project.put("clip03.wav", seed="other")
+    project.build()
+    project.put("clip03.wav", num_frames=303)
+    project.build()
+    assert project.shards.read(name) == wanted[name]
+
+
+def test_a_recording_that_changed_since_the_scan_stops_the_build_with_its_name(project, monkeypatch):
+    from tests import builds
+
+    scan = builds.update_catalog
+
+    def scan_then_change(*arguments):
+        found = scan(*arguments)
+        project.put("clip07.wav", seed="changed behind our back", num_frames=999)
+        return found
+
+    monkeypatch.setattr(builds, "update_catalog", scan_then_change)
+    with pytest.raises(BuildError, match=r"clip07\.wav: changed since the catalog was scanned; build again"):
+        project.build()
+    monkeypatch.undo()
+    check(project, project.build())
+
+
+def test_two_builders_at_once_end_with_one_truth(project, tmp_path):
+    start, errors = threading.Barrier(2), []
+
+    def build():
+        try:
+            start.wait()
+            Project(tmp_path).build()
+        except (AlreadyExistsError, BuildError) as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=build) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(errors) < 2
+    check(project, project.build())
+    for partition in project.layout.partition_keys():
+        assert newest_manifest(project.shards, partition) is not None
+
+
+def test_progress_counts_every_sample_once(project):
+    from headrace.catalog_update import existing_catalog
+    from headrace.plan import partition_fingerprint
+    from headrace.recordings import recordings_of, with_partitions
+    from headrace.shards import ShardSettings, build_partition
+    from headrace.sources import open_source
+
+    project.build()
+    rows = with_partitions(existing_catalog(project.output).recordings, Layout({"train": 1.0}, {}, 4), None)
+    seen = []
+    build_partition(
+        "train-0000",
+        recordings_of(rows),
+        ShardSettings(PLAIN, 4),
+        open_source(project.folder / "source"),
+        open_storage("memory://"),
+        num_threads=2,
+        progress=seen.append,
+    )
+    assert sum(seen) == 20
+    assert partition_fingerprint([]) != partition_fingerprint(["a"])
