@@ -2,7 +2,8 @@
 
 The limit is the same model on one resident, ready batch of the same shape in a loop; ours is the whole way from audio
 shards to published latent shards. Both are measured in turn, several times, in one process, by the clock and (for CPUs
-that others use too) by the CPU time spent. Prints a table and writes JSON with the hardware. Lengths are spread evenly over 1-30 s, from 44.1 kHz FLAC, in shards of 50.
+that others use too) by the CPU time spent. Prints a table and writes JSON with the hardware. Lengths
+are spread evenly over 1-30 s, from 44.1 kHz FLAC, in shards of 50.
 """
 
 import argparse
@@ -26,8 +27,8 @@ from headrace.encoding.engine import Engine
 from headrace.encoding.plans import EncodingOptions
 from headrace.encoding.reading import DecodedJob, Job, Reader
 from headrace.encoding.sources import audio_shard
-from headrace.encoding.windows import plan_windows
 from headrace.encoding.stats import EncodingStats
+from headrace.encoding.windows import plan_windows
 from headrace.latents import LatentSettings, build_latent_partition
 from headrace.manifests import newest_manifest
 from headrace.storage import LocalStorage
@@ -81,7 +82,10 @@ def make_audio(folder: Path, minutes: float) -> list[float]:
         tone = 0.3 * np.sin(2 * np.pi * random.uniform(80, 900) * time_seconds)
         clips[f"clip{i:06d}"] = (tone + 0.02 * random.standard_normal(len(tone))).astype(np.float32)
     names = list(clips)
-    shards = [{name: clips[name] for name in names[i : i + SAMPLES_PER_SHARD]} for i in range(0, len(names), SAMPLES_PER_SHARD)]
+    shards = [
+        {name: clips[name] for name in names[i : i + SAMPLES_PER_SHARD]}
+        for i in range(0, len(names), SAMPLES_PER_SHARD)
+    ]
     write_partition(LocalStorage(folder), shards, sample_rate_hz=SAMPLE_RATE_HZ)
     return lengths
 
@@ -142,7 +146,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--limit-seconds", type=float, default=4.0, help="how long the limit is measured in each round")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 2, help="threads that decode")
-    parser.add_argument("--torch-threads", type=int, default=None, help="threads of the CPU encoder; 1 on a machine in use")
+    parser.add_argument(
+        "--torch-threads", type=int, default=None, help="threads of the CPU encoder; 1 on a machine in use"
+    )
     parser.add_argument("--batch-seconds", type=float, default=None)
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/latents.json"))
     given = parser.parse_args()
@@ -160,19 +166,31 @@ def main() -> None:
             ours, stats = measure_ours(encoder, Path(folder), options)
             rounds.append(Round(limit, ours))
     ratio, cpu_ratio = (
-        statistics.median(getattr(each.ours, name) / getattr(each.limit, name) for each in rounds) for name in ("clock", "cpu")
+        statistics.median(getattr(each.ours, name) / getattr(each.limit, name) for each in rounds)
+        for name in ("clock", "cpu")
     )
-    print(f"{given.kind} on {given.device}, {sum(lengths) / 60:.1f} min in {len(lengths)} clips of 1-30 s, batch {tuple(ready.audio.shape)}")
+    corpus = f"{sum(lengths) / 60:.1f} min in {len(lengths)} clips of 1-30 s"
+    print(f"{given.kind} on {given.device}, {corpus}, batch {tuple(ready.audio.shape)}")
     print(f"{'round':>6}{'limit x':>10}{'ours x':>10}{'ratio':>8}{'of CPU time':>13}")
     for i, each in enumerate(rounds):
         ratios = f"{each.ours.clock / each.limit.clock:>8.3f}{each.ours.cpu / each.limit.cpu:>13.3f}"
         print(f"{i:>6}{each.limit.clock:>10.1f}{each.ours.clock:>10.1f}{ratios}")
-    print(f"median ratio {ratio:.3f} (CPU time {cpu_ratio:.3f}); padding {stats.padding_share:.2%}; device busy {stats.busy_share:.1%}")
+    print(f"median ratio {ratio:.3f} (CPU time {cpu_ratio:.3f})")
+    print(f"padding {stats.padding_share:.2%}; device busy {stats.busy_share:.1%}")
     print(f"decode threads {options.num_threads}; GPU memory peak {stats.peak_memory_bytes / 2**30:.2f} GiB")
-    machine = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count(), "torch": torch.__version__}
+    machine = {
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "torch": torch.__version__,
+    }
     machine["device"] = ", ".join(stats.devices)
     result = {"machine": machine, "arguments": {key: str(value) for key, value in vars(given).items()}}
-    result |= {"rounds": [asdict(each) for each in rounds], "ratio": ratio, "cpu_ratio": cpu_ratio, "stats": asdict(stats)}
+    result |= {
+        "rounds": [asdict(each) for each in rounds],
+        "ratio": ratio,
+        "cpu_ratio": cpu_ratio,
+        "stats": asdict(stats),
+    }
     given.json.parent.mkdir(parents=True, exist_ok=True)
     given.json.write_text(json.dumps(result, indent=1) + "\n")
 

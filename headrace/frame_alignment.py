@@ -35,7 +35,8 @@ class AlignmentFault:
     def __str__(self) -> str:
         """One line for a person."""
         found = "is missing or no list" if self.found is None else f"has {self.found} entries"
-        return f"{self.shard}: sample {self.key!r}: column {self.column!r} {found}, its latents have {self.num_latent_frames} frames"
+        expected = f"its latents have {self.num_latent_frames} frames"
+        return f"{self.shard}: sample {self.key!r}: column {self.column!r} {found}, {expected}"
 
 
 def alignment_faults(storage: Storage, manifest: Manifest, columns: Sequence[str]) -> Iterator[AlignmentFault]:
@@ -68,5 +69,7 @@ def _texts(storage: Storage, index: ShardIndex) -> list[bytes]:
     """The JSON of every sample of a shard."""
     spans = [index.range_of(i, "json") for i in range(len(index))]
     if None in spans:
-        raise FormatError(f"{index.shard}: sample {index.key(spans.index(None))!r} has no .json; build the latents again")
+        raise FormatError(
+            f"{index.shard}: sample {index.key(spans.index(None))!r} has no .json; build the latents again"
+        )
     return storage.read_ranges(index.shard, [span for span in spans if span is not None])

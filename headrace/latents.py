@@ -1,8 +1,8 @@
 """Latent shards: from a partition's audio shards to the tars, indexes and manifest of what an encoder makes of them.
 
-Owns what is wanted, what of it is there, and committing manifests and snapshots of latents. How audio becomes latents is
-`headrace.encoding`'s business; which samples share a shard was decided when the audio was written: one latent shard per
-audio shard, in the same order, under the same number.
+Owns what is wanted, what of it is there, and committing manifests and snapshots of latents. How audio becomes latents
+is `headrace.encoding`'s business; which samples share a shard was decided when the audio was written: one latent
+shard per audio shard, in the same order, under the same number.
 """
 
 import hashlib
@@ -133,7 +133,7 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
         missing = [plan for plan in plans if plan.input_digest not in found]
         stats = EncodingStats()
         if missing:
-            from headrace.encoding.shards import encode_shards  # torch comes in only here
+            from headrace.encoding.shards import encode_shards  # noqa: PLC0415 - torch comes in only here
 
             loaded = _checked(encoders(), settings)
             new, stats = encode_shards(
@@ -199,7 +199,7 @@ def latent_origin(
 def commit_latent_snapshot(
     audio: Storage, storage: Storage, settings: LatentSettings, *, audio_snapshot: int | None = None
 ) -> tuple[NumberedSnapshot, bool]:
-    """Commit the latents of an audio snapshot (the newest when None) as a snapshot that names it; see `commit_snapshot`.
+    """Commit the latents of an audio snapshot (None: the newest) as a snapshot that names it; see `commit_snapshot`.
 
     Returns:
         The newest snapshot of latents, and whether it is new.
@@ -272,8 +272,8 @@ def _checked(encoders: Sequence[Encoder], settings: LatentSettings) -> Sequence[
     for encoder in encoders:
         if encoder.fingerprint != settings.encoder:
             raise BuildError(
-                f"the loaded encoder has fingerprint {encoder.fingerprint[:12]}, {settings.encoder[:12]} was asked for; "
-                "its weights changed meanwhile: build again"
+                f"the loaded encoder has fingerprint {encoder.fingerprint[:12]}, {settings.encoder[:12]} was asked "
+                "for; its weights changed meanwhile: build again"
             )
     if not encoders:
         raise BuildError("no encoder was loaded: name at least one device, for example cpu")

@@ -1,4 +1,4 @@
-"""A small audio partition, written through the library's own shard writer, for tests of what is built on audio shards."""
+"""A small audio partition, written by the library's own shard writer, for tests of what is built on audio shards."""
 
 import io
 import json

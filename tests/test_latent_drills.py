@@ -47,7 +47,9 @@ def test_a_build_killed_at_any_moment_is_finished_by_the_next(tmp_path: Path) ->
     def build(folder: Path) -> tuple[str, ...]:
         load = [encoders.load("crepe", {})]
         options = EncodingOptions(batch_seconds=0.2)
-        return build_latent_partition("train-0000", settings, lambda: load, audio, LocalStorage(folder), options=options).written
+        return build_latent_partition(
+            "train-0000", settings, lambda: load, audio, LocalStorage(folder), options=options
+        ).written
 
     build(tmp_path / "undisturbed")
     killed = tmp_path / "killed"
@@ -75,16 +77,18 @@ mel = {"num_mels": 16, "hop_seconds": 0.02}
 encoder = encoders.load("log_mel", mel)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 settings = LatentSettings(encoder.fingerprint, "float16")
-build = build_latent_partition("train-0000", settings, lambda: [encoder], open_storage(sys.argv[1]), open_storage(sys.argv[2]))
+audio, storage = open_storage(sys.argv[1]), open_storage(sys.argv[2])
+build = build_latent_partition("train-0000", settings, lambda: [encoder], audio, storage)
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps([build.manifest.manifest.num_samples, build.manifest.manifest.shards[0].num_frames, (after - before) / 1024]))
+made = build.manifest.manifest
+print(json.dumps([made.num_samples, made.shards[0].num_frames, (after - before) / 1024]))
 """
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_recording_of_three_hours_is_encoded_in_bounded_memory(tmp_path: Path) -> None:
-    """Windows are read by seeking: the recording (950 MB as floats) is never whole in memory; beside it, one of 5 ms."""
+    """Windows are read by seeking: the recording (950 MB as floats) is never whole in memory."""
     audio = LocalStorage(tmp_path / "audio")
     rate_hz, seconds = 22_050, 3 * 3600
     long = np.tile(tone(10, 441.0, rate_hz), seconds // 10)

@@ -3,15 +3,14 @@
 import hashlib
 import io
 import json
-from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
 
 from headrace import encoders
-from headrace.encoders import Encoder
 from headrace.encoding.plans import EncodingOptions
 from headrace.errors import BuildError, IntegrityError, SampleError, StorageError
 from headrace.index import ShardIndex, index_name
@@ -20,6 +19,11 @@ from headrace.manifests import newest_manifest
 from headrace.snapshots import read_snapshot, read_table
 from headrace.storage import LocalStorage, open_storage
 from tests.audio_shards import commit, noise, tone, write_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headrace.encoders import Encoder
 
 MEL = {"num_mels": 8}
 PARTITION = "train-0000"
@@ -79,7 +83,10 @@ def latents(tmp_path: Path) -> Latents:
 def test_each_audio_shard_gives_one_latent_shard_of_the_same_place(latents: Latents) -> None:
     """Same samples, same order, same number; the manifest names the audio it was made of."""
     build = latents.build()
-    assert [name.rpartition("-")[0] for name in build.written] == ["latent_train_0000_000000", "latent_train_0000_000001"]
+    assert [name.rpartition("-")[0] for name in build.written] == [
+        "latent_train_0000_000000",
+        "latent_train_0000_000001",
+    ]
     shards = build.manifest.manifest.shards
     assert [shard.samples for shard in shards] == [("a0", "a1", "a2", "a3"), ("b0", "b1", "b2")]
     assert build.manifest.manifest.source == newest_manifest(latents.audio, PARTITION).manifest.digest
@@ -107,7 +114,9 @@ def test_latents_are_what_the_encoder_gives_for_the_decoded_audio(latents: Laten
     """Batched with others or alone."""
     shard = latents.build().written[1]
     samples = (noise(9001, 1) * 32768).round() / 32768  # 16 bits
-    expected, _ = latents.encoders()[0].encode(torch.from_numpy(samples.astype(np.float32))[None, None], torch.tensor([9001]))
+    expected, _ = latents.encoders()[0].encode(
+        torch.from_numpy(samples.astype(np.float32))[None, None], torch.tensor([9001])
+    )
     assert np.allclose(latents.sample(shard, "b1")[2], expected[0], atol=1e-3)
 
 
@@ -129,7 +138,9 @@ def test_every_dtype_is_stored_whole(latents: Latents, dtype: str) -> None:
 def test_the_same_audio_gives_the_same_bytes_however_it_is_batched(tmp_path: Path) -> None:
     """On one machine, for an encoder whose rows do not touch: names are content digests."""
     names = []
-    for i, options in enumerate([{}, {"batch_seconds": 1.0, "num_threads": 1}, {"batch_seconds": 7.0, "num_threads": 3}]):
+    for i, options in enumerate(
+        [{}, {"batch_seconds": 1.0, "num_threads": 1}, {"batch_seconds": 7.0, "num_threads": 3}]
+    ):
         made = Latents(tmp_path / str(i))
         write_partition(made.audio, [{f"k{j}": noise(5000 + 777 * j, j) for j in range(9)}])
         names.append(made.build(**options).written)
@@ -188,7 +199,11 @@ def test_a_crash_keeps_the_shards_that_were_finished(latents: Latents) -> None:
     with pytest.raises(IntegrityError):
         latents.build(batch_seconds=0.05)  # 32 batches of it: each shard is a group
     assert newest_manifest(latents.storage, PARTITION) is None
-    write_partition(latents.audio, [{f"a{i}": tone(0.3 + 0.2 * i) for i in range(4)}], metadata={"a0": {"title": "Ä", "labels": [1, 2]}})
+    write_partition(
+        latents.audio,
+        [{f"a{i}": tone(0.3 + 0.2 * i) for i in range(4)}],
+        metadata={"a0": {"title": "Ä", "labels": [1, 2]}},
+    )
     assert latents.build().written == ()
 
 

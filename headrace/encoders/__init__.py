@@ -51,4 +51,4 @@ def fingerprint(kind: str, settings: Mapping[str, object]) -> str:
 def _module(kind: str) -> _Module:
     if kind not in KINDS:
         raise ConfigError(f"encoder kind {kind!r} is not known; there are {', '.join(sorted(KINDS))}")
-    return cast(_Module, importlib.import_module(KINDS[kind]))
+    return cast("_Module", importlib.import_module(KINDS[kind]))

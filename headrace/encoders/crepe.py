@@ -58,7 +58,7 @@ def fingerprint(settings: Mapping[str, object]) -> str:
 
 def load(settings: Mapping[str, object], device: str) -> Encoder:
     """See `headrace.encoders.load`."""
-    from headrace.encoders.crepe_network import Crepe
+    from headrace.encoders.crepe_network import Crepe  # noqa: PLC0415 - needs torch
 
     parsed = _parsed(settings)
     path = parsed.weights_path()

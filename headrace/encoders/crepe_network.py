@@ -1,12 +1,12 @@
 """CREPE's network and its encoder.
 
-The layers are those of https://github.com/marl/crepe as torchcrepe ported them: six of convolution, ReLU, batch norm and
-halving, over frames of 1024 PCM frames, each brought to zero mean and unit variance by itself. So frames depend on
+The layers are those of https://github.com/marl/crepe as torchcrepe ported them: six of convolution, ReLU, batch norm
+and halving, over frames of 1024 PCM frames, each brought to zero mean and unit variance by itself. So frames depend on
 nothing around them, and only valid ones are computed: padding costs nothing.
 """
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,7 @@ _CHUNK = {"cpu": 128, "cuda": 4096}  # frames at a time; on CPU what stays in th
 class CrepeNetwork(nn.Module):
     """From frames to the flattened last layer, and from that to pitch activations."""
 
-    _CHANNELS = {"tiny": (1, 128, 16, 16, 16, 32, 64), "full": (1, 1024, 128, 128, 128, 256, 512)}
+    _CHANNELS: ClassVar = {"tiny": (1, 128, 16, 16, 16, 32, 64), "full": (1, 1024, 128, 128, 128, 256, 512)}
 
     def __init__(self, capacity: Literal["tiny", "full"]) -> None:
         super().__init__()
@@ -91,11 +91,11 @@ class Crepe:
         centred = frames - frames.mean(dim=1, keepdim=True)
         normalised = centred / centred.std(dim=1, keepdim=True).clamp_min(1e-10)
         with running.precision(self.device, self._autocast):
-            return self._forward(normalised).float()
+            return cast("Tensor", self._forward(normalised)).float()
 
     @torch.inference_mode()
     def pitch_activations(self, hidden: Tensor) -> Tensor:
-        """How sure the network is of each of 360 pitches (see `pitch_hz`): hidden states (…, D) to (…, 360) in [0, 1]."""
+        """How sure the network is of each pitch (see `pitch_hz`): hidden states (…, D) to (…, 360) in [0, 1]."""
         activations: Tensor = self._network.classifier(hidden.to(self.device, torch.float32)).sigmoid()
         return activations
 

@@ -23,7 +23,7 @@ _WINDOW_SECONDS, _OVERLAP_SECONDS, _CONTEXT_SECONDS = 30.0, 2.0, 0.5
 
 
 def fingerprint(settings: Mapping[str, object]) -> str:
-    """See `headrace.encoders.fingerprint`. The class may offer it without loading: a classmethod `fingerprint_of(settings)`."""
+    """See `headrace.encoders.fingerprint`. A classmethod `fingerprint_of(settings)` of the class spares loading it."""
     found, own = _class_of(settings)
     if hasattr(found, "fingerprint_of"):
         return _named(settings, str(found.fingerprint_of(own)))

@@ -42,6 +42,6 @@ def fingerprint(settings: Mapping[str, object]) -> str:
 
 def load(settings: Mapping[str, object], device: str) -> Encoder:
     """See `headrace.encoders.load`."""
-    from headrace.encoders.log_mel_transform import LogMel
+    from headrace.encoders.log_mel_transform import LogMel  # noqa: PLC0415 - needs torch
 
     return LogMel(forms.parse("log_mel", settings, Settings), fingerprint(settings), device)

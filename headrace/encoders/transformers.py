@@ -1,7 +1,7 @@
-"""`kind: transformers`: the hidden states of a Hugging Face audio model, from a local folder or by its name on the hub.
+"""`kind: transformers`: the hidden states of a Hugging Face audio model, from a folder or by its name on the hub.
 
-Owns the settings, bringing the model's files to a local folder, and the fingerprint over them. How each family of models
-is fed and read is in `transformers_families`, which needs torch and transformers.
+Owns the settings, bringing the model's files to a local folder, and the fingerprint over them. How each family of
+models is fed and read is in `transformers_families`, which needs torch and transformers.
 """
 
 import importlib.util
@@ -49,7 +49,7 @@ class Settings:
 
 
 def fingerprint(settings: Mapping[str, object]) -> str:
-    """See `headrace.encoders.fingerprint`. It is over the content of the model's files: a moved folder is the same model."""
+    """See `headrace.encoders.fingerprint`. It is over the content of the files: a moved folder is the same model."""
     parsed = _parsed(settings)
     folder = model_folder(parsed)
     digests = [f"{path.name} {weights.file_digest(path)}" for path in model_files(folder, parsed)]
@@ -61,7 +61,7 @@ def load(settings: Mapping[str, object], device: str) -> Encoder:
     parsed = _parsed(settings)
     if importlib.util.find_spec("transformers") is None:
         raise MissingDependencyError(f"encoder transformers: the package transformers is not installed: {_INSTALL}")
-    from headrace.encoders.transformers_encoder import load_encoder
+    from headrace.encoders.transformers_encoder import load_encoder  # noqa: PLC0415 - needs torch
 
     folder = model_folder(parsed)
     model_files(folder, parsed)
@@ -80,7 +80,7 @@ def model_folder(settings: Settings) -> Path:
         raise MissingDependencyError(
             f"encoder transformers: {settings.model} is no folder, and to fetch it: {_INSTALL}"
         )
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import snapshot_download  # noqa: PLC0415 - only for names on the hub
 
     patterns = [*_CONFIGS, _SAFE_WEIGHTS, _OLD_WEIGHTS, "*.json", *(["*.py"] if settings.trust_remote_code else [])]
     try:
@@ -101,7 +101,7 @@ def model_files(folder: Path, settings: Settings) -> list[Path]:
     missing = [name for name in _CONFIGS if not (folder / name).is_file()]
     if missing:
         raise MissingDependencyError(
-            f"encoder transformers: {folder} has no {missing[0]}; save model and feature extractor there (save_pretrained)"
+            f"encoder transformers: {folder} has no {missing[0]}; save model and feature extractor there"
         )
     found = sorted(folder.glob(_SAFE_WEIGHTS)) or sorted(folder.glob(_OLD_WEIGHTS))
     if not found:

@@ -27,12 +27,12 @@ def load_encoder(folder: Path, settings: Settings, fingerprint: str, device: str
         IntegrityError: its weights would run code, are cut off, do not fit, or are not finite.
         ConfigError: its family is not one that is known, or it has no such layer.
     """
-    from transformers import AutoConfig, AutoFeatureExtractor, AutoModel
+    from transformers import AutoConfig, AutoFeatureExtractor, AutoModel  # noqa: PLC0415 - optional, and slow to import
 
     where: dict[str, Any] = {"local_files_only": True, "trust_remote_code": settings.trust_remote_code}
     try:
         config = AutoConfig.from_pretrained(folder, **where)
-        extractor = AutoFeatureExtractor.from_pretrained(folder, **where)
+        extractor = AutoFeatureExtractor.from_pretrained(folder, **where)  # type: ignore[no-untyped-call]
         model, report = AutoModel.from_pretrained(
             folder, config=config, output_loading_info=True, dtype=torch.float32, **where
         )
@@ -83,9 +83,9 @@ class TransformersEncoder:
             if self._family.takes_padding:
                 return self._trimmed(self._run(padded, lengths), num_latent), num_latent
             hidden = batch.new_zeros(len(batch), int(num_latent.max()), self.latent_dim)
-            for length in lengths.unique():
+            for length in sorted(set(lengths.tolist())):
                 rows = (lengths == length).nonzero()[:, 0]
-                part = self._run(padded[rows.to(batch.device), :, : int(length)], lengths[rows])
+                part = self._run(padded[rows.to(batch.device), :, :length], lengths[rows])
                 hidden[rows.to(batch.device), : part.shape[1]] = part[:, : hidden.shape[1]].float()
             return zero_padding(hidden, num_latent), num_latent
 

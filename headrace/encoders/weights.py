@@ -35,11 +35,11 @@ def packaged_file(package: str, path: str, install: str) -> Path:
 def file_digest(path: Path) -> str:
     """SHA-256 (hex) of a file; of an unchanged file it is computed once."""
     stat = path.stat()
-    return _digest(path, stat.st_size, stat.st_mtime_ns)
+    return _digest(path, (stat.st_size, stat.st_mtime_ns))
 
 
 @functools.lru_cache(maxsize=256)
-def _digest(path: Path, num_bytes: int, mtime_ns: int) -> str:
+def _digest(path: Path, stamp: tuple[int, int]) -> str:  # noqa: ARG001 - part of the cache's key
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -51,7 +51,7 @@ def load_state(path: Path) -> dict[str, "Tensor"]:
         IntegrityError: the file holds anything but tensors (a pickle that would run code, say), is cut off, or a weight
             is not a finite number.
     """
-    import torch
+    import torch  # noqa: PLC0415 - only to load weights
 
     try:
         state: Any = torch.load(path, map_location="cpu", weights_only=True)

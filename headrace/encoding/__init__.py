@@ -1,1 +1,1 @@
-"""From the audio in shards to latents: cutting, batching, decoding, running encoders; `headrace.latents` builds on it."""
+"""From the audio in shards to latents: cutting, batching, decoding, running encoders. No manifests here."""

@@ -105,7 +105,7 @@ def _read(file: soundfile.SoundFile, clip: Clip, start: int, stop: int) -> np.nd
     """
     if start:
         file.seek(start)
-    samples = file.read(stop - start, dtype="float32", always_2d=True)
+    samples: np.ndarray[Any, np.dtype[np.float32]] = file.read(stop - start, dtype="float32", always_2d=True)
     if len(samples) != stop - start:
         found = f"frames {start}..{stop} asked for, {len(samples)} came"
         raise SampleError(f"{clip.shard}: sample {clip.key!r} ends early ({found}); build its audio shard again")
@@ -118,7 +118,8 @@ def _mixed(samples: Samples, clip: Clip, num_channels: int) -> Samples:
     if found == num_channels:
         return samples
     if num_channels == 1:
-        return samples.mean(axis=0, keepdims=True, dtype=np.float32)
+        mixed: Samples = samples.mean(axis=0, keepdims=True, dtype=np.float32)
+        return mixed
     if found == 1:
         return np.repeat(samples, num_channels, axis=0)
     raise SampleError(

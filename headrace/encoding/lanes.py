@@ -1,7 +1,7 @@
 """One encoder on one device: copy in, compute, copy out, and what to do when its memory runs out.
 
-On CUDA a lane serves two threads at a time. They share the stream that computes and each has one of its own that copies,
-so the copies of one batch run beside the computing of the other. On a CPU there is one thread.
+On CUDA a lane serves two threads at a time. They share the stream that computes, and each has one of its own that
+copies, so the copies of one batch run beside the computing of the other. On a CPU there is one thread.
 """
 
 import logging
@@ -66,7 +66,7 @@ class Lane:
         self._encoder, self._device, self._dtype, self._budget = encoder, torch.device(device), dtype, budget
         self._lock = threading.Lock()
         self.num_slots = 2 if self.is_cuda else 1
-        self._computing = torch.cuda.Stream(self._device) if self.is_cuda else None
+        self._computing = torch.cuda.Stream(self._device) if self.is_cuda else None  # type: ignore[no-untyped-call]
 
     @property
     def is_cuda(self) -> bool:
@@ -118,9 +118,9 @@ class Lane:
 
     def _on_cuda(self, audio: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
         computing = self._computing
-        assert computing is not None  # noqa: S101 - set for CUDA
-        copying = torch.cuda.Stream(self._device)
-        begun, done = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        assert computing is not None
+        copying = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        begun, done = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         with torch.cuda.stream(copying):
             on_device = audio.to(self._device, non_blocking=True)
         with self._lock, torch.cuda.stream(computing):
@@ -173,6 +173,6 @@ def _does_not_fit(decoded: DecodedJob, device: torch.device) -> BuildError:
     piece = decoded.job.batch.pieces[0]
     clip = decoded.job.clip_of(piece)
     return BuildError(
-        f"{clip.shard}: {piece.window.num_frames} PCM frames of sample {clip.key!r} do not fit the memory of {device} even "
-        "alone; free its memory, use a larger device, or give the encoder a shorter window_seconds"
+        f"{clip.shard}: {piece.window.num_frames} PCM frames of sample {clip.key!r} do not fit the memory of {device} "
+        "even alone; free its memory, use a larger device, or give the encoder a shorter window_seconds"
     )

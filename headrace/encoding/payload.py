@@ -1,8 +1,8 @@
 """The `<key>.pth` of a latent sample, and where its raw numbers lie.
 
 Owns that one format: `torch.save({"encoder_hidden": (T, D), "encoder_length": int})`, which any reader loads with
-`weights_only=True`, and the byte range of the tensor inside it, which our loader reads without unpickling. Equal latents
-give equal bytes: torch writes zip members stored, in a fixed order, without times.
+`weights_only=True`, and the byte range of the tensor inside it, which our loader reads without unpickling. Equal
+latents give equal bytes: torch writes zip members stored, in a fixed order, without times.
 """
 
 import io
@@ -19,7 +19,7 @@ _LOCAL_HEADER_BYTES = 30  # of a zip member, before its name and extra field (PK
 
 
 def torch_dtype(name: LatentDtype) -> torch.dtype:
-    """torch's own value for a dtype's name."""
+    """The value of torch for a dtype's name."""
     return {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}[name]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
+from typing import Self
 
 import numpy as np
 import torch
@@ -67,7 +68,7 @@ class Reader:
         self._pool = ThreadPoolExecutor(num_threads, "headrace-decode")
         self._statistics: dict[Clip, Future[tuple[float, float]]] = {}
 
-    def __enter__(self) -> "Reader":
+    def __enter__(self) -> Self:
         """The reader itself."""
         return self
 

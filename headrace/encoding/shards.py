@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 
 from torch import Tensor
 
@@ -150,7 +151,7 @@ class ShardEncoding:
             self._seconds += group.clips[piece.clip].seconds
             if complete := group.finish(piece.clip, latents):
                 shard, parts = complete
-                yield lambda shard=shard, parts=parts: self._publish(group.plans[shard], group.shards[shard], parts)
+                yield partial(self._publish, group.plans[shard], group.shards[shard], parts)
         if group.is_done:
             self._groups.pop(encoded.group).stack.close()
 
@@ -180,7 +181,7 @@ class ShardEncoding:
             group.stack.close()
 
 
-def encode_shards(  # noqa: PLR0913 - what, by what, from where to where, how fast, and who watches
+def encode_shards(  # noqa: PLR0913, PLR0917 - what, by what, from where to where, how fast, and who watches
     plans: Sequence[LatentPlan],
     encoders: Sequence[Encoder],
     dtype: LatentDtype,

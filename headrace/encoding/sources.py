@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from headrace.encoding.clips import Clip
 from headrace.errors import FormatError, IntegrityError
@@ -59,12 +59,12 @@ def audio_shard(storage: Storage, name: str) -> Iterator[AudioShard]:
         return
     with tempfile.NamedTemporaryFile(prefix="headrace-", suffix=".tar") as copy:
         with storage.open(name) as file:
-            _check(file, copy.file, index)
+            _check(file, cast("BinaryIO", copy), index)
         copy.flush()
         yield _listed(index, Path(copy.name))
 
 
-def _check(file: BinaryIO, copy: "BinaryIO | tempfile._TemporaryFileWrapper[bytes] | None", index: ShardIndex) -> None:
+def _check(file: BinaryIO, copy: BinaryIO | None, index: ShardIndex) -> None:
     digest, num_bytes = hashlib.sha256(), 0
     while chunk := file.read(_COPY_BYTES):
         digest.update(chunk)
@@ -73,8 +73,8 @@ def _check(file: BinaryIO, copy: "BinaryIO | tempfile._TemporaryFileWrapper[byte
             copy.write(chunk)
     if (num_bytes, digest.hexdigest()) != (index.num_bytes, index.sha256 or digest.hexdigest()):
         raise IntegrityError(
-            f"{index.shard}: expected {index.num_bytes} bytes with SHA-256 {index.sha256[:12]}…, found {num_bytes} with "
-            f"{digest.hexdigest()[:12]}…; the audio shard is damaged: delete it and build the data set again"
+            f"{index.shard}: expected {index.num_bytes} bytes with SHA-256 {index.sha256[:12]}…, found {num_bytes} "
+            f"with {digest.hexdigest()[:12]}…; the audio shard is damaged: delete it and build the data set again"
         )
 
 

@@ -43,7 +43,9 @@ def test_the_network_is_torchcrepes_own() -> None:
     x = hidden[:, None, :, None]
     for i in range(1, 7):
         x = torch.nn.functional.pad(x, (0, 0, 254, 254) if i == 1 else (0, 0, 31, 32))
-        x = torch.nn.functional.conv2d(x, state[f"conv{i}.weight"], state[f"conv{i}.bias"], stride=(4, 1) if i == 1 else 1)
+        x = torch.nn.functional.conv2d(
+            x, state[f"conv{i}.weight"], state[f"conv{i}.bias"], stride=(4, 1) if i == 1 else 1
+        )
         norm = (state[f"conv{i}_BN.{name}"] for name in ("running_mean", "running_var", "weight", "bias"))
         x = torch.nn.functional.batch_norm(x.relu(), *norm, eps=0.0010000000474974513)
         x = torch.nn.functional.max_pool2d(x, (2, 1), (2, 1))
@@ -61,7 +63,10 @@ def test_the_fingerprint_follows_weights_and_settings_but_not_places(tmp_path: P
     state["classifier.bias"] += 1
     torch.save(state, moved)
     changed = {encoders.fingerprint("crepe", {"weights": str(moved)})}
-    changed |= {encoders.fingerprint("crepe", {"hop_seconds": 0.01}), encoders.fingerprint("crepe", {"autocast": "bfloat16"})}
+    changed |= {
+        encoders.fingerprint("crepe", {"hop_seconds": 0.01}),
+        encoders.fingerprint("crepe", {"autocast": "bfloat16"}),
+    }
     changed.add(encoders.fingerprint("crepe", {"capacity": "full"}))
     assert len(changed | {own}) == 5
 
@@ -78,7 +83,10 @@ class _Malice:
 
 def test_a_malicious_pickle_is_refused_and_does_not_run(tmp_path: Path) -> None:
     """Also in torch's zip form."""
-    for name, write in (("plain", lambda path: path.write_bytes(pickle.dumps(_Malice(tmp_path / "ran")))), ("zip", lambda path: torch.save(_Malice(tmp_path / "ran"), path))):
+    for name, write in (
+        ("plain", lambda path: path.write_bytes(pickle.dumps(_Malice(tmp_path / "ran")))),
+        ("zip", lambda path: torch.save(_Malice(tmp_path / "ran"), path)),
+    ):
         path = tmp_path / f"{name}.pth"
         write(path)
         with pytest.raises(IntegrityError, match=r"refused.*install it again"):

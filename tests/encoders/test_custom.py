@@ -39,5 +39,6 @@ def test_an_unknown_kind_is_refused_with_those_there_are() -> None:
 
 def test_fingerprints_are_computed_without_torch() -> None:
     """So that finding out what is stale takes no time."""
-    code = "import sys; from headrace import encoders, latents; encoders.fingerprint('crepe', {}); assert 'torch' not in sys.modules"
+    code = "import sys; from headrace import encoders, latents; encoders.fingerprint('crepe', {})"
+    code += "; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,5 +1,6 @@
 """Windows of long recordings: they cover everything, and no seam can be seen."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +45,7 @@ def test_windows_cover_the_recording_and_begin_on_the_hop(shape: Shape, num_fram
     assert windows[0].start == 0
     assert windows[-1].stop == num_frames
     assert all(window.start % shape.hop == 0 and window.num_frames <= shape.info.window for window in windows)
-    for left, right in zip(windows, windows[1:], strict=False):
+    for left, right in pairwise(windows):
         assert left.stop - right.start == shape.info.overlap
         assert right.stop > left.stop
 
@@ -106,7 +107,9 @@ def _cut(encoder: Encoder, window_seconds: float, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("kind", ["crepe", "log_mel"])
-def test_encoders_of_finite_context_give_the_same_in_windows_as_whole(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoders_of_finite_context_give_the_same_in_windows_as_whole(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """To rounding: no seam at all."""
     encoder = encoders.load(kind, {})
     samples = noise(16_000 * 6 + 77, seed=0)

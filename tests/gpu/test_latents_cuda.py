@@ -24,7 +24,9 @@ def _devices() -> list[str]:
     return [f"cuda:{i}" for i in range(torch.cuda.device_count())]
 
 
-def _build(root: Path, audio: LocalStorage, kind: str, settings: dict[str, object], devices: list[str], **options: object) -> Latents:
+def _build(
+    root: Path, audio: LocalStorage, kind: str, settings: dict[str, object], devices: list[str], **options: object
+) -> Latents:
     made = Latents(root)
     made.audio = audio
     made.settings = LatentSettings(encoders.fingerprint(kind, settings), "float32")
@@ -34,10 +36,14 @@ def _build(root: Path, audio: LocalStorage, kind: str, settings: dict[str, objec
     return made
 
 
-@pytest.mark.parametrize("name", ["crepe", "log_mel", "hubert", "wav2vec2_layer_norm", "wavlm", "whisper", "encodec_causal", "ast"])
+@pytest.mark.parametrize(
+    "name", ["crepe", "log_mel", "hubert", "wav2vec2_layer_norm", "wavlm", "whisper", "encodec_causal", "ast"]
+)
 def test_latents_of_a_gpu_are_those_of_a_cpu(name: str, tmp_path: Path) -> None:
     """To the rounding of float32 (TF32 is off)."""
-    kind, settings = (name, {}) if name in encoders.KINDS else ("transformers", {"model": str(save(name, tmp_path / "model"))})
+    kind, settings = (
+        (name, {}) if name in encoders.KINDS else ("transformers", {"model": str(save(name, tmp_path / "model"))})
+    )
     audio = LocalStorage(tmp_path / "audio")
     keys = [f"k{i:02d}" for i in range(24)]
     write_partition(audio, [{key: noise(4000 + 1777 * i, i) for i, key in enumerate(keys)}])
