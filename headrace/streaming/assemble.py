@@ -73,6 +73,11 @@ class Prepared:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def is_light(self) -> bool:
+        """Whether filling it takes no more than copying: raw latents from files."""
+        return self.batch is not None and self.batch.audio is None
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:

@@ -15,6 +15,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from headrace.streaming.opened import FileShard
 
 _PART = ".part"
 _LOCK = ".lock"
+_LOCK_ATTEMPTS = 5
+_LOCK_PAUSE_SECONDS = 0.002
 
 
 class CacheUnusableError(HeadraceError, OSError):
@@ -164,7 +167,7 @@ class ShardCache:
         path = self._part(name)
         while True:
             part = self._opened(path)
-            if not _lock(part, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            if not _lock_soon(part):
                 os.close(part)
                 yield None
                 return
@@ -265,6 +268,15 @@ def _lock(descriptor: int, how: int) -> bool:
     except OSError:
         return True
     return True
+
+
+def _lock_soon(descriptor: int) -> bool:
+    """Whether an exclusive lock was had: `is_arriving` holds a shared one for an instant, which must not count."""
+    for _ in range(_LOCK_ATTEMPTS):
+        if _lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            return True
+        time.sleep(_LOCK_PAUSE_SECONDS)
+    return False
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

@@ -22,6 +22,8 @@ from headrace.streaming.coalesce import Span
 from headrace.streaming.rows import Part, Row
 from headrace.streaming.settings import Output, SampleConfig
 
+_decode_json = json.JSONDecoder().decode
+
 Window = tuple[int, int]
 """First frame and number of frames of what is kept of a sample."""
 WindowOf = Callable[[int], Window]
@@ -102,16 +104,17 @@ def metadata(part: Part, start: int, blob: memoryview) -> dict[str, Any]:
     span = part.span(part.layout.json)
     if span is None:
         return {}
-    found = json.loads(bytes(blob[span[0] - start : span[1] - start]))
+    found = _decode_json(str(blob[span[0] - start : span[1] - start], "utf-8-sig"))  # json.loads would guess encodings
     return found if isinstance(found, dict) else {"json": found}
 
 
 def _needed(part: Part) -> Span:
     """The range of all fields but raw latents, which are read straight to where they belong."""
-    spans = part.spans
-    if part.tensor[0] != ABSENT and part.layout.latents is not None:
-        spans = [span for column, span in enumerate(spans) if column != part.layout.latents]
-    present = [span for span in spans if span[0] != ABSENT]
+    columns = part.layout.beside_latents if part.tensor[0] != ABSENT else range(len(part.spans))
+    if len(columns) == 1 and part.spans[columns[0]][0] != ABSENT:
+        start, stop = part.spans[columns[0]]
+        return start, stop
+    present = [part.spans[column] for column in columns if part.spans[column][0] != ABSENT]
     if not present:
         return 0, 0
     return min(span[0] for span in present), max(span[1] for span in present)

@@ -4,7 +4,6 @@ Owns running tasks on daemon threads. `concurrent.futures` joins its threads at 
 Ctrl-C; these do not.
 """
 
-import itertools
 import queue
 import threading
 import time
@@ -15,40 +14,37 @@ from typing import TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-_Task = tuple[int, int, Callable[[], None] | None]
-
-
 class WorkThreads:
-    """Daemon threads that run tasks, the lowest rank first."""
+    """Daemon threads that run tasks, in the order in which they were submitted."""
 
     def __init__(self, num_threads: int, name: str) -> None:
-        self._tasks: queue.PriorityQueue[_Task] = queue.PriorityQueue()
-        self._count = itertools.count()
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._threads = [
-            threading.Thread(target=self._run, name=f"headrace-{name}-{number}", daemon=True) for number in range(num_threads)
+            threading.Thread(target=self._run, name=f"headrace-{name}-{number}", daemon=True)
+            for number in range(num_threads)
         ]
+        self._is_closed = False
         for thread in self._threads:
             thread.start()
 
-    def submit(self, rank: int, task: Callable[[], None]) -> None:
+    def submit(self, task: Callable[[], None]) -> None:
         """Run `task` when a thread is free; it must not raise."""
-        self._tasks.put((rank, next(self._count), task))
+        self._tasks.put(task)
 
     def close(self, timeout_seconds: float = 1.0) -> None:
-        """End the threads: at once those that are idle, the others after their task."""
+        """End the threads: at once those that are idle, the others after their task; what waits is dropped."""
+        self._is_closed = True
         for _ in self._threads:
-            self._tasks.put((-1, next(self._count), None))
+            self._tasks.put(None)
         deadline = time.monotonic() + timeout_seconds
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
 
     def _run(self) -> None:
-        while True:
-            _, _, task = self._tasks.get()
-            if task is None:
-                return
-            task()
+        while (task := self._tasks.get()) is not None:
+            if not self._is_closed:
+                task()
             del task  # a waiting thread must not keep a batch alive
 
 

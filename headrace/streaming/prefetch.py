@@ -36,12 +36,12 @@ class Prefetcher:
         self._is_closed = False
         self._planner = WorkThreads(1, "plan")
         self._threads = WorkThreads(_NUM_DOWNLOADS, "download")
-        self._planner.submit(0, self._look_ahead)
+        self._planner.submit(self._look_ahead)
 
     def delivered(self, index: int) -> None:
         """The consumer has batch `index` of the run: what lies behind it is needed no more."""
         self._delivered = index + 1
-        self._planner.submit(index, self._look_ahead)
+        self._planner.submit(self._look_ahead)
 
     def close(self) -> None:
         """End the threads; a download under way is dropped with its process or finishes by itself."""
@@ -70,7 +70,7 @@ class Prefetcher:
                     is_new = key not in self._last_need
                     self._last_need[key] = access, index
                 if is_new and access.in_place(shard) is None:
-                    self._threads.submit(index, self._bringing(access, shard))
+                    self._threads.submit(self._bringing(access, shard))
 
     def _bringing(self, access: ShardAccess, shard: int) -> Callable[[], None]:
         def bring() -> None:

@@ -33,12 +33,14 @@ class Layout:
         latents: None where a shard has none.
         json: None where a shard has none.
         extra: name and column of what is neither latents nor JSON.
+        beside_latents: all columns but that of the latents.
     """
 
     audio: tuple[tuple[int, bool], ...]
     latents: int | None
     json: int | None
     extra: tuple[tuple[str, int], ...]
+    beside_latents: tuple[int, ...]
 
 
 @lru_cache(maxsize=256)
@@ -52,6 +54,7 @@ def layout_of(fields: tuple[str, ...]) -> Layout:
         latents=fields.index(LATENT_FIELD) if LATENT_FIELD in fields else None,
         json=fields.index(JSON_FIELD) if JSON_FIELD in fields else None,
         extra=tuple((name, c) for c, name in enumerate(fields) if name not in {LATENT_FIELD, JSON_FIELD}),
+        beside_latents=tuple(c for c, name in enumerate(fields) if name != LATENT_FIELD),
     )
 
 

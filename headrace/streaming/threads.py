@@ -70,7 +70,7 @@ class ThreadedBatches:
 
     def _start(self, number: int, plan: BatchPlan) -> _Pending:
         pending = _Pending(number, plan)
-        self._openers.submit(number, lambda: self._prepare(pending))
+        self._openers.submit(lambda: self._prepare(pending))
         return pending
 
     def _prepare(self, pending: _Pending) -> None:
@@ -83,10 +83,15 @@ class ThreadedBatches:
             pending.result.set_exception(error)
             return
         step = -(-len(prepared) // self._num_threads) or 1
+        if prepared.is_light:  # handing it over would cost more than doing it
+            step = len(prepared)
         starts = range(0, len(prepared), step)
         pending.num_left = len(starts)
+        if prepared.is_light:
+            self._fill(pending, prepared, 0, step)
+            return
         for start in starts:
-            self._decoders.submit(pending.number, self._filling(pending, prepared, start, step))
+            self._decoders.submit(self._filling(pending, prepared, start, step))
 
     def _filling(self, pending: _Pending, prepared: Prepared, start: int, step: int) -> Callable[[], None]:
         return lambda: self._fill(pending, prepared, start, min(start + step, len(prepared)))
