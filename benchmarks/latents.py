@@ -177,7 +177,7 @@ def main() -> None:
         print(f"{i:>6}{each.limit.clock:>10.1f}{each.ours.clock:>10.1f}{ratios}")
     print(f"median ratio {ratio:.3f} (CPU time {cpu_ratio:.3f})")
     print(f"padding {stats.padding_share:.2%}; device busy {stats.busy_share:.1%}")
-    print(f"decode threads {options.num_threads}; GPU memory peak {stats.peak_memory_bytes / 2**30:.2f} GiB")
+    print(f"decode threads {options.decoding_threads()}; GPU memory peak {stats.peak_memory_bytes / 2**30:.2f} GiB")
     machine = {
         "processor": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),

@@ -109,7 +109,7 @@ class Engine:
 
         pin_memory = any(lane.is_cuda for lane in self._lanes)
         with (
-            Reader(self.encoders[0], num_threads=self.options.num_threads, pin_memory=pin_memory) as reader,
+            Reader(self.encoders[0], num_threads=self.options.decoding_threads(), pin_memory=pin_memory) as reader,
             ThreadPoolExecutor(len(slots), "headrace-encode") as pool,
         ):
             decoded = reader.read(jobs, ahead=2 * len(slots))

@@ -166,7 +166,11 @@ def _to_pinned(result: Tensor) -> Tensor:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error)
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return any(
+        sign in str(error) for sign in ("can't allocate memory", "out of memory", "ALLOC_FAILED")
+    )  # CPU, CUDA, cuBLAS
 
 
 def _does_not_fit(decoded: DecodedJob, device: torch.device) -> BuildError:

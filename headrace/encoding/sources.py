@@ -17,7 +17,6 @@ from headrace.index import ShardIndex, index_name
 from headrace.storage import Storage
 
 _COPY_BYTES = 1 << 20
-_NOT_AUDIO = {"json"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +78,14 @@ def _check(file: BinaryIO, copy: BinaryIO | None, index: ShardIndex) -> None:
 
 
 def _listed(index: ShardIndex, path: Path) -> AudioShard:
-    field = _audio_field(index)
     clips, texts = [], []
     with path.open("rb") as file:
         for i, key in enumerate(index.keys()):
-            span, text = index.range_of(i, field), index.range_of(i, "json")
+            span, text = index.range_of(i, "flac"), index.range_of(i, "json")
             if span is None or text is None:
-                raise FormatError(f"{index.shard}: sample {key!r} lacks .{field} or .json; build the audio shard again")
+                raise FormatError(f"{index.shard}: sample {key!r} lacks .flac or .json; build the audio shard again")
             rate, channels = int(index.sample_rate_hz[i]), int(index.num_channels[i])
             clips.append(Clip(index.shard, path, key, span, int(index.num_frames[i]), rate, channels))
             file.seek(text[0])
             texts.append(file.read(text[1] - text[0]))
     return AudioShard(index, tuple(clips), tuple(texts))
-
-
-def _audio_field(index: ShardIndex) -> str:
-    found = [name for name in index.fields if name not in _NOT_AUDIO]
-    if len(found) != 1:
-        raise FormatError(f"{index.shard}: expected one audio field beside json, found {found}; latents need one")
-    return found[0]
