@@ -1,0 +1,147 @@
+"""Facts as tables on a terminal.
+
+Owns layout and wording of what commands print; it gathers nothing.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from headrace.inspection import CatalogFacts, Facts, Lengths, PartFacts, TarFacts
+from headrace.snapshots import NumberedSnapshot
+
+_SHOWN_SNAPSHOTS = 10
+_SHOWN_SHARDS = 30
+
+
+def bytes_text(count: float) -> str:
+    """A size for people: `3.1 GB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def duration_text(seconds: float) -> str:
+    """A length for people: `0.43 s`, `12 min`, `3.5 h`."""
+    if seconds < 120:
+        return f"{seconds:.2f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """A table; columns whose name ends in `#` hold numbers."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for column in columns:
+        table.add_column(column.removesuffix("#"), justify="right" if column.endswith("#") else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(str(cell)) for cell in row))  # Text: a name with brackets is no markup
+    return table
+
+
+def print_facts(console: Console, facts: Facts) -> None:
+    """Everything `inspect` found."""
+    for part in facts.parts:
+        for table in _part(part):
+            console.print(table)
+    if facts.tars is not None:
+        console.print(_tars(facts.path, facts.tars))
+        _print_lengths(console, facts.tars.lengths)
+    if facts.catalog is not None:
+        for table in _catalog(facts.catalog):
+            console.print(table)
+
+
+def _part(part: PartFacts) -> Iterable[RenderableType]:
+    newest = part.snapshots[-1]
+    rows = [
+        (split, totals.num_shards, totals.num_samples, duration_text(totals.seconds), bytes_text(totals.num_bytes))
+        for split, totals in newest.snapshot.splits.items()
+    ]
+    columns = ("split", "shards#", "samples#", "length#", "size#")
+    yield grid(f"{part.name} · snapshot {newest.number}", columns, [*rows, _totals(newest)])
+    yield from _lengths(part.lengths)
+    yield _snapshots(part.snapshots)
+    num_shards, num_bytes = part.unnamed
+    if num_shards:
+        size = bytes_text(num_bytes)
+        yield Text(f"{num_shards} older shards ({size}) that snapshot {newest.number} does not name; see headrace gc\n")
+
+
+def _totals(numbered: NumberedSnapshot) -> tuple[object, ...]:
+    snapshot = numbered.snapshot
+    seconds = sum(totals.seconds for totals in snapshot.splits.values())
+    num_bytes = sum(totals.num_bytes for totals in snapshot.splits.values())
+    return "all", snapshot.num_shards, snapshot.num_samples, duration_text(seconds), bytes_text(num_bytes)
+
+
+def _snapshots(snapshots: Sequence[NumberedSnapshot]) -> Table:
+    rows = [
+        (
+            numbered.number,
+            numbered.snapshot.num_samples,
+            numbered.snapshot.fingerprint[:12],
+            numbered.snapshot.catalog[:12],
+            _origin(numbered),
+        )
+        for numbered in reversed(snapshots[-_SHOWN_SNAPSHOTS:])
+    ]
+    more = f" (newest {_SHOWN_SNAPSHOTS} of {len(snapshots)})" if len(snapshots) > _SHOWN_SNAPSHOTS else ""
+    return grid(f"snapshots{more}", ("number#", "samples#", "fingerprint", "catalog", "made from"), rows)
+
+
+def _origin(numbered: NumberedSnapshot) -> str:
+    """For latents: `audio snapshot 3, encoder 1a2b3c4d5e6f, …`."""
+    parts = []
+    for name, value in numbered.snapshot.origin.items():
+        is_digest = isinstance(value, str) and len(value) == 64
+        parts.append(f"{name.replace('_', ' ')} {value[:12] if is_digest else value}")
+    return ", ".join(parts) or "recordings"
+
+
+def _lengths(lengths: Lengths) -> Iterable[RenderableType]:
+    if not lengths.num_indexes:
+        return
+    rows: list[tuple[str, str]] = [("fields", ", ".join(lengths.fields))]
+    if lengths.seconds:
+        rows.append(("shortest · median · longest", " · ".join(duration_text(value) for value in lengths.seconds)))
+    elif lengths.frames:
+        rows.append(("shortest · median · longest", " · ".join(f"{value} frames" for value in lengths.frames)))
+    if lengths.rates_hz:
+        rows.append(("sample rates", ", ".join(f"{rate} Hz: {count}" for rate, count in lengths.rates_hz.items())))
+    if lengths.channels:
+        rows.append(("channels", ", ".join(f"{number}: {count}" for number, count in lengths.channels.items())))
+    yield grid(f"samples (from {lengths.num_indexes} indexes)", ("what", "found"), rows)
+
+
+def _print_lengths(console: Console, lengths: Lengths) -> None:
+    for table in _lengths(lengths):
+        console.print(table)
+
+
+def _tars(path: str, tars: TarFacts) -> Table:
+    known = [count for _, count, _ in tars.shards if count is not None]
+    unknown = len(tars.shards) - len(known)
+    rows = [
+        (name, "?" if count is None else count, bytes_text(size)) for name, count, size in tars.shards[:_SHOWN_SHARDS]
+    ]
+    if len(tars.shards) > _SHOWN_SHARDS:
+        rows.append((f"… {len(tars.shards) - _SHOWN_SHARDS} more", "", ""))
+    total = f"{sum(known)}" + (f" + ? of {unknown} shards (headrace index counts them)" if unknown else "")
+    rows.append((f"all {len(tars.shards)}", total, bytes_text(sum(size for _, _, size in tars.shards))))
+    return grid(path, ("shard", "samples#", "size#"), rows)
+
+
+def _catalog(catalog: CatalogFacts) -> Iterable[Table]:
+    rows = [("recordings", catalog.num_recordings), ("hours", f"{catalog.hours:.2f}")]
+    if catalog.num_duplicates:
+        rows.append(("byte-identical to another one", catalog.num_duplicates))
+    rows += [(f"refused: {code}", count) for code, count in catalog.reasons.items()]
+    yield grid("catalog (the last scan of the source)", ("what", "count#"), rows)
+    if catalog.rejects:
+        total = sum(catalog.reasons.values())
+        more = f" (first {len(catalog.rejects)} of {total})" if total > len(catalog.rejects) else ""
+        yield grid(f"refused{more}", ("path", "code", "reason"), catalog.rejects)
