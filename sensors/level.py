@@ -171,12 +171,14 @@ def _work(partition: str, stages: Mapping[str, _Stage]) -> PartitionWork | None:
         lacking = [name for name, stage in stages.items() if partition in stage.todo]
     if not lacking:
         return None
-    marks = [
-        f"{name} {stages[name].wanted.get(partition, '')} {_number(stages[name].found.get(partition))}"
-        for name in lacking
-    ]
+    marks = [f"{name} {stages[name].wanted.get(partition, '')} {_base(stages[name], partition)}" for name in lacking]
     return PartitionWork(tuple(lacking), short_digest(partition, *marks))
 
 
-def _number(found: NumberedManifest | None) -> int:
-    return 0 if found is None else found.number
+def _base(stage: _Stage, partition: str) -> int:
+    """The manifest that the wanted one replaces, or has replaced when only its checks are missing.
+
+    A change that comes back later replaces another one, so it is not taken for more of the same attempts.
+    """
+    found = stage.found.get(partition)
+    return 0 if found is None else found.number - (partition in stage.current)

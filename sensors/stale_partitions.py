@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
+from assets.gates import failed_catalog
 from assets.keys import DatasetKeys
 from headrace.config import DatasetConfig
 from headrace.waves import Decision, Situation, decide
@@ -38,6 +39,8 @@ def stale_partitions_sensor(config: DatasetConfig) -> dg.SensorDefinition:
         level = reader.read()
         if level is None:
             return _nothing("waiting for the first catalog", None)
+        if failed := failed_catalog(context.instance, keys.catalog):
+            return _nothing(f"held back: the catalog failed its checks: {', '.join(failed)}", None)
         decision = decide(_situation(reader, level, runs))
         return dg.SensorResult(
             run_requests=_requests(reader, level, decision),

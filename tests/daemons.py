@@ -1,0 +1,86 @@
+"""A daemon in this process: ticks the sensors of a project and makes the runs that they ask for, counting them."""
+
+from dataclasses import dataclass, field
+
+import dagster as dg
+
+from assets.factory import build_definitions
+from sensors.factory import build_automation
+from tests.projects import Project
+
+
+@dataclass(frozen=True)
+class Made:
+    """A run: what it made, of which partition, and whether it came off."""
+
+    assets: frozenset[str]
+    partition: str | None
+    success: bool
+
+
+@dataclass
+class Daemon:
+    """Ticks and runs until nothing is left to do. The instance outlives `reload`, as it does a restart."""
+
+    project: Project
+    instance: dg.DagsterInstance = field(default_factory=dg.DagsterInstance.ephemeral)
+    cursors: dict[str, str | None] = field(default_factory=dict)
+    reasons: dict[str, str | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.reload()
+
+    def reload(self) -> None:
+        """Load the definitions again, as after a change of the YAML or a restart."""
+        configs = [self.project.config()]
+        self.definitions = dg.Definitions.merge(build_definitions(configs), build_automation(configs))
+        self.job = self.definitions.resolve_implicit_global_asset_job_def()
+
+    def restart(self) -> None:
+        """Forget everything that a daemon may forget: cursors too."""
+        self.cursors.clear()
+        self.reload()
+
+    def tick(self, name: str) -> list[dg.RunRequest]:
+        """One tick of a sensor; its requests are not run."""
+        sensor = next(found for found in self.definitions.sensors if found.name == f"tones_{name}")
+        context = dg.build_sensor_context(
+            instance=self.instance, cursor=self.cursors.get(name), definitions=self.definitions, sensor_name=sensor.name
+        )
+        data = sensor.evaluate_tick(context)
+        self.cursors[name] = data.cursor
+        self.reasons[name] = data.skip_message
+        return list(data.run_requests or [])
+
+    def run(self, request: dg.RunRequest) -> Made:
+        """Make a run that was asked for."""
+        result = self.job.execute_in_process(
+            instance=self.instance,
+            asset_selection=list(request.asset_selection),
+            partition_key=request.partition_key,
+            tags=dict(request.tags),
+            raise_on_error=False,
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        )
+        names = frozenset("/".join(key.path[1:]) for key in request.asset_selection)
+        return Made(names, request.partition_key, result.success)
+
+    def settle(self, most: int = 40) -> list[Made]:
+        """Tick until two rounds in a row ask for nothing. Returns the runs, in order."""
+        made: list[Made] = []
+        quiet = 0
+        while quiet < 2 and len(made) < most:
+            requests = [request for name in ("source_changes", "stale_partitions") for request in self.tick(name)]
+            made += [self.run(request) for request in requests]
+            quiet = 0 if requests else quiet + 1
+        return made
+
+
+def partitions_made(made: list[Made]) -> list[str]:
+    """The partitions whose audio was made, in order, as often as it was."""
+    return [run.partition for run in made if "audio_shards" in run.assets]
+
+
+def count(made: list[Made], asset: str) -> int:
+    """How many runs made an asset."""
+    return sum(asset in run.assets for run in made)

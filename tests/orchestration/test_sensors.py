@@ -1,0 +1,162 @@
+"""Whatever happens to the source, the YAML or the daemon: sensors end at the right snapshot, with no run too many."""
+
+import polars as pl
+import pytest
+import yaml
+
+from headrace.catalog_update import existing_catalog
+from headrace.recordings import PARTITION, with_partitions
+from resources.storage import StorageResource
+from tests.daemons import Daemon, count, partitions_made
+from tests.projects import Project, touch
+
+LATENTS = [{"name": "mel", "encoder": {"kind": "log_mel"}}]
+
+
+@pytest.fixture
+def project(tmp_path):
+    project = Project(tmp_path)
+    project.write_tones(12)
+    rows = [f"tone{i:03d}.wav,title {i}" for i in range(12)]
+    (tmp_path / "metadata.csv").write_text("path,title\n" + "\n".join(rows) + "\n")
+    project.write_yaml(
+        source={"uri": str(project.recordings), "metadata": str(tmp_path / "metadata.csv"), "settle_seconds": 0},
+    )
+    return project
+
+
+@pytest.fixture
+def daemon(project):
+    daemon = Daemon(project)
+    daemon.settle()
+    return daemon
+
+
+def partition_of(daemon: Daemon, path: str) -> str:
+    config = daemon.project.config()
+    recordings = existing_catalog(StorageResource().output(config)).recordings
+    table = with_partitions(recordings, config.layout(), config.group_by)
+    return table.row(by_predicate=pl.col("path") == path, named=True)[PARTITION]
+
+
+def test_a_first_look_builds_everything_once(project):
+    daemon = Daemon(project)
+    made = daemon.settle()
+    assert all(run.success for run in made)
+    assert sorted(partitions_made(made)) == sorted(project.config().layout().partition_keys())
+    for asset in ("catalog", "sizes_index", "loader_smoke_test", "dataset_report"):
+        assert count(made, asset) == 1, asset
+    assert sum(project.sizes().values()) == 12
+
+
+def test_nothing_is_started_when_nothing_changed(daemon):
+    assert daemon.settle() == []
+    assert daemon.reasons == {"source_changes": "no change", "stale_partitions": "up to date"}
+
+
+def test_a_restart_starts_nothing(daemon):
+    daemon.restart()
+    assert daemon.settle() == []
+
+
+def test_one_changed_file_costs_two_runs_and_makes_one_partition(daemon):
+    daemon.project.write_tone("tone004", hz=999)
+    made = daemon.settle()
+    assert partitions_made(made) == [partition_of(daemon, "tone004.wav")]
+    assert len(made) == 2
+    assert all(run.success for run in made)
+    assert count(made, "loader_smoke_test") == 1
+
+
+def test_a_change_that_is_taken_back_is_made_twice_and_ends_where_it_began(daemon):
+    sizes = daemon.project.sizes()
+    daemon.project.write_tone("tone004", hz=999)
+    assert len(daemon.settle()) == 2
+    assert daemon.project.sizes() != sizes
+    daemon.project.write_tone("tone004", hz=204)
+    assert len(daemon.settle()) == 2
+    assert daemon.project.sizes() == sizes
+
+
+@pytest.mark.slow
+def test_going_back_and_forth_is_never_taken_for_failing(daemon):
+    for _ in range(4):
+        for hz in (999, 204):
+            daemon.project.write_tone("tone004", hz=hz)
+            assert len(daemon.settle()) == 2
+
+
+def test_a_deleted_file_leaves_its_partition(daemon):
+    partition = partition_of(daemon, "tone007.wav")
+    (daemon.project.recordings / "tone007.wav").unlink()
+    made = daemon.settle()
+    assert partitions_made(made) == [partition]
+    assert sum(daemon.project.sizes().values()) == 11
+
+
+def test_a_renamed_folder_moves_its_recordings(daemon):
+    for i in range(3):
+        daemon.project.write_tone(f"old/more{i}", hz=700 + i)
+    daemon.settle()
+    (daemon.project.recordings / "old").rename(daemon.project.recordings / "new")
+    made = daemon.settle()
+    assert all(run.success for run in made)
+    assert len(partitions_made(made)) == len(set(partitions_made(made)))
+    assert count(made, "catalog") == count(made, "sizes_index") == 1
+    assert sum(daemon.project.sizes().values()) == 15
+
+
+def test_a_changed_metadata_row_makes_its_partition(daemon):
+    table = daemon.project.folder / "metadata.csv"
+    table.write_text(table.read_text().replace("title 3\n", "another title\n"))
+    made = daemon.settle()
+    assert partitions_made(made) == [partition_of(daemon, "tone003.wav")]
+    assert len(made) == 2
+
+
+def test_touched_files_cost_one_look_and_build_nothing(daemon):
+    for path in daemon.project.recordings.iterdir():
+        touch(path, -1000.0)
+    made = daemon.settle()
+    assert [sorted(run.assets) for run in made] == [["catalog"]]
+
+
+def test_a_changed_yaml_makes_what_it_touches(daemon):
+    daemon.project.write_yaml(audio={"bits_per_sample": 24})
+    daemon.reload()
+    made = daemon.settle()
+    assert sorted(partitions_made(made)) == sorted(daemon.project.config().layout().partition_keys())
+    assert count(made, "sizes_index") == 1
+    daemon.project.write_yaml(loader={"num_workers": 0, "shuffle_buffer": 7})
+    daemon.reload()
+    assert [sorted(run.assets) for run in daemon.settle()] == [["dataset_report", "loader_smoke_test"]]
+
+
+def test_latents_follow_once_their_audio_is_done(daemon):
+    daemon.project.write_yaml(latents=LATENTS)
+    daemon.reload()
+    made = daemon.settle()
+    assert count(made, "audio_shards") == 0
+    assert count(made, "mel/latent_shards") == len(daemon.project.config().layout().partition_keys())
+    assert count(made, "mel/sizes_index") == count(made, "loader_smoke_test") == 1
+    daemon.project.write_tone("tone004", hz=999)
+    made = daemon.settle()
+    assert len(made) == 2
+    assert count(made, "mel/latent_shards") == count(made, "mel/sizes_index") == 1
+
+
+def test_a_file_that_still_changes_waits_and_others_do_not(daemon):
+    yaml_path = daemon.project.datasets / "tones.yaml"
+    content = yaml.safe_load(yaml_path.read_text())
+    content["source"]["settle_seconds"] = 0.4
+    yaml_path.write_text(yaml.safe_dump(content))
+    daemon.reload()
+    daemon.settle()
+    touch(daemon.project.write_tone("quiet", hz=500), -50.0)
+    partial = daemon.project.write_tone("partial", hz=600)
+    assert len(daemon.tick("source_changes")) == 1
+    (daemon.project.recordings / "quiet.wav").unlink()
+    touch(partial, 0.0)
+    daemon.project.write_tone("partial", hz=601)
+    assert daemon.tick("source_changes") == []
+    assert "settling" in daemon.reasons["source_changes"]

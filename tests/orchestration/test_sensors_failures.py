@@ -1,0 +1,167 @@
+"""What fails is tried again after a while, then rests until something changes; what failed a check goes no further."""
+
+import multiprocessing
+import os
+import signal
+import time
+
+import dagster as dg
+import pytest
+from dagster._core.events import EngineEventData
+
+from headrace.manifests import newest_manifest
+from headrace.storage import LocalStorage
+from headrace.waves import FINISH, Attempts, Decision, Limits, PartitionWork, Patience, Pause, Situation, decide
+from sensors.activity import active_runs
+from tests.daemons import Daemon, count
+from tests.projects import Project
+
+WORK = PartitionWork(("audio", "mel"), "token")
+
+
+def situation(**changes) -> Situation:
+    return Situation(**{"partitions": {"train-0000": WORK, "train-0001": WORK}, "finish": None, **changes})
+
+
+def test_stale_partitions_are_started_and_the_end_waits_for_them():
+    assert decide(situation()) == Decision({"train-0000": WORK, "train-0001": WORK}, finish=False, paused={})
+
+
+def test_the_only_partition_of_a_wave_takes_the_end_with_it():
+    assert decide(situation(partitions={"train-0000": WORK})).finish
+
+
+def test_a_partition_at_work_is_not_started_again():
+    decision = decide(situation(running={"train-0000"}))
+    assert list(decision.partitions) == ["train-0001"]
+    assert decision.paused == {"train-0000": Pause.RUNNING}
+
+
+def test_nothing_is_built_while_the_source_is_being_scanned():
+    assert set(decide(situation(is_scanning=True)).paused.values()) == {Pause.RUNNING}
+
+
+def test_starts_are_bounded_by_tick_and_by_what_is_in_flight():
+    many = {f"train-{i:04d}": WORK for i in range(100)}
+    assert len(decide(situation(partitions=many)).partitions) == Limits().starts_per_tick
+    running = {f"train-{i:04d}" for i in range(14)}
+    assert len(decide(situation(partitions=many, running=running)).partitions) == Limits().runs_in_flight - 14
+
+
+def test_of_many_partitions_each_stage_is_a_run_of_its_own():
+    many = {f"train-{i:04d}": WORK for i in range(5)}
+    assert {work.stages for work in decide(situation(partitions=many)).partitions.values()} == {("audio",)}
+
+
+def test_the_end_is_made_once_and_not_beside_itself():
+    assert decide(situation(partitions={}, finish="end")).finish
+    assert decide(situation(partitions={}, finish="end", is_finishing=True)).paused == {FINISH: Pause.RUNNING}
+
+
+@pytest.mark.parametrize(
+    ("attempts", "pause"),
+    [
+        (Attempts(1, 5.0), Pause.BACKING_OFF),
+        (Attempts(1, 15.0), None),
+        (Attempts(2, 100.0), Pause.BACKING_OFF),
+        (Attempts(2, 121.0), None),
+        (Attempts(3, 1e9), Pause.RESTING),
+    ],
+)
+def test_failing_work_backs_off_and_then_rests(attempts, pause):
+    decision = decide(
+        situation(partitions={"train-0000": WORK}, attempts={"token": attempts}),
+        Limits(patience=Patience((15.0, 120.0))),
+    )
+    assert decision.paused == ({"train-0000": pause} if pause else {})
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    project = Project(tmp_path)
+    project.write_tones(4)
+    project.write_yaml(splits={"train": 1.0}, shards={"samples_per_shard": 2, "partitions": {"train": 2}})
+    daemon = Daemon(project)
+    daemon.settle()
+    return daemon
+
+
+def test_a_partition_that_fails_its_check_holds_latents_and_snapshot(daemon, monkeypatch):
+    """Shards are damaged between their writing and their check; what readers see stays as it was."""
+    before = daemon.project.sizes()
+    daemon.project.write_yaml(latents=[{"name": "mel", "encoder": {"kind": "log_mel"}}])
+    daemon.reload()
+    daemon.settle()
+    monkeypatch.setattr("assets.checks.index_faults", lambda storage, shard: [f"{shard.name}: made up"])
+    daemon.project.write_tone("tone001", hz=999)
+    made = daemon.settle()
+    assert [run.success for run in made] == [True, False]
+    assert "backing off" in daemon.reasons["stale_partitions"]
+    assert daemon.project.sizes() == before
+    audio = newest_manifest(LocalStorage(daemon.project.output / "audio"), made[1].partition)
+    latents = newest_manifest(LocalStorage(daemon.project.output / "latents/mel"), made[1].partition)
+    assert audio.number == 2
+    assert latents.number == 1
+    refused = daemon.run(dg.RunRequest(asset_selection=[daemon.project.keys.sizes_index]))
+    assert not refused.success
+    assert daemon.project.sizes() == before
+    monkeypatch.undo()
+    assert daemon.run(
+        dg.RunRequest(asset_selection=[daemon.project.keys.audio_shards], partition_key=made[1].partition)
+    ).success
+    made = daemon.settle()
+    assert all(run.success for run in made)
+    assert count(made, "sizes_index") == 1
+    assert daemon.project.sizes() != before
+
+
+def test_an_empty_source_is_no_reason_to_throw_everything_away(daemon):
+    before = daemon.project.sizes()
+    for path in daemon.project.recordings.iterdir():
+        path.unlink()
+    made = daemon.settle()
+    assert [run.success for run in made] == [False]
+    assert "held back" in daemon.reasons["stale_partitions"]
+    assert daemon.project.sizes() == before
+
+
+def test_a_run_whose_process_died_is_marked_failed_and_counts_as_not_running(tmp_path):
+    instance = dg.DagsterInstance.local_temp(str(tmp_path))
+    process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
+    process.start()
+    started = _started_run(instance, process.pid)
+    assert len(active_runs(instance)) == 1
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert active_runs(instance) == []
+    assert instance.get_run_by_id(started).status == dg.DagsterRunStatus.FAILURE
+
+
+def test_another_process_with_the_number_of_a_dead_one_does_not_keep_a_run_alive(tmp_path):
+    instance = dg.DagsterInstance.local_temp(str(tmp_path))
+    _started_run(instance, os.getpid(), before_seconds=10_000_000.0)
+    assert active_runs(instance) == []
+
+
+def _started_run(instance: dg.DagsterInstance, pid: int, before_seconds: float = 0.0) -> str:
+    """A run as a code server leaves it behind: started, with the process named in its log."""
+
+    @dg.op
+    def nothing() -> None: ...
+
+    @dg.job
+    def work():
+        nothing()
+
+    run = instance.create_run_for_job(work, status=dg.DagsterRunStatus.NOT_STARTED)
+    event = dg.DagsterEvent(
+        event_type_value=dg.DagsterEventType.ENGINE_EVENT.value,
+        job_name=run.job_name,
+        message=f"Started process for run (pid: {pid}).",
+        event_specific_data=EngineEventData.in_process(pid),
+    )
+    instance.report_dagster_event(event, run.run_id, timestamp=time.time() - before_seconds)
+    instance.report_dagster_event(
+        dg.DagsterEvent(event_type_value=dg.DagsterEventType.PIPELINE_START.value, job_name=run.job_name), run.run_id
+    )
+    return run.run_id
