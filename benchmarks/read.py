@@ -1,3 +1,4 @@
+# ruff: noqa: PLC0415 - a system's imports are not its time, nor another's memory
 """Reading shards into training batches, beside what the machine can do at best and what others reach.
 
     python benchmarks/read.py [--clips 1500] [--rounds 3] [--peers-python PATH]
@@ -54,13 +55,13 @@ class Reading:
 def make_corpus(folder: Path, num_clips: int) -> None:
     """Audio and latents in our form, once."""
     import torch
-    from tests.sounds import file_of, music
-    from tests.streaming.corpus import commit
 
     from headrace.index import SampleEntry
     from headrace.indexing import latent_facts
     from headrace.shardwriter import ShardPlace, ShardWriter
     from headrace.storage import LocalStorage
+    from tests.sounds import file_of, music
+    from tests.streaming.corpus import commit
 
     sounds = [file_of(np.round(music(NUM_FRAMES, seed=s) * 32_767).astype(np.int16), "FLAC") for s in range(60)]
     generator = torch.Generator().manual_seed(0)
@@ -71,7 +72,9 @@ def make_corpus(folder: Path, num_clips: int) -> None:
             with ShardWriter(storage, ShardPlace("train", 0, shard, prefix)) as writer:
                 for number in range(start, min(start + PER_SHARD, num_clips)):
                     key = f"clip{number:06d}"
-                    text = json.dumps({"title": key, "headrace": {"source": f"{key}.wav", "num_frames": NUM_FRAMES}}).encode()
+                    text = json.dumps(
+                        {"title": key, "headrace": {"source": f"{key}.wav", "num_frames": NUM_FRAMES}}
+                    ).encode()
                     if kind == "audio":
                         blob = sounds[number % len(sounds)]
                         facts = SampleEntry(key, {}, NUM_FRAMES, 44_100, 1)
@@ -112,6 +115,7 @@ def limit(folder: Path, kind: str, num_threads: int) -> Batches:
 def limit_soundfile(folder: Path, kind: str, num_threads: int) -> Batches:
     """The same with libsndfile."""
     import soundfile as sf
+
     from headrace.index import ShardIndex
 
     blobs: list[bytes] = []
@@ -144,7 +148,9 @@ def _scratch() -> np.ndarray:
 
 def _copy_one(blob: bytes) -> object:
     _scratch()
-    np.copyto(_local.hidden, np.frombuffer(blob, np.float16, LATENT_SHAPE[0] * LATENT_SHAPE[1], 768).reshape(LATENT_SHAPE))
+    np.copyto(
+        _local.hidden, np.frombuffer(blob, np.float16, LATENT_SHAPE[0] * LATENT_SHAPE[1], 768).reshape(LATENT_SHAPE)
+    )
     return None
 
 
@@ -185,7 +191,7 @@ def webdataset_inline(folder: Path, kind: str, num_workers: int) -> Batches:  # 
 
 
 def webdataset_workers(folder: Path, kind: str, num_workers: int) -> Batches:
-    """webdataset under torch's DataLoader with workers."""
+    """Webdataset under torch's DataLoader with workers."""
     yield from _webdataset(folder, kind, num_workers)
 
 
@@ -290,9 +296,20 @@ def _tree_kib(pid: int) -> int:
 def run_apart(system: str, folder: Path, kind: str, num_workers: int, python: str) -> Reading:
     """Run a system in a fresh process."""
     script = HERE / ("read_peers.py" if system in PEERS else "read.py")
-    command = [python, str(script), "--run", system, "--kind", kind, "--folder", str(folder), "--workers", str(num_workers)]
+    command = [
+        python,
+        str(script),
+        "--run",
+        system,
+        "--kind",
+        kind,
+        "--folder",
+        str(folder),
+        "--workers",
+        str(num_workers),
+    ]
     environment = os.environ | {"PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)  # noqa: S603 - ourselves
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
         sys.exit(f"{system}: {done.stderr[-2000:]}")
     return Reading(**json.loads(done.stdout.splitlines()[-1]))
@@ -302,7 +319,12 @@ def hardware() -> dict[str, object]:
     """What the figures were taken on."""
     model = next((ln for ln in Path("/proc/cpuinfo").read_text().splitlines() if ln.startswith("model name")), "")
     cores = len(os.sched_getaffinity(0))
-    return {"cpu": model.partition(": ")[2], "cores": cores, "python": platform.python_version(), "load": os.getloadavg()}
+    return {
+        "cpu": model.partition(": ")[2],
+        "cores": cores,
+        "python": platform.python_version(),
+        "load": os.getloadavg(),
+    }
 
 
 def table(readings: list[Reading], kind: str) -> None:
@@ -315,11 +337,12 @@ def table(readings: list[Reading], kind: str) -> None:
         rates = sorted(reading.rate for reading in runs)
         middle = statistics.median(rates)
         first, cpu, peak = (
-            statistics.median(getattr(run, name) for run in runs) for name in ("first_seconds", "cpu_seconds", "peak_mib")
+            statistics.median(getattr(run, name) for run in runs)
+            for name in ("first_seconds", "cpu_seconds", "peak_mib")
         )
         print(
-            f"  {system:22} {middle:9.0f} ({rates[0]:.0f}-{rates[-1]:.0f})  {middle / best:5.2f}  {first:6.3f}  {cpu:6.2f}"
-            f"  {peak:7.0f}"
+            f"  {system:22} {middle:9.0f} ({rates[0]:.0f}-{rates[-1]:.0f})  {middle / best:5.2f}  {first:6.3f}"
+            f"  {cpu:6.2f}  {peak:7.0f}"
         )
 
 
@@ -329,7 +352,7 @@ def main() -> None:
     parser.add_argument("--clips", type=int, default=1500)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--folder", type=Path, default=Path("/tmp/headrace-bench-read"))  # noqa: S108 - a scratch folder
+    parser.add_argument("--folder", type=Path, default=Path("/tmp/headrace-bench-read"))
     parser.add_argument("--peers-python", help="an interpreter with numpy and nvidia-dali-cuda120")
     parser.add_argument("--run", help=argparse.SUPPRESS)
     parser.add_argument("--kind", help=argparse.SUPPRESS)

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-
 from nvidia.dali import fn, pipeline_def, types
 
 BATCH = 32

@@ -218,7 +218,8 @@ class ObjectStorage:
 
     def __setstate__(self, state: tuple[str, str, Transfer | None]) -> None:
         """Start without a client."""
-        for name, value in zip(("uri", "prefix", "transfer", "_client"), (*state, {}), strict=True):
+        fields: tuple[object, ...] = (*state, {})
+        for name, value in zip(("uri", "prefix", "transfer", "_client"), fields, strict=True):
             object.__setattr__(self, name, value)
 
     @property

@@ -36,7 +36,11 @@ def open_all(wanted: Sequence[Wanted], config: FetchConfig) -> list[OpenedRemote
 
 
 def open_for_state(
-    wanted: Sequence[Wanted], names: Sequence[str], opened: Sequence[OpenedRemote], state: OrderState, config: FetchConfig
+    wanted: Sequence[Wanted],
+    names: Sequence[str],
+    opened: Sequence[OpenedRemote],
+    state: OrderState,
+    config: FetchConfig,
 ) -> list[OpenedRemote]:
     """The streams at the snapshots that a state was saved on; streams that it does not know stay as they are.
 
@@ -54,8 +58,8 @@ def open_for_state(
             found.append(_open(replace(one, snapshot=before.snapshot), config))
         except NotFoundError as error:
             raise StateError(
-                f"snapshot: the state was saved on snapshot {before.snapshot} of {name}, which is gone ({error}); restore it, "
-                "or start from the beginning"
+                f"snapshot: the state was saved on snapshot {before.snapshot} of {name}, which is gone ({error}); "
+                "restore it, or start from the beginning"
             ) from error
     return found
 
@@ -77,5 +81,5 @@ def _open_as(
 ) -> OpenedRemote:
     opened = _open(replace(wanted, snapshot=snapshot, latents_snapshots=latents), config)
     if opened.identity.fingerprint != fingerprint:
-        raise IntegrityError(f"{wanted.remote}: this rank finds other shards there than rank 0; mount or copy the same data")
+        raise IntegrityError(f"{wanted.remote}: this rank finds other shards than rank 0; mount or copy the same data")
     return opened

@@ -39,9 +39,9 @@ class Arena:
             return np.empty(shape, kind)
         buffer = self._take(num_bytes)
         # An array whose base is not an ndarray keeps that base alive; an ndarray base would be collapsed away.
-        lease = np.frombuffer(memoryview(buffer), np.uint8)
+        lease = np.frombuffer(buffer.data, np.uint8)
         weakref.finalize(lease, self._free.append, buffer).atexit = False
-        return np.frombuffer(memoryview(lease), kind, math.prod(shape)).reshape(shape)
+        return np.frombuffer(lease.data, kind, math.prod(shape)).reshape(shape)
 
     def _take(self, num_bytes: int) -> NDArray[np.uint8]:
         for _ in range(len(self._free)):

@@ -7,7 +7,7 @@ both give the same batch, and a test holds it so. No threads are started here.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -167,6 +167,7 @@ class Assembler:
             raise sample_error(row, error) from error
 
     def rows(self, plan: BatchPlan) -> list[Row | None]:
+        """The batch's rows, their shards opened; None for padding."""
         rows: list[Row | None] = [None] * len(plan.rows)
         ids = plan.rows.sample_ids
         for number, stream in enumerate(self._streams):
@@ -267,7 +268,9 @@ class Assembler:
 
 def sample_error(row: Row, error: Exception) -> SampleError:
     """The error of one sample, naming shard, key and reason."""
-    reason = f"{error}" if isinstance(error, HeadraceError | json.JSONDecodeError) else f"{type(error).__name__}: {error}"
+    reason = (
+        f"{error}" if isinstance(error, HeadraceError | json.JSONDecodeError) else f"{type(error).__name__}: {error}"
+    )
     return SampleError(f"{row.primary.shard}: sample {row.primary.key!r}: {reason}")
 
 
@@ -298,5 +301,3 @@ def _blank(batch: Batch, place: int) -> None:
             array[place] = 0
     for values in batch.extra.values():
         values[place] = None
-
-

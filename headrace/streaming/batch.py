@@ -17,7 +17,9 @@ from headrace.streaming.settings import Output
 Sample: TypeAlias = dict[str, Any]
 """A sample as users see it: `__key__`, `audio` and `sample_rate`, `encoder_hidden` and `encoder_length`, `metadata`."""
 
-_OWN_FIELDS = frozenset({"__key__", "audio", "sample_rate", "encoder_hidden", "encoder_length", "metadata", "is_padding"})
+_OWN_FIELDS = frozenset(
+    {"__key__", "audio", "sample_rate", "encoder_hidden", "encoder_length", "metadata", "is_padding"}
+)
 BFLOAT16 = "bfloat16"
 
 
@@ -113,12 +115,12 @@ class Batch:
 
 
 def collate(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Samples of a `StreamingDataset` → a batch of torch tensors, padded with zeros; also as a `DataLoader`'s `collate_fn`.
+    """Samples of a `StreamingDataset` → a batch of tensors, padded with zeros; also a `DataLoader`'s `collate_fn`.
 
     Returns:
-        `audio` float32 (B, C, N), `num_frames` int64 (B,), `sample_rate` int64 (B,); `encoder_hidden` (B, T, D) in its
-        stored dtype, `encoder_length` int64 (B,); `keys` and `metadata` lists; `is_padding` bool (B,); every other field
-        a list. Fields that no sample has are left out.
+        `audio` float32 (B, C, N), `num_frames` int64 (B,), `sample_rate` int64 (B,); `encoder_hidden` (B, T, D) in
+        its stored dtype, `encoder_length` int64 (B,); `keys` and `metadata` lists; `is_padding` bool (B,); every other
+        field a list. Fields that no sample has are left out.
 
     Raises:
         ConfigError: the samples' audio differs in channels, or their latents in width.
@@ -163,8 +165,8 @@ def check_channels(counts: Sequence[int]) -> int:
     found = sorted(set(counts))
     if len(found) > 1:
         raise ConfigError(
-            f"a batch holds audio of {' and '.join(map(str, found))} channels: set audio.num_channels in the data set's "
-            "YAML and build again, or pass a transform that gives all samples the same number"
+            f"a batch holds audio of {' and '.join(map(str, found))} channels: set audio.num_channels in the data "
+            "set's YAML and build again, or pass a transform that gives all samples the same number"
         )
     return found[0] if found else 1
 
@@ -208,9 +210,9 @@ def as_numpy(value: Any) -> tuple[NDArray[Any], str]:  # noqa: ANN401 - an array
 def _stack_audio(samples: Sequence[Sample], allocator: Allocator) -> Audio:
     arrays = [None if sample.get("is_padding") else as_numpy(sample["audio"])[0] for sample in samples]
     real = [array for array in arrays if array is not None]
-    for array in real:
-        if array.ndim != 2:
-            raise ConfigError(f"audio of shape {array.shape}: expected (channels, frames); check the transform")
+    strange = next((array.shape for array in real if array.ndim != 2), None)
+    if strange is not None:
+        raise ConfigError(f"audio of shape {strange}: expected (channels, frames); check the transform")
     channels = check_channels([array.shape[0] for array in real])
     length = max((array.shape[1] for array in real), default=0)
     out = allocator.empty((len(samples), channels, length), np.float32)

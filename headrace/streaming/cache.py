@@ -30,7 +30,7 @@ _LOCK_PAUSE_SECONDS = 0.002
 
 
 class CacheUnusableError(HeadraceError, OSError):
-    """The cache folder cannot take a shard: no room under its limit, a full disk, or a folder that cannot be written."""
+    """The cache folder cannot take a shard: no room under its limit, a full disk, or no right to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,9 @@ class ShardCache:
                 os.posix_fallocate(part, 0, max(1, num_bytes))
             except OSError as error:
                 if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
-                    raise CacheUnusableError(f"{self.folder}: {error.strerror}: free some disk, or set cache_limit") from error
+                    raise CacheUnusableError(
+                        f"{self.folder}: {error.strerror}: free some disk, or set cache_limit"
+                    ) from error
                 os.ftruncate(part, num_bytes)  # this file system cannot reserve
 
     def _make_room(self, budget: int, keep: Collection[str]) -> None:

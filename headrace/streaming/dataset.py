@@ -8,10 +8,10 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
-import torch.utils.data  # here and in `loader` only: a DataLoader asks for its own base class
+import torch.utils.data  # noqa: TID253 - a DataLoader asks for its own base class
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
@@ -37,9 +37,14 @@ from headrace.streaming.spec import (
     LengthBuckets,
     OrderSpec,
 )
+from headrace.streaming.spec import shuffle_algo as named_algo
 from headrace.streaming.state import OrderState, StreamState, resume, save
 from headrace.streaming.stream import Stream
 from headrace.streaming.world import World
+
+if TYPE_CHECKING:
+    from headrace.streaming.settings import OnBadSample
+    from headrace.streaming.spec import BatchingMethod, LastBatch, SamplingMethod
 
 T = TypeVar("T")
 
@@ -107,10 +112,10 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
 
         Args:
             streams: data sets to mix; instead of `remote` and `local`.
-            remote: an `audio/` or `latents/<name>/` folder or prefix, or any plain WebDataset: folder, `sizes.json`, glob
-                or brace pattern.
-            local: folder of the cache for shards of a store, shared by all processes of a host; None takes one below the
-                temporary folder. A local `remote` is read in place and needs none.
+            remote: an `audio/` or `latents/<name>/` folder or prefix, or any plain WebDataset: folder, `sizes.json`,
+                glob or brace pattern.
+            local: folder of the cache for shards of a store, shared by all processes of a host; None takes one below
+                the temporary folder. A local `remote` is read in place and needs none.
             split: None for all.
             download_retry: further attempts after a failed one.
             download_timeout: seconds that a request may take.
@@ -156,22 +161,30 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             download_retry, download_timeout, bool(validate_hash), keep_zip, parse_bytes(cache_limit), predownload
         )
         self._samples = SampleConfig(
-            crop_frames, crop_seconds, sample_rate, transform, on_bad_sample, max_bad_samples, output
-        )  # fmt: skip
+            crop_frames=crop_frames,
+            crop_seconds=crop_seconds,
+            sample_rate_hz=sample_rate,
+            transform=transform,
+            on_bad_sample=cast("OnBadSample", on_bad_sample),  # checked and converted there
+            max_bad_samples=max_bad_samples,
+            output=cast("Output", output),
+        )
         self._spec = OrderSpec(
             global_batch_size=self.batch_size * self.world.world_size,
             shuffle=shuffle,
-            shuffle_algo=shuffle_algo,
+            shuffle_algo=named_algo(shuffle_algo),
             shuffle_seed=shuffle_seed,
             num_canonical_nodes=DEFAULT_CANONICAL_NODES if num_canonical_nodes is None else num_canonical_nodes,
             shuffle_block_size=shuffle_block_size,
-            batching_method=batching_method,
-            sampling_method=sampling_method,
+            batching_method=cast("BatchingMethod", batching_method),  # OrderSpec checks names and converts them
+            sampling_method=cast("SamplingMethod", sampling_method),
             sampling_granularity=sampling_granularity,
-            last_batch=last_batch,
+            last_batch=cast("LastBatch", last_batch),
             buckets=_buckets(batching),
         )
-        self._streams = _streams(streams, remote, Stream(remote or "", local, split, latents=latents, snapshot=snapshot))
+        self._streams = _streams(
+            streams, remote, Stream(remote or "", local, split, latents=latents, snapshot=snapshot)
+        )
         self._local = local
         self._names = _names(self._streams) if streams is not None else [_ONLY_STREAM]
         self._wanted = [self._wanted_of(stream, split) for stream in self._streams]
@@ -212,7 +225,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         return self._epoch if self._resumed is None else self._resumed.epoch
 
     def __len__(self) -> int:
-        """Rows of one rank in the next iteration, padding included: what torch's DataLoader divides by its batch size."""
+        """Rows of one rank in the next iteration, padding included: torch's DataLoader divides it by its batch size."""
         run = self._new_run()
         if isinstance(self._spec.buckets, FrameBudget):
             return sum(len(plan.rows) for plan in run.plans())
@@ -299,11 +312,15 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         run = position.run
         if (info := torch.utils.data.get_worker_info()) is not None:
             state = save(run.order, run.row_after(0), self._stream_states()).to_json()
-            return state | {"worker": {"id": info.id, "num_workers": info.num_workers, "next_batch": position.num_batches}}
+            return state | {
+                "worker": {"id": info.id, "num_workers": info.num_workers, "next_batch": position.num_batches}
+            }
         if num_samples is None:
             if position.num_batches == len(run):
                 return save(self._order(), 0, self._stream_states()).to_json()
-            return save(run.order, run.row_after(position.num_batches, position.num_rows), self._stream_states()).to_json()
+            return save(
+                run.order, run.row_after(position.num_batches, position.num_rows), self._stream_states()
+            ).to_json()
         base = 0 if from_beginning else run.row_after(0)
         return save(run.order, base + num_samples, self._stream_states()).to_json()
 
@@ -514,12 +531,14 @@ def _streams(streams: Sequence[Stream] | None, remote: str | None, single: Strea
     if single.latents or single.snapshot is not None:
         raise ConfigError("latents and snapshot belong to each Stream when streams are given")
     if len({len(stream.latents) for stream in streams}) > 1:
-        raise ConfigError("streams of one dataset join the same number of latents folders: give all or none of them latents")
+        raise ConfigError(
+            "streams of one dataset join the same number of latents folders: give all or none of them latents"
+        )
     return tuple(streams)
 
 
 def _names(streams: Sequence[Stream]) -> list[str]:
-    """What saved states know streams by: `demo/audio#train`, so that a copy elsewhere goes on; all of `remote` if need be."""
+    """What saved states know streams by: `demo/audio#train`, so that a copy goes on; all of `remote` if need be."""
     remotes = [os.fspath(stream.remote).rstrip("/") for stream in streams]
     marks = [f"#{stream.split}" if stream.split else "" for stream in streams]
     short = ["/".join(remote.split("/")[-2:]) + mark for remote, mark in zip(remotes, marks, strict=True)]

@@ -94,7 +94,7 @@ def fill_latents(part: Part, out: NDArray[Any], window: Window) -> None:
     first, count = window
     row_bytes = part.tensor[3] * out.dtype.itemsize
     if count:
-        target = memoryview(out[:count].view(np.uint8).reshape(-1))
+        target = out[:count].view(np.uint8).reshape(-1).data
         part.opened().read_into(part.tensor[0] + first * row_bytes, target)
     out[count:] = 0
 

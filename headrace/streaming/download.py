@@ -78,8 +78,8 @@ class Downloader:
                 incoming.write(data)
             if delivery.index.sha256 not in ("", digest.hexdigest()):
                 raise IntegrityError(
-                    f"{delivery.source}: SHA-256 {delivery.index.sha256} expected, {digest.hexdigest()} came: the copy in "
-                    "the store or the line to it is damaged"
+                    f"{delivery.source}: SHA-256 {delivery.index.sha256} expected, {digest.hexdigest()} came: the copy "
+                    "in the store or the line to it is damaged"
                 )
         return True
 
@@ -115,7 +115,7 @@ def unpacker_of(name: str) -> _Unpacker:
     if name.endswith((".tar.gz", ".tgz")):
         return zlib.decompressobj(wbits=31)
     if name.endswith(".tar.zst"):
-        import zstandard
+        import zstandard  # noqa: PLC0415 - rarely needed
 
         return zstandard.ZstdDecompressor().decompressobj()
     raise FormatError(f"{name}: not a compressed tar ({', '.join(ZIP_SUFFIXES)})")

@@ -65,7 +65,7 @@ class EpochRun:
         with self._lock:
             return self._ahead.pop(index, None) or self._plan(index)
 
-    def plans(self, share: Share = Share(), start: int = 0) -> Iterator[BatchPlan]:  # noqa: B008 - frozen
+    def plans(self, share: Share = Share(), start: int = 0) -> Iterator[BatchPlan]:
         """The plans of a worker's batches, in order, from batch `start` of the run on."""
         return (self.plan(index) for index in share.numbers(start, len(self)))
 

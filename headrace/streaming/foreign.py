@@ -103,11 +103,11 @@ def _opened_tar(storage: Storage, shard: str) -> BinaryIO:
     """The shard's tar, unpacked into a temporary file if it is compressed."""
     if not shard.endswith(ZIP_SUFFIXES):
         return storage.open(shard)
-    unpacker, unpacked = unpacker_of(shard), tempfile.TemporaryFile()
+    unpacker, unpacked = unpacker_of(shard), tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     with storage.open(shard) as file:
         while piece := file.read(_PIECE_BYTES):
             unpacked.write(unpacker.decompress(piece))
-    return cast(BinaryIO, unpacked)
+    return cast("BinaryIO", unpacked)
 
 
 def _read_kept(path: Path) -> ShardIndex | None:
@@ -117,7 +117,7 @@ def _read_kept(path: Path) -> ShardIndex | None:
         return None
 
 
-def open_foreign(remote: str, split: str | None, index_folder: Path | None, transfer: Transfer) -> ShardSet:
+def open_foreign(remote: str, split: str | None, index_folder: Path | None, transfer: Transfer | None) -> ShardSet:
     """The shards of a plain WebDataset, in the order of their names (of a brace pattern: in its order).
 
     Raises:
@@ -125,7 +125,8 @@ def open_foreign(remote: str, split: str | None, index_folder: Path | None, tran
         FormatError: a shard is not a WebDataset.
     """
     found = find_shards(remote, split, transfer)
-    storage, names, counts = found.storage, list(found.names), found.counts
+    storage, names = found.storage, list(found.names)
+    counts = None if found.counts is None else list(found.counts)
     if not names:
         raise ConfigError(f"{remote}: no snapshot and no shards ({', '.join(TAR_SUFFIXES)}) there; {_hint(storage)}")
     keeper = IndexKeeper(index_folder)

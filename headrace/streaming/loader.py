@@ -7,7 +7,7 @@ batches; which of them, and how many, is a matter of speed alone.
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.errors import ConfigError, SampleError
 from headrace.streaming import distributed
@@ -15,11 +15,13 @@ from headrace.streaming.arena import Allocator
 from headrace.streaming.assemble import Assembler, BatchPlan
 from headrace.streaming.batch import Batch, Sample
 from headrace.streaming.dataset import StreamingDataset
-from headrace.streaming.epochs import EpochRun
 from headrace.streaming.settings import Output
 from headrace.streaming.stats import LoaderStats, Meter, Traffic, Work
 from headrace.streaming.threads import ThreadedBatches
 from headrace.streaming.workers import WorkerBatches, start_context
+
+if TYPE_CHECKING:
+    from headrace.streaming.epochs import EpochRun
 
 _MAX_THREADS = 16
 
@@ -50,7 +52,7 @@ class WorkerAssembler:
 class StreamingDataLoader:
     """Batches of one rank: each iteration is the next epoch, or the rest of the one that a state was saved in."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - torch's names for the same things
         self,
         dataset: StreamingDataset,
         *,
@@ -67,8 +69,8 @@ class StreamingDataLoader:
         Args:
             dataset: what to read.
             batch_size: if given, must be the dataset's, which the order of samples may depend on.
-            num_workers: 0 decodes on threads of this process, which is fastest for FLAC and latents; more for transforms
-                in Python that hold the GIL.
+            num_workers: 0 decodes on threads of this process, which is fastest for FLAC and latents; more for
+                transforms in Python that hold the GIL.
             num_threads: decoding threads with `num_workers=0`; None takes this rank's share of the cores.
             prefetch_factor: batches made ahead, for each worker.
             pin_memory: page-locked tensors, for asynchronous copies to a GPU.
@@ -187,7 +189,9 @@ class StreamingDataLoader:
             return self._collate(batch.samples(self.dataset.output))
         shown = batch.to_dict(self.dataset.output)
         if self.pin_memory and self.dataset.output is Output.TORCH:
-            return {name: value.pin_memory() if hasattr(value, "pin_memory") else value for name, value in shown.items()}
+            return {
+                name: value.pin_memory() if hasattr(value, "pin_memory") else value for name, value in shown.items()
+            }
         return shown
 
 

@@ -43,10 +43,14 @@ class FileShard:
         try:
             self.file_descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:
-            raise NotFoundError(f"{path}: the shard is gone; was it removed by gc while a run still reads it?") from error
+            raise NotFoundError(
+                f"{path}: the shard is gone; was it removed by gc while a run still reads it?"
+            ) from error
         found = os.fstat(self.file_descriptor).st_size
         if num_bytes not in (UNKNOWN_SIZE, found):
-            raise IntegrityError(f"{path}: {num_bytes} bytes expected, {found} found: damaged or cut off; copy it again")
+            raise IntegrityError(
+                f"{path}: {num_bytes} bytes expected, {found} found: damaged or cut off; copy it again"
+            )
 
     def __del__(self) -> None:
         """Close with the last reader."""

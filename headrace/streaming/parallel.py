@@ -14,6 +14,7 @@ from typing import TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
+
 class WorkThreads:
     """Daemon threads that run tasks, in the order in which they were submitted."""
 

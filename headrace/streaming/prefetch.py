@@ -15,8 +15,8 @@ from headrace.streaming.access import ShardAccess
 from headrace.streaming.assemble import BatchPlan
 from headrace.streaming.epochs import EpochRun, Share
 from headrace.streaming.order import PADDING
-from headrace.streaming.rows import StreamReader
 from headrace.streaming.parallel import WorkThreads
+from headrace.streaming.rows import StreamReader
 
 _NUM_DOWNLOADS = 4
 

@@ -37,7 +37,7 @@ class Wanted:
     snapshot: int | None = None
     latents_snapshots: tuple[int, ...] = ()
     index_folder: Path | None = None
-    transfer: Transfer = Transfer()
+    transfer: Transfer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,9 @@ def _open_foreign(wanted: Wanted) -> ShardSet:
 def _refuse_for_foreign(wanted: Wanted) -> None:
     for name, value in (("latents", wanted.latents), ("snapshot", wanted.snapshot)):
         if value:
-            raise ConfigError(f"{wanted.remote}: {name}={value!r} needs a folder with snapshots, not a plain WebDataset")
+            raise ConfigError(
+                f"{wanted.remote}: {name}={value!r} needs a folder with snapshots, not a plain WebDataset"
+            )
 
 
 def read_index(storage: Storage, shard: str) -> ShardIndex:

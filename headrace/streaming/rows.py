@@ -121,7 +121,7 @@ class Part:
 
 @dataclass(slots=True)
 class Row:
-    """One sample with its joined latents: the primary part first, then one a latents folder (None: it lacks the key)."""
+    """One sample with its joined latents: the primary part, then one a latents folder (None: it lacks the key)."""
 
     parts: tuple[Part | None, ...]
     position: int

@@ -78,7 +78,7 @@ class FetchConfig:
     Attributes:
         download_retry: further attempts after a failed one, with growing pauses.
         download_timeout_seconds: how long a server may send nothing before an attempt counts as failed.
-        validate_hash: check digests of local files too, once per process and shard; what is downloaded is always checked.
+        validate_hash: check digests of local files too, once per process and shard; downloads are always checked.
         keep_zip: keep the compressed form of foreign `.tar.gz` and `.tar.zst` shards in the cache as well.
         cache_limit_bytes: bound of the cache folder; None for none.
         predownload: samples per rank to download ahead; None takes a shuffle block, at least 8 batches.
@@ -96,7 +96,9 @@ class FetchConfig:
         if self.download_retry < 0:
             raise ConfigError(f"download_retry is {self.download_retry}: expected 0 or more")
         if self.download_timeout_seconds <= 0:
-            raise ConfigError(f"download_timeout is {self.download_timeout_seconds}: expected a positive number of seconds")
+            raise ConfigError(
+                f"download_timeout is {self.download_timeout_seconds}: expected a positive number of seconds"
+            )
 
 
 def parse_bytes(size: int | str | None, name: str = "cache_limit") -> int | None:

@@ -16,6 +16,7 @@ from headrace.streaming.batch import Batch
 from headrace.streaming.parallel import WorkThreads
 from headrace.streaming.stats import Stage, Work
 
+
 @dataclass(slots=True)
 class _Pending:
     """A batch under way."""

@@ -90,8 +90,8 @@ class WorkerBatches:
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             self.close()
             raise ConfigError(
-                f"the dataset cannot travel to worker processes ({error}): make transform a function of a module, or use "
-                "num_workers=0"
+                f"the dataset cannot travel to worker processes ({error}): make transform a function of a module, or "
+                "use num_workers=0"
             ) from error
 
     def run(self, plans: Iterator[BatchPlan]) -> Iterator[Batch]:
@@ -135,14 +135,14 @@ class WorkerBatches:
 
     def _taken(self, worker: _Worker) -> Batch:
         connection.wait([worker.pipe, worker.process.sentinel])
+        if not worker.pipe.poll():
+            raise _death(worker)
         try:
-            if not worker.pipe.poll():
-                raise EOFError
             message = worker.pipe.recv()
         except (EOFError, ConnectionResetError):
             raise _death(worker) from None
         if isinstance(message, _Failed):
-            error: BaseException = pickle.loads(message.error)
+            error: BaseException = pickle.loads(message.error)  # noqa: S301 - from our own worker
             error.add_note(f"in worker process {worker.number}:\n{message.trace}")
             raise error
         assert isinstance(message, _Made)
@@ -151,7 +151,8 @@ class WorkerBatches:
         for stage, seconds in message.seconds.items():
             self.work.add(stage, seconds)
         self.traffic.add(*message.traffic)
-        batch: Batch = pickle.loads(message.batch, buffers=[worker.views.lease(*slot) for slot in message.slots])
+        leases = [worker.views.lease(*slot) for slot in message.slots]
+        batch: Batch = pickle.loads(message.batch, buffers=leases)  # noqa: S301 - from our own worker
         return batch
 
 
@@ -229,7 +230,7 @@ def _answer(pipe: Connection, allocator: SlotAllocator, message: _Made | _Failed
         return
     unseen = allocator.unseen()
     pipe.send(_Made(message.batch, message.slots, [slot for slot, _ in unseen], message.seconds, message.traffic))
-    for slot, descriptor in unseen:
+    for _, descriptor in unseen:
         reduction.send_handle(pipe, descriptor, None)
         os.close(descriptor)
 
@@ -237,7 +238,7 @@ def _answer(pipe: Connection, allocator: SlotAllocator, message: _Made | _Failed
 def _pickled(error: Exception) -> bytes:
     try:
         blob = pickle.dumps(error)
-        pickle.loads(blob)
+        pickle.loads(blob)  # noqa: S301 - our own
     except Exception:  # noqa: BLE001 - some libraries' errors do not travel; their words do
         return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
     return blob

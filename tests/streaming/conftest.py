@@ -1,6 +1,7 @@
 """Small data sets that many tests read."""
 
 import pytest
+
 from tests.streaming.corpus import Clip, clips, write_dataset
 from tests.streaming.fault_server import fault_server
 

@@ -94,11 +94,14 @@ def write_latent_shard(storage: Storage, place: ShardPlace, samples: Sequence[Cl
 ShardWriting = Callable[[Storage, ShardPlace, Sequence[Clip]], ShardIndex]
 
 
-def commit(storage: Storage, shards: Mapping[str, Sequence[ShardIndex]], origin: Mapping[str, object]) -> NumberedSnapshot:
+def commit(
+    storage: Storage, shards: Mapping[str, Sequence[ShardIndex]], origin: Mapping[str, object]
+) -> NumberedSnapshot:
     """A manifest for each partition, and the snapshot of all."""
     for partition, indexes in shards.items():
         entries = tuple(
-            ShardEntry(i.shard, i.num_bytes, len(i), int(i.num_frames.sum()), 0.0, "input", tuple(i.keys())) for i in indexes
+            ShardEntry(i.shard, i.num_bytes, len(i), int(i.num_frames.sum()), 0.0, "input", tuple(i.keys()))
+            for i in indexes
         )
         digest = "-".join(index.sha256[:6] for index in indexes)
         commit_manifest(storage, Manifest(partition, digest, "s", {}, entries), newest_manifest(storage, partition))
@@ -117,7 +120,7 @@ def write_dataset(
     return snapshot
 
 
-def _write(
+def _write(  # noqa: PLR0913, PLR0917 - a helper of one caller
     storage: Storage,
     samples: Mapping[str, Sequence[Clip]],
     per_shard: int,

@@ -53,7 +53,7 @@ class FaultServer:
     folder: Path
     port: int = 0
     requests: list[Request] = field(default_factory=list)
-    fault: Callable[[Request], Fault | None] = lambda request: None  # noqa: ARG005
+    fault: Callable[[Request], Fault | None] = lambda request: None
 
     @property
     def uri(self) -> str:
@@ -109,10 +109,10 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Be quiet."""
 
-    def do_HEAD(self) -> None:  # noqa: N802 - the base class's name
+    def do_HEAD(self) -> None:
         self._answer(with_body=False)
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         self._answer(with_body=True)
 
     def _answer(self, *, with_body: bool) -> None:
@@ -143,7 +143,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, b"<Error><Code>NoSuchKey</Code></Error>", with_body=with_body)
             return
         blob = file.read_bytes()
-        status, headers = 200, {"ETag": f'"{file.stat().st_mtime_ns:x}"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}
+        status, headers = (
+            200,
+            {"ETag": f'"{file.stat().st_mtime_ns:x}"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"},
+        )
         if (span := self.headers.get("Range")) is not None:
             first, _, last = span.removeprefix("bytes=").partition("-")
             start, stop = int(first), min(int(last) + 1 if last else len(blob), len(blob))

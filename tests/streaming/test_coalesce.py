@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,5 +17,5 @@ def test_every_span_lies_in_exactly_one_request_and_requests_keep_their_distance
     for request in requests:
         for member in request.members:
             assert request.start <= spans[member][0] <= spans[member][1] <= request.stop
-    for left, right in zip(requests, requests[1:], strict=False):
+    for left, right in pairwise(requests):
         assert right.start - left.stop > gap

@@ -7,10 +7,10 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.streaming.corpus import clips, write_dataset
 
 from headrace import LengthBuckets, Stream, StreamingDataLoader, StreamingDataset, World, collate
 from headrace.errors import ConfigError, NotFoundError, StateError
+from tests.streaming.corpus import clips, write_dataset
 
 GLOBAL_BATCH = 48
 WORLDS = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -79,7 +79,9 @@ def test_global_batches_survive_a_change_of_world_size(dataset_folder, mode):
     stop=st.integers(0, 3),
     epochs=st.integers(0, 1),
 )
-def test_a_run_that_stops_on_one_world_goes_on_on_another(dataset_folder, mode, first, second, stop, epochs):
+def test_a_run_that_stops_on_one_world_goes_on_on_another(  # noqa: PLR0913, PLR0917 - Hypothesis draws them
+    dataset_folder, mode, first, second, stop, epochs
+):
     whole = make(dataset_folder, mode=mode)
     for _ in range(epochs):
         keys_of(whole)
@@ -100,8 +102,8 @@ def test_a_run_that_stops_on_one_world_goes_on_on_another(dataset_folder, mode, 
 def test_what_only_concerns_speed_changes_nothing(dataset_folder, tmp_path):
     plain = keys_of(make(dataset_folder))
     other = make(
-        dataset_folder, local=str(tmp_path), download_retry=7, download_timeout=3, validate_hash="sha256", keep_zip=True,
-        predownload=1, cache_limit="50gb", partition_algo="orig",
+        dataset_folder, local=str(tmp_path), download_retry=7, download_timeout=3, validate_hash="sha256",
+        keep_zip=True, predownload=1, cache_limit="50gb", partition_algo="orig",
     )  # fmt: skip
     assert keys_of(other) == plain
 
@@ -319,7 +321,7 @@ def test_mixed_channels_name_the_setting_that_settles_them(tmp_path):
     mixed = clips(4) + clips(4, first=10, num_channels=2)
     write_dataset(tmp_path, {"train": mixed}, per_shard=8)
     loader = StreamingDataLoader(StreamingDataset(remote=f"{tmp_path}/audio", batch_size=8))
-    with pytest.raises(ConfigError, match="audio.num_channels"):
+    with pytest.raises(ConfigError, match=r"audio\.num_channels"):
         next(iter(loader))
     samples = list(StreamingDataset(remote=f"{tmp_path}/audio", batch_size=8))
     assert {sample["audio"].shape[0] for sample in samples} == {1, 2}

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import soundfile as sf
 import torch
-from tests.streaming.corpus import clips
 
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.audio import decode_flac_into
 from headrace.errors import AudioError, SampleError
+from tests.streaming.corpus import clips
 
 
 def write_tar(path, members):

@@ -7,10 +7,10 @@ import pytest
 import torch
 import torch.distributed
 import torch.multiprocessing
-from tests.streaming.corpus import clips, write_dataset
 
 from headrace import StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError
+from tests.streaming.corpus import clips, write_dataset
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ def _free_port():
         return probe.getsockname()[1]
 
 
-def run(folder, size, out, *, state=None, stop=None, commit_late=False):
+def run(folder, size, out, *, state=None, stop=None, commit_late=False):  # noqa: PLR0913 - a run has that many parts
     """Train on `size` ranks. Returns each global batch's keys, and rank 0's state at the end."""
     path = out / f"run-{size}-{stop}"
     arguments = (size, _free_port(), str(folder), str(path), json.dumps(state), stop, commit_late)
@@ -35,15 +35,13 @@ def run(folder, size, out, *, state=None, stop=None, commit_late=False):
     return [[key for row in zip(*parts, strict=True) for key in row] for parts in batches], ranks[0]["state"]
 
 
-def _rank(rank, size, port, folder, path, state, stop, commit_late):
+def _rank(rank, size, port, folder, path, state, stop, commit_late):  # noqa: PLR0913, PLR0917 - spawn passes them so
     from pathlib import Path
 
     torch.distributed.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
     if commit_late and rank == 1:
         _commit_while_rank_one_starts(Path(folder))
-    dataset = StreamingDataset(
-        remote=f"{folder}/audio", split="train", batch_size=GLOBAL_BATCH // size, shuffle=True
-    )
+    dataset = StreamingDataset(remote=f"{folder}/audio", split="train", batch_size=GLOBAL_BATCH // size, shuffle=True)
     loader = StreamingDataLoader(dataset, num_workers=rank % 2)
     if json.loads(state) is not None:
         loader.load_state_dict(json.loads(state))
@@ -60,7 +58,7 @@ def _rank(rank, size, port, folder, path, state, stop, commit_late):
 
 def _commit_while_rank_one_starts(folder):
     """Once rank 0 has looked, a new snapshot appears before this rank looks."""
-    import headrace.streaming.agreement as agreement
+    from headrace.streaming import agreement
 
     look = agreement._open_as
 

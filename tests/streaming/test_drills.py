@@ -1,5 +1,7 @@
-"""Things that go wrong with stores, disks and processes: each ends in the right data or a clear error, and nothing
-needs cleaning up."""
+"""Things that go wrong with stores, disks and processes.
+
+Each ends in the right data or a clear error, and nothing needs cleaning up.
+"""
 
 import multiprocessing
 import os
@@ -10,11 +12,11 @@ import warnings
 
 import numpy as np
 import pytest
-from tests.streaming.corpus import clips, write_dataset
-from tests.streaming.fault_server import Fault, fault_server
 
 from headrace import StreamingDataLoader, StreamingDataset
-from headrace.errors import IntegrityError, NotFoundError, SampleError, StorageError
+from headrace.errors import IntegrityError, SampleError, StorageError
+from tests.streaming.corpus import clips, write_dataset
+from tests.streaming.fault_server import Fault, fault_server
 
 
 def make(remote, cache=None, **more):
@@ -192,7 +194,7 @@ def test_a_shard_that_shrinks_while_it_is_open_is_an_error_and_no_crash(dataset_
     shutil.copytree(dataset_folder / "audio", tmp_path / "audio")
     dataset = make(f"{tmp_path}/audio", shuffle=False)
     dataset.get_item(0)
-    os.truncate(sorted((tmp_path / "audio").glob("train_0000_000000*.tar"))[0], 2000)
+    os.truncate(next((tmp_path / "audio").glob("train_0000_000000*.tar")), 2000)
     with pytest.raises(SampleError, match="ends at 2000"):
         dataset.get_item(4)
 
@@ -306,7 +308,7 @@ def test_a_run_is_undisturbed_by_a_new_snapshot(tmp_path):
 
 def test_all_latents_missing_a_sample_is_an_error_that_names_it(dataset_folder, tmp_path):
     shutil.copytree(dataset_folder, tmp_path / "out")
-    victim = sorted((tmp_path / "out/latents/crepe").glob("latent_train*.tar"))[0]
+    victim = min((tmp_path / "out/latents/crepe").glob("latent_train*.tar"))
     victim.unlink()
     loader = StreamingDataLoader(
         make(f"{tmp_path}/out/audio", latents=[f"{tmp_path}/out/latents/crepe"], shuffle=False)

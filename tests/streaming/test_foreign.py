@@ -8,11 +8,11 @@ import tarfile
 import numpy as np
 import pytest
 import zstandard
-from tests.streaming.corpus import clips, write_dataset
 
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import ConfigError, FormatError, NotFoundError
 from headrace.streaming.foreign import expand_braces
+from tests.streaming.corpus import clips, write_dataset
 
 
 def write_tar(path, samples):
@@ -92,7 +92,7 @@ def test_a_glob_inside_an_output_of_ours_is_filtered_by_its_snapshot(tmp_path):
 def test_a_truncated_tar_is_refused_before_training(folder):
     path = folder / "train-001.tar"
     path.write_bytes(path.read_bytes()[:3000])
-    with pytest.raises(FormatError, match="train-001.tar"):
+    with pytest.raises(FormatError, match=r"train-001\.tar"):
         StreamingDataset(remote=f"{folder}/train-*.tar")
 
 

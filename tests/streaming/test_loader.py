@@ -11,10 +11,10 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from tests.streaming.corpus import clips, write_dataset
 
 from headrace import LengthBuckets, StreamingDataLoader, StreamingDataset
 from headrace.errors import ConfigError, SampleError
+from tests.streaming.corpus import clips, write_dataset
 
 BATCH = 8
 
