@@ -39,7 +39,7 @@ class EncodingOptions:
 
     Attributes:
         batch_seconds: audio of one batch, padding included; None chooses by device.
-        num_threads: threads that decode; each keeps up with about 1000 times real time. None for one per core, at
+        num_threads: threads that decode; each keeps up with over 2000 times real time. None for one per core, at
             most 16.
     """
 
