@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from zoneinfo import available_timezones
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -114,6 +115,71 @@ class LoaderConfig(_Section):
     batch_size: int = Field(8, ge=1)
 
 
+class ScheduleConfig(_Section):
+    """When something happens by itself.
+
+    Attributes:
+        cron: minute, hour, day of month, month, day of week.
+        enabled: whether it is on from the start; it can be switched in the UI.
+    """
+
+    cron: str = Field(pattern=r"^\s*(\S+\s+){4}\S+\s*$")
+    enabled: bool = True
+
+
+class SchedulesConfig(_Section):
+    """What happens by the clock, beside what follows changes.
+
+    Attributes:
+        time_zone: an IANA name, for all of them.
+        refresh: scan the whole source; the only look at sources that are too large for the sensor.
+        verify: read every byte of the newest snapshot again and compare digests.
+        gc: remove what no kept snapshot names; off until asked for.
+    """
+
+    time_zone: str = "UTC"
+    refresh: ScheduleConfig = ScheduleConfig(cron="0 3 * * *")
+    verify: ScheduleConfig = ScheduleConfig(cron="0 4 * * 0")
+    gc: ScheduleConfig = ScheduleConfig(cron="0 6 * * 0", enabled=False)
+
+    @field_validator("time_zone")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        if name not in available_timezones():
+            raise ValueError("not a time zone; expected an IANA name like UTC or Europe/Berlin")
+        return name
+
+
+class AlertsConfig(_Section):
+    """Who hears of failures. Secrets stay in the environment: these are the names of variables, not their values.
+
+    Attributes:
+        webhook: variable that holds the URL of a Slack-compatible webhook; without a value nothing is sent.
+        smtp: variable that holds `smtp://user:password@host:587` (`smtps://` for TLS from the start).
+        email_from: sender.
+        email_to: recipients; none sends no e-mail.
+    """
+
+    webhook: str = "HEADRACE_ALERTS_WEBHOOK"
+    smtp: str = "HEADRACE_ALERTS_SMTP"
+    email_from: str = "headrace@localhost"
+    email_to: tuple[str, ...] = ()
+
+
+class DriftConfig(_Section):
+    """How far a catalog may be from the last snapshots before a check warns; shares, 0.5 is a half.
+
+    Attributes:
+        hours: change of the length of everything.
+        durations: change of the 10, 50 or 90% point of the recordings' lengths.
+        rejected: growth of the share of files that are refused.
+    """
+
+    hours: float = Field(0.5, ge=0)
+    durations: float = Field(0.5, ge=0)
+    rejected: float = Field(0.05, ge=0)
+
+
 class OutputConfig(_Section):
     """Where the data set goes: a folder or an object-store prefix."""
 
@@ -131,6 +197,9 @@ class DatasetConfig(_Section):
     shards: ShardsConfig = ShardsConfig()
     latents: tuple[LatentsConfig, ...] = ()
     loader: LoaderConfig = LoaderConfig()
+    schedules: SchedulesConfig = SchedulesConfig()
+    alerts: AlertsConfig = AlertsConfig()
+    drift: DriftConfig = DriftConfig()
     output: OutputConfig
 
     @field_validator("splits")
