@@ -25,6 +25,7 @@ from headrace.streaming.world import World
 
 if TYPE_CHECKING:
     import torch
+    from torch.utils.data import DataLoader
 
 _MANY_SHARDS = 100  # of fewer, an order by shard says little; the sample buffer mixes as well
 
@@ -147,7 +148,12 @@ class WebDatasetLoader:
     def __iter__(self) -> Iterator[Any]:
         self._shared_epoch[0] = self.epoch
         self.epoch += 1
-        return iter(self._loader)
+        batches = iter(self._loader)
+        try:
+            yield from batches
+        except Exception:
+            _end_workers(self._loader, batches)
+            raise
 
     def _counts(self) -> list[int]:
         counts = [shard.counted() for shard in self.shards]
@@ -158,6 +164,17 @@ class WebDatasetLoader:
                     "`headrace index` writes the sizes.json that says it"
                 )
         return cast("list[int]", counts)
+
+
+def _end_workers(loader: "DataLoader[Any]", batches: Iterator[Any]) -> None:
+    """Stop the workers of an iteration that failed, at once.
+
+    Left to the garbage collector, which meets loader and queues in any order, torch waits 5 s for each worker.
+    """
+    stop = getattr(batches, "_shutdown_workers", None)
+    if stop is not None:
+        stop()
+        loader._iterator = None  # noqa: SLF001 - persistent workers: the next epoch starts new ones
 
 
 @dataclass(frozen=True, slots=True)
