@@ -23,4 +23,4 @@ def datasets_folder() -> Path:
 
 
 _configs = find_configs(datasets_folder())
-defs = dg.Definitions.merge(build_definitions(_configs), build_automation(_configs))
+defs = dg.Definitions.merge(build_definitions(_configs), build_automation(_configs, datasets_folder()))

@@ -127,6 +127,12 @@ class ScheduleConfig(_Section):
     enabled: bool = True
 
 
+class GcConfig(ScheduleConfig):
+    """When to clean up; `keep` is how many snapshots stay."""
+
+    keep: int = Field(10, ge=1)
+
+
 class SchedulesConfig(_Section):
     """What happens by the clock, beside what follows changes.
 
@@ -140,7 +146,7 @@ class SchedulesConfig(_Section):
     time_zone: str = "UTC"
     refresh: ScheduleConfig = ScheduleConfig(cron="0 3 * * *")
     verify: ScheduleConfig = ScheduleConfig(cron="0 4 * * 0")
-    gc: ScheduleConfig = ScheduleConfig(cron="0 6 * * 0", enabled=False)
+    gc: GcConfig = GcConfig(cron="0 6 * * 0", enabled=False)
 
     @field_validator("time_zone")
     @classmethod

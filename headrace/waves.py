@@ -63,6 +63,7 @@ class Situation:
     Attributes:
         partitions: what partitions lack, in the layout's order; those with nothing to do are not in it.
         finish: the token of what the whole data set lacks (snapshots, smoke test, report); None when it lacks nothing.
+        hours: about how much audio the partitions hold that lack something.
         running: partitions that a run is at work on.
         is_scanning: whether the source is being scanned.
         is_finishing: whether snapshots, smoke test or report are being made.
@@ -71,6 +72,7 @@ class Situation:
 
     partitions: Mapping[str, PartitionWork]
     finish: str | None
+    hours: float = 0.0
     running: AbstractSet[str] = frozenset()
     is_scanning: bool = False
     is_finishing: bool = False
@@ -84,14 +86,14 @@ class Limits:
     Attributes:
         starts_per_tick: partitions started at a time.
         runs_in_flight: partitions at work or queued at most.
-        whole_partitions: up to this many stale partitions are made by one run each, audio and latents together, which
-            is soonest; of more, each stage is a run of its own, so that processors and GPUs work at the same time.
+        whole_hours: where there is less audio to make than this, each partition is one run, audio and latents together,
+            which is soonest; where there is more, each stage is a run, so that processors and GPUs work side by side.
         patience: with work that fails.
     """
 
     starts_per_tick: int = 8
     runs_in_flight: int = 16
-    whole_partitions: int = 4
+    whole_hours: float = 10.0
     patience: Patience = Patience()
 
 
@@ -125,7 +127,7 @@ def decide(situation: Situation, limits: Limits | None = None) -> Decision:
     starts: dict[str, PartitionWork] = {}
     paused: dict[str, Pause] = {}
     room = min(limits.starts_per_tick, limits.runs_in_flight - len(situation.running))
-    is_bulk = len(situation.partitions) > limits.whole_partitions
+    is_bulk = situation.hours > limits.whole_hours
     for name, work in situation.partitions.items():
         # What a scan under way finds may touch the partition again: waiting for it saves a run.
         is_held = situation.is_scanning or name in situation.running

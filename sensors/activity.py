@@ -14,6 +14,7 @@ from headrace.waves import Attempts
 from sensors.dead_runs import bury_dead_runs
 from sensors.tags import PARTITION_TAG, WORK_TAG
 
+_ASSET_JOB = "__ASSET_JOB"
 _MOST_ATTEMPTS = 5000
 _UNFINISHED = [*IN_PROGRESS_RUN_STATUSES, dg.DagsterRunStatus.CANCELING]
 
@@ -23,7 +24,7 @@ class ActiveRun:
     """A run in progress.
 
     Attributes:
-        assets: what it makes; None where Dagster does not say, which may be anything.
+        assets: what it makes; None for a run of everything.
         partition: its partition; None for none, or for a range of them.
         seconds: how long it has been there.
     """
@@ -44,13 +45,20 @@ def active_runs(instance: dg.DagsterInstance) -> list[ActiveRun]:
     dead = bury_dead_runs(instance, records, now)
     return [
         ActiveRun(
-            frozenset(record.dagster_run.asset_selection) if record.dagster_run.asset_selection else None,
+            _assets_of(record.dagster_run),
             record.dagster_run.tags.get(PARTITION_TAG),
             (now - record.create_timestamp.replace(tzinfo=UTC)).total_seconds(),
         )
         for record in records
         if record.dagster_run.run_id not in dead
     ]
+
+
+def _assets_of(run: dg.DagsterRun) -> frozenset[dg.AssetKey] | None:
+    """What a run makes; jobs of their own (`verify`, `gc`) make no asset."""
+    if run.asset_selection is None and run.job_name == _ASSET_JOB:
+        return None
+    return frozenset(run.asset_selection or ())
 
 
 def attempts_at(instance: dg.DagsterInstance, tokens: Collection[str]) -> Mapping[str, Attempts]:

@@ -23,6 +23,7 @@ from headrace.storage import Storage
 from headrace.waves import PartitionWork
 from resources.storage import StorageResource
 
+_SECONDS_PER_HOUR = 3600.0
 AUDIO = "audio"
 """The first stage of a partition; the others have the names of latents."""
 
@@ -35,11 +36,13 @@ class Level:
         partitions: partitions that are not as they should be.
         finish: assets to make once all partitions are done, upstream first.
         token: of what they are made from, once all partitions are done.
+        hours: about how much audio the partitions hold.
     """
 
     partitions: dict[str, PartitionWork]
     finish: tuple[dg.AssetKey, ...] = ()
     token: str = ""
+    hours: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,9 @@ class LevelReader:
             stages[latents.name] = self._stage(self.keys.latent_shards(latents.name), shards, wanted)
         partitions = {name: work for name in audio.wanted if (work := _work(name, stages)) is not None}
         if partitions:
-            return Level(partitions, tuple(self.last_assets()))
+            share = len(partitions) / len(audio.wanted)
+            hours = share * float(catalog.recordings["duration_seconds"].sum()) / _SECONDS_PER_HOUR
+            return Level(partitions, tuple(self.last_assets()), hours=hours)
         return Level({}, tuple(self._lacking(catalog, stages)), self._finish_token(catalog, stages))
 
     def assets_of(self, stages: Sequence[str]) -> list[dg.AssetKey]:

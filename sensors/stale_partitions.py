@@ -58,6 +58,7 @@ def _situation(reader: LevelReader, level: Level, runs: Sequence[ActiveRun]) -> 
     everything = any(run.partition is None for run in building)
     return Situation(
         partitions=level.partitions,
+        hours=level.hours,
         finish=level.token if level.finish and not level.partitions else None,
         running=frozenset(level.partitions if everything else [run.partition or "" for run in building]),
         is_scanning=any(run.makes([keys.catalog]) for run in runs),

@@ -48,9 +48,9 @@ def test_starts_are_bounded_by_tick_and_by_what_is_in_flight():
     assert len(decide(situation(partitions=many, running=running)).partitions) == Limits().runs_in_flight - 14
 
 
-def test_of_many_partitions_each_stage_is_a_run_of_its_own():
-    many = {f"train-{i:04d}": WORK for i in range(5)}
-    assert {work.stages for work in decide(situation(partitions=many)).partitions.values()} == {("audio",)}
+def test_of_much_audio_each_stage_is_a_run_of_its_own():
+    assert {work.stages for work in decide(situation(hours=100.0)).partitions.values()} == {("audio",)}
+    assert {work.stages for work in decide(situation(hours=1.0)).partitions.values()} == {WORK.stages}
 
 
 def test_the_end_is_made_once_and_not_beside_itself():
