@@ -14,13 +14,13 @@ from headrace.streaming.settings import FetchConfig
 from headrace.streaming.state import OrderState
 
 
-def open_all(wanted: Sequence[Wanted], config: FetchConfig) -> list[OpenedRemote]:
+def open_all(wanted: Sequence[Wanted], config: FetchConfig, *, agree: bool = True) -> list[OpenedRemote]:
     """Open each stream; where torch.distributed is up, at the snapshots that rank 0 finds.
 
     Raises:
         IntegrityError: a rank finds other shards than rank 0 under the same name.
     """
-    if not distributed.is_up():
+    if not agree or not distributed.is_up():
         return [_open(one, config) for one in wanted]
     mine: list[OpenedRemote] | HeadraceError
     try:

@@ -6,6 +6,7 @@ decoding straight into the batch and going sample by sample (a transform, resamp
 both give the same batch, and a test holds it so. No threads are started here.
 """
 
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ from headrace.streaming.order import PADDING, Rows
 from headrace.streaming.rows import Part, Row, StreamReader
 from headrace.streaming.settings import OnBadSample, SampleConfig
 
+_PATTERN_ATTEMPTS = 8
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchPlan:
@@ -61,6 +64,7 @@ class Prepared:
         windows: what is kept of each row.
         batch: the arrays that rows are decoded into; None when the samples are made one by one.
         samples: the samples made one by one.
+        pattern: what padding looks like in a batch that holds nothing else.
         faults: what was wrong with the rows that were skipped.
     """
 
@@ -68,6 +72,7 @@ class Prepared:
     windows: list[Window]
     batch: Batch | None = None
     samples: list[Sample | None] = field(default_factory=list)
+    pattern: Sample | None = None
     faults: dict[int, SampleError] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -120,6 +125,8 @@ class Assembler:
             prepared.batch = self._allocate(prepared)
         else:
             prepared.windows = [(plan.epoch, 0)] * len(rows)
+            if all(row is None for row in rows):
+                prepared.pattern = self.pattern(plan.epoch)
         return prepared
 
     def fill(self, prepared: Prepared, start: int, stop: int) -> None:
@@ -146,7 +153,7 @@ class Assembler:
         """The batch, once all rows are filled; skipped rows become padding."""
         batch = prepared.batch
         if batch is None:
-            batch = stack(self._padded(prepared.samples), self._allocator)
+            batch = stack(self._padded(prepared), self._allocator)
         else:
             for place in prepared.faults:
                 _blank(batch, place)
@@ -165,6 +172,14 @@ class Assembler:
             raise
         except Exception as error:
             raise sample_error(row, error) from error
+
+    def pattern(self, epoch: int) -> Sample:
+        """Some sample, for the shapes of padding where there is nothing else: the first that can be read."""
+        for stream in self._streams:
+            for number in range(min(_PATTERN_ATTEMPTS, int(stream.locator.offsets[-1]))):
+                with contextlib.suppress(SampleError):
+                    return self.sample(stream.rows(np.array([number]), [number], patient=False)[0], epoch)
+        return {"__key__": ""}
 
     def rows(self, plan: BatchPlan) -> list[Row | None]:
         """The batch's rows, their shards opened; None for padding."""
@@ -260,10 +275,12 @@ class Assembler:
         sample = read_sample(row, self._recipe.suffixes, lambda n: self._window(row, epoch, n), self._config)
         return sample if self._config.transform is None else self._config.transform(sample)
 
-    def _padded(self, samples: Sequence[Sample | None]) -> list[Sample]:
+    def _padded(self, prepared: Prepared) -> list[Sample]:
         """Rows that are missing as padding with the shapes of the first that is there."""
-        pattern = next((sample for sample in samples if sample is not None), {"__key__": ""})
-        return [padding_like(pattern) if sample is None else sample for sample in samples]
+        pattern = prepared.pattern or next((sample for sample in prepared.samples if sample is not None), None)
+        if pattern is None:  # all were skipped
+            pattern = self.pattern(prepared.windows[0][0])
+        return [padding_like(pattern) if sample is None else sample for sample in prepared.samples]
 
 
 def sample_error(row: Row, error: Exception) -> SampleError:

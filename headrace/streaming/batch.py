@@ -133,10 +133,11 @@ def stack(samples: Sequence[Sample], allocator: Allocator) -> Batch:
     keys = [str(sample.get("__key__", "")) for sample in samples]
     is_padding = np.array([bool(sample.get("is_padding", False)) for sample in samples])
     batch = Batch(keys, [sample.get("metadata", {}) for sample in samples], is_padding)
-    real = [sample for sample in samples if not sample.get("is_padding", False)]
-    if any("audio" in sample for sample in real):
+    # A batch of padding alone has the shapes of its rows, so that a training step never meets a batch without audio.
+    shown = [sample for sample in samples if not sample.get("is_padding", False)] or list(samples)
+    if any("audio" in sample for sample in shown):
         batch.audio = _stack_audio(samples, allocator)
-    for name in dict.fromkeys(key for sample in real for key in sample):
+    for name in dict.fromkeys(key for sample in shown for key in sample):
         if name.startswith("encoder_hidden"):
             suffix = name.removeprefix("encoder_hidden")
             batch.latents[suffix] = _stack_latents(samples, suffix, allocator)
@@ -150,7 +151,7 @@ def padding_like(sample: Sample) -> Sample:
     row: Sample = {"__key__": "", "metadata": {}, "is_padding": True}
     for name, value in sample.items():
         if name == "audio" or name.startswith("encoder_hidden"):
-            row[name] = value * 0
+            row[name] = np.zeros_like(value) if isinstance(value, np.ndarray) else value.new_zeros(value.shape)
         elif name == "sample_rate" or name.startswith("encoder_length"):
             row[name] = 0
     return row
@@ -209,7 +210,7 @@ def as_numpy(value: Any) -> tuple[NDArray[Any], str]:  # noqa: ANN401 - an array
 
 def _stack_audio(samples: Sequence[Sample], allocator: Allocator) -> Audio:
     arrays = [None if sample.get("is_padding") else as_numpy(sample["audio"])[0] for sample in samples]
-    real = [array for array in arrays if array is not None]
+    real = [array for array in arrays if array is not None] or [as_numpy(samples[0]["audio"])[0]]
     strange = next((array.shape for array in real if array.ndim != 2), None)
     if strange is not None:
         raise ConfigError(f"audio of shape {strange}: expected (channels, frames); check the transform")
@@ -228,7 +229,7 @@ def _stack_audio(samples: Sequence[Sample], allocator: Allocator) -> Audio:
 def _stack_latents(samples: Sequence[Sample], suffix: str, allocator: Allocator) -> Latents:
     name = "encoder_hidden" + suffix
     pairs = [None if sample.get("is_padding") else as_numpy(sample[name]) for sample in samples]
-    real = [pair for pair in pairs if pair is not None]
+    real = [pair for pair in pairs if pair is not None] or [as_numpy(samples[0][name])]
     width, dtype = check_width([(array.shape[1], kind) for array, kind in real])
     length = max((array.shape[0] for array, _ in real), default=0)
     out = allocator.empty((len(samples), length, width), storage_dtype(dtype))

@@ -14,7 +14,7 @@ import numpy as np
 import torch.utils.data  # noqa: TID253 - a DataLoader asks for its own base class
 from numpy.typing import NDArray
 
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, SampleError
 from headrace.storage import Transfer
 from headrace.streaming import distributed
 from headrace.streaming.access import ShardAccess
@@ -29,7 +29,8 @@ from headrace.streaming.order import EpochOrder
 from headrace.streaming.prefetch import Prefetcher
 from headrace.streaming.reading import Reading, Source, default_cache_folder
 from headrace.streaming.remote import Wanted
-from headrace.streaming.settings import FetchConfig, Output, SampleConfig, Transform, parse_bytes
+from headrace.streaming.rows import Row
+from headrace.streaming.settings import FetchConfig, OnBadSample, Output, SampleConfig, Transform, parse_bytes
 from headrace.streaming.spec import (
     DEFAULT_CANONICAL_NODES,
     DEFAULT_SEED,
@@ -43,7 +44,6 @@ from headrace.streaming.stream import Stream
 from headrace.streaming.world import World
 
 if TYPE_CHECKING:
-    from headrace.streaming.settings import OnBadSample
     from headrace.streaming.spec import BatchingMethod, LastBatch, SamplingMethod
 
 T = TypeVar("T")
@@ -134,7 +134,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             shuffle_seed: any integer.
             shuffle_block_size: samples mixed with each other; None takes 64 shards' worth.
             batching_method: "random", "stratified", "per_stream" or "device_per_stream".
-            world: this process's place; None takes torch.distributed's, or `RANK` and `WORLD_SIZE`.
+            world: this process's place; None takes torch.distributed's, or `RANK` and `WORLD_SIZE`. With a world of
+                your own, ranks do not agree on the newest snapshot: pin `snapshot` if one may be committed meanwhile.
             snapshot: number to read; None for the newest (rank 0's under torch.distributed).
             latents: folders of latents to join to the audio of `remote` by key.
             last_batch: "pad" or "drop".
@@ -188,10 +189,11 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         self._local = local
         self._names = _names(self._streams) if streams is not None else [_ONLY_STREAM]
         self._wanted = [self._wanted_of(stream, split) for stream in self._streams]
-        self._opened = open_all(self._wanted, self._fetch)
-        self._has_agreed = distributed.is_up()
+        self._has_agreed = distributed.is_up() or self._has_own_world
+        self._opened = open_all(self._wanted, self._fetch, agree=not self._has_own_world)
         self._suffixes = self._opened[0].suffixes
         self._epoch = 0
+        self._num_bad = 0
         self._resumed: OrderState | None = None
         self._worker_start: int | None = None
         self._position: _Position | None = None
@@ -250,18 +252,18 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         start, self._worker_start = self._worker_start or 0, None
         position = self._position
         assembler, prefetcher = self.assembler(), self.prefetcher(run, share)
-        pattern: Sample = {"__key__": ""}
+        pattern: Sample | None = None
         try:
             for index in share.numbers(start, len(run)):
                 plan = run.plan(index)
                 rows = assembler.rows(plan)
                 for number, row in enumerate(rows, 1):
-                    if row is not None:
-                        pattern = assembler.sample(row, plan.epoch)
+                    sample = None if row is None else self._read(assembler, row, plan.epoch)
+                    pattern = sample or pattern or assembler.pattern(plan.epoch)
                     if position is not None:
                         is_last = number == len(rows)
                         position.num_batches, position.num_rows = (index + 1, 0) if is_last else (index, number)
-                    yield padding_like(pattern) if row is None else pattern
+                    yield padding_like(pattern) if sample is None else sample
                 if prefetcher is not None:
                     prefetcher.delivered(index)
         finally:
@@ -433,6 +435,16 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
 
     # Parts
 
+    def _read(self, assembler: Assembler, row: Row, epoch: int) -> Sample | None:
+        """A sample; None for a bad one that is skipped."""
+        try:
+            return assembler.sample(row, epoch)
+        except SampleError:
+            self._num_bad += 1
+            if self._samples.on_bad_sample is not OnBadSample.SKIP or self._num_bad > self.max_bad_samples:
+                raise
+            return None
+
     def _ahead_batches(self) -> int:
         ahead = self._fetch.predownload
         if ahead is None:
@@ -444,7 +456,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
 
     def _settle_world(self) -> None:
         """Ranks that were made before torch.distributed was up agree now, and must be who they thought they were."""
-        if self._has_agreed or self._has_own_world or torch.utils.data.get_worker_info() is not None:
+        if self._has_agreed or torch.utils.data.get_worker_info() is not None:
             return
         if not distributed.is_up():
             return

@@ -246,5 +246,10 @@ def _partners(primary: ShardAccess, joined: ShardAccess) -> NDArray[np.int64]:
     ours, theirs = primary.shards.shards, joined.shards.shards
     assert isinstance(ours, SnapshotShards)
     assert isinstance(theirs, SnapshotShards)
-    places = {theirs.place(shard): shard for shard in range(len(joined.shards))}
-    return np.array([places.get(ours.place(shard), ABSENT) for shard in range(len(primary.shards))], np.int64)
+    splits = sorted({*ours.table.splits, *theirs.table.splits})
+    wanted, found = ours.places(splits), theirs.places(splits)
+    if not len(found):
+        return np.full(len(wanted), ABSENT, np.int64)
+    order = np.argsort(found, kind="stable")
+    spot = order[np.minimum(np.searchsorted(found, wanted, sorter=order), len(found) - 1)]
+    return np.where(found[spot] == wanted, spot, ABSENT)

@@ -6,7 +6,7 @@ shards that `headrace.streaming.foreign` found. Reading their bytes is `access`;
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -74,11 +74,15 @@ class SnapshotShards:
         """See `ShardList.name`."""
         return self.table.name(self.rows.start + shard)
 
-    def place(self, shard: int) -> tuple[str, int, int]:
-        """Split, bucket and sequence number: what audio and latent shards of the same samples share."""
-        row = self.rows.start + shard
-        table = self.table
-        return table.splits[table.split[row]], int(table.bucket[row]), int(table.sequence[row])
+    def places(self, splits: Sequence[str]) -> NDArray[np.int64]:
+        """Split (by its place in `splits`), bucket and sequence number in one number, int64 (n,).
+
+        This is what audio and latent shards of the same samples share.
+        """
+        table, rows = self.table, self.rows
+        numbers = np.array([splits.index(split) for split in table.splits], np.int64)
+        split = numbers[table.split[rows]] if len(table.splits) else np.zeros(0, np.int64)
+        return split << 55 | table.bucket[rows].astype(np.int64) << 31 | table.sequence[rows].astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,7 @@ def test_a_local_remote_is_never_copied_or_evicted(dataset_folder, corpus, tmp_p
     assert len(list((dataset_folder / "audio").glob("train*.tar"))) == 11
 
 
+@pytest.mark.slow
 def test_workers_read_from_a_store_without_forking_its_client(server, corpus, tmp_path):
     dataset = make(f"{server.uri}/audio", tmp_path)
     dataset.get_item(0)  # the client of this process is up
@@ -262,6 +263,7 @@ def _train(uri, cache, corpus, environment, times):
         check(make(uri, cache, cache_limit="40kb"), corpus)
 
 
+@pytest.mark.slow
 def test_two_jobs_share_one_cache_under_its_limit(server, corpus, tmp_path):
     context = multiprocessing.get_context("spawn")
     jobs = [
@@ -276,6 +278,7 @@ def test_two_jobs_share_one_cache_under_its_limit(server, corpus, tmp_path):
     assert sum(path.stat().st_size for path in tmp_path.glob("*.tar")) <= 40 * 1024
 
 
+@pytest.mark.slow
 def test_a_rank_killed_in_mid_download_leaves_nothing_that_hurts(dataset_folder, corpus, tmp_path, monkeypatch):
     with fault_server(dataset_folder) as slow:
         for name, value in slow.environment().items():

@@ -4,6 +4,8 @@ import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from headrace import LengthBuckets, StreamingDataLoader, StreamingDataset
+from headrace import LengthBuckets, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError, SampleError
 from tests.streaming.corpus import clips, write_dataset
 
@@ -228,3 +230,60 @@ def test_accelerate_takes_the_loader_as_it_is(dataset_folder):
     model, optimizer, prepared = accelerator.prepare(model, optimizer, loader)
     expected = [batch["keys"] for batch in StreamingDataLoader(make(dataset_folder))]
     assert [batch["keys"] for batch in prepared] == expected
+
+
+def test_a_rank_whose_last_batch_is_padding_alone_gets_the_usual_fields(dataset_folder):
+    """53 samples on 16 ranks: the last global batch has 5, and the other ranks must still take the step."""
+    latents = [f"{dataset_folder}/latents/crepe"]
+    for more in ({}, {"transform": _same}):
+        dataset = make(dataset_folder, batch_size=1, world=World(15, 16), latents=latents, **more)
+        *_, last = StreamingDataLoader(dataset)
+        assert last["is_padding"].all()
+        assert last["audio"].shape[:2] == (1, 1)
+        assert last["encoder_hidden"].shape[::2] == (1, 8)
+        assert not last["audio"].any()
+        assert {s["audio"].shape[0] for s in make(dataset_folder, batch_size=1, world=World(15, 16))} == {1}
+
+
+def test_skipping_works_sample_by_sample_too(tmp_path):
+    key, _ = damaged_dataset(tmp_path)
+    samples = list(make(tmp_path, on_bad_sample="skip"))
+    assert len(samples) == 24
+    assert sum(bool(sample.get("is_padding")) for sample in samples) == 5
+    assert key not in {sample["__key__"] for sample in samples}
+    with pytest.raises(SampleError, match=key):
+        list(make(tmp_path))
+
+
+_ENDLESS = """
+import sys, time
+from headrace import StreamingDataLoader, StreamingDataset
+
+def slowly(sample):
+    time.sleep(0.2)
+    return sample
+
+if __name__ == "__main__":
+    dataset = StreamingDataset(remote=sys.argv[1], batch_size=8, transform=slowly)
+    for batch in StreamingDataLoader(dataset, num_workers=int(sys.argv[2])):
+        print("batch", flush=True)
+"""
+
+
+@pytest.mark.parametrize("num_workers", ["0", "2"])
+def test_ctrl_c_ends_at_once(dataset_folder, tmp_path, num_workers):
+    script = tmp_path / "train.py"
+    script.write_text(_ENDLESS)
+    process = subprocess.Popen(
+        [sys.executable, str(script), f"{dataset_folder}/audio", num_workers],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "batch\n"
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert time.monotonic() - start < 3
+    assert "KeyboardInterrupt" in errors
+    assert "Traceback" not in errors.partition("KeyboardInterrupt")[2]
