@@ -1,6 +1,6 @@
 """Opening a snapshot and getting to the first batch's plan: `python benchmarks/open.py [--shards 1000000]`.
 
-Commits a synthetic snapshot of so many shards of 1,000 samples, then, in a fresh process, times `StreamingDataset(…)` and
+Commits a synthetic snapshot of so many shards of 1,000 samples. A fresh process then times `StreamingDataset(…)` and
 the plan of the first batch, at the epoch's beginning and resumed at 90% of it. Reports milliseconds and the growth of
 memory. No shard is there: opening must not look for any.
 """
