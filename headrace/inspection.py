@@ -11,7 +11,7 @@ from itertools import islice
 
 import numpy as np
 
-from headrace.errors import HeadraceError, NotFoundError
+from headrace.errors import HeadraceError
 from headrace.index import ShardIndex, index_name
 from headrace.outputs import Part, find_parts
 from headrace.shardlists import Shard, resolve_shards
@@ -183,10 +183,12 @@ def _tar_facts(shards: Sequence[Shard]) -> TarFacts:
 def _catalog_facts(storage: Storage) -> CatalogFacts | None:
     """None where no catalog is, as below a shard folder, or where the build's packages are not installed."""
     try:
-        from headrace.catalog_update import existing_catalog  # noqa: PLC0415 - polars: a training node has none
+        from headrace.catalog_files import read_catalog  # noqa: PLC0415 - polars: a training node has none
 
-        catalog = existing_catalog(storage)
-    except (ImportError, NotFoundError, HeadraceError):
+        catalog = read_catalog(storage)
+    except (ImportError, HeadraceError):
+        return None
+    if catalog is None:
         return None
     rejected = catalog.rejected.sort("code", "path")
     return CatalogFacts(

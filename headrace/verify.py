@@ -152,7 +152,7 @@ def _faults_of_names(storage: Storage, numbered: NumberedSnapshot, table: ShardT
         yield from (Fault(storage.uri, fault) for fault in snapshot_faults(storage, numbered.snapshot))
     except NotFoundError:
         yield Fault(f"{storage.uri}/sizes.json", "missing; the next build writes it")
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, TypeError) as error:
         yield Fault(f"{storage.uri}/sizes.json", f"not an object of counts ({error}); the next build mends it")
     where = f"{storage.uri}/snapshots/{numbered.number:08d}.json"
     if numbered.snapshot.num_samples != int(table.num_samples.sum()):
@@ -190,9 +190,9 @@ def _check_shard(shard: Shard, depth: Depth) -> CheckedShard:
         num_bytes = shard.storage.size(shard.name)
         with shard.storage.open(shard.name) as file:
             sha256 = sha256_of(file)
+            faults += _faults_of_digest(shard, sha256)
             found = index_tar(file, shard.name.rpartition("/")[2], num_bytes=num_bytes, sha256=sha256)
             num_samples = len(found)
-            faults += _faults_of_digest(shard, found)
             faults += _faults_of_index(shard, found)
             rows = _chosen(num_samples, depth.samples_per_shard, shard.name)
             faults += [fault for row in rows for fault in _faults_of_sample(file, found, row)]
@@ -204,15 +204,15 @@ def _check_shard(shard: Shard, depth: Depth) -> CheckedShard:
     return CheckedShard(shard, num_samples, num_bytes, num_decoded, tuple(Fault(shard.url, what) for what in faults))
 
 
-def _faults_of_digest(shard: Shard, found: ShardIndex) -> Iterator[str]:
+def _faults_of_digest(shard: Shard, sha256: str) -> Iterator[str]:
     """Of a shard that we named: whether its bytes are those of its name."""
     try:
         digest = parsed_name(shard.name.rpartition("/")[2])["digest"]
     except HeadraceError:
         return
-    if not found.sha256.startswith(digest):
+    if not sha256.startswith(digest):
         yield (
-            f"the bytes have the digest {found.sha256[:_DIGEST_LENGTH]}, the name says {digest}: the shard was changed;"
+            f"the bytes have the digest {sha256[:_DIGEST_LENGTH]}, the name says {digest}: the shard was changed;"
             " remove it and its .idx, and build again"
         )
 

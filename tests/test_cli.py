@@ -1,0 +1,451 @@
+"""The command as a user runs it: what it prints, its exit codes, and never a traceback."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from headrace import cli
+from headrace.index import index_name
+from headrace.manifests import newest_manifests
+from headrace.snapshots import read_snapshot, read_table, snapshot_numbers
+from headrace.storage import LocalStorage
+from headrace.verify import Depth, find_target, verify
+from tests.builds import Project
+from tests.streaming.corpus import clips, write_dataset
+from tests.test_webdataset import members_of, write_tar
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """An output with rejects, latents and nothing wrong."""
+    project = Project(tmp_path_factory.mktemp("built"))
+    for number in range(12):
+        project.put(f"clip{number:02d}.wav", num_frames=300 + number)
+    (project.folder / "source" / "notes.txt").write_text("not audio")
+    project.build()
+    return project.folder / "output"
+
+
+@pytest.fixture
+def output(built, tmp_path):
+    """A copy to damage."""
+    return shutil.copytree(built, tmp_path / "output")
+
+
+@pytest.fixture
+def tars(tmp_path):
+    folder = tmp_path / "tars"
+    folder.mkdir()
+    for number in range(3):
+        write_tar(folder / f"train-{number:03d}.tar", members_of(clips(4, first=number * 4)))
+    return folder
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Run a command here; gives exit code, standard output, standard error."""
+    monkeypatch.setenv("COLUMNS", "300")
+
+    def run_one(*arguments):
+        code = cli.main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err + captured.out
+        return code, captured.out, captured.err
+
+    return run_one
+
+
+def shards_of(output):
+    audio = LocalStorage(output / "audio")
+    return read_table(audio, read_snapshot(audio).snapshot).names()
+
+
+def age(folder, days=2):
+    """Make every file look old."""
+    long_ago = time.time() - days * 86_400
+    for path in folder.rglob("*"):
+        os.utime(path, (long_ago, long_ago))
+
+
+# The command itself
+
+
+def test_help_of_every_command_is_worth_reading(capsys):
+    for command in ([], *([name] for name in cli.DESCRIPTIONS)):
+        with pytest.raises(SystemExit) as ended:
+            cli.main([*command, "--help"])
+        assert ended.value.code == 0
+        text = capsys.readouterr().out
+        assert "exit codes: 0 done and sound" in text
+        assert len(text) > 500
+
+
+def test_help_starts_at_once():
+    heavy = "[name for name in ('torch', 'rich', 'numpy') if name in sys.modules]"
+    code = f"import sys; from headrace.cli import parser; parser(); print({heavy})"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["nonsense"], ["verify"], ["verify", "x", "--jobs", "0"], ["gc", "x", "--keep", "no"]]
+)
+def test_wrong_arguments_end_with_two(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 2
+    assert "usage: headrace" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify", "index", "export", "gc"])
+def test_a_path_that_is_not_there_is_said_in_one_line(run, tmp_path, command):
+    more = [tmp_path / "target"] if command == "export" else []
+    code, out, err = run(command, tmp_path / "absent", *more)
+    assert code == 1
+    assert out == ""
+    assert err.startswith(f"headrace {command}: ")
+    assert str(tmp_path / "absent") in err
+
+
+def test_a_reader_that_leaves_early_is_no_fault(built):
+    command = f"{sys.executable} -m headrace.cli inspect {built} | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+
+
+# inspect
+
+
+def test_inspect_shows_splits_snapshots_lengths_and_refused_files(run, built):
+    code, out, _ = run("inspect", built)
+    assert code == 0
+    for text in (
+        "audio · snapshot 1",
+        "train",
+        "test",
+        "8000 Hz: 12",
+        "flac, json",
+        "recordings",
+        "notes.txt",
+        "unsupported",
+    ):
+        assert text in out, text
+    totals = read_snapshot(LocalStorage(built / "audio")).snapshot
+    assert f"{totals.num_samples}" in out
+
+
+def test_inspect_shows_latents_with_what_they_were_made_from_and_older_shards(run, tmp_path):
+    write_dataset(tmp_path, {"train": clips(8)}, latents=True)
+    write_dataset(tmp_path, {"train": clips(12)}, latents=True)
+    _, out, _ = run("inspect", tmp_path)
+    assert "latents/crepe · snapshot 2" in out
+    assert "audio snapshot 2" in out
+    assert "1 older shards" in out
+    _, out, _ = run("inspect", tmp_path / "latents" / "crepe")
+    assert ". · snapshot 2" in out
+
+
+def test_inspect_shows_anybodys_tars(run, tars):
+    _, out, _ = run("inspect", tars)
+    assert "train-002.tar" in out
+    assert "headrace index counts them" in out
+    run("index", tars)
+    _, out, _ = run("inspect", f"{tars}/*.tar")
+    assert "12" in out
+    assert "8000 Hz: 12" in out
+
+
+# verify
+
+
+def test_verify_of_a_sound_output_reads_everything_and_says_so(run, built):
+    code, out, _ = run("verify", built, "--jobs", 2, "--sample", 3)
+    assert code == 0
+    assert "12 samples" in out
+    assert "all sound" in out
+
+
+def flip(path, place):
+    blob = bytearray(path.read_bytes())
+    blob[place] ^= 1
+    path.write_bytes(bytes(blob))
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-700])
+
+
+DAMAGES = {
+    "a flipped byte in a payload": (lambda tar, idx: flip(tar, 700), "digest"),
+    "a flipped byte in a header": (lambda tar, idx: flip(tar, 2), "digest"),
+    "a tar cut off": (lambda tar, idx: cut(tar), "bytes are there"),
+    "a missing tar": (lambda tar, idx: tar.unlink(), "not found"),
+    "a missing index": (lambda tar, idx: idx.unlink(), ".idx is missing"),
+    "a cut index": (lambda tar, idx: cut(idx), ".idx"),
+    "a changed index": (lambda tar, idx: flip(idx, -100), ".idx"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_verify_finds_damage_and_names_the_shard(run, output, damage):
+    name = shards_of(output)[1]
+    act, said = DAMAGES[damage]
+    act(output / "audio" / name, output / "audio" / index_name(name))
+    code, out, _ = run("verify", output)
+    assert code == 1
+    assert name in out
+    assert said in out
+
+
+def test_every_flipped_bit_of_a_shard_is_found(output):
+    name = shards_of(output)[0]
+    path = output / "audio" / name
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 211):
+        flip(path, place)
+        assert verify(find_target(str(output)), Depth()).faults, place
+        path.write_bytes(whole)
+    assert not verify(find_target(str(output)), Depth()).faults
+
+
+def test_verify_finds_what_names_shards_wrongly(run, output):
+    audio = output / "audio"
+    sizes = json.loads((audio / "sizes.json").read_text())
+    (audio / "sizes.json").write_text(json.dumps({**sizes, shards_of(output)[0]: 99, "surplus.tar": 1}))
+    code, out, _ = run("verify", output)
+    assert (code, out.count("sizes.json:")) == (1, 2)
+    for content in ("[]", "{", ""):
+        (audio / "sizes.json").write_text(content)
+        assert run("verify", output)[0] == 1
+    (audio / "sizes.json").unlink()
+    code, out, _ = run("verify", output)
+    assert (code, "missing" in out) == (1, True)
+
+
+def test_verify_finds_damaged_snapshots_and_manifests(run, output):
+    audio = output / "audio"
+    (manifest,) = (audio / "manifests" / "train-0000").iterdir()
+    text = manifest.read_text()
+    manifest.write_text(text.replace('"name": "train_', '"name": "train_9'))
+    assert "name other shards" in run("verify", output)[1]
+    manifest.write_text("{}")
+    assert run("verify", output)[0] == 1
+    manifest.unlink()
+    assert "manifest 1 is missing" in run("verify", output)[1]
+    manifest.write_text(text)
+    assert run("verify", output)[0] == 0
+    (table,) = (audio / "snapshots").glob("*.shards")
+    flip(table, -1)
+    code, out, _ = run("verify", output)
+    assert (code, "digest" in out) == (1, True)
+
+
+def test_verify_checks_anybodys_tars(run, tars):
+    assert run("verify", tars)[0] == 0
+    run("index", tars)
+    assert run("verify", f"{tars}/train-*.tar")[0] == 0
+    write_tar(tars / "train-001.tar", {**members_of(clips(3)), "broken.flac": b"fLaC"})
+    code, out, _ = run("verify", tars)
+    assert code == 1
+    assert "train-001.tar" in out
+    (tars / "train-000.tar").write_bytes(b"no tar")
+    assert "not a readable tar" in run("verify", tars)[1]
+
+
+# index
+
+
+def test_index_makes_lengths_known_and_keeps_other_entries(run, tars):
+    code, out, _ = run("index", f"{tars}/train-00[01].tar")
+    assert code == 0
+    assert "2 tars indexed, 8 samples: all sound" in out
+    assert json.loads((tars / "sizes.json").read_text()) == {"train-000.tar": 4, "train-001.tar": 4}
+    run("index", f"{tars}/train-002.tar")
+    assert len(json.loads((tars / "sizes.json").read_text())) == 3
+    (tars / "train-000.tar").unlink()
+    run("index", f"{tars}/train-002.tar")
+    assert sorted(json.loads((tars / "sizes.json").read_text())) == ["train-001.tar", "train-002.tar"]
+
+
+def test_index_of_a_broken_tar_lists_it_and_leaves_sizes_json(run, tars):
+    run("index", tars)
+    before = (tars / "sizes.json").read_text()
+    cut(tars / "train-001.tar")
+    (tars / "train-001.tar").write_bytes((tars / "train-001.tar").read_bytes()[:5000])
+    write_tar(tars / "train-003.tar", {"a.json": b"", "b.json": b"", "a.txt": b""})
+    code, out, _ = run("index", tars)
+    assert code == 1
+    assert "train-001.tar" in out
+    assert "not neighbours" in out
+    assert (tars / "sizes.json").read_text() == before
+
+
+def test_index_leaves_our_own_outputs_alone_and_refuses_packed_tars(run, built, tars):
+    code, _, err = run("index", built / "audio")
+    assert (code, "belong to the build" in err) == (1, True)
+    (tars / "a.tar.gz").write_bytes(b"")
+    code, _, err = run("index", f"{tars}/*")
+    assert (code, "unpack it first" in err) == (1, True)
+
+
+# export
+
+
+def test_export_links_a_plain_layout_that_anybody_reads(run, built, tmp_path):
+    import webdataset as wds
+
+    target = tmp_path / "plain"
+    code, out, _ = run("export", built, target)
+    assert code == 0
+    assert "0 copies" in out
+    sizes = json.loads((target / "sizes.json").read_text())
+    assert "train_000000.tar" in sizes
+    names = shards_of(built)
+    assert (target / "test_000000.tar").samefile(built / "audio" / names[0])
+    found = wds.WebDataset([str(target / name) for name in sizes], shardshuffle=False)
+    assert sum(1 for _ in found) == sum(sizes.values()) == 12
+    assert run("verify", target)[0] == 0
+
+
+def test_export_again_brings_a_former_export_up_to_date(run, tmp_path):
+    project = Project(tmp_path)
+    for number in range(30):
+        project.put(f"clip{number:02d}.wav")
+    project.build()
+    target = tmp_path / "plain"
+    run("export", project.folder / "output", target)
+    run("export", project.folder / "output", target)
+    first = json.loads((target / "sizes.json").read_text())
+    for number in range(20):
+        project.remove(f"clip{number:02d}.wav")
+    project.build()
+    _, out, _ = run("export", project.folder / "output", target)
+    second = json.loads((target / "sizes.json").read_text())
+    assert f"{len(first) - len(second)} of a former export removed" in out
+    assert sorted(path.name for path in target.glob("*.tar")) == sorted(second)
+    assert sum(second.values()) == 10
+    assert list(target.glob(".*")) == []
+    run("export", project.folder / "output", tmp_path / "old", "--snapshot", 1)
+    assert json.loads((tmp_path / "old" / "sizes.json").read_text()) == first
+    run("export", project.folder / "output", tmp_path / "test", "--split", "test")
+    assert all(name.startswith("test_") for name in json.loads((tmp_path / "test" / "sizes.json").read_text()))
+
+
+def test_export_copies_where_there_are_no_links(run, built, tmp_path, monkeypatch):
+    from pathlib import Path
+
+    monkeypatch.setattr(Path, "hardlink_to", lambda *_: (_ for _ in ()).throw(OSError(18, "Invalid cross-device link")))
+    _, out, _ = run("export", built, tmp_path / "plain")
+    assert "0 hard links" in out
+    assert run("verify", tmp_path / "plain")[0] == 0
+
+
+def test_export_never_overwrites_what_is_not_its_own(run, built, tars):
+    code, _, err = run("export", built, tars)
+    assert (code, "holds 3 tars" in err) == (1, True)
+    code, _, err = run("export", built, built / "audio")
+    assert (code, "shard folder that Headrace builds" in err) == (1, True)
+    code, _, err = run("export", built, tars.parent / "x", "--snapshot", 9)
+    assert (code, "snapshot 9 is not there" in err) == (1, True)
+    code, _, err = run("export", built, tars.parent / "x", "--split", "dev")
+    assert (code, "no split 'dev'" in err) == (1, True)
+
+
+# gc
+
+
+@pytest.fixture
+def history(tmp_path):
+    """An output with five snapshots, each with one more changed recording."""
+    project = Project(tmp_path)
+    for number in range(12):
+        project.put(f"clip{number:02d}.wav")
+    project.build()
+    for number in range(4):
+        project.put(f"clip{number:02d}.wav", seed=f"changed {number}")
+        project.build()
+    (project.folder / "output" / "audio" / ".x.tar.0123.headrace-tmp").write_bytes(b"half")
+    return project
+
+
+def test_gc_removes_what_no_kept_snapshot_names_and_every_kept_one_stays_whole(run, history):
+    output = history.folder / "output"
+    age(output)
+    audio = LocalStorage(output / "audio")
+    before = {entry.path for entry in audio.list()}
+    code, out, _ = run("gc", output, "--keep", 2, "--dry-run")
+    assert code == 0
+    assert "would be removed" in out
+    assert {entry.path for entry in audio.list()} == before
+    run("gc", output, "--keep", 2)
+    assert snapshot_numbers(audio) == [4, 5]
+    named = set()
+    for number in (4, 5):
+        names = read_table(audio, read_snapshot(audio, number).snapshot).names()
+        assert all(audio.exists(name) and audio.exists(index_name(name)) for name in names)
+        named |= set(names)
+    assert {entry.path for entry in audio.list() if entry.path.endswith(".tar")} == named
+    assert not list((output / "audio").glob(".*"))
+    assert run("verify", output)[0] == 0
+    after = {entry.path for entry in audio.list()}
+    run("gc", output, "--keep", 2)
+    assert {entry.path for entry in audio.list()} == after
+
+
+def test_a_build_after_gc_goes_on_where_it_was(run, history):
+    age(history.folder / "output")
+    run("gc", history.folder / "output", "--keep", 1)
+    result = history.build()
+    assert (result.written, result.is_new) == ([], False)
+    history.put("clip05.wav", seed="again")
+    result = history.build()
+    assert len(result.written) == 1
+    assert result.snapshot.number == 6
+
+
+def test_gc_leaves_everything_younger_than_a_day(run, history):
+    output = history.folder / "output"
+    before = sorted(output.rglob("*"))
+    run("gc", output, "--keep", 1)
+    assert sorted(output.rglob("*")) == before
+
+
+def test_gc_keeps_shards_of_the_newest_manifests_though_no_snapshot_names_them_yet(run, history):
+    from headrace.catalog_update import existing_catalog
+
+    age(history.folder / "output")
+    audio = history.shards
+    names = {s.name for numbered in newest_manifests(audio).values() for s in numbered.manifest.shards}
+    for number in snapshot_numbers(audio)[-1:]:
+        audio.delete(f"snapshots/{number:08d}.json")
+    run("gc", history.folder / "output", "--keep", 1)
+    assert all(audio.exists(name) for name in names)
+    assert existing_catalog(history.output).recordings.height == 12
+
+
+def test_gc_keeps_the_audio_that_kept_latents_were_made_from(run, tmp_path):
+    write_dataset(tmp_path, {"train": clips(8)}, latents=True)
+    for count in (9, 10, 11):
+        write_dataset(tmp_path, {"train": clips(count)})
+    age(tmp_path)
+    run("gc", tmp_path, "--keep", 1)
+    assert snapshot_numbers(LocalStorage(tmp_path / "audio")) == [1, 4]
+    assert run("verify", tmp_path)[0] == 0
+
+
+def test_gc_wants_the_output_itself(run, built):
+    code, _, err = run("gc", built / "audio")
+    assert (code, "name the output itself" in err) == (1, True)
+
+
+def test_gc_of_files_that_are_not_ours_removes_none(run, history):
+    output = history.folder / "output"
+    foreign = output / "audio" / "README.md"
+    foreign.write_text("mine")
+    age(output)
+    run("gc", output, "--keep", 1)
+    assert foreign.exists()
