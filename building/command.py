@@ -60,10 +60,11 @@ def _selected(config: DatasetConfig, runner: Runner, select: Sequence[str]) -> f
     found: set[dg.AssetKey] = set()
     for name in names:
         key = dg.AssetKey([config.name, *name.removeprefix(f"{config.name}/").split("/")])
-        if key not in known:
+        matching = {key} if key in known else runner.select(name)
+        if not matching:
             offered = ", ".join("/".join(key.path[1:]) for key in known)
             raise ConfigError(f"--select {name}: {config.name} has no such asset; it has {offered}")
-        found.add(key)
+        found |= matching
     return frozenset(found or known)
 
 

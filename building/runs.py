@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import dagster as dg
+from dagster import DagsterError
 
 from assets.factory import build_definitions
 from headrace.config import DatasetConfig
@@ -76,6 +77,14 @@ class Runner:
     def keys(self) -> list[dg.AssetKey]:
         """All assets of the data set that can be materialized."""
         return sorted(self._definitions.resolve_asset_graph().materializable_asset_keys)
+
+    def select(self, text: str) -> set[dg.AssetKey]:
+        """The assets that an expression in Dagster's selection syntax names; none if it is no such expression."""
+        try:
+            found = dg.AssetSelection.from_string(text).resolve(self._definitions.resolve_asset_graph())
+        except DagsterError:
+            return set()
+        return found & set(self.keys())
 
     def checks_of(self, key: dg.AssetKey) -> list[dg.AssetCheckKey]:
         """The checks of an asset."""

@@ -167,6 +167,11 @@ def test_selecting_one_asset_leaves_the_others_as_they_are(project, instances):
     assert sum(project.sizes().values()) == 6
 
 
+def test_a_selection_in_dagsters_own_syntax_is_understood(project, instances):
+    assert run(project, "--select", '+key:"tones/audio_shards"', "--select", "catalog") == 0
+    assert {name for name, _ in runs(instances[-1])} == {"catalog", "audio_shards"}
+
+
 def test_selecting_an_unknown_asset_is_a_usage_error(project, capsys):
     assert run(project, "--select", "audio_shard") == 2
     assert "audio_shards" in capsys.readouterr().err
