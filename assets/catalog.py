@@ -1,6 +1,9 @@
 """NAME/catalog: one scan of the source, and the news about each partition's recordings."""
 
+from datetime import timedelta
+
 import dagster as dg
+from dagster._utils.schedules import get_smallest_cron_interval
 
 from assets.events import INPUTS_TAG, OWNER, readable_failures, short_digest
 from assets.keys import DatasetKeys
@@ -8,11 +11,13 @@ from assets.metadata import catalog_metadata, rejected_table
 from assets.recordings import news
 from headrace.catalog import Scan, ScanRuntime
 from headrace.catalog_update import update_catalog
-from headrace.config import DatasetConfig
+from headrace.config import DatasetConfig, SchedulesConfig
 from headrace.reconcile import partition_fingerprints
 from resources.progress import Progress
 from resources.storage import StorageResource
 from resources.workers import WorkersResource
+
+_GRACE = timedelta(hours=2)
 
 
 def source_inputs(config: DatasetConfig, storage: StorageResource) -> str:
@@ -41,6 +46,7 @@ def catalog_asset(config: DatasetConfig) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=keys.catalog,
+        freshness_policy=_freshness(config.schedules),
         group_name=config.name,
         owners=[OWNER],
         kinds={"polars", "parquet"},
@@ -77,6 +83,14 @@ def catalog_asset(config: DatasetConfig) -> dg.AssetsDefinition:
         )
 
     return catalog
+
+
+def _freshness(schedules: SchedulesConfig) -> dg.FreshnessPolicy | None:
+    """Late when one nightly refresh has not come, too late when two have not; None where none is to come."""
+    if not schedules.refresh.enabled:
+        return None
+    period = get_smallest_cron_interval(schedules.refresh.cron, schedules.time_zone)
+    return dg.FreshnessPolicy.time_window(warn_window=period + _GRACE, fail_window=2 * period + _GRACE)
 
 
 def _conservation(scan: Scan) -> dg.AssetCheckResult:

@@ -8,6 +8,7 @@ from assets.audio_shards import audio_shards_asset
 from assets.catalog import catalog_asset
 from assets.checks import dataset_checks
 from assets.dataset_report import dataset_report_asset
+from assets.drift_checks import drift_checks
 from assets.latent_shards import latent_shards_asset
 from assets.latents_index import latents_index_asset
 from assets.loader_smoke_test import loader_smoke_test_asset
@@ -50,7 +51,10 @@ def build_definitions(
     """Definitions of these data sets; `resources` replace the default ones of the same name."""
     return dg.Definitions(
         assets=[asset for config in configs for asset in dataset_assets(config)],
-        asset_checks=[check for config in configs for check in dataset_checks(config)],
+        asset_checks=[
+            *(check for config in configs for check in dataset_checks(config)),
+            *(drift_checks(config) for config in configs),
+        ],
         resources={**default_resources(), **(resources or {})},
         executor=dg.in_process_executor,
     )

@@ -9,6 +9,7 @@ from assets.metadata import snapshot_metadata
 from headrace.catalog_update import existing_catalog, store_refusals
 from headrace.commit import commit_partitions
 from headrace.config import DatasetConfig
+from headrace.drift import catalog_numbers
 from headrace.reconcile import wanted_partitions
 from resources.storage import StorageResource
 
@@ -39,7 +40,10 @@ def sizes_index_asset(config: DatasetConfig) -> dg.AssetsDefinition:
             store_refusals(output, catalog, manifests)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(committed.snapshot.fingerprint),
-            metadata=snapshot_metadata(audio, committed, is_new=is_new),
+            metadata={
+                **snapshot_metadata(audio, committed, is_new=is_new),
+                **catalog_numbers(catalog).to_dict(),
+            },
             tags={INPUTS_TAG: snapshot_inputs(committed.snapshot)},
         )
 

@@ -43,7 +43,7 @@ class Daemon:
 
     def tick(self, name: str) -> list[dg.RunRequest]:
         """One tick of a sensor; its requests are not run."""
-        sensor = next(found for found in self.definitions.sensors if found.name == f"tones_{name}")
+        sensor = next(found for found in self.definitions.sensors if found.name in {name, f"tones_{name}"})
         context = dg.build_sensor_context(
             instance=self.instance, cursor=self.cursors.get(name), definitions=self.definitions, sensor_name=sensor.name
         )
