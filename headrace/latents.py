@@ -133,12 +133,8 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
         missing = [plan for plan in plans if plan.input_digest not in found]
         stats = EncodingStats()
         if missing:
-            from headrace.encoding.shards import encode_shards  # noqa: PLC0415 - torch comes in only here
-
-            loaded = _checked(encoders(), settings)
-            new, stats = encode_shards(
-                missing, loaded, settings.dtype, audio, storage, options or EncodingOptions(), progress
-            )
+            job = _Job(settings, encoders, audio, storage, options or EncodingOptions(), progress)
+            new, stats = job.run(missing)
             found |= new
         entries = tuple(_entry(plan, found[plan.input_digest]) for plan in plans)
         manifest = Manifest(partition, wanted, source.digest, {}, entries)
@@ -155,6 +151,25 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
             stats=stats,
         )
     raise BuildError(f"{partition}: other writers kept committing these latents; stop them and build again")
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """Encoding what is missing of one partition."""
+
+    settings: LatentSettings
+    encoders: Callable[[], Sequence[Encoder]]
+    audio: Storage
+    storage: Storage
+    options: EncodingOptions
+    progress: Callable[[int], None]
+
+    def run(self, plans: Sequence[LatentPlan]) -> tuple[dict[str, ShardIndex], EncodingStats]:
+        """Indexes of the new shards by input digest, and figures."""
+        from headrace.encoding.shards import encode_shards  # noqa: PLC0415 - torch comes in only here
+
+        loaded = _checked(self.encoders(), self.settings)
+        return encode_shards(plans, loaded, self.settings.dtype, self.audio, self.storage, self.options, self.progress)
 
 
 def audio_manifest(audio: Storage, partition: str, snapshot: int | None = None) -> NumberedManifest:
