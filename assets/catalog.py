@@ -107,12 +107,16 @@ def _conservation(scan: Scan) -> dg.AssetCheckResult:
     )
 
 
+def _why_none(scan: Scan) -> str:
+    if not scan.num_found:
+        return "source.uri holds no files"
+    return f"{scan.num_found} files found, none can be used: see the reasons"
+
+
 def _has_recordings(scan: Scan) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         check_name="has_recordings",
         passed=scan.recordings.height > 0,
         metadata={"rejected": rejected_table(scan.rejected)},
-        description=None
-        if scan.recordings.height
-        else f"{scan.num_found} files found, none can be used: see the reasons",
+        description=None if scan.recordings.height else _why_none(scan),
     )

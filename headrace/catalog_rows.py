@@ -133,7 +133,7 @@ def _refuse_alone(candidates: pl.DataFrame, min_seconds: float) -> pl.DataFrame:
         f"'{{}}' in the metadata's key column is no key: use 1 to {MAX_KEY_LENGTH} of A-Z a-z 0-9 _ -, not ending in "
         "-s and six digits, or leave the cell empty; if the column means something else, set source.key_column: null"
     )
-    too_short = pl.format(f"{{}} seconds long, shorter than min_seconds: {min_seconds:g}", seconds.round(3))
+    too_short = pl.format(f"{{}} seconds long, shorter than min_seconds: {min_seconds:g}", seconds.round(6))
     return _refused(
         _refused(candidates, seconds < min_seconds, Reject.TOO_SHORT, too_short),
         ~is_key,

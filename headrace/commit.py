@@ -32,7 +32,8 @@ def commit_partitions(
         The newest snapshot, whether it is new, and the manifests that it is made of.
 
     Raises:
-        BuildError: partitions are missing or were built from something else, or other writers kept winning.
+        BuildError: partitions are missing or were built from something else, every recording is refused, or other
+            writers kept winning.
     """
     for _ in range(_ATTEMPTS):
         plan = plan_build(wanted, newest_manifests(storage))
@@ -43,6 +44,7 @@ def commit_partitions(
                 f"{storage.uri}: {len(plan.stale)} of {len(wanted)} partitions are not built from the current catalog "
                 f"and settings: {named}{more}; materialize them (build.py does), then this again"
             )
+        _check_some_samples(storage, plan.current)
         try:
             numbered, is_new = commit_snapshot(storage, plan.current, catalog, origin or {})
         except AlreadyExistsError:
@@ -67,3 +69,16 @@ def commit_latents(audio: Storage, storage: Storage, settings: LatentSettings) -
         except AlreadyExistsError:
             continue
     raise BuildError(f"{storage.uri}: other writers kept committing snapshots; stop them and build again")
+
+
+def _check_some_samples(storage: Storage, manifests: Mapping[str, NumberedManifest]) -> None:
+    """Where all recordings are refused, readers keep what they have."""
+    refused = [refusal for numbered in manifests.values() for refusal in numbered.manifest.refused]
+    if not refused or any(numbered.manifest.num_samples for numbered in manifests.values()):
+        return
+    shown = "; ".join(f"{refusal.path}: {refusal.reason}" for refusal in refused[:_SHOWN])
+    more = f"; and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
+    raise BuildError(
+        f"{storage.uri}: not one recording gives a sample, so there is nothing to commit; {len(refused)} refused: "
+        f"{shown}{more}"
+    )

@@ -49,7 +49,7 @@ class ShardEntry:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A recording that only showed its fault when it was decoded."""
+    """A recording of the catalog that gives no sample: it proved undecodable, or is too short for one."""
 
     path: str
     code: str
@@ -66,7 +66,7 @@ class Manifest:
         source: fingerprint of the partition in the catalog (audio), or digest of the audio manifest (latents).
         layout: settings that decide which samples share a shard; a change of them plans from scratch.
         shards: in order of their sequence numbers.
-        refused: recordings that were planned and could not be written.
+        refused: recordings that could not be written.
     """
 
     partition: str

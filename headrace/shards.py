@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import groupby
 
-from headrace.audio import AudioFormat, EncodedSegment, Segment, codec_version, encode_segments, plan_segments
+from headrace.audio import AudioFormat, EncodedSegment, Segment, codec_version, encode_segments
 from headrace.errors import AlreadyExistsError, AudioError, BuildError, FormatError
 from headrace.index import SampleEntry, ShardIndex, index_name
 from headrace.manifests import (
@@ -27,6 +27,7 @@ from headrace.manifests import (
 from headrace.ordered import map_in_order
 from headrace.plan import PlannedSample, ShardPlan, partition_fingerprint, plan_shards
 from headrace.recordings import Recording
+from headrace.samples import Planned, planned_samples, sample_json, sample_key
 from headrace.shardwriter import ShardPlace, ShardWriter
 from headrace.sources import Source, Stamp
 from headrace.storage import Storage
@@ -107,8 +108,10 @@ def build_partition(  # noqa: PLR0913 - the five parts of a build, and who watch
         there = {entry.path: entry.num_bytes for entry in storage.list(_file_prefix(partition))}
         if previous is not None and previous.manifest.wanted == wanted and previous.manifest.is_whole(there):
             return PartitionBuild(previous, (), tuple(shard.name for shard in previous.manifest.shards), is_new=False)
-        job = _Job(partition, _planned(recordings, settings.audio), settings, source, storage, num_threads, progress)
-        entries, refused, written = job.run(previous.manifest if previous else None)
+        planned, too_short = planned_samples(recordings, settings.audio)
+        job = _Job(partition, planned, settings, source, storage, num_threads, progress)
+        entries, undecodable, written = job.run(previous.manifest if previous else None)
+        refused = tuple(sorted([*too_short, *undecodable], key=lambda refusal: refusal.path))
         manifest = Manifest(
             partition, wanted, fingerprint, {"samples_per_shard": settings.samples_per_shard}, entries, refused
         )
@@ -123,36 +126,7 @@ def build_partition(  # noqa: PLR0913 - the five parts of a build, and who watch
     raise BuildError(f"{partition}: other writers kept committing this partition; stop them and build again")
 
 
-def sample_json(recording: Recording, segment: Segment, encoded: EncodedSegment) -> bytes:
-    """The `<key>.json` of a sample: the user's columns, and provenance under `headrace`."""
-    provenance = {
-        "source": recording.path,
-        "source_sha256": recording.sha256,
-        "start_frame": segment.start_frame,
-        "num_frames": encoded.num_frames,
-        "sample_rate": encoded.sample_rate_hz,
-        "num_channels": encoded.num_channels,
-    }
-    return json.dumps({**recording.metadata, "headrace": provenance}, ensure_ascii=False).encode()
-
-
-def sample_key(recording: Recording, segment: Segment, *, is_whole: bool) -> str:
-    """Key of a sample: the recording's own, or with the segment's number when recordings are cut."""
-    return recording.key if is_whole else f"{recording.key}-s{segment.index:06d}"
-
-
-_Planned = dict[str, tuple[Recording, Segment]]
 _Encoded = list[EncodedSegment] | AudioError
-
-
-def _planned(recordings: Sequence[Recording], audio: AudioFormat) -> _Planned:
-    """Every sample that the recordings should give, by key."""
-    is_whole = audio.segment_seconds is None
-    return {
-        sample_key(recording, segment, is_whole=is_whole): (recording, segment)
-        for recording in recordings
-        for segment in plan_segments(recording.info.num_frames, recording.info.sample_rate_hz, audio)
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,14 +134,14 @@ class _Job:
     """One partition's shards, from plan to storage."""
 
     partition: str
-    planned: _Planned
+    planned: Planned
     settings: ShardSettings
     source: Source
     storage: Storage
     num_threads: int
     progress: Callable[[int], None]
 
-    def run(self, previous: Manifest | None) -> tuple[tuple[ShardEntry, ...], tuple[Refusal, ...], list[str]]:
+    def run(self, previous: Manifest | None) -> tuple[tuple[ShardEntry, ...], set[Refusal], list[str]]:
         """All shards of the plan: entries, refusals, and names of those that had to be written."""
         plans = plan_shards(
             previous,
@@ -181,7 +155,7 @@ class _Job:
         found |= indexes
         entries = tuple(_entry(plan, found[plan.input_digest]) for plan in plans)
         refused = {refusal for plan in plans for refusal in refusals(found[plan.input_digest])}
-        return entries, tuple(sorted(refused, key=lambda refusal: refusal.path)), written
+        return entries, refused, written
 
     def _existing(self, plans: Sequence[ShardPlan], previous: Manifest | None) -> dict[str, ShardIndex]:
         """Indexes of whole shards that were made from what is wanted now, by input digest."""

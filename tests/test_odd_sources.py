@@ -1,0 +1,64 @@
+"""Sources that nobody tuned for: what becomes of recordings that give no sample, and of odd names and tables."""
+
+import pytest
+
+from headrace.audio import AudioFormat
+from headrace.audit import conservation_faults
+from headrace.catalog_files import read_catalog
+from headrace.catalog_tables import Reject
+from headrace.errors import BuildError
+from tests.builds import Project
+
+
+@pytest.fixture
+def project(tmp_path):
+    return Project(tmp_path)
+
+
+def refusals(result):
+    """Path → code and reason, over all partitions; what is refused is conserved."""
+    manifests = [build.manifest.manifest for build in result.partitions.values()]
+    return {refusal.path: (refusal.code, refusal.reason) for found in manifests for refusal in found.refused}
+
+
+def test_recordings_shorter_than_a_segment_are_refused_where_the_last_part_is_dropped(project):
+    project.audio = AudioFormat(segment_seconds=0.05, last_segment="drop")
+    project.put("long.wav", num_frames=400)
+    project.put("short.wav", num_frames=399)
+    result = project.build()
+    code, reason = refusals(result)["short.wav"]
+    assert code == Reject.TOO_SHORT
+    assert "399 frames at 8000 Hz" in reason
+    assert "segment_seconds: 0.05" in reason
+    assert result.snapshot.snapshot.num_samples == 1
+    for build in result.partitions.values():
+        assert conservation_faults(project.shards, build.manifest.manifest) == []
+
+
+def test_a_recording_of_which_resampling_leaves_no_frame_is_refused(project):
+    project.audio = AudioFormat(sample_rate_hz=8000)
+    project.put("tick.wav", num_frames=1, rate=48_000)
+    project.put("long.wav")
+    code, reason = refusals(project.build())["tick.wav"]
+    assert code == Reject.TOO_SHORT
+    assert "no frame at 8000 Hz" in reason
+
+
+def test_one_recording_whose_rate_is_too_low_for_a_segment_does_not_stop_the_others(project):
+    project.audio = AudioFormat(segment_seconds=0.05)
+    project.put("slow.wav", rate=1)
+    project.put("usual.wav")
+    result = project.build()
+    assert list(refusals(result)) == ["slow.wav"]
+    assert result.snapshot.snapshot.num_samples == 1
+
+
+def test_a_build_in_which_no_recording_gives_a_sample_fails_and_readers_keep_what_they_have(project):
+    project.put("a.wav")
+    before = project.build().snapshot
+    project.audio = AudioFormat(segment_seconds=10.0, last_segment="drop")
+    with pytest.raises(BuildError, match=r"not one recording gives a sample.*1 refused: a\.wav: 400 frames"):
+        project.build()
+    project.audio = AudioFormat(segment_seconds=0.05)
+    assert project.build().snapshot.number == before.number + 1
+    assert read_catalog(project.output).recordings.height == 1
