@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 MOST_SECONDS = 60
 MOST_RUNS = 5
-LAST = {"sizes_index", "log_mel/sizes_index", "loader_smoke_test", "dataset_report"}
+LAST = {"sizes_index", "crepe/sizes_index", "loader_smoke_test", "dataset_report"}
 
 
 class Live:
@@ -86,7 +86,7 @@ def assert_one_wave(runs: list[Run]) -> None:
     assert len(built(runs)) == len(set(built(runs)))
     for asset in ("catalog", *LAST):
         assert sum(asset in run.assets for run in runs) == 1, asset
-    assert sorted(built(runs)) == sorted(run.partition for run in runs if "log_mel/latent_shards" in run.assets)
+    assert sorted(built(runs)) == sorted(run.partition for run in runs if "crepe/latent_shards" in run.assets)
 
 
 def test_the_first_build_needs_no_click(live):
