@@ -24,7 +24,7 @@ from headrace.manifests import (
     newest_manifest,
     split_of,
 )
-from headrace.ordered import map_in_order
+from headrace.ordered import Budget, map_in_order
 from headrace.plan import PlannedSample, ShardPlan, partition_fingerprint, plan_shards
 from headrace.recordings import Recording
 from headrace.samples import Planned, planned_samples, sample_json, sample_key
@@ -36,6 +36,8 @@ SHARD_FORMAT = 1
 _REFUSED_NOTE = "refused"
 _SECONDS_NOTE = "seconds"
 _TASK_SECONDS = 60.0  # audio that one thread encodes at a time: bounds memory on long recordings
+_LONG_TASKS_PER_THREAD = 2  # encoded ahead of the shard that is being written: one under way, one ready
+_SHORT_TASKS_PER_THREAD = 8  # enough that no thread waits while a shard of short clips is published
 _TASK_SECONDS_NO_SEEK = 900.0  # where each task must decode from the recording's beginning
 _COMMIT_ATTEMPTS = 5
 
@@ -184,9 +186,15 @@ class _Job:
 
     def _write(self, plans: Sequence[ShardPlan]) -> dict[str, ShardIndex]:
         """Encode and publish these shards, in order."""
-        tasks = [task for plan in plans for task in self._tasks(plan)]
+        tasks = (task for plan in plans for task in self._tasks(plan))
         with ThreadPoolExecutor(self.num_threads, "encode") as pool:
-            results = map_in_order(pool, self._encode, tasks, window=2 * self.num_threads)
+            results = map_in_order(
+                pool,
+                self._encode,
+                tasks,
+                window=_SHORT_TASKS_PER_THREAD * self.num_threads,
+                budget=Budget(self._weight, _LONG_TASKS_PER_THREAD * self.num_threads * _TASK_SECONDS),
+            )
             return {plan.input_digest: self._write_one(plan, results) for plan in plans}
 
     def _write_one(self, plan: ShardPlan, results: Iterator[_Encoded]) -> ShardIndex:
@@ -237,6 +245,12 @@ class _Job:
                 batch.append(segment)
                 seconds += length
             yield recording, batch
+
+    def _weight(self, task: tuple[Recording, list[Segment]]) -> float:
+        """Seconds of audio, at most those of one full task: longer recordings are encoded to disk, not to memory."""
+        recording, segments = task
+        rate_hz = self.settings.audio.sample_rate_hz or recording.info.sample_rate_hz
+        return min(_TASK_SECONDS, sum(segment.num_frames for segment in segments) / rate_hz)
 
     def _encode(self, task: tuple[Recording, list[Segment]]) -> _Encoded:
         """Encode some segments of one recording; a fault of the recording is a value, not an exception."""

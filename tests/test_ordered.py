@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from headrace.ordered import map_in_order
+from headrace.ordered import Budget, map_in_order
 
 
 def test_results_come_in_the_order_of_the_tasks():
@@ -51,3 +51,15 @@ def test_an_exception_is_raised_where_its_result_would_have_come_and_ends_it():
 def test_no_tasks_give_no_results():
     with ThreadPoolExecutor(1) as pool:
         assert list(map_in_order(pool, str, [], window=3)) == []
+
+
+def test_heavy_tasks_narrow_the_window_but_one_always_goes():
+    begun = []
+    with ThreadPoolExecutor(4) as pool:
+        results = map_in_order(pool, begun.append, iter(range(100)), window=50, budget=Budget(lambda _: 10.0, 30.0))
+        for taken in range(1, 30):
+            next(results)
+            assert len(begun) <= taken + 3
+        results.close()
+        heavy = map_in_order(pool, str, range(5), window=50, budget=Budget(lambda _: 99.0, 30.0))
+        assert list(heavy) == ["0", "1", "2", "3", "4"]
