@@ -15,7 +15,7 @@ from headrace.keys import KEY_PATTERN, MAX_KEY_LENGTH, SEGMENT_SUFFIX, sample_ke
 from headrace.metadata_columns import check_types, stored_names
 
 _EXPLICIT_KEY = "\0key"  # no user's column has such a name
-_ROW = "metadata_row"
+_ROW = "\0row"
 _UNTIDY_PATH = r"(^|/)\.{0,2}(/|$)"
 
 

@@ -68,8 +68,9 @@ RECORDING_SCHEMA = Columns(
 )
 """Our columns of the recordings table; the user's follow. `duplicate_of`: the first path with the same bytes."""
 
-OWN_COLUMNS = frozenset(RECORDING_SCHEMA) | {"partition"}
-"""Names that are ours in a recordings table, `partition` once a layout has been applied to it."""
+OWN_COLUMNS = frozenset(RECORDING_SCHEMA) | frozenset(FACT_SCHEMA) | {"partition"}
+"""Names that are ours in a recordings table: `code` and `reason` while it is judged, `partition` once a layout has been
+applied to it."""
 
 REJECTED_SCHEMA = Columns(
     {

@@ -9,6 +9,7 @@ way; so `007` stays text and keeps its zeros. Dates stay text: JSON has no other
 """
 
 import csv
+import io
 import itertools
 import json
 import os
@@ -159,7 +160,19 @@ def _read_json_lines(file: Path) -> pl.DataFrame:
     try:
         return pl.read_ndjson(file, infer_schema_length=None)
     except pl.exceptions.PolarsError as error:
-        raise ConfigError(f"metadata table {file}{_first_bad_line(file)}: {error}") from error
+        if where := _first_bad_line(file):
+            raise ConfigError(f"metadata table {file}{where}: {error}") from error
+    try:  # what Python's json reads and polars does not: NaN and the infinities, which Python's json also writes
+        return pl.read_ndjson(io.BytesIO(_plain_json_lines(file)), infer_schema_length=None)
+    except pl.exceptions.PolarsError as error:
+        raise ConfigError(f"metadata table {file}: {error}") from error
+
+
+def _plain_json_lines(file: Path) -> bytes:
+    """The same rows without blank lines; NaN and the infinities, which JSON does not have, are null."""
+    with file.open("rb") as lines:
+        rows = (json.loads(line, parse_constant=lambda _: None) for line in lines if line.strip())
+        return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
 
 
 def _first_bad_line(file: Path) -> str:

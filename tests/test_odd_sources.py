@@ -1,12 +1,18 @@
 """Sources that nobody tuned for: what becomes of recordings that give no sample, and of odd names and tables."""
 
+import io
+import json
+import tarfile
+
+import polars as pl
 import pytest
 
 from headrace.audio import AudioFormat
 from headrace.audit import conservation_faults
 from headrace.catalog_files import read_catalog
-from headrace.catalog_tables import Reject
+from headrace.catalog_tables import OWN_COLUMNS, Reject
 from headrace.errors import BuildError
+from headrace.metadata import read_metadata
 from tests.builds import Project
 
 
@@ -62,3 +68,37 @@ def test_a_build_in_which_no_recording_gives_a_sample_fails_and_readers_keep_wha
     project.audio = AudioFormat(segment_seconds=0.05)
     assert project.build().snapshot.number == before.number + 1
     assert read_catalog(project.output).recordings.height == 1
+
+
+def sidecars(project):
+    """Source → JSON, of every sample."""
+    found = {}
+    for name, data in project.files().items():
+        if name.endswith(".tar"):
+            with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+                for member in tar:
+                    if member.name.endswith(".json"):
+                        content = json.loads(tar.extractfile(member).read())
+                        found[content["headrace"]["source"]] = content
+    return found
+
+
+def test_metadata_columns_may_have_any_name_that_we_use_inside(project):
+    names = [*sorted(OWN_COLUMNS - {"path", "key"}), "metadata_row", "metadata_code", "code_right", "split", "row"]
+    project.put("a.wav")
+    project.put("b.wav")
+    columns = {name: [[1, i], [3]] for i, name in enumerate(names)}
+    project.metadata = pl.DataFrame({"path": ["a.wav", "gone.wav"], **columns})
+    project.build()
+    found = sidecars(project)
+    assert {name: found["a.wav"][name] for name in names} == {name: [1, i] for i, name in enumerate(names)}
+    assert set(found["a.wav"]) == {*names, "headrace"}
+    assert {found["b.wav"][name] for name in names} == {None}
+
+
+def test_not_a_number_in_json_lines_is_null_as_in_every_sidecar(tmp_path):
+    table = tmp_path / "metadata.jsonl"
+    table.write_text(
+        '{"path": "a.wav", "level": NaN}\n\n{"path": "b.wav", "level": -Infinity}\n{"path": "c.wav", "level": 1.5}\n'
+    )
+    assert read_metadata(table)["level"].to_list() == [None, None, 1.5]
