@@ -1,0 +1,104 @@
+import pytest
+
+from headrace.config import find_configs, load_config
+from headrace.errors import ConfigError
+
+MINIMAL = "source: {uri: recordings}\noutput: {uri: out}\n"
+
+
+@pytest.fixture
+def load(tmp_path):
+    """The config of a text, in a file named demo.yaml."""
+
+    def load_text(text):
+        path = tmp_path / "demo.yaml"
+        path.write_text(text)
+        return load_config(path)
+
+    return load_text
+
+
+def test_every_key_but_two_has_a_default_and_the_name_is_the_files(load):
+    config = load(MINIMAL)
+    assert config.name == "demo"
+    assert config.splits == {"train": 0.9, "validation": 0.05, "test": 0.05}
+    assert config.shards.samples_per_shard == 50
+    assert config.latents == ()
+    assert config.audio.compression_level == 5
+    assert config.layout().partition_keys() == ["train-0000", "validation-0000", "test-0000"]
+
+
+def test_the_documented_file_is_understood(load):
+    config = load("""
+source:  {uri: datasets/demo/recordings, metadata: datasets/demo/metadata.csv, settle_seconds: 5}
+audio:   {sample_rate: 44100, num_channels: 1, bits_per_sample: 16, compression_level: 5, segment_seconds: null}
+splits:  {train: 0.9, validation: 0.05, test: 0.05}
+group_by: null
+shards:  {samples_per_shard: 50, partitions: {train: 8, validation: 1, test: 1}}
+latents: [{name: crepe, encoder: {kind: crepe, hop_seconds: 0.02}, dtype: float16}]
+loader:  {num_workers: 2, shuffle_buffer: 100, prefetch_factor: 2}
+output:  {uri: data/demo}
+""")
+    assert config.latents[0].encoder.settings == {"hop_seconds": 0.02}
+    assert len(config.layout().partition_keys()) == 10
+    assert config.audio.format().sample_rate_hz == 44_100
+
+
+def test_zero_settle_seconds_and_no_latents_are_valid(load):
+    assert load("source: {uri: a, settle_seconds: 0}\nlatents: []\noutput: {uri: b}\n").source.settle_seconds == 0
+
+
+WRONG = {
+    "source: {}\noutput: {uri: x}": r"source\.uri: missing",
+    "output: {uri: x}": r"source: missing",
+    f"{MINIMAL}audoi: {{}}": r"audoi: unknown key; did you mean audio\?",
+    f"{MINIMAL}audio: {{sample_rat: 3}}": r"audio\.sample_rat: unknown key; did you mean sample_rate\?",
+    f"{MINIMAL}audio: {{bits_per_sample: 20}}": r"audio\.bits_per_sample: input should be 16 or 24; found 20",
+    f"{MINIMAL}audio: {{compression_level: 9}}": r"audio\.compression_level: .*less than or equal to 8; found 9",
+    f"{MINIMAL}splits: {{train: 0.5}}": r"splits: shares must add up to 1, they add up to 0\.5",
+    f"{MINIMAL}splits: {{tr_ain: 1.0}}": r"splits: split name 'tr_ain'",
+    f"{MINIMAL}shards: {{partitions: {{dev: 2}}}}": r"shards\.partitions names \['dev'\]",
+    f"{MINIMAL}shards: {{samples_per_shard: 0}}": r"samples_per_shard: .*greater than or equal to 1",
+    f"{MINIMAL}latents: [{{name: a, encoder: {{kind: x}}}}, {{name: a, encoder: {{kind: y}}}}]": r"latents: every entry",
+    f"{MINIMAL}latents: [{{name: a}}]": r"latents\.0\.encoder: missing",
+    f"{MINIMAL}latents: [{{name: a, encoder: {{kind: x}}, dtpe: y}}]": r"dtpe: unknown key; did you mean dtype\?",
+    f"{MINIMAL}loader: {{num_workers: many}}": r"loader\.num_workers: .*found 'many'",
+    "- a list": r"expected keys like source: and output:, found list",
+    "a: [": r"not valid YAML",
+    "": r"expected keys like source: and output:",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_a_wrong_file_is_refused_by_file_key_and_what_was_expected(load, text):
+    with pytest.raises(ConfigError, match=rf"(?s)demo\.yaml: .*{WRONG[text]}"):
+        load(text)
+
+
+def test_all_faults_come_in_one_message(load):
+    with pytest.raises(ConfigError) as error:
+        load("source: {uri: x}\naudio: {compression_level: 99, nonsense: 1}\n")
+    assert str(error.value).count("\n  ") == 3
+
+
+def test_a_file_that_cannot_be_read_is_said_by_name(tmp_path):
+    with pytest.raises(ConfigError, match=r"absent\.yaml: cannot be read"):
+        load_config(tmp_path / "absent.yaml")
+    (tmp_path / "latin.yaml").write_bytes(b"a: \xe9\xe8")
+    with pytest.raises(ConfigError, match=r"latin\.yaml"):
+        load_config(tmp_path / "latin.yaml")
+
+
+def test_a_folder_gives_its_data_sets_by_name(tmp_path):
+    for name in ("b.yaml", "a.yml", "readme.md"):
+        (tmp_path / name).write_text(MINIMAL)
+    assert [config.name for config in find_configs(tmp_path)] == ["a", "b"]
+    with pytest.raises(ConfigError, match="HEADRACE_DATASETS"):
+        find_configs(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("name", ["with space.yaml", "1st.yaml", "a.b.yaml"])
+def test_a_file_whose_name_cannot_be_an_asset_key_is_refused(tmp_path, name):
+    (tmp_path / name).write_text(MINIMAL)
+    with pytest.raises(ConfigError, match="name"):
+        load_config(tmp_path / name)

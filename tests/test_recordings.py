@@ -1,0 +1,68 @@
+import polars as pl
+import pytest
+
+from headrace.catalog_update import existing_catalog
+from headrace.errors import ConfigError
+from headrace.plan import Layout
+from headrace.recordings import PARTITION, fingerprints, recordings_of, with_partitions
+from tests.builds import Project
+
+LAYOUT = Layout({"train": 0.5, "test": 0.5}, {"train": 3}, 4)
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """Thirty recordings by five artists; every tenth has none."""
+    project = Project(tmp_path)
+    names = [f"clip{number:02d}.wav" for number in range(30)]
+    for name in names:
+        project.put(name)
+    artists = [None if number % 10 == 9 else f"artist {number % 5}" for number in range(30)]
+    project.metadata = pl.DataFrame({"path": names, "artist": artists, "chords": [[number] for number in range(30)]})
+    project.build()
+    return existing_catalog(project.output).recordings
+
+
+def test_a_group_never_crosses_partitions(rows):
+    divided = with_partitions(rows, LAYOUT, "artist")
+    artists = [recording.metadata["artist"] for recording in recordings_of(divided)]
+    places = {}
+    for artist, partition in zip(artists, divided[PARTITION], strict=True):
+        places.setdefault(artist, set()).add(partition)
+    assert all(len(found) == 1 for artist, found in places.items() if artist is not None)
+    assert len({partition for found in places.values() for partition in found}) > 1
+
+
+def test_a_recording_without_a_group_is_a_group_of_its_own(rows):
+    by_artist = dict(with_partitions(rows, LAYOUT, "artist").select("path", PARTITION).iter_rows())
+    by_path = dict(with_partitions(rows, LAYOUT, None).select("path", PARTITION).iter_rows())
+    assert all(by_artist[f"clip{number:02d}.wav"] == by_path[f"clip{number:02d}.wav"] for number in (9, 19, 29))
+
+
+def test_an_unknown_group_column_is_refused_with_those_that_are_there(rows):
+    with pytest.raises(ConfigError, match=r"no metadata column 'singer'; there are \['artist', 'chords'\]"):
+        with_partitions(rows, LAYOUT, "singer")
+
+
+def test_every_partition_has_a_fingerprint_that_its_own_recordings_alone_decide(rows):
+    before = fingerprints(with_partitions(rows, LAYOUT, None), LAYOUT)
+    assert list(before) == LAYOUT.partition_keys()
+    changed = rows.with_columns(
+        pl.when(pl.col("path") == "clip07.wav")
+        .then(pl.lit("0" * 32))
+        .otherwise("recording_digest")
+        .alias("recording_digest")
+    )
+    divided = with_partitions(changed, LAYOUT, None)
+    after = fingerprints(divided, LAYOUT)
+    (own,) = divided.filter(pl.col("path") == "clip07.wav")[PARTITION]
+    assert [name for name in before if before[name] != after[name]] == [own]
+    empty = fingerprints(with_partitions(rows.clear(), LAYOUT, None), LAYOUT)
+    assert len(set(empty.values())) == 1
+
+
+def test_values_carry_the_users_columns_with_lists_as_lists(rows):
+    recording = next(value for value in recordings_of(rows) if value.path == "clip03.wav")
+    assert recording.metadata == {"artist": "artist 3", "chords": [3]}
+    assert recording.info.num_frames == 400
+    assert recording.info.sample_rate_hz == 8000

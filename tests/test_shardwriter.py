@@ -1,0 +1,101 @@
+import hashlib
+import io
+
+import pytest
+
+from headrace.errors import FormatError, StorageError
+from headrace.index import SampleEntry, ShardIndex, index_name, payload
+from headrace.shardwriter import ShardPlace, ShardWriter
+from headrace.storage import LocalStorage, open_storage
+
+
+class Recorder:
+    """A store that notes what is written when."""
+
+    def __init__(self):
+        self.storage, self.written = open_storage("memory://"), []
+
+    def __getattr__(self, name):
+        return getattr(self.storage, name)
+
+    def write(self, path, data):
+        self.written.append(path)
+        self.storage.write(path, data)
+
+
+def fill(writer, count=3):
+    for number in range(count):
+        blob, text = bytes([number]) * (100 + number), b"{}"
+        payloads = {"flac": (io.BytesIO(blob) if number % 2 else blob, len(blob)), "json": (text, 2)}
+        writer.add(f"k{number}", payloads, SampleEntry("", {}, 10 + number, 8000, 1))
+
+
+def test_the_name_ends_in_the_digest_of_the_bytes_and_the_tar_is_there_before_its_index():
+    storage = Recorder()
+    with ShardWriter(storage, ShardPlace("train", 3, 12)) as writer:
+        fill(writer)
+        index = writer.publish("input", {"note": "x"})
+    digest = hashlib.sha256(storage.read(index.shard)).hexdigest()
+    assert index.shard == f"train_0003_000012-{digest[:12]}.tar"
+    assert index.sha256 == digest
+    assert storage.written == [index.shard, index_name(index.shard)]
+    assert ShardIndex.from_bytes(storage.read(index_name(index.shard)), "x").to_bytes() == index.to_bytes()
+    assert index.num_bytes == storage.size(index.shard)
+
+
+def test_the_index_says_where_everything_lies():
+    storage = open_storage("memory://")
+    with ShardWriter(storage, ShardPlace("train", 0, 0)) as writer:
+        fill(writer)
+        index = writer.publish("", {})
+    with storage.open(index.shard) as file:
+        for row in range(3):
+            assert payload(file, index.range_of(row, "flac")) == bytes([row]) * (100 + row)
+            assert payload(file, index.range_of(row, "json")) == b"{}"
+    assert index.num_frames.tolist() == [10, 11, 12]
+
+
+def test_a_tensors_place_is_moved_from_its_payload_into_the_tar():
+    storage = open_storage("memory://")
+    with ShardWriter(storage, ShardPlace("train", 0, 0, "latent_")) as writer:
+        for number in range(2):
+            blob = b"head" + bytes([number]) * 16 + b"tail"
+            facts = SampleEntry("", {}, 2, 0, 0, tensor=(4, 20, 2, 4))
+            writer.add(f"k{number}", {"pth": (blob, len(blob)), "json": (b"{}", 2)}, facts)
+        index = writer.publish("", {}, tensor_dtype="float16")
+    assert index.shard.startswith("latent_train_0000_000000-")
+    with storage.open(index.shard) as file:
+        for number, (start, stop, num_frames, width) in enumerate(index.tensors.tolist()):
+            assert payload(file, (start, stop)) == bytes([number]) * 16
+            assert (num_frames, width) == (2, 4)
+
+
+def test_what_is_not_published_leaves_nothing_behind(tmp_path):
+    storage = LocalStorage(tmp_path)
+    with ShardWriter(storage, ShardPlace("train", 0, 0)) as writer:
+        fill(writer)
+        with pytest.raises(FormatError):
+            writer.add("bad", {"flac": (b"abc", 5)})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_fails_names_the_object(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with ShardWriter(LocalStorage(tmp_path / "file"), ShardPlace("train", 0, 0)) as writer:
+        fill(writer)
+        with pytest.raises(StorageError, match="train_0000_000000"):
+            writer.publish("", {})
+
+
+def test_a_shard_larger_than_memory_allows_goes_through_a_file(monkeypatch, tmp_path):
+    import headrace.shardwriter as module
+
+    small, large = LocalStorage(tmp_path / "small"), LocalStorage(tmp_path / "large")
+    names = []
+    for storage, limit in ((small, 1 << 30), (large, 200)):
+        monkeypatch.setattr(module, "_IN_MEMORY_BYTES", limit)
+        with ShardWriter(storage, ShardPlace("train", 0, 0)) as writer:
+            fill(writer, 20)
+            names.append(writer.publish("", {}).shard)
+    assert names[0] == names[1]
+    assert small.read(names[0]) == large.read(names[1])
