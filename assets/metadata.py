@@ -126,17 +126,23 @@ def smoke_metadata(results: Mapping[str, SmokeResult]) -> Metadata:
     columns = {
         "part": "string",
         "shard": "string",
-        **dict.fromkeys(("expected_samples", "samples", "num_frames"), "int"),
+        **dict.fromkeys(("expected_samples", "samples", "streamed", "faults", "num_frames"), "int"),
     }
-    speeds = {
-        f"{part} samples per second": round(result.num_samples / max(result.seconds, 1e-9), 1)
-        for part, result in results.items()
-    }
+    speeds = {name: value for part, result in results.items() for name, value in _smoke_speeds(part, result).items()}
     return {
         "dagster/row_count": sum(result.num_samples for result in results.values()),
         "seconds": round(sum(result.seconds for result in results.values()), 3),
         **speeds,
         "shards": table(rows, columns),
+    }
+
+
+def _smoke_speeds(part: str, result: SmokeResult) -> Metadata:
+    return {
+        f"{part} samples per second": round(result.num_samples / max(result.seconds, 1e-9), 1),
+        f"{part} streamed samples per second": round(result.num_streamed / max(result.stream_seconds, 1e-9), 1),
+        f"{part} seconds to first batch": round(result.stream_seconds_to_first, 3),
+        f"{part} read whole": result.is_whole,
     }
 
 

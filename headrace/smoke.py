@@ -1,26 +1,27 @@
-"""The proof that a training loader can read a data set: every sample of a snapshot, through worker processes.
+"""The proof that training loaders can read a data set: every sample of a snapshot, through worker processes.
 
-Owns what is compared (the samples that arrive against the shards' indexes) and the verdicts. Reading is
-`headrace.webdataset`'s business; nothing here knows Dagster.
+Read twice: by `StreamingDataset` as a job of two ranks, and by the plain webdataset pipeline. Owns what is compared
+(the samples that arrive against the shards' indexes) and the verdicts; nothing here knows Dagster. A large data set is
+judged by shards drawn with its fingerprint as seed: others for every snapshot, the same ones for the same snapshot.
 """
 
 import hashlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from headrace.audit import read_index
 from headrace.config import LoaderConfig
+from headrace.errors import HeadraceError
 from headrace.index import ShardIndex
+from headrace.smoke_arrivals import Arrived, arrived_batch, arrived_sample
+from headrace.smoke_streams import RankStreams, child_processes, leftover_processes
 from headrace.snapshots import ShardTable
 from headrace.storage import Storage
-
-if TYPE_CHECKING:
-    import torch
 
 _SHOWN = 5
 
@@ -29,9 +30,21 @@ VERDICTS = {
     "counts_match_sizes": "each shard gives as many samples as sizes.json says",
     "shapes_and_lengths": "every sample has the length, channels, rate or dimension that its index says",
     "finite_values": "all values are finite numbers; audio lies in [-1, 1]",
+    "matches_json": "audio is as long as its JSON says, latents as long as their audio by their frame rate",
+    "equal_batches": "two ranks get the same number of batches of the same size",
+    "resumes_exactly": "a job that is saved in mid-epoch and started again gets just the batches that were left",
+    "leaves_nothing": "no process is left behind, and no file",
     "result_table": "the table of results has the columns and ranges that it should have (pandera)",
 }
 """What a smoke test says, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much a smoke test reads; of more, whole shards are drawn until a bound is met."""
+
+    num_samples: int = 20_000
+    num_bytes: int = 4_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,25 +81,6 @@ _NOTHING = Expected(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Arrived:
-    """One sample as the loader gave it.
-
-    Attributes:
-        key: its key.
-        num_frames: PCM or latent frames.
-        width: channels, or D of latents.
-        sample_rate_hz: 0 for latents.
-        is_sound: whether every value is finite, and in [-1, 1] for audio.
-    """
-
-    key: str
-    num_frames: int
-    width: int
-    sample_rate_hz: int
-    is_sound: bool
-
-
 @dataclass(slots=True)
 class SmokeResult:
     """What reading a snapshot came to.
@@ -94,48 +88,193 @@ class SmokeResult:
     Attributes:
         table: one row per shard, see `shard_rows`.
         faults: verdict → what is wrong, in words; empty lists when all is well.
-        num_samples: samples that arrived.
-        seconds: how long it took.
-        seconds_to_first: until the first sample arrived, workers started.
+        num_samples: samples that the plain pipeline gave.
+        num_streamed: samples that `StreamingDataset` gave.
+        seconds: how long the plain pipeline took.
+        seconds_to_first: until its first sample arrived, workers started.
+        stream_seconds: how long both ranks took.
+        stream_seconds_to_first: until their first batch arrived.
+        is_whole: whether all shards were read, and not a draw of them.
     """
 
     table: pl.DataFrame
     faults: dict[str, list[str]] = field(default_factory=lambda: {name: [] for name in VERDICTS})
     num_samples: int = 0
+    num_streamed: int = 0
     seconds: float = 0.0
     seconds_to_first: float = 0.0
+    stream_seconds: float = 0.0
+    stream_seconds_to_first: float = 0.0
+    is_whole: bool = True
 
 
-def smoke_test(storage: Storage, table: ShardTable, loader: LoaderConfig) -> SmokeResult:
-    """Read every sample of a shard folder's newest snapshot as a training job would, and compare.
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """How often each expected sample arrived, and whether something was wrong with it; int64 (n,) each."""
 
-    Samples are read one by one, not in batches, where they differ in channels or rate. An empty snapshot is sound.
+    times: np.ndarray[Any, np.dtype[np.int64]]
+    wrong: np.ndarray[Any, np.dtype[np.int64]]
+
+    @classmethod
+    def none_of(cls, expected: Expected) -> "_Seen":
+        return cls(np.zeros(len(expected.hashes), np.int64), np.zeros(len(expected.hashes), np.int64))
+
+
+def smoke_test(
+    storage: Storage,
+    table: ShardTable,
+    loader: LoaderConfig,
+    snapshot: int | None = None,
+    budget: Budget | None = None,
+) -> SmokeResult:
+    """Read a shard folder's snapshot as training jobs would, and compare.
+
+    Batches hold one sample where samples differ in channels or rate. An empty snapshot is sound.
 
     Args:
         storage: the shard folder.
-        table: the table of its newest snapshot.
+        table: the table of the snapshot.
         loader: worker processes, shuffle buffer, batch size.
+        snapshot: its number; None for the newest.
+        budget: how much to read.
     """
-    expected = read_expected(storage, table)
-    seen = np.zeros(len(expected.hashes), np.int64)
-    result = SmokeResult(pl.DataFrame())
-    began = time.perf_counter()
-    for sample in _arrivals(storage, expected, loader):
-        result.seconds_to_first = result.seconds_to_first or time.perf_counter() - began
-        result.num_samples += 1
-        _compare(sample, expected, seen, result.faults)
-    result.seconds = time.perf_counter() - began
-    missing = int((seen == 0).sum())
-    twice = int((seen > 1).sum())
-    if missing or twice:
-        result.faults["every_key_once"].append(f"{missing} samples never arrived, {twice} arrived more than once")
-    result.table = shard_rows(table, expected, seen)
-    result.faults["counts_match_sizes"] += [
-        f"{row['shard']}: {row['samples']} samples arrived, sizes.json says {row['expected_samples']}"
-        for row in result.table.filter(pl.col("samples") != pl.col("expected_samples")).to_dicts()
-    ]
+    chosen = drawn_shards(table, budget or Budget())
+    expected = read_expected(storage, chosen)
+    result = SmokeResult(pl.DataFrame(), is_whole=len(chosen) == len(table))
+    processes, files = child_processes(), _files(storage, result)
+    judge = _Judge(expected, chosen.names(), result.faults)
+    plain, streamed = _Seen.none_of(expected), _Seen.none_of(expected)
+    if len(expected.hashes):
+        source = _Source(storage.uri, None if result.is_whole else chosen.names(), snapshot)
+        times = judge.read("plain", lambda: _arrivals(source, expected, loader), plain)
+        result.num_samples, result.seconds, result.seconds_to_first = times
+        streams = RankStreams(source.remote, source.pinned, loader, 1 if expected.is_mixed else loader.batch_size)
+        times = judge.read("streaming", streams.arrivals, streamed)
+        result.num_streamed, result.stream_seconds, result.stream_seconds_to_first = times
+        result.faults["equal_batches"] += streams.batch_faults()
+        result.faults["resumes_exactly"] += streams.resume_faults()
+        streams.close()
+    result.faults["leaves_nothing"] += leftover_processes(processes)
+    new = sorted(_files(storage, result) - files)[:_SHOWN]
+    result.faults["leaves_nothing"] += [f"{path}: this file was not there before" for path in new]
+    result.table = shard_rows(chosen, expected, plain, streamed)
+    result.faults["counts_match_sizes"] += _count_faults(result.table)
     result.faults["result_table"] += table_faults(result.table)
     return result
+
+
+def drawn_shards(table: ShardTable, budget: Budget) -> ShardTable:
+    """The table itself where it is within the budget; otherwise shards drawn from it, in its order. Pure."""
+    if table.num_samples.sum() <= budget.num_samples and table.num_bytes.sum() <= budget.num_bytes:
+        return table
+    seed = int.from_bytes(hashlib.sha256(table.to_bytes()).digest()[:8], "little")
+    order = np.random.default_rng(seed).permutation(len(table))
+    is_within = (np.cumsum(table.num_samples[order]) <= budget.num_samples) & (
+        np.cumsum(table.num_bytes[order]) <= budget.num_bytes
+    )
+    rows = np.sort(order[: max(1, int(is_within.sum()))])
+    columns = ("split", "bucket", "sequence", "digest", "num_samples", "num_bytes", "num_frames")
+    return replace(table, **{name: getattr(table, name)[rows] for name in columns})
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What both loaders are told to read."""
+
+    uri: str
+    shards: Sequence[str] | None
+    snapshot: int | None
+
+    @property
+    def pinned(self) -> int | None:
+        """The snapshot, where the whole folder is read."""
+        return self.snapshot if self.shards is None else None
+
+    @property
+    def urls(self) -> str | list[str]:
+        """For the plain pipeline."""
+        return self.uri if self.shards is None else [f"{self.uri}/{name}" for name in self.shards]
+
+    @property
+    def remote(self) -> str:
+        """For `StreamingDataset`: the folder, or a brace pattern."""
+        if self.shards is None:
+            return self.uri
+        return f"{self.uri}/{self.shards[0]}" if len(self.shards) == 1 else f"{self.uri}/{{{','.join(self.shards)}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """Compares what arrives with what the indexes promise, and notes the first faults of each kind."""
+
+    expected: Expected
+    shards: Sequence[str]
+    faults: Mapping[str, list[str]]
+
+    def read(self, reader: str, arrivals: Callable[[], Iterator[Arrived]], seen: _Seen) -> tuple[int, float, float]:
+        """Read to the end. Returns samples, seconds, and seconds to the first sample."""
+        began = time.perf_counter()
+        num_samples, first_seconds = 0, 0.0
+        try:
+            for sample in arrivals():
+                first_seconds = first_seconds or time.perf_counter() - began
+                num_samples += 1
+                self._compare(reader, sample, seen)
+        except HeadraceError as error:  # names shard and key
+            _note(self.faults["every_key_once"], f"{reader}: reading ended with {error}")
+        self._count(reader, seen)
+        return num_samples, time.perf_counter() - began, first_seconds
+
+    def _compare(self, reader: str, sample: Arrived, seen: _Seen) -> None:
+        expected, at = self.expected, self.expected.find(sample.key)
+        if at is None:
+            _note(
+                self.faults["every_key_once"],
+                f"{reader}: {sample.key} arrived, and is in no index of what was to be read",
+            )
+            return
+        seen.times[at] += 1
+        found = (sample.num_frames, sample.width, sample.sample_rate_hz)
+        wanted = (int(expected.num_frames[at]), int(expected.width[at]), int(expected.sample_rate_hz[at]))
+        wrong = {
+            "shapes_and_lengths": f"(frames, width, rate) {found} arrived, the index says {wanted}" * (found != wanted),
+            "finite_values": "values that are not finite, or audio outside [-1, 1]" * (not sample.is_sound),
+            "matches_json": sample.contradiction,
+        }
+        for verdict, what in wrong.items():
+            if what:
+                seen.wrong[at] += 1
+                _note(self.faults[verdict], f"{reader}: {self._place(at)} {sample.key}: {what}")
+
+    def _count(self, reader: str, seen: _Seen) -> None:
+        missing, twice = (np.flatnonzero(seen.times == 0), np.flatnonzero(seen.times > 1))
+        if len(missing) or len(twice):
+            at = int([*missing, *twice][0])
+            _note(
+                self.faults["every_key_once"],
+                f"{reader}: {len(missing)} samples never arrived, {len(twice)} arrived more than once; the first of "
+                f"them is in {self._place(at)}",
+            )
+
+    def _place(self, at: int) -> str:
+        return self.shards[int(self.expected.shard[at])]
+
+
+def _count_faults(rows: pl.DataFrame) -> list[str]:
+    wrong = rows.filter(
+        (pl.col("samples") != pl.col("expected_samples")) | (pl.col("streamed") != pl.col("expected_samples"))
+    )
+    return [
+        f"{row['shard']}: {row['samples']} samples arrived, {row['streamed']} by streaming; sizes.json says "
+        f"{row['expected_samples']}"
+        for row in wrong.head(_SHOWN).to_dicts()
+    ]
+
+
+def _files(storage: Storage, result: SmokeResult) -> set[str]:
+    """What lies in a local folder; nothing of a store or of a folder too large to list twice."""
+    is_small = result.is_whole and storage.local_path("sizes.json") is not None
+    return {entry.path for entry in storage.list()} if is_small else set()
 
 
 def read_expected(storage: Storage, table: ShardTable) -> Expected:
@@ -161,21 +300,22 @@ def _promised(index: ShardIndex, row: int) -> Expected:
     return Expected(hashes, shard, index.num_frames, index.num_channels.astype(np.int64), index.sample_rate_hz)
 
 
-def shard_rows(table: ShardTable, expected: Expected, seen: np.ndarray[Any, np.dtype[np.int64]]) -> pl.DataFrame:
-    """One row per shard: `shard`, `expected_samples`, `samples`, `num_frames`, `num_bytes`."""
-    return pl.DataFrame(
-        {
-            "shard": table.names(),
-            "expected_samples": table.num_samples.astype(np.int64),
-            "samples": np.bincount(expected.shard, weights=seen, minlength=len(table)).astype(np.int64),
-            "num_frames": table.num_frames,
-            "num_bytes": table.num_bytes,
-        },
-        schema={
-            "shard": pl.String,
-            **dict.fromkeys(("expected_samples", "samples", "num_frames", "num_bytes"), pl.Int64),
-        },
-    )
+def shard_rows(table: ShardTable, expected: Expected, plain: _Seen, streamed: _Seen) -> pl.DataFrame:
+    """One row per shard: `shard`, `expected_samples`, the `samples` and `streamed` that arrived, `faults`, sizes."""
+
+    def by_shard(values: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+        return np.bincount(expected.shard, weights=values, minlength=len(table)).astype(np.int64)
+
+    columns = {
+        "shard": table.names(),
+        "expected_samples": table.num_samples.astype(np.int64),
+        "samples": by_shard(plain.times),
+        "streamed": by_shard(streamed.times),
+        "faults": by_shard(plain.wrong + streamed.wrong),
+        "num_frames": table.num_frames,
+        "num_bytes": table.num_bytes,
+    }
+    return pl.DataFrame(columns, schema={name: pl.String if name == "shard" else pl.Int64 for name in columns})
 
 
 def table_faults(table: pl.DataFrame) -> list[str]:
@@ -189,6 +329,8 @@ def table_faults(table: pl.DataFrame) -> list[str]:
             "shard": pa.Column(pl.String, pa.Check.str_endswith(".tar"), unique=True),
             "expected_samples": positive,
             "samples": pa.Column(pl.Int64, pa.Check.ge(0)),
+            "streamed": pa.Column(pl.Int64, pa.Check.ge(0)),
+            "faults": pa.Column(pl.Int64, pa.Check.ge(0)),
             "num_frames": positive,
             "num_bytes": positive,
         },
@@ -205,72 +347,23 @@ def _hash(key: str) -> np.uint64:
     return np.uint64(int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "little"))
 
 
-def _compare(
-    sample: Arrived, expected: Expected, seen: np.ndarray[Any, np.dtype[np.int64]], faults: Mapping[str, list[str]]
-) -> None:
-    """Count a sample and note what is wrong with it; of each kind of fault the first few are kept."""
-    at = expected.find(sample.key)
-    if at is None:
-        _note(faults["every_key_once"], f"{sample.key}: arrived, and is in no index of the snapshot")
-        return
-    seen[at] += 1
-    found = (sample.num_frames, sample.width, sample.sample_rate_hz)
-    wanted = (int(expected.num_frames[at]), int(expected.width[at]), int(expected.sample_rate_hz[at]))
-    if found != wanted:
-        _note(
-            faults["shapes_and_lengths"],
-            f"{sample.key}: (frames, width, rate) {found} arrived, the index says {wanted}",
-        )
-    if not sample.is_sound:
-        _note(faults["finite_values"], f"{sample.key}: values that are not finite, or audio outside [-1, 1]")
-
-
 def _note(faults: list[str], fault: str) -> None:
     if len(faults) < _SHOWN:
         faults.append(fault)
 
 
-def _arrivals(storage: Storage, expected: Expected, loader: LoaderConfig) -> Iterator[Arrived]:
-    """All samples of the folder, in whatever order the loader gives them."""
-    if not len(expected.hashes):
-        return
+def _arrivals(source: _Source, expected: Expected, loader: LoaderConfig) -> Iterator[Arrived]:
+    """All samples, in whatever order the plain pipeline gives them."""
     from headrace.webdataset import webdataset_loader  # noqa: PLC0415 - torch comes in only here
 
     batches = webdataset_loader(
-        storage.uri,
+        source.urls,
+        snapshot=source.pinned,
         batch_size=None if expected.is_mixed else loader.batch_size,
         num_workers=loader.num_workers,
         shuffle_buffer=loader.shuffle_buffer,
-        prefetch_factor=loader.prefetch_factor,
+        prefetch_factor=loader.prefetch_factor if loader.num_workers else None,
+        persistent_workers=False,
     )
     for batch in batches:
-        yield from [_single(batch)] if expected.is_mixed else _rows(batch)
-
-
-def _single(sample: Mapping[str, Any]) -> Arrived:
-    key = sample["__key__"]
-    if "audio" in sample:
-        audio = sample["audio"]
-        return Arrived(key, audio.shape[1], audio.shape[0], int(sample["sample_rate"]), _is_sound(audio, limit=1.0))
-    hidden = sample["encoder_hidden"]
-    return Arrived(key, int(sample["encoder_length"]), hidden.shape[1], 0, _is_sound(hidden))
-
-
-def _rows(batch: Mapping[str, Any]) -> Iterator[Arrived]:
-    keys: Sequence[str] = batch["keys"]
-    for row, key in enumerate(keys):
-        if "audio" in batch:
-            num_frames = int(batch["num_frames"][row])
-            audio = batch["audio"][row, :, :num_frames]
-            yield Arrived(key, num_frames, audio.shape[0], int(batch["sample_rate"][row]), _is_sound(audio, limit=1.0))
-        else:
-            length = int(batch["encoder_length"][row])
-            hidden = batch["encoder_hidden"][row, :length]
-            yield Arrived(key, length, hidden.shape[1], 0, _is_sound(hidden))
-
-
-def _is_sound(values: "torch.Tensor", limit: float | None = None) -> bool:
-    """Whether all values are finite and no larger than `limit`. NaN fails every comparison."""
-    if limit is not None:
-        return bool((values.abs() <= limit).all())
-    return bool(values.isfinite().all())
+        yield from [arrived_sample(batch)] if expected.is_mixed else arrived_batch(batch)

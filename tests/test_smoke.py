@@ -1,5 +1,7 @@
 """The smoke test reads everything back, and notices what a training job would stumble over."""
 
+import subprocess
+
 import numpy as np
 import polars as pl
 import pytest
@@ -7,7 +9,8 @@ import torch
 
 from headrace import smoke
 from headrace.config import LoaderConfig
-from headrace.smoke import Arrived, read_expected, smoke_test, table_faults
+from headrace.smoke import Budget, drawn_shards, read_expected, smoke_test, table_faults
+from headrace.smoke_arrivals import Arrived, arrived_sample, is_sound
 from headrace.snapshots import read_snapshot, read_table
 from tests.projects import Graph, Project
 
@@ -35,8 +38,9 @@ def faulty(result: smoke.SmokeResult) -> set[str]:
 def test_every_sample_arrives_and_every_verdict_is_good(graph):
     result = run(graph)
     assert faulty(result) == set()
-    assert result.num_samples == 7
-    assert result.table["samples"].sum() == 7
+    assert result.num_samples == result.num_streamed == 7
+    assert result.table["samples"].sum() == result.table["streamed"].sum() == 7
+    assert result.table["faults"].sum() == 0
 
 
 def test_worker_processes_read_the_same(graph):
@@ -72,7 +76,7 @@ def graph(tmp_path_factory):
 def arrivals(graph, monkeypatch):
     """A data set, and what the loader is made to give of it."""
     expected = read_expected(graph.audio, read_table(graph.audio, read_snapshot(graph.audio).snapshot))
-    loader = smoke._arrivals(graph.audio, expected, IN_PROCESS)
+    loader = smoke._arrivals(smoke._Source(graph.audio.uri, None, None), expected, IN_PROCESS)
     samples = list(loader)
     monkeypatch.setattr(smoke, "_arrivals", lambda *_: iter(samples))
     return graph, samples
@@ -113,22 +117,78 @@ def test_values_that_are_not_finite_are_a_fault(arrivals):
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1.5])
 def test_audio_is_sound_only_when_finite_and_in_range(value):
     audio = torch.zeros(1, 5)
-    assert smoke._is_sound(audio, limit=1.0)
+    assert is_sound(audio, limit=1.0)
     audio[0, 3] = value
-    assert not smoke._is_sound(audio, limit=1.0)
+    assert not is_sound(audio, limit=1.0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_latents_are_sound_when_finite(dtype):
     latents = torch.full((4, 3), 7.0, dtype=dtype)
-    assert smoke._is_sound(latents)
+    assert is_sound(latents)
     latents[2, 1] = float("nan")
-    assert not smoke._is_sound(latents)
+    assert not is_sound(latents)
 
 
 def test_a_table_with_a_wrong_column_or_range_does_not_pass():
-    good = {"shard": ["a.tar"], "expected_samples": [1], "samples": [1], "num_frames": [1], "num_bytes": [1]}
+    counts = ("expected_samples", "samples", "streamed", "faults", "num_frames", "num_bytes")
+    good = {"shard": ["a.tar"], **{name: [1] for name in counts}}
     assert table_faults(pl.DataFrame(good)) == []
     assert table_faults(pl.DataFrame({**good, "num_bytes": [0]}))
     assert table_faults(pl.DataFrame({**good, "shard": [3]}))
     assert table_faults(pl.DataFrame(good).drop("samples"))
+
+
+def test_a_large_data_set_is_judged_by_shards_drawn_from_it(graph):
+    table = read_table(graph.audio, read_snapshot(graph.audio).snapshot)
+    result = smoke_test(graph.audio, table, IN_PROCESS, budget=Budget(num_samples=4))
+    assert faulty(result) == set()
+    assert not result.is_whole
+    assert 0 < result.num_streamed == result.num_samples <= 4
+    assert set(result.table["shard"]) < set(table.names())
+    assert drawn_shards(table, Budget(num_samples=4)).names() == result.table["shard"].to_list()
+    assert len(drawn_shards(table, Budget(num_samples=0))) == 1
+
+
+def test_audio_that_differs_from_its_json_is_a_fault():
+    stated = {"num_frames": 4, "sample_rate": 8000, "num_channels": 1}
+    sample = {"__key__": "a", "audio": torch.zeros(1, 5), "sample_rate": 8000, "metadata": {"headrace": stated}}
+    assert arrived_sample(sample).contradiction == "num_frames 5, its JSON says 4"
+    assert arrived_sample({**sample, "audio": torch.zeros(1, 4)}).contradiction == ""
+
+
+def test_latents_that_are_not_as_long_as_their_audio_are_a_fault():
+    stated = {"num_frames": 8000, "sample_rate": 8000, "num_channels": 1, "frame_rate_hz": 50.0}
+    sample = {"__key__": "a", "encoder_hidden": torch.zeros(51, 3), "encoder_length": 51}
+    assert arrived_sample({**sample, "metadata": {"headrace": stated}}).contradiction == ""
+    stated = {**stated, "num_frames": 4000}
+    assert "makes 25.0" in arrived_sample({**sample, "metadata": {"headrace": stated}}).contradiction
+
+
+def test_a_damaged_shard_is_a_fault_that_names_shard_and_key(tmp_path):
+    graph = built(tmp_path)
+    shard = next((graph.project.output / "audio").glob("*.tar"))
+    content = bytearray(shard.read_bytes())
+    at = content.index(b"fLaC")
+    content[at + 4 : at + 200] = bytes(196)
+    shard.chmod(0o644)
+    shard.write_bytes(bytes(content))
+    result = run(graph)
+    assert "every_key_once" in faulty(result)
+    assert any(shard.name in fault for fault in result.faults["every_key_once"])
+
+
+def test_a_process_that_is_left_behind_is_a_fault(graph, monkeypatch):
+    monkeypatch.setattr("headrace.smoke_streams._PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("headrace.smoke.child_processes", set)
+    with subprocess.Popen(["sleep", "30"]) as process:
+        result = run(graph)
+        process.kill()
+    assert faulty(result) == {"leaves_nothing"}
+
+
+def test_batches_that_differ_between_ranks_are_a_fault(graph, monkeypatch):
+    monkeypatch.setattr(
+        "headrace.smoke_streams.RankStreams.batch_faults", lambda self: ["the ranks got [2, 3] batches"]
+    )
+    assert faulty(run(graph)) == {"equal_batches"}
