@@ -183,6 +183,7 @@ def _death(worker: _Worker) -> RuntimeError:
 def _work(make: MakeAssembler, pipe: Connection) -> None:
     """A worker's life: make what is told until the consumer hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the consumer's to handle: it ends the workers
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked worker would run its parent's handler (Dagster's raises)
     if "torch" in sys.modules:
         import torch
 
