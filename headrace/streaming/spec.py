@@ -152,8 +152,11 @@ class OrderSpec:
         return self.batching_method is not BatchingMethod.RANDOM or isinstance(self.buckets, LengthBuckets)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON object with one field for each attribute; `from_json` is its inverse."""
-        fields = asdict(self)
+        """JSON object with one field for each attribute; `from_json` is its inverse.
+
+        Plain values only, no enum members: a checkpoint that holds it loads with `torch.load(weights_only=True)`.
+        """
+        fields = {name: value.value if isinstance(value, StrEnum) else value for name, value in asdict(self).items()}
         fields["buckets"] = asdict(self.buckets) if self.buckets else None
         return fields
 

@@ -144,6 +144,17 @@ def test_a_state_names_what_mosaicml_states_name():
     assert state["streams"] == [{"name": "a", "snapshot": 7, "fingerprint": "digest of a", "position": 48}]
 
 
+@given(order_specs(), mixtures())
+@settings(max_examples=30, deadline=None)
+def test_a_state_holds_plain_values_so_that_a_checkpoint_loads_with_weights_only(spec, mixture):
+    state = save(order_of(spec, mixture), 0, snapshots(mixture)).to_json()
+    waiting = [state]
+    while waiting:
+        value = waiting.pop()
+        assert type(value) in {dict, list, str, int, float, bool, type(None)}, value
+        waiting += value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

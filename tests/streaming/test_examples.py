@@ -1,0 +1,43 @@
+"""The examples run as their first lines say, on a small data set."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from resources.storage import REPOSITORY_ROOT
+
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "ACCELERATE_USE_CPU": "true"}
+
+pytestmark = pytest.mark.slow
+
+
+def run(*arguments: object) -> str:
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=REPOSITORY_ROOT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", ["with_accelerate", "with_numpy", "with_hugging_face"])
+def test_an_example_runs(name, dataset_folder):
+    assert run(f"examples/{name}.py", dataset_folder / "audio")
+
+
+def test_a_distributed_run_goes_on_with_twice_the_ranks(dataset_folder, tmp_path):
+    checkpoint = tmp_path / "checkpoint.pt"
+    latents = dataset_folder / "latents/crepe"
+    launch = ("-m", "torch.distributed.run", "--standalone")
+    first = run(*launch, "--nproc-per-node", 2, "examples/train_ddp.py", latents, checkpoint)
+    second = run(*launch, "--nproc-per-node", 4, "examples/train_ddp.py", latents, checkpoint)
+    stopped = [tuple(map(int, re.findall(r"(?:epoch|sample) (\d+)", text))) for text in (first, second)]
+    assert stopped == [(1, 0), (2, 0)]  # 53 samples are 7 batches of 8: each run ends with its epoch
