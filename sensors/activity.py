@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import dagster as dg
-from dagster._core.storage.dagster_run import FINISHED_STATUSES, IN_PROGRESS_RUN_STATUSES
+from dagster._core.storage.dagster_run import FINISHED_STATUSES, NOT_FINISHED_STATUSES
 
 from headrace.waves import Attempts
 from sensors.dead_runs import bury_dead_runs
@@ -16,7 +16,6 @@ from sensors.tags import PARTITION_TAG, WORK_TAG
 
 _ASSET_JOB = "__ASSET_JOB"
 _MOST_ATTEMPTS = 5000
-_UNFINISHED = [*IN_PROGRESS_RUN_STATUSES, dg.DagsterRunStatus.CANCELING]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class ActiveRun:
 def active_runs(instance: dg.DagsterInstance) -> list[ActiveRun]:
     """All runs in progress or queued; those whose process is gone are marked failed first, and are not among them."""
     now = datetime.now(UTC)
-    records = list(instance.get_run_records(filters=dg.RunsFilter(statuses=_UNFINISHED)))
+    records = list(instance.get_run_records(filters=dg.RunsFilter(statuses=NOT_FINISHED_STATUSES)))
     dead = bury_dead_runs(instance, records, now)
     return [
         ActiveRun(
@@ -79,6 +78,6 @@ def attempts_at(instance: dg.DagsterInstance, tokens: Collection[str]) -> Mappin
 def newest_run(instance: dg.DagsterInstance) -> str:
     """A mark that differs whenever a run came, started or ended."""
     records = instance.get_run_records(limit=1)
-    moved = instance.get_run_records(filters=dg.RunsFilter(statuses=_UNFINISHED))
+    moved = instance.get_run_records(filters=dg.RunsFilter(statuses=NOT_FINISHED_STATUSES))
     marks = [f"{r.dagster_run.run_id} {r.dagster_run.status.value}" for r in [*records, *moved]]
     return " ".join(marks)

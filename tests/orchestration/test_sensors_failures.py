@@ -137,6 +137,17 @@ def test_a_run_whose_process_died_is_marked_failed_and_counts_as_not_running(tmp
     assert instance.get_run_by_id(started).status == dg.DagsterRunStatus.FAILURE
 
 
+@pytest.mark.parametrize("status", ["QUEUED", "NOT_STARTED", "STARTING", "MANAGED"])
+def test_a_run_that_waits_its_turn_counts_as_running(tmp_path, status):
+    instance = dg.DagsterInstance.local_temp(str(tmp_path))
+
+    @dg.job
+    def work(): ...
+
+    instance.create_run_for_job(work, status=dg.DagsterRunStatus[status])
+    assert len(active_runs(instance)) == 1
+
+
 def test_another_process_with_the_number_of_a_dead_one_does_not_keep_a_run_alive(tmp_path):
     instance = dg.DagsterInstance.local_temp(str(tmp_path))
     _started_run(instance, os.getpid(), before_seconds=10_000_000.0)
