@@ -129,7 +129,7 @@ def test_an_empty_source_fails_and_says_so(project, capsys):
     for path in project.recordings.iterdir():
         path.unlink()
     assert run(project) == 1
-    assert "0 files found" in capsys.readouterr().out
+    assert "holds no files" in capsys.readouterr().out
 
 
 def test_a_missing_source_folder_fails_without_a_traceback(project, capsys):

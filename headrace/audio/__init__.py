@@ -7,7 +7,7 @@ Pure in the sense of the house: files come in opened, nothing here knows paths, 
 
 from headrace.audio.decode import decode
 from headrace.audio.encode import encode_segments
-from headrace.audio.flac import FlacInfo, decode_flac_into, flac_info
+from headrace.audio.flac import FlacInfo, decode_flac_into, flac_info, whole_flac_info
 from headrace.audio.forms import AudioFormat, AudioInfo, EncodedSegment, Reject, Segment
 from headrace.audio.probe import probe
 from headrace.audio.segments import plan_segments
@@ -27,4 +27,5 @@ __all__ = [
     "flac_info",
     "plan_segments",
     "probe",
+    "whole_flac_info",
 ]

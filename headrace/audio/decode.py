@@ -10,7 +10,7 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from headrace.audio.flac import MAGIC, FlacBytes, decode_flac_into, flac_info
+from headrace.audio.flac import MAGIC, FlacBytes, decode_flac_into, whole_flac_info
 from headrace.audio.probe import probe
 from headrace.audio.reader import FrameReader
 from headrace.audio.sound import open_sound
@@ -28,7 +28,7 @@ def decode(data: FlacBytes) -> tuple[npt.NDArray[np.float32], int]:
     Raises:
         AudioError: as `probe` does; or damaged, cut off, or not finite.
     """
-    if bytes(data[:4]) == MAGIC and (info := flac_info(data)).num_frames:
+    if bytes(data[:4]) == MAGIC and (info := whole_flac_info(data)).num_frames:
         samples = np.empty((info.num_channels, info.num_frames), np.float32)
         decode_flac_into(data, samples)
         return samples, info.sample_rate_hz

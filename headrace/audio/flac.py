@@ -20,6 +20,8 @@ from headrace.errors import AudioError
 
 MAGIC = b"fLaC"
 _STREAMINFO_STOP = 42  # magic, a block header, and the 34 bytes of STREAMINFO, which is always the first block
+_MOST_FRAMES_IN_A_BLOCK = 65_535
+_LEAST_BLOCK_BYTES = 10  # header 6, one constant subframe 2, checksum 2
 _BLOCK_SAMPLES = 32_768  # decoded at a time where channels must be taken apart: stays in cache; more gains nothing
 
 FlacBytes = bytes | bytearray | memoryview
@@ -49,6 +51,20 @@ def flac_info(data: FlacBytes) -> FlacInfo:
     return FlacInfo(packed & ((1 << 36) - 1), packed >> 44, (packed >> 41 & 7) + 1, (packed >> 36 & 31) + 1)
 
 
+def whole_flac_info(data: FlacBytes) -> FlacInfo:
+    """STREAMINFO of a whole stream, its length found possible: a flipped bit there must not ask for gigabytes.
+
+    Raises:
+        AudioError: as `flac_info`; or `undecodable`, when so few bytes cannot hold the frames that are promised.
+    """
+    info = flac_info(data)
+    most = _MOST_FRAMES_IN_A_BLOCK * (len(data) // _LEAST_BLOCK_BYTES)
+    if info.num_frames > most:
+        found = f"its header promises {info.num_frames} frames, {len(data)} bytes hold at most {most}"
+        raise AudioError(Reject.UNDECODABLE, f"damaged FLAC: {found}; fetch or build it again")
+    return info
+
+
 def decode_flac_into(
     data: FlacBytes, out: npt.NDArray[np.float32], start_frame: int = 0, num_frames: int | None = None
 ) -> int:
@@ -71,7 +87,7 @@ def decode_flac_into(
             the frames that were asked for; or its length is unknown and `num_frames` is None (`unsupported`).
         ValueError: `out` does not fit the stream or the frames asked for.
     """
-    info = flac_info(data)
+    info = whole_flac_info(data)
     num_frames = _checked_count(info, out, start_frame, num_frames)
     if num_frames == 0:
         return 0

@@ -14,7 +14,7 @@ import soxr
 from numpy.typing import NDArray
 
 from headrace.audio import decode as decode_any
-from headrace.audio import decode_flac_into, flac_info
+from headrace.audio import decode_flac_into, whole_flac_info
 from headrace.errors import AudioError, SampleError
 from headrace.index import ABSENT
 from headrace.streaming.batch import BFLOAT16, Sample, as_numpy, storage_dtype, widen_bfloat16
@@ -123,7 +123,7 @@ def _needed(part: Part) -> Span:
 def _audio(blob: memoryview, window_of: WindowOf) -> tuple[NDArray[np.float32], int]:
     """float32 (channels, frames) and rate of the window of an audio payload."""
     if bytes(blob[:4]) == b"fLaC":
-        num_frames, rate, channels, _ = flac_info(blob)
+        num_frames, rate, channels, _ = whole_flac_info(blob)
         if num_frames > 0:
             first, count = window_of(num_frames)
             out = np.empty((channels, count), np.float32)

@@ -9,7 +9,7 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.audio import Reject, decode, decode_flac_into, flac_info
+from headrace.audio import Reject, decode, decode_flac_into, flac_info, whole_flac_info
 from headrace.errors import AudioError
 from tests.sounds import file_of, integers, music
 
@@ -135,3 +135,12 @@ def test_threads_do_not_disturb_each_other():
         decoded = list(pool.map(lambda blob: decode(blob)[0], blobs * 4))
     for i, samples in enumerate(decoded):
         np.testing.assert_array_equal(samples, reference(blobs[i % 8]))
+
+
+def test_a_promise_of_more_frames_than_the_bytes_can_hold_is_damage_not_gigabytes():
+    damaged = bytearray(flac_of(1000))
+    assert whole_flac_info(damaged).num_frames == 1000
+    damaged[21] |= 0x0F  # the four highest of the 36 bits that count frames
+    with pytest.raises(AudioError, match="hold at most") as caught:
+        decode(bytes(damaged))
+    assert caught.value.reason == Reject.UNDECODABLE
