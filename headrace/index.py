@@ -21,6 +21,7 @@ ABSENT = -1
 
 # WebDataset's rule: the key is everything up to the first dot of the last path component, the rest is the field.
 _KEY_AND_FIELD = re.compile(r"^((?:.*/|)[^./]+)[.]([^/]*)$")
+_NAME_ERRORS = "surrogateescape"  # tarfile's: names that are not UTF-8 survive
 _META_MEMBER = re.compile(r"(^|/)__[^/]*__($|/)")
 
 
@@ -87,7 +88,7 @@ class ShardIndex:
 
     def key(self, i: int) -> str:
         """Key of sample `i`."""
-        return bytes(self.key_bytes[self.key_offsets[i] : self.key_offsets[i + 1]]).decode()
+        return bytes(self.key_bytes[self.key_offsets[i] : self.key_offsets[i + 1]]).decode(errors=_NAME_ERRORS)
 
     def keys(self) -> list[str]:
         """All keys, in the order of the tar."""
@@ -126,16 +127,23 @@ class ShardIndex:
         if metadata.get("headrace_index") != str(FORMAT_VERSION):
             found = metadata.get("headrace_index", "none")
             raise FormatError(f"{name}: index format {found}, this version reads {FORMAT_VERSION}; rebuild the index")
-        return cls(
-            shard=metadata["shard"],
-            num_bytes=int(metadata["num_bytes"]),
-            sha256=metadata["sha256"],
-            input_digest=metadata["input_digest"],
-            fields=tuple(metadata["fields"].split("\n")) if metadata["fields"] else (),
-            tensor_dtype=metadata["tensor_dtype"],
-            notes={key.removeprefix(_NOTE_PREFIX): text for key, text in metadata.items() if key.startswith(_NOTE_PREFIX)},
-            **{column: arrays[column] for column in _COLUMNS},
-        )
+        try:
+            return cls(
+                shard=metadata["shard"],
+                num_bytes=int(metadata["num_bytes"]),
+                sha256=metadata["sha256"],
+                input_digest=metadata["input_digest"],
+                fields=tuple(metadata["fields"].split("\n")) if metadata["fields"] else (),
+                tensor_dtype=metadata["tensor_dtype"],
+                notes={
+                    key.removeprefix(_NOTE_PREFIX): text
+                    for key, text in metadata.items()
+                    if key.startswith(_NOTE_PREFIX)
+                },
+                **{column: arrays[column] for column in _COLUMNS},
+            )
+        except (KeyError, ValueError) as error:
+            raise FormatError(f"{name}: damaged index ({error!r}); build it again") from error
 
 
 _COLUMNS = ("key_bytes", "key_offsets", "ranges", "num_frames", "sample_rate_hz", "num_channels", "tensors")
@@ -159,7 +167,7 @@ def build_index(  # noqa: PLR0913 - one argument per fact of the header
 ) -> ShardIndex:
     """Columns from entries; the fields are ordered by name."""
     fields = tuple(sorted({name for entry in entries for name in entry.ranges}))
-    keys = [entry.key.encode() for entry in entries]
+    keys = [entry.key.encode(errors=_NAME_ERRORS) for entry in entries]
     absent = (ABSENT, ABSENT)
     ranges = [[entry.ranges.get(name, absent) for name in fields] for entry in entries]
     tensors = [entry.tensor or (ABSENT,) * 4 for entry in entries]
@@ -199,7 +207,9 @@ def group_members(members: Iterator[Member] | Sequence[Member], shard: str) -> I
                 yield SampleEntry(key, ranges)
             key, ranges = match[1], {}
             if key in seen:
-                raise FormatError(f"{shard}: the files of sample {key!r} are not neighbours; write the shard again, sorted")
+                raise FormatError(
+                    f"{shard}: the files of sample {key!r} are not neighbours; write the shard again, sorted"
+                )
             seen.add(key)
         name = match[2].lower()
         if name in ranges:

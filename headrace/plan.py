@@ -32,7 +32,7 @@ class Layout:
     samples_per_shard: int
 
     def partition_keys(self) -> list[str]:
-        """All partitions, split by split: `train-0000`, `train-0001`, …"""
+        """All partitions, split by split: `train-0000`, `train-0001` and so on."""
         return [f"{split}-{bucket:04d}" for split in self.splits for bucket in range(self.partitions.get(split, 1))]
 
 
@@ -117,7 +117,7 @@ def plan_shards(
     for start in range(0, len(new), samples_per_shard):
         groups[first_free + start // samples_per_shard] = new[start : start + samples_per_shard]
     return [
-        ShardPlan(sequence, tuple(group), _input_digest(group, settings))
+        ShardPlan(sequence, tuple(group), _input_digest(sequence, group, settings))
         for sequence, group in sorted(groups.items())
         if group
     ]
@@ -130,7 +130,8 @@ def _remembered(
     if previous is None or previous.layout != {"samples_per_shard": samples_per_shard}:
         return {}
     return {
-        sequence_of(shard.name): [waiting.pop(key) for key in shard.samples if key in waiting] for shard in previous.shards
+        sequence_of(shard.name): [waiting.pop(key) for key in shard.samples if key in waiting]
+        for shard in previous.shards
     }
 
 
@@ -139,6 +140,7 @@ def _shuffled(sample: PlannedSample) -> tuple[bytes, str, int]:
     return hashlib.sha256(sample.recording.encode()).digest(), sample.recording, sample.index
 
 
-def _input_digest(samples: Sequence[PlannedSample], settings: str) -> str:
-    lines = [settings, *(f"{sample.key} {sample.digest}" for sample in samples)]
+def _input_digest(sequence: int, samples: Sequence[PlannedSample], settings: str) -> str:
+    """The number is part of it: a shard left over under another number must not be taken for this one."""
+    lines = [settings, str(sequence), *(f"{sample.key} {sample.digest}" for sample in samples)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -32,7 +32,7 @@ _SNAPSHOTS = "snapshots/"
 
 @dataclass(frozen=True, slots=True)
 class ShardTable:
-    """All shards of a snapshot as columns: about 26 bytes a shard, so that a million open at once.
+    """All shards of a snapshot as columns: 35 bytes a shard, so that a million open at once.
 
     Sorted by split, bucket and sequence number, so that each split is one slice.
 

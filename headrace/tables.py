@@ -49,7 +49,7 @@ def unpack(blob: bytes | memoryview, name: str) -> tuple[dict[str, np.ndarray[An
     try:
         length = int.from_bytes(blob[:8], "little")
         header = json.loads(bytes(blob[8 : 8 + length]))
-        metadata = header.pop("__metadata__")
+        metadata = dict[str, str](header.pop("__metadata__"))
         body = memoryview(blob)[8 + length :]
         arrays = {key: _view(body, spec) for key, spec in header.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -81,7 +81,9 @@ def member_header(name: str, num_bytes: int) -> bytes:
     if len(name.encode()) > _MAX_NAME_BYTES:
         raise FormatError(f"{name}: longer than {_MAX_NAME_BYTES} bytes; tar readers would cut it off")
     if num_bytes >= _MAX_MEMBER_BYTES:
-        raise FormatError(f"{name}: {num_bytes} bytes do not fit a tar member; cut recordings with audio.segment_seconds")
+        raise FormatError(
+            f"{name}: {num_bytes} bytes do not fit a tar member; cut recordings with audio.segment_seconds"
+        )
     info = tarfile.TarInfo(name)
     info.size = num_bytes
     info.mode = 0o444
@@ -109,10 +111,17 @@ def read_members(file: BinaryIO, shard: str) -> Iterator[Member]:
                     break
                 if info.isreg():
                     yield Member(info.name, info.offset_data, end)
-    except tarfile.TarError as error:
+            file.seek(archive.offset)
+            marker = file.read(_BLOCK_BYTES)
+    except (tarfile.TarError, UnicodeDecodeError, ValueError) as error:
         raise FormatError(f"{shard}: not a readable tar ({error}); fetch or build it again") from error
     if end > num_bytes:
         raise FormatError(f"{shard}: cut off: a member ends at byte {end}, the file at {num_bytes}; fetch it again")
+    # tarfile takes a damaged header, or none, for the end of the archive.
+    if len(marker) < _BLOCK_BYTES:
+        raise FormatError(f"{shard}: cut off: no end-of-archive mark at its end, byte {num_bytes}; fetch it again")
+    if any(marker):
+        raise FormatError(f"{shard}: damaged: neither a member nor the end at byte {archive.offset}; fetch it again")
 
 
 def sha256_of(file: BinaryIO) -> str:

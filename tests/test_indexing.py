@@ -1,0 +1,163 @@
+import io
+import json
+import tarfile
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from headrace.errors import FormatError
+from headrace.indexing import audio_field, index_tar, latent_facts
+
+
+def encoded(num_frames, rate=8000, channels=1, form="FLAC", **options):
+    file = io.BytesIO()
+    noise = np.random.default_rng(num_frames).uniform(-0.5, 0.5, (num_frames, channels))
+    soundfile.write(file, noise, rate, format=form, **options)
+    return file.getvalue()
+
+
+def saved(content):
+    file = io.BytesIO()
+    torch.save(content, file)
+    return file.getvalue()
+
+
+def latents(hidden, length=None):
+    return saved({"encoder_hidden": hidden, "encoder_length": len(hidden) if length is None else length})
+
+
+def index_of(members):
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for name, blob in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(blob)
+            archive.addfile(info, io.BytesIO(blob))
+    return index_tar(file, "a.tar", num_bytes=len(file.getvalue())), file.getvalue()
+
+
+def test_lengths_rates_and_channels_come_from_the_headers_of_every_kind_of_audio():
+    index, _ = index_of(
+        {
+            "a.flac": encoded(1000),
+            "b.wav": encoded(500, 16_000, 2, "WAV"),
+            "c.ogg": encoded(4000, 8000, 1, "OGG", subtype="VORBIS"),
+            "d.mic.flac": encoded(70),
+            "e.aiff": encoded(60, form="AIFF"),
+        }
+    )
+    assert index.keys() == ["a", "b", "c", "d", "e"]
+    assert index.num_frames.tolist() == [1000, 500, 4000, 70, 60]
+    assert index.sample_rate_hz.tolist() == [8000, 16_000, 8000, 8000, 8000]
+    assert index.num_channels.tolist() == [1, 2, 1, 1, 1]
+    assert index.num_bytes % 512 == 0
+
+
+def test_ranges_are_where_the_payloads_lie():
+    members = {"a.flac": encoded(100), "a.json": b'{"x": 1}', "a.cls": b"3"}
+    index, blob = index_of(members)
+    for name in ("flac", "json", "cls"):
+        start, stop = index.range_of(0, name)
+        assert blob[start:stop] == members[f"a.{name}"]
+
+
+def test_audio_that_cannot_be_read_is_indexed_with_unknown_length():
+    index, _ = index_of({"a.flac": b"fLaC", "b.wav": b"not audio", "c.mp3": b"", "d.json": b"{}"})
+    assert index.num_frames.tolist() == [-1, -1, -1, -1]
+    assert index.sample_rate_hz.tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_raw_tensors_lie_where_the_index_says(dtype):
+    hidden = [torch.randn(7 + number, 4).to(dtype) for number in range(3)]
+    index, blob = index_of({f"k{number}.pth": latents(values) for number, values in enumerate(hidden)})
+    assert index.tensor_dtype == str(dtype).removeprefix("torch.")
+    assert index.num_frames.tolist() == [7, 8, 9]
+    for values, (start, stop, num_frames, width) in zip(hidden, index.tensors.tolist(), strict=True):
+        found = torch.frombuffer(bytearray(blob[start:stop]), dtype=dtype).reshape(num_frames, width)
+        assert torch.equal(found, values)
+
+
+def test_the_length_that_counts_is_encoder_length():
+    index, _ = index_of({"a.pth": latents(torch.randn(9, 4), 6)})
+    assert index.num_frames.tolist() == [6]
+    assert index.tensors[0, 2:].tolist() == [9, 4]
+
+
+def test_tensors_that_do_not_lie_plain_are_left_to_unpickling():
+    strided = torch.randn(4, 10).T
+    legacy = io.BytesIO()
+    torch.save({"encoder_hidden": torch.ones(2, 2), "encoder_length": 2}, legacy, _use_new_zipfile_serialization=False)
+    part = torch.randn(20, 4)[5:9]
+    index, _ = index_of({"a.pth": latents(strided), "b.pth": legacy.getvalue(), "c.pth": latents(part)})
+    assert index.num_frames.tolist() == [10, 2, 4]
+    assert (index.tensors == -1).all()
+
+
+def test_tensors_of_another_dtype_than_the_first_are_left_to_unpickling():
+    index, _ = index_of({"a.pth": latents(torch.ones(2, 2).half()), "b.pth": latents(torch.ones(2, 2))})
+    assert index.tensor_dtype == "float16"
+    assert (index.tensors[:, 0] == -1).tolist() == [False, True]
+
+
+def test_the_right_tensor_is_found_among_others():
+    hidden = torch.randn(5, 3)
+    facts = latent_facts(saved({"other": torch.zeros(5, 3), "encoder_hidden": hidden, "encoder_length": 5}))
+    start, stop, *_ = facts.tensor.place
+    blob = saved({"other": torch.zeros(5, 3), "encoder_hidden": hidden, "encoder_length": 5})
+    assert blob[start:stop] == hidden.numpy().tobytes()
+
+
+class Explodes:
+    def __reduce__(self):
+        return (pytest.fail, ("unpickling ran code",))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"encoder_hidden": Explodes(), "encoder_length": 1},
+        {"encoder_hidden": torch.ones(3), "encoder_length": 3},
+        {"encoder_hidden": [1, 2], "encoder_length": 2},
+        {"encoder_length": 2},
+        torch.ones(2, 2),
+        5,
+    ],
+)
+def test_what_is_no_latents_runs_nothing_and_has_no_facts(content):
+    assert latent_facts(saved(content)) is None
+
+
+def test_noise_is_no_latents():
+    assert latent_facts(b"") is None
+    assert latent_facts(b"PK\x03\x04" + bytes(100)) is None
+
+
+def test_a_broken_webdataset_is_refused():
+    with pytest.raises(FormatError, match="not neighbours"):
+        index_of({"a.flac": b"", "b.flac": b"", "a.json": b"{}"})
+
+
+def test_the_plainest_audio_field_is_chosen():
+    assert audio_field(("json", "mic.flac", "flac")) == "flac"
+    assert audio_field(("wav", "mic.flac")) == "mic.flac"
+    assert audio_field(("json", "pth")) is None
+
+
+def test_an_index_of_our_own_shard_equals_the_one_written_with_it(tmp_path):
+    from headrace.index import SampleEntry
+    from headrace.shardwriter import ShardPlace, ShardWriter
+    from headrace.storage import LocalStorage
+
+    storage = LocalStorage(tmp_path)
+    with ShardWriter(storage, ShardPlace("train", 0, 0)) as writer:
+        for number in (300, 200):
+            flac, text = encoded(number), json.dumps({"n": number}).encode()
+            payloads = {"flac": (flac, len(flac)), "json": (text, len(text))}
+            writer.add(f"k{number}", payloads, SampleEntry("", {}, number, 8000, 1))
+        ours = writer.publish("", {})
+    with storage.open(ours.shard) as file:
+        theirs = index_tar(file, ours.shard, num_bytes=storage.size(ours.shard), sha256=ours.sha256)
+    assert theirs.to_bytes() == ours.to_bytes()

@@ -1,0 +1,128 @@
+import hashlib
+import io
+import tarfile
+
+import pytest
+import webdataset
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import FormatError
+from headrace.tar import Member, TarWriter, member_header, read_members, sha256_of
+
+NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,60}(/[a-z]{1,5})?\.(flac|json|pth)", fullmatch=True)
+PAYLOADS = st.binary(max_size=1500)
+
+
+def written(members):
+    file = io.BytesIO()
+    writer = TarWriter(file)
+    spans = [writer.add(name, payload, len(payload)) for name, payload in members]
+    digest = writer.finish()
+    assert writer.num_bytes == len(file.getvalue())
+    return file, spans, digest
+
+
+@given(st.lists(st.tuples(NAMES, PAYLOADS), max_size=8))
+def test_what_is_written_is_read_by_us_and_by_tarfile(members):
+    file, spans, digest = written(members)
+    blob = file.getvalue()
+    assert list(read_members(file, "x.tar")) == [
+        Member(name, *span) for (name, _), span in zip(members, spans, strict=True)
+    ]
+    assert [blob[start:stop] for start, stop in spans] == [payload for _, payload in members]
+    with tarfile.open(fileobj=io.BytesIO(blob)) as archive:
+        assert [(info.name, archive.extractfile(info).read()) for info in archive] == members
+    assert digest == hashlib.sha256(blob).hexdigest()
+    assert sha256_of(io.BytesIO(blob)) == digest
+
+
+@given(st.lists(st.tuples(NAMES, PAYLOADS), min_size=1, max_size=4))
+def test_same_payloads_give_the_same_bytes(members):
+    from_files = io.BytesIO()
+    writer = TarWriter(from_files)
+    for name, payload in members:
+        writer.add(name, io.BytesIO(payload), len(payload))
+    writer.finish()
+    assert from_files.getvalue() == written(members)[0].getvalue()
+
+
+def test_these_are_the_bytes_whatever_the_machine():
+    """A change of this digest renames every shard of every data set."""
+    _, _, digest = written([("clip-1.flac", bytes(1000)), ("clip-1.json", b'{"a": 1}')])
+    assert digest == "c130daf5683695c41b78857dfec8204b1afa178711b02feb93f7711ad082e103"
+
+
+def test_bytes_are_those_of_webdatasets_own_writer_with_a_fixed_time():
+    theirs = io.BytesIO()
+    with webdataset.TarWriter(theirs, mtime=0, encoder=False) as sink:
+        sink.write({"__key__": "a", "flac": b"1" * 700, "json": b"{}"})
+    ours, _, _ = written([("a.flac", b"1" * 700), ("a.json", b"{}")])
+    members = [(m.name, theirs.getvalue()[m.start : m.stop]) for m in read_members(theirs, "theirs")]
+    assert members == [(m.name, ours.getvalue()[m.start : m.stop]) for m in read_members(ours, "ours")]
+
+
+def test_a_payload_of_another_length_than_announced_is_refused():
+    with pytest.raises(FormatError, match=r"a\.flac: 5 bytes announced, 3 written"):
+        TarWriter(io.BytesIO()).add("a.flac", b"abc", 5)
+
+
+def test_names_and_sizes_that_a_plain_header_cannot_hold_are_refused():
+    member_header("k" * 95 + ".flac", 1)
+    with pytest.raises(FormatError, match="longer than 100 bytes"):
+        member_header("k" * 96 + ".flac", 1)
+    with pytest.raises(FormatError, match="longer than 100 bytes"):
+        member_header("ü" * 50 + ".flac", 1)
+    with pytest.raises(FormatError, match="segment_seconds"):
+        member_header("a.flac", 8 << 30)
+
+
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
+def test_tars_of_every_form_are_read(form):
+    file = io.BytesIO()
+    names = ["short.json", "folder/clip.flac"]
+    if form != tarfile.USTAR_FORMAT:
+        names.append("long/" * 30 + "name.flac")
+    with tarfile.open(fileobj=file, mode="w", format=form) as archive:
+        folder = tarfile.TarInfo("folder")
+        folder.type = tarfile.DIRTYPE
+        archive.addfile(folder)
+        for name in names:
+            info = tarfile.TarInfo(name)
+            info.size, info.mtime = len(name), 1.5
+            archive.addfile(info, io.BytesIO(name.encode()))
+        link = tarfile.TarInfo("link.flac")
+        link.type, link.linkname = tarfile.SYMTYPE, "short.json"
+        archive.addfile(link)
+    members = list(read_members(file, "x.tar"))
+    assert [member.name for member in members] == names
+    assert [file.getvalue()[m.start : m.stop].decode() for m in members] == names
+
+
+def test_a_tar_cut_off_anywhere_is_refused():
+    """Also between two members, where tarfile and webdataset see nothing wrong and samples are lost in silence."""
+    blob = written([(f"k{number}.flac", bytes([number]) * 700) for number in range(3)])[0].getvalue()
+    end = len(blob) - 1024
+    for length in [*range(1, end + 512, 256), end - 512, end, end + 100]:
+        with pytest.raises(FormatError, match=r"x\.tar"):
+            list(read_members(io.BytesIO(blob[:length]), "x.tar"))
+    assert len(list(read_members(io.BytesIO(blob[: end + 512]), "x.tar"))) == 3
+    with pytest.raises(FormatError):
+        list(read_members(io.BytesIO(b""), "x.tar"))
+
+
+def test_a_damaged_header_is_refused_and_not_taken_for_the_end():
+    blob = bytearray(written([(f"k{number}.flac", b"1" * 600) for number in range(3)])[0].getvalue())
+    blob[512 + 1024 + 3] ^= 1
+    with pytest.raises(FormatError, match="byte 1536"):
+        list(read_members(io.BytesIO(bytes(blob)), "x.tar"))
+
+
+@pytest.mark.parametrize("blob", [b"RIFF" + bytes(2000), b"x" * 512, bytes(range(256)) * 8])
+def test_what_is_no_tar_is_said_to_be_none(blob):
+    with pytest.raises(FormatError, match=r"x\.tar"):
+        list(read_members(io.BytesIO(blob), "x.tar"))
+
+
+def test_an_empty_archive_has_no_members():
+    assert list(read_members(written([])[0], "x.tar")) == []
