@@ -15,6 +15,7 @@ from assets.loader_smoke_test import smoke_inputs
 from assets.records import index_is_done, is_committed, is_recorded, newest_snapshot, unrecorded_partitions
 from building.runs import Outcome, Runner
 from building.terminal import TerminalProgress
+from headrace.audit import has_true_sizes
 from headrace.catalog_update import existing_catalog
 from headrace.config import DatasetConfig, LatentsConfig
 from headrace.manifests import NumberedManifest, newest_manifests
@@ -166,7 +167,10 @@ class Build:
         wanted: Mapping[str, str],
         audio_snapshot: int | None = None,
     ) -> None:
-        """Commit the snapshot, unless the newest one is the state that the manifests make and is recorded as such."""
+        """Commit the snapshot, unless the newest one is the state that the manifests make and is recorded as such.
+
+        A `sizes.json` that does not say so is mended by the same step.
+        """
         if key not in self.selected or self._failed:
             return
         newest = newest_snapshot(storage)
@@ -175,6 +179,7 @@ class Build:
             newest is not None
             and is_committed(newest, catalog, plan.current, audio_snapshot)
             and index_is_done(self.runner.instance, key, self.runner.checks_of(key), newest)
+            and has_true_sizes(storage, newest.snapshot)
         ):
             return
         self.runner.materialize(key)

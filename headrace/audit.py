@@ -8,7 +8,7 @@ import json
 
 from headrace.catalog_tables import Reject
 from headrace.encoding.plans import AUDIO_SHARD_NOTE
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, NotFoundError
 from headrace.index import ShardIndex, group_members, index_name
 from headrace.manifests import Manifest, ShardEntry, newest_manifest
 from headrace.snapshots import Snapshot, read_table
@@ -72,6 +72,16 @@ def index_faults(storage: Storage, shard: ShardEntry) -> list[str]:
         if index.range_of(i, name) != span
     ]
     return faults
+
+
+def has_true_sizes(storage: Storage, snapshot: Snapshot) -> bool:
+    """Whether `sizes.json` is there and says what a snapshot says."""
+    try:
+        table = read_table(storage, snapshot)
+        sizes = json.loads(storage.read("sizes.json"))
+    except (NotFoundError, ValueError):
+        return False
+    return bool(sizes == dict(zip(table.names(), table.num_samples.tolist(), strict=True)))
 
 
 def snapshot_faults(storage: Storage, snapshot: Snapshot) -> list[str]:

@@ -95,6 +95,18 @@ def test_a_lost_shard_is_made_again_with_the_same_bytes(project):
     assert project.files() == before
 
 
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"train_0000_000000-000000000000.tar": 9}'])
+def test_a_lost_or_wrong_sizes_json_is_mended(project, content):
+    run(project)
+    before = project.files()
+    sizes = project.output / "audio/sizes.json"
+    sizes.unlink()
+    if content is not None:
+        sizes.write_text(content)
+    assert run(project) == 0
+    assert project.files() == before
+
+
 def test_a_wiped_instance_is_filled_again_and_nothing_is_written(project, instances):
     run(project)
     before, known = project.files(), runs(instances[-1])
@@ -201,6 +213,7 @@ def test_a_fault_names_asset_partition_and_reason(project, monkeypatch, capsys):
     assert "failed tones/audio_shards [train-0000]: the disk is full; make room and build again" in shown
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_with_130_and_the_next_build_continues(project, home):
     for i in range(24):
         project.write_tone(f"long{i}", hz=300 + i, seconds=20)
@@ -217,6 +230,7 @@ def test_ctrl_c_ends_with_130_and_the_next_build_continues(project, home):
     assert sum(project.sizes().values()) == 30
 
 
+@pytest.mark.slow
 def test_the_instance_on_disk_shows_every_asset_and_has_telemetry_off(project, home):
     assert run(project) == 0
     assert run(project) == 0
