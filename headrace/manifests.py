@@ -212,7 +212,9 @@ def versioned_json(blob: bytes, name: str, key: str) -> dict[str, Any]:
         content = json.loads(blob)
         version = content.pop(key)
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise FormatError(f"{name}: not a {key.replace('_', ' ')} ({error})") from error
+        raise FormatError(
+            f"{name}: not a {key.replace('_', ' ')} ({error}); restore it, or remove it and build"
+        ) from error
     if version != FORMAT_VERSION:
         raise FormatError(
             f"{name}: format {version}, this version of headrace reads {FORMAT_VERSION}; upgrade headrace"

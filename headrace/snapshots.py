@@ -265,7 +265,8 @@ def commit_snapshot(
     number = numbers[-1] + 1 if numbers else 1
     snapshot, table = next_snapshot(manifests, catalog, origin, number)
     if newest is not None and _same_state(newest.snapshot, snapshot):
-        mend_sizes(storage, read_table(storage, newest.snapshot))
+        _mend_table(storage, newest.snapshot, table)
+        mend_sizes(storage, table)
         return newest, False
     storage.write(_SNAPSHOTS + snapshot.table, table.to_bytes())
     storage.create(f"{_SNAPSHOTS}{number:08d}.json", snapshot.to_json())
@@ -283,6 +284,14 @@ def mend_sizes(storage: Storage, table: ShardTable) -> bool:
         pass
     storage.write("sizes.json", wanted)
     return True
+
+
+def _mend_table(storage: Storage, snapshot: Snapshot, table: ShardTable) -> None:
+    """Write the table of a snapshot again where it was lost or damaged; `table` has the snapshot's fingerprint."""
+    try:
+        read_table(storage, snapshot)
+    except (NotFoundError, FormatError):
+        storage.write(_SNAPSHOTS + snapshot.table, table.to_bytes())
 
 
 def _same_state(old: Snapshot, new: Snapshot) -> bool:

@@ -107,6 +107,18 @@ def test_a_lost_or_wrong_sizes_json_is_mended(project, content):
     assert project.files() == before
 
 
+@pytest.mark.parametrize("content", [None, b"", b"not a table"])
+def test_a_lost_or_damaged_table_of_the_newest_snapshot_is_mended(project, content):
+    run(project)
+    before = project.files()
+    table = next((project.output / "audio/snapshots").glob("*.shards"))
+    table.unlink()
+    if content is not None:
+        table.write_bytes(content)
+    assert run(project) == 0
+    assert project.files() == before
+
+
 def test_a_wiped_instance_is_filled_again_and_nothing_is_written(project, instances):
     run(project)
     before, known = project.files(), runs(instances[-1])
