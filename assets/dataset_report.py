@@ -1,5 +1,7 @@
 """NAME/dataset_report: a page about the data set, written beside it."""
 
+from dataclasses import replace
+
 import dagster as dg
 
 from assets.events import INPUTS_TAG, OWNER, readable_failures, short_digest
@@ -8,11 +10,12 @@ from assets.metadata import location
 from headrace.catalog_update import existing_catalog
 from headrace.config import DatasetConfig
 from headrace.report import Report, render_report
+from headrace.report_contents import Place, collect
 from headrace.snapshots import read_snapshot
 from resources.storage import StorageResource
 
 REPORT_PATH = "report.html"
-REPORT_VERSION = 1
+REPORT_VERSION = 2
 """Raise it when the page looks different, so that it is drawn again."""
 
 
@@ -20,7 +23,17 @@ def read_report(config: DatasetConfig, storage: StorageResource) -> Report:
     """What the page has to say now."""
     rejected = existing_catalog(storage.output(config)).rejected
     snapshots = {part: read_snapshot(shards) for part, shards in storage.parts(config).items()}
-    return Report(config.name, snapshots, rejected["code"].value_counts(sort=True).rows())
+    return Report(config.name, snapshots, rejected["code"].value_counts(sort=True).rows(), storage.output(config).uri)
+
+
+def _with_contents(report: Report, config: DatasetConfig, storage: StorageResource) -> Report:
+    """The report with everything that is drawn."""
+    catalog = existing_catalog(storage.output(config))
+    latents = {entry.name: storage.latents(config, entry.name) for entry in config.latents}
+    place = Place(
+        catalog.recordings, catalog.rejected, config.layout(), config.group_by, storage.audio(config), latents
+    )
+    return replace(report, contents=collect(place))
 
 
 def report_inputs(report: Report) -> str:
@@ -39,13 +52,14 @@ def dataset_report_asset(config: DatasetConfig) -> dg.AssetsDefinition:
         group_name=config.name,
         owners=[OWNER],
         kinds={"html"},
-        description="One HTML page without outside parts: what the data set holds, its snapshots, what was refused.",
+        description="One HTML page without outside parts: what the data set holds, how it grew, sounds to listen to, "
+        "what was refused, and code to load it.",
     )
     def dataset_report(storage: StorageResource) -> dg.MaterializeResult:
         output = storage.output(config)
         with readable_failures():
             report = read_report(config, storage)
-            page = render_report(report)
+            page = render_report(_with_contents(report, config, storage))
             output.write(REPORT_PATH, page)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(report_inputs(report)),

@@ -1,20 +1,47 @@
 """A page about a data set: one HTML file without scripts or outside parts, to open in any browser or send along.
 
-Owns the page. It is given tables and draws them; it computes nothing.
+Owns the page. It is given numbers and samples, has `headrace.report_figures` draw them, and reads nothing. Players are
+the browser's own; sounds are cut to a few seconds, so that the page opens at once.
 """
 
+import base64
+import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 
+import numpy as np
+import soundfile
+
+from headrace import report_figures as figures
+from headrace.report_contents import Array, Clip, Contents
 from headrace.snapshots import NumberedSnapshot
 
+_SECONDS_PER_HOUR = 3600.0
+_CLIP_SECONDS = 8
+_MP3_RATES_HZ = frozenset({8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000})
+
 _STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;color:#1c2b33}
-table{border-collapse:collapse;margin:.5rem 0 1.5rem}
-th,td{padding:.25rem .75rem;border-bottom:1px solid #d5dee3;text-align:left}
-td.number{text-align:right;font-variant-numeric:tabular-nums}
-h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}
+:root{color-scheme:light dark;--ink:#1c2b33;--paper:#fff;--line:#d5dee3;--soft:#f3f6f8;--accent:#2f6f8f}
+@media(prefers-color-scheme:dark){:root{--ink:#dbe4ea;--paper:#11181d;--line:#2c3a43;--soft:#18222a;--accent:#6bb3d6}}
+*{box-sizing:border-box}
+body{font:16px/1.5 system-ui,sans-serif;margin:0 auto;max-width:64rem;padding:1rem;color:var(--ink);
+background:var(--paper)}
+h1{font-size:1.6rem;margin:.5rem 0}h2{font-size:1.15rem;margin:2.2rem 0 .6rem}
+p.lead{font-size:1.05rem}
+.grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,19rem),1fr));gap:1rem}
+.card{background:var(--soft);border:1px solid var(--line);border-radius:.5rem;padding:.75rem;min-width:0}
+.card h3{font-size:.85rem;font-weight:600;margin:0 0 .4rem;overflow-wrap:anywhere}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;width:100%}
+th,td{padding:.3rem .7rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
+td.number,th.number{text-align:right;font-variant-numeric:tabular-nums}
+svg.chart{width:100%;height:auto;display:block}svg.chart text{fill:currentColor}
+img.pixels{width:100%;height:5rem;display:block;image-rendering:auto;border-radius:.25rem;margin-top:.3rem}
+audio{width:100%;height:2.2rem;margin:.3rem 0}
+pre{background:var(--soft);border:1px solid var(--line);border-radius:.5rem;padding:.75rem;overflow-x:auto;
+font-size:.85rem}
+small{color:color-mix(in srgb,var(--ink) 65%,transparent)}
 """
 
 
@@ -26,42 +53,146 @@ class Report:
         name: of the data set.
         snapshots: part of the data set (`audio`, `latents crepe`) → its newest snapshot.
         reasons: why files were refused, and how many.
+        uri: where the output lies.
+        contents: what is drawn beside the counts.
     """
 
     name: str
     snapshots: Mapping[str, NumberedSnapshot]
     reasons: Sequence[tuple[str, int]]
+    uri: str = ""
+    contents: Contents = field(default_factory=Contents)
 
 
 def render_report(report: Report) -> bytes:
     """The page. Equal reports give equal bytes."""
+    body = "\n".join(
+        [
+            _lead(report),
+            _section("What it holds", _counts(report)),
+            _section("Hours", _charts(report.contents)),
+            _section("Listen", _gallery(report.contents.clips)),
+            _section("How to load it", _code(report)),
+            _section("Refused files and rows", _refused(report)),
+        ]
+    )
+    name = escape(report.name)
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
+        f'<link rel="icon" href="data:,"><title>{name}</title><style>{_STYLE}</style>'
+    )
+    return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'.encode()
+
+
+def _lead(report: Report) -> str:
+    audio = report.snapshots.get("audio")
+    if audio is None:
+        return f"<h1>{escape(report.name)}</h1>"
+    hours = sum(split.seconds for split in audio.snapshot.splits.values()) / _SECONDS_PER_HOUR
+    parts = ", ".join(part for part in report.snapshots if part != "audio")
+    return (
+        f"<h1>{escape(report.name)}</h1>"
+        f'<p class="lead">{audio.snapshot.num_samples:,} samples, {hours:.3f} hours of audio in '
+        f"{audio.snapshot.num_shards:,} shards{f', with {escape(parts)}' if parts else ''}. "
+        f"Snapshot {audio.number}, <small>{audio.snapshot.fingerprint[:12]}</small></p>"
+    )
+
+
+def _counts(report: Report) -> str:
     rows = [
-        (part, split, totals.num_shards, totals.num_samples, f"{totals.seconds / 3600:.3f}", totals.num_bytes)
+        (
+            part,
+            split,
+            totals.num_shards,
+            totals.num_samples,
+            f"{totals.seconds / _SECONDS_PER_HOUR:.3f}",
+            totals.num_bytes,
+        )
         for part, numbered in report.snapshots.items()
         for split, totals in numbered.snapshot.splits.items()
     ]
-    numbers = [(part, n.number, n.snapshot.fingerprint[:12]) for part, n in report.snapshots.items()]
-    body = "\n".join(
-        [
-            f"<h1>{escape(report.name)}</h1>",
-            "<h2>What it holds</h2>",
-            _table(("part", "split", "shards", "samples", "hours", "bytes"), rows),
-            "<h2>Snapshots</h2>",
-            _table(("part", "number", "fingerprint"), numbers),
-            "<h2>Refused files and rows</h2>",
-            _table(("reason", "count"), report.reasons) if report.reasons else "<p>None.</p>",
-        ]
+    return _table(("part", "split", "shards", "samples", "hours", "bytes"), rows)
+
+
+def _charts(contents: Contents) -> str:
+    charts = []
+    if contents.hours:
+        title = f"by {contents.category} and split" if contents.category else "by split"
+        charts.append((f"Hours {title}", figures.bars(contents.hours)))
+    if contents.durations:
+        charts.append(("Length of recordings", figures.histogram(contents.durations, "seconds")))
+    if contents.levels_db:
+        charts.append((f"Level of {len(contents.levels_db)} samples", figures.histogram(contents.levels_db, "dB RMS")))
+    if contents.growth:
+        numbers, hours = zip(*contents.growth, strict=True)
+        charts.append(("Growth over snapshots", figures.growth(numbers, hours)))
+    return _grid([f"<h3>{escape(title)}</h3>{drawing}" for title, drawing in charts])
+
+
+def _gallery(clips: Sequence[Clip]) -> str:
+    return _grid([_clip(clip) for clip in clips])
+
+
+def _clip(clip: Clip) -> str:
+    length = clip.samples.shape[1] / clip.sample_rate_hz
+    start = clip.samples[:, : _CLIP_SECONDS * clip.sample_rate_hz]
+    cut = f", the first {_CLIP_SECONDS} s" if length > _CLIP_SECONDS else ""
+    drawn = [figures.waveform(start[0]), figures.spectrogram(start[0])] if start.size else []
+    drawn += [f"<small>{escape(name)}</small>{figures.latents(hidden)}" for name, hidden in clip.latents.items()]
+    facts = f"{clip.split}, {length:.2f} s, {clip.sample_rate_hz} Hz{cut}"
+    return f"<h3>{escape(clip.key)}</h3><small>{escape(facts)}</small>{_player(start, clip)}{''.join(drawn)}"
+
+
+def _player(samples: Array, clip: Clip) -> str:
+    file = io.BytesIO()
+    kind = (
+        ("MP3", "audio/mpeg") if clip.sample_rate_hz in _MP3_RATES_HZ and len(samples) <= 2 else ("FLAC", "audio/flac")
     )
-    head = f'<meta charset="utf-8"><title>{escape(report.name)}</title><style>{_STYLE}</style>'
-    return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'.encode()
+    soundfile.write(file, np.ascontiguousarray(samples.T), clip.sample_rate_hz, format=kind[0])
+    source = f"data:{kind[1]};base64,{base64.b64encode(file.getvalue()).decode()}"
+    return f'<audio controls preload="metadata" aria-label="{escape(clip.key)}" src="{source}"></audio>'
+
+
+def _code(report: Report) -> str:
+    joined = [f"{report.uri}/latents/{part.removeprefix('latents ')}" for part in report.snapshots if part != "audio"]
+    latents = f"\n    latents={joined!r}," if joined else ""
+    code = (
+        "import headrace\n\n"
+        "dataset = headrace.StreamingDataset(\n"
+        f"    remote={report.uri + '/audio'!r},{latents}\n"
+        '    split="train",\n    batch_size=8,\n    shuffle=True,\n)\n'
+        "loader = headrace.StreamingDataLoader(dataset, num_workers=2)\n"
+        'for batch in loader:\n    batch["audio"], batch["num_frames"], batch["metadata"]\n'
+    )
+    return f"<pre>{escape(code)}</pre>"
+
+
+def _refused(report: Report) -> str:
+    if not report.reasons:
+        return "<p>None.</p>"
+    files = _table(("path", "reason", "why"), report.contents.rejected) if report.contents.rejected else ""
+    return _table(("reason", "count"), report.reasons) + files
+
+
+def _section(title: str, content: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{content}</section>" if content else ""
+
+
+def _grid(cards: Sequence[str]) -> str:
+    return f'<div class="grid">{"".join(_card(card) for card in cards)}</div>' if cards else ""
+
+
+def _card(content: str) -> str:
+    return f'<div class="card">{content}</div>'
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     lines = "\n".join(f"<tr>{''.join(_cell(value) for value in row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
 def _cell(value: object) -> str:
-    kind = ' class="number"' if isinstance(value, int | float) else ""
-    return f"<td{kind}>{escape(str(value))}</td>"
+    if isinstance(value, int | float):
+        return f'<td class="number">{value:,}</td>'
+    return f"<td>{escape(str(value))}</td>"

@@ -1,0 +1,128 @@
+"""The page about a data set is one file, says what is there, and costs little however large the data set is."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import polars as pl
+import pytest
+
+from headrace.report import Report, render_report
+from headrace.report_contents import Clip, Contents, Place, category_column, collect
+from headrace.snapshots import read_snapshot
+from tests.projects import Graph, Project
+
+RATE_HZ = 8000
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    project = Project(tmp_path_factory.mktemp("report"))
+    project.write_tones(8)
+    rows = [f"tone{i:03d}.wav,{'low' if i < 4 else 'high'},note {i}" for i in range(8)]
+    (project.folder / "metadata.csv").write_text("path,category,title\n" + "\n".join(rows) + "\n")
+    source = {"uri": str(project.recordings), "metadata": str(project.folder / "metadata.csv"), "settle_seconds": 0}
+    project.write_yaml(source=source, latents=[{"name": "mel", "encoder": {"kind": "log_mel"}}])
+    graph = Graph(project)
+    graph.build()
+    for partition in graph.partitions:
+        assert graph.run(graph.keys.latent_shards("mel"), partition).success
+    assert graph.run(graph.keys.latents_index("mel")).success
+    assert graph.run(graph.keys.dataset_report).success
+    return graph
+
+
+@pytest.fixture(scope="module")
+def page(graph):
+    return (graph.project.output / "report.html").read_text()
+
+
+class Tags(HTMLParser):
+    """All elements with their attributes; void and SVG elements need no end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, dict(attributes)))
+
+
+def elements(page: str, tag: str) -> list[dict[str, str | None]]:
+    tags = Tags()
+    tags.feed(page)
+    return [attributes for name, attributes in tags.found if name == tag]
+
+
+def test_nothing_is_loaded_from_outside(page):
+    assert elements(page, "script") == []
+    addresses = [
+        a.get("src") or a.get("href") for tag in ("img", "audio", "link", "iframe") for a in elements(page, tag)
+    ]
+    assert addresses
+    assert all(address.startswith("data:") for address in addresses)
+    assert "@import" not in page
+    assert not re.search(r"url\((?!#)", page)
+
+
+def test_it_has_players_pictures_latents_and_charts(page):
+    assert len(elements(page, "audio")) == 6
+    labels = [image["alt"] for image in elements(page, "img")]
+    assert labels.count("spectrogram") == labels.count("latents") == 6
+    charts = [svg["aria-label"] for svg in elements(page, "svg")]
+    assert charts.count("waveform") == 6
+    assert {"hours per category and split", "histogram: seconds", "histogram: dB RMS", "hours over snapshots"} <= set(
+        charts
+    )
+
+
+def test_hours_are_divided_by_the_category_column(page):
+    assert "Hours by category and split" in page
+    assert ">low<" in page
+
+
+def test_the_code_to_paste_reads_this_data_set(page, graph):
+    code = re.search(r"<pre>(.*?)</pre>", page, re.DOTALL)[1]
+    assert f"{graph.project.output}/audio" in code
+    assert f"{graph.project.output}/latents/mel" in code
+
+
+def test_colours_follow_the_scheme_of_the_reader(page):
+    assert "prefers-color-scheme:dark" in page
+    assert "#010203" not in page
+    assert "#020304" not in page
+    assert 'name="viewport"' in page
+
+
+def test_text_of_users_is_escaped(graph):
+    snapshots = {"audio": read_snapshot(graph.audio)}
+    contents = Contents(rejected=[("<script>x</script>.wav", "bad", "<b>")])
+    page = render_report(Report("tones", snapshots, [("bad", 1)], "/data/<x>", contents)).decode()
+    assert "<script>" not in page
+    assert "/data/<x>" not in page
+
+
+def test_equal_reports_give_equal_bytes(graph):
+    config = graph.config
+    catalog = pl.read_parquet(graph.project.output / "catalog/catalog.parquet")
+    rejected = pl.read_parquet(graph.project.output / "catalog/rejected.parquet")
+    place = Place(catalog, rejected, config.layout(), None, graph.audio, {})
+    report = Report("tones", {"audio": read_snapshot(graph.audio)}, [], "", collect(place))
+    assert render_report(report) == render_report(report)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.01, 30.0])
+@pytest.mark.parametrize("channels", [1, 2, 6])
+def test_a_clip_of_any_length_and_width_has_a_player(seconds, channels):
+    samples = np.zeros((channels, round(seconds * RATE_HZ)), np.float32)
+    page = render_report(Report("x", {}, [], "", Contents(clips=[Clip("key", "train", samples, RATE_HZ, {})])))
+    assert len(elements(page.decode(), "audio")) == 1
+    assert len(page) < 400_000
+
+
+def test_a_column_with_few_texts_divides_and_a_title_does_not():
+    table = pl.DataFrame(
+        {"path": ["a", "b", "c"], "metadata.title": ["x", "y", "z"], "metadata.genre": ["pop", "pop", "rock"]}
+    )
+    assert category_column(table.rename({"metadata.title": "title", "metadata.genre": "genre"})) in {"genre", ""}
+    assert category_column(pl.DataFrame({"path": ["a"]})) == ""
