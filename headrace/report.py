@@ -105,7 +105,7 @@ def _counts(report: Report) -> str:
             split,
             totals.num_shards,
             totals.num_samples,
-            f"{totals.seconds / _SECONDS_PER_HOUR:.3f}",
+            round(totals.seconds / _SECONDS_PER_HOUR, 3),
             totals.num_bytes,
         )
         for part, numbered in report.snapshots.items()
@@ -187,12 +187,16 @@ def _card(content: str) -> str:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    kinds = [isinstance(value, int | float) for value in rows[0]] if rows else [False] * len(columns)
+    heads = zip(columns, kinds, strict=True)
+    head = "".join(f"<th{' class=number' if is_number else ''}>{escape(column)}</th>" for column, is_number in heads)
     lines = "\n".join(f"<tr>{''.join(_cell(value) for value in row)}</tr>" for row in rows)
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
 def _cell(value: object) -> str:
-    if isinstance(value, int | float):
+    if isinstance(value, float):
+        return f'<td class="number">{value:,.3f}</td>'
+    if isinstance(value, int):
         return f'<td class="number">{value:,}</td>'
     return f"<td>{escape(str(value))}</td>"

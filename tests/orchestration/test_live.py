@@ -56,6 +56,8 @@ class Live:
     def wave(self, change, seconds: float = 420) -> tuple[list[Run], float]:
         """Make a change and wait until all is quiet. Returns the runs, and seconds from change to snapshot."""
         before, known = self.snapshot(), {run.run_id for run in self.server.runs()}
+        if before == 0:
+            known = set()  # the server has begun by itself
         change()
         until_snapshot = self.server.wait(lambda: self.snapshot() > before, seconds, "a new snapshot")
         self.server.wait(lambda: self._is_quiet(known), seconds, "the end of the wave")
