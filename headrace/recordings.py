@@ -63,7 +63,7 @@ def with_partitions(recordings: pl.DataFrame, layout: Layout, group_by: str | No
 
 
 def fingerprints(recordings: pl.DataFrame, layout: Layout) -> dict[str, str]:
-    """Fingerprint of every partition of the layout, empty ones too. Needs the columns `partition` and `recording_digest`."""
+    """Fingerprint of every partition of the layout, empty ones too; needs `partition` and `recording_digest`."""
     found = dict(recordings.group_by(PARTITION).agg("recording_digest").iter_rows())
     return {partition: partition_fingerprint(found.get(partition, ())) for partition in layout.partition_keys()}
 

@@ -8,11 +8,11 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import BinaryIO, Self, cast
+from typing import BinaryIO, Self
 
 from headrace.index import SampleEntry, ShardIndex, build_index, index_name
 from headrace.manifests import shard_name
-from headrace.storage import Storage
+from headrace.storage import Content, Storage
 from headrace.tar import TarWriter
 
 _IN_MEMORY_BYTES = 64 << 20  # larger shards go through a temporary file
@@ -37,14 +37,13 @@ class ShardWriter:
     storage: Storage
     place: ShardPlace
     _entries: list[SampleEntry] = field(default_factory=list)
-    _spool: BinaryIO = field(
-        default_factory=lambda: cast(BinaryIO, tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)), repr=False
-    )
+    _collected: "_Collected" = field(init=False, repr=False)
     _tar: TarWriter = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Start the archive."""
-        self._tar = TarWriter(self._spool)
+        self._collected = _Collected()
+        self._tar = TarWriter(self._collected)
 
     def __enter__(self) -> Self:
         """The writer itself."""
@@ -54,7 +53,7 @@ class ShardWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Drop what was collected."""
-        self._spool.close()
+        self._collected.close()
 
     def add(self, key: str, payloads: Mapping[str, tuple[Payload, int]], facts: SampleEntry | None = None) -> None:
         """Append a sample.
@@ -92,7 +91,40 @@ class ShardWriter:
             tensor_dtype=tensor_dtype,
             notes=notes,
         )
-        self._spool.seek(0)
-        self.storage.write(name, self._spool)
+        self.storage.write(name, self._collected.content())
         self.storage.write(index_name(name), index.to_bytes())
         return index
+
+
+@dataclass(slots=True)
+class _Collected:
+    """The archive's bytes while it grows: the very pieces that came, uncopied; of a large one a temporary file."""
+
+    _pieces: list[bytes] = field(default_factory=list)
+    _num_bytes: int = 0
+    _file: BinaryIO | None = None
+
+    def write(self, data: bytes) -> None:
+        """Append."""
+        self._num_bytes += len(data)
+        if self._file is None and self._num_bytes > _IN_MEMORY_BYTES:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
+            self._file.writelines(self._pieces)
+            self._pieces.clear()
+        if self._file is None:
+            self._pieces.append(data)
+        else:
+            self._file.write(data)
+
+    def content(self) -> Content:
+        """All of it, to be written to a store."""
+        if self._file is None:
+            return self._pieces
+        self._file.seek(0)
+        return self._file
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._pieces.clear()
+        if self._file is not None:
+            self._file.close()

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import unquote, urlsplit
 
 from headrace.errors import AlreadyExistsError, ConfigError, NotFoundError, StorageError, UnsafePathError
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _TEMPORARY_SUFFIX = ".headrace-tmp"
+
+Content: TypeAlias = bytes | list[bytes] | BinaryIO
+"""What an object is made of: its bytes, pieces of them that need not be copied together, or a file of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +79,8 @@ class Storage(Protocol):
     def list(self, prefix: str = "") -> Iterator[Entry]:
         """Objects whose path starts with the string `prefix`, recursively, sorted by path."""
 
-    def write(self, path: str, data: bytes | BinaryIO) -> None:
-        """Create or replace atomically. A file is read from where it stands to its end."""
+    def write(self, path: str, data: Content) -> None:
+        """Create or replace atomically. A file is read from where it stands to its end; pieces are joined."""
 
     def create(self, path: str, data: bytes) -> None:
         """Write only if absent, atomically: of several writers one wins. Raises `AlreadyExistsError`."""
@@ -175,7 +178,7 @@ class LocalStorage:
             checked_path(folder)
         yield from _walk(self.root / folder, f"{folder}/" if folder else "", prefix)
 
-    def write(self, path: str, data: bytes | BinaryIO) -> None:
+    def write(self, path: str, data: Content) -> None:
         """See `Storage.write`."""
         target = self.local_path(path)
         with _translated_errors(path, self.uri), _temporary_sibling(target, data) as temporary:
@@ -315,12 +318,12 @@ class ObjectStorage:
             ]
         yield from sorted(found, key=lambda entry: entry.path)
 
-    def write(self, path: str, data: bytes | BinaryIO) -> None:
+    def write(self, path: str, data: Content) -> None:
         """See `Storage.write`."""
         import obstore
 
         with _translated_errors(path, self.uri):
-            obstore.put(self.client, self._full(path), data)
+            obstore.put(self.client, self._full(path), b"".join(data) if isinstance(data, list) else data)
 
     def create(self, path: str, data: bytes) -> None:
         """See `Storage.create`. One PUT: the only condition that every S3 store honours (multipart ones do not)."""
@@ -393,7 +396,7 @@ def _translated_errors(path: str, uri: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _temporary_sibling(target: Path, data: bytes | BinaryIO) -> Iterator[Path]:
+def _temporary_sibling(target: Path, data: Content) -> Iterator[Path]:
     """A hidden file with `data` in the target's folder, gone at the end unless it was renamed."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}{_TEMPORARY_SUFFIX}")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -401,6 +404,8 @@ def _temporary_sibling(target: Path, data: bytes | BinaryIO) -> Iterator[Path]:
         with temporary.open("xb") as file:
             if isinstance(data, bytes):
                 file.write(data)
+            elif isinstance(data, list):
+                file.writelines(data)
             else:
                 while chunk := data.read(1 << 20):
                     file.write(chunk)

@@ -36,6 +36,12 @@ class StorageContract:
         storage.write("large", file)
         assert storage.read("large") == bytes(range(256)) * 20_000
 
+    def test_pieces_are_joined(self, storage):
+        storage.write("pieces", [b"ab", b"", bytes(100_000), b"c"])
+        assert storage.read("pieces") == b"ab" + bytes(100_000) + b"c"
+        storage.write("none", [])
+        assert storage.read("none") == b""
+
     def test_writing_again_replaces(self, storage):
         storage.write("a", b"long before")
         storage.write("a", b"after")

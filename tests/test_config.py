@@ -59,7 +59,7 @@ WRONG = {
     f"{MINIMAL}splits: {{tr_ain: 1.0}}": r"splits: split name 'tr_ain'",
     f"{MINIMAL}shards: {{partitions: {{dev: 2}}}}": r"shards\.partitions names \['dev'\]",
     f"{MINIMAL}shards: {{samples_per_shard: 0}}": r"samples_per_shard: .*greater than or equal to 1",
-    f"{MINIMAL}latents: [{{name: a, encoder: {{kind: x}}}}, {{name: a, encoder: {{kind: y}}}}]": r"latents: every entry",
+    f"{MINIMAL}latents: [{{name: a, encoder: {{kind: x}}}}, {{name: a, encoder: {{kind: y}}}}]": r"latents: every",
     f"{MINIMAL}latents: [{{name: a}}]": r"latents\.0\.encoder: missing",
     f"{MINIMAL}latents: [{{name: a, encoder: {{kind: x}}, dtpe: y}}]": r"dtpe: unknown key; did you mean dtype\?",
     f"{MINIMAL}loader: {{num_workers: many}}": r"loader\.num_workers: .*found 'many'",

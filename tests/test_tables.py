@@ -1,4 +1,5 @@
 import contextlib
+
 import numpy as np
 import pytest
 from hypothesis import given

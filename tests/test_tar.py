@@ -67,6 +67,18 @@ def test_a_payload_of_another_length_than_announced_is_refused():
         TarWriter(io.BytesIO()).add("a.flac", b"abc", 5)
 
 
+@given(
+    st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=30),
+    st.integers(0, (8 << 30) - 1),
+)
+def test_headers_are_read_by_tarfile_as_they_were_meant(name, num_bytes):
+    header = member_header(name, num_bytes)
+    assert len(header) == 512
+    found = tarfile.TarInfo.frombuf(header, "utf-8", "strict")  # checks the checksum
+    assert (found.name, found.size) == (name.rstrip("/"), num_bytes)
+    assert (found.mode, found.uid, found.gid, found.mtime, found.uname, found.gname) == (0o444, 0, 0, 0, "", "")
+
+
 def test_names_and_sizes_that_a_plain_header_cannot_hold_are_refused():
     member_header("k" * 95 + ".flac", 1)
     with pytest.raises(FormatError, match="longer than 100 bytes"):
