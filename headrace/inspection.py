@@ -17,6 +17,7 @@ from headrace.outputs import Part, find_parts
 from headrace.shardlists import Shard, resolve_shards
 from headrace.snapshots import NumberedSnapshot, SplitTotals, read_table
 from headrace.storage import Storage, open_storage
+from headrace.streaming.foreign import is_pattern
 
 _MAX_INDEXES = 2_000  # more would not change what a person sees
 _MAX_REJECTS = 20
@@ -112,7 +113,7 @@ def inspect(path: str) -> Facts:
         FormatError: a snapshot is damaged.
     """
     storage = open_storage(path)
-    parts = [] if set("*?[{") & set(path) else find_parts(storage)
+    parts = [] if is_pattern(path) else find_parts(storage)
     if not parts:
         return Facts(path, tars=_tar_facts(resolve_shards(path)))
     return Facts(path, tuple(_part_facts(part) for part in parts), _catalog_facts(storage))

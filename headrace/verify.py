@@ -24,6 +24,7 @@ from headrace.outputs import Part, find_parts
 from headrace.shardlists import Shard, resolve_shards
 from headrace.snapshots import NumberedSnapshot, ShardTable, read_table
 from headrace.storage import Storage, open_storage
+from headrace.streaming.foreign import is_pattern
 from headrace.tar import sha256_of
 
 _DIGEST_LENGTH = 12  # hex digits of the digest in a shard's name
@@ -94,7 +95,7 @@ def find_target(path: str) -> Target:
     Raises:
         NotFoundError: nothing is there.
     """
-    parts = find_parts(open_storage(path)) if not set("*?[{") & set(path) else []
+    parts = [] if is_pattern(path) else find_parts(open_storage(path))
     if not parts:
         return Target(tuple(resolve_shards(path)), ())
     shards: list[Shard] = []

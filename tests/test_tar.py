@@ -68,14 +68,14 @@ def test_a_payload_of_another_length_than_announced_is_refused():
 
 
 @given(
-    st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=30),
+    st.text(st.characters(codec="utf-8", exclude_characters="\0/"), min_size=1, max_size=25),
     st.integers(0, (8 << 30) - 1),
 )
 def test_headers_are_read_by_tarfile_as_they_were_meant(name, num_bytes):
     header = member_header(name, num_bytes)
     assert len(header) == 512
     found = tarfile.TarInfo.frombuf(header, "utf-8", "strict")  # checks the checksum
-    assert (found.name, found.size) == (name.rstrip("/"), num_bytes)
+    assert (found.name, found.size) == (name, num_bytes)
     assert (found.mode, found.uid, found.gid, found.mtime, found.uname, found.gname) == (0o444, 0, 0, 0, "", "")
 
 
