@@ -47,6 +47,7 @@ class Cost:
     """One kind of tick: medians over the rounds, and the highest memory of any."""
 
     tick: str
+    said: str
     seconds: float
     most_seconds: float
     growth_mb: float
@@ -62,11 +63,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         costs = measure(Path(folder), options.recordings, options.partitions)
     print(f"{options.recordings:,} recordings, {options.partitions:,} partitions; bars: 2 s, 200 MB more than at rest")
-    print(f"{'tick':<46}{'median s':>10}{'most s':>10}{'growth MB':>11}{'peak MB':>9}")
+    print(f"{'tick':<46}{'median s':>10}{'most s':>10}{'growth MB':>11}{'peak MB':>9}  what it said")
     for cost in costs:
-        print(
-            f"{cost.tick:<46}{cost.seconds:>10.3f}{cost.most_seconds:>10.3f}{cost.growth_mb:>11.0f}{cost.peak_mb:>9.0f}"
-        )
+        times = f"{cost.seconds:>10.3f}{cost.most_seconds:>10.3f}"
+        print(f"{cost.tick:<46}{times}{cost.growth_mb:>11.0f}{cost.peak_mb:>9.0f}  {cost.said}")
     results = Path(__file__).parent / "results"
     results.mkdir(exist_ok=True)
     hardware = {
@@ -120,7 +120,9 @@ class Ticks:
         """Time and memory of a tick."""
         rounds = [_measured(lambda: self.run(name, cursor)) for _ in range(ROUNDS)]
         seconds, growth, peak = zip(*rounds, strict=True)
-        return Cost(tick, statistics.median(seconds), max(seconds), max(growth), max(peak))
+        result = self.run(name, cursor)
+        said = f"{len(result.run_requests)} runs" if result.run_requests else (result.skip_message or "")[:40]
+        return Cost(tick, said, statistics.median(seconds), max(seconds), max(growth), max(peak))
 
 
 def _measured(work: Callable[[], object]) -> tuple[float, float, float]:

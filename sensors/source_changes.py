@@ -17,8 +17,8 @@ from sensors.activity import ActiveRun, active_runs, attempts_at
 from sensors.tags import DATASET_TAG, WORK_TAG
 
 _INTERVAL_SECONDS = 1  # every round of the daemon, which takes 5 s
-_LOOK_SECONDS = 1.2
-_LARGE_REST_SECONDS = 3600.0
+_LOOK_SECONDS = 1.4
+_LARGE_REST_SECONDS = 300.0
 _COMMIT_SECONDS = 30.0
 _TOO_LARGE = "too large since "
 _FIRST = {"dagster/priority": "1"}

@@ -1,0 +1,96 @@
+"""What a person sees: Dagster's pages of the demo and the report, opened by a real browser.
+
+With HEADRACE_SCREENSHOTS=write in the environment the pictures of docs/images are taken anew.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from resources.storage import REPOSITORY_ROOT
+from tests.browser import Browser, find_browser
+from tests.live import DagsterDev
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(find_browser() is None, reason="no Chromium: tools/install-browser"),
+]
+
+IMAGES = REPOSITORY_ROOT / "docs/images"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The demo, built, and a server over it."""
+    folder = tmp_path_factory.mktemp("browser")
+    content = yaml.safe_load((REPOSITORY_ROOT / "datasets/demo.yaml").read_text())
+    content["output"] = {"uri": str(folder / "output")}
+    (folder / "datasets").mkdir()
+    (folder / "datasets/demo.yaml").write_text(yaml.safe_dump(content))
+    server = DagsterDev(folder, folder / "datasets")
+    command = [sys.executable, "build.py", "demo"]
+    subprocess.run(command, cwd=REPOSITORY_ROOT, env=server.environment, check=True, timeout=400, capture_output=True)
+    server.start()
+    yield server, folder / "output"
+    server.stop()
+
+
+@pytest.fixture
+def browser():
+    browser = Browser(str(find_browser()))
+    yield browser
+    browser.close()
+
+
+def photograph(browser: Browser, name: str, tmp_path: Path) -> None:
+    writes = os.environ.get("HEADRACE_SCREENSHOTS") == "write"
+    browser.photograph((IMAGES if writes else tmp_path) / f"{name}.png")
+
+
+def says(*texts: str) -> str:
+    return " && ".join(f"document.body.innerText.includes({text!r})" for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "texts"),
+    [
+        ("asset-graph", "/asset-groups/demo", ["audio_shards", "loader_smoke_test", "latent_shards", "dataset_report"]),
+        ("asset", "/assets/demo/sizes_index", ["sizes_index", "hours"]),
+        ("asset-plots", "/assets/demo/audio_shards?view=plots", ["audio_shards"]),
+        ("partitions", "/assets/demo/audio_shards?view=partitions", ["train-0000", "validation-0000"]),
+        ("checks", "/assets/demo/loader_smoke_test?view=checks", ["every_key_once", "resumes_exactly"]),
+        ("automation", "/automation", ["demo_source_changes", "demo_stale_partitions", "demo_refresh"]),
+    ],
+)
+def test_a_page_of_the_interface_shows_what_it_should(built, browser, tmp_path, name, path, texts):  # noqa: PLR0913, PLR0917 - cases
+    server, _ = built
+    browser.open(server.url + path, says(*texts))
+    browser.ask("new Promise(done => setTimeout(done, 2500))")
+    photograph(browser, name, tmp_path)
+    ours = [line for line in browser.console if "favicon" not in line]
+    assert ours == []
+
+
+@pytest.mark.parametrize(("name", "width", "is_dark"), [("report", 1200, False), ("report-dark", 430, True)])
+def test_the_report_opens_plays_and_shows_its_pictures(built, browser, tmp_path, name, width, is_dark):  # noqa: PLR0913, PLR0917 - cases
+    _, output = built
+    browser.size(width, 900)
+    browser.dark(is_dark)
+    browser.open(f"file://{output}/report.html", says("How to load it"))
+    assert browser.ask("[...document.images].every(image => image.complete && image.naturalWidth > 0)") is True
+    assert browser.ask("document.images.length") >= 12
+    assert browser.ask("document.documentElement.scrollWidth <= window.innerWidth") is True
+    played = browser.ask("""(async () => {
+        const player = document.querySelector('audio');
+        await player.play();
+        await new Promise(done => setTimeout(done, 300));
+        return player.currentTime > 0 && player.duration > 0 && !player.error;
+    })()""")
+    assert played is True
+    photograph(browser, name, tmp_path)
+    assert browser.console == []
