@@ -82,7 +82,7 @@ def _resolve_one(url: str, split: str | None, snapshot: int | None) -> Iterator[
     if url.startswith(_FOREIGN_SCHEMES) or (url.startswith("http") and "?" in url):
         yield Shard(None, url)
         return
-    ours = None if is_pattern(url) and not Path(url).is_dir() else _our_folder(open_storage(url))
+    ours = None if is_pattern(url) else _our_folder(open_storage(url))
     if ours is not None:
         yield from _of_snapshot(ours, read_snapshot(ours, snapshot), split)
         return

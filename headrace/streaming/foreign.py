@@ -38,7 +38,9 @@ _PIECE_BYTES = 1 << 20
 
 
 def is_pattern(remote: str) -> bool:
-    """Whether a remote names files rather than a folder."""
+    """Whether a remote names files rather than a folder; a folder that is there may hold any character in its name."""
+    if _is_local_folder(remote):
+        return False
     return bool(_PATTERN.search(remote)) or remote.endswith((".json", *TAR_SUFFIXES))
 
 
@@ -181,11 +183,19 @@ def find_shards(remote: str, split: str | None, transfer: Transfer | None = None
 
 
 def _split_pattern(remote: str) -> tuple[str, str, str]:
-    """The folder before the first special character, and the rest."""
+    """The folder before the first special character, or a longer one that is there, and the rest."""
     match = _PATTERN.search(remote)
+    slashes = [slash.start() for slash in re.finditer("/", remote) if match and slash.start() > match.start()]
+    for at in reversed(slashes):
+        if _is_local_folder(remote[:at]):
+            return remote[:at], "/", remote[at + 1 :]
     plain = remote[: match.start()] if match else remote
     folder, slash, _ = plain.rpartition("/")
     return folder or ("/" if slash else "."), slash, remote[len(folder) + len(slash) :]
+
+
+def _is_local_folder(name: str) -> bool:
+    return "://" not in name and Path(name).is_dir()
 
 
 def _matching(storage: Storage, pattern: str) -> Iterator[str]:

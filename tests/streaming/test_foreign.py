@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import shutil
 import tarfile
 
 import numpy as np
@@ -103,6 +104,20 @@ def test_names_that_fit_nothing_are_errors(folder):
         StreamingDataset(remote=f"{folder}/train-{{000..003}}.tar")
     with pytest.raises(ConfigError, match="snapshot"):
         StreamingDataset(remote=f"{folder}/train-*.tar", snapshot=7)
+
+
+@pytest.mark.parametrize("name", ["a [1]", "{a,b}", "what?", "*", "x.tar"])
+def test_folders_that_are_there_may_be_named_like_patterns(folder, tmp_path, name):
+    tars = sorted(folder.glob("*.tar"))
+    odd = tmp_path / name
+    odd.mkdir()
+    for tar in tars:
+        shutil.copy(tar, odd)
+    wanted = len(StreamingDataset(remote=str(folder)))
+    (odd / "sizes.json").write_text(json.dumps({"train-000.tar": 1}))
+    assert len(StreamingDataset(remote=str(odd))) == wanted
+    assert len(StreamingDataset(remote=f"{odd}/*.tar")) == wanted
+    assert len(StreamingDataset(remote=f"{odd}/sizes.json")) == 1
 
 
 def test_braces_expand_as_a_shell_does():
