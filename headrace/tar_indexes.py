@@ -38,7 +38,10 @@ class IndexedTar:
 
 
 def index_tars(
-    pattern: str, *, num_threads: int, progress: Callable[[IndexedTar], None] = lambda tar: None  # noqa: ARG005
+    pattern: str,
+    *,
+    num_threads: int,
+    progress: Callable[[IndexedTar], None] = lambda tar: None,  # noqa: ARG005
 ) -> list[IndexedTar]:
     """Write the `.idx` of every tar that matches, and the `sizes.json` of their folders.
 
