@@ -1,0 +1,110 @@
+"""What happens by the clock follows the YAML; a changed YAML is loaded without a click."""
+
+import threading
+
+import dagster as dg
+import pytest
+
+from assets.maintenance import gc_job, verify_job
+from headrace.config import load_config
+from headrace.errors import ConfigError
+from resources.storage import StorageResource
+from resources.workers import WorkersResource
+from sensors.definitions_changes import definitions_changes_sensor
+from sensors.schedules import dataset_schedules
+from tests.projects import Graph, Project
+
+RESOURCES = {"storage": StorageResource(), "workers": WorkersResource()}
+
+
+@pytest.fixture
+def project(tmp_path):
+    project = Project(tmp_path)
+    project.write_tones(4)
+    project.write_yaml(splits={"train": 1.0}, shards={"samples_per_shard": 2, "partitions": {"train": 1}})
+    return project
+
+
+def run(job: dg.JobDefinition) -> dg.ExecuteInProcessResult:
+    quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+    return job.execute_in_process(resources=RESOURCES, raise_on_error=False, run_config=quiet)
+
+
+def test_schedules_follow_the_yaml(project):
+    project.write_yaml(schedules={"time_zone": "Europe/Berlin", "verify": {"cron": "30 1 * * 1", "enabled": False}})
+    found = {schedule.name: schedule for schedule in dataset_schedules(project.config())}
+    assert {name: schedule.cron_schedule for name, schedule in found.items()} == {
+        "tones_refresh": "0 3 * * *",
+        "tones_verify": "30 1 * * 1",
+        "tones_gc": "0 6 * * 0",
+    }
+    assert {schedule.execution_timezone for schedule in found.values()} == {"Europe/Berlin"}
+    running = {name for name, one in found.items() if one.default_status == dg.DefaultScheduleStatus.RUNNING}
+    assert running == {"tones_refresh"}
+
+
+@pytest.mark.parametrize(
+    "schedules", [{"time_zone": "Mars/Crater"}, {"refresh": {"cron": "nightly"}}, {"gc": {"keep": 0}}]
+)
+def test_wrong_schedules_are_named_by_key(project, schedules):
+    project.write_yaml(schedules=schedules)
+    with pytest.raises(ConfigError, match="schedules"):
+        load_config(project.datasets / "tones.yaml")
+
+
+def test_verify_reads_everything_and_names_a_damaged_shard(project):
+    Graph(project).build()
+    assert run(verify_job(project.config())).success
+    shard = next((project.output / "audio").glob("*.tar"))
+    shard.chmod(0o644)
+    content = bytearray(shard.read_bytes())
+    content[600] ^= 1
+    shard.write_bytes(bytes(content))
+    result = run(verify_job(project.config()))
+    assert not result.success
+    message = next(e.step_failure_data.user_failure_data.description for e in result.all_events if e.is_step_failure)
+    assert shard.name in message
+
+
+def test_gc_keeps_what_readers_see(project):
+    graph = Graph(project)
+    graph.build()
+    before = project.files()
+    assert run(gc_job(project.config())).success
+    assert project.files() == before
+
+
+def tick(sensor: dg.SensorDefinition):
+    return sensor(dg.build_sensor_context())
+
+
+def test_unchanged_yaml_files_are_left_alone(project):
+    assert "no change" in tick(definitions_changes_sensor(project.datasets)).skip_message
+
+
+def test_a_changed_yaml_file_makes_the_code_server_load_it(project, monkeypatch):
+    asked = threading.Event()
+
+    class Server:
+        def reload_code(self, timeout):
+            asked.set()
+
+    monkeypatch.setattr("sensors.definitions_changes.code_server", Server)
+    sensor = definitions_changes_sensor(project.datasets)
+    project.write_yaml(loader={"num_workers": 1})
+    assert "loading" in tick(sensor).skip_message
+    assert asked.wait(5)
+
+
+def test_a_wrong_yaml_file_is_not_loaded(project, monkeypatch):
+    monkeypatch.setattr("sensors.definitions_changes.code_server", lambda: pytest.fail("asked"))
+    sensor = definitions_changes_sensor(project.datasets)
+    project.write_yaml(loader={"num_wrkers": 1})
+    with pytest.raises(dg.Failure, match="num_workers"):
+        tick(sensor)
+
+
+def test_without_a_reloadable_code_server_a_person_is_asked(project):
+    sensor = definitions_changes_sensor(project.datasets)
+    project.write_yaml(loader={"num_workers": 1})
+    assert "press Reload" in tick(sensor).skip_message
