@@ -66,10 +66,10 @@ def assign_partitions(groups: Iterable[str], layout: Layout) -> list[str]:
     """The partition of each group, in the order given.
 
     The split is chosen by the first 64 bits of the group's SHA-256, the bucket by the next 64, so that neither the
-    other groups nor their number matter.
+    other groups nor their number matter; nor does the order in which the YAML names the splits.
     """
-    names = list(layout.splits)
-    edges = [round(edge * _HASH_RANGE) for edge in accumulate(layout.splits.values())]
+    names = sorted(layout.splits)
+    edges = [round(edge * _HASH_RANGE) for edge in accumulate(layout.splits[name] for name in names)]
     edges[-1] = _HASH_RANGE  # shares add up to 1 only within rounding
     found: list[str] = []
     for group in groups:

@@ -186,6 +186,12 @@ def test_these_are_the_partitions_whatever_the_machine():
     assert assign_partitions(["a.wav", "b/c.wav", "日本.wav"], LAYOUT) == ["train-0003", "train-0001", "train-0003"]
 
 
+def test_the_order_of_the_splits_in_the_yaml_does_not_matter():
+    turned = Layout(dict(reversed(LAYOUT.splits.items())), LAYOUT.partitions, LAYOUT.samples_per_shard)
+    groups = [str(n) for n in range(500)]
+    assert assign_partitions(groups, turned) == assign_partitions(groups, LAYOUT)
+
+
 def test_splits_without_a_share_get_nothing():
     layout = Layout({"none": 0.0, "all": 1.0}, {}, 5)
     assert set(assign_partitions((str(n) for n in range(500)), layout)) == {"all-0000"}
