@@ -13,7 +13,6 @@ from assets.events import readable_failures
 from assets.keys import DatasetKeys
 from assets.partitions import partitions_of
 from headrace.audit import conservation_faults, index_faults, pairing_faults, snapshot_faults
-from headrace.catalog_checks import check_catalog, check_metadata
 from headrace.catalog_update import existing_catalog
 from headrace.config import DatasetConfig
 from headrace.errors import CatalogError, ConfigError
@@ -59,6 +58,8 @@ def _catalog_schema(config: DatasetConfig) -> dg.AssetChecksDefinition:
         description="The stored catalog has the columns, types and uniqueness that later steps rely on (pandera).",
     )
     def schema(storage: StorageResource) -> dg.AssetCheckResult:
+        from headrace.catalog_checks import check_catalog, check_metadata  # noqa: PLC0415 - pandera brings pandas
+
         catalog = existing_catalog(storage.output(config))
         try:
             check_catalog(catalog.recordings, catalog.rejected)

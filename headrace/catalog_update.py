@@ -8,7 +8,6 @@ from collections.abc import Mapping
 import polars as pl
 
 from headrace.catalog import Catalog, CatalogSettings, Scan, ScanRuntime, scan_settled, with_decode_rejects
-from headrace.catalog_checks import check_catalog, check_metadata
 from headrace.catalog_files import read_catalog, write_catalog
 from headrace.config import SourceConfig
 from headrace.errors import CatalogError
@@ -33,6 +32,9 @@ def update_catalog(
         CatalogError: the tables break a promise, or the metadata does not pass the user's schema; nothing is stored.
         FormatError: the stored catalog is damaged.
     """
+    from headrace.catalog_checks import check_catalog, check_metadata  # noqa: PLC0415 - late:
+
+    # pandera brings pandas, a third of what a run takes to start. Only a scan pays for it.
     settings = CatalogSettings(config.settle_seconds, config.min_seconds, config.key_column)
     scan = scan_settled(source, read_catalog(output), settings, metadata, runtime)
     check_catalog(scan.recordings, scan.rejected)

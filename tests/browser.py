@@ -36,12 +36,13 @@ class Browser:
         )  # fmt: skip
         self.console: list[str] = []
         self._count = 0
-        self._socket = self._attach()
+        self._stack = contextlib.ExitStack()
+        self._socket = self._stack.enter_context(self._attach())
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable")
 
     def close(self) -> None:
-        self._socket.close()
+        self._stack.close()
         self._process.terminate()
         self._process.wait(10)
         with contextlib.suppress(OSError):

@@ -61,7 +61,6 @@ def says(*texts: str) -> str:
     [
         ("asset-graph", "/asset-groups/demo", ["audio_shards", "loader_smoke_test", "latent_shards", "dataset_report"]),
         ("asset", "/assets/demo/sizes_index", ["sizes_index", "hours"]),
-        ("asset-plots", "/assets/demo/audio_shards?view=plots", ["audio_shards"]),
         ("partitions", "/assets/demo/audio_shards?view=partitions", ["train-0000", "validation-0000"]),
         ("checks", "/assets/demo/loader_smoke_test?view=checks", ["every_key_once", "resumes_exactly"]),
         ("automation", "/automation", ["demo_source_changes", "demo_stale_partitions", "demo_refresh"]),
@@ -74,6 +73,17 @@ def test_a_page_of_the_interface_shows_what_it_should(built, browser, tmp_path, 
     photograph(browser, name, tmp_path)
     ours = [line for line in browser.console if "favicon" not in line]
     assert ours == []
+
+
+def test_numbers_are_plotted_over_time(built, browser, tmp_path):
+    server, _ = built
+    browser.open(server.url + "/assets/demo/sizes_index", says("Metadata", "Plots"))
+    browser.ask("[...document.querySelectorAll('button')].find(one => one.innerText.trim() === 'Plots').click()")
+    browser.ask("new Promise(done => setTimeout(done, 2500))")
+    assert browser.ask("document.querySelectorAll('canvas').length") > 0
+    browser.ask("document.querySelector('canvas').scrollIntoView({block: 'center'})")
+    browser.ask("new Promise(done => setTimeout(done, 500))")
+    photograph(browser, "asset-plots", tmp_path)
 
 
 @pytest.mark.parametrize(("name", "width", "is_dark"), [("report", 1200, False), ("report-dark", 430, True)])

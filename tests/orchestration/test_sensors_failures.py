@@ -137,14 +137,17 @@ def test_a_run_whose_process_died_is_marked_failed_and_counts_as_not_running(tmp
     assert instance.get_run_by_id(started).status == dg.DagsterRunStatus.FAILURE
 
 
-@pytest.mark.parametrize("status", ["QUEUED", "NOT_STARTED", "STARTING", "MANAGED"])
-def test_a_run_that_waits_its_turn_counts_as_running(tmp_path, status):
+def test_a_run_that_waits_its_turn_counts_as_running(tmp_path):
     instance = dg.DagsterInstance.local_temp(str(tmp_path))
 
     @dg.job
     def work(): ...
 
-    instance.create_run_for_job(work, status=dg.DagsterRunStatus[status])
+    run = instance.create_run_for_job(work, status=dg.DagsterRunStatus.NOT_STARTED)
+    assert len(active_runs(instance)) == 1
+    queued = dg.DagsterEvent(event_type_value=dg.DagsterEventType.PIPELINE_ENQUEUED.value, job_name=run.job_name)
+    instance.report_dagster_event(queued, run.run_id)
+    assert instance.get_run_by_id(run.run_id).status == dg.DagsterRunStatus.QUEUED
     assert len(active_runs(instance)) == 1
 
 
