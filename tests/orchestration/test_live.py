@@ -37,7 +37,6 @@ class Live:
         self.metadata = Path(shutil.copyfile(demo / "metadata.csv", folder / "metadata.csv"))
         content = yaml.safe_load((REPOSITORY_ROOT / "datasets/demo.yaml").read_text())
         content["source"] |= {"uri": str(self.recordings), "metadata": str(self.metadata)}
-        content["latents"] = [{"name": "mel", "encoder": {"kind": "log_mel"}}]
         content["output"] = {"uri": str(folder / "output")}
         (folder / "datasets").mkdir()
         (folder / "datasets/demo.yaml").write_text(yaml.safe_dump(content))
