@@ -32,9 +32,9 @@ def update_catalog(
         CatalogError: the tables break a promise, or the metadata does not pass the user's schema; nothing is stored.
         FormatError: the stored catalog is damaged.
     """
-    from headrace.catalog_checks import check_catalog, check_metadata  # noqa: PLC0415 - late:
+    # pandera brings pandas, a third of what a run takes to start: only a scan pays for it.
+    from headrace.catalog_checks import check_catalog, check_metadata  # noqa: PLC0415
 
-    # pandera brings pandas, a third of what a run takes to start. Only a scan pays for it.
     settings = CatalogSettings(config.settle_seconds, config.min_seconds, config.key_column)
     scan = scan_settled(source, read_catalog(output), settings, metadata, runtime)
     check_catalog(scan.recordings, scan.rejected)
