@@ -40,10 +40,10 @@ class SourceConfig(_Section):
         validation: `module:object`, a pandera (polars) schema for the metadata columns.
     """
 
-    uri: str
-    metadata: str | None = None
-    settle_seconds: float = Field(5.0, ge=0)
-    min_seconds: float = Field(0.0, ge=0)
+    uri: str = Field(min_length=1)
+    metadata: str | None = Field(None, min_length=1)
+    settle_seconds: float = Field(5.0, ge=0, allow_inf_nan=False)
+    min_seconds: float = Field(0.0, ge=0, allow_inf_nan=False)
     key_column: str | None = "key"
     validation: str | None = Field(None, pattern=r"^[\w.]+:\w+$", alias="schema")
 
@@ -55,7 +55,7 @@ class AudioConfig(_Section):
     num_channels: int | None = Field(None, ge=1, le=8)
     bits_per_sample: Literal[16, 24] | None = None
     compression_level: int = Field(5, ge=0, le=8)
-    segment_seconds: float | None = Field(None, gt=0)
+    segment_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
     last_segment: Literal["keep", "drop"] = "keep"
 
     def format(self) -> AudioFormat:
@@ -189,7 +189,7 @@ class DriftConfig(_Section):
 class OutputConfig(_Section):
     """Where the data set goes: a folder or an object-store prefix."""
 
-    uri: str
+    uri: str = Field(min_length=1)
 
 
 class DatasetConfig(_Section):
@@ -238,6 +238,18 @@ class DatasetConfig(_Section):
         return Layout(self.splits, self.shards.partitions, self.shards.samples_per_shard)
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML where a key may stand once: PyYAML lets the last one win in silence."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+        """The mapping of a node. Raises `yaml.YAMLError` for a key that stands twice."""
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        twice = next((key for key in keys if keys.count(key) > 1), None)
+        if twice is not None:
+            raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} stands twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
 def load_config(path: Path) -> DatasetConfig:
     """The data set that a YAML file describes; its name is the file's.
 
@@ -246,13 +258,15 @@ def load_config(path: Path) -> DatasetConfig:
             key, what was expected and what was found.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a SafeLoader
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid YAML: {error}") from error
     if not isinstance(content, Mapping):
         raise ConfigError(f"{path}: expected keys like source: and output:, found {type(content).__name__}")
+    if "name" in content:
+        raise ConfigError(f"{path}: name: unknown key; a data set has its file's name, {path.stem}")
     try:
         return DatasetConfig.model_validate({**content, "name": path.stem})
     except ValidationError as error:

@@ -61,7 +61,7 @@ def open_source(uri: str | os.PathLike[str], *, exclude: Sequence[str | os.PathL
         exclude: files and folders that are no recordings though they lie under the root: the metadata table, an output.
 
     Raises:
-        ConfigError: the scheme is not known, or the root is not a folder.
+        ConfigError: the scheme is not known, or the root is not a folder, or the output.
     """
     text = os.fspath(uri).removeprefix("file://")
     if "://" in text:
@@ -69,6 +69,10 @@ def open_source(uri: str | os.PathLike[str], *, exclude: Sequence[str | os.PathL
     root = Path(text)
     if not root.is_dir():
         raise ConfigError(f"source.uri {text}: there is no such folder (looked for {root.absolute()})")
+    if os.path.realpath(root) in map(os.path.realpath, exclude):
+        raise ConfigError(
+            f"source.uri {text}: is the output's folder as well; give the output one of its own, inside or not"
+        )
     return LocalSource(root, tuple(Path(path) for path in exclude))
 
 

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from headrace.config import find_configs, load_config
@@ -102,3 +104,22 @@ def test_a_file_whose_name_cannot_be_an_asset_key_is_refused(tmp_path, name):
     (tmp_path / name).write_text(MINIMAL)
     with pytest.raises(ConfigError, match="name"):
         load_config(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (MINIMAL + "source: {uri: other}\n", "the key 'source' stands twice"),
+        ("source: {uri: a, uri: b}\noutput: {uri: out}\n", "the key 'uri' stands twice"),
+        (MINIMAL + "name: other\n", "a data set has its file's name, demo"),
+        ("source: {uri: ''}\noutput: {uri: ''}\n", "output.uri"),
+        (
+            "source: {uri: a, settle_seconds: .inf}\noutput: {uri: out}\n",
+            "source.settle_seconds: input should be a fin",
+        ),
+        (MINIMAL + "audio: {segment_seconds: .inf}\n", "audio.segment_seconds: input should be a finite number"),
+    ],
+)
+def test_what_yaml_would_let_pass_in_silence_is_refused(load, text, says):
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        load(text)

@@ -161,3 +161,8 @@ def test_listing_comes_in_chunks(tmp_path, monkeypatch):
     heights = [chunk.height for chunk in open_source(tmp_path).list()]
     assert sum(heights) == 10
     assert max(heights) == 3
+
+
+def test_an_output_in_the_sources_own_folder_is_refused_by_name(tmp_path):
+    with pytest.raises(ConfigError, match="is the output's folder as well"):
+        open_source(tmp_path, exclude=[tmp_path / "."])
