@@ -14,7 +14,8 @@ from building.runs import Runner
 from building.terminal import TerminalProgress, show_faults, show_rejected, show_snapshots
 from headrace.catalog_files import REJECTED_PATH, read_catalog
 from headrace.config import DatasetConfig, load_config
-from headrace.errors import ConfigError, NotFoundError
+from headrace.errors import ConfigError, HeadraceError, NotFoundError
+from headrace.reconcile import latent_settings
 from headrace.snapshots import NumberedSnapshot, read_snapshot
 from resources.encoders import EncoderLoader
 from resources.storage import REPOSITORY_ROOT, StorageResource
@@ -26,7 +27,9 @@ def build_dataset(name: str, folder: Path | None, select: Sequence[str], console
     Raises:
         ConfigError: there is no such data set, its YAML is wrong, or the selection names no asset of it.
     """
-    config = load_config(_yaml_of(name, folder))
+    path = _yaml_of(name, folder)
+    config = load_config(path)
+    _check_encoders(config, path)
     storage = StorageResource()
     progress = TerminalProgress(console)
     with open_instance() as instance:
@@ -38,6 +41,17 @@ def build_dataset(name: str, folder: Path | None, select: Sequence[str], console
     _show(config, storage, console)
     show_faults(console, failed)
     return 1 if failed else 0
+
+
+def _check_encoders(config: DatasetConfig, path: Path) -> None:
+    """Refuse wrong settings before hours of audio are built; weights that are not there yet may come meanwhile."""
+    for number, latents in enumerate(config.latents):
+        try:
+            latent_settings(latents)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: latents.{number}.encoder: {error}") from error
+        except HeadraceError:
+            continue
 
 
 def _yaml_of(name: str, folder: Path | None) -> Path:

@@ -95,6 +95,21 @@ def test_a_lost_shard_is_made_again_with_the_same_bytes(project):
     assert project.files() == before
 
 
+@pytest.mark.parametrize(
+    ("encoder", "says"),
+    [
+        ({"kind": "nope"}, "encoder kind 'nope' is not known"),
+        ({"kind": "log_mel", "hops": 3}, "unknown setting 'hops'"),
+    ],
+)
+def test_a_wrong_encoder_is_refused_before_anything_is_built(project, capsys, encoder, says):
+    project.write_yaml(latents=[{"name": "mel", "encoder": encoder}])
+    assert run(project) == 2
+    shown = capsys.readouterr().err
+    assert f"tones.yaml: latents.0.encoder: {'' if 'kind' in says else 'encoder log_mel: '}{says}" in shown
+    assert not project.output.exists()
+
+
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"train_0000_000000-000000000000.tar": 9}'])
 def test_a_lost_or_wrong_sizes_json_is_mended(project, content):
     run(project)
