@@ -23,6 +23,8 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # assets, resources, sensors from the checkout
 
+from assets.catalog import source_inputs
+from assets.events import INPUTS_TAG
 from assets.factory import build_definitions
 from assets.keys import DatasetKeys
 from headrace.audio import codec_version
@@ -196,6 +198,8 @@ def write_partitions(config: DatasetConfig, catalog: Catalog, instance: dg.Dagst
     """Manifests of all partitions, as built from the catalog, and the events that Dagster has of them."""
     audio, key = StorageResource().audio(config), DatasetKeys(config.name).audio_shards
     samples = catalog.recordings.height // len(config.layout().partition_keys())
+    scanned = {INPUTS_TAG: source_inputs(config, StorageResource())}
+    instance.report_runless_asset_event(dg.AssetMaterialization(DatasetKeys(config.name).catalog, tags=scanned))
     for number, (partition, wanted) in enumerate(wanted_partitions(catalog.recordings, config).items()):
         keys = tuple(f"{number:04d}_{i:06d}_with_a_name" for i in range(samples))
         shards = tuple(

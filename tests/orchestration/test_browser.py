@@ -61,7 +61,7 @@ def says(*texts: str) -> str:
     [
         ("asset-graph", "/asset-groups/demo", ["audio_shards", "loader_smoke_test", "latent_shards", "dataset_report"]),
         ("asset", "/assets/demo/sizes_index", ["sizes_index", "hours"]),
-        ("partitions", "/assets/demo/audio_shards?view=partitions", ["train-0000", "validation-0000"]),
+        ("partitions", "/assets/demo/audio_shards?view=partitions&partition=train-0000", ["train-0000", "waveforms"]),
         ("checks", "/assets/demo/loader_smoke_test?view=checks", ["every_key_once", "resumes_exactly"]),
         ("automation", "/automation", ["demo_source_changes", "demo_stale_partitions", "demo_refresh"]),
     ],
