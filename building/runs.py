@@ -101,7 +101,7 @@ def _faults(result: dg.ExecuteInProcessResult) -> list[str]:
     checks = [
         f"check {evaluation.check_name} failed: {evaluation.description or 'see the run'}"
         for evaluation in result.get_asset_check_evaluations()
-        if not evaluation.passed
+        if not evaluation.passed and evaluation.severity == dg.AssetCheckSeverity.ERROR
     ]
     steps = [_failure(event) for event in result.all_events if event.is_step_failure]
     # A failed blocking check also fails its step, which says less.
