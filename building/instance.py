@@ -5,8 +5,11 @@ import shutil
 from pathlib import Path
 
 import dagster as dg
+import yaml
 from dagster._core.instance.ref import InstanceRef  # the only way to open an instance with overrides
+from dagster_shared.check.functions import CheckError
 
+from headrace.errors import ConfigError
 from resources.storage import REPOSITORY_ROOT
 
 _DEFAULT_HOME = REPOSITORY_ROOT / "dagster_home"
@@ -21,10 +24,17 @@ _OVERRIDES = {
 
 
 def open_instance() -> dg.DagsterInstance:
-    """The instance of `DAGSTER_HOME`, or of the repository's `dagster_home/`; a new home gets our `dagster.yaml`."""
+    """The instance of `DAGSTER_HOME`, or of the repository's `dagster_home/`; a new home gets our `dagster.yaml`.
+
+    Raises:
+        ConfigError: the home is no folder, cannot be written, or its `dagster.yaml` is wrong.
+    """
     home = Path(os.environ.get("DAGSTER_HOME") or _DEFAULT_HOME).expanduser().resolve()
-    if not home.exists():
-        home.mkdir(parents=True)
-        shutil.copyfile(_DEFAULT_HOME / "dagster.yaml", home / "dagster.yaml")
-    os.environ["DAGSTER_HOME"] = str(home)
-    return dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=_OVERRIDES))
+    try:
+        if not home.exists():
+            home.mkdir(parents=True)
+            shutil.copyfile(_DEFAULT_HOME / "dagster.yaml", home / "dagster.yaml")
+        os.environ["DAGSTER_HOME"] = str(home)
+        return dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=_OVERRIDES))
+    except (OSError, yaml.YAMLError, CheckError, dg.DagsterError) as error:
+        raise ConfigError(f"DAGSTER_HOME {home}: cannot be used as Dagster's home: {error}") from error

@@ -95,6 +95,17 @@ def test_a_lost_shard_is_made_again_with_the_same_bytes(project):
     assert project.files() == before
 
 
+def test_a_home_that_cannot_be_used_is_named_without_a_traceback(project, home, capsys):
+    home.write_text("a file")
+    assert run(project) == 2
+    assert f"DAGSTER_HOME {home}" in capsys.readouterr().err
+    home.unlink()
+    home.mkdir()
+    (home / "dagster.yaml").write_text("telemetry: [")
+    assert run(project) == 2
+    assert str(home / "dagster.yaml") in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("encoder", "says"),
     [
