@@ -60,13 +60,13 @@ class Live:
             known = set()  # the server has begun by itself
         change()
         until_snapshot = self.server.wait(lambda: self.snapshot() > before, seconds, "a new snapshot")
-        self.server.wait(lambda: self._is_quiet(known), seconds, "the end of the wave")
+        self.server.wait(lambda: self.is_quiet(known), seconds, "the end of the wave")
         time.sleep(12)  # two more rounds of the sensors: nothing may follow
         runs = [run for run in self.server.runs() if run.run_id not in known]
         assert all(run.is_finished for run in runs), runs
         return runs, until_snapshot
 
-    def _is_quiet(self, known: set[str]) -> bool:
+    def is_quiet(self, known: set[str]) -> bool:
         runs = [run for run in self.server.runs() if run.run_id not in known]
         return any("dataset_report" in run.assets for run in runs) and all(run.is_finished for run in runs)
 
@@ -121,6 +121,18 @@ def test_new_deleted_and_renamed_recordings_and_metadata_rows_follow(live):
 
     runs, _ = live.wave(change)
     assert_one_wave(runs)
+
+
+def test_a_changed_yaml_file_takes_effect_without_a_click(live):
+    known = {run.run_id for run in live.server.runs()}
+    path = live.folder / "datasets/demo.yaml"
+    content = yaml.safe_load(path.read_text())
+    content["loader"]["shuffle_buffer"] = 77
+    path.write_text(yaml.safe_dump(content))
+    live.server.wait(lambda: live.is_quiet(known), 240, "the smoke test to be made again")
+    runs = [run for run in live.server.runs() if run.run_id not in known]
+    assert built(runs) == []
+    assert [run.status for run in runs if "loader_smoke_test" in run.assets] == ["SUCCESS"]
 
 
 def test_power_lost_in_the_middle_of_a_wave_ends_the_same(live):
