@@ -6,6 +6,7 @@ stopped with Ctrl-C (the next build continues).
 """
 
 import argparse
+import logging
 import os
 import sys
 import warnings
@@ -63,6 +64,9 @@ def _build(options: argparse.Namespace, console: Console) -> int:
     os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
     if not options.verbose:
         warnings.filterwarnings("ignore", module="dagster")
+        logging.getLogger("sqlalchemy").addHandler(
+            logging.NullHandler()
+        )  # else Ctrl-C while it closes shows a traceback
     from building.command import build_dataset  # noqa: PLC0415 - Dagster, after the lines above
 
     return build_dataset(options.name, options.datasets, options.select, console, verbose=options.verbose)
