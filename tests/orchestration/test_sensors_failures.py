@@ -7,7 +7,11 @@ import time
 
 import dagster as dg
 import pytest
+from dagster._core.code_pointer import ModuleCodePointer
 from dagster._core.events import EngineEventData
+from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
+from dagster._core.remote_origin import InProcessCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from headrace.manifests import newest_manifest
 from headrace.storage import LocalStorage
@@ -143,11 +147,10 @@ def test_a_run_that_waits_its_turn_counts_as_running(tmp_path):
     @dg.job
     def work(): ...
 
-    run = instance.create_run_for_job(work, status=dg.DagsterRunStatus.NOT_STARTED)
-    assert len(active_runs(instance)) == 1
-    queued = dg.DagsterEvent(event_type_value=dg.DagsterEventType.PIPELINE_ENQUEUED.value, job_name=run.job_name)
-    instance.report_dagster_event(queued, run.run_id)
-    assert instance.get_run_by_id(run.run_id).status == dg.DagsterRunStatus.QUEUED
+    location = InProcessCodeLocationOrigin(LoadableTargetOrigin(module_name="definitions"), location_name="headrace")
+    origin = RemoteJobOrigin(RemoteRepositoryOrigin(location, "__repository__"), "work")
+    code = JobPythonOrigin("work", RepositoryPythonOrigin("python", ModuleCodePointer("definitions", "work")))
+    instance.create_run_for_job(work, status=dg.DagsterRunStatus.QUEUED, remote_job_origin=origin, job_code_origin=code)
     assert len(active_runs(instance)) == 1
 
 
