@@ -38,7 +38,8 @@ def map_in_order(
     """Results of `function` over `tasks`, in their order; at most `window` are under way or waiting to be taken.
 
     Unlike `Executor.map` it neither reads all tasks nor keeps all results at once. An exception of a task is raised
-    where its result would have come; tasks that have not begun are cancelled.
+    where its result would have come, one of `tasks` itself after the results of all tasks before it; tasks that have
+    not begun are cancelled.
     """
     begun: _Begun[T, R] = _Begun(iter(tasks), budget or Budget(), window)
     try:
@@ -47,6 +48,8 @@ def map_in_order(
             result = begun.take()
             begun.fill(pool, function)
             yield result
+        if begun.fault is not None:
+            raise begun.fault
     finally:
         for _, future in begun.futures:
             future.cancel()
@@ -61,13 +64,17 @@ class _Begun(Generic[T, R]):
     window: int
     futures: deque[tuple[float, Future[R]]] = field(default_factory=deque)
     weight: float = 0.0
+    fault: Exception | None = None
 
     def fill(self, pool: Executor, function: Callable[[T], R]) -> None:
         """Begin as many further tasks as there is room for."""
-        while len(self.futures) < self.window and self.weight < self.budget.max_weight:
+        while self.fault is None and len(self.futures) < self.window and self.weight < self.budget.max_weight:
             try:
                 task = next(self.waiting)
             except StopIteration:
+                return
+            except Exception as fault:  # noqa: BLE001 - raised again in the consumer, in its turn
+                self.fault = fault
                 return
             weight = self.budget.weigh(task)
             self.futures.append((weight, pool.submit(function, task)))

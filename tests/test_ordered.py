@@ -48,6 +48,18 @@ def test_an_exception_is_raised_where_its_result_would_have_come_and_ends_it():
     assert len(begun) < 20
 
 
+def test_a_fault_of_the_tasks_themselves_comes_after_the_results_before_it():
+    def tasks():
+        yield from (1, 2, 3)
+        raise LookupError("no fourth")
+
+    taken = []
+    with ThreadPoolExecutor(2) as pool, pytest.raises(LookupError, match="no fourth"):  # noqa: PT012
+        for result in map_in_order(pool, float, tasks(), window=8):
+            taken.append(result)  # noqa: PERF402 - what arrived before the fault counts
+    assert taken == [1, 2, 3]
+
+
 def test_no_tasks_give_no_results():
     with ThreadPoolExecutor(1) as pool:
         assert list(map_in_order(pool, str, [], window=3)) == []
