@@ -1,0 +1,41 @@
+"""The demo's own shards, built as a user builds them, under the standard readers."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import soundfile as sf
+import yaml
+
+from resources.storage import REPOSITORY_ROOT
+
+
+@pytest.mark.slow
+def test_webdataset_wids_and_hugging_face_read_the_demo_unchanged(tmp_path):
+    import wids
+    from webdataset import WebDataset
+
+    from datasets import Value, load_dataset
+
+    content = yaml.safe_load((REPOSITORY_ROOT / "datasets/demo.yaml").read_text())
+    content |= {"latents": [], "output": {"uri": str(tmp_path / "output")}}
+    content["source"]["settle_seconds"] = 0
+    (tmp_path / "demo.yaml").write_text(yaml.safe_dump(content))
+    command = [sys.executable, "build.py", "demo", "--datasets", str(tmp_path)]
+    subprocess.run(command, cwd=REPOSITORY_ROOT, env=os.environ | {"DAGSTER_HOME": str(tmp_path / "home")}, check=True)
+    folder = tmp_path / "output/audio"
+    sizes = json.loads((folder / "sizes.json").read_text())
+    tars = [str(folder / name) for name in sizes]
+
+    plain = [
+        (sf.read(io.BytesIO(sample["flac"])), json.loads(sample["json"]))
+        for sample in WebDataset(tars, shardshuffle=False)
+    ]
+    listed = wids.ShardListDataset([{"url": tar, "nsamples": n} for tar, n in zip(tars, sizes.values(), strict=True)])
+    raw = {"bytes": Value("binary"), "path": Value("string")}  # decoding by datasets itself needs torchcodec
+    hugging = load_dataset("webdataset", data_files=tars, split="train", streaming=True).cast_column("flac", raw)
+    assert len(plain) == len(listed) == sum(sizes.values()) == 141
+    assert sum(1 for sample in hugging if sf.read(io.BytesIO(sample["flac"]["bytes"]))[0].size) == 141
