@@ -181,9 +181,9 @@ class StratifiedLayout:
         """As `Layout.locate`."""
         batch, slot = np.divmod(row, int(self.portions.sum()))
         streams, positions = np.zeros_like(row), np.full_like(row, -1)
-        for wanted in np.unique(batch):
+        for wanted in sorted(set(batch.tolist())):
             rows = batch == wanted
-            of_slot = self._batch(int(wanted))
+            of_slot = self._batch(wanted)
             streams[rows], positions[rows] = (values[slot[rows]] for values in of_slot)
         return streams, positions
 

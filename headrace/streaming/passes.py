@@ -174,9 +174,9 @@ class StreamOrder:
         """Samples at positions of the stream's own order (1-d), as numbers in storage order."""
         number, within = self._split(position)
         samples = np.empty(len(position), np.int64)
-        for wanted in np.unique(number):
+        for wanted in sorted(set(number.tolist())):
             rows = number == wanted
-            samples[rows] = self._pass(int(wanted))(within[rows])
+            samples[rows] = self._pass(wanted)(within[rows])
         return samples
 
     def _split(self, position: Ints) -> tuple[Ints, Ints]:
