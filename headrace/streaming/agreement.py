@@ -55,11 +55,12 @@ def open_for_state(
             found.append(now)
             continue
         try:
-            found.append(_open(replace(one, snapshot=before.snapshot), config))
+            latents = before.latents_snapshots if len(before.latents_snapshots) == len(one.latents) else ()
+            found.append(_open(replace(one, snapshot=before.snapshot, latents_snapshots=latents), config))
         except NotFoundError as error:
             raise StateError(
-                f"snapshot: the state was saved on snapshot {before.snapshot} of {name}, which is gone ({error}); "
-                "restore it, or start from the beginning"
+                f"snapshot: the state was saved with {name} at {before}, which is gone ({error}); restore it, or start "
+                "from the beginning"
             ) from error
     return found
 
@@ -72,8 +73,7 @@ def _open(wanted: Wanted, config: FetchConfig) -> OpenedRemote:
 
 
 def _pins(opened: OpenedRemote) -> _Pins:
-    numbers = tuple(joined.identity.snapshot or 0 for joined in opened.joined)
-    return opened.primary.identity.snapshot, numbers, opened.identity.fingerprint
+    return opened.primary.identity.snapshot, opened.latents_snapshots, opened.identity.fingerprint
 
 
 def _open_as(

@@ -509,8 +509,10 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         return Mixture(tuple(specs), self._epoch_size)
 
     def _stream_states(self) -> list[StreamState]:
-        identities = [opened.identity for opened in self._opened]
-        return [StreamState(n, i.snapshot, i.fingerprint) for n, i in zip(self._names, identities, strict=True)]
+        return [
+            StreamState(name, o.identity.snapshot, o.identity.fingerprint, latents_snapshots=o.latents_snapshots)
+            for name, o in zip(self._names, self._opened, strict=True)
+        ]
 
     def _order(self) -> EpochOrder:
         if self._resumed is None:

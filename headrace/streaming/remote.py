@@ -55,6 +55,11 @@ class OpenedRemote:
     suffixes: tuple[str, ...] = ("",)
 
     @property
+    def latents_snapshots(self) -> tuple[int, ...]:
+        """Numbers of the snapshots of the joined latents, one a folder."""
+        return tuple(joined.identity.snapshot or 0 for joined in self.joined)  # never 0: latents have snapshots
+
+    @property
     def identity(self) -> Identity:
         """What a saved state says of it: with latents, the fingerprint is that of all together."""
         own = self.primary.identity
@@ -109,9 +114,19 @@ def _open_joined(storage: Storage, wanted: Wanted) -> OpenedRemote:
         _open_snapshot(folder, found, _split_of(found, wanted.split))
         for folder, found in zip(folders, chosen, strict=True)
     )
-    names = [latents.rstrip("/").rpartition("/")[2] for latents in wanted.latents]
-    suffixes = ("",) if len(names) == 1 else tuple(f"_{name}" for name in names)
-    return OpenedRemote(_open_snapshot(storage, audio, wanted.split), joined, ("", *suffixes))
+    return OpenedRemote(_open_snapshot(storage, audio, wanted.split), joined, ("", *_suffixes(wanted.latents)))
+
+
+def _suffixes(folders: Sequence[str]) -> list[str]:
+    """What tells the latents of several folders apart in a sample: nothing for one, else the folder's last name."""
+    names = [folder.rstrip("/").rpartition("/")[2] for folder in folders]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(
+            f"two folders of latents are called {twice!r}: samples tell them apart by that name (encoder_hidden_"
+            f"{twice}); rename or link one"
+        )
+    return [""] if len(names) == 1 else [f"_{name}" for name in names]
 
 
 def _split_of(found: NumberedSnapshot, split: str | None) -> str | None:

@@ -29,12 +29,30 @@ class StreamState:
         fingerprint: digest of what the snapshot lists; the same shards in the same order give the same.
         position: samples that the stream has given in this epoch. For the reader: resuming does not need it, and inside
             a window of length buckets it counts as if the window were not sorted.
+        latents_snapshots: numbers of the snapshots of the latents joined to it, one a folder.
     """
 
     name: str
     snapshot: int | None
     fingerprint: str
     position: int = 0
+    latents_snapshots: tuple[int, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON object; `from_json` is its inverse. What a stream without latents has none of is left out."""
+        fields = asdict(self)
+        fields["latents_snapshots"] = list(self.latents_snapshots)
+        return fields if self.latents_snapshots else {n: v for n, v in fields.items() if n != "latents_snapshots"}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """The stream that `to_json` wrote. Raises `TypeError` when a field is missing or unknown."""
+        return cls(**fields | {"latents_snapshots": tuple(fields.get("latents_snapshots", ()))})
+
+    def __str__(self) -> str:
+        """What it reads, as messages say it."""
+        latents = f" with latents at {', '.join(map(str, self.latents_snapshots))}" if self.latents_snapshots else ""
+        return f"snapshot {self.snapshot}{latents} ({self.fingerprint})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +83,7 @@ class OrderState:
             "sample_in_epoch": self.sample_in_epoch,
             **{name: spec.pop(name) for name in _TOP_LEVEL},
             "order": spec,
-            "streams": [asdict(stream) for stream in self.streams],
+            "streams": [stream.to_json() for stream in self.streams],
             "legs": [asdict(leg) | {"streams": [asdict(stream) for stream in leg.streams]} for leg in self.legs],
         }
 
@@ -87,7 +105,7 @@ class OrderState:
                 epoch=int(state["epoch"]),
                 sample_in_epoch=int(state["sample_in_epoch"]),
                 spec=OrderSpec.from_json(state["order"] | {name: state[name] for name in _TOP_LEVEL}),
-                streams=tuple(StreamState(**stream) for stream in state["streams"]),
+                streams=tuple(StreamState.from_json(stream) for stream in state["streams"]),
                 legs=tuple(
                     Leg(int(leg["start"]), tuple(LegStream(**stream) for stream in leg["streams"]))
                     for leg in state["legs"]
@@ -108,7 +126,7 @@ def save(order: EpochOrder, sample_in_epoch: int, streams: Sequence[StreamState]
         streams: what the mixture's streams read; positions are filled in.
     """
     positions = order.stream_positions(sample_in_epoch)
-    filled = (StreamState(s.name, s.snapshot, s.fingerprint, positions[s.name]) for s in streams)
+    filled = (replace(stream, position=positions[stream.name]) for stream in streams)
     return OrderState(order.epoch, sample_in_epoch, order.spec, tuple(filled), order.legs)
 
 
@@ -217,9 +235,8 @@ def _check_streams(state: OrderState, snapshots: Sequence[StreamState], *, chang
         before = saved.get(stream.name, stream)
         if before.fingerprint != stream.fingerprint:
             raise StateError(
-                f"the data of stream {stream.name!r} differ: the state was saved on snapshot {before.snapshot} "
-                f"({before.fingerprint}), but now it reads snapshot {stream.snapshot} ({stream.fingerprint}); open "
-                f"snapshot {before.snapshot}, or start from the beginning"
+                f"the data of stream {stream.name!r} differ: the state was saved on {before}, but now it reads "
+                f"{stream}; open snapshot {before.snapshot}, or start from the beginning"
             )
 
 

@@ -23,11 +23,12 @@ WIDTH = 8
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """One synthetic sample: noise that its number determines."""
+    """One synthetic sample: noise that its number determines, and latents that its encoder's number does too."""
 
     number: int
     num_frames: int
     num_channels: int = 1
+    encoder: int = 0
 
     @property
     def key(self) -> str:
@@ -53,7 +54,7 @@ class Clip:
     def hidden(self) -> NDArray[np.float16]:
         """Latents (T, D), T a hundredth of the frames."""
         shape = (max(1, self.num_frames // 100), WIDTH)
-        return np.random.default_rng(self.number + 10**6).standard_normal(shape).astype(np.float16)
+        return np.random.default_rng(self.number + 10**6 * (1 + self.encoder)).standard_normal(shape).astype(np.float16)
 
     def pth(self) -> bytes:
         import torch
@@ -115,9 +116,17 @@ def write_dataset(
     audio = LocalStorage(folder / "audio")
     snapshot = _write(audio, samples, per_shard, write_audio_shard, "", {})
     if latents:
-        origin = {"audio_snapshot": snapshot.number, "audio_fingerprint": snapshot.snapshot.fingerprint}
-        _write(LocalStorage(folder / "latents/crepe"), samples, per_shard, write_latent_shard, "latent_", origin)
+        write_latents(folder, samples, snapshot, per_shard=per_shard)
     return snapshot
+
+
+def write_latents(
+    folder: Path, samples: Mapping[str, Sequence[Clip]], audio: NumberedSnapshot, *, per_shard: int = 5
+) -> NumberedSnapshot:
+    """`folder/latents/crepe` for a snapshot of the audio, committed."""
+    origin = {"audio_snapshot": audio.number, "audio_fingerprint": audio.snapshot.fingerprint}
+    storage = LocalStorage(folder / "latents/crepe")
+    return _write(storage, samples, per_shard, write_latent_shard, "latent_", origin)
 
 
 def _write(  # noqa: PLR0913, PLR0917 - a helper of one caller

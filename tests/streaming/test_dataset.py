@@ -217,16 +217,6 @@ def test_samples_come_as_documented(dataset_folder, corpus):
     assert sample["metadata"]["title"] == f"Clip {clip.number}"
 
 
-def test_audio_comes_at_the_newest_snapshot_that_all_latents_have(tmp_path):
-    write_dataset(tmp_path, {"train": clips(20)}, latents=True)
-    write_dataset(tmp_path, {"train": clips(30)})
-    both = StreamingDataset(remote=f"{tmp_path}/audio", latents=[f"{tmp_path}/latents/crepe"])
-    assert both.size == 20
-    assert StreamingDataset(remote=f"{tmp_path}/audio").size == 30
-    with pytest.raises(NotFoundError, match="snapshot 2"):
-        StreamingDataset(remote=f"{tmp_path}/audio", latents=[f"{tmp_path}/latents/crepe"], snapshot=2)
-
-
 def test_get_item_finds_every_sample_by_number(dataset_folder, corpus):
     dataset = make(dataset_folder)
     assert dataset.size == 53
