@@ -10,12 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 import dagster as dg
 
 from assets.events import readable_failures
+from assets.gates import alignment_check
 from assets.keys import DatasetKeys
+from assets.metadata import table
 from assets.partitions import partitions_of
 from headrace.audit import conservation_faults, index_faults, pairing_faults, snapshot_faults
 from headrace.catalog_update import existing_catalog
-from headrace.config import DatasetConfig
+from headrace.config import DatasetConfig, LatentsConfig
 from headrace.errors import CatalogError, ConfigError
+from headrace.frame_alignment import AlignmentFault, alignment_faults, column_faults
 from headrace.manifests import Manifest, newest_manifest
 from headrace.snapshots import read_snapshot
 from headrace.storage import Storage
@@ -34,19 +37,19 @@ def dataset_checks(config: DatasetConfig) -> list[dg.AssetChecksDefinition]:
         _catalog_schema(config),
         _shard_checks(config, keys.audio_shards, None),
         _index_check(config, keys.sizes_index, None),
-        *(_shard_checks(config, keys.latent_shards(latents.name), latents.name) for latents in config.latents),
+        *(_shard_checks(config, keys.latent_shards(latents.name), latents) for latents in config.latents),
         *(_index_check(config, keys.latents_index(latents.name), latents.name) for latents in config.latents),
     ]
 
 
 def verdict(
-    faults: Sequence[str], numbers: Mapping[str, int], name: str | None = None, key: dg.AssetKey | None = None
+    faults: Sequence[str], metadata: Mapping[str, object], name: str | None = None, key: dg.AssetKey | None = None
 ) -> dg.AssetCheckResult:
     """Passed when nothing is wrong; the faults are listed otherwise. Name and key where one step makes several."""
     listed = "\n".join(faults[:_SHOWN])
     more = f"\n… and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
     return dg.AssetCheckResult(
-        passed=not faults, metadata=dict(numbers), description=(listed + more) or None, check_name=name, asset_key=key
+        passed=not faults, metadata=dict(metadata), description=(listed + more) or None, check_name=name, asset_key=key
     )
 
 
@@ -61,19 +64,23 @@ def _catalog_schema(config: DatasetConfig) -> dg.AssetChecksDefinition:
         from headrace.catalog_checks import check_catalog, check_metadata  # noqa: PLC0415 - pandera brings pandas
 
         catalog = existing_catalog(storage.output(config))
+        numbers = {"recordings": catalog.recordings.height}
         try:
             check_catalog(catalog.recordings, catalog.rejected)
             if config.source.validation is not None:
                 check_metadata(catalog.recordings, config.source.validation)
         except (CatalogError, ConfigError) as error:
-            return verdict([str(error)], {"recordings": catalog.recordings.height})
-        return verdict([], {"recordings": catalog.recordings.height})
+            return verdict([str(error)], numbers)
+        aligned = sorted({column for latents in config.latents for column in latents.frame_aligned})
+        return verdict(column_faults(catalog.recordings, aligned), numbers)
 
     return schema
 
 
-def _shard_checks(config: DatasetConfig, key: dg.AssetKey, latents: str | None) -> dg.AssetChecksDefinition:
+def _shard_checks(config: DatasetConfig, key: dg.AssetKey, latents: LatentsConfig | None) -> dg.AssetChecksDefinition:
     texts = _AUDIO_CHECKS if latents is None else _LATENTS_CHECKS
+    aligned = latents.frame_aligned if latents else ()
+    texts = texts | {alignment_check(column): f"{column!r} has one entry per latent frame" for column in aligned}
     with warnings.catch_warnings():
         # Dagster marks partitioned checks as preview. Without them the check of one partition would speak for all.
         warnings.simplefilter("ignore", dg.PreviewWarning)
@@ -84,14 +91,37 @@ def _shard_checks(config: DatasetConfig, key: dg.AssetKey, latents: str | None) 
 
     @dg.multi_asset_check(name="__".join([*key.path, "checks"]), specs=specs)
     def checks(context: dg.AssetCheckExecutionContext, storage: StorageResource) -> Iterator[dg.AssetCheckResult]:
-        shards, audio = _shards(storage, config, latents), storage.audio(config)
+        audio = storage.audio(config)
+        shards = storage.latents(config, latents.name) if latents else audio
         manifest = _manifest(shards, context.partition_key)
         kept = conservation_faults(shards, manifest) if latents is None else pairing_faults(audio, shards, manifest)
         numbers = {"shards": len(manifest.shards), "samples": manifest.num_samples, "refused": len(manifest.refused)}
         yield verdict(kept, numbers, "conservation", key)
         yield verdict(_index_faults(shards, manifest), numbers, "index_matches_tar", key)
+        misaligned = list(alignment_faults(shards, manifest, aligned))
+        for column in aligned:
+            yield _alignment([fault for fault in misaligned if fault.column == column], numbers, column, key)
 
     return checks
+
+
+def _alignment(
+    faults: Sequence[AlignmentFault], numbers: Mapping[str, int], column: str, key: dg.AssetKey
+) -> dg.AssetCheckResult:
+    """What came of one frame-aligned column, with a row for each fault."""
+    rows = [
+        {
+            "shard": fault.shard,
+            "key": fault.key,
+            "column": fault.column,
+            "found": "no list" if fault.found is None else str(fault.found),
+            "expected": fault.num_latent_frames,
+        }
+        for fault in faults
+    ]
+    types = {**dict.fromkeys(("shard", "key", "column", "found"), "string"), "expected": "int"}
+    listed = {"misaligned": len(faults), **({"faults": table(rows, types)} if rows else {})}
+    return verdict([str(fault) for fault in faults], {**numbers, **listed}, alignment_check(column), key)
 
 
 def _index_faults(storage: Storage, manifest: Manifest) -> list[str]:

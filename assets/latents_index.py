@@ -3,7 +3,7 @@
 import dagster as dg
 
 from assets.events import INPUTS_TAG, OWNER, readable_failures, snapshot_inputs
-from assets.gates import pass_shards
+from assets.gates import checks_of_latents, pass_shards
 from assets.keys import DatasetKeys
 from assets.metadata import snapshot_metadata
 from headrace.commit import commit_latents
@@ -27,7 +27,12 @@ def latents_index_asset(config: DatasetConfig, latents: LatentsConfig) -> dg.Ass
         "they belong to. Fails, and names the partitions, while one is not encoded from it.",
     )
     def sizes_index(context: dg.AssetExecutionContext, storage: StorageResource) -> dg.MaterializeResult:
-        pass_shards(context.instance, keys.latent_shards(latents.name), config.layout().partition_keys())
+        pass_shards(
+            context.instance,
+            keys.latent_shards(latents.name),
+            config.layout().partition_keys(),
+            checks_of_latents(latents),
+        )
         shards = storage.latents(config, latents.name)
         with readable_failures():
             committed, is_new = commit_latents(storage.audio(config), shards, latent_settings(latents))

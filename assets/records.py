@@ -21,13 +21,15 @@ def unrecorded_partitions(
     checks: Sequence[dg.AssetCheckKey],
     manifests: Mapping[str, NumberedManifest],
 ) -> set[str]:
-    """Partitions whose manifest the instance does not know, or whose checks did not pass or never came to an end."""
+    """Partitions whose manifest the instance does not know, or of whose checks one has not passed or never ran."""
     known = versions_by_partition(instance, key, dg.DagsterEventType.ASSET_MATERIALIZATION)
     records = instance.event_log_storage.get_asset_check_partition_info(list(checks))
-    failed = {
-        record.partition_key for record in records if record.latest_execution_status != _GOOD and record.partition_key
+    passed = {(record.check_key, record.partition_key) for record in records if record.latest_execution_status == _GOOD}
+    return {
+        name
+        for name, numbered in manifests.items()
+        if known.get(name) != numbered.manifest.digest or not all((check, name) in passed for check in checks)
     }
-    return failed | {name for name, numbered in manifests.items() if known.get(name) != numbered.manifest.digest}
 
 
 def is_recorded(

@@ -97,13 +97,20 @@ class LatentsConfig(_Section):
         name: folder and asset name.
         encoder: which encoder computes them.
         dtype: how they are stored.
-        frame_aligned: metadata columns whose lists have one entry per latent frame.
+        frame_aligned: metadata columns whose lists have one entry per latent frame; a check of each proves it.
     """
 
     name: str = Field(pattern=_NAME)
     encoder: EncoderConfig
     dtype: Literal["float16", "bfloat16", "float32"] = "float16"
-    frame_aligned: tuple[str, ...] = ()
+    frame_aligned: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+
+    @field_validator("frame_aligned")
+    @classmethod
+    def _columns_differ(cls, columns: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(columns)) != len(columns):
+            raise ValueError("a column stands twice")
+        return columns
 
 
 class LoaderConfig(_Section):

@@ -1,16 +1,19 @@
 """Whether metadata columns that are declared frame-aligned have one entry for each latent frame.
 
-Owns that check over published latent shards: labels of frames that have slipped against the latents train a model on
-noise, without any error. It reads the samples' JSON only.
+Owns that check, of the columns before anything is encoded and over published latent shards: labels of frames that have
+slipped against the latents train a model on noise, without any error. Of the shards it reads the samples' JSON only.
 """
 
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import polars as pl
+
 from headrace.errors import FormatError
 from headrace.index import ShardIndex, index_name
 from headrace.manifests import Manifest
+from headrace.metadata_columns import metadata_columns
 from headrace.storage import Storage
 
 
@@ -37,6 +40,21 @@ class AlignmentFault:
         found = "is missing or no list" if self.found is None else f"has {self.found} entries"
         expected = f"its latents have {self.num_latent_frames} frames"
         return f"{self.shard}: sample {self.key!r}: column {self.column!r} {found}, {expected}"
+
+
+def column_faults(recordings: pl.DataFrame, columns: Sequence[str]) -> list[str]:
+    """Why columns of the catalog cannot be frame-aligned, whatever their lengths: not there, or no lists."""
+    types = {user: recordings.schema[stored] for stored, user in metadata_columns(recordings).items()}
+    lists = ", ".join(sorted(user for user, dtype in types.items() if isinstance(dtype, (pl.List, pl.Array)))) or "none"
+    return [
+        f"frame_aligned: the metadata column {column!r} {_shortcoming(types.get(column))}; columns of lists: {lists}"
+        for column in columns
+        if not isinstance(types.get(column), (pl.List, pl.Array))
+    ]
+
+
+def _shortcoming(dtype: pl.DataType | None) -> str:
+    return "is not there" if dtype is None else f"is {dtype}, not a list per recording"
 
 
 def alignment_faults(storage: Storage, manifest: Manifest, columns: Sequence[str]) -> Iterator[AlignmentFault]:

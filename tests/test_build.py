@@ -121,6 +121,30 @@ def test_a_wrong_encoder_is_refused_before_anything_is_built(project, capsys, en
     assert not project.output.exists()
 
 
+def test_a_column_declared_frame_aligned_is_checked_though_its_latents_are_there(project, instances, capsys):
+    """Nothing is encoded again; the build fails until the labels fit, and names the sample that does not."""
+    labels = project.folder / "labels.csv"
+    rows = [f'{path.name},"[1, 1, 1, 1, 1, 1]"' for path in sorted(project.recordings.iterdir())]
+    labels.write_text("\n".join(["path,chords", *rows[:-1], 'tone005.wav,"[1, 1]"']))
+    mel = {"name": "mel", "encoder": {"kind": "log_mel"}}
+    source = {"uri": str(project.recordings), "metadata": str(labels), "settle_seconds": 0}
+    project.write_yaml(source=source, latents=[mel])
+    assert run(project) == 0
+    latents = project.output / "latents/mel"
+    before = {path: path.read_bytes() for path in latents.rglob("*") if path.is_file()}
+    project.write_yaml(latents=[{**mel, "frame_aligned": ["chords"]}])
+    known = runs(instances[-1])
+    assert run(project) == 1
+    assert "column 'chords' has 2 entries, its latents have 6 frames" in " ".join(capsys.readouterr().out.split())
+    assert {name for name, _ in runs(instances[-1])[len(known) :]} == {"catalog", "mel/latent_shards"}
+    assert {path: path.read_bytes() for path in latents.rglob("*") if path.is_file()} == before
+    labels.write_text("\n".join(["path,chords", *rows]))
+    assert run(project) == 0
+    known = runs(instances[-1])
+    assert run(project) == 0
+    assert runs(instances[-1]) == [*known, ("catalog", "")]
+
+
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"train_0000_000000-000000000000.tar": 9}'])
 def test_a_lost_or_wrong_sizes_json_is_mended(project, content):
     run(project)
