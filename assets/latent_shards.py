@@ -40,18 +40,21 @@ def latent_shards_asset(config: DatasetConfig, latents: LatentsConfig) -> dg.Ass
         progress: dg.ResourceParam[Progress],
     ) -> dg.MaterializeResult:
         pass_shards(context.instance, keys.audio_shards, [context.partition_key])
-        with readable_failures():
-            build = build_latent_partition(
-                context.partition_key,
-                latent_settings(latents),
-                lambda: encoders.load(latents.encoder),
-                storage.audio(config),
-                storage.latents(config, latents.name),
-                options=EncodingOptions(num_threads=workers.count),
-                progress=progress.built,
-            )
-        encoders.release()
-        digest = build.manifest.manifest.digest
-        return dg.MaterializeResult(data_version=dg.DataVersion(digest), metadata=latents_metadata(build))
+        audio, shards = storage.audio(config), storage.latents(config, latents.name)
+        try:
+            with readable_failures():
+                build = build_latent_partition(
+                    context.partition_key,
+                    latent_settings(latents),
+                    lambda: encoders.load(latents.encoder),
+                    audio,
+                    shards,
+                    options=EncodingOptions(num_threads=workers.count),
+                    progress=progress.built,
+                )
+        finally:
+            encoders.release()
+        version = dg.DataVersion(build.manifest.manifest.digest)
+        return dg.MaterializeResult(data_version=version, metadata=latents_metadata(audio, shards, build))
 
     return latent_shards

@@ -10,11 +10,13 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets.pictures import Clip, histogram, waveforms
-from headrace.audio import decode
+from assets.pictures import Clip, histogram, latents_below_spectrogram, waveforms
 from headrace.audit import read_index
 from headrace.catalog import Scan
-from headrace.index import ShardIndex, payload
+from headrace.encoding.plans import AUDIO_SHARD_NOTE, FRAME_RATE_NOTE
+from headrace.encoding.stats import EncodingStats
+from headrace.excerpts import read_audio, read_latents
+from headrace.index import ShardIndex
 from headrace.latents import LatentBuild
 from headrace.manifests import Manifest
 from headrace.shards import PartitionBuild
@@ -78,17 +80,27 @@ def shards_metadata(storage: Storage, build: PartitionBuild) -> Metadata:
     return {**_manifest_metadata(manifest, build), **_drawn(storage, manifest)}
 
 
-def latents_metadata(build: LatentBuild) -> Metadata:
-    """What a partition of latent shards holds, and how fast it was encoded."""
-    stats = build.stats
-    speed = {
+def latents_metadata(audio: Storage, storage: Storage, build: LatentBuild) -> Metadata:
+    """What a partition of latent shards holds, how fast it was encoded, and one of its samples beside its sound."""
+    manifest = build.manifest.manifest
+    found = {**_manifest_metadata(manifest, build), **(_speed(build.stats) if build.written else {})}
+    if not manifest.shards:
+        return found
+    index = read_index(storage, manifest.shards[0].name)
+    return {**found, "dtype": index.tensor_dtype, **_encoded(audio, index, storage)}
+
+
+def _speed(stats: EncodingStats) -> Metadata:
+    peak = {"gpu_memory_peak_bytes": stats.peak_memory_bytes} if stats.peak_memory_bytes else {}
+    return {
         "times_real_time": round(stats.times_real_time, 1),
         "padding_share": round(stats.padding_share, 4),
         "device_busy_share": round(stats.busy_share, 4),
         "batches": stats.num_batches,
+        "batches_halved": stats.halvings,
         "devices": ", ".join(stats.devices),
+        **peak,
     }
-    return {**_manifest_metadata(build.manifest.manifest, build), **(speed if build.written else {})}
 
 
 def snapshot_metadata(storage: Storage, committed: NumberedSnapshot, *, is_new: bool) -> Metadata:
@@ -191,13 +203,22 @@ def _drawn(storage: Storage, manifest: Manifest) -> Metadata:
 
 
 def _clips(storage: Storage, index: ShardIndex) -> Iterable[Clip]:
-    with storage.open(index.shard) as file:
-        for i in range(min(_CLIPS, len(index))):
-            span = index.range_of(i, "flac")
-            if span is None:
-                continue
-            samples, rate = decode(payload(file, span))
-            yield Clip(index.key(i), samples[0, : _DRAWN_SECONDS * rate], rate)
+    return (clip for i in range(min(_CLIPS, len(index))) if (clip := _clip(storage, index, i)) is not None)
+
+
+def _clip(storage: Storage, index: ShardIndex, i: int) -> Clip | None:
+    samples = read_audio(storage, index, i, _DRAWN_SECONDS)
+    return None if samples is None else Clip(index.key(i), samples[0], int(index.sample_rate_hz[i]))
+
+
+def _encoded(audio: Storage, index: ShardIndex, storage: Storage) -> Metadata:
+    """The latents of a shard's longest sample below the spectrogram of its audio."""
+    longest, rate_hz = int(index.num_frames.argmax()), float(index.notes[FRAME_RATE_NOTE])
+    clip = _clip(audio, read_index(audio, index.notes[AUDIO_SHARD_NOTE]), longest)
+    hidden = read_latents(storage, index, longest, 1 + _DRAWN_SECONDS * rate_hz)
+    if clip is None or hidden is None:
+        return {}
+    return {"latents": _markdown(latents_below_spectrogram(clip, hidden, rate_hz))}
 
 
 def _reasons(counts: Sequence[tuple[Any, ...]]) -> dg.TableMetadataValue:

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headrace.report_figures import SPECTRUM_STEP, SPECTRUM_WINDOW, levels_db, scaled
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _DPI = 72
 _COLOUR = "#2f6f8f"
 _POINTS = 240
+_SHADES = 48  # colours of a picture with images: a third of the bytes, and no difference to see
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,29 @@ def waveforms(clips: Sequence[Clip]) -> str:
     return _markdown(figure, "waveforms")
 
 
+def latents_below_spectrogram(clip: Clip, hidden: np.ndarray[Any, Any], frame_rate_hz: float) -> str:
+    """The clip's spectrogram and the latents (T, D) that an encoder made of it, over the same seconds, as Markdown."""
+    figure = _figure(4.8, 3.2)
+    figure.subplots_adjust(left=0.11, hspace=0.28)
+    above, below = figure.subplots(2, 1, sharex=True)
+    levels = levels_db(clip.samples)
+    first = (SPECTRUM_WINDOW - SPECTRUM_STEP) / 2 / clip.sample_rate_hz  # step 0 stands for the middle of its window
+    steps = (first, first + levels.shape[1] * SPECTRUM_STEP / clip.sample_rate_hz)
+    _image(above, levels, (*steps, 0, clip.sample_rate_hz / 2000), f"{clip.key[:60]}: spectrogram, kHz")
+    frames = (-0.5 / frame_rate_hz, (len(hidden) - 0.5) / frame_rate_hz)
+    width = hidden.shape[1]
+    _image(below, scaled(hidden), (*frames, 0, width), f"{width} latent dimensions at {frame_rate_hz:g} Hz")
+    below.set_xlabel("seconds", fontsize=7)
+    below.set_xlim(0, len(clip.samples) / clip.sample_rate_hz)
+    return _markdown(figure, "latents below their spectrogram", _SHADES)
+
+
+def _image(axes: Any, values: np.ndarray[Any, Any], extent: tuple[float, ...], title: str) -> None:  # noqa: ANN401
+    axes.imshow(values, extent=extent, cmap="magma", origin="lower", aspect="auto")
+    axes.set_title(title, fontsize=7, loc="left", pad=2)
+    axes.tick_params(labelsize=6, length=2)
+
+
 def _envelope(
     samples: np.ndarray[Any, np.dtype[np.float32]],
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -70,7 +96,14 @@ def _figure(width: float, height: float) -> "Figure":
     return figure
 
 
-def _markdown(figure: "Figure", label: str) -> str:
+def _markdown(figure: "Figure", label: str, num_colours: int = 0) -> str:
+    """The figure as PNG in Markdown; `num_colours` reduces its colours, 0 keeps all."""
     file = io.BytesIO()
     figure.savefig(file, format="png", metadata={"Software": None})
+    if num_colours:
+        from PIL import Image  # noqa: PLC0415 - comes with matplotlib, as late
+
+        reduced = Image.open(file).convert("RGB").quantize(num_colours)
+        file = io.BytesIO()
+        reduced.save(file, format="png", optimize=True)
     return f"![{label}](data:image/png;base64,{base64.b64encode(file.getvalue()).decode()})"

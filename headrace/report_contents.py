@@ -14,6 +14,7 @@ import polars as pl
 
 from headrace.audio import decode
 from headrace.audit import read_index
+from headrace.excerpts import read_latents
 from headrace.index import ShardIndex, payload
 from headrace.manifests import split_of
 from headrace.metadata_columns import metadata_columns
@@ -179,7 +180,7 @@ def _latents_of(place: Place, shard: str, key: str) -> dict[str, Array]:
 
 
 def _hidden(store: Storage, audio_shard: str, key: str) -> Array | None:
-    """The raw tensor of one sample, found by the number that latent shards share with their audio."""
+    """The latents of one sample, found by the number that latent shards share with their audio."""
     place = "latent_" + audio_shard.rpartition("-")[0] + "-"
     table = read_table(store, read_snapshot(store).snapshot)
     name = next((name for name in table.names() if name.startswith(place)), None)
@@ -187,11 +188,4 @@ def _hidden(store: Storage, audio_shard: str, key: str) -> Array | None:
         return None
     index: ShardIndex = read_index(store, name)
     keys = index.keys()
-    at = keys.index(key) if key in keys else -1
-    dtype = {"float16": np.float16, "float32": np.float32}.get(index.tensor_dtype or "")
-    if at < 0 or dtype is None:
-        return None
-    start, _, length, width = (int(value) for value in index.tensors[at])
-    with store.open(name) as file:
-        file.seek(start)
-        return np.frombuffer(file.read(length * width * np.dtype(dtype).itemsize), dtype).reshape(length, width)
+    return read_latents(store, index, keys.index(key)) if key in keys else None

@@ -20,7 +20,7 @@ _COLOURS = {_INK: "currentColor", _ACCENT: "var(--accent)"}
 _SERIES = ("#3987b8", "#d08a3c", "#4f9d69", "#b05a7a", "#7a6cc4", "#8a8f98")
 _POINTS = 600
 _IMAGE_ROWS, _IMAGE_COLUMNS = 96, 360
-_WINDOW, _STEP = 1024, 256
+SPECTRUM_WINDOW, SPECTRUM_STEP = 1024, 256
 _FLOOR_DB = 80.0
 
 
@@ -71,19 +71,33 @@ def waveform(samples: Array) -> str:
 
 
 def spectrogram(samples: Array) -> str:
-    """Level over time and frequency of one channel, 80 dB deep."""
-    padded = np.pad(samples, (0, max(0, _WINDOW - len(samples))))
-    frames = np.lib.stride_tricks.sliding_window_view(padded, _WINDOW)[::_STEP] * np.hanning(_WINDOW)
-    power = np.abs(np.fft.rfft(frames, axis=1)) ** 2
-    level = 10 * np.log10(np.maximum(power, 1e-12))
-    return _image(np.clip(level - level.max() + _FLOOR_DB, 0, None).T, "spectrogram")
+    """Level over time and frequency of one channel."""
+    return _image(levels_db(samples), "spectrogram")
 
 
 def latents(hidden: Array) -> str:
-    """Latents (T, D) as an image: time to the right, dimensions upwards, each scaled on its own."""
+    """Latents (T, D) as an image: time to the right, dimensions upwards."""
+    return _image(scaled(hidden), "latents")
+
+
+def levels_db(samples: Array) -> Array:
+    """One channel, float (frames,), as (frequencies, steps): dB above a floor 80 dB below the loudest.
+
+    Step k is over the 1024 frames from `k * SPECTRUM_STEP` on; frequencies go evenly from 0 to half the rate.
+    """
+    padded = np.pad(samples, (0, max(0, SPECTRUM_WINDOW - len(samples))))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, SPECTRUM_WINDOW)[::SPECTRUM_STEP]
+    power = np.abs(np.fft.rfft(windows * np.hanning(SPECTRUM_WINDOW), axis=1)) ** 2
+    level = 10 * np.log10(np.maximum(power, 1e-12))
+    above: Array = np.clip(level - level.max() + _FLOOR_DB, 0, None)
+    return above.T
+
+
+def scaled(hidden: Array) -> Array:
+    """Latents (T, D) as (D, T), each dimension from 0 to 1 on its own."""
     values = hidden.astype(np.float32)
     spread = np.maximum(values.max(0) - values.min(0), 1e-9)
-    return _image(((values - values.min(0)) / spread).T, "latents")
+    return np.asarray((values - values.min(0)) / spread).T
 
 
 def _image(values: Array, label: str) -> str:

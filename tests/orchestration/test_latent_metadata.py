@@ -1,0 +1,69 @@
+"""What Dagster shows beside latents, and that the encoder's memory is given back."""
+
+import base64
+import io
+
+import pytest
+from PIL import Image
+
+from resources.encoders import EncoderLoader
+from tests.projects import Graph, Project
+
+
+@pytest.fixture
+def graph(tmp_path):
+    project = Project(tmp_path)
+    for i in range(3):
+        project.write_tone(f"tone{i}", hz=300 + 100 * i, seconds=0.2 + 0.4 * i)
+    project.write_yaml(
+        splits={"train": 1.0},
+        shards={"samples_per_shard": 4, "partitions": {"train": 1}},
+        latents=[{"name": "mel", "encoder": {"kind": "log_mel"}, "dtype": "bfloat16"}],
+    )
+    graph = Graph(project)
+    graph.build()
+    return graph
+
+
+def encode(graph: Graph) -> dict:
+    """Materialize the latents. Returns their metadata."""
+    key = graph.keys.latent_shards("mel")
+    assert graph.run(key, "train-0000").success
+    return graph.instance.get_latest_materialization_event(key).asset_materialization.metadata
+
+
+def test_latents_show_speed_padding_device_dtype_and_bytes(graph):
+    found = {name: entry.value for name, entry in encode(graph).items()}
+    assert found["times_real_time"] > 0
+    assert 0 <= found["padding_share"] < 1
+    assert 0 < found["device_busy_share"] <= 1
+    assert found["dtype"] == "bfloat16"
+    assert found["bytes"] > 0
+    assert found["samples"] == 3
+    assert "cpu" in found["devices"] or "cuda" in found["devices"]
+    assert ("gpu_memory_peak_bytes" in found) == ("cuda" in found["devices"])
+
+
+def test_latents_are_shown_below_their_spectrogram(graph):
+    """A small PNG of the longest sample, also when nothing had to be encoded."""
+    for _ in range(2):
+        text = encode(graph)["latents"].value
+        assert text.startswith("![latents below their spectrogram](data:image/png;base64,")
+        assert len(text) < 60_000
+        picture = Image.open(io.BytesIO(base64.b64decode(text.partition("base64,")[2].removesuffix(")"))))
+        assert picture.width > picture.height > 100
+        assert len(picture.convert("RGB").getcolors()) > 10
+
+
+def test_the_encoder_is_released_after_the_run_even_when_it_fails(graph, monkeypatch):
+    released = []
+    release = EncoderLoader.release
+    monkeypatch.setattr(EncoderLoader, "release", lambda self: (release(self), released.append(self._loaded)))
+    encode(graph)
+    assert released == [None]
+    shard = next((graph.project.output / "audio").glob("*.tar"))
+    shard.write_bytes(shard.read_bytes()[:-1])
+    for path in (graph.project.output / "latents").rglob("*.*"):
+        path.unlink()
+    assert not graph.run(graph.keys.latent_shards("mel"), "train-0000").success
+    assert released == [None, None]
