@@ -220,8 +220,8 @@ class Assembler:
             batch.audio = self._allocate_audio(primaries, prepared.windows)
         else:
             batch.latents[""] = self._allocate_latents(primaries, prepared.windows)
-        for place, suffix in enumerate(self._recipe.suffixes[1:], 1):
-            parts = [None if row is None else row.parts[place] for row in rows]
+        for place, suffix in enumerate(self._recipe.suffixes[1:]):
+            parts = [None if row is None else row.joined[place] for row in rows]
             whole = [(0, 0) if part is None else (0, part.tensor[2]) for part in parts]
             batch.latents[suffix] = self._allocate_latents(parts, whole)
         for name in dict.fromkeys(name for part in real for name, _ in part.extra()):
@@ -263,7 +263,7 @@ class Assembler:
             fill_flac(blob[span[0] - start : span[1] - start], batch.audio.samples[place], window)
         else:
             fill_latents(part, batch.latents[""].hidden[place], window)
-        for joined, suffix in zip(row.parts[1:], self._recipe.suffixes[1:], strict=True):
+        for joined, suffix in zip(row.joined, self._recipe.suffixes[1:], strict=True):
             assert joined is not None
             fill_latents(joined, batch.latents[suffix].hidden[place], (0, joined.tensor[2]))
         for name, span in part.extra():
@@ -288,7 +288,7 @@ def sample_error(row: Row, error: Exception) -> SampleError:
     reason = (
         f"{error}" if isinstance(error, HeadraceError | json.JSONDecodeError) else f"{type(error).__name__}: {error}"
     )
-    return SampleError(f"{row.primary.shard}: sample {row.primary.key!r}: {reason}")
+    return SampleError(f"{row.primary.shard_name}: sample {row.primary.key!r}: {reason}")
 
 
 Kind = tuple[Any, ...]
@@ -297,7 +297,7 @@ Kind = tuple[Any, ...]
 def _kind(row: Row) -> Kind | None:
     """What rows must have in common to be decoded straight into one batch; None for a row that cannot be."""
     part = row.primary
-    if any(joined is None or joined.tensor[0] == ABSENT for joined in row.parts[1:]):
+    if any(joined is None or joined.tensor[0] == ABSENT for joined in row.joined):
         return None
     if (found := part.audio()) is not None:
         _, is_flac = found

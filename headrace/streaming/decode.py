@@ -22,7 +22,8 @@ from headrace.streaming.coalesce import Span
 from headrace.streaming.rows import Part, Row
 from headrace.streaming.settings import Output, SampleConfig
 
-_decode_json = json.JSONDecoder().decode
+_BYTE_ORDER_MARK = "\ufeff"
+_JSON = json.JSONDecoder()  # json.loads would guess encodings
 
 Window = tuple[int, int]
 """First frame and number of frames of what is kept of a sample."""
@@ -58,7 +59,7 @@ def read_sample(row: Row, suffixes: tuple[str, ...], window_of: WindowOf, config
         first, count = window_of(len(hidden))
         sample["encoder_hidden"] = _shown(hidden[first : first + count], part.tensor_dtype, config.output)
         sample["encoder_length"] = max(0, min(length - first, count))
-    for joined, suffix in zip(row.parts[1:], suffixes[1:], strict=True):
+    for joined, suffix in zip(row.joined, suffixes[1:], strict=True):
         if joined is None:
             raise SampleError(f"the joined latents (encoder_hidden{suffix}) do not have this sample")
         hidden, length = _latents(joined)
@@ -92,11 +93,11 @@ def fill_flac(blob: memoryview, out: NDArray[np.float32], window: Window) -> Non
 def fill_latents(part: Part, out: NDArray[Any], window: Window) -> None:
     """Copy `window` of the raw latents into `out` (T, D), zeros after it."""
     first, count = window
-    row_bytes = part.tensor[3] * out.dtype.itemsize
     if count:
-        target = out[:count].view(np.uint8).reshape(-1).data
-        part.opened().read_into(part.tensor[0] + first * row_bytes, target)
-    out[count:] = 0
+        row_bytes = part.tensor[3] * out.itemsize
+        part.opened().read_into(part.tensor[0] + first * row_bytes, memoryview(out[:count]).cast("B"))
+    if count < len(out):
+        out[count:] = 0
 
 
 def metadata(part: Part, start: int, blob: memoryview) -> dict[str, Any]:
@@ -104,7 +105,13 @@ def metadata(part: Part, start: int, blob: memoryview) -> dict[str, Any]:
     span = part.span(part.layout.json)
     if span is None:
         return {}
-    found = _decode_json(str(blob[span[0] - start : span[1] - start], "utf-8-sig"))  # json.loads would guess encodings
+    text = str(blob[span[0] - start : span[1] - start], "utf-8").removeprefix(_BYTE_ORDER_MARK)
+    try:
+        found, end = _JSON.raw_decode(text)
+    except json.JSONDecodeError:
+        end = -1
+    if end != len(text):
+        found = _JSON.decode(text)  # there is space around it, or an error
     return found if isinstance(found, dict) else {"json": found}
 
 

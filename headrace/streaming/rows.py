@@ -4,7 +4,7 @@ Owns the step from sample numbers to byte ranges, by way of the shards' indexes.
 decodes nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -63,7 +63,8 @@ class Part:
     """One sample in one shard, ready to be read.
 
     Attributes:
-        shard: name of its shard, for messages.
+        access: the stream that its shard belongs to.
+        shard: the shard's number there.
         file: the open shard; None when it could not be opened (`fault` says why).
         key: the sample's `__key__`.
         layout: which of `spans` holds what.
@@ -76,7 +77,8 @@ class Part:
         fault: why the shard could not be opened.
     """
 
-    shard: str
+    access: ShardAccess
+    shard: int
     file: OpenShard | None
     key: str
     layout: Layout
@@ -87,6 +89,11 @@ class Part:
     tensor: list[int]
     tensor_dtype: str
     fault: OSError | None = None
+
+    @property
+    def shard_name(self) -> str:
+        """Its shard's path in its store, for messages."""
+        return self.access.name(self.shard)
 
     def opened(self) -> OpenShard:
         """The open shard. Raises why it could not be opened."""
@@ -111,7 +118,7 @@ class Part:
 
     def extra(self) -> Iterator[tuple[str, Span]]:
         """Fields that are neither the audio, latents nor JSON: name and byte range."""
-        if len(self.layout.extra) > 1 or not self.layout.audio:
+        if len(self.layout.extra) > len(self.layout.audio[:1]):
             audio = self.audio()
             for name, column in self.layout.extra:
                 span = self.span(column)
@@ -121,17 +128,17 @@ class Part:
 
 @dataclass(slots=True)
 class Row:
-    """One sample with its joined latents: the primary part, then one a latents folder (None: it lacks the key)."""
+    """One sample with its joined latents.
 
-    parts: tuple[Part | None, ...]
+    Attributes:
+        primary: the part that the order counts.
+        joined: one a latents folder; None where it lacks the key.
+        position: the row of the epoch that it is.
+    """
+
+    primary: Part
+    joined: tuple[Part | None, ...]
     position: int
-
-    @property
-    def primary(self) -> Part:
-        """The part that the order counts."""
-        part = self.parts[0]
-        assert part is not None
-        return part
 
 
 class StreamReader:
@@ -155,7 +162,7 @@ class StreamReader:
     def lengths(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
         """Frames of each sample from the indexes, int64 of the same shape; -1 where unknown."""
         shards, rows = self.locator.find(samples)
-        needed = np.unique(shards).tolist()
+        needed = sorted(set(shards.tolist()))
         if not self.primary.is_local:
             for start in range(0, len(needed), _INDEXES_AT_ONCE):
                 map_on_threads(self.primary.index, needed[start : start + _INDEXES_AT_ONCE], "index")
@@ -173,62 +180,70 @@ class StreamReader:
             positions: the position of each in the epoch.
             patient: wait for a shard that is on its way, instead of fetching just these samples by ranged reads.
         """
-        shards, numbers = self.locator.find(samples)
-        groups = {shard: np.flatnonzero(shards == shard) for shard in dict.fromkeys(shards.tolist())}
+        shards, numbers = (found.tolist() for found in self.locator.find(samples))
+        places_of: dict[int, list[int]] = {}
+        for place, shard in enumerate(shards):
+            places_of.setdefault(shard, []).append(place)
 
-        def of_shard(shard: int) -> list[tuple[Part | None, ...]]:
-            return list(self._of_shard(shard, numbers[groups[shard]], patient=patient))
+        def of_shard(shard: int) -> list[Row]:
+            places = places_of[shard]
+            own = _parts(self.primary, shard, [numbers[place] for place in places], patient=patient)
+            joined = self._joined_to(shard, own, patient=patient)
+            return [
+                Row(part, others, positions[place]) for part, others, place in zip(own, joined, places, strict=True)
+            ]
 
-        if self.primary.is_local or len(groups) == 1:
-            found = [of_shard(shard) for shard in groups]
+        if self.primary.is_local or len(places_of) == 1:
+            found = [of_shard(shard) for shard in places_of]
         else:  # all shards of the batch in the round trips of one
-            found = map_on_threads(of_shard, list(groups), "open")
-        rows: list[Row | None] = [None] * len(samples)
-        for places, parts in zip(groups.values(), found, strict=True):
-            for place, sample in zip(places.tolist(), parts, strict=True):
-                rows[place] = Row(sample, positions[place])
-        return [row for row in rows if row is not None]
+            found = map_on_threads(of_shard, list(places_of), "open")
+        at = {
+            place: row
+            for places, rows in zip(places_of.values(), found, strict=True)
+            for place, row in zip(places, rows, strict=True)
+        }
+        return [at[place] for place in range(len(at))]
 
-    def _of_shard(self, shard: int, rows: NDArray[np.int64], *, patient: bool) -> Iterator[tuple[Part | None, ...]]:
-        columns: list[list[Part | None]] = [list(_parts(self.primary, shard, rows, patient=patient))]
+    def _joined_to(self, shard: int, own: Sequence[Part], *, patient: bool) -> Iterable[tuple[Part | None, ...]]:
+        """For each of a shard's parts, its parts in the joined folders."""
+        if not self.joined:
+            return [()] * len(own)
+        columns: list[Sequence[Part | None]] = []
         for access, partners in zip(self.joined, self._partners, strict=True):
             partner = int(partners[shard])
             if partner == ABSENT:
-                columns.append([None] * len(rows))
+                columns.append([None] * len(own))
             else:
-                keys = [part.key for part in columns[0] if part is not None]
-                columns.append(_joined_parts(access, partner, keys, patient=patient))
+                columns.append(_joined_parts(access, partner, [part.key for part in own], patient=patient))
         return zip(*columns, strict=True)
 
 
-def _parts(access: ShardAccess, shard: int, rows: NDArray[np.int64], *, patient: bool) -> Iterator[Part]:
+def _parts(access: ShardAccess, shard: int, rows: Sequence[int], *, patient: bool) -> list[Part]:
     """Parts of some rows of one shard, opened with the bytes that they need."""
-    name = access.shards.shards.name(shard)
     index = access.index(shard)
-    spans = index.ranges[rows].tolist()
+    spans: list[list[list[int]]] = [index.ranges[row].tolist() for row in rows]
     file: OpenShard | None = None
     fault: OSError | None = None
     try:
         file = access.open(shard, lambda: [_region(sample) for sample in spans], patient=patient)
     except (IntegrityError, NotFoundError) as error:
         fault = error
-    facts = zip(
-        rows.tolist(), spans, index.num_frames[rows].tolist(), index.sample_rate_hz[rows].tolist(),
-        index.num_channels[rows].tolist(), index.tensors[rows].tolist(), strict=True,
-    )  # fmt: skip
     layout = layout_of(index.fields)
-    for row, sample, num_frames, rate, channels, tensor in facts:
-        yield Part(
-            name, file, index.key(row), layout, sample, num_frames, rate, channels, tensor, index.tensor_dtype, fault
+    return [
+        Part(
+            access, shard, file, index.key(row), layout, sample, int(index.num_frames[row]),
+            int(index.sample_rate_hz[row]), int(index.num_channels[row]), index.tensors[row].tolist(),
+            index.tensor_dtype, fault,
         )
+        for row, sample in zip(rows, spans, strict=True)
+    ]  # fmt: skip
 
 
 def _joined_parts(access: ShardAccess, shard: int, keys: Sequence[str], *, patient: bool) -> list[Part | None]:
     index = access.index(shard)
     places = _places_by_key(index)
     found = [places.get(key) for key in keys]
-    rows = np.array([row for row in found if row is not None], np.int64)
-    parts = iter(_parts(access, shard, rows, patient=patient))
+    parts = iter(_parts(access, shard, [row for row in found if row is not None], patient=patient))
     return [None if row is None else next(parts) for row in found]
 
 
