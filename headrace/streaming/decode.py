@@ -95,7 +95,7 @@ def fill_latents(part: Part, out: NDArray[Any], window: Window) -> None:
     first, count = window
     if count:
         row_bytes = part.tensor[3] * out.itemsize
-        part.opened().read_into(part.tensor[0] + first * row_bytes, memoryview(out[:count]).cast("B"))
+        part.opened().read_into(part.tensor[0] + first * row_bytes, out[:count].data.cast("B"))
     if count < len(out):
         out[count:] = 0
 
