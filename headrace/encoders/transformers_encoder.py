@@ -1,55 +1,46 @@
-"""The encoder around a Hugging Face model: loading it safely, choosing among its layers, batching as it allows.
+"""The encoder around a Hugging Face model: choosing among its layers, batching as its family allows.
 
-What differs between families of models is in `transformers_families`.
+How a model gets here is `transformers_loading`'s business; what differs between families is in `transformers_families`.
 """
 
-import pickle
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from headrace.encoders import running, weights
-from headrace.encoders.framing import zero_padding
+from headrace.encoders import running
+from headrace.encoders.framing import to_device, zero_padding
 from headrace.encoders.protocol import EncoderInfo
 from headrace.encoders.settings import Cut
 from headrace.encoders.transformers import Settings
 from headrace.encoders.transformers_families import Family, family_of
-from headrace.errors import ConfigError, IntegrityError, MissingDependencyError
+from headrace.encoders.transformers_loading import brings_code, load_model, not_runnable
+from headrace.errors import BuildError, ConfigError
 
 
 def load_encoder(folder: Path, settings: Settings, fingerprint: str, device: str) -> "TransformersEncoder":
     """The encoder over the model in `folder`.
 
     Raises:
-        IntegrityError: its weights would run code, are cut off, do not fit, or are not finite.
-        ConfigError: its family is not one that is known, or it has no such layer.
+        IntegrityError, MissingDependencyError: as `load_model` does.
+        ConfigError: its family is not one that is known, it has no such layer, or its own code does not run here.
     """
-    from transformers import AutoConfig, AutoFeatureExtractor, AutoModel  # noqa: PLC0415 - optional, and slow to import
+    model, extractor = load_model(folder, settings)
+    encoder = TransformersEncoder(family_of(model, extractor), settings, fingerprint, device)
+    if brings_code(model):
+        _try_out(encoder, folder)
+    return encoder
 
-    where: dict[str, Any] = {"local_files_only": True, "trust_remote_code": settings.trust_remote_code}
+
+def _try_out(encoder: "TransformersEncoder", folder: Path) -> None:
+    """Encode a second of silence: whether code that nobody here has seen does what its family promises."""
+    num_frames = min(encoder.sample_rate_hz, encoder.info.window)
+    silence = torch.zeros(1, encoder.num_channels, num_frames, device=encoder.device)
     try:
-        config = AutoConfig.from_pretrained(folder, **where)
-        extractor = AutoFeatureExtractor.from_pretrained(folder, **where)  # type: ignore[no-untyped-call]
-        model, report = AutoModel.from_pretrained(
-            folder, config=config, output_loading_info=True, dtype=torch.float32, **where
-        )
-    except ImportError as error:
-        raise MissingDependencyError(f"encoder transformers: {folder}: {error}") from error
-    except (pickle.UnpicklingError, OSError, RuntimeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise IntegrityError(
-            f"{folder}: the model cannot be loaded safely ({reason}); save it as safetensors"
-        ) from error
-    if report["missing_keys"]:
-        missing = ", ".join(sorted(report["missing_keys"])[:3])
-        raise IntegrityError(
-            f"{folder}: the weights of {missing} are missing and would be random; fetch the model again"
-        )
-    weights.check_finite(model.state_dict(), str(folder))
-    return TransformersEncoder(family_of(model, extractor), settings, fingerprint, device)
+        encoder.encode(silence, torch.tensor([num_frames]))
+    except Exception as error:
+        raise not_runnable(folder, error) from error
 
 
 class TransformersEncoder:
@@ -72,29 +63,37 @@ class TransformersEncoder:
     @torch.inference_mode()
     def encode(self, batch: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """See `Encoder`. Rows of families that cannot be padded are encoded by length."""
-        num_latent = torch.tensor([self.num_latent_frames(int(length)) for length in lengths])
         if batch.shape[2] > self.info.window:
             raise ConfigError(
                 f"{batch.shape[2]} PCM frames at once, this model takes {self.info.window}: cut them into windows"
             )
+        num_latent = torch.tensor([self.num_latent_frames(int(length)) for length in lengths])
         short = max(0, self._family.min_frames - batch.shape[2])
         padded, lengths = functional.pad(batch, (0, short)), lengths.clamp_min(self._family.min_frames)
+        run = self._run if self._family.takes_padding else self._run_by_length
         with running.precision(self.device, self._settings.autocast):
-            if self._family.takes_padding:
-                return self._trimmed(self._run(padded, lengths), num_latent), num_latent
-            hidden = batch.new_zeros(len(batch), int(num_latent.max()), self.latent_dim)
-            for length in sorted(set(lengths.tolist())):
-                rows = (lengths == length).nonzero()[:, 0]
-                part = self._run(padded[rows.to(batch.device), :, :length], lengths[rows])
-                hidden[rows.to(batch.device), : part.shape[1]] = part[:, : hidden.shape[1]].float()
-            return zero_padding(hidden, num_latent), num_latent
+            return zero_padding(run(padded, lengths, num_latent), num_latent), num_latent
 
-    def _run(self, batch: Tensor, lengths: Tensor) -> Tensor:
-        return self._layers.combined(self._family.states(batch, lengths)).float()
+    def _run(self, batch: Tensor, lengths: Tensor, num_latent: Tensor) -> Tensor:
+        """(B, C, N) to (B, T of the longest row, D), behind each row's T whatever the model gives for padding."""
+        hidden = self._layers.combined(self._family.states(batch, lengths)).float()
+        longest = int(num_latent.max())
+        if hidden.shape[1] < longest or hidden.shape[2] != self.latent_dim:
+            raise BuildError(
+                f"the model gives latents of shape {tuple(hidden.shape)} for {batch.shape[2]} PCM frames, its "
+                f"configuration promises (B, {longest}, {self.latent_dim}); it is not of the family that it seems to be"
+            )
+        return hidden[:, :longest]
 
-    @staticmethod
-    def _trimmed(hidden: Tensor, num_latent: Tensor) -> Tensor:
-        return zero_padding(hidden[:, : int(num_latent.max())], num_latent)
+    def _run_by_length(self, batch: Tensor, lengths: Tensor, num_latent: Tensor) -> Tensor:
+        """The same, rows of one length at a time and without padding."""
+        hidden = batch.new_zeros(len(batch), int(num_latent.max()), self.latent_dim)
+        for length in sorted(set(lengths.tolist())):
+            chosen = (lengths == length).nonzero()[:, 0]
+            rows = to_device(chosen, batch.device)
+            part = self._run(batch[rows, :, :length], lengths[chosen], num_latent[chosen])
+            hidden[rows, : part.shape[1]] = part
+        return hidden
 
 
 class _LayerChoice:

@@ -1,5 +1,6 @@
 """wav2vec2 and its like: models that hear the waveform through convolutions. Imports torch; not transformers."""
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ class Waveform:
             mask = to_device(valid_mask(lengths, batch.shape[2]), batch.device)
             if self._norm is not None:
                 kernel, stride = self._kernels[0], self._strides[0]
-                self._norm.lengths = to_device((lengths - kernel) // stride + 1, batch.device)
+                self._norm.expect(to_device((lengths - kernel) // stride + 1, batch.device))
         out = self._forward(batch[:, 0], attention_mask=mask, output_hidden_states=True)
         return *out.hidden_states, out.last_hidden_state
 
@@ -74,19 +75,23 @@ class Waveform:
 class MaskedGroupNorm(nn.Module):
     """A group norm with one group per channel, its statistics over the valid part of each row.
 
-    Attributes:
-        lengths: int64 (B,), valid positions of each row; set before each batch.
+    What calls it cannot hand lengths through the model, so they are set before, by each thread for its own batch.
     """
 
     def __init__(self, norm: nn.GroupNorm) -> None:
         super().__init__()
         self.norm = norm
-        self.lengths = torch.zeros(0, dtype=torch.int64)
+        self._batch = threading.local()
+
+    def expect(self, lengths: Tensor) -> None:
+        """How many positions of each row of this thread's next batch are valid: int64 (B,), on the device."""
+        self._batch.lengths = lengths
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(B, C, N) to the same."""
-        mask = (torch.arange(hidden.shape[2], device=hidden.device) < self.lengths[:, None])[:, None]
-        count = self.lengths[:, None, None]
+        lengths: Tensor = self._batch.lengths[:, None]
+        mask = (torch.arange(hidden.shape[2], device=hidden.device) < lengths)[:, None]
+        count = lengths[:, None]
         exact = hidden.float()
         mean = (exact * mask).sum(2, keepdim=True) / count
         centred = exact - mean

@@ -1,6 +1,7 @@
 """Encoders of every kind, for the contract suite."""
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,17 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pa
     return folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def code_of_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Where transformers copies code that comes with models: not into the user's own cache."""
+    from transformers import dynamic_module_utils
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path_factory.mktemp("code")))
+        patch.setattr(sys, "path", list(sys.path))
+        yield
+
+
 @pytest.fixture(scope="session", params=NAMES)
 def kind_and_settings(
     request: pytest.FixtureRequest, model_folder: Callable[[str], Path]
@@ -38,7 +50,8 @@ def kind_and_settings(
     if request.param in WITHOUT_FILES:
         kind, settings = WITHOUT_FILES[request.param]
         return kind, dict(settings)
-    return "transformers", {"model": str(model_folder(request.param))}
+    trust = {"trust_remote_code": True} if request.param == "own_code" else {}
+    return "transformers", {"model": str(model_folder(request.param)), **trust}
 
 
 @pytest.fixture(scope="session")

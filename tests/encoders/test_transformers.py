@@ -12,7 +12,7 @@ from torch import Tensor
 from headrace import encoders
 from headrace.errors import ConfigError, IntegrityError, MissingDependencyError
 from tests.audio_shards import noise
-from tests.encoders.tiny_models import save
+from tests.encoders.tiny_models import OWN_CODE, describe, save
 
 Folder = Callable[[str], Path]
 WITH_LAYERS = ["wav2vec2_group_norm", "wav2vec2_layer_norm", "hubert", "wavlm", "data2vec", "whisper", "ast"]
@@ -113,6 +113,39 @@ def test_the_fingerprint_follows_the_files_content(tmp_path: Path) -> None:
         changed.add(encoders.fingerprint("transformers", {"model": str(first), **settings}))
     assert len(changed | {own}) == 6
     assert encoders.fingerprint("transformers", {"model": str(first), "compile": True}) == own
+
+
+def test_mert_is_loaded_as_the_hubert_that_it_is_and_its_code_does_not_run(tmp_path: Path) -> None:
+    """At 24 kHz, 75 steps a second; the network's numbers are those of HuBERT with the same weights."""
+    mert, hubert = save("mert", tmp_path / "mert"), save("hubert", tmp_path / "hubert")
+    samples = noise(24_000, seed=1)
+    encoder = encoders.load("transformers", {"model": str(mert)})
+    assert (encoder.sample_rate_hz, encoders.frame_rate_hz(encoder)) == (24_000, 75.0)
+    assert torch.equal(_ours(mert, samples), _ours(hubert, samples))
+    assert torch.equal(_ours(mert, samples, trust_remote_code=True), _ours(hubert, samples))
+
+
+@pytest.mark.parametrize("more", [{"deepnorm": True}, {"feature_extractor_cqt": True}, {"attention_relax": 32.0}])
+def test_a_mert_of_other_layers_is_refused_unless_its_code_is_trusted(tmp_path: Path, more: dict[str, object]) -> None:
+    """The message names the files to read and the setting; trusted code that fails is not taken for a bad file."""
+    folder = save("mert", tmp_path / "mert")
+    describe(folder, **more)
+    with pytest.raises(ConfigError, match=r"'mert_model' .*modeling_MERT\.py.*trust_remote_code: true"):
+        encoders.load("transformers", {"model": str(folder)})
+    with pytest.raises(ConfigError, match=r"own code does not run with transformers .*this code ran.*kind: custom"):
+        encoders.load("transformers", {"model": str(folder), "trust_remote_code": True})
+
+
+def test_code_of_a_model_that_breaks_its_familys_promises_is_refused(tmp_path: Path) -> None:
+    """When it is loaded, not hours later in a run."""
+    for name, body, reason in (
+        ("states", "return super().forward(*args, **{**kwargs, 'output_hidden_states': False})", "TypeError"),
+        ("steps", "out = super().forward(*args, **kwargs); out.last_hidden_state = out[0][:, :3]; return out", "shape"),
+    ):
+        folder = save("own_code", tmp_path / name)
+        (folder / "steps.py").write_text(f"{OWN_CODE}\n    def forward(self, *args, **kwargs):\n        {body}\n")
+        with pytest.raises(ConfigError, match=f"own code does not run.*{reason}"):
+            encoders.load("transformers", {"model": str(folder), "trust_remote_code": True})
 
 
 def test_missing_parts_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

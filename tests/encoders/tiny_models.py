@@ -1,5 +1,6 @@
 """Tiny models with random weights, one per family of `kind: transformers`, saved as their authors would."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,14 @@ _WAVE = {
 }
 
 
-def _wave(config_name: str, *, do_normalize: bool = True, **changes: Any) -> Callable[[], tuple[Any, Any]]:
+def _wave(
+    config_name: str, *, do_normalize: bool = True, rate_hz: int = 16_000, **changes: Any
+) -> Callable[[], tuple[Any, Any]]:
     def make() -> tuple[Any, Any]:
         import transformers
 
         config = getattr(transformers, config_name)(**{**_WAVE, **changes})
-        return config, transformers.Wav2Vec2FeatureExtractor(do_normalize=do_normalize)
+        return config, transformers.Wav2Vec2FeatureExtractor(do_normalize=do_normalize, sampling_rate=rate_hz)
 
     return make
 
@@ -67,6 +70,8 @@ MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
     "wav2vec2_layer_norm": _wave("Wav2Vec2Config", feat_extract_norm="layer", do_stable_layer_norm=True),
     "hubert": _wave("HubertConfig"),
     "hubert_batch_norm": _wave("HubertConfig", conv_pos_batch_norm=True, do_normalize=False),
+    "mert": _wave("HubertConfig", rate_hz=24_000),
+    "own_code": _wave("HubertConfig"),
     "wavlm": _wave("WavLMConfig"),
     "data2vec": _wave("Data2VecAudioConfig", conv_pos_kernel_size=5, num_conv_pos_embeddings=2),
     "whisper": _whisper,
@@ -86,4 +91,50 @@ def save(name: str, folder: Path, *, seed: int = 0) -> Path:
     config, extractor = MODELS[name]()
     AutoModel.from_config(config).save_pretrained(folder)
     extractor.save_pretrained(folder)
+    if name in _REWRITTEN:
+        _REWRITTEN[name](folder)
     return folder
+
+
+def describe(folder: Path, **changes: Any) -> None:
+    """Change entries of a saved model's config.json."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def _to_mert(folder: Path) -> None:
+    """As MERT-v1-95M is published: HuBERT under another name, old weight files, code that must not run."""
+    from safetensors.torch import load_file
+
+    code = {"AutoConfig": "configuration_MERT.MERTConfig", "AutoModel": "modeling_MERT.MERTModel"}
+    own = {"feature_extractor_cqt": False, "deepnorm": False, "attention_relax": -1.0, "sample_rate": 24_000}
+    describe(folder, model_type="mert_model", architectures=["MERTModel"], auto_map=code, **own)
+    for name in ("configuration_MERT.py", "modeling_MERT.py"):
+        (folder / name).write_text("raise AssertionError('this code ran')")
+    names = {"parametrizations.weight.original0": "weight_g", "parametrizations.weight.original1": "weight_v"}
+    state = load_file(folder / "model.safetensors")
+    for new, old in names.items():
+        state = {key.replace(new, old): value for key, value in state.items()}
+    torch.save(state, folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+
+
+OWN_CODE = """
+from transformers import HubertConfig, HubertModel
+
+class StepsConfig(HubertConfig):
+    model_type = "steps"
+
+class StepsModel(HubertModel):
+    config_class = StepsConfig
+"""
+
+
+def _to_own_code(folder: Path) -> None:
+    """A model of a class that comes with it."""
+    (folder / "steps.py").write_text(OWN_CODE)
+    code = {"AutoConfig": "steps.StepsConfig", "AutoModel": "steps.StepsModel"}
+    describe(folder, model_type="steps", architectures=["StepsModel"], auto_map=code)
+
+
+_REWRITTEN = {"mert": _to_mert, "own_code": _to_own_code}

@@ -1,0 +1,108 @@
+"""Bringing a saved Hugging Face model into memory without running anything that nobody asked for.
+
+Owns the refusals: weights that would run code, that are missing or not finite, and models whose own Python code is not
+trusted. Imports torch; transformers as late as it is needed. What the model is good for is `transformers_families`'.
+"""
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headrace.encoders import weights
+from headrace.encoders.transformers import Settings
+from headrace.errors import ConfigError, IntegrityError, MissingDependencyError
+
+
+def load_model(folder: Path, settings: Settings) -> tuple[Any, Any]:
+    """The model of a folder that `save_pretrained` wrote, in float32 on the CPU, and its feature extractor.
+
+    Raises:
+        IntegrityError: its weights would run code, are cut off, do not fit, or are not finite.
+        ConfigError: it needs code of its own that is not trusted, or does not run here.
+        MissingDependencyError: that code needs a package.
+    """
+    from transformers import AutoConfig, AutoFeatureExtractor, AutoModel  # noqa: PLC0415 - optional, and slow to import
+
+    described = _described(folder)
+    _check_trust(folder, described, settings)
+    where: dict[str, Any] = {"local_files_only": True, "trust_remote_code": settings.trust_remote_code}
+    try:
+        config = _as_hubert(described) if _is_plain_mert(described) else AutoConfig.from_pretrained(folder, **where)
+        extractor = AutoFeatureExtractor.from_pretrained(folder, **where)  # type: ignore[no-untyped-call]
+        model, report = AutoModel.from_pretrained(
+            folder, config=config, output_loading_info=True, dtype=torch.float32, **where
+        )
+    except ImportError as error:
+        raise MissingDependencyError(f"encoder transformers: {folder}: {error}") from error
+    except (pickle.UnpicklingError, OSError, RuntimeError, ValueError) as error:
+        raise IntegrityError(
+            f"{folder}: the model cannot be loaded safely ({_first_line(error)}); save it as safetensors"
+        ) from error
+    except (AttributeError, TypeError, KeyError, AssertionError) as error:
+        raise not_runnable(folder, error) from error
+    if missing := sorted(report["missing_keys"]):
+        raise IntegrityError(
+            f"{folder}: the weights of {', '.join(missing[:3])} are missing and would be random; fetch the model again"
+        )
+    weights.check_finite(model.state_dict(), str(folder))
+    return model, extractor
+
+
+def brings_code(model: Any) -> bool:  # noqa: ANN401 - transformers' classes are not typed
+    """Whether a loaded model is of a class that came with its files."""
+    return type(model).__module__.startswith("transformers_modules")
+
+
+def not_runnable(folder: Path, error: Exception) -> ConfigError:
+    """That a model's own code fails here, for the reason that it gave."""
+    import transformers  # noqa: PLC0415 - optional, and slow to import
+
+    written_for = _described(folder).get("transformers_version", "an unknown version")
+    return ConfigError(
+        f"encoder transformers: {folder}: the model's own code does not run with transformers "
+        f"{transformers.__version__} ({type(error).__name__}: {_first_line(error)}); it was saved by {written_for}: "
+        'install that, or write a few lines of your own and use kind: custom, encoder: "module:Class"'
+    )
+
+
+def _check_trust(folder: Path, described: dict[str, Any], settings: Settings) -> None:
+    """Refuse a model that cannot be loaded without running code that comes with it, unless that is trusted."""
+    from transformers import CONFIG_MAPPING  # noqa: PLC0415
+
+    is_known = described.get("model_type") in CONFIG_MAPPING or _is_plain_mert(described)
+    if is_known or settings.trust_remote_code or "auto_map" not in described:
+        return
+    code = ", ".join(sorted(path.name for path in folder.glob("*.py"))) or "in its repository"
+    raise ConfigError(
+        f"encoder transformers: {folder}: models of type {described.get('model_type')!r} run Python code that comes "
+        f"with them ({code}); read it, and set trust_remote_code: true to let it run"
+    )
+
+
+def _is_plain_mert(described: dict[str, Any]) -> bool:
+    """Whether it is a MERT of HuBERT's layers alone, as MERT-v1-95M is; others have layers of their own."""
+    has_more = described.get("deepnorm") or described.get("feature_extractor_cqt")
+    return described.get("model_type") == "mert_model" and not has_more and described.get("attention_relax", -1) <= 0
+
+
+def _as_hubert(described: dict[str, Any]) -> Any:  # noqa: ANN401
+    """MERT's configuration as HuBERT's: the same network under another name, so its code need not run."""
+    from transformers import HubertConfig  # noqa: PLC0415
+
+    known = HubertConfig().to_dict().keys() - {"model_type", "architectures", "auto_map", "transformers_version"}
+    return HubertConfig(**{name: value for name, value in described.items() if name in known})
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    try:
+        described = json.loads((folder / "config.json").read_bytes())
+    except ValueError as error:
+        raise IntegrityError(f"{folder}/config.json: not valid JSON ({error}); fetch the model again") from error
+    return described if isinstance(described, dict) else {}
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
