@@ -84,15 +84,8 @@ class ShardCache:
         return found
 
     def is_arriving(self, name: str) -> bool:
-        """Whether some process is bringing it right now."""
-        try:
-            part = os.open(self._part(name), os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            return not _lock(part, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        finally:
-            os.close(part)
+        """Whether some process is bringing it right now, or has just renamed it and not let go of it yet."""
+        return _is_held(self._part(name)) or _is_held(self.folder / name)
 
     @contextlib.contextmanager
     def receive(self, name: str, num_bytes: int, keep: Collection[str] = ()) -> Iterator[Incoming | None]:
@@ -270,6 +263,18 @@ def _lock(descriptor: int, how: int) -> bool:
     except OSError:
         return True
     return True
+
+
+def _is_held(path: Path) -> bool:
+    """Whether some process has the file locked for itself."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not _lock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    finally:
+        os.close(descriptor)
 
 
 def _lock_soon(descriptor: int) -> bool:

@@ -5,19 +5,21 @@ why is `access`' and `prefetch`'s business.
 """
 
 import hashlib
+import time
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from headrace.errors import FormatError, IntegrityError
+from headrace.errors import FormatError, IntegrityError, StorageError
 from headrace.index import ShardIndex
 from headrace.storage import Storage
-from headrace.streaming.cache import ShardCache
+from headrace.streaming.cache import Incoming, ShardCache
 from headrace.streaming.retry import retried
 from headrace.streaming.settings import FetchConfig
 from headrace.streaming.stats import Traffic
 
+_POLL_SECONDS = 0.005
 _PIECE_BYTES = 8 << 20  # the time limit is for a piece, so that large shards on slow lines are no failure
 ZIP_SUFFIXES = (".tar.gz", ".tgz", ".tar.zst")
 
@@ -61,6 +63,8 @@ class Downloader:
     def bring(self, delivery: Delivery, keep: Collection[str] = ()) -> bool:
         """Bring a shard unless it is here or on its way by another process. Returns whether this call brought it.
 
+        A compressed shard is here when this returns: who else brings it is waited for.
+
         Raises:
             CacheUnusableError: the cache cannot take it.
             IntegrityError: what comes is damaged, each time.
@@ -70,18 +74,29 @@ class Downloader:
 
     def _attempt(self, delivery: Delivery, keep: Collection[str]) -> bool:
         with self._cache.receive(delivery.name, delivery.index.num_bytes, keep) as incoming:
-            if incoming is None:
-                return False
-            digest = hashlib.sha256()
-            for data in self._payload(delivery, keep):
-                digest.update(data)
-                incoming.write(data)
-            if delivery.index.sha256 not in ("", digest.hexdigest()):
-                raise IntegrityError(
-                    f"{delivery.source}: SHA-256 {delivery.index.sha256} expected, {digest.hexdigest()} came: the copy "
-                    "in the store or the line to it is damaged"
-                )
-        return True
+            if incoming is not None:
+                self._write(delivery, incoming, keep)
+        if incoming is None and delivery.is_zipped:  # no ranges can be read of it instead
+            self._await(delivery)
+        return incoming is not None
+
+    def _write(self, delivery: Delivery, incoming: Incoming, keep: Collection[str]) -> None:
+        digest = hashlib.sha256()
+        for data in self._payload(delivery, keep):
+            digest.update(data)
+            incoming.write(data)
+        if delivery.index.sha256 not in ("", digest.hexdigest()):
+            raise IntegrityError(
+                f"{delivery.source}: SHA-256 {delivery.index.sha256} expected, {digest.hexdigest()} came: the copy in "
+                "the store or the line to it is damaged"
+            )
+
+    def _await(self, delivery: Delivery) -> None:
+        """Wait for who is bringing it. Raises `StorageError` when it does not come: then it is this one's turn."""
+        while self._cache.is_arriving(delivery.name):
+            time.sleep(_POLL_SECONDS)
+        if self._cache.find(delivery.name, delivery.index.num_bytes) is None:
+            raise StorageError(f"{delivery.source}: another process began to bring it and gave up")
 
     def _payload(self, delivery: Delivery, keep: Collection[str]) -> Iterator[bytes]:
         """The shard's bytes, unpacked."""

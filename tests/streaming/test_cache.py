@@ -1,6 +1,7 @@
 """The cache folder: what goes in comes out whole or not at all, under its limit, among processes that may die."""
 
 import contextlib
+import fcntl
 import multiprocessing
 import os
 import signal
@@ -88,6 +89,18 @@ def test_only_one_brings_a_shard_at_a_time(tmp_path):
             assert second is None
     assert not other.is_arriving("a.tar")
     assert other.find("a.tar", 2) is not None
+
+
+def test_a_shard_that_its_bringer_still_holds_counts_as_arriving(tmp_path):
+    """Between its renaming and its unlocking it can neither be opened nor is there a part of it."""
+    cache = ShardCache(tmp_path)
+    put(cache, "a.tar", b"hi")
+    with (tmp_path / "a.tar").open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert cache.find("a.tar", 2) is None
+        assert cache.is_arriving("a.tar")
+    assert not cache.is_arriving("a.tar")
+    assert cache.find("a.tar", 2) is not None
 
 
 def test_a_full_disk_is_an_error_of_the_cache(tmp_path, monkeypatch):

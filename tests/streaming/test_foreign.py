@@ -1,10 +1,13 @@
 """Anybody's WebDataset: found by folder, glob, braces or sizes.json, indexed on first use, read like our own."""
 
+import contextlib
 import gzip
 import io
 import json
 import shutil
 import tarfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -68,6 +71,22 @@ def test_compressed_shards_are_unpacked_into_the_cache(folder, tmp_path, suffix,
         (packed / (path.name + suffix)).write_bytes(data)
     assert keys(packed, local=str(cache), keep_zip=keep_zip) == TRAIN
     assert len([path for path in cache.iterdir() if path.name.endswith(suffix)]) == (3 if keep_zip else 0)
+
+
+def test_a_compressed_shard_that_another_process_gave_up_is_brought_all_the_same(folder, tmp_path):
+    packed = tmp_path / "packed"
+    packed.mkdir()
+    (packed / "train-000.tar.gz").write_bytes(gzip.compress((folder / "train-000.tar").read_bytes()))
+    dataset = StreamingDataset(remote=str(packed), local=str(tmp_path / "cache"))
+    access = dataset.reading.readers[0].primary
+    with ThreadPoolExecutor(1) as reader:
+        with contextlib.suppress(ConnectionError), access.cache.receive(access.cache_name(0), 1) as incoming:
+            assert incoming is not None
+            sample = reader.submit(dataset.get_item, 0)
+            while not dataset.reading.traffic.cache_misses:
+                time.sleep(0.001)
+            raise ConnectionError
+        assert sample.result(20)["__key__"] == clips(1)[0].key
 
 
 def test_indexes_are_kept_and_follow_a_changed_file(folder, tmp_path):
