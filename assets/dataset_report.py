@@ -7,6 +7,7 @@ import dagster as dg
 from assets.events import INPUTS_TAG, OWNER, readable_failures, short_digest
 from assets.keys import DatasetKeys
 from assets.metadata import location
+from headrace.catalog_files import REJECTED_PATH, read_columns
 from headrace.catalog_update import existing_catalog
 from headrace.config import DatasetConfig
 from headrace.report import Report, render_report
@@ -21,9 +22,10 @@ REPORT_VERSION = 2
 
 def read_report(config: DatasetConfig, storage: StorageResource) -> Report:
     """What the page has to say now."""
-    rejected = existing_catalog(storage.output(config)).rejected
+    rejected = read_columns(storage.output(config), REJECTED_PATH, ["code"])
+    reasons = [] if rejected is None else rejected["code"].value_counts(sort=True).rows()
     snapshots = {part: read_snapshot(shards) for part, shards in storage.parts(config).items()}
-    return Report(config.name, snapshots, rejected["code"].value_counts(sort=True).rows(), storage.output(config).uri)
+    return Report(config.name, snapshots, reasons, storage.output(config).uri)
 
 
 def _with_contents(report: Report, config: DatasetConfig, storage: StorageResource) -> Report:

@@ -7,7 +7,7 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 
 from assets.events import INPUTS_TAG, snapshot_inputs, versions_by_partition
 from headrace.errors import NotFoundError
-from headrace.manifests import NumberedManifest
+from headrace.manifests import KnownManifest
 from headrace.reconcile import is_current
 from headrace.snapshots import NumberedSnapshot, read_snapshot
 from headrace.storage import Storage
@@ -19,7 +19,7 @@ def unrecorded_partitions(
     instance: dg.DagsterInstance,
     key: dg.AssetKey,
     checks: Sequence[dg.AssetCheckKey],
-    manifests: Mapping[str, NumberedManifest],
+    manifests: Mapping[str, KnownManifest],
 ) -> set[str]:
     """Partitions whose manifest the instance does not know, or of whose checks one has not passed or never ran."""
     known = versions_by_partition(instance, key, dg.DagsterEventType.ASSET_MATERIALIZATION)
@@ -27,8 +27,8 @@ def unrecorded_partitions(
     passed = {(record.check_key, record.partition_key) for record in records if record.latest_execution_status == _GOOD}
     return {
         name
-        for name, numbered in manifests.items()
-        if known.get(name) != numbered.manifest.digest or not all((check, name) in passed for check in checks)
+        for name, manifest in manifests.items()
+        if known.get(name) != manifest.digest or not all((check, name) in passed for check in checks)
     }
 
 
@@ -55,7 +55,7 @@ def newest_snapshot(storage: Storage) -> NumberedSnapshot | None:
 def is_committed(
     newest: NumberedSnapshot | None,
     catalog: str,
-    manifests: Mapping[str, NumberedManifest],
+    manifests: Mapping[str, KnownManifest],
     audio_snapshot: int | None = None,
 ) -> bool:
     """Whether the newest snapshot is the state that these manifests make.

@@ -1,11 +1,11 @@
 """What a tick of the sensors costs at 100,000 recordings in 1,000 partitions: seconds and memory, by kind of tick.
 
-The source is real (empty files with the times that the catalog says), catalog, manifests and Dagster events are written
-directly: no audio is needed to look at it. Prints a table and writes JSON.
+A code server runs as `dagster dev` starts one, and is asked for ticks as the daemon asks; its memory is read from
+outside. The same is done with a sensor that does nothing over definitions that hold nothing: what Dagster takes by
+itself. Prints a table and writes JSON.
 """
 
 import argparse
-import gc
 import json
 import os
 import platform
@@ -14,39 +14,44 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import dagster as dg
-import polars as pl
-import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # assets, resources, sensors from the checkout
 
-from assets.catalog import source_inputs
-from assets.events import INPUTS_TAG
-from assets.factory import build_definitions
-from assets.keys import DatasetKeys
-from headrace.audio import codec_version
-from headrace.catalog import Catalog
-from headrace.catalog_files import CATALOG_PATH, write_catalog
-from headrace.catalog_tables import RECORDING_SCHEMA, REJECTED_SCHEMA
-from headrace.config import DatasetConfig, load_config
-from headrace.manifests import Manifest, ShardEntry, commit_manifest
-from headrace.reconcile import wanted_partitions
-from resources.storage import StorageResource
-from sensors.factory import build_automation
+from benchmarks._code_server import CodeServer, code_server
+from benchmarks._sensor_data import NAME, change_everything, write_dataset
+from resources.storage import REPOSITORY_ROOT
 
-NAME = "bench"
 ROUNDS = 5
-_SECONDS = 5.0
-_RATE_HZ = 44_100
-_TITLES = 40
+_EMPTY = """
+import dagster as dg
+
+@dg.asset
+def nothing(): ...
+
+@dg.sensor(target=nothing)
+def idle():
+    return dg.SkipReason("nothing to do")
+
+defs = dg.Definitions(assets=[nothing], sensors=[idle])
+"""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """One kind of tick: medians over the rounds, and the highest memory of any."""
+    """One kind of tick: median and most over the rounds.
+
+    Attributes:
+        tick: which.
+        said: its answer.
+        seconds: median, as the daemon waits for it.
+        most_seconds: the longest.
+        growth_mb: the most that memory rose above what it was before the tick.
+        peak_mb: the most that the server's process had.
+    """
 
     tick: str
     said: str
@@ -63,12 +68,20 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=1_000)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        costs = measure(Path(folder), options.recordings, options.partitions)
-    print(f"{options.recordings:,} recordings, {options.partitions:,} partitions; bars: 2 s, 200 MB more than at rest")
+        floor, rest, costs = measure(Path(folder), options.recordings, options.partitions)
+    peak = max(cost.peak_mb for cost in costs)
+    print(f"{options.recordings:,} recordings, {options.partitions:,} partitions; bars: 2 s, 200 MB")
     print(f"{'tick':<46}{'median s':>10}{'most s':>10}{'growth MB':>11}{'peak MB':>9}  what it said")
     for cost in costs:
         times = f"{cost.seconds:>10.3f}{cost.most_seconds:>10.3f}"
         print(f"{cost.tick:<46}{times}{cost.growth_mb:>11.0f}{cost.peak_mb:>9.0f}  {cost.said}")
+    print(f"the server's process: {peak:.0f} MB at most, of which {floor:.0f} MB are Dagster's without us,")
+    print(f"{rest - floor:.0f} MB our definitions and libraries, and {peak - rest:.0f} MB the ticks'")
+    memory = {"dagster_mb": floor, "at_rest_mb": rest, "peak_mb": peak}
+    _write({**vars(options), "memory": memory, "ticks": [asdict(cost) for cost in costs]})
+
+
+def _write(content: dict[str, object]) -> None:
     results = Path(__file__).parent / "results"
     results.mkdir(exist_ok=True)
     hardware = {
@@ -76,147 +89,62 @@ def main() -> None:
         "machine": platform.machine(),
         "python": platform.python_version(),
     }
-    content = {"hardware": hardware, **vars(options), "ticks": [vars(cost) for cost in costs]}
-    (results / "sensors.json").write_text(json.dumps(content, indent=1) + "\n")
+    (results / "sensors.json").write_text(json.dumps({"hardware": hardware, **content}, indent=1) + "\n")
 
 
-def measure(folder: Path, num_recordings: int, num_partitions: int) -> list[Cost]:
-    """All kinds of ticks over one data set."""
-    config = write_config(folder, num_partitions)
-    catalog = write_source(folder, config, num_recordings)
+def measure(folder: Path, num_recordings: int, num_partitions: int) -> tuple[float, float, list[Cost]]:
+    """Memory of an idle server without us (MB), of one with our definitions (MB), and all kinds of ticks over it."""
     (folder / "home").mkdir()
-    with dg.DagsterInstance.local_temp(str(folder / "home")) as instance:
-        write_partitions(config, catalog, instance)
-        definitions = dg.Definitions.merge(build_definitions([config]), build_automation([config]))
-        ticks = Ticks(definitions, instance)
-        quiet_source = ticks.run(f"{NAME}_source_changes", None).cursor
-        touched = folder / "recordings/000/000000.wav"
-        costs = [
-            ticks.cost("source_changes, no change", f"{NAME}_source_changes", quiet_source),
-            ticks.cost("source_changes, cursor lost", f"{NAME}_source_changes", None),
-            ticks.cost("stale_partitions, up to date but for the end", f"{NAME}_stale_partitions", None),
-        ]
-        os.utime(touched, (1, 1))
-        costs.append(ticks.cost("source_changes, one file changed", f"{NAME}_source_changes", quiet_source))
-        write_catalog(StorageResource().output(config), _other_digests(catalog))
-        costs.append(ticks.cost("stale_partitions, all partitions stale", f"{NAME}_stale_partitions", None))
-        return costs
+    (folder / "home/dagster.yaml").write_text((REPOSITORY_ROOT / "dagster_home/dagster.yaml").read_text())
+    (folder / "empty.py").write_text(_EMPTY)
+    with dg.DagsterInstance.from_config(str(folder / "home")) as instance:
+        with code_server(instance, ["--python-file", str(folder / "empty.py")]) as server:
+            floor = _measured(server, lambda: server.tick("idle", None), ROUNDS).peak_mb
+        dataset = write_dataset(folder, instance, num_recordings, num_partitions)
+        target = ["--module-name", "definitions", "--working-directory", str(REPOSITORY_ROOT)]
+        with code_server(instance, target, {"HEADRACE_DATASETS": str(folder / "datasets")}) as server:
+            rest = _measured(server, lambda: server.tick("alerts", None), ROUNDS).peak_mb
+            source, stale = f"{NAME}_source_changes", f"{NAME}_stale_partitions"
+            quiet = server.tick(source, None).cursor
+            costs = [
+                _cost(server, "source_changes, no change", source, quiet),
+                _cost(server, "source_changes, cursor lost", source, None),
+                _cost(server, "stale_partitions, up to date but for the end", stale, None),
+            ]
+            os.utime(folder / "recordings/000/000000.wav", (1, 1))
+            costs.append(_cost(server, "source_changes, one file changed", source, quiet))
+            change_everything(dataset)
+            costs.append(_cost(server, "stale_partitions, all partitions stale", stale, None))
+    return floor, rest, costs
 
 
-class Ticks:
-    """Evaluates sensors in this process, as a code server does."""
-
-    def __init__(self, definitions: dg.Definitions, instance: dg.DagsterInstance) -> None:
-        self.definitions = definitions
-        self.instance = instance
-        self.sensors = {sensor.name: sensor for sensor in definitions.sensors or ()}
-
-    def run(self, name: str, cursor: str | None):  # noqa: ANN201 - Dagster's own
-        """One tick."""
-        context = dg.build_sensor_context(
-            instance=self.instance, cursor=cursor, definitions=self.definitions, sensor_name=name
-        )
-        return self.sensors[name].evaluate_tick(context)
-
-    def cost(self, tick: str, name: str, cursor: str | None) -> Cost:
-        """Time and memory of a tick."""
-        rounds = [_measured(lambda: self.run(name, cursor)) for _ in range(ROUNDS)]
-        seconds, growth, peak = zip(*rounds, strict=True)
-        result = self.run(name, cursor)
-        said = f"{len(result.run_requests)} runs" if result.run_requests else (result.skip_message or "")[:40]
-        return Cost(tick, said, statistics.median(seconds), max(seconds), max(growth), max(peak))
+@dataclass(frozen=True)
+class _Rounds:
+    seconds: list[float]
+    growth_mb: float
+    peak_mb: float
 
 
-def _measured(work: Callable[[], object]) -> tuple[float, float, float]:
-    """Seconds, growth of resident memory at its highest, and that height, in MB."""
-    gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")  # forget the highest so far
-    before = _memory_mb("VmRSS")
-    began = time.perf_counter()
-    work()
-    seconds = time.perf_counter() - began
-    peak = _memory_mb("VmHWM")
-    return seconds, peak - before, peak
+def _measured(server: CodeServer, tick: Callable[[], object], rounds: int) -> _Rounds:
+    seconds, growths, peaks = [], [], []
+    for _ in range(rounds):
+        server.forget_peak()
+        before = server.resident_mb()
+        began = time.perf_counter()
+        tick()
+        seconds.append(time.perf_counter() - began)
+        peaks.append(server.peak_mb())
+        growths.append(peaks[-1] - before)
+    return _Rounds(seconds, max(growths), max(peaks))
 
 
-def _memory_mb(name: str) -> float:
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
-    return int(line.split()[1]) / 1024
-
-
-def write_config(folder: Path, num_partitions: int) -> DatasetConfig:
-    """The data set's YAML."""
-    content = {
-        "source": {"uri": str(folder / "recordings")},
-        "splits": {"train": 1.0},
-        "shards": {"partitions": {"train": num_partitions}},
-        "output": {"uri": str(folder / "output")},
-    }
-    (folder / f"{NAME}.yaml").write_text(yaml.safe_dump(content))
-    return load_config(folder / f"{NAME}.yaml")
-
-
-def write_source(folder: Path, config: DatasetConfig, count: int) -> Catalog:
-    """The files, and the catalog that a scan would have made of them."""
-    paths = [f"{i // 1000:03d}/{i:06d}.wav" for i in range(count)]
-    for path in paths:
-        file = folder / "recordings" / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch()
-        os.utime(file, ns=(10**18, 10**18))
-    facts = {
-        "key": [path[4:10] for path in paths],
-        "path": paths,
-        "sha256": [f"{i:064x}" for i in range(count)],
-        "num_bytes": [0] * count,
-        "mtime_ns": [10**18] * count,
-        "container": ["wav"] * count,
-        "subtype": ["PCM_16"] * count,
-        "num_frames": [round(_SECONDS * _RATE_HZ)] * count,
-        "sample_rate_hz": [_RATE_HZ] * count,
-        "num_channels": [1] * count,
-        "bits_per_sample": [16] * count,
-        "duration_seconds": [_SECONDS] * count,
-        "duplicate_of": [None] * count,
-        "recording_digest": [f"{i:032x}" for i in range(count)],
-    }
-    user = {f"title {i}": [f"a line of metadata {i} {path}" for path in paths] for i in range(3)}
-    recordings = pl.DataFrame(facts, schema=RECORDING_SCHEMA).with_columns(pl.DataFrame(user))
-    catalog = Catalog(recordings, pl.DataFrame(schema=REJECTED_SCHEMA), codec_version())
-    write_catalog(StorageResource().output(config), catalog)
-    assert (folder / "output" / CATALOG_PATH).exists()
-    return catalog
-
-
-def _other_digests(catalog: Catalog) -> Catalog:
-    """The same recordings, all with another content."""
-    recordings = catalog.recordings.with_columns(pl.col("recording_digest").str.replace("^.", "f"))
-    return Catalog(recordings, catalog.rejected, catalog.probe_version)
-
-
-def write_partitions(config: DatasetConfig, catalog: Catalog, instance: dg.DagsterInstance) -> None:
-    """Manifests of all partitions, as built from the catalog, and the events that Dagster has of them."""
-    audio, key = StorageResource().audio(config), DatasetKeys(config.name).audio_shards
-    samples = catalog.recordings.height // len(config.layout().partition_keys())
-    scanned = {INPUTS_TAG: source_inputs(config, StorageResource())}
-    instance.report_runless_asset_event(dg.AssetMaterialization(DatasetKeys(config.name).catalog, tags=scanned))
-    for number, (partition, wanted) in enumerate(wanted_partitions(catalog.recordings, config).items()):
-        keys = tuple(f"{number:04d}_{i:06d}_with_a_name" for i in range(samples))
-        shards = tuple(
-            ShardEntry(
-                f"train_{number:04d}_{i:06d}-{i:012x}.tar", 10**7, 50, 10**7, 250.0, f"{i:064x}", keys[i * 50 :][:50]
-            )
-            for i in range(-(-samples // 50))
-        )
-        manifest = Manifest(partition, wanted, "", {"samples_per_shard": 50}, shards)
-        commit_manifest(audio, manifest, None)
-        tags = {"dagster/data_version": manifest.digest}
-        instance.report_runless_asset_event(dg.AssetMaterialization(key, partition=partition, tags=tags))
-
-
-def _shard(bucket: int, sequence: int, keys: tuple[str, ...]) -> ShardEntry:
-    name = f"train_{bucket:04d}_{sequence:06d}-{sequence:012x}.tar"
-    return ShardEntry(name, 10**7, len(keys), 10**7, _SECONDS * len(keys), f"{sequence:064x}", keys)
+def _cost(server: CodeServer, tick: str, sensor: str, cursor: str | None) -> Cost:
+    """Time and memory of a tick."""
+    rounds = _measured(server, lambda: server.tick(sensor, cursor), ROUNDS)
+    result = server.tick(sensor, cursor)
+    said = f"{len(result.run_requests)} runs" if result.run_requests else (result.skip_message or "")[:40]
+    seconds = rounds.seconds
+    return Cost(tick, said, statistics.median(seconds), max(seconds), rounds.growth_mb, rounds.peak_mb)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from building.terminal import TerminalProgress
 from headrace.audit import has_true_sizes
 from headrace.catalog_update import existing_catalog
 from headrace.config import DatasetConfig, LatentsConfig
-from headrace.manifests import NumberedManifest, newest_manifests
+from headrace.manifests import NumberedManifest, newest_manifests, newest_summaries
 from headrace.reconcile import (
     Work,
     latent_settings,
@@ -148,7 +148,9 @@ class Build:
         if key not in self.selected:
             return
         sizes = {entry.path: entry.num_bytes for entry in storage.list()}
-        plan = plan_build(wanted, newest_manifests(storage), sizes)
+        manifests = newest_manifests(storage)
+        damaged = {partition for partition, found in manifests.items() if not found.manifest.is_whole(sizes)}
+        plan = plan_build(wanted, manifests, damaged)
         unrecorded = unrecorded_partitions(self.runner.instance, key, self.runner.checks_of(key), plan.current)
         todo = [partition for partition in wanted if partition in plan.stale or partition in unrecorded]
         name = "/".join(key.path[1:])
@@ -174,7 +176,7 @@ class Build:
         if key not in self.selected or self._failed:
             return
         newest = newest_snapshot(storage)
-        plan = plan_build(wanted, newest_manifests(storage))
+        plan = plan_build(wanted, newest_summaries(storage))
         if (
             newest is not None
             and is_committed(newest, catalog, plan.current, audio_snapshot)

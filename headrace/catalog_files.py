@@ -4,6 +4,8 @@ Owns their names, their format version and reading them back. It does not look a
 """
 
 import io
+from collections.abc import Iterable
+from typing import BinaryIO
 
 import polars as pl
 
@@ -44,6 +46,22 @@ def read_catalog(storage: Storage) -> Catalog | None:
     return Catalog(recordings, rejected, probe_version)
 
 
+def read_columns(storage: Storage, path: str, columns: Iterable[str]) -> pl.DataFrame | None:
+    """Some columns of `CATALOG_PATH` or `REJECTED_PATH`, in this order; None where no catalog has been written.
+
+    No other column is decoded, so that a look at a large catalog costs little. Where one is missing all columns are
+    given: who misses it can say what there is.
+
+    Raises:
+        FormatError: as `read_catalog`.
+    """
+    if not storage.exists(path):
+        return None
+    with storage.open(path) as file:
+        table, _ = _decoded(file, f"{storage.uri}/{path}", list(columns))
+    return table
+
+
 def _parquet(table: pl.DataFrame, probe_version: str) -> bytes:
     file = io.BytesIO()
     table.write_parquet(file, metadata={_FORMAT_NOTE: str(CATALOG_FORMAT), _PROBE_NOTE: probe_version})
@@ -60,15 +78,24 @@ def _write_if_new(storage: Storage, path: str, data: bytes) -> bool:
 def _read(storage: Storage, path: str, schema: Columns) -> tuple[pl.DataFrame, str]:
     """A table that holds at least the columns of `schema`, and the version of the reader that made it."""
     place = f"{storage.uri}/{path}"
-    data = storage.read(path)
-    try:
-        notes = pl.read_parquet_metadata(io.BytesIO(data))
-        table = pl.read_parquet(io.BytesIO(data))
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise FormatError(f"{place} is damaged ({error}); delete the folder catalog/ to have it made anew") from error
-    if notes.get(_FORMAT_NOTE) != str(CATALOG_FORMAT):
-        found = notes.get(_FORMAT_NOTE, "no version at all")
-        raise FormatError(f"{place}: format {CATALOG_FORMAT} expected, found {found}; delete catalog/ to rebuild it")
+    with storage.open(path) as file:
+        table, probe_version = _decoded(file, place)
     if differing := [name for name, dtype in schema.items() if table.schema.get(name) != dtype]:
         raise FormatError(f"{place}: columns {differing} are missing or of another type; delete catalog/ to rebuild it")
-    return table, notes.get(_PROBE_NOTE, "")
+    return table, probe_version
+
+
+def _decoded(file: BinaryIO, place: str, columns: list[str] | None = None) -> tuple[pl.DataFrame, str]:
+    """A table, whole or some columns of it, and the version of the reader that made it."""
+    try:
+        notes = pl.read_parquet_metadata(file)
+        if notes.get(_FORMAT_NOTE) == str(CATALOG_FORMAT):
+            file.seek(0)
+            is_whole = columns is None or not pl.read_parquet_schema(file).keys() >= set(columns)
+            file.seek(0)
+            table = pl.read_parquet(file, columns=None if is_whole else columns)
+            return table, notes.get(_PROBE_NOTE, "")
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise FormatError(f"{place} is damaged ({error}); delete the folder catalog/ to have it made anew") from error
+    found = notes.get(_FORMAT_NOTE, "no version at all")
+    raise FormatError(f"{place}: format {CATALOG_FORMAT} expected, found {found}; delete catalog/ to rebuild it")

@@ -56,9 +56,9 @@ class LatentSettings:
     encoder: str
     dtype: LatentDtype = "float16"
 
-    def wanted(self, audio: Manifest) -> str:
-        """What `Manifest.wanted` of up-to-date latents of this audio says."""
-        return _digest(audio.digest, self.encoder, self.dtype)
+    def wanted(self, audio: str) -> str:
+        """What `Manifest.wanted` of up-to-date latents says, given the digest of the audio's manifest."""
+        return _digest(audio, self.encoder, self.dtype)
 
     def input_digest(self, audio_shard: str) -> str:
         """What the latent shard of an audio shard is made from; the name holds the audio's digest."""
@@ -121,7 +121,7 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
     source = audio_manifest(audio, partition, audio_snapshot).manifest
     for _ in range(_COMMIT_ATTEMPTS):
         previous = newest_manifest(storage, partition)
-        wanted = settings.wanted(source)
+        wanted = settings.wanted(source.digest)
         there = {entry.path: entry.num_bytes for entry in storage.list(_file_prefix(partition))}
         if previous is not None and previous.manifest.wanted == wanted and previous.manifest.is_whole(there):
             names = tuple(shard.name for shard in previous.manifest.shards)
@@ -229,7 +229,7 @@ def commit_latent_snapshot(
     stale = []
     for partition, number in origin.snapshot.manifests.items():
         source = read_manifest(audio, partition, number).manifest
-        if partition in newest and newest[partition].manifest.wanted == settings.wanted(source):
+        if partition in newest and newest[partition].wanted == settings.wanted(source.digest):
             manifests[partition] = newest[partition]
         else:
             stale.append(partition)

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.errors import FormatError
 from headrace.index import index_name
@@ -121,6 +121,41 @@ class NumberedManifest:
     number: int
     manifest: Manifest
 
+    @property
+    def wanted(self) -> str:
+        """See `Manifest.wanted`."""
+        return self.manifest.wanted
+
+    @property
+    def digest(self) -> str:
+        """See `Manifest.digest`."""
+        return self.manifest.digest
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestSummary:
+    """What comparing takes of a manifest, without its samples: those of a whole data set may be millions."""
+
+    number: int
+    wanted: str
+    digest: str
+
+
+class KnownManifest(Protocol):
+    """What comparing takes: a `NumberedManifest`, or its summary."""
+
+    @property
+    def number(self) -> int:
+        """Its number in its partition."""
+
+    @property
+    def wanted(self) -> str:
+        """See `Manifest.wanted`."""
+
+    @property
+    def digest(self) -> str:
+        """See `Manifest.digest`."""
+
 
 def newest_manifest(storage: Storage, partition: str) -> NumberedManifest | None:
     """The manifest of a partition that counts; None before the first build."""
@@ -130,11 +165,24 @@ def newest_manifest(storage: Storage, partition: str) -> NumberedManifest | None
 
 def newest_manifests(storage: Storage) -> dict[str, NumberedManifest]:
     """The manifest that counts of every partition that has one, by one listing."""
+    return dict(_newest_by_partition(storage))
+
+
+def newest_summaries(storage: Storage) -> dict[str, ManifestSummary]:
+    """The same in brief; only one manifest at a time is held in memory."""
+    return {
+        partition: ManifestSummary(found.number, found.wanted, found.digest)
+        for partition, found in _newest_by_partition(storage)
+    }
+
+
+def _newest_by_partition(storage: Storage) -> Iterator[tuple[str, NumberedManifest]]:
     newest: dict[str, int] = {}
     for number, path in numbered_files(storage, _MANIFESTS):
         partition = path.split("/")[-2]
         newest[partition] = max(number, newest.get(partition, 0))
-    return {partition: read_manifest(storage, partition, number) for partition, number in sorted(newest.items())}
+    for partition, number in sorted(newest.items()):
+        yield partition, read_manifest(storage, partition, number)
 
 
 def commit_manifest(storage: Storage, manifest: Manifest, previous: NumberedManifest | None) -> NumberedManifest:

@@ -33,7 +33,11 @@ class Layout:
 
     def partition_keys(self) -> list[str]:
         """All partitions, split by split: `train-0000`, `train-0001` and so on."""
-        return [f"{split}-{bucket:04d}" for split in self.splits for bucket in range(self.partitions.get(split, 1))]
+        return [key for split in self.splits for key in self.partition_keys_of(split)]
+
+    def partition_keys_of(self, split: str) -> list[str]:
+        """The partitions of one split."""
+        return [f"{split}-{bucket:04d}" for bucket in range(self.partitions.get(split, 1))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +75,12 @@ def assign_partitions(groups: Iterable[str], layout: Layout) -> list[str]:
     names = sorted(layout.splits)
     edges = [round(edge * _HASH_RANGE) for edge in accumulate(layout.splits[name] for name in names)]
     edges[-1] = _HASH_RANGE  # shares add up to 1 only within rounding
+    keys = [layout.partition_keys_of(split) for split in names]  # shared by all rows: a table may have millions
     found: list[str] = []
     for group in groups:
         digest = hashlib.sha256(group.encode()).digest()
-        split = names[bisect_right(edges, int.from_bytes(digest[:8], "big"))]
-        bucket = int.from_bytes(digest[8:16], "big") % layout.partitions.get(split, 1)
-        found.append(f"{split}-{bucket:04d}")
+        buckets = keys[bisect_right(edges, int.from_bytes(digest[:8], "big"))]
+        found.append(buckets[int.from_bytes(digest[8:16], "big") % len(buckets)])
     return found
 
 

@@ -5,19 +5,23 @@ snapshot still tells the truth. It reads nothing and builds nothing, so that `bu
 cannot disagree.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Generic, TypeVar
 
 import polars as pl
 
 from headrace.config import DatasetConfig, LatentsConfig
 from headrace.encoders import fingerprint
 from headrace.latents import LatentSettings
-from headrace.manifests import NumberedManifest
+from headrace.manifests import KnownManifest
+from headrace.metadata_columns import stored_names
 from headrace.recordings import PARTITION, Recording, fingerprints, recordings_of, with_partitions
 from headrace.shards import ShardSettings
 from headrace.snapshots import Snapshot
+
+AnyManifest = TypeVar("AnyManifest", bound=KnownManifest)
 
 
 class Need(StrEnum):
@@ -32,7 +36,7 @@ class Need(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Generic[AnyManifest]):
     """The partitions of a layout, divided.
 
     Attributes:
@@ -42,7 +46,7 @@ class Plan:
     """
 
     stale: dict[str, Need]
-    current: dict[str, NumberedManifest]
+    current: dict[str, AnyManifest]
     left: tuple[str, ...]
 
 
@@ -61,9 +65,9 @@ def latent_settings(latents: LatentsConfig) -> LatentSettings:
     return LatentSettings(fingerprint(latents.encoder.kind, latents.encoder.settings), latents.dtype)
 
 
-def wanted_latents(audio: Mapping[str, NumberedManifest], settings: LatentSettings) -> dict[str, str]:
+def wanted_latents(audio: Mapping[str, KnownManifest], settings: LatentSettings) -> dict[str, str]:
     """Partition → the digest that its manifest of latents should carry, given the audio manifests."""
-    return {partition: settings.wanted(numbered.manifest) for partition, numbered in audio.items()}
+    return {partition: settings.wanted(manifest.digest) for partition, manifest in audio.items()}
 
 
 def partition_fingerprints(recordings: pl.DataFrame, config: DatasetConfig) -> dict[str, str]:
@@ -74,6 +78,11 @@ def partition_fingerprints(recordings: pl.DataFrame, config: DatasetConfig) -> d
     """
     layout = config.layout()
     return fingerprints(with_partitions(recordings, layout, config.group_by), layout)
+
+
+def wanted_columns(config: DatasetConfig) -> list[str]:
+    """The columns of the recordings table that `wanted_partitions` and the catalog's digest take."""
+    return ["path", "recording_digest", *([] if config.group_by is None else stored_names([config.group_by]).values())]
 
 
 def wanted_partitions(recordings: pl.DataFrame, config: DatasetConfig) -> dict[str, str]:
@@ -89,31 +98,31 @@ def partition_recordings(recordings: pl.DataFrame, config: DatasetConfig, partit
 
 
 def plan_build(
-    wanted: Mapping[str, str], manifests: Mapping[str, NumberedManifest], sizes: Mapping[str, int] | None = None
-) -> Plan:
+    wanted: Mapping[str, str], manifests: Mapping[str, AnyManifest], damaged: Collection[str] = ()
+) -> Plan[AnyManifest]:
     """Divide the partitions of a layout by what has to be done.
 
     Args:
         wanted: partition → digest of everything that it should be built from (`Manifest.wanted`).
         manifests: the newest manifest of every partition that has one.
-        sizes: size in bytes of every file in the shard folder; None to take the manifests' word for it.
+        damaged: partitions of which not every file is there in full; none to take the manifests' word for it.
     """
     stale: dict[str, Need] = {}
-    current: dict[str, NumberedManifest] = {}
+    current: dict[str, AnyManifest] = {}
     for partition, digest in wanted.items():
         found = manifests.get(partition)
         if found is None:
             stale[partition] = Need.MISSING
-        elif found.manifest.wanted != digest:
+        elif found.wanted != digest:
             stale[partition] = Need.CHANGED
-        elif sizes is not None and not found.manifest.is_whole(sizes):
+        elif partition in damaged:
             stale[partition] = Need.DAMAGED
         else:
             current[partition] = found
     return Plan(stale, current, tuple(sorted(set(manifests) - set(wanted))))
 
 
-def is_current(snapshot: Snapshot | None, catalog: str, manifests: Mapping[str, NumberedManifest]) -> bool:
+def is_current(snapshot: Snapshot | None, catalog: str, manifests: Mapping[str, KnownManifest]) -> bool:
     """Whether a snapshot is exactly the state that these manifests make.
 
     Args:

@@ -16,6 +16,7 @@ from headrace.metadata_columns import metadata_columns, metadata_dicts
 from headrace.plan import Layout, assign_partitions, partition_fingerprint
 
 PARTITION = "partition"
+_GROUPS_AT_ONCE = 16  # partitions whose digests are Python values at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +53,20 @@ def with_partitions(recordings: pl.DataFrame, layout: Layout, group_by: str | No
     Raises:
         ConfigError: there is no such metadata column.
     """
-    groups = recordings["path"].to_list()
+    groups = recordings["path"]
     if group_by is not None and recordings.height:
         stored = {user: column for column, user in metadata_columns(recordings).items()}
         if group_by not in stored:
             raise ConfigError(f"group_by: no metadata column {group_by!r}; there are {sorted(stored) or 'none'}")
-        values = recordings[stored[group_by]].cast(pl.String).to_list()
-        groups = [path if value is None else value for path, value in zip(groups, values, strict=True)]
+        groups = recordings[stored[group_by]].cast(pl.String).fill_null(groups)
     return recordings.with_columns(pl.Series(PARTITION, assign_partitions(groups, layout), dtype=pl.String))
 
 
 def fingerprints(recordings: pl.DataFrame, layout: Layout) -> dict[str, str]:
     """Fingerprint of every partition of the layout, empty ones too; needs `partition` and `recording_digest`."""
-    found = dict(recordings.group_by(PARTITION).agg("recording_digest").iter_rows())
-    return {partition: partition_fingerprint(found.get(partition, ())) for partition in layout.partition_keys()}
+    rows = recordings.group_by(PARTITION).agg("recording_digest").iter_rows(buffer_size=_GROUPS_AT_ONCE)
+    found = {partition: partition_fingerprint(digests) for partition, digests in rows}
+    return {partition: found.get(partition) or partition_fingerprint(()) for partition in layout.partition_keys()}
 
 
 def recordings_of(rows: pl.DataFrame) -> list[Recording]:

@@ -5,20 +5,20 @@ Owns that comparison, and listing a source within a bound of time. It decides no
 """
 
 import hashlib
-import io
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import polars as pl
 
-from headrace.catalog_files import CATALOG_PATH, REJECTED_PATH
-from headrace.catalog_tables import LISTING_SCHEMA, STAMP_SCHEMA, Origin
+from headrace.catalog_files import CATALOG_PATH, REJECTED_PATH, read_columns
+from headrace.catalog_tables import STAMP_SCHEMA, Origin
 from headrace.sources import Source
 from headrace.storage import Storage
 
 _NS = 1_000_000_000
 _STAMP = list(STAMP_SCHEMA)
+_SLICE_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +42,20 @@ def list_within(source: Source, seconds: float, clock: Callable[[], float] = tim
     Time is looked at after every chunk of the source, so the bound is passed by one chunk at most.
     """
     deadline = clock() + seconds
-    chunks = [pl.DataFrame(schema=LISTING_SCHEMA)]
+    chunks = [pl.DataFrame(schema=STAMP_SCHEMA)]
     for chunk in source.list():
-        chunks.append(chunk)
+        chunks.append(chunk.select(_STAMP))
         if clock() > deadline:
             return None
-    return pl.concat(chunks).select(_STAMP).sort("path")
+    return pl.concat(chunks).sort("path")
 
 
 def stamps_digest(stamps: pl.DataFrame) -> str:
     """Fingerprint of a listing: equal where every file has the same path, size and time of change."""
-    return hashlib.sha256(stamps.write_csv(include_header=False).encode()).hexdigest()[:32]
+    digest = hashlib.sha256()
+    for piece in stamps.iter_slices(_SLICE_ROWS):  # never all rows as text
+        digest.update(piece.write_csv(include_header=False).encode())
+    return digest.hexdigest()[:32]
 
 
 def catalogued(output: Storage) -> pl.DataFrame | None:
@@ -60,12 +63,12 @@ def catalogued(output: Storage) -> pl.DataFrame | None:
 
     Reads three columns, so that a look at a large catalog stays cheap.
     """
-    if not (output.exists(CATALOG_PATH) and output.exists(REJECTED_PATH)):
+    recordings = read_columns(output, CATALOG_PATH, _STAMP)
+    rejected = read_columns(output, REJECTED_PATH, [*_STAMP, "origin"])
+    if recordings is None or rejected is None:
         return None
-    recordings = pl.read_parquet(io.BytesIO(output.read(CATALOG_PATH)), columns=_STAMP)
-    rejected = pl.read_parquet(io.BytesIO(output.read(REJECTED_PATH)), columns=[*_STAMP, "origin"])
-    files = rejected.filter(pl.col("origin") == Origin.FILE)
-    return pl.concat([recordings.select(_STAMP), files.select(_STAMP)]).sort("path")
+    files = rejected.filter(pl.col("origin") == Origin.FILE).select(_STAMP)
+    return pl.concat([recordings, files]).sort("path")
 
 
 def source_difference(
@@ -81,6 +84,8 @@ def source_difference(
         settle_seconds: see `SourceConfig`.
         now_ns: nanoseconds since 1970.
     """
+    if known is not None and listing.equals(known):  # the common case, without a join
+        return SourceDifference(is_changed=False, num_waiting=0, digest=stamps_digest(listing))
     there = pl.DataFrame(schema=STAMP_SCHEMA) if known is None else known
     new = listing.join(there, on=_STAMP, how="anti", nulls_equal=True)
     young = new.filter((pl.col("mtime_ns") - now_ns).abs() < round(settle_seconds * _NS))["path"].implode()

@@ -174,20 +174,20 @@ class _Walk:
                     yield self._columns.frame()
                     self._columns = _Columns()
 
-    def _entries(self, prefix: str) -> list[os.DirEntry[str]]:
+    def _entries(self, prefix: str) -> Iterator[os.DirEntry[str]]:
+        """What a folder holds, one by one: a folder may hold a million files."""
         folder = f"{self._root}/{prefix}"
         try:
             identity = _identity(folder)
             if identity in self._visited:
-                return []
+                return
             self._visited.add(identity)
             with os.scandir(folder) as entries:
-                return [entry for entry in entries if entry.name[0] != "."]
+                yield from (entry for entry in entries if entry.name[0] != ".")
         except FileNotFoundError:  # removed since its parent was read
-            return []
+            return
         except OSError as error:
             self._refuse(prefix.rstrip("/"), Reject.UNREADABLE, f"the folder cannot be read: {error.strerror}")
-            return []
 
     def _add_file(self, entry: os.DirEntry[str], path: str) -> None:
         try:

@@ -14,11 +14,11 @@ from assets.events import short_digest
 from assets.keys import DatasetKeys
 from assets.loader_smoke_test import smoke_inputs
 from assets.records import index_is_done, is_committed, is_recorded, newest_snapshot, unrecorded_partitions
-from headrace.catalog import Catalog
-from headrace.catalog_files import CATALOG_PATH, read_catalog
+from headrace.catalog_digests import combined_digest
+from headrace.catalog_files import CATALOG_PATH, read_columns
 from headrace.config import DatasetConfig
-from headrace.manifests import NumberedManifest, newest_manifests
-from headrace.reconcile import latent_settings, plan_build, wanted_latents, wanted_partitions
+from headrace.manifests import ManifestSummary, newest_summaries
+from headrace.reconcile import latent_settings, plan_build, wanted_columns, wanted_latents, wanted_partitions
 from headrace.storage import Storage
 from headrace.waves import PartitionWork
 from resources.storage import StorageResource
@@ -46,12 +46,21 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
+class _Source:
+    """What the catalog asks for: its digest, the digest that each partition should be built from, and its length."""
+
+    catalog: str
+    wanted: Mapping[str, str]
+    hours: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Stage:
     """One kind of shards: what each partition should be, and what it is."""
 
     wanted: Mapping[str, str]
-    found: Mapping[str, NumberedManifest]
-    current: Mapping[str, NumberedManifest]
+    found: Mapping[str, ManifestSummary]
+    current: Mapping[str, ManifestSummary]
     todo: frozenset[str]
 
 
@@ -92,10 +101,10 @@ class LevelReader:
 
     def read(self) -> Level | None:
         """The level; None before the first catalog."""
-        catalog = read_catalog(self.storage.output(self.config))
-        if catalog is None:
+        source = self._source()
+        if source is None:
             return None
-        audio = self._audio(catalog)
+        audio = self._stage(self.keys.audio_shards, self.storage.audio(self.config), source.wanted)
         stages = {AUDIO: audio}
         ready = {name: found for name, found in audio.current.items() if name not in audio.todo}
         for latents in self.config.latents:
@@ -104,10 +113,9 @@ class LevelReader:
             stages[latents.name] = self._stage(self.keys.latent_shards(latents.name), shards, wanted)
         partitions = {name: work for name in audio.wanted if (work := _work(name, stages)) is not None}
         if partitions:
-            share = len(partitions) / len(audio.wanted)
-            hours = share * float(catalog.recordings["duration_seconds"].sum()) / _SECONDS_PER_HOUR
+            hours = source.hours * len(partitions) / len(audio.wanted)
             return Level(partitions, tuple(self.last_assets()), hours=hours)
-        return Level({}, tuple(self._lacking(catalog, stages)), self._finish_token(catalog, stages))
+        return Level({}, tuple(self._lacking(source.catalog, stages)), self._finish_token(source.catalog, stages))
 
     def assets_of(self, stages: Sequence[str]) -> list[dg.AssetKey]:
         """The partitioned assets of some stages."""
@@ -118,17 +126,22 @@ class LevelReader:
         indexes = [self.keys.latents_index(latents.name) for latents in self.config.latents]
         return [self.keys.sizes_index, *indexes, self.keys.loader_smoke_test, self.keys.dataset_report]
 
-    def _audio(self, catalog: Catalog) -> _Stage:
-        wanted = wanted_partitions(catalog.recordings, self.config)
-        return self._stage(self.keys.audio_shards, self.storage.audio(self.config), wanted)
+    def _source(self) -> _Source | None:
+        """From the few columns that it takes; None before the first catalog."""
+        columns = ["duration_seconds", *wanted_columns(self.config)]
+        recordings = read_columns(self.storage.output(self.config), CATALOG_PATH, columns)
+        if recordings is None:
+            return None
+        hours = float(recordings["duration_seconds"].sum()) / _SECONDS_PER_HOUR
+        return _Source(combined_digest(recordings), wanted_partitions(recordings, self.config), hours)
 
     def _stage(self, key: dg.AssetKey, shards: Storage, wanted: Mapping[str, str]) -> _Stage:
-        found = newest_manifests(shards)
+        found = newest_summaries(shards)
         plan = plan_build(wanted, found)
         unrecorded = unrecorded_partitions(self.instance, key, self._checks_of(key), plan.current)
         return _Stage(wanted, found, plan.current, frozenset(plan.stale) | unrecorded)
 
-    def _lacking(self, catalog: Catalog, stages: Mapping[str, _Stage]) -> list[dg.AssetKey]:
+    def _lacking(self, catalog: str, stages: Mapping[str, _Stage]) -> list[dg.AssetKey]:
         """The unpartitioned assets that are not what the partitions make."""
         lacking = []
         snapshots = {}
@@ -136,7 +149,7 @@ class LevelReader:
         for stage, (part, shards) in zip(stages, self.storage.parts(self.config).items(), strict=True):
             key = self.keys.sizes_index if stage == AUDIO else self.keys.latents_index(stage)
             newest = newest_snapshot(shards)
-            is_done = is_committed(newest, catalog.digest, stages[stage].current, number)
+            is_done = is_committed(newest, catalog, stages[stage].current, number)
             if newest is None or not is_done or not index_is_done(self.instance, key, self._checks_of(key), newest):
                 lacking.append(key)
             else:
@@ -155,11 +168,11 @@ class LevelReader:
         is_there = self.storage.output(self.config).exists(REPORT_PATH)
         return is_there and self._is_recorded(self.keys.dataset_report, inputs)
 
-    def _finish_token(self, catalog: Catalog, stages: Mapping[str, _Stage]) -> str:
+    def _finish_token(self, catalog: str, stages: Mapping[str, _Stage]) -> str:
         numbers = [f"{stage} {name} {n.number}" for stage, s in stages.items() for name, n in s.current.items()]
         snapshots = [newest_snapshot(shards) for shards in self.storage.parts(self.config).values()]
         committed = [str(newest.number) if newest else "" for newest in snapshots]
-        return short_digest(catalog.digest, self.config.model_dump_json(), *numbers, *committed)
+        return short_digest(catalog, self.config.model_dump_json(), *numbers, *committed)
 
     def _is_recorded(self, key: dg.AssetKey, inputs: str) -> bool:
         return is_recorded(self.instance, key, self._checks_of(key), inputs)

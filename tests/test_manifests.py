@@ -9,6 +9,7 @@ from headrace.manifests import (
     commit_manifest,
     newest_manifest,
     newest_manifests,
+    newest_summaries,
     parsed_name,
     sequence_of,
     shard_name,
@@ -64,6 +65,11 @@ def test_the_newest_number_counts(storage):
     assert newest_manifest(storage, "train-0003") == second
     other = commit_manifest(storage, manifest(partition="test-0000"), None)
     assert newest_manifests(storage) == {"test-0000": other, "train-0003": second}
+    brief = {name: (found.number, found.wanted, found.digest) for name, found in newest_summaries(storage).items()}
+    assert brief == {
+        "test-0000": (1, other.manifest.wanted, other.manifest.digest),
+        "train-0003": (2, second.manifest.wanted, second.manifest.digest),
+    }
 
 
 def test_partitions_whose_names_begin_alike_are_apart(storage):

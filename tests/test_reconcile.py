@@ -3,16 +3,14 @@ import dataclasses
 import polars as pl
 import pytest
 
-from headrace.manifests import Manifest, NumberedManifest, ShardEntry
-from headrace.reconcile import Need, is_current, partition_work, plan_build, wanted_partitions
+from headrace.manifests import Manifest, ManifestSummary, NumberedManifest
+from headrace.reconcile import Need, is_current, partition_work, plan_build, wanted_columns, wanted_partitions
 from headrace.snapshots import Snapshot
 from tests.projects import Project
 
-SHARD = ShardEntry("train_0000_000000-0123456789ab.tar", 2048, 1, 10, 0.1, "input", ("key",))
 
-
-def numbered(partition: str, wanted: str, *shards: ShardEntry) -> NumberedManifest:
-    return NumberedManifest(3, Manifest(partition, wanted, "source", {}, shards))
+def numbered(partition: str, wanted: str) -> NumberedManifest:
+    return NumberedManifest(3, Manifest(partition, wanted, "source", {}, ()))
 
 
 def test_partitions_are_divided_into_missing_changed_and_current_ones():
@@ -31,19 +29,20 @@ def test_partitions_that_left_the_layout_are_neither_stale_nor_current():
     assert list(plan.current) == ["train-0000"]
 
 
-@pytest.mark.parametrize(
-    "sizes",
-    [{}, {SHARD.name: 2048}, {SHARD.name: 2047, "train_0000_000000-0123456789ab.idx": 9}],
-    ids=["both gone", "index gone", "tar cut off"],
-)
-def test_a_partition_whose_files_are_not_there_in_full_is_damaged(sizes):
-    plan = plan_build({"train-0000": "a"}, {"train-0000": numbered("train-0000", "a", SHARD)}, sizes)
-    assert plan.stale == {"train-0000": Need.DAMAGED}
+def test_a_partition_whose_files_are_not_there_in_full_is_damaged_though_its_manifest_is_right():
+    manifests = {"train-0000": numbered("train-0000", "a"), "train-0001": numbered("train-0001", "b")}
+    plan = plan_build({"train-0000": "a", "train-0001": "new"}, manifests, damaged={"train-0000", "train-0001"})
+    assert plan.stale == {"train-0000": Need.DAMAGED, "train-0001": Need.CHANGED}
 
 
 def test_without_a_listing_the_manifest_is_believed():
-    plan = plan_build({"train-0000": "a"}, {"train-0000": numbered("train-0000", "a", SHARD)})
-    assert not plan.stale
+    assert not plan_build({"train-0000": "a"}, {"train-0000": numbered("train-0000", "a")}).stale
+
+
+def test_summaries_of_manifests_are_compared_alike():
+    plan = plan_build({"train-0000": "a", "train-0001": "new"}, {"train-0000": ManifestSummary(3, "a", "digest")})
+    assert plan.current == {"train-0000": ManifestSummary(3, "a", "digest")}
+    assert plan.stale == {"train-0001": Need.MISSING}
 
 
 def test_a_snapshot_is_current_only_with_the_same_catalog_and_manifests():
@@ -89,6 +88,15 @@ def test_every_audio_setting_changes_what_all_partitions_want(project):
         project.write_yaml(audio=audio)
         after = wanted_partitions(RECORDINGS, project.config())
         assert all(before[name] != after[name] for name in before), audio
+
+
+@pytest.mark.parametrize("group_by", [None, "sha256"])
+def test_the_columns_that_are_named_are_all_that_it_takes(project, group_by):
+    """A metadata column with a name of ours is stored under another."""
+    project.write_yaml(group_by=group_by)
+    catalog = RECORDINGS.with_columns(metadata_sha256=pl.Series([f"artist {i % 7}" for i in range(20)]))
+    narrow = catalog.select(wanted_columns(project.config()))
+    assert wanted_partitions(narrow, project.config()) == wanted_partitions(catalog, project.config())
 
 
 def test_work_counts_segments_where_recordings_are_cut(project):
