@@ -1,0 +1,71 @@
+"""The corpus of `read.py`, in our shards: synthetic 5 s clips (44.1 kHz mono, 16 bits), (500, 256) float16 latents."""
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.peers.clips import FIELD, PER_SHARD
+from headrace.index import SampleEntry
+from headrace.indexing import latent_facts
+from headrace.shardwriter import ShardPlace, ShardWriter
+from headrace.storage import LocalStorage
+from tests.sounds import file_of, music
+from tests.streaming.corpus import commit
+
+NUM_FRAMES = 5 * 44_100
+NUM_SOUNDS = 60
+LATENT_SHAPE = (500, 256)
+PREFIX = {"audio": "", "latents": "latent_"}
+DTYPE = {"audio": "", "latents": "float16"}
+
+Payload = tuple[bytes, SampleEntry]
+
+
+def title(number: int) -> str:
+    """Key of a clip, and `title` in its JSON."""
+    return f"clip{number:06d}"
+
+
+def make(folder: Path, num_clips: int) -> None:
+    """Both kinds under `folder`, each committed as a data set."""
+    for kind, payload in (("audio", _flac()), ("latents", _pth())):
+        storage = LocalStorage(folder / kind)
+        indexes = []
+        for shard, start in enumerate(range(0, num_clips, PER_SHARD)):
+            with ShardWriter(storage, ShardPlace("train", 0, shard, PREFIX[kind])) as writer:
+                for number in range(start, min(start + PER_SHARD, num_clips)):
+                    blob, facts = payload(number)
+                    text = _json(number)
+                    writer.add(facts.key, {FIELD[kind]: (blob, len(blob)), "json": (text, len(text))}, facts)
+                indexes.append(writer.publish("bench", {}, DTYPE[kind]))
+        commit(storage, {"train-0000": indexes}, {})
+
+
+def _json(number: int) -> bytes:
+    provenance = {"source": f"{title(number)}.wav", "num_frames": NUM_FRAMES}
+    return json.dumps({"title": title(number), "headrace": provenance}).encode()
+
+
+def _flac() -> Callable[[int], Payload]:
+    pcm = (np.round(music(NUM_FRAMES, seed=seed) * 32_767).astype(np.int16) for seed in range(NUM_SOUNDS))
+    sounds = [file_of(samples, "FLAC") for samples in pcm]
+    return lambda number: (sounds[number % NUM_SOUNDS], SampleEntry(title(number), {}, NUM_FRAMES, 44_100, 1))
+
+
+def _pth() -> Callable[[int], Payload]:
+    generator = torch.Generator().manual_seed(0)
+
+    def payload(number: int) -> Payload:
+        file = io.BytesIO()
+        hidden = torch.randn(LATENT_SHAPE, generator=generator).half()
+        torch.save({"encoder_hidden": hidden, "encoder_length": LATENT_SHAPE[0]}, file)
+        found = latent_facts(file.getvalue())
+        assert found is not None
+        assert found.tensor is not None
+        return file.getvalue(), SampleEntry(title(number), {}, LATENT_SHAPE[0], tensor=found.tensor.place)
+
+    return payload

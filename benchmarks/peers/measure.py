@@ -1,0 +1,182 @@
+"""One system, once, in this process: `python -m benchmarks.peers.measure MODULE CORPUS KIND NUM_WORKERS [--check]`.
+
+`read.py` starts it in the system's environment; the last line it prints is JSON. Timed runs measure; a checking run
+measures nothing, but reads what arrives. Standard library and numpy only.
+"""
+
+import argparse
+import hashlib
+import importlib
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from benchmarks.peers.clips import Batch
+
+MEMORY_SHARE = 0.05
+"""Of one core, for looking at the memory: a look costs milliseconds a process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What to run.
+
+    Attributes:
+        module: of this package.
+        corpus: folder with `audio/` and `latents/`.
+        kind: `audio` or `latents`.
+        num_workers: processes, or threads.
+    """
+
+    module: str
+    corpus: Path
+    kind: str
+    num_workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What one run took.
+
+    Attributes:
+        num_samples: that arrived.
+        seconds: from the call to the last batch: construction counts, imports and shutting down do not.
+        first_seconds: from the call to the first batch.
+        first_samples: that came with it.
+        cpu_seconds: of this process and its children, up to their end.
+        peak_mib: of all of them; pages that they share count once.
+    """
+
+    num_samples: int
+    seconds: float
+    first_seconds: float
+    first_samples: int
+    cpu_seconds: float
+    peak_mib: float
+
+    @property
+    def rate(self) -> float:
+        """Samples per second."""
+        return self.num_samples / self.seconds
+
+    @property
+    def steady_rate(self) -> float:
+        """The same without the first batch."""
+        return (self.num_samples - self.first_samples) / (self.seconds - self.first_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What one run delivered, whatever its order.
+
+    Attributes:
+        num_samples: rows of all batches.
+        titles: digest of all titles, sorted.
+        total: audio: the sum of all magnitudes in 16-bit steps; latents: of all their bytes' 16-bit words.
+    """
+
+    num_samples: int
+    titles: str
+    total: int
+
+
+def timed(system: ModuleType, run: Run) -> Timing:
+    """Measure one pass."""
+    memory = PeakMemory()
+    start, cpu = time.perf_counter(), _cpu_seconds()
+    arrivals: list[tuple[float, int]] = []
+    for _, metadata in _batches(system, run):
+        arrivals.append((time.perf_counter() - start, len(metadata)))
+    cpu = _cpu_seconds() - cpu
+    return Timing(sum(count for _, count in arrivals), arrivals[-1][0], *arrivals[0], cpu, memory.stop())
+
+
+def checked(system: ModuleType, run: Run) -> Contents:
+    """Read one pass to its last sample."""
+    titles: list[str] = []
+    total = 0
+    for samples, metadata in _batches(system, run):
+        titles += [row["title"] for row in metadata]
+        total += sum(_sum(row) for row in np.asarray(samples))
+    digest = hashlib.sha256("\n".join(sorted(titles)).encode()).hexdigest()
+    return Contents(len(titles), digest, total)
+
+
+def _batches(system: ModuleType, run: Run) -> Iterator[Batch]:
+    return iter(system.read(run.corpus, run.kind, run.num_workers))
+
+
+def _sum(row: np.ndarray) -> int:
+    """An exact sum, to which padding adds nothing."""
+    if row.dtype == np.float32:
+        return int(np.abs(np.rint(row * 32_768).astype(np.int64)).sum())
+    return int(np.ascontiguousarray(row).view(np.uint16).sum(dtype=np.int64))
+
+
+class PeakMemory:
+    """Peak proportional memory of this process and its children."""
+
+    def __init__(self) -> None:
+        self._peak_kib = 0
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> float:
+        """The peak so far, in MiB."""
+        self._is_over.set()
+        self._thread.join()
+        return self._peak_kib / 1024
+
+    def _watch(self) -> None:
+        cost = 0.0
+        while not self._is_over.wait(cost / MEMORY_SHARE):
+            start = time.thread_time()
+            self._peak_kib = max(self._peak_kib, _tree_kib(os.getpid()))
+            cost = time.thread_time() - start
+
+
+def _tree_kib(pid: int) -> int:
+    try:
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        children = {int(child) for task in tasks for child in (task / "children").read_text().split()}
+    except OSError:  # it ended
+        return 0
+    own = next((int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")), 0)
+    return own + sum(_tree_kib(child) for child in children)
+
+
+def _cpu_seconds() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def main() -> None:
+    """Run as told; print the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("module")
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("kind")
+    parser.add_argument("num_workers", type=int)
+    parser.add_argument("--check", action="store_true")
+    options = vars(parser.parse_args())
+    measure = checked if options.pop("check") else timed
+    run = Run(**options)
+    system = importlib.import_module(f"benchmarks.peers.{run.module}")
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+    system.prepare(run.corpus, run.kind)
+    print("\n" + json.dumps(asdict(measure(system, run))))
+
+
+if __name__ == "__main__":
+    main()

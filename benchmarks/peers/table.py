@@ -1,0 +1,52 @@
+"""The table of one kind. Pure but for printing."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.peers.measure import Timing
+from benchmarks.peers.systems import LIMIT, OURS, Entry, System
+
+TITLES = ("samples/s", "range", "of limit", "ours/it", "after 1st", "1st s", "CPU s", "peak MiB")
+WIDTHS = (10, 14, 9, 9, 10, 8, 8, 9)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """All runs of one entry."""
+
+    entry: Entry
+    runs: Sequence[Timing]
+
+    def median(self, name: str) -> float:
+        """Of a field or property of `Timing`."""
+        return statistics.median(getattr(run, name) for run in self.runs)
+
+    @property
+    def rate(self) -> float:
+        """Samples/s: what decides."""
+        return self.median("rate")
+
+
+def show(kind: str, timings: Mapping[Entry, Sequence[Timing]]) -> None:
+    """Print medians, the fastest first; a star marks a system's setting that counts."""
+    rows = sorted((Row(entry, runs) for entry, runs in timings.items()), key=lambda row: -row.rate)
+    limit, ours = _best(rows, LIMIT), _best(rows, OURS)
+    _print(f"\n{kind}; workers or threads", TITLES)
+    for row in rows:
+        rates = [run.rate for run in row.runs]
+        of_limit = f"{row.rate / limit.rate:.2f}" if limit else ""
+        lead = f"{ours.rate / row.rate:.2f}" if ours else ""
+        star = "*" if row == _best(rows, row.entry.system) else " "
+        cells = (f"{row.rate:.0f}", f"{min(rates):.0f}-{max(rates):.0f}", of_limit, lead)
+        more = (f"{row.median('steady_rate'):.0f}", f"{row.median('first_seconds'):.3f}")
+        rest = (f"{row.median('cpu_seconds'):.2f}", f"{row.median('peak_mib'):.0f}")
+        _print(f"{star} {row.entry.label}", (*cells, *more, *rest))
+
+
+def _best(rows: list[Row], system: System) -> Row | None:
+    return next((row for row in rows if row.entry.system == system), None)
+
+
+def _print(name: str, cells: Sequence[str]) -> None:
+    print(f"{name:26}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, WIDTHS, strict=True)))
