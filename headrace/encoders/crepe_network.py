@@ -69,7 +69,8 @@ class Crepe:
         self.hop = max(1, round(settings.hop_seconds * self.sample_rate_hz))
         self.latent_dim = network.latent_dim
         context = _FRAME_SIZE // 2
-        self.info = EncoderInfo(context, *Cut(_WINDOW_SECONDS, 0.0).frames(self.sample_rate_hz, self.hop, context))
+        cut = Cut(_WINDOW_SECONDS, 0.0).frames(self.sample_rate_hz, self.hop, context)
+        self.info = EncoderInfo(context, *cut, is_concurrent=not settings.compile)
 
     def num_latent_frames(self, num_frames: int) -> int:
         """See `Encoder`."""

@@ -3,6 +3,7 @@
 Owns finding the class and filling in what it leaves to us. The class is called with `device=` and the settings of the
 YAML entry, and has what `Encoder` has; `info`, `num_latent_frames` and `device` may be left out where the defaults fit.
 Its fingerprint must change whenever its results do: it is a property of the instance, over weights, code and settings.
+Only an `info` that says `is_concurrent` has it called from several threads at once.
 """
 
 import importlib

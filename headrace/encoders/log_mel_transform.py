@@ -26,7 +26,7 @@ class LogMel:
         self.latent_dim = settings.num_mels
         context = settings.window_size
         cut = Cut(_WINDOW_SECONDS, 0.0).frames(self.sample_rate_hz, self.hop, context)
-        self.info = EncoderInfo(context, *cut)
+        self.info = EncoderInfo(context, *cut, is_concurrent=True)
         self._window = torch.hann_window(settings.window_size, device=device)
         self._filters = mel_filters(settings).to(device)
 

@@ -22,12 +22,15 @@ class EncoderInfo:
         overlap: PCM frames that neighbouring windows share: whole hops, more than twice the context (in whole hops).
         normalizes: whether it wants zero mean and unit variance over the recording (wav2vec2's family). The pipeline
             does it before it cuts windows, or the windows would differ in loudness.
+        is_concurrent: whether `encode` may be called from several threads at once. On a CPU it then is, with one core
+            for each batch; otherwise one batch at a time has all of them.
     """
 
     context: int
     window: int
     overlap: int
     normalizes: bool = False
+    is_concurrent: bool = False
 
 
 @runtime_checkable

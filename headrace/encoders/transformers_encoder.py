@@ -133,4 +133,10 @@ def _info(family: Family, settings: Settings) -> EncoderInfo:
         )
     cut = Cut(window_seconds, settings.overlap_seconds)
     window, overlap = cut.frames(family.sample_rate_hz, family.hop, family.context)
-    return EncoderInfo(family.context, min(window, family.max_frames or window), overlap, family.normalizes)
+    return EncoderInfo(
+        context=family.context,
+        window=min(window, family.max_frames or window),
+        overlap=overlap,
+        normalizes=family.normalizes,
+        is_concurrent=not (settings.compile or settings.trust_remote_code),  # transformers' own forward passes are
+    )

@@ -7,6 +7,7 @@ import queue
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -19,12 +20,16 @@ from headrace.encoding.reading import DecodedJob, Job, Reader
 from headrace.encoding.stats import EncodingStats
 from headrace.ordered import map_in_order
 
+_CUDA_BATCH_SECONDS = 320.0
+_CPU_BATCH_SECONDS = 10.0  # more at a time is no faster there, and with one core each it would be more memory
+
 
 @dataclass(slots=True)
 class Meter:
-    """Adds up the figures of a run."""
+    """Adds up the figures of a run; `num_computing` batches compute at a time, on all devices together."""
 
     budget: Budget
+    num_computing: int
     started: float = field(default_factory=time.perf_counter)
     num_batches: int = 0
     num_padded_frames: int = 0
@@ -47,7 +52,7 @@ class Meter:
             wall_seconds=wall_seconds,
             num_batches=self.num_batches,
             padding_share=1 - self.num_valid_frames / max(1, self.num_padded_frames),
-            busy_share=min(1.0, self.busy_seconds / (wall_seconds * len(devices))),
+            busy_share=min(1.0, self.busy_seconds / (wall_seconds * self.num_computing)),
             devices=tuple(_name(device) for device in devices),
             peak_memory_bytes=max((torch.cuda.max_memory_allocated(gpu) for gpu in gpus), default=0),
             halvings=self.budget.halvings,
@@ -66,12 +71,10 @@ class Engine:
 
     def __post_init__(self) -> None:
         """Set up one lane per device."""
-        budget = Budget(self.budget_frames)
-        self.meter = Meter(budget)
-        dtype = torch_dtype(self.dtype)
-        self._lanes = [
-            Lane(encoder, device, dtype, budget) for encoder, device in zip(self.encoders, self.devices, strict=True)
-        ]
+        budget, dtype = Budget(self.budget_frames), torch_dtype(self.dtype)
+        num_cores = max(1, torch.get_num_threads() // max(1, self.devices.count("cpu")))
+        self._lanes = [Lane(encoder, dtype, budget, num_cores) for encoder in self.encoders]
+        self.meter = Meter(budget, sum(lane.num_computing for lane in self._lanes))
         for device in self.devices:
             if device.startswith("cuda"):
                 torch.cuda.reset_peak_memory_stats(device)
@@ -85,7 +88,8 @@ class Engine:
     @property
     def budget_frames(self) -> int:
         """PCM frames of one batch, padding included."""
-        seconds = self.options.batch_seconds or (320.0 if any(d.startswith("cuda") for d in self.devices) else 40.0)
+        on_cuda = any(device.startswith("cuda") for device in self.devices)
+        seconds = self.options.batch_seconds or (_CUDA_BATCH_SECONDS if on_cuda else _CPU_BATCH_SECONDS)
         return round(seconds * self.encoders[0].sample_rate_hz)
 
     def run(self, jobs: Iterable[Job]) -> Iterator[EncodedJob]:
@@ -109,14 +113,25 @@ class Engine:
 
         pin_memory = any(lane.is_cuda for lane in self._lanes)
         with (
+            _torch_threads_kept(),
             Reader(self.encoders[0], num_threads=self.options.decoding_threads(), pin_memory=pin_memory) as reader,
             ThreadPoolExecutor(len(slots), "headrace-encode") as pool,
         ):
             decoded = reader.read(jobs, ahead=2 * len(slots))
-            for parts in map_in_order(pool, encode, decoded, window=len(slots) + 1):
+            for parts in map_in_order(pool, encode, decoded, window=len(slots) + self.meter.num_computing):
                 for part in parts:
                     self.meter.add(part)
                     yield part
+
+
+@contextmanager
+def _torch_threads_kept() -> Iterator[None]:
+    """Lanes give their threads less cores, which torch takes for the default of threads to come."""
+    num_threads = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(num_threads)
 
 
 def _name(device: str) -> str:

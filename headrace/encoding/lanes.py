@@ -1,7 +1,11 @@
 """One encoder on one device: copy in, compute, copy out, and what to do when its memory runs out.
 
 On CUDA a lane serves two threads at a time. They share the stream that computes, and each has one of its own that
-copies, so the copies of one batch run beside the computing of the other. On a CPU there is one thread.
+copies, so the copies of one batch run beside the computing of the other.
+
+On a CPU a lane serves a thread per core, each with a batch of its own. Batches do not wait for each other, while the
+threads of one batch wait for the slowest at every layer: as soon as something else runs on one of the cores, decoding
+for instance, all of them stand still.
 """
 
 import logging
@@ -19,6 +23,8 @@ from headrace.encoding.reading import DecodedJob
 from headrace.errors import BuildError, SampleError
 
 _log = logging.getLogger(__name__)
+
+_MOST_CPU_BATCHES = 16  # at a time on one machine: each holds the activations of a row of up to a window
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +55,9 @@ class Budget:
     def halve(self, failed_frames: int) -> None:
         """Learn that a batch of so many frames did not fit."""
         with self._lock:
-            if failed_frames > 2 * self.num_frames:
-                return  # another lane learnt it meanwhile
-            self.num_frames = max(1, min(self.num_frames, failed_frames) // 2)
+            if failed_frames > self.num_frames:
+                return  # learnt meanwhile from another batch
+            self.num_frames = max(1, failed_frames // 2)
             self.halvings += 1
             if self.halvings == 1:
                 _log.warning(
@@ -60,12 +66,21 @@ class Budget:
 
 
 class Lane:
-    """Runs batches on one device; may be called from `num_slots` threads at once."""
+    """Runs batches on the device of one encoder; may be called from `num_slots` threads at once.
 
-    def __init__(self, encoder: Encoder, device: str, dtype: torch.dtype, budget: Budget) -> None:
-        self._encoder, self._device, self._dtype, self._budget = encoder, torch.device(device), dtype, budget
+    Attributes:
+        num_slots: how many batches may be under way.
+        num_computing: how many of them compute at the same time.
+    """
+
+    def __init__(self, encoder: Encoder, dtype: torch.dtype, budget: Budget, num_cores: int) -> None:
+        self._encoder, self._device, self._dtype, self._budget = encoder, torch.device(encoder.device), dtype, budget
         self._lock = threading.Lock()
-        self.num_slots = 2 if self.is_cuda else 1
+        self.num_computing = 1
+        if not self.is_cuda and encoder.info.is_concurrent:
+            self.num_computing = min(_MOST_CPU_BATCHES, num_cores)
+        self.num_slots = 2 if self.is_cuda else self.num_computing
+        self._num_threads = num_cores // self.num_computing
         self._computing = torch.cuda.Stream(self._device) if self.is_cuda else None  # type: ignore[no-untyped-call]
 
     @property
@@ -111,10 +126,10 @@ class Lane:
         return EncodedJob(decoded.job.group, rows, decoded.audio.shape[0] * decoded.audio.shape[2], busy_seconds)
 
     def _on_cpu(self, audio: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
-        with self._lock:
-            started = time.perf_counter()
-            hidden, flaws, num_latent = self._compute(audio, lengths)
-            return hidden, flaws, num_latent, time.perf_counter() - started
+        torch.set_num_threads(self._num_threads)  # of this thread; `Engine.run` sets the rest back
+        started = time.perf_counter()
+        hidden, flaws, num_latent = self._compute(audio, lengths)
+        return hidden, flaws, num_latent, time.perf_counter() - started
 
     def _on_cuda(self, audio: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
         computing = self._computing

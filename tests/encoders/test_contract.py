@@ -1,5 +1,6 @@
 """What every encoder promises (see `headrace.encoders.protocol`), checked on each of them."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -92,6 +93,21 @@ def test_it_is_deterministic(encoder: Encoder) -> None:
     """The same batch twice gives the same bits."""
     batch = _batch(encoder, [_clip(encoder, encoder.sample_rate_hz, seed) for seed in range(2)])
     assert torch.equal(encoder.encode(*batch)[0], encoder.encode(*batch)[0])
+
+
+def test_threads_may_share_it_where_it_says_so(encoder: Encoder) -> None:
+    """Each gets the latents of its own batch, though all have other lengths."""
+    if not encoder.info.is_concurrent:
+        pytest.skip("one batch at a time")
+    rate = encoder.sample_rate_hz
+    batches = [
+        _batch(encoder, [_clip(encoder, rate // (2 + i), i), _clip(encoder, rate // (5 + i), 9 + i)]) for i in range(4)
+    ]
+    expected = [encoder.encode(*batch)[0] for batch in batches]
+    with ThreadPoolExecutor(len(batches)) as pool:
+        for found in (list(pool.map(lambda batch: encoder.encode(*batch)[0], batches)) for _ in range(3)):
+            for alone, together in zip(expected, found, strict=True):
+                assert torch.allclose(alone, together, rtol=0, atol=TOLERANCE * float(alone.abs().max()))
 
 
 def test_the_fingerprint_is_known_before_loading(
