@@ -1,34 +1,28 @@
 """`StreamingDataset`: the long signature that users of MosaicML's StreamingDataset know, over small typed parts.
 
-Owns the face: it turns arguments into settings, opens the streams, keeps the epoch counter and the position, and hands
-out samples. Order, reading and caching live in modules of their own. The file is long because the signature is.
+Owns the face: it turns arguments into settings and hands out samples. What is read (`opening`), in which order
+(`planner`), how far it is (`progress`) and how samples are made (`assemble`) live in modules of their own. The file is
+long because the signature is.
 """
 
-import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch.utils.data  # noqa: TID253 - a DataLoader asks for its own base class
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError, SampleError
-from headrace.storage import Transfer
 from headrace.streaming import distributed
-from headrace.streaming.access import ShardAccess
-from headrace.streaming.agreement import open_all, open_for_state
 from headrace.streaming.arena import Allocator, Arena
 from headrace.streaming.assemble import Assembler, Recipe
 from headrace.streaming.batch import Sample, padding_like
-from headrace.streaming.buckets import in_buckets
 from headrace.streaming.epochs import EpochRun, Share
-from headrace.streaming.mixing import Mixture, StreamSpec
-from headrace.streaming.order import EpochOrder
+from headrace.streaming.opening import OpenStreams, StreamDefaults
+from headrace.streaming.planner import Planner
 from headrace.streaming.prefetch import Prefetcher
-from headrace.streaming.reading import Reading, Source, default_cache_folder
-from headrace.streaming.remote import Wanted
+from headrace.streaming.progress import Progress
+from headrace.streaming.reading import Reading
 from headrace.streaming.rows import Row
 from headrace.streaming.settings import FetchConfig, OnBadSample, Output, SampleConfig, Transform, parse_bytes
 from headrace.streaming.spec import (
@@ -39,28 +33,12 @@ from headrace.streaming.spec import (
     OrderSpec,
 )
 from headrace.streaming.spec import shuffle_algo as named_algo
-from headrace.streaming.state import OrderState, StreamState, resume, save
-from headrace.streaming.stream import Stream
+from headrace.streaming.state import OrderState
+from headrace.streaming.stream import Stream, chosen
 from headrace.streaming.world import World
 
 if TYPE_CHECKING:
     from headrace.streaming.spec import BatchingMethod, LastBatch, SamplingMethod
-
-T = TypeVar("T")
-
-_LEAST_AHEAD_BATCHES = 8
-_BLOCK_SHARDS = 64
-_ONLY_STREAM = "data"
-"""Name of the stream of `remote=…`: the order depends on names, and a copy elsewhere must give the same order."""
-
-
-@dataclass(slots=True)
-class _Position:
-    """Where the current run stands: batches delivered, and rows of the next."""
-
-    run: EpochRun
-    num_batches: int = 0
-    num_rows: int = 0
 
 
 class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
@@ -154,10 +132,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             NotFoundError: no such snapshot.
         """
         self.world = world or distributed.current_world()
-        self._has_own_world = world is not None
         self.batch_size = batch_size or 1
-        self._epoch_size = epoch_size
-        self._change_streams = change_streams
         self._fetch = FetchConfig(
             download_retry, download_timeout, bool(validate_hash), keep_zip, parse_bytes(cache_limit), predownload
         )
@@ -170,7 +145,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             max_bad_samples=max_bad_samples,
             output=cast("Output", output),
         )
-        self._spec = OrderSpec(
+        spec = OrderSpec(
             global_batch_size=self.batch_size * self.world.world_size,
             shuffle=shuffle,
             shuffle_algo=named_algo(shuffle_algo),
@@ -183,21 +158,15 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             last_batch=cast("LastBatch", last_batch),
             buckets=_buckets(batching),
         )
-        self._streams = _streams(
-            streams, remote, Stream(remote or "", local, split, latents=latents, snapshot=snapshot)
+        if streams is not None and (latents or snapshot is not None):
+            raise ConfigError("latents and snapshot belong to each Stream when streams are given")
+        single = None if remote is None else Stream(remote, latents=latents, snapshot=snapshot)
+        self._streams = OpenStreams(
+            *chosen(streams, single), StreamDefaults(local, split, self._fetch), has_own_world=world is not None
         )
-        self._local = local
-        self._names = _names(self._streams) if streams is not None else [_ONLY_STREAM]
-        self._wanted = [self._wanted_of(stream, split) for stream in self._streams]
-        self._has_agreed = distributed.is_up() or self._has_own_world
-        self._opened = open_all(self._wanted, self._fetch, agree=not self._has_own_world)
-        self._suffixes = self._opened[0].suffixes
-        self._epoch = 0
+        self._planner = Planner(spec, self._streams, self.world, self._samples, epoch_size, change_streams)
+        self._progress = Progress(self._planner)
         self._num_bad = 0
-        self._resumed: OrderState | None = None
-        self._worker_start: int | None = None
-        self._position: _Position | None = None
-        self._kept_reading: Reading | None = None
 
     # What it holds
 
@@ -214,29 +183,29 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
     @property
     def size(self) -> int:
         """Samples of all streams, each counted once."""
-        return sum(opened.primary.num_samples for opened in self._opened)
+        return self._streams.num_samples
 
     @property
     def num_samples(self) -> int:
         """Samples of the next epoch over all ranks, padding not counted."""
-        return self._order().num_samples
+        return self._progress.next_order().num_samples
 
     @property
     def next_epoch(self) -> int:
         """The epoch that the next iteration gives, or goes on with."""
-        return self._epoch if self._resumed is None else self._resumed.epoch
+        return self._progress.next_epoch
 
     def __len__(self) -> int:
         """Rows of one rank in the next iteration, padding included: torch's DataLoader divides it by its batch size."""
-        run = self._new_run()
-        if isinstance(self._spec.buckets, FrameBudget):
+        run = self._progress.next_run()
+        if isinstance(self._planner.spec.buckets, FrameBudget):
             return sum(len(plan.rows) for plan in run.plans())
         return len(run) * self.batch_size
 
     @property
     def num_batches(self) -> int:
         """Batches of one rank in the next iteration; the same on every rank."""
-        return len(self._new_run())
+        return len(self._progress.next_run())
 
     # Samples
 
@@ -249,8 +218,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         info = torch.utils.data.get_worker_info()
         share = Share(info.id, info.num_workers) if info is not None else Share()
         run = self.begin()
-        start, self._worker_start = self._worker_start or 0, None
-        position = self._position
+        start = self._progress.take_first_batch()
         assembler, prefetcher = self.assembler(), self.prefetcher(run, share)
         pattern: Sample | None = None
         try:
@@ -260,9 +228,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
                 for number, row in enumerate(rows, 1):
                     sample = None if row is None else self._read(assembler, row, plan.epoch)
                     pattern = sample or pattern or assembler.pattern(plan.epoch)
-                    if position is not None:
-                        is_last = number == len(rows)
-                        position.num_batches, position.num_rows = (index + 1, 0) if is_last else (index, number)
+                    is_last = number == len(rows)
+                    self._progress.delivered(run, index + is_last, 0 if is_last else number)
                     yield padding_like(pattern) if sample is None else sample
                 if prefetcher is not None:
                     prefetcher.delivered(index)
@@ -282,16 +249,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             IndexError: there is no such sample.
             SampleError: it cannot be read.
         """
-        number = sample_id + self.size if sample_id < 0 else sample_id
-        if not 0 <= number < self.size:
-            raise IndexError(f"sample {sample_id} of {self.size}")
-        reading = self.reading
-        for reader, opened in zip(reading.readers, self._opened, strict=True):
-            if number < opened.primary.num_samples:
-                row = reader.rows(np.array([number]), [sample_id], patient=False)[0]
-                return Assembler([], self._recipe(), Arena(0)).sample(row, self.next_epoch)
-            number -= opened.primary.num_samples
-        raise AssertionError
+        row = self._streams.row(sample_id)
+        return Assembler([], self._recipe(), Arena(0)).sample(row, self.next_epoch)
 
     def __getitem__(self, sample_id: int) -> Sample:
         """See `get_item`."""
@@ -307,24 +266,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
                 this dataset, or the loader over it, delivered.
             from_beginning: whether they count from the epoch's beginning, or from where this run of it began.
         """
-        position = self._position
-        if position is None:
-            waiting = self._resumed or save(self._order(), 0, self._stream_states())
-            return waiting.to_json()
-        run = position.run
-        if (info := torch.utils.data.get_worker_info()) is not None:
-            state = save(run.order, run.row_after(0), self._stream_states()).to_json()
-            return state | {
-                "worker": {"id": info.id, "num_workers": info.num_workers, "next_batch": position.num_batches}
-            }
-        if num_samples is None:
-            if position.num_batches == len(run):
-                return save(self._order(), 0, self._stream_states()).to_json()
-            return save(
-                run.order, run.row_after(position.num_batches, position.num_rows), self._stream_states()
-            ).to_json()
-        base = 0 if from_beginning else run.row_after(0)
-        return save(run.order, base + num_samples, self._stream_states()).to_json()
+        return self._progress.state(num_samples, from_beginning=from_beginning)
 
     def load_state_dict(self, obj: dict[str, Any]) -> None:
         """Go on from a saved state at the next iteration, on any number of ranks and workers.
@@ -336,12 +278,9 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
                 and the way out.
         """
         state = OrderState.from_json(obj)
-        self._opened = open_for_state(self._wanted, self._names, self._opened, state, self._fetch)
-        self._kept_reading = None
-        self._resume(state)  # refuse now what would be refused at the next iteration
-        self._resumed, self._position = state, None
-        worker = obj.get("worker")
-        self._worker_start = None if worker is None else int(worker["next_batch"])
+        with self._streams.reopened(state):
+            self._planner.resumed(state)  # refuse now what would be refused at the next iteration
+            self._progress.load(state, obj.get("worker"))
 
     # Shards and cache
 
@@ -357,14 +296,14 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             shard_id: its number.
             blocking: wait also when another process is bringing it.
         """
-        access, shard = self._shard(shard_id)
+        access, shard = self._streams.shard(shard_id)
         access.bring(shard)
         if blocking and access.in_place(shard) is None:
             access.open(shard, lambda: [(0, 0)], patient=True)
 
     def evict_shard(self, shard_id: int) -> bool:
         """Remove a shard from the cache unless a process has it open. Returns whether it is gone. Never a local one."""
-        access, shard = self._shard(shard_id)
+        access, shard = self._streams.shard(shard_id)
         access.close_idle()
         return access.in_place(shard) is None and access.cache.evict(access.cache_name(shard))
 
@@ -384,7 +323,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         Returns:
             Samples taken of each shard, int64 (num_shards,); and the sample ids taken, sorted, int64.
         """
-        order = EpochOrder(self._spec, self._mixture(), epoch)
+        order = self._planner.order(epoch)
         rows = order.positions(0, order.num_rows)
         counts, samples, base = [], [], 0
         for number, reader in enumerate(self.reading.readers):
@@ -401,23 +340,17 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
     @property
     def reading(self) -> Reading:
         """The streams as this process reads them."""
-        if self._kept_reading is None or self._kept_reading.pid != os.getpid():
-            self._kept_reading = Reading(self._sources())
-        return self._kept_reading
+        return self._streams.reading
 
     def begin(self) -> EpochRun:
         """Start the next epoch, or go on with the one that a state was saved in."""
-        self._settle_world()
-        run = self._new_run()
-        self._resumed = None
-        self._epoch = run.epoch + 1
-        self._position = _Position(run)
-        return run
+        if torch.utils.data.get_worker_info() is None:
+            self._streams.agree(self.world, self._progress.waiting)
+        return self._progress.begin()
 
     def delivered(self, run: EpochRun, num_batches: int) -> None:
         """The loader handed out this many batches of a run."""
-        if self._position is not None and self._position.run is run:
-            self._position.num_batches = num_batches
+        self._progress.delivered(run, num_batches)
 
     def assembler(self, allocator: Allocator | None = None) -> Assembler:
         """What makes batches of these streams in this process."""
@@ -427,11 +360,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         """What downloads the shards that a run needs next; None where all are local."""
         if self.reading.is_local:
             return None
-        return Prefetcher(self.reading.readers, run, share, self._ahead_batches())
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Travel to a worker without open files, locks and clients."""
-        return self.__dict__ | {"_kept_reading": None, "_position": None}
+        horizon = self._planner.batches_ahead(self.batch_size, self._fetch.predownload)
+        return Prefetcher(self.reading.readers, run, share, horizon)
 
     # Parts
 
@@ -445,125 +375,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
                 raise
             return None
 
-    def _ahead_batches(self) -> int:
-        ahead = self._fetch.predownload
-        if ahead is None:
-            samples = sum(opened.primary.num_samples for opened in self._opened)
-            shards = sum(len(opened.primary) for opened in self._opened)
-            block = self._spec.shuffle_block_size or _BLOCK_SHARDS * samples // max(1, shards)
-            ahead = max(_LEAST_AHEAD_BATCHES * self.batch_size, block // self.world.world_size)
-        return max(1, -(-ahead // self.batch_size))
-
-    def _settle_world(self) -> None:
-        """Ranks that were made before torch.distributed was up agree now, and must be who they thought they were."""
-        if self._has_agreed or torch.utils.data.get_worker_info() is not None:
-            return
-        if not distributed.is_up():
-            return
-        found = distributed.current_world()
-        if found != self.world:
-            raise ConfigError(
-                f"the dataset was made as {self.world}, but torch.distributed now says {found}: make the dataset after "
-                "init_process_group, or pass world=World(rank, world_size)"
-            )
-        self._opened, self._kept_reading, self._has_agreed = open_all(self._wanted, self._fetch), None, True
-
-    def _wanted_of(self, stream: Stream, split: str | None) -> Wanted:
-        return Wanted(
-            remote=os.fspath(stream.remote),
-            latents=tuple(map(os.fspath, stream.latents)),
-            split=stream.split or split,
-            snapshot=stream.snapshot,
-            index_folder=self._cache_folder(stream) / "indexes",
-            transfer=Transfer(self._fetch_of(stream).download_timeout_seconds),
-        )
-
-    def _cache_folder(self, stream: Stream) -> Path:
-        folder = stream.local or self._local
-        return Path(folder) if folder is not None else default_cache_folder()
-
-    def _sources(self) -> list[Source]:
-        pairs = zip(self._streams, self._opened, strict=True)
-        return [Source(opened, self._cache_folder(stream), self._fetch_of(stream)) for stream, opened in pairs]
-
-    def _fetch_of(self, stream: Stream) -> FetchConfig:
-        fetch = self._fetch
-        return replace(
-            fetch,
-            download_retry=_or(stream.download_retry, fetch.download_retry),
-            download_timeout_seconds=_or(stream.download_timeout, fetch.download_timeout_seconds),
-            validate_hash=bool(_or(stream.validate_hash, fetch.validate_hash)),
-            keep_zip=_or(stream.keep_zip, fetch.keep_zip),
-        )
-
     def _recipe(self) -> Recipe:
-        return Recipe(self._samples, self._spec.shuffle_seed, self._suffixes)
-
-    def _mixture(self) -> Mixture:
-        specs = [
-            StreamSpec(
-                name, o.primary.shards.num_samples, stream.proportion, stream.repeat, stream.choose, stream.batch_size
-            )
-            for name, stream, o in zip(self._names, self._streams, self._opened, strict=True)
-        ]  # fmt: skip
-        return Mixture(tuple(specs), self._epoch_size)
-
-    def _stream_states(self) -> list[StreamState]:
-        return [
-            StreamState(name, o.identity.snapshot, o.identity.fingerprint, latents_snapshots=o.latents_snapshots)
-            for name, o in zip(self._names, self._opened, strict=True)
-        ]
-
-    def _order(self) -> EpochOrder:
-        if self._resumed is None:
-            return EpochOrder(self._spec, self._mixture(), self._epoch)
-        return self._resume(self._resumed)
-
-    def _resume(self, state: OrderState) -> EpochOrder:
-        mixture, states = self._mixture(), self._stream_states()
-        return resume(state, self._spec, mixture, states, change_streams=self._change_streams)
-
-    def _new_run(self) -> EpochRun:
-        order = self._order()
-        batches = in_buckets(order, lambda rows: self.reading.lengths(rows, self._samples))
-        return EpochRun(order, batches, self.world)
-
-    def _shard(self, shard_id: int) -> tuple[ShardAccess, int]:
-        number = shard_id
-        for reader in self.reading.readers:
-            if 0 <= number < len(reader.primary.shards):
-                return reader.primary, number
-            number -= len(reader.primary.shards)
-        raise IndexError(f"shard {shard_id}: there are {sum(len(opened.primary) for opened in self._opened)}")
-
-
-def _streams(streams: Sequence[Stream] | None, remote: str | None, single: Stream) -> tuple[Stream, ...]:
-    if (streams is None) == (remote is None):
-        raise ConfigError("pass remote=…, or streams=[Stream(remote=…), …]: one of the two")
-    if streams is None:
-        return (single,)
-    if single.latents or single.snapshot is not None:
-        raise ConfigError("latents and snapshot belong to each Stream when streams are given")
-    if len({len(stream.latents) for stream in streams}) > 1:
-        raise ConfigError(
-            "streams of one dataset join the same number of latents folders: give all or none of them latents"
-        )
-    return tuple(streams)
-
-
-def _names(streams: Sequence[Stream]) -> list[str]:
-    """What saved states know streams by: `demo/audio#train`, so that a copy goes on; all of `remote` if need be."""
-    remotes = [os.fspath(stream.remote).rstrip("/") for stream in streams]
-    marks = [f"#{stream.split}" if stream.split else "" for stream in streams]
-    short = ["/".join(remote.split("/")[-2:]) + mark for remote, mark in zip(remotes, marks, strict=True)]
-    full = [remote + mark for remote, mark in zip(remotes, marks, strict=True)]
-    found = short if len(set(short)) == len(short) else full
-    return [stream.name or name for stream, name in zip(streams, found, strict=True)]
-
-
-def _or(own: T | None, common: T) -> T:
-    """A stream's own value, or that of the dataset."""
-    return common if own is None else own
+        return Recipe(self._samples, self._planner.spec.shuffle_seed, self._streams.suffixes)
 
 
 def _buckets(batching: str | LengthBuckets | FrameBudget) -> LengthBuckets | FrameBudget | None:

@@ -1,10 +1,17 @@
 """One data set in a mixture, as a user names it.
 
-Owns the public `Stream`: where it is and how much of it an epoch takes. Opening it is `remote`'s.
+Owns the public `Stream`: where it is and how much of it an epoch takes, and the names by which saved states know
+streams. Opening one is `remote`'s.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from headrace.errors import ConfigError
+
+ONLY_STREAM = "data"
+"""Name of the stream of `remote=…`: a copy elsewhere must take the same state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +50,29 @@ class Stream:
     download_timeout: float | None = None
     validate_hash: bool | str | None = None
     keep_zip: bool | None = None
+
+
+def chosen(streams: Sequence[Stream] | None, single: Stream | None) -> tuple[Sequence[Stream], Sequence[str]]:
+    """What a user gave, streams or one alone; and what saved states know them by.
+
+    Raises:
+        ConfigError: both or neither.
+    """
+    if (streams is None) == (single is None):
+        raise ConfigError("pass remote=…, or streams=[Stream(remote=…), …]: one of the two")
+    if single is not None:
+        return (single,), (ONLY_STREAM,)
+    assert streams is not None
+    if not streams:
+        raise ConfigError("streams is empty: name at least one Stream(remote=…)")
+    return tuple(streams), _names(streams)
+
+
+def _names(streams: Sequence[Stream]) -> list[str]:
+    """`demo/audio#train`, so that a copy elsewhere goes on; all of `remote` where that is not enough."""
+    remotes = [os.fspath(stream.remote).rstrip("/") for stream in streams]
+    marks = [f"#{stream.split}" if stream.split else "" for stream in streams]
+    short = ["/".join(remote.split("/")[-2:]) + mark for remote, mark in zip(remotes, marks, strict=True)]
+    full = [remote + mark for remote, mark in zip(remotes, marks, strict=True)]
+    found = short if len(set(short)) == len(short) else full
+    return [stream.name or name for stream, name in zip(streams, found, strict=True)]

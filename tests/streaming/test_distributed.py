@@ -1,6 +1,7 @@
 """Real torch.distributed runs on gloo: equal batches, one snapshot, resume on other numbers of ranks."""
 
 import json
+import os
 import socket
 
 import pytest
@@ -95,6 +96,25 @@ def test_all_ranks_read_one_snapshot_even_if_a_new_one_is_committed_while_they_s
 
 def test_a_dataset_made_before_torch_distributed_is_up_is_told_so(dataset_folder, tmp_path):
     torch.multiprocessing.spawn(_too_early, (_free_port(), str(dataset_folder)), nprocs=2, join=True)
+
+
+def test_ranks_that_agree_late_stay_on_the_snapshot_of_their_state(tmp_path):
+    write_dataset(tmp_path, {"train": clips(30)})
+    folder = str(tmp_path)
+    state = StreamingDataset(remote=f"{folder}/audio", batch_size=2).state_dict()
+    write_dataset(tmp_path, {"train": clips(60)})
+    torch.multiprocessing.spawn(_late_with_state, (_free_port(), folder, json.dumps(state)), nprocs=2, join=True)
+
+
+def _late_with_state(rank, port, folder, state):
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2"}
+    dataset = StreamingDataset(remote=f"{folder}/audio", batch_size=2)
+    dataset.load_state_dict(json.loads(state))
+    torch.distributed.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    assert len(list(StreamingDataLoader(dataset))) == 8
+    assert dataset.size == 30
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
 
 
 def _too_early(rank, port, folder):

@@ -1,0 +1,67 @@
+"""From what a dataset was told to the orders and runs of its epochs.
+
+Owns the meeting of settings, streams and world; it holds no position (`progress`), reads lengths alone, and those only
+for buckets.
+"""
+
+from dataclasses import dataclass
+
+from headrace.streaming.buckets import in_buckets
+from headrace.streaming.epochs import EpochRun
+from headrace.streaming.opening import OpenStreams
+from headrace.streaming.order import EpochOrder
+from headrace.streaming.passes import BLOCK_SHARDS
+from headrace.streaming.settings import SampleConfig
+from headrace.streaming.spec import OrderSpec
+from headrace.streaming.state import OrderState, resume, save
+from headrace.streaming.world import World
+
+_LEAST_AHEAD_BATCHES = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Planner:
+    """Makes the orders and runs of a dataset's epochs.
+
+    Attributes:
+        spec: what the order depends on besides the data.
+        streams: the data.
+        world: which rank this is.
+        samples: what becomes of a sample, and so how long it is.
+        epoch_size: as `mixing.parse_epoch_size` takes it.
+        change_streams: whether a state may come from another mixture.
+    """
+
+    spec: OrderSpec
+    streams: OpenStreams
+    world: World
+    samples: SampleConfig
+    epoch_size: int | str | None = None
+    change_streams: bool = False
+
+    def order(self, epoch: int) -> EpochOrder:
+        """The order of an epoch from its beginning."""
+        return EpochOrder(self.spec, self.streams.mixture(self.epoch_size), epoch)
+
+    def resumed(self, state: OrderState) -> EpochOrder:
+        """The order from a state's position on. Raises `StateError` when something that it depends on differs."""
+        mixture, now = self.streams.mixture(self.epoch_size), self.streams.states()
+        return resume(state, self.spec, mixture, now, change_streams=self.change_streams)
+
+    def run(self, order: EpochOrder) -> EpochRun:
+        """This rank's batches of an order."""
+        batches = in_buckets(order, lambda rows: self.streams.reading.lengths(rows, self.samples))
+        return EpochRun(order, batches, self.world)
+
+    def state(self, order: EpochOrder, row: int) -> OrderState:
+        """The state before `row` of an order's epoch."""
+        return save(order, row, self.streams.states())
+
+    def batches_ahead(self, batch_size: int, num_samples: int | None) -> int:
+        """How many batches to download ahead: `num_samples` of this rank, or else a shuffle block."""
+        if num_samples is None:
+            streams = self.streams
+            shards = BLOCK_SHARDS * streams.num_samples // max(1, streams.num_shards)
+            block = self.spec.shuffle_block_size or shards
+            num_samples = max(_LEAST_AHEAD_BATCHES * batch_size, block // self.world.world_size)
+        return max(1, -(-num_samples // batch_size))

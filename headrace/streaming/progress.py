@@ -1,0 +1,174 @@
+"""How far a dataset is: the epoch, what was delivered of it, and the state that says so.
+
+Owns the epoch counter, also over the copies that torch's DataLoader makes for its workers, and the position. What an
+order is, and how a state is written, is `planner`'s.
+"""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch.utils.data  # noqa: TID253 - a DataLoader's workers are known by it
+
+from headrace.errors import StateError
+from headrace.streaming.epoch_board import EpochBoard
+from headrace.streaming.epochs import EpochRun
+from headrace.streaming.order import EpochOrder
+from headrace.streaming.planner import Planner
+from headrace.streaming.state import OrderState
+
+
+@dataclass(slots=True)
+class _Position:
+    """Where a run stands: batches delivered, and rows of the next."""
+
+    run: EpochRun
+    num_batches: int = 0
+    num_rows: int = 0
+
+    @property
+    def row(self) -> int:
+        """Row of the epoch."""
+        return self.run.row_after(self.num_batches, self.num_rows)
+
+
+class Progress:
+    """The position of a dataset in its epochs."""
+
+    def __init__(self, planner: Planner) -> None:
+        self._planner = planner
+        self._epoch = 0  # that follows, if no state waits
+        self._waiting: OrderState | None = None
+        self._position: _Position | None = None
+        self._elsewhere: EpochOrder | None = None  # the epoch that copies in workers are in
+        self._first_batch = 0
+        self._board = EpochBoard()
+        self._settled_in: int | None = None
+
+    @property
+    def waiting(self) -> OrderState | None:
+        """The loaded state that the next run goes on from."""
+        return self._waiting
+
+    @property
+    def next_epoch(self) -> int:
+        """The epoch that the next run gives, or goes on with."""
+        self._settle()
+        return self._next_epoch
+
+    def next_order(self) -> EpochOrder:
+        """The order of the next run."""
+        self._settle()
+        return self._next_order()
+
+    def next_run(self) -> EpochRun:
+        """The next epoch, or the rest of the one that a state was saved in."""
+        return self._planner.run(self.next_order())
+
+    def begin(self) -> EpochRun:
+        """Start the next run."""
+        run = self.next_run()
+        self._epoch, self._waiting, self._elsewhere = run.epoch + 1, None, None
+        self._position = _Position(run)
+        self._write(run.epoch)
+        return run
+
+    def take_first_batch(self) -> int:
+        """The batch of the run that has just begun at which this worker goes on."""
+        first, self._first_batch = self._first_batch, 0
+        return first
+
+    def delivered(self, run: EpochRun, num_batches: int, num_rows: int = 0) -> None:
+        """This many batches of a run, and rows of the next, were handed out."""
+        if self._position is not None and self._position.run is run:
+            self._position.num_batches, self._position.num_rows = num_batches, num_rows
+
+    def state(self, num_samples: int | None, *, from_beginning: bool) -> dict[str, Any]:
+        """See `StreamingDataset.state_dict`."""
+        self._settle()
+        info = torch.utils.data.get_worker_info()
+        if info is not None:
+            return self._worker_state(info.id, info.num_workers)
+        if num_samples is not None:
+            run = self._position.run if self._position else self._planner.run(self._elsewhere or self._next_order())
+            return self._state_at(run, num_samples + (0 if from_beginning else run.order.start)).to_json()
+        if self._elsewhere is not None:
+            raise StateError(
+                "workers of another loader deliver this dataset's samples, so it cannot count them: pass "
+                "num_samples=…, or use StreamingDataLoader or torchdata's StatefulDataLoader"
+            )
+        if self._position is not None:
+            return self._state_at(self._position.run, self._position.row).to_json()
+        return self._state_before_next().to_json()
+
+    def load(self, state: OrderState, worker: dict[str, Any] | None) -> None:
+        """Go on from a state, in a worker from that worker's own batch.
+
+        Raises:
+            StateError: the state is that of another worker.
+        """
+        info = torch.utils.data.get_worker_info()
+        here = (info.id, info.num_workers) if info is not None else None
+        if worker is not None and (worker["id"], worker["num_workers"]) != here:
+            raise StateError(
+                f"the state is that of worker {worker['id']} of {worker['num_workers']} of a DataLoader: load it with "
+                f"torchdata's StatefulDataLoader and num_workers={worker['num_workers']}"
+            )
+        self._waiting, self._position, self._elsewhere = state, None, None
+        self._first_batch = 0 if worker is None else int(worker["next_batch"])
+        if info is None:
+            self._board.clear()
+        self._settled_in = os.getpid()
+        self._write(state.epoch)
+
+    @property
+    def _next_epoch(self) -> int:
+        return self._epoch if self._waiting is None else self._waiting.epoch
+
+    def _next_order(self) -> EpochOrder:
+        return self._planner.order(self._epoch) if self._waiting is None else self._planner.resumed(self._waiting)
+
+    def _state_at(self, run: EpochRun, row: int) -> OrderState:
+        """The state before a row of a run's epoch; at the run's end, that of the next epoch's beginning."""
+        if row >= run.row_after(len(run)):
+            return self._planner.state(self._planner.order(run.epoch + 1), 0)
+        return self._planner.state(run.order, row)
+
+    def _state_before_next(self) -> OrderState:
+        return self._waiting or self._planner.state(self._next_order(), 0)
+
+    def _worker_state(self, worker: int, num_workers: int) -> dict[str, Any]:
+        """The state of one worker's share: where the run began, and this worker's next batch."""
+        if self._position is None:
+            return self._state_before_next().to_json()
+        run = self._position.run
+        state = self._planner.state(run.order, run.row_after(0)).to_json()
+        return state | {"worker": {"id": worker, "num_workers": num_workers, "next_batch": self._position.num_batches}}
+
+    def _settle(self) -> None:
+        """Learn which epochs copies in workers have begun; in a worker, which one its fellows are in."""
+        info = torch.utils.data.get_worker_info()
+        if info is None:
+            latest = self._board.latest()
+            if latest is not None and latest >= self._next_epoch:
+                is_waiting = self._waiting is not None and self._waiting.epoch == latest
+                self._elsewhere = self._next_order() if is_waiting else self._planner.order(latest)
+                self._skip_to(latest + 1)
+        elif self._settled_in != os.getpid():
+            self._settled_in, self._position = os.getpid(), None
+            epoch = self._board.claim(info.id, info.seed - info.id, self._next_epoch)
+            if epoch != self._next_epoch:
+                self._skip_to(epoch)
+
+    def _skip_to(self, epoch: int) -> None:
+        self._epoch, self._waiting, self._position, self._first_batch = epoch, None, None, 0
+
+    def _write(self, epoch: int) -> None:
+        """Tell fellows and the dataset that this is a copy of."""
+        info = torch.utils.data.get_worker_info()
+        if info is not None:
+            self._board.write(info.id, info.seed - info.id, epoch)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel to a worker without what is under way here."""
+        return self.__dict__ | {"_position": None, "_elsewhere": None}
