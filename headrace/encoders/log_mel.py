@@ -8,8 +8,11 @@ from dataclasses import dataclass
 
 from headrace.encoders import settings as forms
 from headrace.encoders.protocol import Encoder
+from headrace.errors import ConfigError
 
 CODE_VERSION = 1
+_LEAST = {"sample_rate_hz": 1, "window_size": 2, "num_mels": 1, "floor": 1e-30}
+_MOST_HOP_SECONDS = 10.0  # a window holds a few
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +37,37 @@ class Settings:
     max_hz: float | None = None
     floor: float = 1e-6
 
+    @property
+    def band_stop_hz(self) -> float:
+        """Upper edge of the highest band."""
+        return self.sample_rate_hz / 2 if self.max_hz is None else self.max_hz
+
 
 def fingerprint(settings: Mapping[str, object]) -> str:
     """See `headrace.encoders.fingerprint`."""
-    return forms.fingerprint("log_mel", CODE_VERSION, forms.parse("log_mel", settings, Settings))
+    return forms.fingerprint("log_mel", CODE_VERSION, _parsed(settings))
 
 
 def load(settings: Mapping[str, object], device: str) -> Encoder:
     """See `headrace.encoders.load`."""
     from headrace.encoders.log_mel_transform import LogMel  # noqa: PLC0415 - needs torch
 
-    return LogMel(forms.parse("log_mel", settings, Settings), fingerprint(settings), device)
+    return LogMel(_parsed(settings), fingerprint(settings), device)
+
+
+def _parsed(settings: Mapping[str, object]) -> Settings:
+    parsed = forms.parse("log_mel", settings, Settings)
+    for name, least in _LEAST.items():
+        if getattr(parsed, name) < least:
+            raise ConfigError(f"encoder log_mel: {name} must be at least {least:g}, found {getattr(parsed, name):g}")
+    if not 1 / parsed.sample_rate_hz <= parsed.hop_seconds <= _MOST_HOP_SECONDS:
+        raise ConfigError(
+            f"encoder log_mel: hop_seconds must be from one PCM frame to {_MOST_HOP_SECONDS:g}, "
+            f"found {parsed.hop_seconds:g}"
+        )
+    low, high = parsed.min_hz, parsed.band_stop_hz
+    if not 0 <= low < high <= parsed.sample_rate_hz / 2:
+        raise ConfigError(
+            f"encoder log_mel: need 0 <= min_hz < max_hz <= {parsed.sample_rate_hz / 2:g}, found {low:g}, {high:g}"
+        )
+    return parsed

@@ -7,6 +7,7 @@ both. It loads no model.
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -29,12 +30,17 @@ def parse(kind: str, settings: Mapping[str, object], form: type[S]) -> S:
     if unknown := [name for name in settings if name not in names]:  # pydantic ignores these in a plain dataclass
         raise ConfigError(f"encoder {kind}: unknown setting {unknown[0]!r}; settings of this kind: {known}")
     try:
-        return TypeAdapter(form).validate_python(dict(settings))
+        parsed = TypeAdapter(form).validate_python(dict(settings))
     except ValidationError as error:
         faults = "; ".join(
             _fault(fault["loc"], fault["type"], fault["msg"], fault["input"]) for fault in error.errors()
         )
         raise ConfigError(f"encoder {kind}: {faults}; settings of this kind: {known}") from error
+    for name in names:
+        value = getattr(parsed, name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"encoder {kind}: {name}: must be a finite number, found {value}")
+    return parsed
 
 
 def _fault(location: tuple[int | str, ...], kind: str, message: str, found: object) -> str:

@@ -37,13 +37,13 @@ class Settings:
         compile: run through torch.compile.
     """
 
-    model: str
-    revision: str | None = None
+    model: str = field(metadata={"results": False})  # the content of its files counts, not its place
+    revision: str | None = field(default=None, metadata={"results": False})
     layer: int | None = None
     layer_weights: tuple[float, ...] | None = None
     window_seconds: float | None = None
     overlap_seconds: float = 2.0
-    trust_remote_code: bool = False
+    trust_remote_code: bool = field(default=False, metadata={"results": False})  # its code counts as a file
     autocast: Literal["float16", "bfloat16"] | None = None
     compile: bool = field(default=False, metadata={"results": False})
 
@@ -53,7 +53,7 @@ def fingerprint(settings: Mapping[str, object]) -> str:
     parsed = _parsed(settings)
     folder = model_folder(parsed)
     digests = [f"{path.name} {weights.file_digest(path)}" for path in model_files(folder, parsed)]
-    return forms.fingerprint("transformers", CODE_VERSION, _content(parsed), "\n".join(digests))
+    return forms.fingerprint("transformers", CODE_VERSION, parsed, "\n".join(digests))
 
 
 def load(settings: Mapping[str, object], device: str) -> Encoder:
@@ -112,25 +112,14 @@ def model_files(folder: Path, settings: Settings) -> list[Path]:
     return [folder / name for name in _CONFIGS] + found + code
 
 
-@dataclass(frozen=True, slots=True)
-class _Content:
-    """The settings that change results, besides the model's files."""
-
-    layer: int | None
-    layer_weights: tuple[float, ...] | None
-    window_seconds: float | None
-    overlap_seconds: float
-    autocast: str | None
-
-
-def _content(settings: Settings) -> _Content:
-    return _Content(
-        settings.layer, settings.layer_weights, settings.window_seconds, settings.overlap_seconds, settings.autocast
-    )
-
-
 def _parsed(settings: Mapping[str, object]) -> Settings:
     parsed = forms.parse("transformers", settings, Settings)
     if parsed.layer is not None and parsed.layer_weights is not None:
         raise ConfigError("encoder transformers: give layer or layer_weights, not both")
+    if parsed.window_seconds is not None and parsed.window_seconds <= 0:
+        raise ConfigError(f"encoder transformers: window_seconds must be above 0, found {parsed.window_seconds:g}")
+    if parsed.overlap_seconds < 0:
+        raise ConfigError(
+            f"encoder transformers: overlap_seconds must not be below 0, found {parsed.overlap_seconds:g}"
+        )
     return parsed

@@ -5,7 +5,7 @@ Owns putting the reader and the lanes together; what becomes of the latents is t
 
 import queue
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -92,8 +92,8 @@ class Engine:
         seconds = self.options.batch_seconds or (_CUDA_BATCH_SECONDS if on_cuda else _CPU_BATCH_SECONDS)
         return round(seconds * self.encoders[0].sample_rate_hz)
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[EncodedJob]:
-        """Latents of all jobs, in their order (a job may come in parts).
+    def run(self, jobs: Iterable[Job]) -> Generator[EncodedJob, None, None]:
+        """Latents of all jobs, in their order (a job may come in parts); closing it ends its threads.
 
         Raises:
             SampleError: a clip cannot be read, or its latents are not finite.

@@ -1,10 +1,12 @@
 """What is asked of the encoding of a partition: which latent shards, stored how, how fast. No torch here."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal
 
 from headrace.shardwriter import ShardPlace
+from headrace.storage import Storage
 
 LatentDtype = Literal["float16", "bfloat16", "float32"]
 
@@ -49,3 +51,22 @@ class EncodingOptions:
     def decoding_threads(self) -> int:
         """How many threads decode."""
         return self.num_threads or min(_MOST_THREADS, os.cpu_count() or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodingRun:
+    """From where to where latents are made, stored how, how fast, and who watches.
+
+    Attributes:
+        audio: the folder of audio shards.
+        storage: the folder of the latents.
+        dtype: how they are stored.
+        options: how fast.
+        progress: called with a number of samples each time so many are done.
+    """
+
+    audio: Storage
+    storage: Storage
+    dtype: LatentDtype
+    options: EncodingOptions = field(default_factory=EncodingOptions)
+    progress: Callable[[int], None] = lambda num_samples: None  # noqa: ARG005

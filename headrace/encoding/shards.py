@@ -6,12 +6,14 @@ done. Memory holds the latents of the groups under way and no more.
 """
 
 import json
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 
 from torch import Tensor
 
@@ -27,8 +29,7 @@ from headrace.encoding.plans import (
     ENCODER_NOTE,
     FRAME_RATE_NOTE,
     SECONDS_NOTE,
-    EncodingOptions,
-    LatentDtype,
+    EncodingRun,
     LatentPlan,
 )
 from headrace.encoding.reading import Job
@@ -38,7 +39,6 @@ from headrace.encoding.windows import plan_windows
 from headrace.index import SampleEntry, ShardIndex
 from headrace.ordered import map_in_order
 from headrace.shardwriter import ShardWriter
-from headrace.storage import Storage
 
 _GROUP_BATCHES = 32  # of audio in a group: with lengths spread 1-30 s padding is 3-4%
 _GROUP_BYTES = 512 << 20  # of latents in a group, as far as it has more than one shard
@@ -65,23 +65,22 @@ class Group:
     assembly: Assembly
     stack: ExitStack
     whole: dict[int, Tensor] = field(default_factory=dict)
+    _starts: list[int] = field(init=False)
     _left: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
         """Nothing is done yet."""
         self._left = [len(shard.clips) for shard in self.shards]
+        self._starts = [0, *accumulate(self._left)]
 
     def finish(self, clip: int, latents: Tensor) -> tuple[int, list[Tensor]] | None:
         """Take a clip's latents. Returns number and latents, in order, of the shard that this completes."""
         self.whole[clip] = latents
-        shard, start = 0, 0
-        while clip >= start + len(self.shards[shard].clips):
-            start += len(self.shards[shard].clips)
-            shard += 1
+        shard = bisect_right(self._starts, clip) - 1
         self._left[shard] -= 1
         if self._left[shard]:
             return None
-        return shard, [self.whole.pop(i) for i in range(start, start + len(self.shards[shard].clips))]
+        return shard, [self.whole.pop(i) for i in range(*self._starts[shard : shard + 2])]
 
     @property
     def is_done(self) -> bool:
@@ -94,10 +93,9 @@ class ShardEncoding:
     """One partition's run: from plans to indexes of published shards."""
 
     engine: Engine
-    audio: Storage
-    storage: Storage
-    progress: Callable[[int], None]
+    route: EncodingRun
     _groups: dict[int, Group] = field(default_factory=dict)
+    _opened: ExitStack = field(default_factory=ExitStack)
     _published: dict[str, ShardIndex] = field(default_factory=dict)
     _seconds: float = 0.0
 
@@ -109,18 +107,18 @@ class ShardEncoding:
     def run(self, plans: Sequence[LatentPlan]) -> tuple[dict[str, ShardIndex], EncodingStats]:
         """Indexes of the shards by input digest, and figures."""
         with (
-            ExitStack() as stack,
+            self._opened,
             ThreadPoolExecutor(1, "headrace-open") as opener,
             ThreadPoolExecutor(1, "headrace-publish") as publisher,
         ):
-            stack.callback(self._close)
             publishing: deque[Future[ShardIndex]] = deque()
             groups = map_in_order(opener, self._open, plan_groups(plans, self.encoder, self.engine), window=1)
-            for encoded in self.engine.run(self._jobs(groups)):
-                for task in self._take(encoded):
-                    publishing.append(publisher.submit(task))
-                while len(publishing) > _PUBLISHING or (publishing and publishing[0].done()):
-                    self._note(publishing.popleft().result())
+            with closing(self.engine.run(self._jobs(groups))) as results:  # its threads end before their files close
+                for encoded in results:
+                    for task in self._take(encoded):
+                        publishing.append(publisher.submit(task))
+                    while len(publishing) > _PUBLISHING or (publishing and publishing[0].done()):
+                        self._note(publishing.popleft().result())
             while publishing:
                 self._note(publishing.popleft().result())
         return self._published, self.engine.meter.stats(self._seconds, self.engine.devices)
@@ -128,11 +126,13 @@ class ShardEncoding:
     def _open(self, plans: Sequence[LatentPlan]) -> Group:
         """Fetch and check the audio shards of a group."""
         with ExitStack() as stack:
-            shards = tuple(stack.enter_context(audio_shard(self.audio, plan.audio_shard)) for plan in plans)
+            shards = tuple(stack.enter_context(audio_shard(self.route.audio, plan.audio_shard)) for plan in plans)
             clips = tuple(clip for shard in shards for clip in shard.clips)
             lengths = tuple(clip.num_frames_at(self.encoder.sample_rate_hz) for clip in clips)
             windows = tuple(plan_windows(length, self.encoder) for length in lengths)
-            return Group(plans, shards, clips, Assembly(windows, lengths), stack.pop_all())
+            held = stack.pop_all()
+        self._opened.callback(held.close)  # for groups that an error leaves open; closing twice does nothing
+        return Group(plans, shards, clips, Assembly(windows, lengths), held)
 
     def _jobs(self, groups: Iterator[Group]) -> Iterator[Job]:
         for number, group in enumerate(groups):
@@ -147,7 +147,7 @@ class ShardEncoding:
             latents = group.assembly.add(piece, hidden, self.encoder)
             if latents is None:
                 continue
-            self.progress(1)
+            self.route.progress(1)
             self._seconds += group.clips[piece.clip].seconds
             if complete := group.finish(piece.clip, latents):
                 shard, parts = complete
@@ -157,7 +157,7 @@ class ShardEncoding:
 
     def _publish(self, plan: LatentPlan, shard: AudioShard, latents: list[Tensor]) -> ShardIndex:
         """Write one latent shard: `<key>.pth` and `<key>.json` for each of the audio shard's samples, in its order."""
-        with ShardWriter(self.storage, plan.place) as writer:
+        with ShardWriter(self.route.storage, plan.place) as writer:
             for clip, text, hidden in zip(shard.clips, shard.texts, latents, strict=True):
                 payload, about = encode_payload(hidden), sample_json(text, self.encoder)
                 num_latent, dim = hidden.shape
@@ -170,34 +170,28 @@ class ShardEncoding:
                 FRAME_RATE_NOTE: repr(frame_rate_hz(self.encoder)),
                 SECONDS_NOTE: repr(round(shard.seconds, 6)),
             }
-            return writer.publish(plan.input_digest, notes, self.engine.dtype)
+            return writer.publish(plan.input_digest, notes, self.route.dtype)
 
     def _note(self, index: ShardIndex) -> None:
         self._published[index.input_digest] = index
 
-    def _close(self) -> None:
-        """Let go of the groups that an error left open."""
-        for group in self._groups.values():
-            group.stack.close()
 
-
-def encode_shards(  # noqa: PLR0913, PLR0917 - what, by what, from where to where, how fast, and who watches
-    plans: Sequence[LatentPlan],
-    encoders: Sequence[Encoder],
-    dtype: LatentDtype,
-    audio: Storage,
-    storage: Storage,
-    options: EncodingOptions,
-    progress: Callable[[int], None],
+def encode_shards(
+    plans: Sequence[LatentPlan], encoders: Sequence[Encoder], route: EncodingRun
 ) -> tuple[dict[str, ShardIndex], EncodingStats]:
     """Encode and publish these shards. Returns their indexes by input digest, and figures.
+
+    Args:
+        plans: the latent shards to make, in their order.
+        encoders: the same encoder on each device.
+        route: from where to where, and how.
 
     Raises:
         SampleError: a sample cannot be read, or its latents are not finite.
         IntegrityError: an audio shard is damaged.
         BuildError: one window of one sample does not fit a device's memory.
     """
-    return ShardEncoding(Engine(encoders, dtype, options), audio, storage, progress).run(plans)
+    return ShardEncoding(Engine(encoders, route.dtype, route.options), route).run(plans)
 
 
 def plan_groups(plans: Sequence[LatentPlan], encoder: Encoder, engine: Engine) -> list[list[LatentPlan]]:

@@ -119,7 +119,10 @@ def test_a_missing_package_says_what_to_install() -> None:
         _crepe(weights="/no/such.pth")
 
 
-@pytest.mark.parametrize("settings", [{"capacity": "huge"}, {"hop_seconds": 0}, {"hop_seconds": "fast"}])
+@pytest.mark.parametrize(
+    "settings",
+    [{"capacity": "huge"}, *({"hop_seconds": found} for found in (0, "fast", 60, float("nan"), float("inf")))],
+)
 def test_wrong_settings_are_refused(settings: dict[str, object]) -> None:
     """The message names the setting."""
     with pytest.raises(ConfigError, match=next(iter(settings))):

@@ -92,12 +92,16 @@ def test_five_seconds_give_249_frames_of_wav2vec2_and_250_of_whisper(model_folde
     assert len(_ours(model_folder("whisper"), noise(80_000, 0))) == 250
 
 
-def test_wrong_layers_are_refused_with_the_number_there_is(model_folder: Folder) -> None:
+def test_wrong_layers_and_windows_are_refused_with_what_there_is(model_folder: Folder) -> None:
     """Too high, the wrong number of weights, or both at once."""
     for settings, message in (
         ({"layer": 9}, "hidden states 0 to 3"),
         ({"layer_weights": [1.0]}, "1 layer_weights, this model has 4"),
         ({"layer": 1, "layer_weights": [1.0]}, "not both"),
+        ({"window_seconds": 0.0}, "window_seconds must be above 0"),
+        ({"window_seconds": float("nan")}, "window_seconds: must be a finite number"),
+        ({"window_seconds": 3.0}, "leaves no room for the overlap"),
+        ({"overlap_seconds": -1.0}, "overlap_seconds must not be below 0"),
     ):
         with pytest.raises(ConfigError, match=message):
             encoders.load("transformers", {"model": str(model_folder("hubert")), **settings})
