@@ -84,12 +84,16 @@ def source_difference(
         settle_seconds: see `SourceConfig`.
         now_ns: nanoseconds since 1970.
     """
-    if known is not None and listing.equals(known):  # the common case, without a join
-        return SourceDifference(is_changed=False, num_waiting=0, digest=stamps_digest(listing))
     there = pl.DataFrame(schema=STAMP_SCHEMA) if known is None else known
-    new = listing.join(there, on=_STAMP, how="anti", nulls_equal=True)
-    young = new.filter((pl.col("mtime_ns") - now_ns).abs() < round(settle_seconds * _NS))["path"].implode()
-    settled = listing.filter(~pl.col("path").is_in(young))
-    expected = there.filter(~pl.col("path").is_in(young))
+    is_young = (pl.col("mtime_ns") - now_ns).abs() < round(settle_seconds * _NS)
+    candidates = listing.filter(is_young)
+    known_ones = there.filter(_is_one_of(candidates["path"]))  # few: whole tables are never joined
+    young = candidates.join(known_ones, on=_STAMP, how="anti", nulls_equal=True)["path"]
+    settled = listing.filter(~_is_one_of(young)) if len(young) else listing
+    expected = there.filter(~_is_one_of(young)) if len(young) else there
     is_changed = known is None or not settled.equals(expected)
-    return SourceDifference(is_changed, listing.height - settled.height, stamps_digest(settled))
+    return SourceDifference(is_changed, len(young), stamps_digest(settled))
+
+
+def _is_one_of(paths: pl.Series) -> pl.Expr:
+    return pl.col("path").is_in(paths.implode())
