@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from headrace.errors import ConfigError, StateError
 from headrace.streaming.bijection import mix, permute
 from headrace.streaming.order import PADDING, EpochOrder, Rows
-from headrace.streaming.spec import FrameBudget, LengthBuckets
+from headrace.streaming.spec import FrameBudget, LastBatch, LengthBuckets
 from headrace.streaming.world import ALONE, World
 
 _WINDOW = 401
@@ -105,7 +105,8 @@ class BudgetedOrder:
     """Global batches of similar length whose rows times longest sample stay within a budget of frames.
 
     The batches' sizes depend on all lengths, so these are scanned once, in the order's own sequence. `sample_in_epoch`
-    counts the samples delivered, without padding.
+    counts the samples delivered, without padding. Only the epoch's last batch may need rows of padding to be a multiple
+    of `batch_multiple`; ``last_batch="drop"`` leaves out the samples that would need them.
     """
 
     def __init__(self, order: EpochOrder, lengths: Lengths, budget: FrameBudget) -> None:
@@ -120,7 +121,9 @@ class BudgetedOrder:
         self._budget = budget
         self._leg_start = order.legs[-1].start
         self._open: tuple[int, _Window] | None = None
-        num_windows = -(-order.num_rows // budget.window_samples)
+        is_whole = order.spec.last_batch is LastBatch.DROP
+        self._num_samples = order.num_rows - (order.num_rows % budget.batch_multiple if is_whole else 0)
+        num_windows = -(-self._num_samples // budget.window_rows)
         sizes = [self._window(number).sizes for number in range(num_windows)]
         self._first_of_window = np.cumsum([0] + [len(size) for size in sizes])
         self._starts = self._leg_start + np.cumsum(np.concatenate([np.zeros(1, np.int64), *sizes]))
@@ -161,8 +164,8 @@ class BudgetedOrder:
 
     def _window(self, number: int) -> "_Window":
         if self._open is None or self._open[0] != number:
-            begin = number * self._budget.window_samples
-            stop = min(begin + self._budget.window_samples, self._order.num_rows)
+            begin = number * self._budget.window_rows
+            stop = min(begin + self._budget.window_rows, self._num_samples)
             rows = self._order.positions(self._leg_start + begin, self._leg_start + stop)
             lengths = _lengths_of(rows, self._lengths)
             by_length = np.argsort(lengths, kind="stable")

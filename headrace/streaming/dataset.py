@@ -157,6 +157,9 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             sampling_granularity=sampling_granularity,
             last_batch=cast("LastBatch", last_batch),
             buckets=_buckets(batching),
+            crop_frames=crop_frames,
+            crop_seconds=crop_seconds,
+            sample_rate=sample_rate,
         )
         if streams is not None and (latents or snapshot is not None):
             raise ConfigError("latents and snapshot belong to each Stream when streams are given")

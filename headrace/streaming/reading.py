@@ -61,7 +61,7 @@ class Reading:
         return all(access.is_local for reader in self.readers for access in (reader.primary, *reader.joined))
 
     def lengths(self, rows: Rows, config: SampleConfig) -> NDArray[np.int64]:
-        """Frames of each row's sample as it will arrive (cropped), int64 (n,); no row may be padding.
+        """Frames of each row's sample as it will arrive (cropped, resampled), int64 (n,); no row may be padding.
 
         Raises:
             ConfigError: an index does not know a length.
@@ -69,16 +69,43 @@ class Reading:
         found = np.empty(len(rows), np.int64)
         for number, reader in enumerate(self.readers):
             chosen = rows.stream_ids == number
-            found[chosen] = reader.lengths(rows.sample_ids[chosen])
-        if len(found) and found.min() < 0:
-            raise ConfigError("length buckets need every sample's length, which the index of some shard does not know")
-        return found if config.crop_frames is None else np.minimum(found, config.crop_frames)
+            samples = rows.sample_ids[chosen]
+            frames = reader.lengths(samples)
+            if len(frames) and frames.min() < 0:
+                raise ConfigError(
+                    "length buckets need every sample's length, which the index of some shard does not know"
+                )
+            found[chosen] = _arriving(frames, _rates(reader, samples, config), config)
+        return found
 
     def _reader(self, source: Source) -> StreamReader:
         cache = self._caches[source.cache_folder]
         opened = source.opened
         accesses = [ShardAccess(s, source.config, cache, self.traffic) for s in (opened.primary, *opened.joined)]
         return StreamReader(accesses[0], accesses[1:])
+
+
+def _rates(reader: StreamReader, samples: NDArray[np.int64], config: SampleConfig) -> NDArray[np.int64]:
+    """Sample rate of each sample, int64 (n,); 0 where it is unknown, or where nothing depends on it."""
+    rates = np.zeros(len(samples), np.int64)
+    if config.crop_seconds is None and config.sample_rate_hz is None:
+        return rates
+    shards, rows = reader.locator.find(samples)
+    for shard in set(shards.tolist()):
+        chosen = shards == shard
+        rates[chosen] = reader.primary.index(shard).sample_rate_hz[rows[chosen]]
+    return rates
+
+
+def _arriving(frames: NDArray[np.int64], rates: NDArray[np.int64], config: SampleConfig) -> NDArray[np.int64]:
+    """Stored frames → frames that arrive: what `assemble` keeps of a sample, and soxr makes of that."""
+    if config.crop_frames is not None:
+        frames = np.minimum(frames, config.crop_frames)
+    if config.crop_seconds is not None:
+        frames = np.where(rates > 0, np.minimum(frames, np.rint(config.crop_seconds * rates).astype(np.int64)), frames)
+    if config.sample_rate_hz is not None:
+        frames = np.where(rates > 0, (2 * frames * config.sample_rate_hz + rates) // np.maximum(2 * rates, 1), frames)
+    return frames
 
 
 def default_cache_folder() -> Path:

@@ -84,12 +84,17 @@ class FrameBudget:
     Attributes:
         frames_per_batch: bound of rows times longest row, over a *global* batch: never per rank.
         batch_multiple: the number of rows is a multiple of this, so every world size that divides it fits.
-        window_samples: samples that are sorted together.
+        window_samples: samples that are sorted together, rounded down to a multiple of `batch_multiple`.
     """
 
     frames_per_batch: int
     batch_multiple: int = 8
     window_samples: int = 8192
+
+    @property
+    def window_rows(self) -> int:
+        """Samples that are sorted together: whole groups, so that only the epoch's last batch needs padding rows."""
+        return max(1, self.window_samples // self.batch_multiple) * self.batch_multiple
 
     def __post_init__(self) -> None:
         _positive("frames_per_batch", self.frames_per_batch)
@@ -116,6 +121,9 @@ class OrderSpec:
         sampling_granularity: samples that are picked from a shard at a time in a pass that takes only some.
         last_batch: `LastBatch`, or its name.
         buckets: None, `LengthBuckets` or `FrameBudget`; the last two need `batching_method="random"`.
+        crop_frames: what is kept of a sample, which decides its bucket; None without buckets. So the next two.
+        crop_seconds: the same in seconds.
+        sample_rate: what samples are resampled to, Hz.
     """
 
     global_batch_size: int
@@ -129,6 +137,9 @@ class OrderSpec:
     sampling_granularity: int = 1
     last_batch: LastBatch = LastBatch.PAD
     buckets: LengthBuckets | FrameBudget | None = None
+    crop_frames: int | None = None
+    crop_seconds: float | None = None
+    sample_rate: int | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
@@ -145,6 +156,9 @@ class OrderSpec:
                 f"length buckets mix the batches of a window, which batching_method={self.batching_method.value!r} "
                 "must not: use batching_method='random'"
             )
+        if self.buckets is None:  # then no order depends on how long a sample is
+            for name in ("crop_frames", "crop_seconds", "sample_rate"):
+                set_field(self, name, None)
 
     @property
     def needs_global_batch(self) -> bool:

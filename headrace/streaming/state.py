@@ -201,7 +201,7 @@ def _check_window_end(spec: OrderSpec, row: int) -> None:
     if isinstance(spec.buckets, LengthBuckets):
         window = spec.buckets.window_batches * spec.global_batch_size
     elif isinstance(spec.buckets, FrameBudget):
-        window = spec.buckets.window_samples
+        window = spec.buckets.window_rows
     else:
         return
     if row % window:

@@ -29,6 +29,7 @@ class Clip:
     num_frames: int
     num_channels: int = 1
     encoder: int = 0
+    rate_hz: int = RATE_HZ
 
     @property
     def key(self) -> str:
@@ -45,7 +46,7 @@ class Clip:
 
     def flac(self) -> bytes:
         file = io.BytesIO()
-        sf.write(file, self.pcm(), RATE_HZ, format="FLAC", subtype="PCM_16")
+        sf.write(file, self.pcm(), self.rate_hz, format="FLAC", subtype="PCM_16")
         return file.getvalue()
 
     def json(self) -> bytes:
@@ -75,7 +76,7 @@ def write_audio_shard(storage: Storage, place: ShardPlace, samples: Sequence[Cli
     with ShardWriter(storage, place) as writer:
         for clip in samples:
             flac, text = clip.flac(), clip.json()
-            facts = SampleEntry(clip.key, {}, clip.num_frames, RATE_HZ, clip.num_channels)
+            facts = SampleEntry(clip.key, {}, clip.num_frames, clip.rate_hz, clip.num_channels)
             writer.add(clip.key, {"flac": (flac, len(flac)), "json": (text, len(text))}, facts)
         return writer.publish("input", {})
 

@@ -65,10 +65,11 @@ def test_buckets_hold_the_samples_of_the_order_once(buckets, last_batch):
     order, batches = batches_of(spec, FEW)
     got = sorted((s, i) for rows in batches for s, i in zip(rows.stream_ids, rows.sample_ids, strict=True) if i >= 0)
     plain = EpochOrder(replace(spec, buckets=None), FEW, 1)
-    count = order.batch_start(order.num_batches) if isinstance(buckets, LengthBuckets) else plain.num_rows
-    rows = plain.positions(0, count)
+    rows = plain.positions(0, order.batch_start(order.num_batches))
     expected = sorted((s, i) for s, i in zip(rows.stream_ids, rows.sample_ids, strict=True) if i >= 0)
     assert got == expected
+    padded = [index for index, rows in enumerate(batches) if rows.is_padding.any()]
+    assert len(padded) <= (last_batch == "pad")
 
 
 @pytest.mark.parametrize("buckets", KINDS)

@@ -1,0 +1,159 @@
+"""Length buckets and frame budgets as a training loop meets them: through the dataset and the loader."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from headrace import FrameBudget, LengthBuckets, Stream, StreamingDataLoader, StreamingDataset, World
+from headrace.errors import ConfigError, StateError
+from tests.streaming.corpus import RATE_HZ, clips, write_dataset
+
+CLIPS = clips(420, frames=(100, 3000))
+"""As 1 to 30 s spread, a hundred frames a second."""
+LONGEST = max(clip.num_frames for clip in CLIPS)
+FRAMES = 20 * LONGEST
+BUDGET = FrameBudget(FRAMES, batch_multiple=4, window_samples=202)
+KINDS = [pytest.param(BUDGET, id="budget"), pytest.param(LengthBuckets(48), id="buckets")]
+
+
+@pytest.fixture(scope="module")
+def spread(tmp_path_factory):
+    """A data set whose lengths are spread like speech's."""
+    folder = tmp_path_factory.mktemp("spread")
+    write_dataset(folder, {"train": CLIPS}, per_shard=30)
+    return folder
+
+
+def make(folder, kind=BUDGET, **more):
+    settings = {"batch_size": 8, "shuffle": True, "batching": kind} | more
+    return StreamingDataset(remote=f"{folder}/audio", **settings)
+
+
+def ranks(folder, size, **more):
+    return [make(folder, batch_size=8 // size, world=World(rank, size), **more) for rank in range(size)]
+
+
+def global_keys(loaders):
+    """Keys of each global batch, from the loaders of all ranks."""
+    parts = [[batch["keys"] for batch in loader] for loader in loaders]
+    return [[key for row in zip(*batch, strict=True) for key in row] for batch in zip(*parts, strict=True)]
+
+
+@pytest.mark.parametrize("kind", [FrameBudget(8 * LONGEST, batch_multiple=2), LengthBuckets(48)], ids=str)
+@pytest.mark.parametrize("size", [1, 2])
+def test_less_than_five_percent_of_what_arrives_is_padding(spread, kind, size):
+    held = padded = 0
+    for dataset in ranks(spread, size, kind=kind):
+        for batch in StreamingDataLoader(dataset):
+            held += int(batch["num_frames"].sum())
+            padded += batch["audio"].shape[0] * batch["audio"].shape[2]
+    assert held == sum(clip.num_frames for clip in CLIPS)
+    assert 1 - held / padded < 0.05
+
+
+def test_no_batch_is_over_its_budget_and_few_are_far_below(spread):
+    batches = list(StreamingDataLoader(make(spread)))
+    frames = [batch["audio"].shape[0] * batch["audio"].shape[2] for batch in batches]
+    assert max(frames) <= FRAMES
+    assert np.mean(np.array(frames) > 0.7 * FRAMES) > 0.8
+    assert all(len(batch["keys"]) % BUDGET.batch_multiple == 0 for batch in batches)
+    assert len({len(batch["keys"]) for batch in batches}) > 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_every_sample_arrives_once_in_batches_of_a_known_number(spread, kind, num_workers):
+    dataset = make(spread, kind)
+    loader = StreamingDataLoader(dataset, num_workers=num_workers)
+    expected, rows = len(loader), len(dataset)
+    keys = [batch["keys"] for batch in loader]
+    assert len(keys) == expected == dataset.num_batches
+    assert sum(map(len, keys)) == rows
+    assert sorted(key for batch in keys for key in batch if key) == [clip.key for clip in CLIPS]
+
+
+def test_only_the_last_batch_of_a_budget_is_padded_or_dropped(spread):
+    """418 samples are no multiple of 4; nor are windows of 202, but these are rounded down to be one."""
+    cut = {"epoch_size": 418}
+    padded, dropped = (
+        [batch["is_padding"].sum().item() for batch in StreamingDataLoader(make(spread, last_batch=last, **cut))]
+        for last in ("pad", "drop")
+    )
+    assert sum(padded) == 2
+    assert sum(count > 0 for count in padded) == 1
+    assert not any(dropped)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_global_batches_come_out_on_every_world(spread, kind):
+    alone = global_keys([StreamingDataLoader(make(spread, kind))])
+    for size in (2, 4):
+        assert global_keys(map(StreamingDataLoader, ranks(spread, size, kind=kind))) == alone
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("first", "second"), [(0, 2), (2, 0)])
+def test_a_run_goes_on_after_any_batch_with_other_workers_and_ranks(spread, kind, first, second):
+    whole = StreamingDataLoader(make(spread, kind))
+    expected = global_keys([whole]) + global_keys([whole])
+    stop = len(whole) // 3 + second
+    loader = StreamingDataLoader(make(spread, kind), num_workers=first)
+    batches = iter(loader)
+    seen = [next(batches)["keys"] for _ in range(stop)]
+    state = json.loads(json.dumps(loader.state_dict()))
+    batches.close()
+    resumed = [StreamingDataLoader(dataset, num_workers=second) for dataset in ranks(spread, 2, kind=kind)]
+    for one in resumed:
+        one.load_state_dict(state)
+        assert len(one) == len(whole) - stop
+    assert seen + global_keys(resumed) + global_keys(resumed) == expected
+
+
+def test_a_world_that_the_batch_multiple_does_not_fit_is_refused(spread):
+    with pytest.raises(ConfigError, match="global batch of 4 samples does not divide by 8 ranks"):
+        next(iter(make(spread, world=World(0, 8))))
+
+
+# Lengths are those of what arrives
+
+
+def frames_of(batch):
+    return batch["audio"].shape[0] * batch["audio"].shape[2]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"crop_frames": 500}, {"crop_seconds": 500 / RATE_HZ}, {"sample_rate": RATE_HZ // 2}, {"sample_rate": 11025}],
+    ids=str,
+)
+def test_a_budget_counts_the_frames_that_arrive(spread, change):
+    budget = FrameBudget(2 * FRAMES, batch_multiple=4, window_samples=202)
+    batches = list(StreamingDataLoader(make(spread, budget, **change)))
+    assert max(map(frames_of, batches)) <= 2 * FRAMES
+    assert np.mean([frames_of(batch) > 1.4 * FRAMES for batch in batches]) > 0.6
+
+
+@pytest.mark.parametrize("change", [{"crop_frames": 500}, {"crop_seconds": 0.05}, {"sample_rate": 4000}], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_is_refused_where_samples_of_another_length_would_make_other_batches(spread, kind, change):
+    state = make(spread, kind).state_dict()
+    (name,) = change
+    with pytest.raises(StateError, match=f"{name} differs"):
+        make(spread, kind, **change).load_state_dict(state)
+
+
+def test_without_buckets_samples_may_be_cut_otherwise_on_resume(spread):
+    state = make(spread, "fixed").state_dict()
+    make(spread, "fixed", crop_frames=500).load_state_dict(state)
+
+
+def test_streams_of_other_rates_are_sorted_by_what_they_become(tmp_path, spread):
+    """Half of the samples are stored at twice the rate: as long in frames, half as long once resampled."""
+    fast = [replace(clip, number=clip.number + 1000, rate_hz=2 * RATE_HZ) for clip in CLIPS[:96]]
+    write_dataset(tmp_path, {"train": fast}, per_shard=30)
+    streams = [Stream(f"{spread}/audio", choose=96), Stream(f"{tmp_path}/audio")]
+    dataset = StreamingDataset(streams=streams, batch_size=8, shuffle=True, batching="length_buckets", sample_rate=4000)
+    shares = [1 - batch["num_frames"].sum() / frames_of(batch) for batch in StreamingDataLoader(dataset)]
+    assert np.mean(shares) < 0.1
