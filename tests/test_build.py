@@ -121,6 +121,26 @@ def test_a_wrong_encoder_is_refused_before_anything_is_built(project, capsys, en
     assert not project.output.exists()
 
 
+def test_a_changed_encoder_encodes_its_own_latents_and_a_touched_source_none(project, instances):
+    coarse, fine = (
+        {"name": name, "encoder": {"kind": "log_mel", "num_mels": num_mels}} for name, num_mels in (("a", 8), ("b", 16))
+    )
+    project.write_yaml(latents=[coarse, fine], shards={"samples_per_shard": 4, "partitions": {"train": 1, "test": 1}})
+    assert run(project) == 0
+    before, known = project.files(), runs(instances[-1])
+    for path in project.recordings.iterdir():
+        touch(path)
+    assert run(project) == 0
+    assert runs(instances[-1]) == [*known, ("catalog", "")]
+    known = runs(instances[-1])
+    project.write_yaml(latents=[coarse, {**fine, "dtype": "float32"}])
+    assert run(project) == 0
+    made = {name for name, _ in runs(instances[-1])[len(known) :]}
+    assert made == {"catalog", "b/latent_shards", "b/sizes_index", "loader_smoke_test", "dataset_report"}
+    untouched = [path for path in before if path.startswith(("audio/", "latents/a/"))]
+    assert {path: before[path] for path in untouched} == {path: project.files()[path] for path in untouched}
+
+
 def test_a_column_declared_frame_aligned_is_checked_though_its_latents_are_there(project, instances, capsys):
     """Nothing is encoded again; the build fails until the labels fit, and names the sample that does not."""
     labels = project.folder / "labels.csv"

@@ -11,6 +11,8 @@ from torch import Tensor
 from headrace import encoders
 from headrace.encoders import EncoderInfo
 from headrace.encoding.lanes import Budget
+from headrace.errors import SampleError, StorageError
+from headrace.storage import LocalStorage
 from tests.audio_shards import noise, write_partition
 from tests.test_latents import MEL, Latents
 
@@ -58,6 +60,12 @@ def _build(encoder: Meeting, root: Path, num_batches: int) -> Latents:
     return latents
 
 
+def _threads() -> list[str]:
+    """Names of the encoding's threads that are alive."""
+    own = tuple(f"headrace-{name}" for name in ("open", "decode", "encode", "publish"))
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(own)]
+
+
 def test_a_cpu_runs_a_batch_on_each_core(tmp_path: Path, cores: int) -> None:
     """All at once; torch's own number of threads is as before when it is done."""
     encoder = Meeting(cores, is_concurrent=True)
@@ -84,3 +92,32 @@ def test_batches_that_fail_together_halve_the_budget_once() -> None:
     assert (budget.num_frames, budget.halvings) == (500, 1)
     budget.halve(400)
     assert (budget.num_frames, budget.halvings) == (200, 2)
+
+
+def test_an_error_ends_every_thread_before_it_reaches_the_caller(tmp_path: Path, cores: int) -> None:
+    """Else they would read files that are closed, and hold the GPU while the next partition wants it."""
+
+    class Broken(Meeting):
+        def encode(self, batch: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+            hidden, num_latent = self._own.encode(batch, lengths)
+            return torch.full_like(hidden, float("nan")), num_latent
+
+    with pytest.raises(SampleError) as caught:
+        _build(Broken(1, is_concurrent=True), tmp_path, num_batches=20)
+    assert caught.value.__traceback__ is not None  # it holds on to every frame
+    assert _threads() == []
+
+
+def test_a_disk_that_is_full_ends_every_thread_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fault is not the encoder's: its threads are told to stop."""
+
+    def full(self: LocalStorage, path: str, data: object) -> None:
+        raise StorageError(f"{path}: No space left on device")
+
+    latents = Latents(tmp_path)
+    write_partition(latents.audio, [{f"s{s}k{i}": noise(1600, i) for i in range(3)} for s in range(8)])
+    monkeypatch.setattr(LocalStorage, "write", full)
+    with pytest.raises(StorageError) as caught:
+        latents.build(batch_seconds=0.1)
+    assert caught.value.__traceback__ is not None
+    assert _threads() == []
