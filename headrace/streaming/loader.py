@@ -5,6 +5,7 @@ batches; which of them, and how many, is a matter of speed alone.
 """
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -73,7 +74,7 @@ class StreamingDataLoader:
                 transforms in Python that hold the GIL.
             num_threads: decoding threads with `num_workers=0`; None takes this rank's share of the cores.
             prefetch_factor: batches made ahead, for each worker.
-            pin_memory: page-locked tensors, for asynchronous copies to a GPU.
+            pin_memory: page-locked tensors, for asynchronous copies to a GPU; without one it warns and has no effect.
             collate_fn: makes a batch of the samples' dicts instead of the default; runs in the consumer.
             multiprocessing_context: "fork", "forkserver" or "spawn"; None forks where all shards are local, else
                 takes a fork server, because clients of object stores do not survive a fork.
@@ -89,7 +90,7 @@ class StreamingDataLoader:
         self.dataset = dataset
         self.num_workers = num_workers
         self.batch_size = dataset.batch_size
-        self.pin_memory = pin_memory
+        self.pin_memory = pin_memory and _can_pin()
         self._num_threads = num_threads or default_num_threads()
         self._prefetch_factor = prefetch_factor
         self._collate = collate_fn
@@ -193,6 +194,16 @@ class StreamingDataLoader:
                 name: value.pin_memory() if hasattr(value, "pin_memory") else value for name, value in shown.items()
             }
         return shown
+
+
+def _can_pin() -> bool:
+    """Whether there is an accelerator; a script that is tried out on a laptop warns, as under torch's DataLoader."""
+    import torch
+
+    if torch.accelerator.is_available():
+        return True
+    warnings.warn("pin_memory=True has no effect: this machine has no accelerator", stacklevel=3)
+    return False
 
 
 def default_num_threads() -> int:

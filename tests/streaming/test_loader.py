@@ -17,6 +17,7 @@ import torch
 from headrace import LengthBuckets, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError, SampleError
 from tests.streaming.corpus import clips, write_dataset
+from tests.streaming.modes import BATCH_MULTIPLE, MODES, open_mode
 
 BATCH = 8
 
@@ -93,6 +94,36 @@ def test_state_counts_what_was_delivered_not_what_was_made(dataset_folder, num_w
     assert resumed.state_dict()["epoch"] == 1
 
 
+def keys_of(loader, count):
+    """Keys of the next batches, over the ends of epochs."""
+    found = []
+    while len(found) < count:
+        batches = iter(loader)
+        found += [next(batches)["keys"] for _ in range(min(count - len(found), len(loader)))]
+        batches.close()
+    return found
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("chain", [((1, 0), (3, 2), (3, 0)), ((4, 2), (0, 0), (2, 1))], ids=str)
+def test_any_chain_of_stops_and_workers_is_one_uninterrupted_run_across_epochs(dataset_folder, mode, chain):
+    """Each part reads some batches with some workers, and hands its state on."""
+    expected = keys_of(
+        StreamingDataLoader(open_mode(dataset_folder, mode, batch_size=BATCH_MULTIPLE // 4)),
+        sum(count for count, _ in chain),
+    )
+    seen, state = [], None
+    for count, num_workers in chain:
+        loader = StreamingDataLoader(
+            open_mode(dataset_folder, mode, batch_size=BATCH_MULTIPLE // 4), num_workers=num_workers
+        )
+        if state is not None:
+            loader.load_state_dict(state)
+        seen += keys_of(loader, count)
+        state = loader.state_dict()
+    assert seen == expected
+
+
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_an_iterator_dropped_early_leaves_no_threads_or_processes(dataset_folder, num_workers):
     before = set(threading.enumerate())
@@ -155,6 +186,13 @@ def damaged_dataset(folder):
     blob[(start + stop) // 2] ^= 0xFF
     shard.write_bytes(blob)
     return index.key(2), shard.name
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="needs a machine without an accelerator")
+def test_pinned_memory_without_an_accelerator_is_a_warning(dataset_folder):
+    with pytest.warns(UserWarning, match="pin_memory=True has no effect"):
+        loader = StreamingDataLoader(make(dataset_folder), pin_memory=True)
+    assert next(iter(loader))["keys"]
 
 
 def test_a_killed_worker_is_an_error_that_names_it(dataset_folder):
