@@ -31,6 +31,11 @@ def members(tar: str, kind: str) -> Iterator[tuple[str, bytes, bytes]]:
             yield key, blobs[f"{key}.{FIELD[kind]}"], text
 
 
+def converted(corpus: Path, module: str, kind: str) -> Path:
+    """Where a peer that does not read our tars has its own form of them."""
+    return corpus / f"{module}-{kind}"
+
+
 def once(folder: Path, make: Callable[[Path], object]) -> None:
     """Let `make` fill a new folder, which gets its name when it is whole; nothing where `folder` is there."""
     if folder.exists():
@@ -40,3 +45,13 @@ def once(folder: Path, make: Callable[[Path], object]) -> None:
         part.mkdir()
         make(part)
         part.rename(folder)
+
+
+def warm(corpus: Path, module: str, kind: str) -> None:
+    """Read what the system will read, so that every system finds it in the page cache."""
+    own = converted(corpus, module, kind)
+    for path in (own if own.exists() else corpus / kind).rglob("*"):
+        if path.is_file():
+            with path.open("rb", buffering=0) as file:
+                while file.read(1 << 20):
+                    pass

@@ -10,7 +10,7 @@ from typing import Any
 from megatron.energon import Cooker, DefaultTaskEncoder, WorkerConfig, get_loader, get_train_dataset, stateless
 
 from benchmarks.peers.batches import decoded, padded
-from benchmarks.peers.clips import BATCH, FIELD, SHUFFLE_BUFFER, Batch, once, tars
+from benchmarks.peers.clips import BATCH, FIELD, SHUFFLE_BUFFER, Batch, converted, once, tars
 
 PREPARE = "prepare --non-interactive --no-progress --split-ratio 1,0,0 --sample-type CrudeWebdataset --num-workers 1"
 
@@ -24,7 +24,7 @@ def prepare(corpus: Path, kind: str) -> None:
         command = Path(sys.executable).with_name("energon")
         subprocess.run([command, *PREPARE.split(), folder], check=True, capture_output=True)
 
-    once(corpus / f"energon-{kind}", index)
+    once(converted(corpus, "energon", kind), index)
 
 
 @stateless
@@ -60,7 +60,7 @@ class Batches(DefaultTaskEncoder):
 def read(corpus: Path, kind: str, num_workers: int) -> Iterator[Batch]:
     """One pass over its train split."""
     batches = get_train_dataset(
-        corpus / f"energon-{kind}",
+        converted(corpus, "energon", kind),
         worker_config=WorkerConfig(rank=0, world_size=1, num_workers=num_workers),
         batch_size=BATCH,
         shuffle_buffer_size=SHUFFLE_BUFFER,

@@ -9,7 +9,7 @@ import torch
 
 import datasets
 from benchmarks.peers.batches import decoded, padded
-from benchmarks.peers.clips import BATCH, Batch, members, once, tars
+from benchmarks.peers.clips import BATCH, Batch, converted, members, once, tars
 
 COLUMNS = datasets.Features({"payload": datasets.Value("large_binary"), "json": datasets.Value("string")})
 
@@ -27,12 +27,12 @@ def prepare(corpus: Path, kind: str) -> None:
             made = datasets.Dataset.from_generator(rows, features=COLUMNS, cache_dir=cache)
             made.save_to_disk(folder / "rows")
 
-    once(corpus / f"huggingface-{kind}", convert)
+    once(converted(corpus, "huggingface", kind), convert)
 
 
 def read(corpus: Path, kind: str, num_workers: int) -> Iterator[Batch]:
     """A torch DataLoader, decoding in the collate."""
-    rows = datasets.load_from_disk(corpus / f"huggingface-{kind}" / "rows")
+    rows = datasets.load_from_disk(converted(corpus, "huggingface", kind) / "rows")
 
     def collate(samples: list[dict[str, Any]]) -> Batch:
         return padded(decoded(kind, sample["payload"], sample["json"]) for sample in samples)

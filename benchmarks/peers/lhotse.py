@@ -10,7 +10,7 @@ from lhotse.dataset import DynamicCutSampler
 from lhotse.dataset.iterable_dataset import IterableDatasetWrapper
 
 from benchmarks.peers.batches import padded
-from benchmarks.peers.clips import BATCH, PER_SHARD, SEED, SHUFFLE_BUFFER, Batch, members, once, tars
+from benchmarks.peers.clips import BATCH, PER_SHARD, SEED, SHUFFLE_BUFFER, Batch, converted, members, once, tars
 
 
 class Clips(torch.utils.data.Dataset):
@@ -32,12 +32,14 @@ def prepare(corpus: Path, kind: str) -> None:
         cuts = CutSet.from_cuts(cut(*member) for tar in tars(corpus, kind) for member in members(tar, kind))
         cuts.to_shar(folder, fields={"recording": "flac"}, shard_size=PER_SHARD)
 
-    once(corpus / "lhotse", convert)
+    once(converted(corpus, "lhotse", kind), convert)
 
 
-def read(corpus: Path, kind: str, num_workers: int) -> Iterator[Batch]:  # noqa: ARG001 - it holds no such latents
+def read(corpus: Path, kind: str, num_workers: int) -> Iterator[Batch]:
     """Shards shuffled, cuts in a buffer."""
-    cuts = CutSet.from_shar(in_dir=corpus / "lhotse", shuffle_shards=True, split_for_dataloading=True, seed=SEED)
+    cuts = CutSet.from_shar(
+        in_dir=converted(corpus, "lhotse", kind), shuffle_shards=True, split_for_dataloading=True, seed=SEED
+    )
     sampler = DynamicCutSampler(cuts, max_cuts=BATCH, shuffle=True, shuffle_buffer_size=SHUFFLE_BUFFER)
     batches = IterableDatasetWrapper(Clips(), sampler)
     yield from torch.utils.data.DataLoader(batches, batch_size=None, num_workers=num_workers)

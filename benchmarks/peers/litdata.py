@@ -7,7 +7,7 @@ from typing import Any
 import litdata
 
 from benchmarks.peers.batches import decoded, padded
-from benchmarks.peers.clips import BATCH, PER_SHARD, SEED, Batch, members, once, tars
+from benchmarks.peers.clips import BATCH, PER_SHARD, SEED, Batch, converted, members, once, tars
 
 
 def prepare(corpus: Path, kind: str) -> None:
@@ -28,12 +28,12 @@ def prepare(corpus: Path, kind: str) -> None:
             verbose=False,
         )
 
-    once(corpus / f"litdata-{kind}", convert)
+    once(converted(corpus, "litdata", kind), convert)
 
 
 def read(corpus: Path, kind: str, num_workers: int) -> Iterator[Batch]:
     """Decoded in the collate."""
-    rows = litdata.StreamingDataset(str(corpus / f"litdata-{kind}"), shuffle=True, drop_last=False, seed=SEED)
+    rows = litdata.StreamingDataset(str(converted(corpus, "litdata", kind)), shuffle=True, drop_last=False, seed=SEED)
 
     def collate(samples: list[dict[str, Any]]) -> Batch:
         return padded(decoded(kind, sample["payload"], sample["json"]) for sample in samples)

@@ -19,7 +19,7 @@ from types import ModuleType
 
 import numpy as np
 
-from benchmarks.peers.clips import Batch
+from benchmarks.peers.clips import Batch, warm
 
 MEMORY_SHARE = 0.05
 """Of one core, for looking at the memory: a look costs milliseconds a process."""
@@ -175,6 +175,7 @@ def main() -> None:
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
     system.prepare(run.corpus, run.kind)
+    warm(run.corpus, run.module, run.kind)
     print("\n" + json.dumps(asdict(measure(system, run))))
 
 

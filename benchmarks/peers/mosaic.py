@@ -10,7 +10,7 @@ from typing import Any
 import transformers.tokenization_utils_base  # noqa: F401 - asks whether torchvision is there, so before the stand-in
 
 from benchmarks.peers.batches import decoded, padded
-from benchmarks.peers.clips import BATCH, SEED, Batch, members, once, tars
+from benchmarks.peers.clips import BATCH, SEED, Batch, converted, members, once, tars
 
 # It imports torchvision for its picture data sets, and torchvision would bring a torch of its own: an empty stand-in.
 for _name in ("", ".datasets", ".transforms", ".transforms.functional"):
@@ -21,27 +21,24 @@ sys.modules["torchvision.transforms.functional"].to_tensor = None  # type: ignor
 from streaming import MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
 from streaming.base.util import clean_stale_shared_memory  # noqa: E402
 
-SHARD_BYTES = {"audio": 11 << 20, "latents": 13 << 20}
-"""About 50 samples."""
-
 
 def prepare(corpus: Path, kind: str) -> None:
     """The payloads and the JSON as they are, as many samples a shard."""
 
     def convert(folder: Path) -> None:
-        columns = {"payload": "bytes", "json": "json"}
-        with MDSWriter(out=str(folder), columns=columns, size_limit=SHARD_BYTES[kind]) as writer:
-            for tar in tars(corpus, kind):
+        columns, urls = {"payload": "bytes", "json": "json"}, tars(corpus, kind)
+        with MDSWriter(out=str(folder), columns=columns, size_limit=Path(urls[0]).stat().st_size) as writer:
+            for tar in urls:
                 for _, payload, text in members(tar, kind):
                     writer.write({"payload": payload, "json": json.loads(text)})
 
-    once(corpus / f"mosaic-{kind}", convert)
+    once(converted(corpus, "mosaic", kind), convert)
     clean_stale_shared_memory()
 
 
 def read(corpus: Path, kind: str, num_workers: int) -> Iterator[Batch]:
     """Decoded in the collate."""
-    folder = corpus / f"mosaic-{kind}"
+    folder = converted(corpus, "mosaic", kind)
     rows = StreamingDataset(local=str(folder), shuffle=True, batch_size=BATCH, shuffle_seed=SEED)
 
     def collate(samples: list[dict[str, Any]]) -> Batch:
