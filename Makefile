@@ -58,7 +58,7 @@ bench: $(STAMP)  ## Benchmarks: each prints a table and writes JSON
 	done
 
 constraints:  ## Resolve pyproject.toml anew into constraints.txt (torch stays where it is)
-	tools/make-constraints "$(PYTHON)" "$(EXTRAS)"
+	tools/make-constraints "$(PYTHON)" "$(EXTRAS),postgres"
 
 clean:  ## Remove .venv, caches, built data and Dagster's history
 	rm -rf .venv .venv-constraints .venv.lock data *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -2,13 +2,12 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,18 +36,25 @@ class Run:
 
 
 class DagsterDev:
-    """A server over a folder of data sets; its home is `folder/home`, with the repository's own `dagster.yaml`."""
+    """A server over a folder of data sets; its home is `folder/home`, with the repository's own `dagster.yaml`.
 
-    def __init__(self, folder: Path, datasets: Path) -> None:
+    What `settings` says is appended to that file, and `variables` join the environment.
+    """
+
+    def __init__(
+        self, folder: Path, datasets: Path, settings: str = "", variables: Mapping[str, str] | None = None
+    ) -> None:
         self.home = folder / "home"
         self.home.mkdir(exist_ok=True)
-        shutil.copyfile(REPOSITORY_ROOT / "dagster_home/dagster.yaml", self.home / "dagster.yaml")
+        ours = (REPOSITORY_ROOT / "dagster_home/dagster.yaml").read_text()
+        (self.home / "dagster.yaml").write_text(ours + settings)
         self.log = folder / "dev.log"
         self.environment = {
             **os.environ,
             "DAGSTER_HOME": str(self.home),
             "HEADRACE_DATASETS": str(datasets),
             "DAGSTER_DISABLE_TELEMETRY": "1",
+            **(variables or {}),
         }
         self.port = 0
         self._process: subprocess.Popen | None = None

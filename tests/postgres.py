@@ -1,0 +1,51 @@
+"""A PostgreSQL server of its own for a test: on loopback, in a temporary folder, never as root."""
+
+import contextlib
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+_USER = "postgres"  # PostgreSQL refuses to run as root; packages make this user
+_SYSTEM = Path("/usr/lib/postgresql")  # where Debian keeps the programs, version by version
+
+
+def find_server() -> Path | None:
+    """The folder of `initdb` and `pg_ctl`; None where there is no server, or root has no user to run it as."""
+    if os.geteuid() == 0 and _USER not in {entry.pw_name for entry in pwd.getpwall()}:
+        return None
+    if found := shutil.which("initdb"):
+        return Path(found).resolve().parent
+    versions = sorted(_SYSTEM.glob("*/bin/initdb"), key=lambda path: float(path.parent.parent.name))
+    return versions[-1].parent if versions else None
+
+
+@contextlib.contextmanager
+def postgres_url(programs: Path) -> Iterator[str]:
+    """The URL of an empty database, whose server stops and whose files go in the end."""
+    user = _USER if os.geteuid() == 0 else None
+    folder = Path(tempfile.mkdtemp(prefix="headrace-postgres-"))
+    data = folder / "data"
+
+    def call(program: str, *arguments: str) -> None:
+        command = [str(programs / program), "-D", str(data), *arguments]
+        with (folder / "log").open("ab") as log:
+            subprocess.run(command, user=user, group=user, cwd=folder, check=True, timeout=60, stdout=log, stderr=log)
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    try:
+        if user is not None:
+            shutil.chown(folder, user, user)
+        call("initdb", "--username=dagster", "--auth=trust", "--encoding=UTF8", "--no-sync")
+        call("pg_ctl", "-w", "-o", f"-h 127.0.0.1 -p {port} -k {folder} -F", "-l", str(folder / "server.log"), "start")
+        yield f"postgresql+psycopg2://dagster@127.0.0.1:{port}/postgres"
+    finally:
+        with contextlib.suppress(subprocess.CalledProcessError):  # it never started
+            call("pg_ctl", "-w", "-m", "immediate", "stop")
+        shutil.rmtree(folder)
