@@ -8,34 +8,17 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace import LengthBuckets, Stream, StreamingDataLoader, StreamingDataset, World
+from headrace import Stream, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError, NotFoundError, StateError
 from tests.streaming.corpus import clips, write_dataset
+from tests.streaming.modes import MODES, open_mode
 
 GLOBAL_BATCH = 48
 WORLDS = (1, 2, 3, 4, 6, 8, 12, 16)
 
-MODES = {
-    "plain": {},
-    "shuffled": {"shuffle": True},
-    "full": {"shuffle": True, "shuffle_algo": "full"},
-    "drop": {"shuffle": True, "last_batch": "drop"},
-    "buckets": {"shuffle": True, "batching": LengthBuckets(2)},
-    "mixed": {"shuffle": True, "mix": True},
-    "stratified": {"shuffle": True, "mix": True, "batching_method": "stratified"},
-    "per_stream": {"shuffle": True, "mix": True, "batching_method": "per_stream"},
-    "device_per_stream": {"shuffle": True, "mix": True, "batching_method": "device_per_stream"},
-    "mixed buckets": {"shuffle": True, "mix": True, "batching": LengthBuckets(2)},
-}
-
 
 def make(folder, *, size=1, rank=0, mode="shuffled", global_batch=GLOBAL_BATCH, **more):
-    chosen = dict(MODES[mode])
-    if chosen.pop("mix", False):
-        where = {"streams": [Stream(f"{folder}/audio", split=s, repeat=r) for s, r in (("train", 2), ("test", 5.5))]}
-    else:
-        where = {"remote": f"{folder}/audio", "split": "train"}
-    return StreamingDataset(**where, batch_size=global_batch // size, world=World(rank, size), **chosen, **more)
+    return open_mode(folder, mode, batch_size=global_batch // size, world=World(rank, size), **more)
 
 
 def keys_of(dataset, num_batches=None):
@@ -48,14 +31,9 @@ def keys_of(dataset, num_batches=None):
     return found
 
 
-def global_batches(folder, size, states=None, **more):
-    """Keys of each global batch, in order, from all ranks of a world; and the ranks' datasets."""
-    datasets = [make(folder, size=size, rank=rank, **more) for rank in range(size)]
-    for dataset in datasets:
-        if states is not None:
-            dataset.load_state_dict(json.loads(json.dumps(states)))
-    ranks = [keys_of(dataset) for dataset in datasets]
-    assert len({len(rank) for rank in ranks}) == 1
+def global_batches(folder, size, **more):
+    """Keys of each global batch of an epoch, from all ranks of a world."""
+    ranks = [keys_of(make(folder, size=size, rank=rank, **more)) for rank in range(size)]
     return [[key for row in zip(*parts, strict=True) for key in row] for parts in zip(*ranks, strict=True)]
 
 
@@ -71,32 +49,31 @@ def test_global_batches_survive_a_change_of_world_size(dataset_folder, mode):
         assert global_batches(dataset_folder, size, mode=mode) == alone
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    mode=st.sampled_from(sorted(MODES)),
-    first=st.sampled_from(WORLDS),
-    second=st.sampled_from(WORLDS),
-    stop=st.integers(0, 3),
-    epochs=st.integers(0, 1),
-)
-def test_a_run_that_stops_on_one_world_goes_on_on_another(  # noqa: PLR0913, PLR0917 - Hypothesis draws them
-    dataset_folder, mode, first, second, stop, epochs
-):
-    whole = make(dataset_folder, mode=mode)
-    for _ in range(epochs):
-        keys_of(whole)
-    expected = keys_of(whole)
-    stop = min(stop, len(expected))
-    stopped = make(dataset_folder, size=first, mode=mode)
-    for _ in range(epochs):
-        keys_of(stopped)
-    keys_of(stopped, stop)
-    state = stopped.state_dict()
-    if stop == len(expected):
-        assert state["epoch"] == epochs + 1
-        assert global_batches(dataset_folder, second, state, mode=mode) == keys_of(whole)
-    else:
-        assert global_batches(dataset_folder, second, state, mode=mode) == expected[stop:]
+def advance(datasets, count):
+    """Keys of the next `count` global batches, epoch after epoch, from all ranks of a world."""
+    found = []
+    while len(found) < count:
+        left = min(count - len(found), datasets[0].num_batches)
+        ranks = [keys_of(dataset, left) for dataset in datasets]
+        found += [[key for row in zip(*parts, strict=True) for key in row] for parts in zip(*ranks, strict=True)]
+    return found
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(chain=st.lists(st.tuples(st.sampled_from(WORLDS), st.integers(0, 7)), min_size=1, max_size=4))
+def test_any_chain_of_stops_and_worlds_is_one_uninterrupted_run_across_epochs(dataset_folder, mode, chain):
+    """Each part runs for some batches on some world, and hands its state on as JSON."""
+    expected = advance([make(dataset_folder, mode=mode)], sum(count for _, count in chain))
+    seen, state = [], None
+    for size, count in chain:
+        datasets = [make(dataset_folder, size=size, rank=rank, mode=mode) for rank in range(size)]
+        for dataset in datasets:
+            if state is not None:
+                dataset.load_state_dict(json.loads(state))
+        seen += advance(datasets, count)
+        (state,) = {json.dumps(dataset.state_dict()) for dataset in datasets}
+    assert seen == expected
 
 
 def test_what_only_concerns_speed_changes_nothing(dataset_folder, tmp_path):
@@ -255,6 +232,15 @@ def test_crops_depend_on_seed_and_position_only(dataset_folder, corpus):
     assert one[clip.key].shape == (1, 100)
     windows = np.lib.stride_tricks.sliding_window_view(clip.audio()[0], 100)
     assert (windows == one[clip.key][0].numpy()).all(axis=1).any()
+
+
+def test_crops_are_those_of_all_versions(dataset_folder, corpus):
+    """A resumed run must cut as the stopped one would have, whatever was installed in between."""
+    found = []
+    for sample, clip in zip(make(dataset_folder, mode="plain", crop_frames=200), corpus[:6], strict=False):
+        windows = np.lib.stride_tricks.sliding_window_view(clip.audio()[0], 200)
+        found.append(int(np.flatnonzero((windows == sample["audio"][0].numpy()).all(axis=1))[0]))
+    assert found == [573, 398, 287, 628, 169, 447]
 
 
 def test_resampling_and_transforms_happen_per_sample(dataset_folder, corpus):

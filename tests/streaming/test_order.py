@@ -1,5 +1,6 @@
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
+from headrace.streaming.buckets import in_buckets
 from headrace.streaming.mixing import Mixture, StreamSpec
 from headrace.streaming.order import EpochOrder
 from headrace.streaming.passes import Picks
-from headrace.streaming.spec import OrderSpec
+from headrace.streaming.spec import FrameBudget, LengthBuckets, OrderSpec
+from headrace.streaming.state import StreamState, resume, save
 from headrace.streaming.world import World
 from tests.strategies import GLOBAL_BATCH, mixtures, order_specs
 
@@ -186,8 +189,32 @@ def golden_orders():
         for algo in ("block", "full")
     }
     large = EpochOrder(OrderSpec(16, shuffle=True), one_stream(np.full(100_000, 1000)), 1)
-    orders = {name: [list(row) for row in rows_of(EpochOrder(spec, two, 1))] for name, spec in specs.items()}
-    return orders | {"large": large.positions(77_777_777, 77_777_793).sample_ids.tolist()}
+    orders = {name: EpochOrder(spec, two, 1) for name, spec in specs.items()} | further_golden_orders(two)
+    listed = {name: [list(row) for row in rows_of(order)] for name, order in orders.items()}
+    return listed | {"large": large.positions(77_777_777, 77_777_793).sample_ids.tolist()}
+
+
+def further_golden_orders(two):
+    """Length buckets, batch sizes of streams' own, picked samples, and a mixture that changed on the way."""
+
+    def frames(rows):
+        return (rows.sample_ids * 7 + rows.stream_ids) % 13 + 1
+
+    base = OrderSpec(8, shuffle=True, num_canonical_nodes=4)
+    own = Mixture(tuple(replace(stream, batch_size=size) for stream, size in zip(two.streams, (8, 4), strict=True)))
+    fewer = Mixture((StreamSpec("a", two.streams[0].shard_sizes, repeat=0.6),))
+    start = EpochOrder(base, two, 1)
+    now = [StreamState(stream.name, 1, stream.name) for stream in two.streams]
+    turned = Mixture(tuple(replace(stream, repeat=None, choose=30) for stream in two.streams))
+    return {
+        "buckets": in_buckets(EpochOrder(replace(base, buckets=LengthBuckets(2)), two, 1), frames),
+        "budget": in_buckets(EpochOrder(replace(base, buckets=FrameBudget(60, 4, 20)), two, 1), frames),
+        "own batch sizes": EpochOrder(replace(base, batching_method="per_stream"), own, 1),
+        "own portions": EpochOrder(replace(base, global_batch_size=12, batching_method="stratified"), own, 1),
+        "fixed picks": EpochOrder(replace(base, sampling_method="fixed", sampling_granularity=3), fewer, 1),
+        "not shuffled": EpochOrder(replace(base, shuffle=False), two, 1),
+        "changed mixture": resume(save(start, 16, now), base, turned, now, change_streams=True),
+    }
 
 
 def test_the_order_is_the_one_of_all_versions():

@@ -10,7 +10,7 @@ from headrace.errors import ConfigError, StateError
 from headrace.streaming.buckets import in_buckets
 from headrace.streaming.mixing import Mixture, StreamSpec
 from headrace.streaming.order import EpochOrder
-from headrace.streaming.spec import BatchingMethod, LengthBuckets, OrderSpec
+from headrace.streaming.spec import BatchingMethod, FrameBudget, LengthBuckets, OrderSpec
 from headrace.streaming.state import OrderState, StreamState, resume, save
 from headrace.streaming.world import World
 from tests.strategies import mixtures, order_specs
@@ -32,14 +32,23 @@ def order_of(spec, mixture, epoch=0):
         raise
 
 
+def frames_of(rows):
+    """Lengths from 1 to 50 that the samples' numbers determine."""
+    return (rows.sample_ids * 7919 + rows.stream_ids * 31) % 50 + 1
+
+
+def pairs(rows):
+    """Stream and sample of each row."""
+    return list(zip(rows.stream_ids.tolist(), rows.sample_ids.tolist(), strict=True))
+
+
 def rows_of(order, world_sizes=(1,)):
     """Rows of all batches, read on one world size after another."""
     rows = []
     for index in range(order.num_batches):
         size = world_sizes[index % len(world_sizes)]
-        parts = [order.batch(index, World(rank, size)) for rank in range(size)]
-        pairs = [list(zip(part.stream_ids.tolist(), part.sample_ids.tolist(), strict=True)) for part in parts]
-        rows += [pair for together in zip(*pairs, strict=True) for pair in together]
+        parts = [pairs(order.batch(index, World(rank, size))) for rank in range(size)]
+        rows += [pair for together in zip(*parts, strict=True) for pair in together]
     return rows
 
 
@@ -57,16 +66,38 @@ def given_by(rows, mixture):
     }
 
 
-@given(order_specs(), mixtures(), st.data())
-@settings(max_examples=60, deadline=None)
-def test_a_run_cut_after_any_batch_and_resumed_on_another_world_is_an_uninterrupted_run(spec, mixture, data):
+KINDS = [None, LengthBuckets(3), FrameBudget(24 * 50, batch_multiple=12, window_samples=60)]
+
+
+@pytest.mark.parametrize("buckets", KINDS, ids=str)
+@given(spec=order_specs(), mixture=mixtures(), data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_a_run_cut_after_any_batch_and_resumed_on_another_world_is_an_uninterrupted_run(buckets, spec, mixture, data):
+    """With every batching method, mixture and way to shuffle; with length buckets where they are allowed."""
+    if buckets is not None:
+        spec = replace(spec, batching_method="random", buckets=buckets)
     order = order_of(spec, mixture, 1)
-    whole = rows_of(order)
-    cut = data.draw(st.integers(0, order.num_batches))
-    state = through_json(save(order, order.batch_start(cut), snapshots(mixture)))
-    resumed = resume(state, spec, mixture, snapshots(mixture))
-    assert rows_of(resumed, (2, 6)) == whole[order.batch_start(cut) :]
-    assert resumed.num_batches == order.num_batches - cut
+    whole = in_buckets(order, frames_of)
+    cut = data.draw(st.integers(0, whole.num_batches))
+    state = through_json(save(order, whole.batch_start(cut), snapshots(mixture)))
+    resumed = in_buckets(resume(state, spec, mixture, snapshots(mixture)), frames_of)
+    assert resumed.num_batches == whole.num_batches - cut
+    assert rows_of(resumed, (2, 6)) == [
+        row for batch in range(cut, whole.num_batches) for row in pairs(whole.batch(batch))
+    ]
+
+
+@pytest.mark.parametrize("method", ["stratified", "per_stream"])
+@pytest.mark.parametrize("last_batch", ["pad", "drop"])
+def test_streams_with_batch_sizes_of_their_own_resume_after_any_batch(method, last_batch):
+    sizes = {"a": np.array([50, 0, 31]), "b": np.array([25])}
+    mixture = Mixture(tuple(StreamSpec(n, sizes[n], batch_size=size) for n, size in (("a", 18), ("b", 6))))
+    spec = OrderSpec(24, shuffle=True, batching_method=method, last_batch=last_batch)
+    order = EpochOrder(spec, mixture, 2)
+    for cut in range(order.num_batches + 1):
+        state = through_json(save(order, order.batch_start(cut), snapshots(mixture)))
+        rest = resume(state, spec, mixture, snapshots(mixture))
+        assert rows_of(rest, (1, 3)) == [row for i in range(cut, order.num_batches) for row in pairs(order.batch(i))]
 
 
 @given(order_specs(methods=["random"], last=["pad"]), mixtures(), st.data())
@@ -225,14 +256,19 @@ def test_after_a_change_the_rest_of_the_epoch_follows_the_new_proportions():
     assert np.bincount([stream for stream, _ in rows_of(changed)]).tolist() == [150, 50]
 
 
-def test_the_mixture_cannot_change_inside_a_window_of_length_buckets():
-    spec = OrderSpec(20, shuffle=True, buckets=LengthBuckets(4))
+@pytest.mark.parametrize("buckets", [LengthBuckets(4), FrameBudget(1000, batch_multiple=4, window_samples=80)], ids=str)
+def test_the_mixture_changes_at_the_end_of_a_window_of_length_buckets_and_not_inside(buckets):
+    spec = OrderSpec(20, shuffle=True, buckets=buckets)
     before, after = two(a={}), two(a={}, b={})
-    state = save(EpochOrder(spec, before, 0), 100, snapshots(before))
+    order = EpochOrder(spec, before, 0)
+    inside = save(order, 100, snapshots(before))
     with pytest.raises(StateError, match=r"20 samples into a window of length buckets \(80 samples\)"):
-        resume(state, spec, after, snapshots(after), change_streams=True)
-    at_end = save(EpochOrder(spec, before, 0), 80, snapshots(before))
-    changed = in_buckets(
-        resume(at_end, spec, after, snapshots(after), change_streams=True), lambda rows: rows.sample_ids + 1
-    )
-    assert (given_by(rows_of(changed), after)["b"] == 1).all()
+        resume(inside, spec, after, snapshots(after), change_streams=True)
+    first = in_buckets(order, frames_of)
+    ends = [index for index in range(first.num_batches) if first.batch_start(index + 1) == 80]
+    given = [row for index in range(ends[0] + 1) for row in pairs(first.batch(index))]
+    at_end = through_json(save(order, 80, snapshots(before)))
+    changed = in_buckets(resume(at_end, spec, after, snapshots(after), change_streams=True), frames_of)
+    rest = given_by(rows_of(changed), after)
+    assert (given_by(given, before)["a"] + rest["a"] == 1).all()
+    assert (rest["b"] == 1).all()
