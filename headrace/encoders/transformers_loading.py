@@ -83,7 +83,7 @@ def _check_trust(folder: Path, described: dict[str, Any], settings: Settings) ->
 
 
 def _is_plain_mert(described: dict[str, Any]) -> bool:
-    """Whether it is a MERT of HuBERT's layers alone, as MERT-v1-95M is; others have layers of their own."""
+    """Whether it is a MERT of HuBERT's layers alone; some have a CQT, deep norm or attention of their own."""
     has_more = described.get("deepnorm") or described.get("feature_extractor_cqt")
     return described.get("model_type") == "mert_model" and not has_more and described.get("attention_relax", -1) <= 0
 

@@ -103,7 +103,7 @@ def describe(folder: Path, **changes: Any) -> None:
 
 
 def _to_mert(folder: Path) -> None:
-    """As MERT-v1-95M is published: HuBERT under another name, old weight files, code that must not run."""
+    """As MERT's authors publish: HuBERT under another name, old weight files, code of its own (it must not run)."""
     from safetensors.torch import load_file
 
     code = {"AutoConfig": "configuration_MERT.MERTConfig", "AutoModel": "modeling_MERT.MERTModel"}
