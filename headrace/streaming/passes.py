@@ -221,8 +221,11 @@ class StreamOrder:
         return permute(np.arange(num_shards), num_shards, mix(key, _SHARD_ORDER)).astype(np.int32)
 
     def _block_walk(self, size: int, key: int) -> BlockWalk:
-        default = max(1, BLOCK_SHARDS * size // max(1, len(self._sizes)))
-        return BlockWalk(size, self._spec.shuffle_block_size or default, self._spec.num_canonical_nodes, key)
+        num_shards = max(1, len(self._sizes))
+        block_size = self._spec.shuffle_block_size or max(1, BLOCK_SHARDS * size // num_shards)
+        # Of more nodes than shards, neighbouring ones would share a shard, and small batches come from few shards.
+        block_shards = max(1, (2 * min(block_size, size) * num_shards + size) // (2 * size))
+        return BlockWalk(size, block_size, min(self._spec.num_canonical_nodes, block_shards), key)
 
     def _key(self, *words: int) -> int:
         return int(mix(self._spec.shuffle_seed, self._number, *words))

@@ -147,6 +147,19 @@ def test_a_global_batch_is_spread_over_the_whole_block():
     assert np.mean(distinct) > 55  # of 64 shards in a block
 
 
+@pytest.mark.parametrize(("num_shards", "per_shard"), [(8, 18), (20, 50), (1, 200)])
+def test_a_small_batch_of_few_shards_draws_from_as_many_as_it_can(num_shards, per_shard):
+    """64 nodes in fewer shards would put neighbours in storage side by side in every epoch."""
+    spec, mixture = OrderSpec(8, shuffle=True), one_stream(np.full(num_shards, per_shard))
+    epochs = [EpochOrder(spec, mixture, epoch) for epoch in range(6)]
+    batches = np.concatenate([o.positions(0, o.num_rows).sample_ids.reshape(-1, 8) for o in epochs])
+    distinct = [len(np.unique(batch // per_shard)) for batch in batches]
+    assert np.mean(distinct) > 0.95 * min(8, num_shards)
+    neighbours = (np.abs(batches[:, :, None] - batches[:, None, :]) == 1).sum(axis=(1, 2)) / 2
+    by_chance = 28 * 2 / (num_shards * per_shard)
+    assert neighbours.mean() < 2 * by_chance
+
+
 def test_neighbours_in_storage_come_far_apart():
     order = EpochOrder(OrderSpec(256, shuffle=True), one_stream(np.full(256, 100)), 0)
     position = np.argsort(order.positions(0, 25_600).sample_ids)
