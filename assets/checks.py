@@ -38,7 +38,7 @@ def dataset_checks(config: DatasetConfig) -> list[dg.AssetChecksDefinition]:
         _shard_checks(config, keys.audio_shards, None),
         _index_check(config, keys.sizes_index, None),
         *(_shard_checks(config, keys.latent_shards(latents.name), latents) for latents in config.latents),
-        *(_index_check(config, keys.latents_index(latents.name), latents.name) for latents in config.latents),
+        *(_index_check(config, keys.latents_index(latents.name), latents) for latents in config.latents),
     ]
 
 
@@ -91,8 +91,7 @@ def _shard_checks(config: DatasetConfig, key: dg.AssetKey, latents: LatentsConfi
 
     @dg.multi_asset_check(name="__".join([*key.path, "checks"]), specs=specs)
     def checks(context: dg.AssetCheckExecutionContext, storage: StorageResource) -> Iterator[dg.AssetCheckResult]:
-        audio = storage.audio(config)
-        shards = storage.latents(config, latents.name) if latents else audio
+        shards, audio = _shards(storage, config, latents), storage.audio(config)
         manifest = _manifest(shards, context.partition_key)
         kept = conservation_faults(shards, manifest) if latents is None else pairing_faults(audio, shards, manifest)
         numbers = {"shards": len(manifest.shards), "samples": manifest.num_samples, "refused": len(manifest.refused)}
@@ -128,7 +127,7 @@ def _index_faults(storage: Storage, manifest: Manifest) -> list[str]:
     return [fault for shard in manifest.shards for fault in index_faults(storage, shard)]
 
 
-def _index_check(config: DatasetConfig, key: dg.AssetKey, latents: str | None) -> dg.AssetChecksDefinition:
+def _index_check(config: DatasetConfig, key: dg.AssetKey, latents: LatentsConfig | None) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=key,
         name="sizes_match_snapshot",
@@ -145,8 +144,8 @@ def _index_check(config: DatasetConfig, key: dg.AssetKey, latents: str | None) -
     return sizes_match_snapshot
 
 
-def _shards(storage: StorageResource, config: DatasetConfig, latents: str | None) -> Storage:
-    return storage.audio(config) if latents is None else storage.latents(config, latents)
+def _shards(storage: StorageResource, config: DatasetConfig, latents: LatentsConfig | None) -> Storage:
+    return storage.audio(config) if latents is None else storage.latents(config, latents.name)
 
 
 def _manifest(storage: Storage, partition: str) -> Manifest:

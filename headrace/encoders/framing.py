@@ -1,6 +1,6 @@
 """Arithmetic on batches of rows with lengths that several encoders share.
 
-Owns masks, frame counts and framing as tensors. It imports torch and is imported by encoders only when they load.
+Owns masks, padding and framing. It imports torch and is imported by encoders only when they load.
 """
 
 import torch

@@ -6,6 +6,8 @@ trusted. Imports torch; transformers as late as it is needed. What the model is 
 
 import json
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +34,10 @@ def load_model(folder: Path, settings: Settings) -> tuple[Any, Any]:
     try:
         config = _as_hubert(described) if _is_plain_mert(described) else AutoConfig.from_pretrained(folder, **where)
         extractor = AutoFeatureExtractor.from_pretrained(folder, **where)  # type: ignore[no-untyped-call]
-        model, report = AutoModel.from_pretrained(
-            folder, config=config, output_loading_info=True, dtype=torch.float32, **where
-        )
+        with _without_progress_bar():
+            model, report = AutoModel.from_pretrained(
+                folder, config=config, output_loading_info=True, dtype=torch.float32, **where
+            )
     except ImportError as error:
         raise MissingDependencyError(f"encoder transformers: {folder}: {error}") from error
     except (pickle.UnpicklingError, OSError, RuntimeError, ValueError) as error:
@@ -49,6 +52,20 @@ def load_model(folder: Path, settings: Settings) -> tuple[Any, Any]:
         )
     weights.check_finite(model.state_dict(), str(folder))
     return model, extractor
+
+
+@contextmanager
+def _without_progress_bar() -> Iterator[None]:
+    """Keep transformers from writing one to the terminal, where a build shows its own."""
+    from transformers.utils import logging  # noqa: PLC0415
+
+    was_enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            logging.enable_progress_bar()
 
 
 def brings_code(model: Any) -> bool:  # noqa: ANN401 - transformers' classes are not typed

@@ -152,7 +152,7 @@ class Lane:
     def _compute(self, audio: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Latents as they are stored, bool (2, B) whether a row was not finite before and after the cast, lengths."""
         hidden, num_latent = self._encoder.encode(audio, lengths)
-        hidden = zero_padding(hidden, num_latent)
+        hidden = zero_padding(hidden, num_latent)  # NaN in the padding is no fault of a sample
         stored = hidden.to(self._dtype)
         flaws = torch.stack([~latents.isfinite().flatten(1).all(dim=1) for latents in (hidden, stored)])
         return stored, flaws, num_latent

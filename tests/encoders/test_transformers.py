@@ -12,7 +12,7 @@ from torch import Tensor
 from headrace import encoders
 from headrace.errors import ConfigError, IntegrityError, MissingDependencyError
 from tests.audio_shards import noise
-from tests.encoders.tiny_models import OWN_CODE, describe, save
+from tests.encoders.tiny_models import OWN_CODE, Malice, describe, save
 
 Folder = Callable[[str], Path]
 WITH_LAYERS = ["wav2vec2_group_norm", "wav2vec2_layer_norm", "hubert", "wavlm", "data2vec", "whisper", "ast"]
@@ -170,21 +170,11 @@ def test_missing_parts_say_what_to_do(tmp_path: Path, monkeypatch: pytest.Monkey
         encoders.load("transformers", {"model": str(folder)})
 
 
-class _Malice:
-    """Pickled, it touches a file when it is loaded carelessly."""
-
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self) -> tuple[object, tuple[Path]]:
-        return Path.touch, (self.mark,)
-
-
 def test_a_malicious_pickle_is_refused_and_does_not_run(tmp_path: Path) -> None:
     """The old form of weights can hold code; it never runs."""
     folder = save("hubert", tmp_path / "model")
     (folder / "model.safetensors").unlink()
-    torch.save({"encoder.layer_norm.weight": _Malice(tmp_path / "ran")}, folder / "pytorch_model.bin")
+    torch.save({"encoder.layer_norm.weight": Malice(tmp_path / "ran")}, folder / "pytorch_model.bin")
     with pytest.raises(IntegrityError, match="cannot be loaded safely"):
         encoders.load("transformers", {"model": str(folder)})
     assert not (tmp_path / "ran").exists()

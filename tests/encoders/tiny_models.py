@@ -83,6 +83,16 @@ MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
 }
 
 
+class Malice:
+    """Pickled, it touches a file when it is loaded carelessly."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[object, tuple[Path]]:
+        return Path.touch, (self.mark,)
+
+
 def save(name: str, folder: Path, *, seed: int = 0) -> Path:
     """The model of that name in `folder`."""
     from transformers import AutoModel
