@@ -60,12 +60,12 @@ def _without_progress_bar() -> Iterator[None]:
     from transformers.utils import logging  # noqa: PLC0415
 
     was_enabled = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
         if was_enabled:
-            logging.enable_progress_bar()
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def brings_code(model: Any) -> bool:  # noqa: ANN401 - transformers' classes are not typed
