@@ -4,13 +4,15 @@
 
 Cost: seconds and peak memory until the first batch, from the beginning and at 90% of an epoch, each in a fresh process
 (numpy's import is not counted). Quality: how evenly global batches draw from shards, how many rows lie between two
-draws from one shard, and how many shards a host of 8 ranks has open at a time.
+draws from one shard, and how many shards a host of 8 ranks has open at a time. Padding: what length buckets leave of it
+in the batches of 8 ranks.
 
 `--reference` is a folder with MosaicML's package, whose shuffling and partitioning run without its dependencies
 (``pip install --no-deps --target FOLDER mosaicml-streaming==0.13.0``). Without it, that part is not measured.
 """
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -27,9 +29,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.streaming.buckets import in_buckets
 from headrace.streaming.mixing import Mixture, StreamSpec
 from headrace.streaming.order import EpochOrder
-from headrace.streaming.spec import BatchingMethod, OrderSpec, ShuffleAlgo
+from headrace.streaming.spec import BatchingMethod, LengthBuckets, OrderSpec, ShuffleAlgo
 
 SAMPLES_PER_SHARD = 1000
 GLOBAL_BATCH = 256
@@ -39,7 +42,7 @@ Order = NDArray[np.int64]
 
 
 def main() -> None:
-    """Print three tables and write JSON."""
+    """Print the tables and write JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--max-samples", type=float, default=1e9)
     parser.add_argument("--reference", type=Path, help="folder with MosaicML's package")
@@ -55,14 +58,15 @@ def main() -> None:
         "cost": _cost(int(arguments.max_samples), arguments.reference),
         "quality": _quality(arguments.reference),
         "methods": _methods(),
+        "padding": _padding(),
     }
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def _cost(max_samples: int, reference: Path | None) -> list[dict[str, Any]]:
-    print("| system | samples | shards | from | first batch ms | peak MiB | next batches µs |")
-    print("|---|---|---|---|---|---|---|")
+    print("| system | samples | shards | from | first batch ms | CPU ms | peak MiB | next batches µs |")
+    print("|---|---|---|---|---|---|---|---|")
     rows = []
     sizes = [size for size in (10**6, 10**7, 5 * 10**7, 10**8, 10**9) if size <= max_samples]
     for system in ["headrace", "mosaicml"] if reference else ["headrace"]:
@@ -74,7 +78,8 @@ def _cost(max_samples: int, reference: Path | None) -> list[dict[str, Any]]:
                 rows.append(row)
                 print(
                     f"| {system} | {num_samples:.0e} | {num_samples // SAMPLES_PER_SHARD:.0e} | {start:.0%} | "
-                    f"{row['first_batch_seconds'] * 1000:.1f} | {row['peak_bytes'] / 2**20:.0f} | "
+                    f"{row['first_batch_seconds'] * 1000:.1f} | {row['cpu_seconds'] * 1000:.1f} | "
+                    f"{row['peak_bytes'] / 2**20:.0f} | "
                     f"{row['batch_seconds'] * 1e6:.0f} |"
                 )
     if not reference:
@@ -97,15 +102,15 @@ def _measure(system: str, num_samples: int, start: float, reference: Path | None
     shuffle = _load_reference(reference) if system == "mosaicml" and reference else None
     first = int(num_samples * start) // GLOBAL_BATCH * GLOBAL_BATCH
     before = _peak_bytes(reset=True)
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     if shuffle:
         shuffle(sizes.astype(np.int64), "py1e", 1 << 18, first)
         batch_seconds = 0.0
-        took = time.perf_counter() - began
+        took, cpu = time.perf_counter() - began, time.process_time() - cpu
     else:
         order = EpochOrder(OrderSpec(GLOBAL_BATCH, shuffle=True), _mixture(sizes), 1, start=first)
         order.batch(0)
-        took = time.perf_counter() - began
+        took, cpu = time.perf_counter() - began, time.process_time() - cpu
         began = time.perf_counter()
         for index in range(1, 101):
             order.batch(index)
@@ -116,6 +121,7 @@ def _measure(system: str, num_samples: int, start: float, reference: Path | None
         "shards": len(sizes),
         "start": start,
         "first_batch_seconds": took,
+        "cpu_seconds": cpu,
         "batch_seconds": batch_seconds,
         "peak_bytes": _peak_bytes() - before,
     }
@@ -163,6 +169,38 @@ def _methods() -> list[dict[str, Any]]:
             rows.append({"method": method, "streams": num_streams, "batch_seconds": seconds})
             print(f"| {method} | {num_streams} | {seconds * 1e6:.0f} |")
     return rows
+
+
+def _padding() -> list[dict[str, Any]]:
+    """Share of padding in the frames of 8 ranks' batches, for windows of so many batches; None for no buckets."""
+    random, windows = np.random.default_rng(5), (None, 16, 32, 64, 128)
+    lengths = {
+        "lognormal, median 6 s, 1-30 s": np.clip(random.lognormal(np.log(6), 0.7, 200_000), 1, 30) * 16_000,
+        "uniform, 1-30 s": random.uniform(1, 30, 200_000) * 16_000,
+    }
+    print(f"\n| lengths | global batch | {' | '.join(map(str, windows))} |\n|---|---|{'---|' * len(windows)}")
+    rows = []
+    for name, global_batch in itertools.product(lengths, (64, 256, 1024)):
+        frames = lengths[name].astype(np.int64)
+        shares = {str(window): _padding_share(frames, global_batch, window) for window in windows}
+        rows.append({"lengths": name, "global_batch": global_batch} | shares)
+        print(f"| {name} | {global_batch} | " + " | ".join(f"{share:.1%}" for share in shares.values()) + " |")
+    return rows
+
+
+def _padding_share(frames: NDArray[np.int64], global_batch: int, window: int | None) -> float:
+    buckets = None if window is None else LengthBuckets(window)
+    order = EpochOrder(
+        OrderSpec(global_batch, shuffle=True, buckets=buckets), _mixture(np.full(len(frames) // 100, 100)), 0
+    )
+    batches = in_buckets(order, lambda rows: frames[rows.sample_ids])
+    held = padded = 0
+    for index, rank in itertools.product(range(batches.num_batches), range(8)):
+        rows = batches.batch(index)[rank::8]
+        own = frames[rows.sample_ids[~rows.is_padding]]
+        held += int(own.sum())
+        padded += int(own.max(initial=0)) * len(rows)
+    return 1 - held / padded
 
 
 def _mixing(shards: Order) -> dict[str, float]:
