@@ -1,5 +1,6 @@
 """The asset keys of a data set, in one place."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import dagster as dg
@@ -10,6 +11,12 @@ class DatasetKeys:
     """Asset keys of the data set `name`."""
 
     name: str
+
+    def all(self, latents: Iterable[str]) -> list[dg.AssetKey]:
+        """All assets of a data set that has these latents."""
+        made = [key for name in latents for key in (self.latent_shards(name), self.latents_index(name))]
+        first = [self.catalog, self.recordings, self.audio_shards, self.sizes_index]
+        return [*first, *made, self.loader_smoke_test, self.dataset_report]
 
     def _key(self, *parts: str) -> dg.AssetKey:
         return dg.AssetKey([self.name, *parts])

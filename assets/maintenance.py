@@ -1,9 +1,10 @@
-"""Jobs beside the graph: NAME_verify reads everything again, NAME_gc removes what nobody can read any more."""
+"""Jobs beside the graph: NAME_verify reads everything again, NAME_gc and NAME_history remove what nobody needs."""
 
 import time
 
 import dagster as dg
 
+from assets.history import forget, forgettable_runs
 from headrace.config import DatasetConfig
 from headrace.gc import collect, find_garbage, find_leftovers, remove_leftovers
 from headrace.outputs import find_parts
@@ -59,5 +60,23 @@ def gc_job(config: DatasetConfig) -> dg.JobDefinition:
     @dg.job(name=f"{config.name}_gc", description="Remove shards and snapshots that are no longer kept.")
     def job() -> None:
         collect_garbage()
+
+    return job
+
+
+def history_job(config: DatasetConfig) -> dg.JobDefinition:
+    """Removes old runs of this data set, but for those that hold what Dagster knows last."""
+
+    @dg.op(name=f"{config.name}_forget_old_runs")
+    def forget_old_runs(context: dg.OpExecutionContext) -> dg.Output[None]:
+        runs = forgettable_runs(context.instance, config, now_seconds=time.time())
+        for run_id in runs:
+            forget(context.instance, run_id)
+        context.log.info("removed %d runs", len(runs))
+        return dg.Output(None, metadata={"runs": len(runs)})
+
+    @dg.job(name=f"{config.name}_history", description="Remove old runs from Dagster's history.")
+    def job() -> None:
+        forget_old_runs()
 
     return job

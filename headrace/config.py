@@ -140,6 +140,18 @@ class GcConfig(ScheduleConfig):
     keep: int = Field(10, ge=1)
 
 
+class HistoryConfig(ScheduleConfig):
+    """When old runs leave Dagster's history; those that hold what it knows last of an asset always stay.
+
+    Attributes:
+        days: younger runs stay.
+        keep: so many of the newest runs stay, however old they are.
+    """
+
+    days: int = Field(30, ge=1)
+    keep: int = Field(100, ge=0)
+
+
 class SchedulesConfig(_Section):
     """What happens by the clock, beside what follows changes.
 
@@ -148,12 +160,14 @@ class SchedulesConfig(_Section):
         refresh: scan the whole source; the only look at sources that are too large for the sensor.
         verify: read every byte of the newest snapshot again and compare digests.
         gc: remove what no kept snapshot names; off until asked for.
+        history: remove old runs from Dagster's history.
     """
 
     time_zone: str = "UTC"
     refresh: ScheduleConfig = ScheduleConfig(cron="0 3 * * *")
     verify: ScheduleConfig = ScheduleConfig(cron="0 4 * * 0")
     gc: GcConfig = GcConfig(cron="0 6 * * 0", enabled=False)
+    history: HistoryConfig = HistoryConfig(cron="0 5 * * *")
 
     @field_validator("time_zone")
     @classmethod

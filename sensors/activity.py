@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 import dagster as dg
 from dagster._core.storage.dagster_run import FINISHED_STATUSES, NOT_FINISHED_STATUSES
 
+from assets.tags import PARTITION_TAG, WORK_TAG
 from headrace.waves import Attempts
 from sensors.dead_runs import bury_dead_runs
-from sensors.tags import PARTITION_TAG, WORK_TAG
 
 _ASSET_JOB = "__ASSET_JOB"
 _MOST_ATTEMPTS = 5000

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 
 import dagster as dg
 
+from assets.tags import PARTITION_TAG, dataset_of
 from headrace.alerting import Alert, send
 from headrace.config import AlertsConfig, DatasetConfig
-from sensors.tags import DATASET_TAG, PARTITION_TAG
 
 UI_VARIABLE = "HEADRACE_UI_URL"
 """Where people open Dagster, for the links in alerts."""
@@ -82,7 +82,7 @@ def _alert(
     if run is None:
         return None, AlertsConfig()
     keys = sorted(run.asset_selection or (), key=lambda key: key.path)
-    dataset = run.tags.get(DATASET_TAG) or (keys[0].path[0] if keys else run.job_name)
+    dataset = dataset_of(run)
     config = configs[dataset].alerts if dataset in configs else AlertsConfig()
     checks = _failed_checks(instance, run_id)
     failures = _failures(instance, run_id) if run.status == dg.DagsterRunStatus.FAILURE else []

@@ -1,11 +1,11 @@
-"""NAME_refresh, NAME_verify, NAME_gc: what happens by the clock, as the data set's YAML says."""
+"""NAME_refresh, NAME_verify, NAME_gc, NAME_history: what happens by the clock, as the data set's YAML says."""
 
 import dagster as dg
 
 from assets.keys import DatasetKeys
-from assets.maintenance import gc_job, verify_job
+from assets.maintenance import gc_job, history_job, verify_job
+from assets.tags import DATASET_TAG
 from headrace.config import DatasetConfig, ScheduleConfig
-from sensors.tags import DATASET_TAG
 
 
 def dataset_schedules(config: DatasetConfig) -> list[dg.ScheduleDefinition]:
@@ -15,6 +15,7 @@ def dataset_schedules(config: DatasetConfig) -> list[dg.ScheduleDefinition]:
         _refresh(config),
         _of_job(config, verify_job(config), schedules.verify, "Read every byte again and compare digests."),
         _of_job(config, gc_job(config), schedules.gc, "Remove what no kept snapshot names."),
+        _of_job(config, history_job(config), schedules.history, "Remove old runs from Dagster's history."),
     ]
 
 

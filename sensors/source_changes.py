@@ -7,6 +7,7 @@ import dagster as dg
 from assets.catalog import source_inputs
 from assets.events import INPUTS_TAG, short_digest
 from assets.keys import DatasetKeys
+from assets.tags import DATASET_TAG, WORK_TAG
 from headrace.catalog_files import CATALOG_PATH
 from headrace.config import DatasetConfig
 from headrace.source_changes import catalogued, list_within, source_difference, stamps_digest
@@ -14,7 +15,6 @@ from headrace.storage import Storage
 from headrace.waves import Patience, patience_left
 from resources.storage import StorageResource
 from sensors.activity import ActiveRun, active_runs, attempts_at
-from sensors.tags import DATASET_TAG, WORK_TAG
 
 _INTERVAL_SECONDS = 1  # every round of the daemon, which takes 5 s
 _LOOK_SECONDS = 1.4

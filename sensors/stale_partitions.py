@@ -7,12 +7,12 @@ import dagster as dg
 
 from assets.gates import failed_catalog
 from assets.keys import DatasetKeys
+from assets.tags import DATASET_TAG, WORK_TAG
 from headrace.config import DatasetConfig
 from headrace.waves import Decision, Situation, decide
 from resources.storage import StorageResource
 from sensors.activity import ActiveRun, active_runs, attempts_at, newest_run
 from sensors.level import AUDIO, Level, LevelReader
-from sensors.tags import DATASET_TAG, WORK_TAG
 
 _INTERVAL_SECONDS = 1  # every round of the daemon, which takes 5 s
 

@@ -32,8 +32,8 @@ class Daemon:
 
     def reload(self) -> None:
         """Load the definitions again, as after a change of the YAML or a restart."""
-        configs = [self.project.config()]
-        self.definitions = dg.Definitions.merge(build_definitions(configs), build_automation(configs))
+        self.config = self.project.config()
+        self.definitions = dg.Definitions.merge(build_definitions([self.config]), build_automation([self.config]))
         self.job = self.definitions.resolve_implicit_global_asset_job_def()
 
     def restart(self) -> None:

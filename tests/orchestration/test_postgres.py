@@ -5,10 +5,12 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import dagster as dg
 import pytest
 
+from assets.history import forget, forgettable_runs
 from headrace.snapshots import snapshot_numbers
 from headrace.storage import open_storage
 from resources.storage import REPOSITORY_ROOT
@@ -84,6 +86,19 @@ def test_a_run_whose_process_is_killed_is_found_and_made_again(live, monkeypatch
     os.kill(pid, signal.SIGKILL)
     runs = live.runs_until(3)[known:]
     assert [run.status for run in runs] == ["SUCCESS", "FAILURE", "SUCCESS"]
+
+
+def test_old_runs_leave_the_history_and_nothing_is_made_again(live, monkeypatch):
+    monkeypatch.setenv(VARIABLE, live.server.environment[VARIABLE])
+    monkeypatch.setattr("assets.history._RECENT", 1)
+    live.project.write_yaml(schedules={"history": {"cron": "0 5 * * *", "keep": 0}})
+    before = len(live.server.runs())
+    with dg.DagsterInstance.from_config(str(live.server.home)) as instance:
+        old = forgettable_runs(instance, live.project.config(), now_seconds=time.time() + 365 * 86_400)
+        for run_id in old:
+            forget(instance, run_id)
+    time.sleep(15)  # two rounds of the sensors
+    assert 0 < len(old) == before - len(live.server.runs())
 
 
 def test_build_py_finds_everything_done(live):

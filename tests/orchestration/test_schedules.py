@@ -37,14 +37,16 @@ def test_schedules_follow_the_yaml(project):
         "tones_refresh": "0 3 * * *",
         "tones_verify": "30 1 * * 1",
         "tones_gc": "0 6 * * 0",
+        "tones_history": "0 5 * * *",
     }
     assert {schedule.execution_timezone for schedule in found.values()} == {"Europe/Berlin"}
     running = {name for name, one in found.items() if one.default_status == dg.DefaultScheduleStatus.RUNNING}
-    assert running == {"tones_refresh"}
+    assert running == {"tones_refresh", "tones_history"}
 
 
 @pytest.mark.parametrize(
-    "schedules", [{"time_zone": "Mars/Crater"}, {"refresh": {"cron": "nightly"}}, {"gc": {"keep": 0}}]
+    "schedules",
+    [{"time_zone": "Mars/Crater"}, {"refresh": {"cron": "nightly"}}, {"gc": {"keep": 0}}, {"history": {"days": 0}}],
 )
 def test_wrong_schedules_are_named_by_key(project, schedules):
     project.write_yaml(schedules=schedules)

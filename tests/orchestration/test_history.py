@@ -1,0 +1,124 @@
+"""Old runs leave Dagster's history, and nothing that is still needed leaves with them."""
+
+import shutil
+import time
+
+import dagster as dg
+import pytest
+
+from assets.history import PastRun, forget, forgettable, forgettable_runs
+from assets.maintenance import history_job
+from resources.storage import REPOSITORY_ROOT
+from tests.daemons import Daemon
+from tests.projects import Graph, Project
+
+AUDIO = frozenset({("tones/audio_shards", "train-0000")})
+CATALOG = frozenset({("tones/catalog", "")})
+
+
+def past(run_id: str, made: frozenset[tuple[str, str]] = AUDIO, *, is_success: bool = True, at: float = 0.0) -> PastRun:
+    return PastRun(run_id, at, made, is_success)
+
+
+def gone(*runs: PastRun, needed: tuple[str, ...] = (), keep: int = 0) -> list[str]:
+    return forgettable(runs, needed, keep=keep, before_seconds=100.0)
+
+
+def test_runs_go_that_are_old_and_not_among_the_newest():
+    runs = [past("d", at=200), past("c", at=99), past("b"), past("a")]
+    assert gone(*runs) == ["c", "b", "a"]
+    assert gone(*runs, keep=3) == ["a"]
+    assert gone(*runs, keep=9) == []
+
+
+def test_runs_stay_that_are_needed():
+    assert gone(past("b"), past("a"), needed=("a",)) == ["b"]
+
+
+def test_a_failure_stays_until_a_later_run_has_made_it_good():
+    failed = past("failed", is_success=False)
+    assert gone(failed, past("before")) == ["before"]
+    assert gone(past("other", CATALOG), failed) == ["other"]
+    assert gone(past("after", at=200), failed) == ["failed"]
+    assert gone(past("after", AUDIO | CATALOG, at=200), failed) == ["failed"]
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    """A data set whose history may lose all but what is needed, in an instance on disk at our settings."""
+    project = Project(tmp_path)
+    project.write_tones(6)
+    project.write_yaml(splits={"train": 1.0}, shards={"samples_per_shard": 2, "partitions": {"train": 2}})
+    (tmp_path / "home").mkdir()
+    shutil.copyfile(REPOSITORY_ROOT / "dagster_home/dagster.yaml", tmp_path / "home/dagster.yaml")
+    with dg.DagsterInstance.from_config(str(tmp_path / "home")) as instance:
+        daemon = Daemon(project, instance)
+        daemon.settle()
+        yield daemon
+
+
+def prune(daemon: Daemon, monkeypatch) -> set[str]:
+    """Remove what may go in a year's time; the last record alone counts as recent. Returns the ids of what went."""
+    monkeypatch.setattr("assets.history._RECENT", 1)
+    daemon.project.write_yaml(schedules={"history": {"cron": "0 5 * * *", "keep": 0}})
+    daemon.reload()
+    runs = forgettable_runs(daemon.instance, daemon.config, now_seconds=time.time() + 365 * 86_400)
+    for run_id in runs:
+        forget(daemon.instance, run_id)
+    return set(runs)
+
+
+def test_after_old_runs_are_gone_nothing_is_stale_and_nothing_is_made_again(daemon, monkeypatch):
+    for hz in (900, 901):
+        daemon.project.write_tone("tone001", hz=hz)
+        daemon.settle()
+    before = {run.run_id for run in daemon.instance.get_runs()}
+    gone = prune(daemon, monkeypatch)
+    assert gone
+    assert {run.run_id for run in daemon.instance.get_runs()} == before - gone
+    assert daemon.settle() == []
+    daemon.restart()
+    assert daemon.settle() == []
+
+
+@pytest.fixture
+def graph(tmp_path):
+    """A data set that was scanned three times."""
+    project = Project(tmp_path)
+    project.write_tones(1)
+    project.write_yaml(schedules={"history": {"cron": "0 5 * * *", "keep": 0}})
+    graph = Graph(project)
+    for _ in range(3):
+        assert graph.scan().success
+    return graph
+
+
+def test_the_job_leaves_young_runs(graph):
+    before = {run.run_id for run in graph.instance.get_runs()}
+    result = history_job(graph.config).execute_in_process(instance=graph.instance)
+    assert result.success
+    assert {run.run_id for run in graph.instance.get_runs()} == before | {result.run_id}
+
+
+def test_runs_of_other_data_sets_are_left_alone(graph, monkeypatch):
+    monkeypatch.setattr("assets.history._RECENT", 1)
+    # The first scan holds what is known of the partitions, the last one the catalog.
+    assert len(forgettable_runs(graph.instance, graph.config, now_seconds=4e9)) == 1
+    other = graph.config.model_copy(update={"name": "ton"})
+    assert forgettable_runs(graph.instance, other, now_seconds=4e9) == []
+
+
+@pytest.mark.slow
+def test_the_history_of_a_data_set_that_always_changes_has_a_bound(daemon, monkeypatch, tmp_path):
+    def num_bytes() -> int:
+        return sum(path.stat().st_size for path in (tmp_path / "home").rglob("*") if path.is_file())
+
+    sizes, growths = [num_bytes()], []
+    for hz in range(900, 906):
+        daemon.project.write_tone("tone001", hz=hz)
+        runs = daemon.settle()
+        growths.append((num_bytes() - sizes[-1]) / len(runs))
+        prune(daemon, monkeypatch)
+        sizes.append(num_bytes())
+    assert sizes[-1] <= 1.02 * sizes[3], sizes
+    assert max(growths) < 400_000, growths  # docs/operations.md gives 0.3 MB
