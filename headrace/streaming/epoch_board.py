@@ -8,6 +8,7 @@ worker writes one word of its own, so there are no locks and nobody waits.
 
 import mmap
 import os
+import weakref
 from collections.abc import Callable
 from multiprocessing import reduction
 from multiprocessing.context import get_spawning_popen
@@ -29,6 +30,8 @@ class EpochBoard:
         self._descriptor = os.memfd_create("headrace-epochs", os.MFD_CLOEXEC) if descriptor is None else descriptor
         if descriptor is None:
             os.ftruncate(self._descriptor, _NUM_BYTES)
+        # The file closes with the board, the memory with its last user. `__del__` would be too late at a process's end.
+        weakref.finalize(self, os.close, self._descriptor)
         # A word for each worker: 31 bits of the iteration's number, and epoch + 1 (0: none). One store writes it whole.
         self._words = np.frombuffer(mmap.mmap(self._descriptor, _NUM_BYTES), np.int64)
 
@@ -70,10 +73,6 @@ class EpochBoard:
         if get_spawning_popen() is not None:
             return _shared, (reduction.DupFd(self._descriptor),)
         return _copied, (self._words.tobytes(),)
-
-    def __del__(self) -> None:
-        """Close the file; the memory goes with its last user."""
-        os.close(self._descriptor)
 
 
 def _tag(iteration: int) -> int:

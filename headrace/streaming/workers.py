@@ -11,6 +11,7 @@ import pickle
 import signal
 import sys
 import traceback
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -84,6 +85,7 @@ class WorkerBatches:
         self.traffic = Traffic()
         self._depth = depth
         self._workers: list[_Worker] = []
+        self._at_exit = weakref.finalize(self, _end, self._workers)  # an iterator may be left to the interpreter's end
         try:
             for number in range(num_workers):
                 self._workers.append(_start(context, make, number))
@@ -113,15 +115,7 @@ class WorkerBatches:
 
     def close(self) -> None:
         """End the workers at once; batches under way are dropped."""
-        for worker in self._workers:
-            worker.pipe.close()
-            worker.process.terminate()
-        for worker in self._workers:
-            worker.process.join(_END_SECONDS)
-            if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join(_END_SECONDS)
-        self._workers.clear()
+        self._at_exit()
 
     def _turns(self) -> Iterator[_Worker]:
         while True:
@@ -170,6 +164,19 @@ def _start(context: BaseContext, make: MakeAssembler, number: int) -> _Worker:
     process.start()
     theirs.close()
     return _Worker(number, process, ours)
+
+
+def _end(workers: list[_Worker]) -> None:
+    """End workers at once."""
+    for worker in workers:
+        worker.pipe.close()
+        worker.process.terminate()
+    for worker in workers:
+        worker.process.join(_END_SECONDS)
+        if worker.process.is_alive():
+            worker.process.kill()
+            worker.process.join(_END_SECONDS)
+    workers.clear()
 
 
 def _death(worker: _Worker) -> RuntimeError:

@@ -321,3 +321,16 @@ def test_ctrl_c_ends_at_once(dataset_folder, tmp_path, num_workers):
     _, errors = process.communicate(timeout=20)  # it would go on for ever
     assert "KeyboardInterrupt" in errors
     assert "Traceback" not in errors.partition("KeyboardInterrupt")[2]
+
+
+@pytest.mark.parametrize("num_workers", ["0", "2"])
+def test_a_script_that_leaves_its_loader_to_the_interpreter_ends_without_a_word(dataset_folder, num_workers):
+    program = (
+        "import sys; from headrace import StreamingDataLoader, StreamingDataset\n"
+        "dataset = StreamingDataset(remote=sys.argv[1], batch_size=8)\n"
+        "loader = StreamingDataLoader(dataset, num_workers=int(sys.argv[2]))\n"
+        "batches = iter(loader); print(len(next(batches)['keys']))\n"
+    )
+    words = [sys.executable, "-W", "error", "-c", program, f"{dataset_folder}/audio", num_workers]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("8\n", "", 0)
