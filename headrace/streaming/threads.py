@@ -1,11 +1,14 @@
 """Batches made by threads of this process, in order.
 
 Owns the hand-over: a batch's rows are shared out over all threads, so the first batch comes as fast as all cores can
-make it, and only a few batches are alive at a time. Decoding and reading free the GIL.
+make it, and only a few batches are alive at a time. Decoding and reading free the GIL. Batches that are merely copied
+from the page cache are made one after the other: several at a time would spend more on handing the GIL around.
 """
 
+import contextlib
 import itertools
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -15,6 +18,32 @@ from headrace.streaming.assemble import Assembler, BatchPlan, Prepared
 from headrace.streaming.batch import Batch
 from headrace.streaming.parallel import WorkThreads
 from headrace.streaming.stats import Stage, Work
+
+_WAITING_RATIO = 3.0  # of time by the clock to CPU time: more means a disk or a network, not another busy process
+_WAITING_SECONDS = 0.002
+_BATCHES_AT_ONCE = 64
+
+
+class _Turns:
+    """Lets one thread at a time open batches, but all of them while that means waiting for a disk or a network."""
+
+    def __init__(self) -> None:
+        self._alone = threading.Lock()
+        self._num_at_once = 0
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Take a turn. What it takes alone decides on the next ones."""
+        if self._num_at_once > 0:
+            self._num_at_once -= 1
+            yield
+            return
+        with self._alone:
+            start, used = time.perf_counter(), time.thread_time()
+            yield
+            seconds, used = time.perf_counter() - start, time.thread_time() - used
+        if seconds > _WAITING_RATIO * used + _WAITING_SECONDS:
+            self._num_at_once = _BATCHES_AT_ONCE
 
 
 @dataclass(slots=True)
@@ -45,6 +74,7 @@ class ThreadedBatches:
         self._depth = depth
         self._openers = WorkThreads(depth, "open")  # they mostly wait for stores
         self._decoders = WorkThreads(num_threads, "decode")
+        self._turns = _Turns()
         self._closed = False
 
     def run(self, plans: Iterator[BatchPlan]) -> Iterator[Batch]:
@@ -77,22 +107,28 @@ class ThreadedBatches:
     def _prepare(self, pending: _Pending) -> None:
         if self._closed:
             return
-        try:
-            with self.work.timed(Stage.FETCH):
-                prepared = self._assembler.prepare(pending.plan)
-        except BaseException as error:  # noqa: BLE001 - raised again in the consumer
-            pending.result.set_exception(error)
-            return
+        with self._turns.turn():
+            prepared = self._opened(pending)
+            if prepared is None:
+                return
+            if prepared.is_light:
+                pending.num_left = 1
+                self._fill(pending, prepared, 0, len(prepared))
+                return
         step = -(-len(prepared) // self._num_threads) or 1
-        if prepared.is_light:  # handing it over would cost more than doing it
-            step = len(prepared)
         starts = range(0, len(prepared), step)
         pending.num_left = len(starts)
-        if prepared.is_light:
-            self._fill(pending, prepared, 0, step)
-            return
         for start in starts:
             self._decoders.submit(self._filling(pending, prepared, start, step))
+
+    def _opened(self, pending: _Pending) -> Prepared | None:
+        """The batch with its shards open; None, and the error in its place, if that fails."""
+        try:
+            with self.work.timed(Stage.FETCH):
+                return self._assembler.prepare(pending.plan)
+        except BaseException as error:  # noqa: BLE001 - raised again in the consumer
+            pending.result.set_exception(error)
+            return None
 
     def _filling(self, pending: _Pending, prepared: Prepared, start: int, step: int) -> Callable[[], None]:
         return lambda: self._fill(pending, prepared, start, min(start + step, len(prepared)))
