@@ -63,6 +63,7 @@ def says(*texts: str) -> str:
         ("asset", "/assets/demo/sizes_index", ["sizes_index", "hours"]),
         ("partitions", "/assets/demo/audio_shards?view=partitions&partition=train-0000", ["train-0000", "waveforms"]),
         ("checks", "/assets/demo/loader_smoke_test?view=checks", ["every_key_once", "resumes_exactly"]),
+        ("freshness", "/assets/demo/catalog", ["Freshness", "Passing"]),
         ("automation", "/automation", ["demo_source_changes", "demo_stale_partitions", "demo_refresh"]),
     ],
 )
