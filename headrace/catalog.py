@@ -54,7 +54,7 @@ class Catalog:
     @property
     def digest(self) -> str:
         """Fingerprint of all recordings: equal where nothing changed that can reach a shard."""
-        return combined_digest(self.recordings)
+        return combined_digest(self.recordings["recording_digest"])
 
 
 @dataclass(frozen=True, slots=True)

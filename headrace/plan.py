@@ -84,11 +84,6 @@ def assign_partitions(groups: Iterable[str], layout: Layout) -> list[str]:
     return found
 
 
-def partition_fingerprint(digests: Iterable[str]) -> str:
-    """Fingerprint of a partition: SHA-256 (hex) over the digests of its recordings, in any order."""
-    return hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
-
-
 def plan_shards(
     previous: Manifest | None, samples: Sequence[PlannedSample], *, samples_per_shard: int, settings: str
 ) -> list[ShardPlan]:

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Protocol
 
 import polars as pl
 
+from headrace.audio import AudioInfo
 from headrace.catalog_tables import AUDIO_SCHEMA, FACT_SCHEMA, STAMP_SCHEMA, Reject
 from headrace.errors import AudioError, UnsafePathError
 from headrace.sources import Source, Stamp
@@ -21,21 +22,10 @@ _READ_BYTES = 1 << 20
 _NO_AUDIO = (None,) * len(AUDIO_SCHEMA)
 
 
-class AudioFacts(Protocol):
-    """What of `headrace.audio.AudioInfo` is used here."""
-
-    container: str
-    subtype: str
-    num_frames: int
-    sample_rate_hz: int
-    num_channels: int
-    bits_per_sample: int | None
-
-
 class Probe(Protocol):
     """`headrace.audio.probe`: reads a header, raises `AudioError`."""
 
-    def __call__(self, file: BinaryIO, *, num_bytes: int) -> Any:  # noqa: ANN401 - the protocol above, by attribute
+    def __call__(self, file: BinaryIO, *, num_bytes: int) -> AudioInfo:
         """The facts of an open file."""
 
 
@@ -100,7 +90,7 @@ def _examine(source: Source, path: str, listed: Stamp, probe: Probe) -> tuple[An
 
 def _probed(file: BinaryIO, num_bytes: int, probe: Probe) -> tuple[Any, ...]:
     try:
-        info: AudioFacts = probe(file, num_bytes=num_bytes)
+        info = probe(file, num_bytes=num_bytes)
     except AudioError as error:
         return (*_NO_AUDIO, str(error.reason), str(error))
     return (*(getattr(info, name) for name in AUDIO_SCHEMA), None, None)

@@ -3,17 +3,18 @@
 Owns the step from columns to `Recording` values and the fingerprint of each partition. Pure.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from headrace.audio import AudioInfo
+from headrace.catalog_digests import combined_digest
 from headrace.catalog_tables import AUDIO_SCHEMA
 from headrace.errors import ConfigError
 from headrace.metadata_columns import metadata_columns, metadata_dicts
-from headrace.plan import Layout, assign_partitions, partition_fingerprint
+from headrace.plan import Layout, assign_partitions
 
 PARTITION = "partition"
 _GROUPS_AT_ONCE = 16  # partitions whose digests are Python values at a time
@@ -65,8 +66,17 @@ def with_partitions(recordings: pl.DataFrame, layout: Layout, group_by: str | No
 def fingerprints(recordings: pl.DataFrame, layout: Layout) -> dict[str, str]:
     """Fingerprint of every partition of the layout, empty ones too; needs `partition` and `recording_digest`."""
     rows = recordings.group_by(PARTITION).agg("recording_digest").iter_rows(buffer_size=_GROUPS_AT_ONCE)
-    found = {partition: partition_fingerprint(digests) for partition, digests in rows}
-    return {partition: found.get(partition) or partition_fingerprint(()) for partition in layout.partition_keys()}
+    found = {partition: _fingerprint(digests) for partition, digests in rows}
+    return {partition: found.get(partition) or _fingerprint(()) for partition in layout.partition_keys()}
+
+
+def fingerprint_of(recordings: Sequence[Recording]) -> str:
+    """Fingerprint of the partition that holds just these recordings."""
+    return _fingerprint([recording.digest for recording in recordings])
+
+
+def _fingerprint(digests: Sequence[str]) -> str:
+    return combined_digest(pl.Series(digests, dtype=pl.String))
 
 
 def recordings_of(rows: pl.DataFrame) -> list[Recording]:

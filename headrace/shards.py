@@ -25,8 +25,8 @@ from headrace.manifests import (
     split_of,
 )
 from headrace.ordered import Budget, map_in_order
-from headrace.plan import PlannedSample, ShardPlan, partition_fingerprint, plan_shards
-from headrace.recordings import Recording
+from headrace.plan import PlannedSample, ShardPlan, plan_shards
+from headrace.recordings import Recording, fingerprint_of
 from headrace.samples import Planned, planned_samples, sample_json, sample_key
 from headrace.shardwriter import ShardPlace, ShardWriter
 from headrace.sources import Source, Stamp
@@ -105,7 +105,7 @@ def build_partition(  # noqa: PLR0913 - the five parts of a build, and who watch
     """
     for _ in range(_COMMIT_ATTEMPTS):
         previous = newest_manifest(storage, partition)
-        fingerprint = partition_fingerprint(recording.digest for recording in recordings)
+        fingerprint = fingerprint_of(recordings)
         wanted = settings.wanted(fingerprint)
         there = {entry.path: entry.num_bytes for entry in storage.list(_file_prefix(partition))}
         if previous is not None and previous.manifest.wanted == wanted and previous.manifest.is_whole(there):

@@ -133,7 +133,9 @@ class LevelReader:
         if recordings is None:
             return None
         hours = float(recordings["duration_seconds"].sum()) / _SECONDS_PER_HOUR
-        return _Source(combined_digest(recordings), wanted_partitions(recordings, self.config), hours)
+        return _Source(
+            combined_digest(recordings["recording_digest"]), wanted_partitions(recordings, self.config), hours
+        )
 
     def _stage(self, key: dg.AssetKey, shards: Storage, wanted: Mapping[str, str]) -> _Stage:
         found = newest_summaries(shards)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
 from headrace.manifests import Manifest, ShardEntry, sequence_of, shard_name
-from headrace.plan import Layout, PlannedSample, assign_partitions, partition_fingerprint, plan_shards
+from headrace.plan import Layout, PlannedSample, assign_partitions, plan_shards
 
 RECORDINGS = st.dictionaries(st.integers(0, 60), st.integers(0, 3), max_size=30)
 SIZES = st.integers(1, 6)
@@ -195,8 +195,3 @@ def test_the_order_of_the_splits_in_the_yaml_does_not_matter():
 def test_splits_without_a_share_get_nothing():
     layout = Layout({"none": 0.0, "all": 1.0}, {}, 5)
     assert set(assign_partitions((str(n) for n in range(500)), layout)) == {"all-0000"}
-
-
-@given(st.lists(st.text(st.characters(codec="ascii", categories=["L", "N"])), unique=True))
-def test_a_fingerprint_knows_no_order(digests):
-    assert partition_fingerprint(digests) == partition_fingerprint(reversed(digests))

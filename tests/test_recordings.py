@@ -1,10 +1,13 @@
+import hashlib
+
 import polars as pl
 import pytest
 
+from headrace.catalog_digests import combined_digest
 from headrace.catalog_update import existing_catalog
 from headrace.errors import ConfigError
 from headrace.plan import Layout
-from headrace.recordings import PARTITION, fingerprints, recordings_of, with_partitions
+from headrace.recordings import PARTITION, fingerprint_of, fingerprints, recordings_of, with_partitions
 from tests.builds import Project
 
 LAYOUT = Layout({"train": 0.5, "test": 0.5}, {"train": 3}, 4)
@@ -59,6 +62,19 @@ def test_every_partition_has_a_fingerprint_that_its_own_recordings_alone_decide(
     assert [name for name in before if before[name] != after[name]] == [own]
     empty = fingerprints(with_partitions(rows.clear(), LAYOUT, None), LAYOUT)
     assert len(set(empty.values())) == 1
+
+
+def test_a_partition_has_the_fingerprint_of_its_recordings_in_any_order(rows):
+    divided = with_partitions(rows, LAYOUT, None)
+    for partition, fingerprint in fingerprints(divided, LAYOUT).items():
+        recordings = recordings_of(divided.filter(pl.col(PARTITION) == partition))
+        assert fingerprint_of(recordings) == fingerprint_of(recordings[::-1]) == fingerprint
+
+
+def test_a_combined_digest_is_that_of_the_sorted_lines():
+    digests = [f"{number * 7919 % 20_011:032x}" for number in range(20_011)]
+    assert combined_digest(pl.Series(digests)) == hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
+    assert combined_digest(pl.Series([], dtype=pl.String)) == hashlib.sha256(b"").hexdigest()
 
 
 def test_values_carry_the_users_columns_with_lists_as_lists(rows):
