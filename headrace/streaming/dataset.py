@@ -132,7 +132,9 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             NotFoundError: no such snapshot.
         """
         self.world = world or distributed.current_world()
-        self.batch_size = batch_size or 1
+        self.batch_size = 1 if batch_size is None else batch_size
+        if self.batch_size < 1:
+            raise ConfigError(f"batch_size is {batch_size}: expected at least 1 sample")
         self._fetch = FetchConfig(
             download_retry, download_timeout, bool(validate_hash), keep_zip, parse_bytes(cache_limit), predownload
         )

@@ -84,9 +84,14 @@ class StreamingDataLoader:
         """
         if batch_size not in (None, dataset.batch_size):
             raise ConfigError(f"batch_size={batch_size}, but the dataset has {dataset.batch_size}: set it there, once")
-        for name, value, least in (("num_workers", num_workers, 0), ("prefetch_factor", prefetch_factor, 1)):
-            if value < least:
-                raise ConfigError(f"{name} is {value}: expected at least {least}")
+        least = {
+            "num_workers": (num_workers, 0),
+            "prefetch_factor": (prefetch_factor, 1),
+            "num_threads": (num_threads, 1),
+        }
+        for name, (value, limit) in least.items():
+            if value is not None and value < limit:
+                raise ConfigError(f"{name} is {value}: expected at least {limit}")
         self.dataset = dataset
         self.num_workers = num_workers
         self.batch_size = dataset.batch_size

@@ -63,7 +63,7 @@ class SampleConfig:
         for name in ("crop_frames", "crop_seconds", "sample_rate_hz"):
             value = getattr(self, name)
             if value is not None and value <= 0:
-                raise ConfigError(f"{name} is {value}: expected a positive number")
+                raise ConfigError(f"{name.removesuffix('_hz')} is {value}: expected a positive number")
         for name, kind in (("on_bad_sample", OnBadSample), ("output", Output)):
             value = getattr(self, name)
             if value not in list(kind):
@@ -95,6 +95,8 @@ class FetchConfig:
         """Refuse what makes no sense."""
         if self.download_retry < 0:
             raise ConfigError(f"download_retry is {self.download_retry}: expected 0 or more")
+        if self.predownload is not None and self.predownload < 0:
+            raise ConfigError(f"predownload is {self.predownload}: expected 0 samples or more")
         if self.download_timeout_seconds <= 0:
             raise ConfigError(
                 f"download_timeout is {self.download_timeout_seconds}: expected a positive number of seconds"

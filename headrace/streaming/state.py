@@ -88,14 +88,14 @@ class OrderState:
         }
 
     @classmethod
-    def from_json(cls, state: dict[str, Any]) -> Self:
+    def from_json(cls, state: object) -> Self:
         """The state that `to_json` wrote.
 
         Raises:
             StateError: another version, not a state of Headrace, or a field is missing or of a wrong kind.
         """
-        version = state.get("headrace_state")
-        if version != STATE_VERSION:
+        version = state.get("headrace_state") if isinstance(state, dict) else None
+        if not isinstance(state, dict) or version != STATE_VERSION:
             raise StateError(
                 f"headrace_state is {version!r}, expected {STATE_VERSION}: this state was written by "
                 f"{'another version of Headrace' if version else 'something else'}; resume with what wrote it"

@@ -51,6 +51,12 @@ class Stream:
     validate_hash: bool | str | None = None
     keep_zip: bool | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse one folder where a list of them belongs: its letters would be taken for folders."""
+        if isinstance(self.latents, str | os.PathLike):
+            folder = os.fspath(self.latents)
+            raise ConfigError(f"latents is {folder!r}: expected a list of folders, such as [{folder!r}]")
+
 
 def chosen(streams: Sequence[Stream] | None, single: Stream | None) -> tuple[Sequence[Stream], Sequence[str]]:
     """What a user gave, streams or one alone; and what saved states know them by.

@@ -268,6 +268,34 @@ def test_errors_say_what_to_do(dataset_folder, tmp_path):
         StreamingDataset()
     with pytest.raises(ConfigError, match="no snapshot and no shards"):
         StreamingDataset(remote=str(tmp_path))
+    with pytest.raises(StateError, match="headrace_state is None"):
+        make(dataset_folder).load_state_dict(None)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"predownload": -1}, "predownload is -1"),
+        ({"sample_rate": 0}, "sample_rate is 0"),
+        ({"latents": "latents/crepe"}, r"expected a list of folders, such as \['latents/crepe'\]"),
+        ({"batching": "length"}, "expected one of fixed, length_buckets"),
+        ({"last_batch": "keep"}, "expected one of pad, drop"),
+        ({"output": "jax"}, "expected one of torch, numpy"),
+        ({"streams": []}, "pass remote=…, or streams"),
+    ],
+    ids=str,
+)
+def test_settings_that_make_no_sense_are_refused_by_name(dataset_folder, wrong, message):
+    with pytest.raises(ConfigError, match=message):
+        StreamingDataset(remote=f"{dataset_folder}/audio", **wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"num_threads": 0}, {"num_workers": -1}, {"prefetch_factor": 0}], ids=str)
+def test_a_loader_refuses_numbers_that_would_read_nothing(dataset_folder, wrong):
+    (name,) = wrong
+    with pytest.raises(ConfigError, match=f"{name} is"):
+        StreamingDataLoader(make(dataset_folder), **wrong)
 
 
 def test_mixed_channels_name_the_setting_that_settles_them(tmp_path):
