@@ -34,16 +34,18 @@ class _Turns:
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
         """Take a turn. What it takes alone decides on the next ones."""
-        if self._num_at_once > 0:
-            self._num_at_once -= 1
-            yield
-            return
-        with self._alone:
+        with contextlib.ExitStack() as held:
+            held.enter_context(self._alone)
+            if self._num_at_once > 0:
+                self._num_at_once -= 1
+                held.close()
+                yield
+                return
             start, used = time.perf_counter(), time.thread_time()
             yield
             seconds, used = time.perf_counter() - start, time.thread_time() - used
-        if seconds > _WAITING_RATIO * used + _WAITING_SECONDS:
-            self._num_at_once = _BATCHES_AT_ONCE
+            if seconds > _WAITING_RATIO * used + _WAITING_SECONDS:
+                self._num_at_once = _BATCHES_AT_ONCE
 
 
 @dataclass(slots=True)
