@@ -118,7 +118,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             latents: folders of latents to join to the audio of `remote` by key.
             last_batch: "pad" or "drop".
             batching: "fixed", "length_buckets", `LengthBuckets(…)` or `FrameBudget(…)`.
-            transform: called with each sample's dict; its result is what arrives.
+            transform: called with each sample's dict; its result is what arrives. In worker processes the global random
+                generators are seeded for each batch from its epoch and position; on threads they are whoever's.
             crop_frames: frames to cut out of each sample, at a place drawn from seed, epoch and position.
             crop_seconds: the same in seconds.
             sample_rate: resample audio to this rate, Hz.

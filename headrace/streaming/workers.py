@@ -1,29 +1,34 @@
 """Batches made by worker processes, in order, handed over in shared memory.
 
 Owns the processes and the messages. Workers are told what to make and hold no position, so they give the same batches
-as threads do. A batch's arrays are decoded into shared memory (`slots`) and never copied or sent.
+as threads do. A batch's arrays are decoded into shared memory (`slots`) and never copied or sent. A worker ends when
+its consumer hangs up, also when that was killed.
 """
 
 import contextlib
 import multiprocessing
 import os
 import pickle
+import random
 import signal
 import sys
 import traceback
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import connection, reduction
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import TypeAlias
 
+import numpy as np
+
 from headrace.errors import ConfigError
 from headrace.streaming.arena import Allocator
 from headrace.streaming.assemble import Assembler, BatchPlan
 from headrace.streaming.batch import Batch
+from headrace.streaming.bijection import mix
 from headrace.streaming.slots import NewSlot, SlotAllocator, SlotViews
 from headrace.streaming.stats import Stage, Traffic, Work
 
@@ -88,7 +93,7 @@ class WorkerBatches:
         self._at_exit = weakref.finalize(self, _end, self._workers)  # an iterator may be left to the interpreter's end
         try:
             for number in range(num_workers):
-                self._workers.append(_start(context, make, number))
+                self._workers.append(_start(context, make, number, [worker.pipe for worker in self._workers]))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             self.close()
             raise ConfigError(
@@ -158,9 +163,12 @@ def start_context(name: str | None, *, is_local: bool) -> BaseContext:
     return multiprocessing.get_context(name or ("fork" if is_local else "forkserver"))
 
 
-def _start(context: BaseContext, make: MakeAssembler, number: int) -> _Worker:
+def _start(context: BaseContext, make: MakeAssembler, number: int, others: Sequence[Connection]) -> _Worker:
     ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(make, theirs), name=f"headrace-worker-{number}", daemon=True)  # type: ignore[attr-defined]
+    # A forked worker inherits the consumer's ends: while it holds one open, no worker would hear the consumer hang up.
+    inherited = [*others, ours] if context.get_start_method() == "fork" else []
+    arguments = (make, theirs, inherited)
+    process = context.Process(target=_work, args=arguments, name=f"headrace-worker-{number}", daemon=True)  # type: ignore[attr-defined]
     process.start()
     theirs.close()
     return _Worker(number, process, ours)
@@ -187,8 +195,10 @@ def _death(worker: _Worker) -> RuntimeError:
     return RuntimeError(f"worker process {worker.number} (pid {worker.process.pid}) {how}{hint}")
 
 
-def _work(make: MakeAssembler, pipe: Connection) -> None:
+def _work(make: MakeAssembler, pipe: Connection, inherited: Sequence[Connection]) -> None:
     """A worker's life: make what is told until the consumer hangs up."""
+    for end in inherited:
+        end.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the consumer's to handle: it ends the workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked worker would run its parent's handler (Dagster's raises)
     if "torch" in sys.modules:
@@ -202,7 +212,19 @@ def _work(make: MakeAssembler, pipe: Connection) -> None:
             order = pipe.recv()
             assert isinstance(order, _Order)
             allocator.take_back(order.returned)
+            _seed(order.plan)
             _answer(pipe, allocator, _made(assembler, traffic, allocator, order.plan))
+
+
+def _seed(plan: BatchPlan) -> None:
+    """Seed what random transforms draw from, from the batch: forked workers would all draw the same numbers."""
+    seed = int(mix(plan.epoch, *plan.positions[:1])) & 0xFFFFFFFF
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - the generator that transforms without one of their own use
+    if "torch" in sys.modules:
+        import torch
+
+        torch.manual_seed(seed)
 
 
 def _made(assembler: Assembler, traffic: Traffic, allocator: SlotAllocator, plan: BatchPlan) -> _Made | _Failed:

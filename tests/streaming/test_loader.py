@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import pickle
+import random
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 import warnings
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
@@ -203,6 +205,44 @@ def test_a_killed_worker_is_an_error_that_names_it(dataset_folder):
     with pytest.raises(RuntimeError, match=rf"worker process \d \(pid {victim.pid}\) killed by SIGKILL"):
         list(batches)
     assert not multiprocessing.active_children()
+
+
+def test_workers_of_a_killed_process_end_by_themselves(dataset_folder, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(_ENDLESS)
+    process = subprocess.Popen(
+        [sys.executable, str(script), f"{dataset_folder}/audio", "3"], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "batch\n"
+    workers = psutil.Process(process.pid).children()
+    assert len(workers) == 3
+    process.kill()
+    process.communicate()
+    _, alive = psutil.wait_procs(workers, timeout=20)
+    assert not alive
+
+
+def test_random_transforms_draw_differently_in_each_worker_and_alike_for_any_number_of_them(dataset_folder):
+    """The consumer's own seed is what forked workers would share."""
+    random.seed(1)
+    np.random.seed(1)  # noqa: NPY002 - as training scripts do
+    torch.manual_seed(1)
+    drawn = [
+        [
+            draws
+            for batch in StreamingDataLoader(make(dataset_folder, transform=_drawing), num_workers=n)
+            for draws in batch["draws"]
+        ]
+        for n in (1, 3)
+    ]
+    assert drawn[0] == drawn[1]
+    for draws in zip(*(draws for draws in drawn[0] if draws), strict=True):
+        assert len(set(draws)) == 53
+
+
+def _drawing(sample):
+    draws = random.random(), float(np.random.rand()), float(torch.rand(1))  # noqa: NPY002 - see above
+    return {"__key__": sample["__key__"], "draws": draws}
 
 
 def _slowly(sample):
