@@ -101,8 +101,8 @@ class StreamingDataLoader:
         self._collate = collate_fn
         self._context = multiprocessing_context
         self._meter = Meter()
-        self._work = Work()
-        self._traffic = Traffic()
+        self._work, self._past_work = Work(), Work()
+        self._traffic, self._past_traffic = Traffic(), Traffic()  # of worker processes; this one's is the reading's
         self._run: EpochRun | None = None
 
     def __len__(self) -> int:
@@ -111,18 +111,18 @@ class StreamingDataLoader:
 
     @property
     def stats(self) -> LoaderStats:
-        """Whether the training loop starves, and on what; counted since the loader was made."""
-        meter, work = self._meter, self._work
-        hits, misses, fetched = self._traffic.counts()
-        elapsed = meter.elapsed_seconds
+        """Whether the training loop starves, and on what; counted over all epochs of this loader."""
+        meter, elapsed = self._meter, self._meter.elapsed_seconds
+        here, past, now = self.dataset.reading.traffic, self._past_traffic, self._traffic
+        hits, misses, fetched = map(sum, zip(here.counts(), past.counts(), now.counts(), strict=True))
         return LoaderStats(
             num_batches=meter.num_batches,
             num_samples=meter.num_samples,
             num_bad_samples=meter.num_bad_samples,
             wait_seconds=meter.wait_seconds,
             wait_share=meter.wait_share,
-            fetch_seconds=work.fetch_seconds,
-            decode_seconds=work.decode_seconds,
+            fetch_seconds=self._past_work.fetch_seconds + self._work.fetch_seconds,
+            decode_seconds=self._past_work.decode_seconds + self._work.decode_seconds,
             cache_hits=hits,
             cache_misses=misses,
             num_bytes_fetched=fetched,
@@ -155,6 +155,7 @@ class StreamingDataLoader:
                 del shown
         finally:
             self._run = None
+            self._add_up()
             if prefetcher is not None:
                 prefetcher.close()
             maker.close()
@@ -169,7 +170,6 @@ class StreamingDataLoader:
 
     def _maker(self) -> BatchMaker:
         if self.num_workers == 0:
-            self._traffic = self.dataset.reading.traffic
             return ThreadedBatches(
                 self.dataset.assembler(), num_threads=self._num_threads, depth=self._prefetch_factor + 1
             )
@@ -179,6 +179,13 @@ class StreamingDataLoader:
         )
         self._traffic = maker.traffic
         return maker
+
+    def _add_up(self) -> None:
+        """An iteration is over: its counters join those of the ones before."""
+        for stage, seconds in self._work.seconds().items():
+            self._past_work.add(stage, seconds)
+        self._past_traffic.add(*self._traffic.counts())
+        self._work, self._traffic = Work(), Traffic()
 
     def _count(self, batch: Batch) -> None:
         self._meter.delivered(len(batch.keys) - int(batch.is_padding.sum()))

@@ -40,6 +40,11 @@ class Work:
         finally:
             self.add(stage, time.perf_counter() - start)
 
+    def seconds(self) -> dict[Stage, float]:
+        """Seconds of each stage."""
+        with self._lock:
+            return {Stage.FETCH: self.fetch_seconds, Stage.DECODE: self.decode_seconds}
+
     def add(self, stage: Stage, seconds: float) -> None:
         """Count seconds to a stage."""
         with self._lock:
@@ -88,7 +93,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class LoaderStats:
-    """One reading of a loader's counters, since it was made.
+    """One reading of a loader's counters, over all its epochs.
 
     Attributes:
         num_batches: batches delivered.

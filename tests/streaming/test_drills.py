@@ -110,11 +110,25 @@ def test_a_local_remote_is_never_copied_or_evicted(dataset_folder, corpus, tmp_p
     assert len(list((dataset_folder / "audio").glob("train*.tar"))) == 11
 
 
+def test_a_store_and_every_setting_of_the_cache_give_the_batches_of_the_local_copy(server, dataset_folder, tmp_path):
+    expected = [batch["keys"] for batch in StreamingDataLoader(make(f"{dataset_folder}/audio"))]
+    for number, more in enumerate([{}, {"predownload": 1}, {"cache_limit": "30kb"}, {"download_retry": 0}]):
+        loader = StreamingDataLoader(
+            make(f"{server.uri}/audio", tmp_path / str(number), **more), num_threads=1 + number
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the small cache
+            assert [batch["keys"] for batch in loader] == expected
+
+
 @pytest.mark.slow
 def test_workers_read_from_a_store_without_forking_its_client(server, corpus, tmp_path):
     dataset = make(f"{server.uri}/audio", tmp_path)
     dataset.get_item(0)  # the client of this process is up
-    check(dataset, corpus, num_workers=2)
+    loader = check(dataset, corpus, num_workers=2)
+    stored = sum(path.stat().st_size for path in server.folder.glob("audio/train*.tar"))
+    assert loader.stats.num_bytes_fetched > 0.9 * stored  # what this process brought for its workers counts
+    assert loader.stats.cache_hits + loader.stats.cache_misses > 0
 
 
 # A store that fails

@@ -283,6 +283,17 @@ def test_stats_tell_whether_the_consumer_starves(dataset_folder):
     assert stats.samples_per_second > 0
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_stats_add_up_over_epochs(dataset_folder, num_workers):
+    loader = StreamingDataLoader(make(dataset_folder, transform=_slowly), num_workers=num_workers)
+    list(loader)
+    first = loader.stats
+    list(loader)
+    assert loader.stats.num_batches == 2 * first.num_batches
+    assert first.decode_seconds > 53 * 0.02
+    assert loader.stats.decode_seconds > first.decode_seconds + 53 * 0.02
+
+
 def test_a_starving_consumer_is_warned_once(dataset_folder, monkeypatch):
     monkeypatch.setattr("headrace.streaming.stats._WARN_AFTER_SECONDS", 0.0)
     monkeypatch.setattr("headrace.streaming.stats._WARN_AFTER_BATCHES", 2)
