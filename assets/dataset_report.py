@@ -7,6 +7,7 @@ import dagster as dg
 from assets.events import INPUTS_TAG, OWNER, readable_failures, short_digest
 from assets.keys import DatasetKeys
 from assets.metadata import location
+from assets.records import Records
 from headrace.catalog_files import REJECTED_PATH, read_columns
 from headrace.catalog_update import existing_catalog
 from headrace.config import DatasetConfig
@@ -42,6 +43,12 @@ def report_inputs(report: Report) -> str:
     """Digest of what a page is drawn from: cheap, so that `build.py` and the sensors need not draw it to know."""
     snapshots = [f"{part} {numbered.snapshot.to_json().decode()}" for part, numbered in report.snapshots.items()]
     return short_digest(str(REPORT_VERSION), report.name, *snapshots, *(f"{code} {n}" for code, n in report.reasons))
+
+
+def has_report(config: DatasetConfig, storage: StorageResource, records: Records) -> bool:
+    """Whether the page is there and says what there is to say now. Needs a snapshot of every part."""
+    key, inputs = DatasetKeys(config.name).dataset_report, report_inputs(read_report(config, storage))
+    return storage.output(config).exists(REPORT_PATH) and records.is_made_from(key, inputs)
 
 
 def dataset_report_asset(config: DatasetConfig) -> dg.AssetsDefinition:

@@ -1,6 +1,7 @@
 """What the Dagster instance knows of a data set: the other half of "what is there" beside the output."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 import dagster as dg
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
@@ -15,33 +16,46 @@ from headrace.storage import Storage
 _GOOD = AssetCheckExecutionRecordStatus.SUCCEEDED
 
 
-def unrecorded_partitions(
-    instance: dg.DagsterInstance,
-    key: dg.AssetKey,
-    checks: Sequence[dg.AssetCheckKey],
-    manifests: Mapping[str, KnownManifest],
-) -> set[str]:
-    """Partitions whose manifest the instance does not know, or of whose checks one has not passed or never ran."""
-    known = versions_by_partition(instance, key, dg.DagsterEventType.ASSET_MATERIALIZATION)
-    records = instance.event_log_storage.get_asset_check_partition_info(list(checks))
-    passed = {(record.check_key, record.partition_key) for record in records if record.latest_execution_status == _GOOD}
-    return {
-        name
-        for name, manifest in manifests.items()
-        if known.get(name) != manifest.digest or not all((check, name) in passed for check in checks)
-    }
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What an instance knows of the assets of a graph. An asset whose checks have not all passed counts as unknown.
 
+    Attributes:
+        instance: what is asked.
+        checks: all asset checks of the graph.
+    """
 
-def is_recorded(
-    instance: dg.DagsterInstance, key: dg.AssetKey, checks: Sequence[dg.AssetCheckKey], inputs: str
-) -> bool:
-    """Whether the newest materialization of an asset was made from `inputs` and its checks passed."""
-    event = instance.get_latest_materialization_event(key)
-    materialization = event.asset_materialization if event else None
-    if materialization is None or (materialization.tags or {}).get(INPUTS_TAG) != inputs:
-        return False
-    records = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(checks))
-    return all(check in records and records[check].status == _GOOD for check in checks)
+    instance: dg.DagsterInstance
+    checks: Collection[dg.AssetCheckKey]
+
+    def unrecorded(self, key: dg.AssetKey, manifests: Mapping[str, KnownManifest]) -> set[str]:
+        """Partitions whose manifest is not known, or of whose checks one has not passed or never ran."""
+        checks = self._checks_of(key)
+        known = versions_by_partition(self.instance, key, dg.DagsterEventType.ASSET_MATERIALIZATION)
+        infos = self.instance.event_log_storage.get_asset_check_partition_info(checks)
+        passed = {(info.check_key, info.partition_key) for info in infos if info.latest_execution_status == _GOOD}
+        return {
+            name
+            for name, manifest in manifests.items()
+            if known.get(name) != manifest.digest or not all((check, name) in passed for check in checks)
+        }
+
+    def is_made_from(self, key: dg.AssetKey, inputs: str) -> bool:
+        """Whether the newest materialization of an asset was made from `inputs`."""
+        event = self.instance.get_latest_materialization_event(key)
+        materialization = event.asset_materialization if event else None
+        if materialization is None or (materialization.tags or {}).get(INPUTS_TAG) != inputs:
+            return False
+        checks = self._checks_of(key)
+        verdicts = self.instance.event_log_storage.get_latest_asset_check_execution_by_key(checks)
+        return all(check in verdicts and verdicts[check].status == _GOOD for check in checks)
+
+    def has_index(self, key: dg.AssetKey, newest: NumberedSnapshot) -> bool:
+        """Whether a snapshot is known as the newest of its asset."""
+        return self.is_made_from(key, snapshot_inputs(newest.snapshot))
+
+    def _checks_of(self, key: dg.AssetKey) -> list[dg.AssetCheckKey]:
+        return [check for check in self.checks if check.asset_key == key]
 
 
 def newest_snapshot(storage: Storage) -> NumberedSnapshot | None:
@@ -71,10 +85,3 @@ def is_committed(
         and is_current(newest.snapshot, catalog, manifests)
         and newest.snapshot.origin.get("audio_snapshot") == audio_snapshot
     )
-
-
-def index_is_done(
-    instance: dg.DagsterInstance, key: dg.AssetKey, checks: Sequence[dg.AssetCheckKey], newest: NumberedSnapshot
-) -> bool:
-    """Whether the instance knows a snapshot as the newest of its asset, checks passed."""
-    return is_recorded(instance, key, checks, snapshot_inputs(newest.snapshot))

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from assets.dataset_report import REPORT_PATH, read_report, report_inputs
+from assets.dataset_report import has_report
 from assets.keys import DatasetKeys
 from assets.loader_smoke_test import smoke_inputs
-from assets.records import index_is_done, is_committed, is_recorded, newest_snapshot, unrecorded_partitions
+from assets.records import is_committed, newest_snapshot
 from building.runs import Outcome, Runner
 from building.terminal import TerminalProgress
 from headrace.audit import has_true_sizes
@@ -119,7 +119,7 @@ class Build:
         if (
             snapshots is None
             or key not in self.selected
-            or self._is_recorded(key, smoke_inputs(self.config, snapshots))
+            or self.runner.records.is_made_from(key, smoke_inputs(self.config, snapshots))
         ):
             return
         total = sum(numbered.snapshot.num_samples for numbered in snapshots.values())
@@ -130,9 +130,7 @@ class Build:
         key = self.keys.dataset_report
         if key not in self.selected or self._snapshots() is None:
             return
-        inputs = report_inputs(read_report(self.config, self.storage))
-        is_there = self.storage.output(self.config).exists(REPORT_PATH)
-        if not (is_there and self._is_recorded(key, inputs)):
+        if not has_report(self.config, self.storage, self.runner.records):
             self.runner.materialize(key)
 
     def _snapshots(self) -> dict[str, NumberedSnapshot] | None:
@@ -151,7 +149,7 @@ class Build:
         manifests = newest_manifests(storage)
         damaged = {partition for partition, found in manifests.items() if not found.manifest.is_whole(sizes)}
         plan = plan_build(wanted, manifests, damaged)
-        unrecorded = unrecorded_partitions(self.runner.instance, key, self.runner.checks_of(key), plan.current)
+        unrecorded = self.runner.records.unrecorded(key, plan.current)
         todo = [partition for partition in wanted if partition in plan.stale or partition in unrecorded]
         name = "/".join(key.path[1:])
         if not todo:
@@ -180,14 +178,11 @@ class Build:
         if (
             newest is not None
             and is_committed(newest, catalog, plan.current, audio_snapshot)
-            and index_is_done(self.runner.instance, key, self.runner.checks_of(key), newest)
+            and self.runner.records.has_index(key, newest)
             and has_true_sizes(storage, newest.snapshot)
         ):
             return
         self.runner.materialize(key)
-
-    def _is_recorded(self, key: dg.AssetKey, inputs: str) -> bool:
-        return is_recorded(self.runner.instance, key, self.runner.checks_of(key), inputs)
 
 
 def _work(manifests: Mapping[str, NumberedManifest]) -> dict[str, Work]:

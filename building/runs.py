@@ -7,6 +7,7 @@ import dagster as dg
 from dagster import DagsterError
 
 from assets.factory import build_definitions
+from assets.records import Records
 from headrace.config import DatasetConfig
 
 
@@ -46,6 +47,7 @@ class Runner:
         self.instance = instance
         self._definitions = build_definitions([config], resources)
         self._job = self._definitions.resolve_implicit_global_asset_job_def()
+        self.records = Records(instance, self._definitions.resolve_asset_graph().asset_check_keys)
         self._config = {"loggers": {"console": {"config": {"log_level": log_level}}}}
         self.outcomes: list[Outcome] = []
 
@@ -85,10 +87,6 @@ class Runner:
         except DagsterError:
             return set()
         return found & set(self.keys())
-
-    def checks_of(self, key: dg.AssetKey) -> list[dg.AssetCheckKey]:
-        """The checks of an asset."""
-        return [check for check in self._definitions.resolve_asset_graph().asset_check_keys if check.asset_key == key]
 
 
 def _was_interrupted(result: dg.ExecuteInProcessResult) -> bool:

@@ -4,16 +4,16 @@ Owns reading that level; `headrace.reconcile` says what is stale, as it does for
 to start. Reads only.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
 
-from assets.dataset_report import REPORT_PATH, read_report, report_inputs
+from assets.dataset_report import has_report
 from assets.events import short_digest
 from assets.keys import DatasetKeys
 from assets.loader_smoke_test import smoke_inputs
-from assets.records import index_is_done, is_committed, is_recorded, newest_snapshot, unrecorded_partitions
+from assets.records import Records, is_committed, newest_snapshot
 from headrace.catalog_digests import combined_digest
 from headrace.catalog_files import CATALOG_PATH, read_columns
 from headrace.config import DatasetConfig
@@ -71,14 +71,12 @@ class LevelReader:
     Attributes:
         config: the data set.
         storage: opens its folders.
-        instance: what Dagster knows.
-        checks: all asset checks of the graph.
+        records: what Dagster knows.
     """
 
     config: DatasetConfig
     storage: StorageResource
-    instance: dg.DagsterInstance
-    checks: Collection[dg.AssetCheckKey]
+    records: Records
 
     @property
     def keys(self) -> DatasetKeys:
@@ -140,8 +138,7 @@ class LevelReader:
     def _stage(self, key: dg.AssetKey, shards: Storage, wanted: Mapping[str, str]) -> _Stage:
         found = newest_summaries(shards)
         plan = plan_build(wanted, found)
-        unrecorded = unrecorded_partitions(self.instance, key, self._checks_of(key), plan.current)
-        return _Stage(wanted, found, plan.current, frozenset(plan.stale) | unrecorded)
+        return _Stage(wanted, found, plan.current, frozenset(plan.stale) | self.records.unrecorded(key, plan.current))
 
     def _lacking(self, catalog: str, stages: Mapping[str, _Stage]) -> list[dg.AssetKey]:
         """The unpartitioned assets that are not what the partitions make."""
@@ -152,35 +149,24 @@ class LevelReader:
             key = self.keys.sizes_index if stage == AUDIO else self.keys.latents_index(stage)
             newest = newest_snapshot(shards)
             is_done = is_committed(newest, catalog, stages[stage].current, number)
-            if newest is None or not is_done or not index_is_done(self.instance, key, self._checks_of(key), newest):
+            if newest is None or not is_done or not self.records.has_index(key, newest):
                 lacking.append(key)
             else:
                 snapshots[part] = newest
             if stage == AUDIO and newest is not None:
                 number = newest.number
         smoke, report = self.keys.loader_smoke_test, self.keys.dataset_report
-        if lacking or not self._is_recorded(smoke, smoke_inputs(self.config, snapshots)):
+        if lacking or not self.records.is_made_from(smoke, smoke_inputs(self.config, snapshots)):
             lacking.append(smoke)
-        if lacking or not self._has_report():
+        if lacking or not has_report(self.config, self.storage, self.records):
             lacking.append(report)
         return lacking
-
-    def _has_report(self) -> bool:
-        inputs = report_inputs(read_report(self.config, self.storage))
-        is_there = self.storage.output(self.config).exists(REPORT_PATH)
-        return is_there and self._is_recorded(self.keys.dataset_report, inputs)
 
     def _finish_token(self, catalog: str, stages: Mapping[str, _Stage]) -> str:
         numbers = [f"{stage} {name} {n.number}" for stage, s in stages.items() for name, n in s.current.items()]
         snapshots = [newest_snapshot(shards) for shards in self.storage.parts(self.config).values()]
         committed = [str(newest.number) if newest else "" for newest in snapshots]
         return short_digest(catalog, self.config.model_dump_json(), *numbers, *committed)
-
-    def _is_recorded(self, key: dg.AssetKey, inputs: str) -> bool:
-        return is_recorded(self.instance, key, self._checks_of(key), inputs)
-
-    def _checks_of(self, key: dg.AssetKey) -> list[dg.AssetCheckKey]:
-        return [check for check in self.checks if check.asset_key == key]
 
 
 def _work(partition: str, stages: Mapping[str, _Stage]) -> PartitionWork | None:

@@ -7,6 +7,7 @@ import dagster as dg
 
 from assets.gates import failed_catalog
 from assets.keys import DatasetKeys
+from assets.records import Records
 from assets.tags import DATASET_TAG, WORK_TAG
 from headrace.config import DatasetConfig
 from headrace.waves import Decision, Situation, decide
@@ -31,7 +32,7 @@ def stale_partitions_sensor(config: DatasetConfig) -> dg.SensorDefinition:
     )
     def stale_partitions(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         checks = context.repository_def.asset_graph.asset_check_keys
-        reader = LevelReader(config, StorageResource(), context.instance, checks)
+        reader = LevelReader(config, StorageResource(), Records(context.instance, checks))
         runs = active_runs(context.instance)
         mark = json.dumps([reader.outline(), newest_run(context.instance)])
         if context.cursor == mark:
@@ -56,6 +57,7 @@ def _situation(reader: LevelReader, level: Level, runs: Sequence[ActiveRun]) -> 
     shards = reader.assets_of([AUDIO, *(latents.name for latents in config.latents)])
     building = [run for run in runs if run.makes(shards)]
     everything = any(run.partition is None for run in building)
+    tokens = [*(work.token for work in level.partitions.values()), level.token]
     return Situation(
         partitions=level.partitions,
         hours=level.hours,
@@ -63,7 +65,7 @@ def _situation(reader: LevelReader, level: Level, runs: Sequence[ActiveRun]) -> 
         running=frozenset(level.partitions if everything else [run.partition or "" for run in building]),
         is_scanning=any(run.makes([keys.catalog]) for run in runs),
         is_finishing=any(run.makes(reader.last_assets()) for run in runs),
-        attempts=attempts_at(reader.instance, [work.token for work in level.partitions.values()] + [level.token]),
+        attempts=attempts_at(reader.records.instance, tokens),
     )
 
 

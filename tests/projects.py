@@ -7,6 +7,7 @@ from pathlib import Path
 
 import dagster as dg
 import numpy as np
+import polars as pl
 import soundfile
 import yaml
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
@@ -14,7 +15,9 @@ from dagster._core.loader import LoadingContextForTest
 
 from assets.factory import build_definitions
 from assets.keys import DatasetKeys
+from headrace.catalog_update import existing_catalog
 from headrace.config import DatasetConfig, load_config
+from headrace.recordings import PARTITION, with_partitions
 from headrace.storage import Storage
 from resources.storage import StorageResource
 
@@ -72,6 +75,21 @@ class Project:
     def write_tones(self, count: int) -> None:
         for i in range(count):
             self.write_tone(f"tone{i:03d}", hz=200 + i)
+
+    def write_titled_tones(self, count: int) -> None:
+        """Tones, and a metadata table with a title for each, which the YAML names."""
+        self.write_tones(count)
+        table = self.folder / "metadata.csv"
+        rows = [f"tone{i:03d}.wav,title {i}\n" for i in range(count)]
+        table.write_text("path,title\n" + "".join(rows))
+        self.write_yaml(source={"uri": str(self.recordings), "metadata": str(table), "settle_seconds": 0})
+
+    def partition_of(self, path: str) -> str:
+        """The partition of a recording, by the stored catalog."""
+        config = self.config()
+        recordings = existing_catalog(StorageResource().output(config)).recordings
+        table = with_partitions(recordings, config.layout(), config.group_by)
+        return table.row(by_predicate=pl.col("path") == path, named=True)[PARTITION]
 
     def files(self) -> dict[str, bytes]:
         """Everything in the output but what names times: path → bytes."""

@@ -1,12 +1,8 @@
 """Whatever happens to the source, the YAML or the daemon: sensors end at the right snapshot, with no run too many."""
 
-import polars as pl
 import pytest
 import yaml
 
-from headrace.catalog_update import existing_catalog
-from headrace.recordings import PARTITION, with_partitions
-from resources.storage import StorageResource
 from tests.daemons import Daemon, count, partitions_made
 from tests.projects import Project, touch
 
@@ -16,12 +12,7 @@ LATENTS = [{"name": "mel", "encoder": {"kind": "log_mel"}}]
 @pytest.fixture
 def project(tmp_path):
     project = Project(tmp_path)
-    project.write_tones(12)
-    rows = [f"tone{i:03d}.wav,title {i}" for i in range(12)]
-    (tmp_path / "metadata.csv").write_text("path,title\n" + "\n".join(rows) + "\n")
-    project.write_yaml(
-        source={"uri": str(project.recordings), "metadata": str(tmp_path / "metadata.csv"), "settle_seconds": 0},
-    )
+    project.write_titled_tones(12)
     return project
 
 
@@ -30,13 +21,6 @@ def daemon(project):
     daemon = Daemon(project)
     daemon.settle()
     return daemon
-
-
-def partition_of(daemon: Daemon, path: str) -> str:
-    config = daemon.project.config()
-    recordings = existing_catalog(StorageResource().output(config)).recordings
-    table = with_partitions(recordings, config.layout(), config.group_by)
-    return table.row(by_predicate=pl.col("path") == path, named=True)[PARTITION]
 
 
 def test_a_first_look_builds_everything_once(project):
@@ -62,7 +46,7 @@ def test_a_restart_starts_nothing(daemon):
 def test_one_changed_file_costs_two_runs_and_makes_one_partition(daemon):
     daemon.project.write_tone("tone004", hz=999)
     made = daemon.settle()
-    assert partitions_made(made) == [partition_of(daemon, "tone004.wav")]
+    assert partitions_made(made) == [daemon.project.partition_of("tone004.wav")]
     assert len(made) == 2
     assert all(run.success for run in made)
     assert count(made, "loader_smoke_test") == 1
@@ -87,7 +71,7 @@ def test_going_back_and_forth_is_never_taken_for_failing(daemon):
 
 
 def test_a_deleted_file_leaves_its_partition(daemon):
-    partition = partition_of(daemon, "tone007.wav")
+    partition = daemon.project.partition_of("tone007.wav")
     (daemon.project.recordings / "tone007.wav").unlink()
     made = daemon.settle()
     assert partitions_made(made) == [partition]
@@ -110,7 +94,7 @@ def test_a_changed_metadata_row_makes_its_partition(daemon):
     table = daemon.project.folder / "metadata.csv"
     table.write_text(table.read_text().replace("title 3\n", "another title\n"))
     made = daemon.settle()
-    assert partitions_made(made) == [partition_of(daemon, "tone003.wav")]
+    assert partitions_made(made) == [daemon.project.partition_of("tone003.wav")]
     assert len(made) == 2
 
 

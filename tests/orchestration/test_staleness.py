@@ -1,33 +1,19 @@
 """Materializing `catalog` alone makes exactly the right partitions stale."""
 
-import polars as pl
 import pytest
 
-from headrace.catalog_update import existing_catalog
-from headrace.recordings import PARTITION, with_partitions
-from resources.storage import StorageResource
 from tests.projects import Graph, Project, touch
 
 
 @pytest.fixture
 def graph(tmp_path):
     project = Project(tmp_path)
-    project.write_tones(12)
-    rows = [f"tone{i:03d}.wav,title {i}" for i in range(12)]
-    (tmp_path / "metadata.csv").write_text("path,title\n" + "\n".join(rows) + "\n")
-    source = {"uri": str(project.recordings), "metadata": str(tmp_path / "metadata.csv"), "settle_seconds": 0}
-    project.write_yaml(source=source)
+    project.write_titled_tones(12)
     graph = Graph(project)
     graph.build()
     assert graph.stale_partitions() == []
     assert graph.status(graph.keys.sizes_index) == "FRESH"
     return graph
-
-
-def partition_of(graph: Graph, path: str) -> str:
-    recordings = existing_catalog(StorageResource().output(graph.config)).recordings
-    table = with_partitions(recordings, graph.config.layout(), graph.config.group_by)
-    return table.row(by_predicate=pl.col("path") == path, named=True)[PARTITION]
 
 
 def test_everything_is_missing_before_the_first_build(tmp_path):
@@ -43,7 +29,7 @@ def test_everything_is_missing_before_the_first_build(tmp_path):
 def test_a_changed_file_makes_just_its_partition_stale(graph):
     graph.project.write_tone("tone004", hz=999)
     graph.scan()
-    assert graph.stale_partitions() == [partition_of(graph, "tone004.wav")]
+    assert graph.stale_partitions() == [graph.project.partition_of("tone004.wav")]
 
 
 def test_a_change_that_is_taken_back_leaves_nothing_stale(graph):
@@ -61,13 +47,13 @@ def test_a_change_that_is_taken_back_after_a_build_is_built_again(graph):
     assert graph.project.sizes() != sizes
     graph.project.write_tone("tone004", hz=204)
     graph.scan()
-    assert graph.stale_partitions() == [partition_of(graph, "tone004.wav")]
+    assert graph.stale_partitions() == [graph.project.partition_of("tone004.wav")]
     graph.build()
     assert graph.project.sizes() == sizes
 
 
 def test_a_deleted_file_makes_just_its_partition_stale(graph):
-    partition = partition_of(graph, "tone007.wav")
+    partition = graph.project.partition_of("tone007.wav")
     (graph.project.recordings / "tone007.wav").unlink()
     graph.scan()
     assert graph.stale_partitions() == [partition]
@@ -76,14 +62,14 @@ def test_a_deleted_file_makes_just_its_partition_stale(graph):
 def test_a_new_file_makes_just_its_partition_stale(graph):
     graph.project.write_tone("new/one")
     graph.scan()
-    assert graph.stale_partitions() == [partition_of(graph, "new/one.wav")]
+    assert graph.stale_partitions() == [graph.project.partition_of("new/one.wav")]
 
 
 def test_a_changed_metadata_row_makes_just_its_partition_stale(graph):
     table = graph.project.folder / "metadata.csv"
     table.write_text(table.read_text().replace("title 3\n", "another title\n"))
     graph.scan()
-    assert graph.stale_partitions() == [partition_of(graph, "tone003.wav")]
+    assert graph.stale_partitions() == [graph.project.partition_of("tone003.wav")]
 
 
 def test_touching_files_makes_nothing_stale(graph):
@@ -102,7 +88,7 @@ def test_other_audio_settings_make_every_partition_stale(graph):
 def test_the_index_is_stale_once_a_partition_was_rebuilt(graph):
     graph.project.write_tone("tone004", hz=999)
     graph.scan()
-    graph.run(graph.keys.audio_shards, partition_of(graph, "tone004.wav"))
+    graph.run(graph.keys.audio_shards, graph.project.partition_of("tone004.wav"))
     assert graph.status(graph.keys.sizes_index) == "STALE"
 
 
@@ -112,7 +98,7 @@ def test_an_index_over_partitions_that_are_not_built_fails_and_names_them(graph)
     result = graph.run(graph.keys.sizes_index)
     assert not result.success
     message = next(e.step_failure_data.user_failure_data.description for e in result.all_events if e.is_step_failure)
-    assert partition_of(graph, "tone004.wav") in message
+    assert graph.project.partition_of("tone004.wav") in message
     assert "changed" in message
 
 
