@@ -24,6 +24,7 @@ from headrace.errors import HeadraceError, IntegrityError, NotFoundError
 from headrace.streaming.opened import FileShard
 
 _PART = ".part"
+_INDEX = ".idx"
 _LOCK = ".lock"
 _LOCK_ATTEMPTS = 5
 _LOCK_PAUSE_SECONDS = 0.002
@@ -33,13 +34,14 @@ class CacheUnusableError(HeadraceError, OSError):
     """The cache folder cannot take a shard: no room under its limit, a full disk, or no right to write."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Kept:
-    """A file of the folder: its size, and when it was last used."""
+    """A shard of the folder with its index, or an index alone: their size, and when the shard was last used."""
 
     name: str
-    num_bytes: int
-    used_ns: int
+    is_shard: bool = False
+    num_bytes: int = 0
+    used_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +119,11 @@ class ShardCache:
         """Remove a shard that nobody has open. Returns whether it is gone."""
         try:
             descriptor = os.open(self.folder / name, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            (self.folder / f"{name}{_INDEX}").unlink(missing_ok=True)  # may have outlived it
+            return True
         except OSError:
-            return not (self.folder / name).exists()
+            return False
         try:
             is_free = _lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if is_free:
@@ -129,27 +134,25 @@ class ShardCache:
 
     def evict_coldest(self, keep: Collection[str] = ()) -> str | None:
         """Remove the shard that was not used for longest, of those that nobody has open. Returns its name."""
-        for kept in sorted(self._shards(), key=lambda kept: kept.used_ns):
-            if kept.name not in keep and self.evict(kept.name):
-                return kept.name
-        return None
+        shards = (kept for kept in self._coldest_first() if kept.is_shard and kept.name not in keep)
+        return next((kept.name for kept in shards if self.evict(kept.name)), None)
 
     def usage_bytes(self) -> int:
         """Size of all files in the folder, shards on their way in included."""
-        return sum(kept.num_bytes for kept in self._files())
+        return sum(num_bytes for _, num_bytes, _ in self._files())
 
     def keep_index(self, name: str, blob: bytes) -> None:
         """Keep a shard's index beside it; a folder that cannot be written is no error."""
         with contextlib.suppress(OSError):
             self._make_folder()
-            temporary = self.folder / f".{name}.idx.{os.getpid()}"
+            temporary = self.folder / f".{name}{_INDEX}.{os.getpid()}"
             temporary.write_bytes(blob)
-            temporary.rename(self.folder / f"{name}.idx")
+            temporary.rename(self.folder / f"{name}{_INDEX}")
 
     def kept_index(self, name: str) -> bytes | None:
         """A kept index; None when there is none."""
         try:
-            return (self.folder / f"{name}.idx").read_bytes()
+            return (self.folder / f"{name}{_INDEX}").read_bytes()
         except OSError:
             return None
 
@@ -194,11 +197,14 @@ class ShardCache:
             raise CacheUnusableError(f"{self.folder}: a shard is larger than cache_limit={self.limit_bytes}: raise it")
         for leftover in self.folder.glob(f".*{_PART}"):
             self._remove_leftover(leftover)
-        while self.usage_bytes() > budget:
-            if self.evict_coldest(keep) is None:
-                raise CacheUnusableError(
-                    f"{self.folder}: cache_limit={self.limit_bytes} is less than what is in use right now: raise it"
-                )
+        usage = self.usage_bytes()
+        for kept in self._coldest_first() if usage > budget else ():
+            if usage > budget and kept.name not in keep and self.evict(kept.name):
+                usage -= kept.num_bytes
+        if usage > budget:
+            raise CacheUnusableError(
+                f"{self.folder}: cache_limit={self.limit_bytes} is less than what is in use right now: raise it"
+            )
 
     def _remove_leftover(self, path: Path) -> None:
         with contextlib.suppress(OSError):
@@ -210,14 +216,25 @@ class ShardCache:
                 os.close(part)
 
     def _remove(self, name: str) -> None:
-        for path in (self.folder / name, self.folder / f"{name}.idx"):
+        for path in (self.folder / name, self.folder / f"{name}{_INDEX}"):
             with contextlib.suppress(OSError):
                 path.unlink()
 
-    def _shards(self) -> Iterator[_Kept]:
-        return (kept for kept in self._files() if kept.name[0] != "." and not kept.name.endswith(".idx"))
+    def _coldest_first(self) -> list[_Kept]:
+        """Shards with their indexes, and indexes alone, which count as not used for longest."""
+        found: dict[str, _Kept] = {}
+        for file, num_bytes, used_ns in self._files():
+            if file[0] == ".":
+                continue
+            name = file.removesuffix(_INDEX)
+            kept = found.setdefault(name, _Kept(name))
+            kept.num_bytes += num_bytes
+            if file == name:
+                kept.is_shard, kept.used_ns = True, used_ns
+        return sorted(found.values(), key=lambda kept: kept.used_ns)
 
-    def _files(self) -> Iterator[_Kept]:
+    def _files(self) -> Iterator[tuple[str, int, int]]:
+        """Name, size and time of last use of every file."""
         try:
             with os.scandir(self.folder) as scan:
                 items = list(scan)
@@ -227,7 +244,7 @@ class ShardCache:
             with contextlib.suppress(FileNotFoundError):
                 if item.is_file():
                     stat = item.stat()
-                    yield _Kept(item.name, stat.st_size, stat.st_mtime_ns)
+                    yield item.name, stat.st_size, stat.st_mtime_ns
 
     def _part(self, name: str) -> Path:
         return self.folder / f".{name}{_PART}"

@@ -14,7 +14,6 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -28,12 +27,13 @@ from headrace.snapshots import read_snapshot, read_table, snapshot_numbers
 from headrace.storage import Entry, LocalStorage, Storage, Transfer, open_storage
 from headrace.streaming.download import ZIP_SUFFIXES, unpacker_of
 from headrace.streaming.opened import UNKNOWN_SIZE
+from headrace.streaming.parallel import map_on_threads
 from headrace.streaming.shardset import Identity, ListedShards, ShardSet
 
 TAR_SUFFIXES = (".tar", *ZIP_SUFFIXES)
 _PATTERN = re.compile(r"[*?\[{]")
 _RANGE = re.compile(r"^(-?\d+)\.\.(-?\d+)$")
-_INDEX_THREADS = 4
+_INDEXES_AT_ONCE = 8
 _PIECE_BYTES = 1 << 20
 
 
@@ -143,8 +143,10 @@ def open_foreign(remote: str, split: str | None, index_folder: Path | None, tran
 
 
 def _index_all(storage: Storage, names: Sequence[str], keeper: IndexKeeper) -> list[ShardIndex]:
-    with ThreadPoolExecutor(_INDEX_THREADS, "headrace-index") as pool:
-        return list(pool.map(lambda name: keeper(storage, name), names))
+    found: list[ShardIndex] = []
+    for start in range(0, len(names), _INDEXES_AT_ONCE):
+        found += map_on_threads(lambda name: keeper(storage, name), names[start : start + _INDEXES_AT_ONCE], "index")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

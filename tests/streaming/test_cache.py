@@ -64,6 +64,20 @@ def test_least_recently_used_goes_first_and_the_limit_holds(tmp_path):
     assert cache.find("a.tar", 100) is not None
 
 
+def test_indexes_without_their_shards_make_room_first(tmp_path):
+    """Looking at lengths fetches indexes of shards that never come; they must not fill the cache for good."""
+    cache = ShardCache(tmp_path, 250)
+    put(cache, "a.tar", bytes(100))
+    for name in ("a.tar", "b.tar", "c.tar"):
+        cache.keep_index(name, bytes(40))
+    put(cache, "d.tar", bytes(100))
+    assert cache.find("a.tar", 100) is not None
+    assert cache.kept_index("a.tar") is not None
+    assert cache.kept_index("b.tar") is None
+    assert cache.usage_bytes() <= 250
+    assert cache.evict_coldest() in {"a.tar", "d.tar"}
+
+
 def test_what_a_reader_has_open_is_not_evicted(tmp_path):
     cache = ShardCache(tmp_path, 100)
     put(cache, "a.tar", bytes(100))
