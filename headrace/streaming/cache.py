@@ -197,6 +197,10 @@ class ShardCache:
             raise CacheUnusableError(f"{self.folder}: a shard is larger than cache_limit={self.limit_bytes}: raise it")
         for leftover in self.folder.glob(f".*{_PART}"):
             self._remove_leftover(leftover)
+        for leftover in self.folder.glob(
+            f".*{_INDEX}.*"
+        ):  # of a killed process; one being written is not kept, no more
+            leftover.unlink(missing_ok=True)
         usage = self.usage_bytes()
         for kept in self._coldest_first() if usage > budget else ():
             if usage > budget and kept.name not in keep and self.evict(kept.name):

@@ -92,7 +92,7 @@ class IndexKeeper:
         return index
 
     def _kept(self, storage: Storage, shard: str, num_bytes: int) -> Path | None:
-        """Where its index is kept; the name changes with the file."""
+        """Where its index is kept; the name changes with the file, of a store's file only with its size."""
         if self.folder is None:
             return None
         local = storage.local_path(shard)

@@ -76,6 +76,9 @@ def test_indexes_without_their_shards_make_room_first(tmp_path):
     assert cache.kept_index("b.tar") is None
     assert cache.usage_bytes() <= 250
     assert cache.evict_coldest() in {"a.tar", "d.tar"}
+    (tmp_path / ".a.tar.idx.4711").write_bytes(bytes(300))  # what a killed process left
+    put(cache, "e.tar", bytes(100))
+    assert cache.usage_bytes() <= 250
 
 
 def test_what_a_reader_has_open_is_not_evicted(tmp_path):
