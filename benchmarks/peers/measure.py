@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.peers.clips import Batch, warm
 
-MEMORY_SHARE = 0.05
+MEMORY_SHARE = 0.02
 """Of one core, for looking at the memory: a look costs milliseconds a process."""
 
 
