@@ -5,10 +5,8 @@ make it, and only a few batches are alive at a time. Decoding and reading free t
 from the page cache are made one after the other: several at a time would spend more on handing the GIL around.
 """
 
-import contextlib
 import itertools
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -18,34 +16,7 @@ from headrace.streaming.assemble import Assembler, BatchPlan, Prepared
 from headrace.streaming.batch import Batch
 from headrace.streaming.parallel import WorkThreads
 from headrace.streaming.stats import Stage, Work
-
-_WAITING_RATIO = 3.0  # of time by the clock to CPU time: more means a disk or a network, not another busy process
-_WAITING_SECONDS = 0.002
-_BATCHES_AT_ONCE = 64
-
-
-class _Turns:
-    """Lets one thread at a time open batches, but all of them while that means waiting for a disk or a network."""
-
-    def __init__(self) -> None:
-        self._alone = threading.Lock()
-        self._num_at_once = 0
-
-    @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
-        """Take a turn. What it takes alone decides on the next ones."""
-        with contextlib.ExitStack() as held:
-            held.enter_context(self._alone)
-            if self._num_at_once > 0:
-                self._num_at_once -= 1
-                held.close()
-                yield
-                return
-            start, used = time.perf_counter(), time.thread_time()
-            yield
-            seconds, used = time.perf_counter() - start, time.thread_time() - used
-            if seconds > _WAITING_RATIO * used + _WAITING_SECONDS:
-                self._num_at_once = _BATCHES_AT_ONCE
+from headrace.streaming.turns import Turns
 
 
 @dataclass(slots=True)
@@ -76,7 +47,7 @@ class ThreadedBatches:
         self._depth = depth
         self._openers = WorkThreads(depth, "open")  # they mostly wait for stores
         self._decoders = WorkThreads(num_threads, "decode")
-        self._turns = _Turns()
+        self._turns = Turns()
         self._closed = False
 
     def run(self, plans: Iterator[BatchPlan]) -> Iterator[Batch]:
