@@ -1,5 +1,6 @@
 """Threads take turns while nothing waits, and none while something does."""
 
+import contextlib
 import threading
 
 from headrace.streaming.turns import Turns
@@ -58,10 +59,7 @@ def test_work_that_waits_is_done_by_all_at_once_for_a_while():
 
 def test_an_error_ends_the_turn():
     turns = Turns()
-    try:
-        with turns.turn():
-            raise ValueError
-    except ValueError:
-        pass
+    with contextlib.suppress(ValueError), turns.turn():
+        raise ValueError
     with turns.turn():
         pass
