@@ -197,9 +197,7 @@ class ShardCache:
             raise CacheUnusableError(f"{self.folder}: a shard is larger than cache_limit={self.limit_bytes}: raise it")
         for leftover in self.folder.glob(f".*{_PART}"):
             self._remove_leftover(leftover)
-        for leftover in self.folder.glob(
-            f".*{_INDEX}.*"
-        ):  # of a killed process; one being written is not kept, no more
+        for leftover in self.folder.glob(f".*{_INDEX}.*"):  # of the killed; one in the making is lost, no more
             leftover.unlink(missing_ok=True)
         usage = self.usage_bytes()
         for kept in self._coldest_first() if usage > budget else ():

@@ -32,13 +32,12 @@ from headrace.streaming.spec import (
     LengthBuckets,
     OrderSpec,
 )
-from headrace.streaming.spec import shuffle_algo as named_algo
 from headrace.streaming.state import OrderState
 from headrace.streaming.stream import Stream, chosen
 from headrace.streaming.world import World
 
 if TYPE_CHECKING:
-    from headrace.streaming.spec import BatchingMethod, LastBatch, SamplingMethod
+    from headrace.streaming.spec import BatchingMethod, LastBatch, SamplingMethod, ShuffleAlgo
 
 
 class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
@@ -118,9 +117,11 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             latents: folders of latents to join to the audio of `remote` by key.
             last_batch: "pad" or "drop".
             batching: "fixed", "length_buckets", `LengthBuckets(…)` or `FrameBudget(…)`.
-            transform: called with each sample's dict; its result is what arrives. In worker processes the global random
-                generators are seeded for each batch from its epoch and position; on threads they are whoever's.
-            crop_frames: frames to cut out of each sample, at a place drawn from seed, epoch and position.
+            transform: called with each sample's dict; its result is what arrives. `StreamingDataLoader` calls it on
+                several threads at once; in worker processes on one, and there the global random generators are seeded
+                for each batch from its epoch and position.
+            crop_frames: frames to cut out of each sample, at a place drawn from seed, epoch and position; of audio,
+                if there is audio: joined latents stay whole.
             crop_seconds: the same in seconds.
             sample_rate: resample audio to this rate, Hz.
             on_bad_sample: "raise", or "skip": a row of padding instead.
@@ -151,11 +152,11 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         spec = OrderSpec(
             global_batch_size=self.batch_size * self.world.world_size,
             shuffle=shuffle,
-            shuffle_algo=named_algo(shuffle_algo),
+            shuffle_algo=cast("ShuffleAlgo", shuffle_algo),  # OrderSpec checks names and converts them
             shuffle_seed=shuffle_seed,
             num_canonical_nodes=DEFAULT_CANONICAL_NODES if num_canonical_nodes is None else num_canonical_nodes,
             shuffle_block_size=shuffle_block_size,
-            batching_method=cast("BatchingMethod", batching_method),  # OrderSpec checks names and converts them
+            batching_method=cast("BatchingMethod", batching_method),
             sampling_method=cast("SamplingMethod", sampling_method),
             sampling_granularity=sampling_granularity,
             last_batch=cast("LastBatch", last_batch),
@@ -316,7 +317,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
     def evict_coldest_shard(self) -> str | None:
         """Remove the shard that was not used for longest from the cache. Returns its name; None if there is none."""
         for reader in self.reading.readers:
-            reader.primary.close_idle()
+            for access in (reader.primary, *reader.joined):
+                access.close_idle()
         return next((name for cache in self.reading.caches if (name := cache.evict_coldest())), None)
 
     def resample_streams(self, epoch: int, stream_id: int | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
