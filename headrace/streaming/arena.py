@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 _PAGE_BYTES = 1 << 16
+_HUGE_PAGE_BYTES = 2 << 20
 _SMALLEST_BYTES = 1 << 18  # smaller arrays are malloc's business
 
 
@@ -52,4 +53,14 @@ class Arena:
             if num_bytes <= len(buffer) <= 2 * num_bytes:
                 return buffer
             self._free.append(buffer)
-        return np.empty(-(-num_bytes // _PAGE_BYTES) * _PAGE_BYTES, np.uint8)
+        return _aligned(-(-num_bytes // _PAGE_BYTES) * _PAGE_BYTES)
+
+
+def _aligned(num_bytes: int) -> NDArray[np.uint8]:
+    """New memory that begins on a huge page where it is large enough for one: the kernel then gives it in few faults."""
+    if num_bytes < _HUGE_PAGE_BYTES:
+        return np.empty(num_bytes, np.uint8)
+    whole = -(-num_bytes // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
+    memory = np.empty(whole + _HUGE_PAGE_BYTES, np.uint8)  # what is left out is never touched, so it is never there
+    start = -memory.__array_interface__["data"][0] % _HUGE_PAGE_BYTES
+    return memory[start : start + num_bytes]
