@@ -57,7 +57,7 @@ class Arena:
 
 
 def _aligned(num_bytes: int) -> NDArray[np.uint8]:
-    """New memory that begins on a huge page where it is large enough for one: the kernel then gives it in few faults."""
+    """New memory; from the size of a huge page on, it begins on one, and the kernel gives it in few faults."""
     if num_bytes < _HUGE_PAGE_BYTES:
         return np.empty(num_bytes, np.uint8)
     whole = -(-num_bytes // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
