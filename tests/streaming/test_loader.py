@@ -190,6 +190,11 @@ def damaged_dataset(folder):
     return index.key(2), shard.name
 
 
+def test_a_transform_that_forgets_to_return_the_sample_is_named(dataset_folder):
+    with pytest.raises(SampleError, match="the transform gave None: let it return the sample"):
+        next(iter(StreamingDataLoader(make(dataset_folder, transform=lambda s: None))))
+
+
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="needs a machine without an accelerator")
 def test_pinned_memory_without_an_accelerator_is_a_warning(dataset_folder):
     with pytest.warns(UserWarning, match="pin_memory=True has no effect"):
