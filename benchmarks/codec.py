@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,6 +24,8 @@ from pathlib import Path
 import miniaudio
 import numpy as np
 import soundfile as sf
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `tests` from the checkout
 
 from headrace.audio import AudioFormat, codec_version, decode_flac_into, encode_segments, plan_segments, probe
 from headrace.tar import TarWriter

@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import statistics
+import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `tests` from the checkout
 
 from headrace import encoders
 from headrace.encoders import Encoder
