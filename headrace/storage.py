@@ -5,7 +5,8 @@ of audio, shards or snapshots. A reader sees a whole object or none. Stores open
 value can be pickled to a worker or inherited over a fork.
 
 `LocalStorage` is plain Python rather than obstore's local store: it starts no threads (safe to fork at any time),
-takes any file name, and can hand out real paths to map or link.
+takes any file name, and can hand out real paths to map or link. Both stores stand in this file because they answer to
+one protocol line by line and share its errors.
 """
 
 import contextlib

@@ -53,14 +53,18 @@ class Arena:
             if num_bytes <= len(buffer) <= 2 * num_bytes:
                 return buffer
             self._free.append(buffer)
-        return _aligned(-(-num_bytes // _PAGE_BYTES) * _PAGE_BYTES)
+        return _aligned(_rounded(num_bytes, _PAGE_BYTES))
 
 
 def _aligned(num_bytes: int) -> NDArray[np.uint8]:
     """New memory; from the size of a huge page on, it begins on one, and the kernel gives it in few faults."""
     if num_bytes < _HUGE_PAGE_BYTES:
         return np.empty(num_bytes, np.uint8)
-    whole = -(-num_bytes // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
-    memory = np.empty(whole + _HUGE_PAGE_BYTES, np.uint8)  # what is left out is never touched, so it is never there
+    # The last huge page lies in it whole, too. What is never touched takes no memory.
+    memory = np.empty(_rounded(num_bytes, _HUGE_PAGE_BYTES) + _HUGE_PAGE_BYTES, np.uint8)
     start = -memory.__array_interface__["data"][0] % _HUGE_PAGE_BYTES
     return memory[start : start + num_bytes]
+
+
+def _rounded(num_bytes: int, unit: int) -> int:
+    return -(-num_bytes // unit) * unit

@@ -118,7 +118,7 @@ class Part:
 
     def extra(self) -> Iterator[tuple[str, Span]]:
         """Fields that are neither the audio, latents nor JSON: name and byte range."""
-        if len(self.layout.extra) > len(self.layout.audio[:1]):
+        if len(self.layout.extra) > (1 if self.layout.audio else 0):  # more than the audio that was taken
             audio = self.audio()
             for name, column in self.layout.extra:
                 span = self.span(column)
