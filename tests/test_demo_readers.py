@@ -10,18 +10,19 @@ import pytest
 import soundfile as sf
 import yaml
 
+from headrace import StreamingDataset
 from resources.storage import REPOSITORY_ROOT
 
 
 @pytest.mark.slow
-def test_webdataset_wids_and_hugging_face_read_the_demo_unchanged(tmp_path):
+def test_the_standard_readers_read_the_demo_unchanged_and_ours_its_latents(tmp_path):
     import wids
     from webdataset import WebDataset
 
     from datasets import Value, load_dataset
 
     content = yaml.safe_load((REPOSITORY_ROOT / "datasets/demo.yaml").read_text())
-    content |= {"latents": [], "output": {"uri": str(tmp_path / "output")}}
+    content["output"] = {"uri": str(tmp_path / "output")}
     content["source"]["settle_seconds"] = 0
     (tmp_path / "demo.yaml").write_text(yaml.safe_dump(content))
     command = [sys.executable, "build.py", "demo", "--datasets", str(tmp_path)]
@@ -39,3 +40,11 @@ def test_webdataset_wids_and_hugging_face_read_the_demo_unchanged(tmp_path):
     hugging = load_dataset("webdataset", data_files=tars, split="train", streaming=True).cast_column("flac", raw)
     assert len(plain) == len(listed) == sum(sizes.values()) == 141
     assert sum(1 for sample in hugging if sf.read(io.BytesIO(sample["flac"]["bytes"]))[0].size) == 141
+
+    encoded = list(StreamingDataset(remote=str(folder), latents=[str(tmp_path / "output/latents/crepe")]))
+    assert len(encoded) == 141
+    for sample in encoded:
+        hidden = sample["encoder_hidden"]
+        assert len(hidden) == sample["encoder_length"] > 0
+        assert hidden.isfinite().all()
+        assert hidden.std() > 0  # a network that says something
