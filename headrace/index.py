@@ -7,7 +7,8 @@ loaded with it; nothing here knows of snapshots, plans or the other shards.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from functools import cached_property
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,19 @@ _NAME_ERRORS = "surrogateescape"  # tarfile's: names that are not UTF-8 survive
 _META_MEMBER = re.compile(r"(^|/)__[^/]*__($|/)")
 
 
+class TensorPlace(NamedTuple):
+    """Where the raw values of a (T, D) tensor lie: half-open byte range in the tar, and shape."""
+
+    start: int
+    stop: int
+    num_frames: int
+    width: int
+
+    def after(self, offset: int) -> "TensorPlace":
+        """The same place in a file in which so many bytes come before."""
+        return self._replace(start=self.start + offset, stop=self.stop + offset)
+
+
 @dataclass(frozen=True, slots=True)
 class SampleEntry:
     """What an index says of one sample while the index is being made.
@@ -35,7 +49,7 @@ class SampleEntry:
         num_frames: PCM frames or latent frames; -1 when unknown.
         sample_rate_hz: 0 when unknown or not audio.
         num_channels: 0 when unknown or not audio.
-        tensor: for latents, byte range in the tar and shape (T, D) of the raw tensor data, else None.
+        tensor: for latents, the raw tensor data, else None.
     """
 
     key: str
@@ -43,10 +57,28 @@ class SampleEntry:
     num_frames: int = ABSENT
     sample_rate_hz: int = 0
     num_channels: int = 0
-    tensor: tuple[int, int, int, int] | None = None
+    tensor: TensorPlace | None = None
 
 
-@dataclass(frozen=True, slots=True)
+class IndexRow(NamedTuple):
+    """All numbers of one sample of an index.
+
+    Attributes:
+        num_frames: see `ShardIndex`.
+        sample_rate_hz: see `ShardIndex`.
+        num_channels: see `ShardIndex`.
+        tensor: None where there is none.
+        spans: start and stop of each field's byte range, field after field; -1 where the sample lacks it.
+    """
+
+    num_frames: int
+    sample_rate_hz: int
+    num_channels: int
+    tensor: TensorPlace | None
+    spans: list[int]
+
+
+@dataclass(frozen=True)
 class ShardIndex:
     """All samples of one shard, as columns.
 
@@ -88,11 +120,17 @@ class ShardIndex:
 
     def key(self, i: int) -> str:
         """Key of sample `i`."""
-        return bytes(self.key_bytes[self.key_offsets[i] : self.key_offsets[i + 1]]).decode(errors=_NAME_ERRORS)
+        return str(self._keys[self.key_offsets[i] : self.key_offsets[i + 1]], "utf-8", _NAME_ERRORS)
 
     def keys(self) -> list[str]:
         """All keys, in the order of the tar."""
         return [self.key(i) for i in range(len(self))]
+
+    def row(self, i: int) -> IndexRow:
+        """All numbers of sample `i` at once: several times as fast as column by column."""
+        num_frames, rate, channels, *rest = self._rows[i].tolist()
+        tensor = TensorPlace._make(rest[:4]) if rest[0] != ABSENT else None
+        return IndexRow(num_frames, rate, channels, tensor, rest[4:])
 
     def range_of(self, i: int, name: str) -> tuple[int, int] | None:
         """Half-open byte range of field `name` of sample `i`; None when it has none."""
@@ -100,6 +138,21 @@ class ShardIndex:
             return None
         start, stop = (int(edge) for edge in self.ranges[i, self.fields.index(name)])
         return None if start == ABSENT else (start, stop)
+
+    @cached_property
+    def _keys(self) -> bytes:
+        return self.key_bytes.tobytes()
+
+    @cached_property
+    def _rows(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """What `row` takes apart, int64 (n, 7 + 2 * num_fields)."""
+        rows = np.empty((len(self), 7 + 2 * len(self.fields)), np.int64)
+        rows[:, 0] = self.num_frames
+        rows[:, 1] = self.sample_rate_hz
+        rows[:, 2] = self.num_channels
+        rows[:, 3:7] = self.tensors
+        rows[:, 7:] = self.ranges.reshape(len(self), 2 * len(self.fields))
+        return rows
 
     def to_bytes(self) -> bytes:
         """The `.idx` file. Equal indexes give equal bytes."""

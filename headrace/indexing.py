@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from headrace.audio import flac_info, probe
 from headrace.errors import AudioError
-from headrace.index import SampleEntry, ShardIndex, build_index, group_members, payload
+from headrace.index import SampleEntry, ShardIndex, TensorPlace, build_index, group_members, payload
 from headrace.tar import read_members
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def audio_field(fields: Iterator[str] | tuple[str, ...]) -> str | None:
 class RawTensor:
     """Where the bytes of a stored (T, D) tensor lie: byte range and shape; and their dtype by name."""
 
-    place: tuple[int, int, int, int]
+    place: TensorPlace
     dtype: str
 
 
@@ -111,8 +111,7 @@ def _described(file: BinaryIO, entry: SampleEntry) -> tuple[SampleEntry, RawTens
         return entry, None
     tensor = facts.tensor
     if tensor is not None:
-        first, last, num_frames, width = tensor.place
-        tensor = RawTensor((start + first, start + last, num_frames, width), tensor.dtype)
+        tensor = RawTensor(tensor.place.after(start), tensor.dtype)
     return replace(entry, num_frames=facts.encoder_length), tensor
 
 
@@ -145,7 +144,7 @@ def _raw_tensor(blob: bytes, hidden: "torch.Tensor") -> RawTensor | None:
     values = hidden.contiguous().view(torch.uint8).numpy().tobytes() if hidden.numel() else b""
     for start, stop in _stored_storages(blob):
         if blob[start:stop] == values:
-            return RawTensor((start, stop, *hidden.shape), dtype)
+            return RawTensor(TensorPlace(start, stop, *hidden.shape), dtype)
     return None
 
 

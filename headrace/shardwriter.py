@@ -71,8 +71,7 @@ class ShardWriter:
         known = facts or SampleEntry(key, {})
         tensor = known.tensor
         if tensor is not None:
-            base = next(iter(ranges.values()))[0]
-            tensor = (base + tensor[0], base + tensor[1], tensor[2], tensor[3])
+            tensor = tensor.after(next(iter(ranges.values()))[0])
         self._entries.append(
             SampleEntry(key, ranges, known.num_frames, known.sample_rate_hz, known.num_channels, tensor)
         )

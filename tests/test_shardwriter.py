@@ -4,7 +4,7 @@ import io
 import pytest
 
 from headrace.errors import FormatError, StorageError
-from headrace.index import SampleEntry, ShardIndex, index_name, payload
+from headrace.index import SampleEntry, ShardIndex, TensorPlace, index_name, payload
 from headrace.shardwriter import ShardPlace, ShardWriter
 from headrace.storage import LocalStorage, open_storage
 
@@ -60,7 +60,7 @@ def test_a_tensors_place_is_moved_from_its_payload_into_the_tar():
     with ShardWriter(storage, ShardPlace("train", 0, 0, "latent_")) as writer:
         for number in range(2):
             blob = b"head" + bytes([number]) * 16 + b"tail"
-            facts = SampleEntry("", {}, 2, 0, 0, tensor=(4, 20, 2, 4))
+            facts = SampleEntry("", {}, 2, 0, 0, tensor=TensorPlace(4, 20, 2, 4))
             writer.add(f"k{number}", {"pth": (blob, len(blob)), "json": (b"{}", 2)}, facts)
         index = writer.publish("", {}, tensor_dtype="float16")
     assert index.shard.startswith("latent_train_0000_000000-")

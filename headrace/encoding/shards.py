@@ -36,7 +36,7 @@ from headrace.encoding.reading import Job
 from headrace.encoding.sources import AudioShard, audio_shard
 from headrace.encoding.stats import EncodingStats
 from headrace.encoding.windows import plan_windows
-from headrace.index import SampleEntry, ShardIndex
+from headrace.index import SampleEntry, ShardIndex, TensorPlace
 from headrace.ordered import map_in_order
 from headrace.shardwriter import ShardWriter
 
@@ -160,8 +160,9 @@ class ShardEncoding:
         with ShardWriter(self.route.storage, plan.place) as writer:
             for clip, text, hidden in zip(shard.clips, shard.texts, latents, strict=True):
                 payload, about = encode_payload(hidden), sample_json(text, self.encoder)
-                num_latent, dim = hidden.shape
-                facts = SampleEntry(clip.key, {}, num_latent, tensor=(payload.start, payload.stop, num_latent, dim))
+                facts = SampleEntry(
+                    clip.key, {}, len(hidden), tensor=TensorPlace(payload.start, payload.stop, *hidden.shape)
+                )
                 fields = {"pth": (payload.blob, len(payload.blob)), "json": (about, len(about))}
                 writer.add(clip.key, fields, facts)
             notes = {

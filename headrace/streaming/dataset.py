@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from headrace.errors import ConfigError, SampleError
 from headrace.streaming import distributed
 from headrace.streaming.arena import Allocator, Arena
-from headrace.streaming.assemble import Assembler, Recipe
+from headrace.streaming.assemble import Assembler
 from headrace.streaming.batch import Sample, padding_like
 from headrace.streaming.epochs import EpochRun, Share
 from headrace.streaming.opening import OpenStreams, StreamDefaults
@@ -23,6 +23,7 @@ from headrace.streaming.planner import Planner
 from headrace.streaming.prefetch import Prefetcher
 from headrace.streaming.progress import Progress
 from headrace.streaming.reading import Reading
+from headrace.streaming.recipe import Recipe
 from headrace.streaming.rows import Row
 from headrace.streaming.settings import FetchConfig, OnBadSample, Output, SampleConfig, Transform, parse_bytes
 from headrace.streaming.spec import (

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from headrace.audio import decode as decode_any
 from headrace.audio import decode_flac_into, whole_flac_info
 from headrace.errors import AudioError, SampleError
-from headrace.index import ABSENT
 from headrace.streaming.batch import BFLOAT16, Sample, as_numpy, storage_dtype, widen_bfloat16
 from headrace.streaming.coalesce import Span
 from headrace.streaming.rows import Part, Row
@@ -29,6 +28,8 @@ Window = tuple[int, int]
 """First frame and number of frames of what is kept of a sample."""
 WindowOf = Callable[[int], Window]
 """The window of a sample, given its number of stored frames."""
+Around = tuple[int, memoryview]
+"""What a sample needs besides raw latents: where in the shard it starts, and the bytes."""
 
 
 def read_sample(row: Row, suffixes: tuple[str, ...], window_of: WindowOf, config: SampleConfig) -> Sample:
@@ -55,15 +56,15 @@ def read_sample(row: Row, suffixes: tuple[str, ...], window_of: WindowOf, config
         samples, sample["sample_rate"] = _resampled(samples, rate, config.sample_rate_hz)
         sample["audio"] = _shown(samples, "float32", config.output)
     elif part.layout.latents is not None:
-        hidden, length = _latents(part)
+        hidden, dtype, length = _latents(part)
         first, count = window_of(len(hidden))
-        sample["encoder_hidden"] = _shown(hidden[first : first + count], part.tensor_dtype, config.output)
+        sample["encoder_hidden"] = _shown(hidden[first : first + count], dtype, config.output)
         sample["encoder_length"] = max(0, min(length - first, count))
     for joined, suffix in zip(row.joined, suffixes[1:], strict=True):
         if joined is None:
             raise SampleError(f"the joined latents (encoder_hidden{suffix}) do not have this sample")
-        hidden, length = _latents(joined)
-        sample["encoder_hidden" + suffix] = _shown(hidden, joined.tensor_dtype, config.output)
+        hidden, dtype, length = _latents(joined)
+        sample["encoder_hidden" + suffix] = _shown(hidden, dtype, config.output)
         sample["encoder_length" + suffix] = length
     for name, span in part.extra():
         sample[name] = bytes(blob[span[0] - start : span[1] - start])
@@ -71,10 +72,21 @@ def read_sample(row: Row, suffixes: tuple[str, ...], window_of: WindowOf, config
     return sample
 
 
-def read_around(part: Part) -> tuple[int, memoryview]:
-    """All that a sample needs but raw latents, in one read: where it starts in the shard, and the bytes."""
-    start, stop = _needed(part)
+def read_around(part: Part) -> Around:
+    """All that a sample needs but raw latents, in one read."""
+    start, stop = span_around(part)
     return start, part.opened().read(start, stop)
+
+
+def span_around(part: Part) -> Span:
+    """The range of all fields but raw latents, which are read straight to where they belong."""
+    columns = part.layout.beside_latents if part.tensor is not None else range(len(part.spans) // 2)
+    if len(columns) == 1:
+        return part.span(columns[0]) or (0, 0)
+    present = [span for column in columns if (span := part.span(column)) is not None]
+    if not present:
+        return 0, 0
+    return min(start for start, _ in present), max(stop for _, stop in present)
 
 
 def fill_flac(blob: memoryview, out: NDArray[np.float32], window: Window) -> None:
@@ -92,12 +104,22 @@ def fill_flac(blob: memoryview, out: NDArray[np.float32], window: Window) -> Non
 
 def fill_latents(part: Part, out: NDArray[Any], window: Window) -> None:
     """Copy `window` of the raw latents into `out` (T, D), zeros after it."""
-    first, count = window
+    _, count = window
     if count:
-        row_bytes = part.tensor[3] * out.itemsize
-        part.opened().read_into(part.tensor[0] + first * row_bytes, out[:count].data.cast("B"))
+        start, _ = span_of_latents(part, window)
+        part.opened().read_into(start, out[:count].data.cast("B"))
     if count < len(out):
         out[count:] = 0
+
+
+def span_of_latents(part: Part | None, window: Window) -> Span:
+    """The range of `window` of the raw latents; nothing where there are none."""
+    if part is None or part.tensor is None:
+        return 0, 0
+    start, stop, num_frames, _ = part.tensor
+    first, count = window
+    frame_bytes = (stop - start) // max(1, num_frames)
+    return start + first * frame_bytes, start + (first + count) * frame_bytes
 
 
 def metadata(part: Part, start: int, blob: memoryview) -> dict[str, Any]:
@@ -113,18 +135,6 @@ def metadata(part: Part, start: int, blob: memoryview) -> dict[str, Any]:
     if end != len(text):
         found = _JSON.decode(text)  # there is space around it, or an error
     return found if isinstance(found, dict) else {"json": found}
-
-
-def _needed(part: Part) -> Span:
-    """The range of all fields but raw latents, which are read straight to where they belong."""
-    columns = part.layout.beside_latents if part.tensor[0] != ABSENT else range(len(part.spans))
-    if len(columns) == 1 and part.spans[columns[0]][0] != ABSENT:
-        start, stop = part.spans[columns[0]]
-        return start, stop
-    present = [part.spans[column] for column in columns if part.spans[column][0] != ABSENT]
-    if not present:
-        return 0, 0
-    return min(span[0] for span in present), max(span[1] for span in present)
 
 
 def _audio(blob: memoryview, window_of: WindowOf) -> tuple[NDArray[np.float32], int]:
@@ -147,20 +157,20 @@ def _resampled(samples: NDArray[np.float32], rate: int, wanted: int | None) -> t
     return np.ascontiguousarray(soxr.resample(samples.T, rate, wanted, quality="HQ").T), wanted
 
 
-def _latents(part: Part) -> tuple[NDArray[Any], int]:
-    """(T, D) in the stored dtype (bfloat16 as uint16), and `encoder_length`."""
-    if part.tensor[0] != ABSENT:
-        hidden = np.empty((part.tensor[2], part.tensor[3]), storage_dtype(part.tensor_dtype))
-        fill_latents(part, hidden, (0, part.tensor[2]))
-        return hidden, part.num_frames
+def _latents(part: Part) -> tuple[NDArray[Any], str, int]:
+    """(T, D) in the stored dtype (bfloat16 as uint16), the dtype's name, and `encoder_length`."""
+    if (tensor := part.tensor) is not None:
+        hidden = np.empty((tensor.num_frames, tensor.width), storage_dtype(part.tensor_dtype))
+        fill_latents(part, hidden, (0, tensor.num_frames))
+        return hidden, part.tensor_dtype, part.num_frames
     span = part.span(part.layout.latents)
     if span is None:
         raise SampleError("the sample has neither audio nor latents")
     import torch
 
     content = torch.load(io.BytesIO(part.opened().read(*span)), map_location="cpu", weights_only=True)
-    hidden, part.tensor_dtype = as_numpy(content["encoder_hidden"])
-    return hidden, int(content["encoder_length"])
+    hidden, dtype = as_numpy(content["encoder_hidden"])
+    return hidden, dtype, int(content["encoder_length"])
 
 
 def _shown(array: NDArray[Any], dtype: str, output: Output) -> Any:  # noqa: ANN401 - torch is imported late

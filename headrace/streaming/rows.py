@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import IntegrityError, NotFoundError, SampleError
-from headrace.index import ABSENT, ShardIndex
+from headrace.index import ABSENT, ShardIndex, TensorPlace
 from headrace.indexing import LATENT_FIELD, audio_field
 from headrace.streaming.access import ShardAccess
 from headrace.streaming.coalesce import Span
@@ -68,12 +68,12 @@ class Part:
         file: the open shard; None when it could not be opened (`fault` says why).
         key: the sample's `__key__`.
         layout: which of `spans` holds what.
-        spans: byte range of each field; `ABSENT` where there is none.
         num_frames: stored frames; -1 when unknown.
         sample_rate_hz: 0 when unknown or not audio.
         num_channels: 0 when unknown or not audio.
-        tensor: byte range and shape (T, D) of the raw latents; `ABSENT` where there are none.
-        tensor_dtype: name of their dtype.
+        tensor: the raw latents; None where there are none.
+        spans: start and stop of each field, column after column; `ABSENT` where there is none.
+        tensor_dtype: name of the raw latents' dtype.
         fault: why the shard could not be opened.
     """
 
@@ -82,11 +82,11 @@ class Part:
     file: OpenShard | None
     key: str
     layout: Layout
-    spans: list[list[int]]
     num_frames: int
     sample_rate_hz: int
     num_channels: int
-    tensor: list[int]
+    tensor: TensorPlace | None
+    spans: list[int]
     tensor_dtype: str
     fault: OSError | None = None
 
@@ -103,17 +103,15 @@ class Part:
 
     def span(self, column: int | None) -> Span | None:
         """Byte range of a field; None where the sample lacks it."""
-        if column is None or self.spans[column][0] == ABSENT:
+        if column is None or (start := self.spans[2 * column]) == ABSENT:
             return None
-        start, stop = self.spans[column]
-        return start, stop
+        return start, self.spans[2 * column + 1]
 
     def audio(self) -> tuple[Span, bool] | None:
         """Byte range of the audio, and whether it is FLAC; None for a sample without audio."""
         for column, is_flac in self.layout.audio:
-            start, stop = self.spans[column]
-            if start != ABSENT:
-                return (start, stop), is_flac
+            if (span := self.span(column)) is not None:
+                return span, is_flac
         return None
 
     def extra(self) -> Iterator[tuple[str, Span]]:
@@ -139,6 +137,11 @@ class Row:
     primary: Part
     joined: tuple[Part | None, ...]
     position: int
+
+    @property
+    def parts(self) -> tuple[Part | None, ...]:
+        """The primary, then those joined to it."""
+        return (self.primary, *self.joined)
 
 
 class StreamReader:
@@ -184,25 +187,21 @@ class StreamReader:
         places_of: dict[int, list[int]] = {}
         for place, shard in enumerate(shards):
             places_of.setdefault(shard, []).append(place)
+        made: list[Row | None] = [None] * len(shards)
 
-        def of_shard(shard: int) -> list[Row]:
+        def make(shard: int) -> None:
             places = places_of[shard]
             own = _parts(self.primary, shard, [numbers[place] for place in places], patient=patient)
             joined = self._joined_to(shard, own, patient=patient)
-            return [
-                Row(part, others, positions[place]) for part, others, place in zip(own, joined, places, strict=True)
-            ]
+            for place, part, others in zip(places, own, joined, strict=True):
+                made[place] = Row(part, others, positions[place])
 
         if self.primary.is_local or len(places_of) == 1:
-            found = [of_shard(shard) for shard in places_of]
+            for shard in places_of:
+                make(shard)
         else:  # all shards of the batch in the round trips of one
-            found = map_on_threads(of_shard, list(places_of), "open")
-        at = {
-            place: row
-            for places, rows in zip(places_of.values(), found, strict=True)
-            for place, row in zip(places, rows, strict=True)
-        }
-        return [at[place] for place in range(len(at))]
+            map_on_threads(make, list(places_of), "open")
+        return [row for row in made if row is not None]
 
     def _joined_to(self, shard: int, own: Sequence[Part], *, patient: bool) -> Iterable[tuple[Part | None, ...]]:
         """For each of a shard's parts, its parts in the joined folders."""
@@ -221,22 +220,18 @@ class StreamReader:
 def _parts(access: ShardAccess, shard: int, rows: Sequence[int], *, patient: bool) -> list[Part]:
     """Parts of some rows of one shard, opened with the bytes that they need."""
     index = access.index(shard)
-    spans: list[list[list[int]]] = [index.ranges[row].tolist() for row in rows]
+    found = [index.row(row) for row in rows]
     file: OpenShard | None = None
     fault: OSError | None = None
     try:
-        file = access.open(shard, lambda: [_region(sample) for sample in spans], patient=patient)
+        file = access.open(shard, lambda: [_region(sample.spans) for sample in found], patient=patient)
     except (IntegrityError, NotFoundError) as error:
         fault = error
-    layout = layout_of(index.fields)
+    layout, dtype = layout_of(index.fields), index.tensor_dtype
     return [
-        Part(
-            access, shard, file, index.key(row), layout, sample, int(index.num_frames[row]),
-            int(index.sample_rate_hz[row]), int(index.num_channels[row]), index.tensors[row].tolist(),
-            index.tensor_dtype, fault,
-        )
-        for row, sample in zip(rows, spans, strict=True)
-    ]  # fmt: skip
+        Part(access, shard, file, index.key(row), layout, *sample, dtype, fault)
+        for row, sample in zip(rows, found, strict=True)
+    ]
 
 
 def _joined_parts(access: ShardAccess, shard: int, keys: Sequence[str], *, patient: bool) -> list[Part | None]:
@@ -247,9 +242,9 @@ def _joined_parts(access: ShardAccess, shard: int, keys: Sequence[str], *, patie
     return [None if row is None else next(parts) for row in found]
 
 
-def _region(spans: Sequence[Sequence[int]]) -> Span:
-    present = [span for span in spans if span[0] != ABSENT]
-    return min(span[0] for span in present), max(span[1] for span in present)
+def _region(spans: Sequence[int]) -> Span:
+    present = [edge for edge in spans if edge != ABSENT]
+    return min(present), max(present)
 
 
 def _places_by_key(index: ShardIndex) -> dict[str, int]:

@@ -1,8 +1,8 @@
 """Batches made by threads of this process, in order.
 
 Owns the hand-over: a batch's rows are shared out over all threads, so the first batch comes as fast as all cores can
-make it, and only a few batches are alive at a time. Decoding and reading free the GIL. Batches that are merely copied
-from the page cache are made one after the other: several at a time would spend more on handing the GIL around.
+make it, and only a few batches are alive at a time. Decoding and reading free the GIL. A batch that is merely copied is
+one read, so it stays on one thread, while other threads make the next ones.
 """
 
 import itertools
@@ -16,7 +16,6 @@ from headrace.streaming.assemble import Assembler, BatchPlan, Prepared
 from headrace.streaming.batch import Batch
 from headrace.streaming.parallel import WorkThreads
 from headrace.streaming.stats import Stage, Work
-from headrace.streaming.turns import Turns
 
 
 @dataclass(slots=True)
@@ -47,7 +46,6 @@ class ThreadedBatches:
         self._depth = depth
         self._openers = WorkThreads(depth, "open")  # they mostly wait for stores
         self._decoders = WorkThreads(num_threads, "decode")
-        self._turns = Turns()
         self._closed = False
 
     def run(self, plans: Iterator[BatchPlan]) -> Iterator[Batch]:
@@ -80,14 +78,13 @@ class ThreadedBatches:
     def _prepare(self, pending: _Pending) -> None:
         if self._closed:
             return
-        with self._turns.turn():
-            prepared = self._opened(pending)
-            if prepared is None:
-                return
-            if prepared.is_light:
-                pending.num_left = 1
-                self._fill(pending, prepared, 0, len(prepared))
-                return
+        prepared = self._opened(pending)
+        if prepared is None:
+            return
+        if prepared.is_light:
+            pending.num_left = 1
+            self._fill(pending, prepared, 0, len(prepared))
+            return
         step = -(-len(prepared) // self._num_threads) or 1
         starts = range(0, len(prepared), step)
         pending.num_left = len(starts)

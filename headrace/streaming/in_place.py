@@ -1,0 +1,236 @@
+"""Batches whose arrays are filled in place: FLAC is decoded, and raw latents are read, straight into their rows.
+
+Owns when that can be done (every length is known from the indexes, and nothing needs a sample as a whole) and doing it.
+The reads of a batch that is merely copied are done together (`bulk`). A row that does not come whole that way is read
+by itself, which says what is wrong with it; both give the same bytes. Several threads may fill rows of one batch.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.streaming.arena import Allocator
+from headrace.streaming.batch import Audio, Batch, Latents, check_channels, check_width, storage_dtype
+from headrace.streaming.bulk import READ, read_together
+from headrace.streaming.coalesce import Span
+from headrace.streaming.decode import (
+    Around,
+    Window,
+    fill_flac,
+    fill_latents,
+    metadata,
+    read_around,
+    span_around,
+    span_of_latents,
+)
+from headrace.streaming.opened import FileShard
+from headrace.streaming.recipe import Recipe
+from headrace.streaming.rows import Part, Row
+from headrace.streaming.settings import SampleConfig
+
+NOTHING: Window = (0, 0)
+
+
+class Kind(Enum):
+    """What the primary parts of a batch hold."""
+
+    AUDIO = auto()
+    LATENTS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _LatentColumn:
+    """The latents of one folder in a batch: the primary's, or joined ones.
+
+    Attributes:
+        parts: one a row; None for padding.
+        windows: what is kept of each.
+        latents: where they go.
+    """
+
+    parts: list[Part | None]
+    windows: list[Window]
+    latents: Latents
+
+    def fill(self, place: int, *, is_read: bool) -> None:
+        """Fill one row, or only what lies after its latents when these are there."""
+        part, window, row = self.parts[place], self.windows[place], self.latents.hidden[place]
+        if is_read:
+            row[window[1] :] = 0
+        elif part is not None:
+            fill_latents(part, row, window)
+
+
+class InPlaceBatch:
+    """A batch being filled."""
+
+    def __init__(self, rows: Sequence[Row | None], recipe: Recipe, epoch: int, allocator: Allocator) -> None:
+        """Allocate the batch of rows that have a common kind; None for padding.
+
+        Raises:
+            ConfigError: the rows differ in channels, or in the width of their latents.
+        """
+        self.batch = Batch([""] * len(rows), [{} for _ in rows], np.array([row is None for row in rows]))
+        self._primary = [None if row is None else row.primary for row in rows]
+        self._windows = [NOTHING if row is None else recipe.window(row, epoch, _stored_frames(row)) for row in rows]
+        self._columns: list[_LatentColumn] = []
+        real = [part for part in self._primary if part is not None]
+        if real[0].audio() is not None:
+            self.batch.audio = _empty_audio(self._primary, self._windows, allocator)
+        else:
+            self._add_latents(recipe.suffixes[0], self._primary, self._windows, allocator)
+        for number, suffix in enumerate(recipe.suffixes[1:]):
+            parts = [None if row is None else row.joined[number] for row in rows]
+            self._add_latents(suffix, parts, [_whole(part) for part in parts], allocator)
+        for name in dict.fromkeys(name for part in real for name, _ in part.extra()):
+            self.batch.extra[name] = [None] * len(rows)
+
+    @property
+    def is_light(self) -> bool:
+        """Whether filling it takes no more than copying."""
+        return self.batch.audio is None
+
+    def read_together(self, places: Iterable[int]) -> dict[int, Around]:
+        """Read the latents of rows of a light batch, as far as that can be done in one call.
+
+        Returns:
+            For each row that is there, by its place, what lies around its latents: `fill` takes it.
+        """
+        found = [(place, files) for place in places if (files := self._files(place))]
+        if not found:
+            return {}
+        spans = [span_around(part) for place, _ in found if (part := self._primary[place]) is not None]
+        buffer = np.empty(sum(stop - start for start, stop in spans), np.uint8)
+        reads = np.array(list(self._reads(found, spans, _address(buffer))), READ)
+        is_whole = np.all(read_together(reads).reshape(len(found), -1), axis=1)
+        around = zip(found, _cut(buffer, spans), is_whole.tolist(), strict=True)
+        return {place: blob for (place, _), blob, whole in around if whole}
+
+    def fill(self, place: int, around: Around | None = None) -> None:
+        """Fill one row.
+
+        Args:
+            place: which.
+            around: what `read_together` gave for it.
+
+        Raises:
+            AudioError: its audio cannot be decoded.
+            IntegrityError: its shard is shorter than its index says.
+            ValueError: its JSON is none.
+        """
+        batch, part = self.batch, self._primary[place]
+        if part is None:
+            self.blank(place)
+            return
+        start, blob = around or read_around(part)
+        if batch.audio is not None and (found := part.audio()) is not None:
+            (first, last), _ = found
+            fill_flac(blob[first - start : last - start], batch.audio.samples[place], self._windows[place])
+        for column in self._columns:
+            column.fill(place, is_read=around is not None)
+        for name, (first, last) in part.extra():
+            batch.extra[name][place] = bytes(blob[first - start : last - start])
+        batch.keys[place] = part.key
+        batch.metadata[place] = metadata(part, start, blob)
+
+    def blank(self, place: int) -> None:
+        """Make a row padding: zeros, no key."""
+        batch = self.batch
+        batch.keys[place], batch.metadata[place], batch.is_padding[place] = "", {}, True
+        for array in batch.arrays().values():
+            if array is not batch.is_padding:
+                array[place] = 0
+        for values in batch.extra.values():
+            values[place] = None
+
+    def _add_latents(self, suffix: str, parts: list[Part | None], windows: list[Window], allocator: Allocator) -> None:
+        latents = _empty_latents(parts, windows, allocator)
+        self.batch.latents[suffix] = latents
+        self._columns.append(_LatentColumn(parts, windows, latents))
+
+    def _files(self, place: int) -> list[FileShard]:
+        """The open files of a row's parts; none for padding, or when a part is in no local file."""
+        files = [part.file for column in self._columns if (part := column.parts[place]) is not None]
+        found = [file for file in files if isinstance(file, FileShard)]
+        return found if len(found) == len(self._columns) else []
+
+    def _reads(
+        self, found: Sequence[tuple[int, list[FileShard]]], spans: Sequence[Span], address: int
+    ) -> Iterator[tuple[int, int, int, int]]:
+        """For each row: what lies around its latents, to `address` and on; then its latents, into the batch."""
+        bases = [(_address(column.latents.hidden), column.latents.hidden.strides[0]) for column in self._columns]
+        for (place, files), (start, stop) in zip(found, spans, strict=True):
+            yield files[0].file_descriptor, start, address, stop - start
+            address += stop - start
+            for file, column, (base, row_bytes) in zip(files, self._columns, bases, strict=True):
+                first, last = span_of_latents(column.parts[place], column.windows[place])
+                yield file.file_descriptor, first, base + place * row_bytes, last - first
+
+
+def can_fill_in_place(rows: Sequence[Row | None], config: SampleConfig) -> bool:
+    """Whether the length of every row is known, and nothing needs a sample as a whole."""
+    present = [row for row in rows if row is not None]
+    if not present or config.transform is not None:
+        return False
+    if config.sample_rate_hz is not None and {row.primary.sample_rate_hz for row in present} != {config.sample_rate_hz}:
+        return False
+    kinds = {_kind(row) for row in present}
+    return len(kinds) == 1 and None not in kinds
+
+
+def _kind(row: Row) -> Kind | None:
+    """What rows must have in common; None for a row that cannot be filled in place."""
+    part = row.primary
+    for joined in row.joined:
+        if joined is None or joined.tensor is None:
+            return None
+    if (found := part.audio()) is not None:
+        _, is_flac = found
+        return Kind.AUDIO if is_flac and part.num_frames > 0 else None
+    return Kind.LATENTS if part.tensor is not None else None
+
+
+def _stored_frames(row: Row) -> int:
+    part = row.primary
+    return part.num_frames if part.tensor is None or part.audio() is not None else part.tensor.num_frames
+
+
+def _whole(part: Part | None) -> Window:
+    """Crops leave joined latents whole."""
+    return NOTHING if part is None or part.tensor is None else (0, part.tensor.num_frames)
+
+
+def _empty_audio(parts: Sequence[Part | None], windows: Sequence[Window], allocator: Allocator) -> Audio:
+    channels = check_channels([part.num_channels for part in parts if part is not None])
+    lengths = np.array([count for _, count in windows], np.int64)
+    samples = allocator.empty((len(parts), channels, int(lengths.max())), np.float32)
+    rates = np.array([0 if part is None else part.sample_rate_hz for part in parts], np.int64)
+    return Audio(samples, lengths, rates)
+
+
+def _empty_latents(parts: Sequence[Part | None], windows: Sequence[Window], allocator: Allocator) -> Latents:
+    width, dtype = check_width(
+        [(part.tensor.width, part.tensor_dtype) for part in parts if part is not None and part.tensor is not None]
+    )
+    shape = (len(parts), max(count for _, count in windows), width)
+    lengths = [
+        0 if part is None else max(0, min(part.num_frames - first, count))
+        for part, (first, count) in zip(parts, windows, strict=True)
+    ]
+    return Latents(allocator.empty(shape, storage_dtype(dtype)), np.array(lengths, np.int64), dtype)
+
+
+def _address(array: NDArray[np.generic]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _cut(buffer: NDArray[np.uint8], spans: Sequence[Span]) -> Iterator[Around]:
+    """The buffer's bytes, which are those of the spans in turn."""
+    blob = memoryview(buffer.tobytes())
+    end = 0
+    for start, stop in spans:
+        begin, end = end, end + stop - start
+        yield start, blob[begin:end]
