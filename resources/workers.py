@@ -1,8 +1,8 @@
 """How many recordings are worked on at a time. Local threads; a cluster is one more implementation."""
 
-import os
-
 import dagster as dg
+
+from headrace.machine import num_cores
 
 
 class WorkersResource(dg.ConfigurableResource):
@@ -13,4 +13,4 @@ class WorkersResource(dg.ConfigurableResource):
     @property
     def count(self) -> int:
         """Threads to start, at least 1."""
-        return self.num_threads or len(os.sched_getaffinity(0))
+        return self.num_threads or num_cores()

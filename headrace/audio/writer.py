@@ -22,6 +22,7 @@ import soxr
 from headrace.audio.levels import Samples
 from headrace.audio.sound import ForwardSound
 from headrace.errors import BuildError
+from headrace.machine import anonymous_file
 
 _OWN_VERSION = 1  # count up when the same input would give other bytes for a reason that no library's version shows
 _IN_MEMORY_BYTES = 32 << 20  # of PCM; what may be larger goes to a temporary file
@@ -90,9 +91,7 @@ def codec_version() -> str:
 
 def _memory_file() -> BinaryIO:
     """An unnamed file, in memory where the system has such."""
-    if hasattr(os, "memfd_create"):
-        return cast("BinaryIO", os.fdopen(os.memfd_create("headrace-flac"), "w+b", buffering=0))
-    return _disk_file()
+    return cast("BinaryIO", os.fdopen(anonymous_file("headrace-flac"), "w+b", buffering=0))
 
 
 def _disk_file() -> BinaryIO:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from headrace.errors import HeadraceError
+from headrace.machine import num_cores
 
 EPILOG = """\
 exit codes: 0 done and sound · 1 something is off or could not be done, and is listed · 2 wrong arguments ·
@@ -121,7 +122,7 @@ def _path(command: argparse.ArgumentParser) -> None:
 
 
 def _jobs(command: argparse.ArgumentParser) -> None:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = num_cores()
     command.add_argument(
         "--jobs", type=_count(1), default=cores, metavar="N", help=f"shards read at a time (default here: {cores})"
     )

@@ -1,10 +1,10 @@
 """What is asked of the encoding of a partition: which latent shards, stored how, how fast. No torch here."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from headrace.machine import num_cores
 from headrace.shardwriter import ShardPlace
 from headrace.storage import Storage
 
@@ -50,7 +50,7 @@ class EncodingOptions:
 
     def decoding_threads(self) -> int:
         """How many threads decode."""
-        return self.num_threads or min(_MOST_THREADS, os.cpu_count() or 1)
+        return self.num_threads or min(_MOST_THREADS, num_cores())
 
 
 @dataclass(frozen=True, slots=True)

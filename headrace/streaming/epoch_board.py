@@ -2,7 +2,7 @@
 
 torch makes every worker's copy anew in each iteration, and the dataset that it copies never hears that one began:
 without more, each iteration would be epoch 0. So the copies write what they begin into memory that they share with the
-dataset. Owns that memory. It is an anonymous file (`memfd_create`), so nothing is left behind whatever dies; each
+dataset. Owns that memory. It is an anonymous file, so nothing is left behind whatever dies; each
 worker writes one word of its own, so there are no locks and nobody waits.
 """
 
@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from headrace.machine import anonymous_file
+
 _NUM_WORKERS = 1024
 _NUM_BYTES = _NUM_WORKERS * 8
 _EPOCH_BITS = 32
@@ -27,7 +29,7 @@ class EpochBoard:
 
     def __init__(self, descriptor: int | None = None) -> None:
         """A board of its own, or the one behind a file descriptor, which it takes over."""
-        self._descriptor = os.memfd_create("headrace-epochs", os.MFD_CLOEXEC) if descriptor is None else descriptor
+        self._descriptor = anonymous_file("headrace-epochs") if descriptor is None else descriptor
         if descriptor is None:
             os.ftruncate(self._descriptor, _NUM_BYTES)
         # The file closes with the board, the memory with its last user. `__del__` would be too late at a process's end.

@@ -4,13 +4,13 @@ Owns the face that a training loop holds: iteration, exact length, state, statis
 batches; which of them, and how many, is a matter of speed alone.
 """
 
-import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.errors import ConfigError, SampleError
+from headrace.machine import num_cores
 from headrace.streaming import distributed
 from headrace.streaming.arena import Allocator
 from headrace.streaming.assemble import Assembler, BatchPlan
@@ -220,4 +220,4 @@ def _can_pin() -> bool:
 
 def default_num_threads() -> int:
     """This rank's share of the cores that this process may use."""
-    return max(1, min(_MAX_THREADS, len(os.sched_getaffinity(0)) // distributed.local_world_size()))
+    return max(1, min(_MAX_THREADS, num_cores() // distributed.local_world_size()))

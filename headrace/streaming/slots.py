@@ -1,6 +1,6 @@
 """Shared memory that batches travel in: a worker decodes into it, and the consumer's tensors lie on it.
 
-Owns the memory of both sides. A slot is an anonymous memory file (`memfd_create`), named nowhere, so nothing is left
+Owns the memory of both sides. A slot is an anonymous memory file, named nowhere, so nothing is left
 behind whatever dies. The consumer gives a slot back when the last tensor on it is gone; if it keeps all batches, the
 worker makes new slots, so nobody ever waits for one.
 """
@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+from headrace.machine import anonymous_file
 
 _PAGE_BYTES = 1 << 16
 _SMALLEST_BYTES = 1 << 18  # smaller arrays travel in the message
@@ -70,7 +72,7 @@ class SlotAllocator:
             return number
         number = len(self._maps)
         size = -(-num_bytes // _PAGE_BYTES) * _PAGE_BYTES
-        descriptor = os.memfd_create(f"headrace-batch-{number}", os.MFD_CLOEXEC)
+        descriptor = anonymous_file(f"headrace-batch-{number}")
         os.ftruncate(descriptor, size)
         self._maps[number] = mmap.mmap(descriptor, size)
         self._unseen.append((NewSlot(number, size), descriptor))
