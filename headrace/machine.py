@@ -15,7 +15,7 @@ def num_cores(cgroup: Path = _CGROUP) -> int:
     and `cpu.cfs_period_us`); part of a core counts as one.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, math.ceil(_quota(cgroup))))
+    return max(1, math.ceil(min(cores, _quota(cgroup))))
 
 
 def anonymous_file(name: str) -> int:
