@@ -11,6 +11,7 @@ import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from headrace.errors import FormatError, IntegrityError
@@ -63,7 +64,7 @@ class ShardAccess:
         """Index of a shard, from its sidecar or made from the shard."""
         return self._indexes.get(shard)
 
-    @property
+    @cached_property
     def is_local(self) -> bool:
         """Whether shards are read where they lie."""
         return len(self.shards) == 0 or self.in_place(0) is not None

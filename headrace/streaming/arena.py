@@ -47,12 +47,12 @@ class Arena:
     def _take(self, num_bytes: int) -> NDArray[np.uint8]:
         for _ in range(len(self._free)):
             try:
-                buffer = self._free.popleft()
+                buffer = self._free.pop()  # the one used last, which may still lie in a cache
             except IndexError:  # another thread took the last
                 break
             if num_bytes <= len(buffer) <= 2 * num_bytes:
                 return buffer
-            self._free.append(buffer)
+            self._free.appendleft(buffer)
         return _aligned(_rounded(num_bytes, _PAGE_BYTES))
 
 

@@ -6,6 +6,7 @@ which rank reads a row.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -43,7 +44,7 @@ class Layout(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class LaneLayout:
     """Rows dealt to lanes round-robin, and each lane a sequence of units of one stream each.
 
@@ -71,12 +72,12 @@ class LaneLayout:
     drop_last: bool
     key: int
 
-    @property
+    @cached_property
     def num_rows(self) -> int:
         """As `Layout.num_rows`."""
-        return int(self._interleave().counts.sum()) * self.unit
+        return int(self._interleave.counts.sum()) * self.unit
 
-    @property
+    @cached_property
     def num_batches(self) -> int:
         """As `Layout.num_batches`."""
         return self.num_rows // self.batch_size if self.drop_last else -(-self.num_rows // self.batch_size)
@@ -96,7 +97,7 @@ class LaneLayout:
     def _unit_of(self, row: Ints) -> tuple[Ints, Ints, Ints]:
         """Lane of each row, number of its unit in the lane (-1 past the end), and offset of the row in the unit."""
         num_lanes = self.counts.shape[1]
-        rounds, leftovers = self._split()
+        rounds, leftovers = self._split
         visit, lane = np.divmod(row, num_lanes)
         round_, offset = np.divmod(visit, self.unit)
         late = (round_ - rounds) * num_lanes + lane  # which of the leftover units, if not negative
@@ -106,7 +107,7 @@ class LaneLayout:
         return lane, np.where(late < leftovers[-1], unit, -1), offset
 
     def _within_unit(self, lane: Ints, unit: Ints, offset: Ints) -> tuple[Ints, Ints]:
-        stream, number = self._interleave().locate(lane, unit)
+        stream, number = self._interleave.locate(lane, unit)
         item = number * self.unit + offset
         position = (self.begin[stream, lane] + item) * self.counts.shape[1] + lane
         return stream, np.where(item < self.counts[stream, lane], position, -1)
@@ -114,7 +115,7 @@ class LaneLayout:
     def taken(self, row: int) -> Ints:
         """As `Layout.taken`."""
         num_lanes = self.counts.shape[1]
-        rounds, leftovers = self._split()
+        rounds, leftovers = self._split
         round_, rest = divmod(row, num_lanes * self.unit)
         visits = rest if self.unit == 1 else 0
         late = max(0, (round_ - rounds) * num_lanes + visits)
@@ -123,21 +124,23 @@ class LaneLayout:
         units = units + np.clip(late - leftovers[:-1], 0, np.diff(leftovers))
         lane = (visited + self.first_lane) % num_lanes
         taken = np.zeros_like(self.counts)
-        taken[:, lane] = self._interleave().num_before(lane, units.astype(np.int64)) * self.unit
+        taken[:, lane] = self._interleave.num_before(lane, units.astype(np.int64)) * self.unit
         return np.minimum(taken, self.counts)
 
+    @cached_property
     def _interleave(self) -> Interleave:
         units = self.counts // self.unit if self.drop_last else -(-self.counts // self.unit)
         return Interleave(units, self.key)
 
+    @cached_property
     def _split(self) -> tuple[int, Ints]:
         """Rounds in which every lane has a unit; (num_lanes + 1,) where each lane's leftovers begin, as visited."""
-        units = np.roll(self._interleave().lane_units, -self.first_lane)
+        units = np.roll(self._interleave.lane_units, -self.first_lane)
         rounds = int(units.min())
         return rounds, np.concatenate([[0], np.cumsum(units - rounds)])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class StratifiedLayout:
     """Every global batch holds `portions[s]` samples of stream s, in rows that a keyed hash shuffles.
 
@@ -160,12 +163,12 @@ class StratifiedLayout:
     drop_last: bool
     key: int
 
-    @property
+    @cached_property
     def num_rows(self) -> int:
         """As `Layout.num_rows`."""
         return self.num_batches * int(self.portions.sum())
 
-    @property
+    @cached_property
     def num_batches(self) -> int:
         """As `Layout.num_batches`."""
         used = self.portions > 0
@@ -206,7 +209,7 @@ class StratifiedLayout:
         return np.minimum(batch * self.portions, self.counts)[:, None]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class OwnBatchLayout:
     """Every global batch comes from one stream, and has that stream's own size.
 
@@ -224,15 +227,15 @@ class OwnBatchLayout:
     drop_last: bool
     key: int
 
-    @property
+    @cached_property
     def num_rows(self) -> int:
         """As `Layout.num_rows`."""
-        return int(self._interleave().counts[:, 0] @ self.batch_sizes)
+        return int(self._interleave.counts[:, 0] @ self.batch_sizes)
 
-    @property
+    @cached_property
     def num_batches(self) -> int:
         """As `Layout.num_batches`."""
-        return int(self._interleave().counts.sum())
+        return int(self._interleave.counts.sum())
 
     def batch_start(self, batch: int) -> int:
         """As `Layout.batch_start`."""
@@ -243,7 +246,7 @@ class OwnBatchLayout:
         streams, positions = np.zeros_like(row), np.full_like(row, -1)
         inside = row < self.num_rows
         batch = self._batch_of(row[inside])
-        stream, number = self._interleave().locate(np.zeros_like(batch), batch)
+        stream, number = self._interleave.locate(np.zeros_like(batch), batch)
         taken = number * self.batch_sizes[stream] + row[inside] - self._starts(batch)
         streams[inside] = stream
         positions[inside] = np.where(taken < self.counts[stream], self.begin[stream] + taken, -1)
@@ -252,9 +255,10 @@ class OwnBatchLayout:
     def taken(self, row: int) -> Ints:
         """As `Layout.taken`."""
         batch = self._batch_of(np.array([row]))
-        batches = self._interleave().num_before(np.zeros_like(batch), batch)
+        batches = self._interleave.num_before(np.zeros_like(batch), batch)
         return np.asarray(np.minimum(batches * self.batch_sizes[:, None], self.counts[:, None]))
 
+    @cached_property
     def _interleave(self) -> Interleave:
         counts = self.counts[:, None]
         sizes = self.batch_sizes[:, None]
@@ -262,7 +266,7 @@ class OwnBatchLayout:
 
     def _starts(self, batch: Ints) -> Ints:
         unique, inverse = np.unique(batch, return_inverse=True)
-        return np.asarray((self.batch_sizes @ self._interleave().num_before(np.zeros_like(unique), unique))[inverse])
+        return np.asarray((self.batch_sizes @ self._interleave.num_before(np.zeros_like(unique), unique))[inverse])
 
     def _batch_of(self, row: Ints) -> Ints:
         """Batch that holds each row, or the number of batches: a binary search, since batches differ in size."""
