@@ -6,6 +6,7 @@ import dagster as dg
 
 from assets.factory import build_definitions
 from sensors.factory import build_automation
+from tests.instances import memory_instance
 from tests.projects import Project
 
 
@@ -23,7 +24,7 @@ class Daemon:
     """Ticks and runs until nothing is left to do. The instance outlives `reload`, as it does a restart."""
 
     project: Project
-    instance: dg.DagsterInstance = field(default_factory=dg.DagsterInstance.ephemeral)
+    instance: dg.DagsterInstance = field(default_factory=memory_instance)
     cursors: dict[str, str | None] = field(default_factory=dict)
     reasons: dict[str, str | None] = field(default_factory=dict)
 

@@ -20,6 +20,7 @@ from headrace.config import DatasetConfig, load_config
 from headrace.recordings import PARTITION, with_partitions
 from headrace.storage import Storage
 from resources.storage import StorageResource
+from tests.instances import memory_instance
 
 RATE_HZ = 8000
 
@@ -106,9 +107,9 @@ class Project:
 class Graph:
     """A project's asset graph with an instance in memory: no daemon, no files but the output's."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, instance: dg.DagsterInstance | None = None) -> None:
         self.project = project
-        self.instance = dg.DagsterInstance.ephemeral()
+        self.instance = instance or memory_instance()
         self.reload()
 
     def reload(self) -> None:

@@ -16,23 +16,46 @@ import build
 import building.driver
 from building.instance import open_instance
 from headrace.errors import BuildError
+from tests.built import BuiltProject
+from tests.instances import memory_instance
 from tests.projects import Project, touch
 
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.fixture
-def project(tmp_path):
-    project = Project(tmp_path)
+def six_tones(folder: Path) -> Project:
+    project = Project(folder)
     project.write_tones(6)
     project.write_yaml()
     return project
 
 
+@pytest.fixture
+def project(tmp_path, undrawn):
+    """A data set that was never built."""
+    return six_tones(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def once_built(tmp_path_factory):
+    project, instance = six_tones(tmp_path_factory.mktemp("built")), memory_instance()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("building.command.open_instance", lambda: contextlib.nullcontext(instance))
+        assert run(project) == 0
+    return BuiltProject(project, instance)
+
+
+@pytest.fixture
+def built(once_built, instances):
+    """The same data set, up to date."""
+    instances[-1] = once_built.instance
+    return once_built.put_back()
+
+
 @pytest.fixture(autouse=True)
 def instances(monkeypatch):
     """Every build of a test is recorded in the last of these: in memory, the files of a real one take a second."""
-    instances = [dg.DagsterInstance.ephemeral()]
+    instances = [memory_instance()]
     monkeypatch.setattr("building.command.open_instance", lambda: contextlib.nullcontext(instances[-1]))
     return instances
 
@@ -67,32 +90,29 @@ def test_a_folder_becomes_shards_and_a_second_build_writes_nothing(project, inst
     assert runs(instances[-1]) == [*known, ("catalog", "")]
 
 
-def test_one_changed_file_runs_one_partition(project, instances):
-    run(project)
-    before, known = project.sizes(), runs(instances[-1])
-    project.write_tone("tone002", hz=999)
-    assert run(project) == 0
+def test_one_changed_file_runs_one_partition(built, instances, undrawn):
+    before, known = built.sizes(), runs(instances[-1])
+    built.write_tone("tone002", hz=999)
+    assert run(built) == 0
     new = [name for name, _ in runs(instances[-1])[len(known) :]]
     assert new.count("audio_shards") == 1
-    assert len(set(project.sizes()) - set(before)) == 1
+    assert len(set(built.sizes()) - set(before)) == 1
 
 
-def test_touching_files_runs_nothing_but_the_scan(project, instances):
-    run(project)
+def test_touching_files_runs_nothing_but_the_scan(built, instances):
     known = runs(instances[-1])
-    for path in project.recordings.iterdir():
+    for path in built.recordings.iterdir():
         touch(path)
-    assert run(project) == 0
+    assert run(built) == 0
     assert runs(instances[-1]) == [*known, ("catalog", "")]
 
 
-def test_a_lost_shard_is_made_again_with_the_same_bytes(project):
-    run(project)
-    before = project.files()
-    name = next(iter(project.sizes()))
-    (project.output / "audio" / name).unlink()
-    assert run(project) == 0
-    assert project.files() == before
+def test_a_lost_shard_is_made_again_with_the_same_bytes(built):
+    before = built.files()
+    name = next(iter(built.sizes()))
+    (built.output / "audio" / name).unlink()
+    assert run(built) == 0
+    assert built.files() == before
 
 
 def test_a_home_that_cannot_be_used_is_named_without_a_traceback(project, home, capsys):
@@ -148,7 +168,8 @@ def test_a_column_declared_frame_aligned_is_checked_though_its_latents_are_there
     labels.write_text("\n".join(["path,chords", *rows[:-1], 'tone005.wav,"[1, 1]"']))
     mel = {"name": "mel", "encoder": {"kind": "log_mel"}}
     source = {"uri": str(project.recordings), "metadata": str(labels), "settle_seconds": 0}
-    project.write_yaml(source=source, latents=[mel])
+    layout = {"samples_per_shard": 4, "partitions": {"train": 1, "test": 1}}
+    project.write_yaml(source=source, latents=[mel], shards=layout)
     assert run(project) == 0
     latents = project.output / "latents/mel"
     before = {path: path.read_bytes() for path in latents.rglob("*") if path.is_file()}
@@ -166,44 +187,41 @@ def test_a_column_declared_frame_aligned_is_checked_though_its_latents_are_there
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"train_0000_000000-000000000000.tar": 9}'])
-def test_a_lost_or_wrong_sizes_json_is_mended(project, content):
-    run(project)
-    before = project.files()
-    sizes = project.output / "audio/sizes.json"
+def test_a_lost_or_wrong_sizes_json_is_mended(built, content):
+    before = built.files()
+    sizes = built.output / "audio/sizes.json"
     sizes.unlink()
     if content is not None:
         sizes.write_text(content)
-    assert run(project) == 0
-    assert project.files() == before
+    assert run(built) == 0
+    assert built.files() == before
 
 
 @pytest.mark.parametrize("content", [None, b"", b"not a table"])
-def test_a_lost_or_damaged_table_of_the_newest_snapshot_is_mended(project, content):
-    run(project)
-    before = project.files()
-    table = next((project.output / "audio/snapshots").glob("*.shards"))
+def test_a_lost_or_damaged_table_of_the_newest_snapshot_is_mended(built, content):
+    before = built.files()
+    table = next((built.output / "audio/snapshots").glob("*.shards"))
     table.unlink()
     if content is not None:
         table.write_bytes(content)
-    assert run(project) == 0
-    assert project.files() == before
+    assert run(built) == 0
+    assert built.files() == before
 
 
-def test_a_wiped_instance_is_filled_again_and_nothing_is_written(project, instances):
-    run(project)
-    before, known = project.files(), runs(instances[-1])
-    times = {path: path.stat().st_mtime_ns for path in project.output.rglob("*.tar")}
-    instances.append(dg.DagsterInstance.ephemeral())
-    assert run(project) == 0
-    assert project.files() == before
-    assert {path: path.stat().st_mtime_ns for path in project.output.rglob("*.tar")} == times
+def test_a_wiped_instance_is_filled_again_and_nothing_is_written(built, instances):
+    before, known = built.files(), runs(instances[-1])
+    times = {path: path.stat().st_mtime_ns for path in built.output.rglob("*.tar")}
+    instances.append(memory_instance())
+    assert run(built) == 0
+    assert built.files() == before
+    assert {path: path.stat().st_mtime_ns for path in built.output.rglob("*.tar")} == times
     assert runs(instances[-1]) == known
 
 
-def test_some_refused_files_are_shown_and_do_not_fail_the_build(project, capsys):
-    (project.recordings / "empty.wav").touch()
-    (project.recordings / "cover.jpg").write_bytes(b"\xff\xd8\xff not audio")
-    assert run(project) == 0
+def test_some_refused_files_are_shown_and_do_not_fail_the_build(built, capsys, undrawn):
+    (built.recordings / "empty.wav").touch()
+    (built.recordings / "cover.jpg").write_bytes(b"\xff\xd8\xff not audio")
+    assert run(built) == 0
     shown = capsys.readouterr().out
     assert "empty" in shown
     assert "cover.jpg" in shown
@@ -248,9 +266,9 @@ def test_a_wrong_yaml_is_a_usage_error_that_names_file_key_and_expectation(proje
     assert "16 or 24" in shown
 
 
-def test_another_broken_yaml_does_not_stop_this_build(project):
-    (project.datasets / "other.yaml").write_text("nonsense: true\n")
-    assert run(project) == 0
+def test_another_broken_yaml_does_not_stop_this_build(built):
+    (built.datasets / "other.yaml").write_text("nonsense: true\n")
+    assert run(built) == 0
 
 
 def test_selecting_one_asset_leaves_the_others_as_they_are(project, instances):

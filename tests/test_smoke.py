@@ -49,7 +49,7 @@ def test_worker_processes_read_the_same(graph):
     assert result.num_samples == 7
 
 
-def test_recordings_of_mixed_channels_and_rates_are_read_sample_by_sample(tmp_path):
+def test_recordings_of_mixed_channels_and_rates_are_read_sample_by_sample(tmp_path, undrawn):
     project = Project(tmp_path)
     project.write_tones(3)
     project.write_tone("stereo", channels=2)
@@ -61,7 +61,7 @@ def test_recordings_of_mixed_channels_and_rates_are_read_sample_by_sample(tmp_pa
     assert result.num_samples == 4
 
 
-def test_an_empty_split_is_no_fault(tmp_path):
+def test_an_empty_split_is_no_fault(tmp_path, undrawn):
     result = run(built(tmp_path, splits={"train": 1.0, "test": 0.0}))
     assert faulty(result) == set()
     assert result.num_samples == 7
@@ -165,7 +165,7 @@ def test_latents_that_are_not_as_long_as_their_audio_are_a_fault():
     assert "makes 25.0" in arrived_sample({**sample, "metadata": {"headrace": stated}}).contradiction
 
 
-def test_a_damaged_shard_is_a_fault_that_names_shard_and_key(tmp_path):
+def test_a_damaged_shard_is_a_fault_that_names_shard_and_key(tmp_path, undrawn):
     graph = built(tmp_path)
     shard = next((graph.project.output / "audio").glob("*.tar"))
     content = bytearray(shard.read_bytes())

@@ -3,6 +3,7 @@
 import dagster as dg
 import pytest
 
+from tests.built import SettledDaemon
 from tests.daemons import Daemon
 from tests.projects import Project
 
@@ -23,14 +24,21 @@ def told(monkeypatch):
     return send
 
 
-@pytest.fixture
-def daemon(tmp_path, told):
-    project = Project(tmp_path)
+@pytest.fixture(scope="module")
+def settled(tmp_path_factory):
+    """After a first look, before which nothing is told."""
+    project = Project(tmp_path_factory.mktemp("alerts"))
     project.write_tones(4)
     project.write_yaml(splits={"train": 1.0}, shards={"samples_per_shard": 4, "partitions": {"train": 1}})
     daemon = Daemon(project)
     daemon.tick("alerts")
     daemon.settle()
+    return SettledDaemon(daemon)
+
+
+@pytest.fixture
+def daemon(settled, told, undrawn):
+    daemon = settled.put_back()
     daemon.tick("alerts")
     assert told.sent == []
     return daemon

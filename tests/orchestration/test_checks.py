@@ -5,17 +5,23 @@ import json
 import pytest
 
 from headrace.index import ShardIndex
+from tests.built import BuiltGraph
 from tests.projects import Graph, Project, failed_checks
 
 
-@pytest.fixture
-def graph(tmp_path):
-    project = Project(tmp_path)
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    project = Project(tmp_path_factory.mktemp("checks"))
     project.write_tones(6)
     project.write_yaml()
     graph = Graph(project)
     graph.build()
-    return graph
+    return BuiltGraph(graph)
+
+
+@pytest.fixture
+def graph(built):
+    return built.put_back()
 
 
 def first_shard(graph: Graph) -> tuple[str, str]:

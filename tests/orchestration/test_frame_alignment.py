@@ -21,7 +21,7 @@ def write_labels(project: Project, wrong: dict[str, object] | None = None) -> No
 
 
 @pytest.fixture
-def project(tmp_path):
+def project(tmp_path, undrawn):
     project = Project(tmp_path)
     project.write_tones(4)
     write_labels(project)

@@ -11,6 +11,7 @@ from dagster._core.loader import LoadingContextForTest
 from dagster._core.test_utils import freeze_time
 
 from assets.factory import build_definitions
+from tests.instances import memory_instance
 from tests.projects import Project
 
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -50,7 +51,7 @@ def test_without_a_refresh_nothing_is_late(project):
 
 
 def test_one_missed_refresh_warns_and_two_fail(project):
-    instance = dg.DagsterInstance.ephemeral()
+    instance = memory_instance()
     assert state(project, instance) == FreshnessState.UNKNOWN
     instance.report_runless_asset_event(dg.AssetMaterialization(project.keys.catalog))
     scanned = datetime.now().astimezone()

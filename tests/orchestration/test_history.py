@@ -44,17 +44,12 @@ def test_a_failure_stays_until_a_later_run_has_made_it_good():
 
 
 @pytest.fixture
-def daemon(tmp_path):
-    """A data set whose history may lose all but what is needed, in an instance on disk at our settings."""
+def project(tmp_path, undrawn):
+    """A data set whose history may lose all but what is needed."""
     project = Project(tmp_path)
     project.write_tones(6)
     project.write_yaml(splits={"train": 1.0}, shards={"samples_per_shard": 2, "partitions": {"train": 2}})
-    (tmp_path / "home").mkdir()
-    shutil.copyfile(REPOSITORY_ROOT / "dagster_home/dagster.yaml", tmp_path / "home/dagster.yaml")
-    with dg.DagsterInstance.from_config(str(tmp_path / "home")) as instance:
-        daemon = Daemon(project, instance)
-        daemon.settle()
-        yield daemon
+    return project
 
 
 def prune(daemon: Daemon, monkeypatch) -> set[str]:
@@ -68,7 +63,9 @@ def prune(daemon: Daemon, monkeypatch) -> set[str]:
     return set(runs)
 
 
-def test_after_old_runs_are_gone_nothing_is_stale_and_nothing_is_made_again(daemon, monkeypatch):
+def test_after_old_runs_are_gone_nothing_is_stale_and_nothing_is_made_again(project, monkeypatch):
+    daemon = Daemon(project)
+    daemon.settle()
     for hz in (900, 901):
         daemon.project.write_tone("tone001", hz=hz)
         daemon.settle()
@@ -82,7 +79,7 @@ def test_after_old_runs_are_gone_nothing_is_stale_and_nothing_is_made_again(daem
 
 
 @pytest.fixture
-def graph(tmp_path):
+def graph(tmp_path, undrawn):
     """A data set that was scanned three times."""
     project = Project(tmp_path)
     project.write_tones(1)
@@ -109,10 +106,20 @@ def test_runs_of_other_data_sets_are_left_alone(graph, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_history_of_a_data_set_that_always_changes_has_a_bound(daemon, monkeypatch, tmp_path):
-    def num_bytes() -> int:
-        return sum(path.stat().st_size for path in (tmp_path / "home").rglob("*") if path.is_file())
+def test_the_history_of_a_data_set_that_always_changes_has_a_bound(project, monkeypatch, tmp_path):
+    """In an instance on disk, at our settings."""
+    home = tmp_path / "home"
+    home.mkdir()
+    shutil.copyfile(REPOSITORY_ROOT / "dagster_home/dagster.yaml", home / "dagster.yaml")
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        _grow_and_prune(Daemon(project, instance), home, monkeypatch)
 
+
+def _grow_and_prune(daemon, home, monkeypatch):
+    def num_bytes() -> int:
+        return sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
+
+    daemon.settle()
     sizes, growths = [num_bytes()], []
     for hz in range(900, 906):
         daemon.project.write_tone("tone001", hz=hz)
@@ -122,3 +129,4 @@ def test_the_history_of_a_data_set_that_always_changes_has_a_bound(daemon, monke
         sizes.append(num_bytes())
     assert sizes[-1] <= 1.02 * sizes[3], sizes
     assert max(growths) < 400_000, growths  # docs/operations.md gives 0.3 MB
+    assert daemon.settle() == []

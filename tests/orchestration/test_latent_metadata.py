@@ -7,12 +7,13 @@ import pytest
 from PIL import Image
 
 from resources.encoders import EncoderLoader
+from tests.built import BuiltGraph
 from tests.projects import Graph, Project
 
 
-@pytest.fixture
-def graph(tmp_path):
-    project = Project(tmp_path)
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    project = Project(tmp_path_factory.mktemp("metadata"))
     for i in range(3):
         project.write_tone(f"tone{i}", hz=300 + 100 * i, seconds=0.2 + 0.4 * i)
     project.write_yaml(
@@ -22,7 +23,12 @@ def graph(tmp_path):
     )
     graph = Graph(project)
     graph.build()
-    return graph
+    return BuiltGraph(graph)
+
+
+@pytest.fixture
+def graph(built):
+    return built.put_back()
 
 
 def encode(graph: Graph) -> dict:

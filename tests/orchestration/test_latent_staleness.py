@@ -2,16 +2,19 @@
 
 import pytest
 
+from tests.built import BuiltGraph
 from tests.projects import Graph, Project, touch
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def mel(name: str, num_mels: int) -> dict[str, object]:
     return {"name": name, "encoder": {"kind": "log_mel", "num_mels": num_mels}}
 
 
-@pytest.fixture
-def graph(tmp_path):
-    project = Project(tmp_path)
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    project = Project(tmp_path_factory.mktemp("latents"))
     project.write_tones(6)
     project.write_yaml(shards={"samples_per_shard": 2, "partitions": {"train": 1, "test": 1}})
     project.write_yaml(latents=[mel("coarse", 8), mel("fine", 16)])
@@ -22,7 +25,12 @@ def graph(tmp_path):
             assert graph.run(graph.keys.latent_shards(name), partition).success
         assert graph.run(graph.keys.latents_index(name)).success
     assert stale(graph) == set()
-    return graph
+    return BuiltGraph(graph)
+
+
+@pytest.fixture
+def graph(built):
+    return built.put_back()
 
 
 def stale(graph: Graph) -> set[tuple[str, str]]:

@@ -18,7 +18,7 @@ RESOURCES = {"storage": StorageResource(), "workers": WorkersResource()}
 
 
 @pytest.fixture
-def project(tmp_path):
+def project(tmp_path, undrawn):
     project = Project(tmp_path)
     project.write_tones(4)
     project.write_yaml(splits={"train": 1.0}, shards={"samples_per_shard": 2, "partitions": {"train": 1}})

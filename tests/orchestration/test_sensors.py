@@ -3,28 +3,37 @@
 import pytest
 import yaml
 
+from tests.built import SettledDaemon
 from tests.daemons import Daemon, count, partitions_made
 from tests.projects import Project, touch
 
 LATENTS = [{"name": "mel", "encoder": {"kind": "log_mel"}}]
 
 
-@pytest.fixture
-def project(tmp_path):
-    project = Project(tmp_path)
+pytestmark = pytest.mark.usefixtures("undrawn")
+
+
+def unsettled(folder):
+    project = Project(folder)
     project.write_titled_tones(12)
-    return project
+    return Daemon(project)
+
+
+@pytest.fixture(scope="module")
+def settled(tmp_path_factory):
+    daemon = unsettled(tmp_path_factory.mktemp("sensors"))
+    daemon.settle()
+    return SettledDaemon(daemon)
 
 
 @pytest.fixture
-def daemon(project):
-    daemon = Daemon(project)
-    daemon.settle()
-    return daemon
+def daemon(settled):
+    return settled.put_back()
 
 
-def test_a_first_look_builds_everything_once(project):
-    daemon = Daemon(project)
+def test_a_first_look_builds_everything_once(tmp_path):
+    daemon = unsettled(tmp_path)
+    project = daemon.project
     made = daemon.settle()
     assert all(run.success for run in made)
     assert sorted(partitions_made(made)) == sorted(project.config().layout().partition_keys())

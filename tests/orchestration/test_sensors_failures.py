@@ -17,6 +17,7 @@ from headrace.manifests import newest_manifest
 from headrace.storage import LocalStorage
 from headrace.waves import FINISH, Attempts, Decision, Limits, PartitionWork, Patience, Pause, Situation, decide
 from sensors.activity import active_runs
+from tests.built import SettledDaemon
 from tests.daemons import Daemon, count
 from tests.projects import Project
 
@@ -80,14 +81,19 @@ def test_failing_work_backs_off_and_then_rests(attempts, pause):
     assert decision.paused == ({"train-0000": pause} if pause else {})
 
 
-@pytest.fixture
-def daemon(tmp_path):
-    project = Project(tmp_path)
+@pytest.fixture(scope="module")
+def settled(tmp_path_factory):
+    project = Project(tmp_path_factory.mktemp("failures"))
     project.write_tones(4)
     project.write_yaml(splits={"train": 1.0}, shards={"samples_per_shard": 2, "partitions": {"train": 2}})
     daemon = Daemon(project)
     daemon.settle()
-    return daemon
+    return SettledDaemon(daemon)
+
+
+@pytest.fixture
+def daemon(settled, undrawn):
+    return settled.put_back()
 
 
 def test_a_partition_that_fails_its_check_holds_latents_and_snapshot(daemon, monkeypatch):

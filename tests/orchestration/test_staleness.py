@@ -2,18 +2,26 @@
 
 import pytest
 
+from tests.built import BuiltGraph
 from tests.projects import Graph, Project, touch
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 
-@pytest.fixture
-def graph(tmp_path):
-    project = Project(tmp_path)
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    project = Project(tmp_path_factory.mktemp("staleness"))
     project.write_titled_tones(12)
     graph = Graph(project)
     graph.build()
     assert graph.stale_partitions() == []
     assert graph.status(graph.keys.sizes_index) == "FRESH"
-    return graph
+    return BuiltGraph(graph)
+
+
+@pytest.fixture
+def graph(built):
+    return built.put_back()
 
 
 def test_everything_is_missing_before_the_first_build(tmp_path):
