@@ -6,9 +6,8 @@ from assets.events import OWNER, readable_failures
 from assets.keys import DatasetKeys
 from assets.metadata import shards_metadata
 from assets.partitions import partitions_of
-from headrace.catalog_update import existing_catalog
 from headrace.config import DatasetConfig
-from headrace.reconcile import partition_recordings, shard_settings
+from headrace.reconcile import shard_settings
 from headrace.shards import build_partition
 from resources.progress import Progress
 from resources.storage import StorageResource
@@ -37,13 +36,13 @@ def audio_shards_asset(config: DatasetConfig) -> dg.AssetsDefinition:
         workers: WorkersResource,
         progress: dg.ResourceParam[Progress],
     ) -> dg.MaterializeResult:
+        from headrace.catalog_partitions import partition_recordings  # noqa: PLC0415 - polars: not in a code server
+
         audio = storage.audio(config)
         with readable_failures():
             build = build_partition(
                 context.partition_key,
-                partition_recordings(
-                    existing_catalog(storage.output(config)).recordings, config, context.partition_key
-                ),
+                partition_recordings(storage.catalog(config).recordings, config, context.partition_key),
                 settings,
                 storage.source(config),
                 audio,

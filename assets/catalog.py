@@ -1,6 +1,7 @@
 """NAME/catalog: one scan of the source, and the news about each partition's recordings."""
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from dagster._utils.schedules import get_smallest_cron_interval
@@ -9,13 +10,13 @@ from assets.events import INPUTS_TAG, OWNER, readable_failures, short_digest
 from assets.keys import DatasetKeys
 from assets.metadata import catalog_metadata, rejected_table
 from assets.recordings import news
-from headrace.catalog import Scan, ScanRuntime
-from headrace.catalog_update import update_catalog
 from headrace.config import DatasetConfig, SchedulesConfig
-from headrace.reconcile import partition_fingerprints
 from resources.progress import Progress
 from resources.storage import StorageResource
 from resources.workers import WorkersResource
+
+if TYPE_CHECKING:
+    from headrace.catalog import Scan
 
 _GRACE = timedelta(hours=2)
 
@@ -60,23 +61,25 @@ def catalog_asset(config: DatasetConfig) -> dg.AssetsDefinition:
         workers: WorkersResource,
         progress: dg.ResourceParam[Progress],
     ) -> dg.MaterializeResult:
+        from headrace.catalog import ScanRuntime  # noqa: PLC0415 - polars: not in a code server
+        from headrace.catalog_update import update_catalog  # noqa: PLC0415 - likewise
+
         inputs = source_inputs(config, storage)  # before the table is read: a later change of it is news
         with readable_failures():
             runtime = ScanRuntime(num_threads=workers.count, progress=progress.scanned)
-            scan = update_catalog(
-                config.source,
+            scan, summary = update_catalog(
+                config,
                 storage.source(config),
                 storage.metadata(config),
                 storage.output(config),
                 runtime,
             )
-            fingerprints = partition_fingerprints(scan.recordings, config)
-        events = news(context.instance, keys.recordings, fingerprints)
+        events = news(context.instance, keys.recordings, summary.fingerprints)
         for event in events:
             context.log_event(event)
         changed = dict.fromkeys(str(event.partition) for event in events)
         return dg.MaterializeResult(
-            data_version=dg.DataVersion(scan.catalog.digest),
+            data_version=dg.DataVersion(summary.digest),
             metadata=catalog_metadata(scan, tuple(changed)),
             tags={INPUTS_TAG: inputs},
             check_results=[_conservation(scan), _has_recordings(scan)],
@@ -93,7 +96,7 @@ def _freshness(schedules: SchedulesConfig) -> dg.FreshnessPolicy | None:
     return dg.FreshnessPolicy.time_window(warn_window=period + _GRACE, fail_window=2 * period + _GRACE)
 
 
-def _conservation(scan: Scan) -> dg.AssetCheckResult:
+def _conservation(scan: "Scan") -> dg.AssetCheckResult:
     refused = int((scan.rejected["origin"] == "file").sum())
     return dg.AssetCheckResult(
         check_name="conservation",
@@ -107,13 +110,13 @@ def _conservation(scan: Scan) -> dg.AssetCheckResult:
     )
 
 
-def _why_none(scan: Scan) -> str:
+def _why_none(scan: "Scan") -> str:
     if not scan.num_found:
         return "source.uri holds no files"
     return f"{scan.num_found} files found, none can be used: see the reasons"
 
 
-def _has_recordings(scan: Scan) -> dg.AssetCheckResult:
+def _has_recordings(scan: "Scan") -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         check_name="has_recordings",
         passed=scan.recordings.height > 0,

@@ -6,6 +6,7 @@ consumer are blocking.
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
@@ -15,14 +16,15 @@ from assets.keys import DatasetKeys
 from assets.metadata import table
 from assets.partitions import partitions_of
 from headrace.audit import conservation_faults, index_faults, pairing_faults, snapshot_faults
-from headrace.catalog_update import existing_catalog
 from headrace.config import DatasetConfig, LatentsConfig
 from headrace.errors import CatalogError, ConfigError
-from headrace.frame_alignment import AlignmentFault, alignment_faults, column_faults
 from headrace.manifests import Manifest, newest_manifest
 from headrace.snapshots import read_snapshot
 from headrace.storage import Storage
 from resources.storage import StorageResource
+
+if TYPE_CHECKING:
+    from headrace.frame_alignment import AlignmentFault
 
 _SHOWN = 20
 _INDEX_MATCHES = "every .idx lists exactly what its tar holds, and lies where it says"
@@ -62,8 +64,9 @@ def _catalog_schema(config: DatasetConfig) -> dg.AssetChecksDefinition:
     )
     def schema(storage: StorageResource) -> dg.AssetCheckResult:
         from headrace.catalog_checks import check_catalog, check_metadata  # noqa: PLC0415 - pandera brings pandas
+        from headrace.frame_alignment import column_faults  # noqa: PLC0415 - polars: not in a code server
 
-        catalog = existing_catalog(storage.output(config))
+        catalog = storage.catalog(config)
         numbers = {"recordings": catalog.recordings.height}
         try:
             check_catalog(catalog.recordings, catalog.rejected)
@@ -91,6 +94,8 @@ def _shard_checks(config: DatasetConfig, key: dg.AssetKey, latents: LatentsConfi
 
     @dg.multi_asset_check(name="__".join([*key.path, "checks"]), specs=specs)
     def checks(context: dg.AssetCheckExecutionContext, storage: StorageResource) -> Iterator[dg.AssetCheckResult]:
+        from headrace.frame_alignment import alignment_faults  # noqa: PLC0415 - polars: not in a code server
+
         shards, audio = _shards(storage, config, latents), storage.audio(config)
         manifest = _manifest(shards, context.partition_key)
         kept = conservation_faults(shards, manifest) if latents is None else pairing_faults(audio, shards, manifest)
@@ -105,7 +110,7 @@ def _shard_checks(config: DatasetConfig, key: dg.AssetKey, latents: LatentsConfi
 
 
 def _alignment(
-    faults: Sequence[AlignmentFault], numbers: Mapping[str, int], column: str, key: dg.AssetKey
+    faults: "Sequence[AlignmentFault]", numbers: Mapping[str, int], column: str, key: dg.AssetKey
 ) -> dg.AssetCheckResult:
     """What came of one frame-aligned column, with a row for each fault."""
     rows = [

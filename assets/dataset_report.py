@@ -1,6 +1,7 @@
 """NAME/dataset_report: a page about the data set, written beside it."""
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
@@ -8,47 +9,58 @@ from assets.events import INPUTS_TAG, OWNER, readable_failures, short_digest
 from assets.keys import DatasetKeys
 from assets.metadata import location
 from assets.records import Records
-from headrace.catalog_files import REJECTED_PATH, read_columns
-from headrace.catalog_update import existing_catalog
+from headrace.catalog_summary import read_summary
 from headrace.config import DatasetConfig
-from headrace.report import Report, render_report
-from headrace.report_contents import Place, collect
-from headrace.snapshots import read_snapshot
+from headrace.rejects import counted
+from headrace.snapshots import NumberedSnapshot, read_snapshot
 from resources.storage import StorageResource
+
+if TYPE_CHECKING:
+    from headrace.report import Report
 
 REPORT_PATH = "report.html"
 REPORT_VERSION = 2
 """Raise it when the page looks different, so that it is drawn again."""
 
 
-def read_report(config: DatasetConfig, storage: StorageResource) -> Report:
-    """What the page has to say now."""
-    rejected = read_columns(storage.output(config), REJECTED_PATH, ["code"])
-    reasons = [] if rejected is None else rejected["code"].value_counts(sort=True).rows()
-    snapshots = {part: read_snapshot(shards) for part, shards in storage.parts(config).items()}
-    return Report(config.name, snapshots, reasons, storage.output(config).uri)
+def report_inputs(name: str, snapshots: Mapping[str, NumberedSnapshot], reasons: Sequence[tuple[str, int]]) -> str:
+    """Digest of what a page is drawn from: cheap, so that `build.py` and the sensors need not draw it to know.
 
-
-def _with_contents(report: Report, config: DatasetConfig, storage: StorageResource) -> Report:
-    """The report with everything that is drawn."""
-    catalog = existing_catalog(storage.output(config))
-    latents = {entry.name: storage.latents(config, entry.name) for entry in config.latents}
-    place = Place(
-        catalog.recordings, catalog.rejected, config.layout(), config.group_by, storage.audio(config), latents
-    )
-    return replace(report, contents=collect(place))
-
-
-def report_inputs(report: Report) -> str:
-    """Digest of what a page is drawn from: cheap, so that `build.py` and the sensors need not draw it to know."""
-    snapshots = [f"{part} {numbered.snapshot.to_json().decode()}" for part, numbered in report.snapshots.items()]
-    return short_digest(str(REPORT_VERSION), report.name, *snapshots, *(f"{code} {n}" for code, n in report.reasons))
+    Args:
+        name: of the data set.
+        snapshots: the newest one of every part.
+        reasons: why files were refused, and how many.
+    """
+    held = [f"{part} {numbered.snapshot.to_json().decode()}" for part, numbered in snapshots.items()]
+    return short_digest(str(REPORT_VERSION), name, *held, *(f"{code} {n}" for code, n in reasons))
 
 
 def has_report(config: DatasetConfig, storage: StorageResource, records: Records) -> bool:
     """Whether the page is there and says what there is to say now. Needs a snapshot of every part."""
-    key, inputs = DatasetKeys(config.name).dataset_report, report_inputs(read_report(config, storage))
-    return storage.output(config).exists(REPORT_PATH) and records.is_made_from(key, inputs)
+    output = storage.output(config)
+    summary = read_summary(output, config)
+    if summary is None or not output.exists(REPORT_PATH):
+        return False
+    inputs = report_inputs(config.name, _snapshots(config, storage), list(summary.reasons.items()))
+    return records.is_made_from(DatasetKeys(config.name).dataset_report, inputs)
+
+
+def _snapshots(config: DatasetConfig, storage: StorageResource) -> dict[str, NumberedSnapshot]:
+    return {part: read_snapshot(shards) for part, shards in storage.parts(config).items()}
+
+
+def _read_report(config: DatasetConfig, storage: StorageResource) -> "Report":
+    """Everything that the page has to say now."""
+    from headrace.report import Report  # noqa: PLC0415 - polars: not in a code server
+    from headrace.report_contents import Place, collect  # noqa: PLC0415 - likewise
+
+    catalog = storage.catalog(config)
+    latents = {entry.name: storage.latents(config, entry.name) for entry in config.latents}
+    place = Place(
+        catalog.recordings, catalog.rejected, config.layout(), config.group_by, storage.audio(config), latents
+    )
+    reasons = counted(catalog.rejected["code"])
+    return Report(config.name, _snapshots(config, storage), reasons, storage.output(config).uri, collect(place))
 
 
 def dataset_report_asset(config: DatasetConfig) -> dg.AssetsDefinition:
@@ -65,15 +77,18 @@ def dataset_report_asset(config: DatasetConfig) -> dg.AssetsDefinition:
         "what was refused, and code to load it.",
     )
     def dataset_report(storage: StorageResource) -> dg.MaterializeResult:
+        from headrace.report import render_report  # noqa: PLC0415 - polars: not in a code server
+
         output = storage.output(config)
         with readable_failures():
-            report = read_report(config, storage)
-            page = render_report(_with_contents(report, config, storage))
+            report = _read_report(config, storage)
+            page = render_report(report)
             output.write(REPORT_PATH, page)
+        inputs = report_inputs(report.name, report.snapshots, report.reasons)
         return dg.MaterializeResult(
-            data_version=dg.DataVersion(report_inputs(report)),
+            data_version=dg.DataVersion(inputs),
             metadata={"page": location(output, REPORT_PATH), "bytes": len(page)},
-            tags={INPUTS_TAG: report_inputs(report)},
+            tags={INPUTS_TAG: inputs},
         )
 
     return dataset_report

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import dagster as dg
 
 from assets.keys import DatasetKeys
-from headrace.catalog_update import existing_catalog
 from headrace.config import DatasetConfig
 from headrace.drift import CatalogNumbers, catalog_numbers, duration_drift, hours_drift, rejected_drift
 from resources.storage import StorageResource
@@ -26,7 +25,7 @@ def drift_checks(config: DatasetConfig) -> dg.AssetChecksDefinition:
 
     @dg.multi_asset_check(name=f"{config.name}__drift_checks", specs=specs)
     def checks(context: dg.AssetCheckExecutionContext, storage: StorageResource) -> Iterator[dg.AssetCheckResult]:
-        now = catalog_numbers(existing_catalog(storage.output(config)))
+        now = catalog_numbers(storage.catalog(config))
         before = last_numbers(context.instance, keys.sizes_index)
         for name, (compare, _) in _CHECKS.items():
             faults = compare(now, before, config.drift)

@@ -5,14 +5,12 @@ computes nothing that another step relies on.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-import polars as pl
 
 from assets.pictures import Clip, histogram, latents_below_spectrogram, waveforms
 from headrace.audit import read_index
-from headrace.catalog import Scan
 from headrace.encoding.plans import AUDIO_SHARD_NOTE, FRAME_RATE_NOTE
 from headrace.encoding.stats import EncodingStats
 from headrace.excerpts import read_audio, read_latents
@@ -20,9 +18,14 @@ from headrace.index import ShardIndex
 from headrace.latents import LatentBuild
 from headrace.manifests import Manifest
 from headrace.shards import PartitionBuild
-from headrace.smoke import SmokeResult
 from headrace.snapshots import NumberedSnapshot
 from headrace.storage import Storage
+
+if TYPE_CHECKING:  # they bring polars, which a code server does without
+    import polars as pl
+
+    from headrace.catalog import Scan
+    from headrace.smoke import SmokeResult
 
 Metadata = dict[str, Any]  # what Dagster takes: raw values or MetadataValue
 
@@ -40,13 +43,13 @@ def table(rows: Sequence[dict[str, Any]], columns: dict[str, str]) -> dg.TableMe
     )
 
 
-def rejected_table(rejected: pl.DataFrame) -> dg.TableMetadataValue:
+def rejected_table(rejected: "pl.DataFrame") -> dg.TableMetadataValue:
     """Refused files and rows with their reasons."""
     columns = {"path": "string", "code": "string", "reason": "string"}
     return table(rejected.select(list(columns)).head(_MOST_ROWS).to_dicts(), columns)
 
 
-def catalog_metadata(scan: Scan, changed: Sequence[str]) -> Metadata:
+def catalog_metadata(scan: "Scan", changed: Sequence[str]) -> Metadata:
     """What a scan found and what it touches."""
     recordings = scan.recordings
     reasons = scan.rejected["code"].value_counts(sort=True).rows()
@@ -130,7 +133,7 @@ def snapshot_metadata(storage: Storage, committed: NumberedSnapshot, *, is_new: 
     }
 
 
-def smoke_metadata(results: Mapping[str, SmokeResult]) -> Metadata:
+def smoke_metadata(results: "Mapping[str, SmokeResult]") -> Metadata:
     """What a smoke test read, how fast, and a row for each shard."""
     rows = [
         {"part": part, **row} for part, result in results.items() for row in result.table.head(_MOST_ROWS).to_dicts()
@@ -149,7 +152,7 @@ def smoke_metadata(results: Mapping[str, SmokeResult]) -> Metadata:
     }
 
 
-def _smoke_speeds(part: str, result: SmokeResult) -> Metadata:
+def _smoke_speeds(part: str, result: "SmokeResult") -> Metadata:
     return {
         f"{part} samples per second": round(result.num_samples / max(result.seconds, 1e-9), 1),
         f"{part} streamed samples per second": round(result.num_streamed / max(result.stream_seconds, 1e-9), 1),
@@ -225,7 +228,7 @@ def _reasons(counts: Sequence[tuple[Any, ...]]) -> dg.TableMetadataValue:
     return table([{"code": code, "count": count} for code, count in counts], {"code": "string", "count": "int"})
 
 
-def _sampled(values: pl.Series) -> list[float]:
+def _sampled(values: "pl.Series") -> list[float]:
     return [float(value) for value in values.head(100_000)]
 
 

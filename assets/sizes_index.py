@@ -6,7 +6,6 @@ from assets.events import INPUTS_TAG, OWNER, readable_failures, snapshot_inputs
 from assets.gates import pass_catalog, pass_shards
 from assets.keys import DatasetKeys
 from assets.metadata import snapshot_metadata
-from headrace.catalog_update import existing_catalog, store_refusals
 from headrace.commit import commit_partitions
 from headrace.config import DatasetConfig
 from headrace.drift import catalog_numbers
@@ -28,16 +27,17 @@ def sizes_index_asset(config: DatasetConfig) -> dg.AssetsDefinition:
         "names the partitions, while one is not built from the current catalog.",
     )
     def sizes_index(context: dg.AssetExecutionContext, storage: StorageResource) -> dg.MaterializeResult:
+        from headrace.catalog_partitions import partition_fingerprints  # noqa: PLC0415 - polars: not in a code server
+        from headrace.catalog_update import store_refusals  # noqa: PLC0415 - likewise
+
         pass_catalog(context.instance, keys.catalog)
         pass_shards(context.instance, keys.audio_shards, config.layout().partition_keys())
         audio = storage.audio(config)
         with readable_failures():
-            output = storage.output(config)
-            catalog = existing_catalog(output)
-            committed, is_new, manifests = commit_partitions(
-                audio, wanted_partitions(catalog.recordings, config), catalog.digest
-            )
-            store_refusals(output, catalog, manifests)
+            catalog = storage.catalog(config)
+            wanted = wanted_partitions(partition_fingerprints(catalog.recordings, config), config)
+            committed, is_new, manifests = commit_partitions(audio, wanted, catalog.digest)
+            store_refusals(storage.output(config), catalog, manifests, config)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(committed.snapshot.fingerprint),
             metadata={

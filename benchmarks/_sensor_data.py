@@ -18,8 +18,9 @@ from assets.gates import SHARD_CHECKS
 from assets.keys import DatasetKeys
 from headrace.audio import codec_version
 from headrace.catalog import Catalog
-from headrace.catalog_files import write_catalog
+from headrace.catalog_partitions import partition_fingerprints
 from headrace.catalog_tables import RECORDING_SCHEMA, REJECTED_SCHEMA
+from headrace.catalog_update import store_catalog
 from headrace.config import DatasetConfig, load_config
 from headrace.manifests import Manifest, ShardEntry, commit_manifest
 from headrace.reconcile import wanted_partitions
@@ -52,7 +53,7 @@ def change_everything(dataset: Dataset) -> None:
     """Store a catalog of the same recordings, all with another content."""
     recordings = dataset.catalog.recordings.with_columns(pl.col("recording_digest").str.reverse())
     other = Catalog(recordings, dataset.catalog.rejected, dataset.catalog.probe_version)
-    write_catalog(StorageResource().output(dataset.config), other)
+    store_catalog(StorageResource().output(dataset.config), other, dataset.config)
 
 
 def _config(folder: Path, num_partitions: int) -> DatasetConfig:
@@ -94,17 +95,18 @@ def _source(folder: Path, config: DatasetConfig, count: int) -> Catalog:
     user = {f"title {i}": [f"a line of metadata {i} {path}" for path in paths] for i in range(3)}
     recordings = pl.DataFrame(facts, schema=RECORDING_SCHEMA).with_columns(pl.DataFrame(user))
     catalog = Catalog(recordings, pl.DataFrame(schema=REJECTED_SCHEMA), codec_version())
-    write_catalog(StorageResource().output(config), catalog)
+    store_catalog(StorageResource().output(config), catalog, config)
     return catalog
 
 
 def _partitions(config: DatasetConfig, catalog: Catalog, instance: dg.DagsterInstance) -> None:
     """Manifests of all partitions, as built from the catalog, and the events that Dagster has of them."""
     audio, keys = StorageResource().audio(config), DatasetKeys(config.name)
+    fingerprints = partition_fingerprints(catalog.recordings, config)
     samples = catalog.recordings.height // len(config.layout().partition_keys())
     scanned = {INPUTS_TAG: source_inputs(config, StorageResource())}
     instance.report_runless_asset_event(dg.AssetMaterialization(keys.catalog, tags=scanned))
-    for number, (partition, wanted) in enumerate(wanted_partitions(catalog.recordings, config).items()):
+    for number, (partition, wanted) in enumerate(wanted_partitions(fingerprints, config).items()):
         names = tuple(f"{number:04d}_{i:06d}_with_a_name" for i in range(samples))
         shards = tuple(_shard(number, i, names) for i in range(-(-samples // _SAMPLES_PER_SHARD)))
         manifest = Manifest(partition, wanted, "", {"samples_per_shard": _SAMPLES_PER_SHARD}, shards)

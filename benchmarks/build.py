@@ -28,13 +28,14 @@ import numpy as np
 import soundfile as sf
 
 from headrace.audio import AudioFormat, codec_version
+from headrace.catalog_partitions import PARTITION, fingerprints, recordings_of, with_partitions
 from headrace.catalog_update import existing_catalog, update_catalog
 from headrace.commit import commit_partitions
-from headrace.config import SourceConfig
+from headrace.config import DatasetConfig
 from headrace.manifests import newest_manifests
 from headrace.plan import Layout
 from headrace.reconcile import plan_build
-from headrace.recordings import PARTITION, Recording, fingerprints, recordings_of, with_partitions
+from headrace.recordings import Recording
 from headrace.shards import ShardSettings, build_partition
 from headrace.sources import open_source
 from headrace.storage import LocalStorage
@@ -105,7 +106,9 @@ def loop_with_tars(paths: Sequence[Path], folder: Path, num_threads: int) -> Non
 def scan(source: Path, output: LocalStorage) -> None:
     """Make or update the catalog."""
     opened = open_source(source)
-    update_catalog(SourceConfig(uri=opened.uri, settle_seconds=0), opened, None, output)
+    settings = {"uri": opened.uri, "settle_seconds": 0}
+    config = DatasetConfig(name="bench", source=settings, output={"uri": output.uri})
+    update_catalog(config, opened, None, output)
 
 
 def recordings(output: LocalStorage, layout: Layout) -> dict[str, list[Recording]]:

@@ -12,7 +12,8 @@ from building.driver import Build
 from building.instance import open_instance
 from building.runs import Runner
 from building.terminal import TerminalProgress, show_faults, show_rejected, show_snapshots
-from headrace.catalog_files import REJECTED_PATH, read_catalog
+from headrace.catalog_files import read_catalog
+from headrace.catalog_summary import REJECTED_PATH
 from headrace.config import DatasetConfig, load_config
 from headrace.errors import ConfigError, HeadraceError, NotFoundError
 from headrace.reconcile import latent_settings

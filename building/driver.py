@@ -16,17 +16,10 @@ from assets.records import is_committed, newest_snapshot
 from building.runs import Outcome, Runner
 from building.terminal import TerminalProgress
 from headrace.audit import has_true_sizes
-from headrace.catalog_update import existing_catalog
+from headrace.catalog_partitions import Work, partition_fingerprints, partition_work
 from headrace.config import DatasetConfig, LatentsConfig
 from headrace.manifests import NumberedManifest, newest_manifests, newest_summaries
-from headrace.reconcile import (
-    Work,
-    latent_settings,
-    partition_work,
-    plan_build,
-    wanted_latents,
-    wanted_partitions,
-)
+from headrace.reconcile import latent_settings, plan_build, wanted_latents, wanted_partitions
 from headrace.snapshots import NumberedSnapshot
 from headrace.storage import Storage
 from resources.storage import StorageResource
@@ -83,9 +76,9 @@ class Build:
 
     def _build_audio(self) -> str:
         """Bring the audio up to date with the stored catalog. Returns that catalog's digest."""
-        catalog = existing_catalog(self.storage.output(self.config))
+        catalog = self.storage.catalog(self.config)
         audio = self.storage.audio(self.config)
-        wanted = wanted_partitions(catalog.recordings, self.config)
+        wanted = wanted_partitions(partition_fingerprints(catalog.recordings, self.config), self.config)
         self._partitions(self.keys.audio_shards, audio, wanted, partition_work(catalog.recordings, self.config))
         self._index(self.keys.sizes_index, audio, catalog.digest, wanted)
         return catalog.digest
@@ -94,7 +87,7 @@ class Build:
         """Whether a fault may be no fault at all: recordings changed while they were built. Then it is forgotten."""
         faults = self.runner.take_faults()
         self._scan()
-        if not self._failed and existing_catalog(self.storage.output(self.config)).digest != built_from:
+        if not self._failed and self.storage.catalog(self.config).digest != built_from:
             return True
         self.runner.outcomes.extend(faults)
         return False

@@ -19,7 +19,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from building.runs import Outcome
-from headrace.reconcile import Work
+from headrace.catalog_partitions import Work
 from headrace.snapshots import NumberedSnapshot
 from resources.progress import Progress
 

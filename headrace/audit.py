@@ -6,11 +6,11 @@ and headers are read, payloads are not: re-reading every byte is `headrace verif
 
 import json
 
-from headrace.catalog_tables import Reject
 from headrace.encoding.plans import AUDIO_SHARD_NOTE
 from headrace.errors import HeadraceError, NotFoundError
 from headrace.index import ShardIndex, group_members, index_name
 from headrace.manifests import Manifest, ShardEntry, newest_manifest
+from headrace.rejects import Reject
 from headrace.snapshots import Snapshot, read_table
 from headrace.storage import Storage
 from headrace.tar import read_members

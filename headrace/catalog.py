@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from headrace import audio
-from headrace.catalog_digests import combined_digest
 from headrace.catalog_rows import accepted_and_rejected, decode_rejects, facts_of, sorted_rejects
-from headrace.catalog_tables import FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA, Origin
+from headrace.catalog_tables import FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA
+from headrace.fingerprints import combined_digest
 from headrace.probing import Probe, probe_files
-from headrace.sources import Source
+from headrace.rejects import Origin
+from headrace.sources import Listing, Source
 
 _NS = 1_000_000_000
 
@@ -54,7 +55,7 @@ class Catalog:
     @property
     def digest(self) -> str:
         """Fingerprint of all recordings: equal where nothing changed that can reach a shard."""
-        return combined_digest(self.recordings["recording_digest"])
+        return combined_digest(self.recordings["recording_digest"].sort())
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,7 @@ def scan(
     watch = _Stopwatch()
     version = runtime.probe_version()
     now_ns = runtime.clock()
-    listing = pl.concat([pl.DataFrame(schema=LISTING_SCHEMA), *source.list()])
+    listing = pl.concat([_table(Listing()), *map(_table, source.list())])
     watch.lap("list")
     plan = plan_scan(listing, _remembered(previous, version), round(settings.settle_seconds * _NS), now_ns)
     watch.lap("plan")
@@ -223,6 +224,11 @@ def with_decode_rejects(catalog: Catalog, faults: pl.DataFrame) -> Catalog:
     """
     others = catalog.rejected.filter(pl.col("origin") != Origin.DECODE)
     return replace(catalog, rejected=sorted_rejects(pl.concat([others, decode_rejects(catalog.recordings, faults)])))
+
+
+def _table(listing: Listing) -> pl.DataFrame:
+    """A chunk of a listing (`LISTING_SCHEMA`)."""
+    return pl.DataFrame({name: getattr(listing, name) for name in LISTING_SCHEMA}, schema=LISTING_SCHEMA)
 
 
 def _remembered(previous: Catalog | None, probe_version: str) -> pl.DataFrame:

@@ -11,10 +11,11 @@ import pandera.polars as pa
 import polars as pl
 from pandera.errors import SchemaError, SchemaErrors
 
-from headrace.catalog_tables import RECORDING_SCHEMA, REJECTED_SCHEMA, Origin
+from headrace.catalog_tables import RECORDING_SCHEMA, REJECTED_SCHEMA
 from headrace.errors import CatalogError, ConfigError
 from headrace.keys import KEY_PATTERN, MAX_KEY_LENGTH
 from headrace.metadata_columns import metadata_columns
+from headrace.rejects import Origin
 
 _NULLABLE = frozenset({"bits_per_sample", "duplicate_of"})
 _SHOWN_FAILURES = 5

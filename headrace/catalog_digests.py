@@ -35,15 +35,5 @@ def _digests(recordings: pl.DataFrame) -> pl.Series:
     return pl.Series("recording_digest", digests, dtype=pl.String)
 
 
-def combined_digest(digests: pl.Series) -> str:
-    """The fingerprint of a set of recordings, a partition's or the whole catalog's, in any order: SHA-256, hex."""
-    combined = hashlib.sha256()
-    separator = ""
-    for piece in digests.sort().to_frame().iter_slices(_SLICE_ROWS):
-        combined.update((separator + "\n".join(piece.to_series())).encode())
-        separator = "\n"
-    return combined.hexdigest()
-
-
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]

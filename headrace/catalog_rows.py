@@ -9,10 +9,11 @@ import posixpath
 import polars as pl
 
 from headrace.catalog_digests import recording_digests
-from headrace.catalog_tables import FACT_SCHEMA, OWN_COLUMNS, RECORDING_SCHEMA, REJECTED_SCHEMA, Origin, Reject
+from headrace.catalog_tables import FACT_SCHEMA, OWN_COLUMNS, RECORDING_SCHEMA, REJECTED_SCHEMA
 from headrace.errors import ConfigError
 from headrace.keys import KEY_PATTERN, MAX_KEY_LENGTH, SEGMENT_SUFFIX, sample_keys
 from headrace.metadata_columns import check_types, stored_names
+from headrace.rejects import Origin, Reject
 
 _EXPLICIT_KEY = "\0key"  # no user's column has such a name
 _ROW = "\0row"

@@ -1,36 +1,9 @@
 """The catalog's two tables: column names, types and what must hold of them.
 
-Owns names and checks. It reads and writes nothing.
+Owns names and types. It reads and writes nothing.
 """
 
-from enum import StrEnum
-
 import polars as pl
-
-
-class Reject(StrEnum):
-    """Why the catalog refuses a file or a row, beside the reasons that `headrace.audio` gives."""
-
-    TOO_SHORT = "too_short"
-    DUPLICATE_KEY = "duplicate_key"
-    BAD_KEY = "bad_key"
-    METADATA_WITHOUT_FILE = "metadata_without_file"
-    DUPLICATE_METADATA = "duplicate_metadata"
-    OUTSIDE_ROOT = "outside_root"
-    UNREADABLE = "unreadable"
-    BAD_NAME = "bad_name"
-
-
-class Origin(StrEnum):
-    """What a row of the rejected table is about."""
-
-    FILE = "file"
-    """A file that the scan refused: counts as found."""
-    METADATA = "metadata"
-    """A row of the user's table."""
-    DECODE = "decode"
-    """A recording of the catalog whose fault showed when it was decoded."""
-
 
 Columns = dict[str, type[pl.DataType]]
 """Names and types, in order. (A `pl.Schema` loses its value type under mypy when it is unpacked into another.)"""

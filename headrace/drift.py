@@ -6,12 +6,13 @@ Owns the few numbers that are kept of a catalog and their comparison. Pure; keep
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
+from typing import TYPE_CHECKING
 
-import polars as pl
-
-from headrace.catalog import Catalog
-from headrace.catalog_tables import Origin
 from headrace.config import DriftConfig
+from headrace.rejects import Origin
+
+if TYPE_CHECKING:
+    from headrace.catalog import Catalog  # brings polars: a code server needs the comparisons alone
 
 _SECONDS_PER_HOUR = 3600.0
 
@@ -39,12 +40,13 @@ class CatalogNumbers:
         return asdict(self)
 
 
-def catalog_numbers(catalog: Catalog) -> CatalogNumbers:
+def catalog_numbers(catalog: "Catalog") -> CatalogNumbers:
     """The numbers of a catalog; zeros where it is empty."""
     durations = catalog.recordings["duration_seconds"]
     low, middle, high = (float(durations.quantile(share) or 0.0) for share in (0.1, 0.5, 0.9))
-    refused = catalog.rejected.filter(pl.col("origin") != Origin.METADATA).height
-    found = catalog.recordings.height + catalog.rejected.filter(pl.col("origin") == Origin.FILE).height
+    origins = catalog.rejected["origin"]
+    refused = int((origins != Origin.METADATA).sum())
+    found = catalog.recordings.height + int((origins == Origin.FILE).sum())
     hours = float(durations.sum()) / _SECONDS_PER_HOUR
     return CatalogNumbers(round(hours, 6), low, middle, high, refused / found if found else 0.0)
 

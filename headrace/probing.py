@@ -13,8 +13,9 @@ from typing import Any, BinaryIO, Protocol
 import polars as pl
 
 from headrace.audio import AudioInfo
-from headrace.catalog_tables import AUDIO_SCHEMA, FACT_SCHEMA, STAMP_SCHEMA, Reject
+from headrace.catalog_tables import AUDIO_SCHEMA, FACT_SCHEMA, STAMP_SCHEMA
 from headrace.errors import AudioError, UnsafePathError
+from headrace.rejects import Reject
 from headrace.sources import Source, Stamp
 
 _SLICE_ROWS = 10_000

@@ -1,8 +1,8 @@
 """What a build has to do: what is wanted compared with what is there.
 
-Pure: it is given the catalog, the settings and the manifests, and says which partitions are stale and whether a
-snapshot still tells the truth. It reads nothing and builds nothing, so that `build.py`, the sensors and the assets
-cannot disagree.
+Pure: it is given the catalog's fingerprints, the settings and the manifests, and says which partitions are stale and
+whether a snapshot still tells the truth. It reads nothing and builds nothing, so that `build.py`, the sensors and the
+assets cannot disagree.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,14 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-import polars as pl
-
 from headrace.config import DatasetConfig, LatentsConfig
 from headrace.encoders import fingerprint
 from headrace.latents import LatentSettings
 from headrace.manifests import KnownManifest
-from headrace.metadata_columns import stored_names
-from headrace.recordings import PARTITION, Recording, fingerprints, recordings_of, with_partitions
 from headrace.shards import ShardSettings
 from headrace.snapshots import Snapshot
 
@@ -70,31 +66,10 @@ def wanted_latents(audio: Mapping[str, KnownManifest], settings: LatentSettings)
     return {partition: settings.wanted(manifest.digest) for partition, manifest in audio.items()}
 
 
-def partition_fingerprints(recordings: pl.DataFrame, config: DatasetConfig) -> dict[str, str]:
-    """Fingerprint of every partition of the layout, in its order; empty partitions too.
-
-    Raises:
-        ConfigError: `group_by` names no metadata column.
-    """
-    layout = config.layout()
-    return fingerprints(with_partitions(recordings, layout, config.group_by), layout)
-
-
-def wanted_columns(config: DatasetConfig) -> list[str]:
-    """The columns of the recordings table that `wanted_partitions` and the catalog's digest take."""
-    return ["path", "recording_digest", *([] if config.group_by is None else stored_names([config.group_by]).values())]
-
-
-def wanted_partitions(recordings: pl.DataFrame, config: DatasetConfig) -> dict[str, str]:
-    """Partition → the digest that its manifest should carry as `wanted`. Raises as `partition_fingerprints`."""
+def wanted_partitions(fingerprints: Mapping[str, str], config: DatasetConfig) -> dict[str, str]:
+    """Partition → the digest that its manifest should carry as `wanted`, given its fingerprint in the catalog."""
     settings = shard_settings(config)
-    return {name: settings.wanted(digest) for name, digest in partition_fingerprints(recordings, config).items()}
-
-
-def partition_recordings(recordings: pl.DataFrame, config: DatasetConfig, partition: str) -> list[Recording]:
-    """The recordings of one partition, in the catalog's order. Raises as `partition_fingerprints`."""
-    rows = with_partitions(recordings, config.layout(), config.group_by)
-    return recordings_of(rows.filter(pl.col(PARTITION) == partition))
+    return {partition: settings.wanted(digest) for partition, digest in fingerprints.items()}
 
 
 def plan_build(
@@ -132,30 +107,3 @@ def is_current(snapshot: Snapshot | None, catalog: str, manifests: Mapping[str, 
     """
     numbers = {partition: numbered.number for partition, numbered in manifests.items()}
     return snapshot is not None and snapshot.catalog == catalog and snapshot.manifests == numbers
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """How much a partition holds, for a progress bar: samples, and the seconds of their sources."""
-
-    num_samples: int
-    seconds: float
-
-
-def partition_work(recordings: pl.DataFrame, config: DatasetConfig) -> dict[str, Work]:
-    """What each partition that has recordings is going to hold, within rounding where recordings are cut or resampled.
-
-    Raises:
-        ConfigError: `group_by` names no metadata column.
-    """
-    length = config.audio.segment_seconds
-    segments = pl.lit(1) if length is None else (pl.col("duration_seconds") / length).ceil().clip(1)
-    rows = (
-        with_partitions(recordings, config.layout(), config.group_by)
-        .group_by(PARTITION)
-        .agg(
-            segments.sum().cast(pl.Int64).alias("samples") if length else pl.len(),
-            pl.col("duration_seconds").sum(),
-        )
-    )
-    return {partition: Work(num_samples, seconds) for partition, num_samples, seconds in rows.iter_rows()}

@@ -14,12 +14,12 @@ import polars as pl
 
 from headrace.audio import decode
 from headrace.audit import read_index
+from headrace.catalog_partitions import PARTITION, with_partitions
 from headrace.excerpts import read_latents
 from headrace.index import ShardIndex, payload
 from headrace.manifests import split_of
 from headrace.metadata_columns import metadata_columns
 from headrace.plan import Layout
-from headrace.recordings import PARTITION, with_partitions
 from headrace.snapshots import NumberedSnapshot, ShardTable, read_snapshot, read_table, snapshot_numbers
 from headrace.storage import Storage
 

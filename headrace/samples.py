@@ -7,10 +7,10 @@ import json
 from collections.abc import Sequence
 
 from headrace.audio import AudioFormat, EncodedSegment, Segment, plan_segments
-from headrace.catalog_tables import Reject
 from headrace.errors import ConfigError
 from headrace.manifests import Refusal
 from headrace.recordings import Recording
+from headrace.rejects import Reject
 
 Planned = dict[str, tuple[Recording, Segment]]
 """Every sample to write, by key."""

@@ -20,10 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-import polars as pl
-
-from headrace.catalog_tables import LISTING_SCHEMA, Reject
 from headrace.errors import ConfigError, UnsafePathError
+from headrace.rejects import Reject
 
 _CHUNK_ROWS = 10_000
 
@@ -36,6 +34,36 @@ class Stamp:
     mtime_ns: int
 
 
+@dataclass(slots=True)
+class Listing:
+    """A chunk of what a source holds, as columns: one entry in each per file.
+
+    Attributes:
+        path: relative POSIX paths.
+        num_bytes: sizes; None for an entry that cannot be opened.
+        mtime_ns: times of change in nanoseconds since 1970; None likewise.
+        code: why an entry is refused (`Reject`); None for a file that can be opened.
+        reason: the same as a sentence.
+    """
+
+    path: list[str] = field(default_factory=list)
+    num_bytes: list[int | None] = field(default_factory=list)
+    mtime_ns: list[int | None] = field(default_factory=list)
+    code: list[str | None] = field(default_factory=list)
+    reason: list[str | None] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.path)
+
+    def add(self, path: str, size: int | None, mtime_ns: int | None, code: str | None, reason: str | None) -> None:
+        """One more entry."""
+        self.path.append(path)
+        self.num_bytes.append(size)
+        self.mtime_ns.append(mtime_ns)
+        self.code.append(code)
+        self.reason.append(reason)
+
+
 class Source(Protocol):
     """Recordings under one root, by relative POSIX path."""
 
@@ -43,8 +71,8 @@ class Source(Protocol):
     def uri(self) -> str:
         """The root as a user would write it."""
 
-    def list(self) -> Iterator[pl.DataFrame]:
-        """All files in chunks of columns (`LISTING_SCHEMA`), in any order; rows with a `code` cannot be opened."""
+    def list(self) -> Iterator[Listing]:
+        """All files in chunks, in any order; entries with a `code` cannot be opened."""
 
     def stamp(self, path: str) -> Stamp:
         """Size and time of last change now. Raises `UnsafePathError`, `FileNotFoundError`."""
@@ -92,7 +120,7 @@ class LocalSource:
         """The folder's name."""
         return str(self.root)
 
-    def list(self) -> Iterator[pl.DataFrame]:
+    def list(self) -> Iterator[Listing]:
         """See `Source.list`."""
         return _Walk(self._real_root, frozenset(os.path.realpath(path) for path in self.exclude)).chunks()
 
@@ -116,28 +144,6 @@ class LocalSource:
         return f"{self._real_root}/{path}"
 
 
-@dataclass(slots=True)
-class _Columns:
-    """One chunk of the listing while it fills."""
-
-    paths: list[str] = field(default_factory=list)
-    sizes: list[int | None] = field(default_factory=list)
-    mtimes: list[int | None] = field(default_factory=list)
-    codes: list[str | None] = field(default_factory=list)
-    reasons: list[str | None] = field(default_factory=list)
-
-    def add(self, path: str, size: int | None, mtime: int | None, code: str | None, reason: str | None) -> None:
-        self.paths.append(path)
-        self.sizes.append(size)
-        self.mtimes.append(mtime)
-        self.codes.append(code)
-        self.reasons.append(reason)
-
-    def frame(self) -> pl.DataFrame:
-        columns = (self.paths, self.sizes, self.mtimes, self.codes, self.reasons)
-        return pl.DataFrame(dict(zip(LISTING_SCHEMA, columns, strict=True)), schema=LISTING_SCHEMA)
-
-
 class _Walk:
     """One walk over a folder tree: real folders first, then linked ones that nothing has reached yet."""
 
@@ -146,18 +152,18 @@ class _Walk:
         self._excluded = excluded
         self._visited = {_identity(path) for path in excluded if Path(path).is_dir()}
         self._links: list[str] = []
-        self._columns = _Columns()
+        self._found = Listing()
 
-    def chunks(self) -> Iterator[pl.DataFrame]:
+    def chunks(self) -> Iterator[Listing]:
         yield from self._tree("")
         while self._links:
             # Sorted, so that which of two links to one folder is walked does not hang on the order of the disk.
             links, self._links = sorted(self._links), []
             for link in links:
                 yield from self._tree(f"{link}/")
-        yield self._columns.frame()
+        yield self._found
 
-    def _tree(self, prefix: str) -> Iterator[pl.DataFrame]:
+    def _tree(self, prefix: str) -> Iterator[Listing]:
         pending = [prefix]
         while pending:
             prefix = pending.pop()
@@ -170,9 +176,9 @@ class _Walk:
                         pending.append(f"{path}/")
                 else:
                     self._add_file(entry, path)
-                if len(self._columns.paths) >= _CHUNK_ROWS:
-                    yield self._columns.frame()
-                    self._columns = _Columns()
+                if len(self._found) >= _CHUNK_ROWS:
+                    yield self._found
+                    self._found = Listing()
 
     def _entries(self, prefix: str) -> Iterator[os.DirEntry[str]]:
         """What a folder holds, one by one: a folder may hold a million files."""
@@ -224,12 +230,12 @@ class _Walk:
             self._refuse(path, Reject.UNREADABLE, "not a regular file but a pipe, socket or device")
         elif not _is_text(path):
             reason = "its name or a folder's name is not valid UTF-8; rename it"
-            self._columns.add(_shown(path), status.st_size, status.st_mtime_ns, Reject.BAD_NAME, reason)
+            self._found.add(_shown(path), status.st_size, status.st_mtime_ns, Reject.BAD_NAME, reason)
         else:
-            self._columns.add(path, status.st_size, status.st_mtime_ns, None, None)
+            self._found.add(path, status.st_size, status.st_mtime_ns, None, None)
 
     def _refuse(self, path: str, code: Reject, reason: str) -> None:
-        self._columns.add(_shown(path), None, None, code, reason)
+        self._found.add(_shown(path), None, None, code, reason)
 
 
 def _real_path(file: BinaryIO) -> str:

@@ -1,17 +1,22 @@
 """Opening the folders and buckets that a data set's YAML names.
 
-Owns how a relative URI is resolved and where the parts of an output lie. It opens lazily and reads nothing.
+Owns how a relative URI is resolved and where the parts of an output lie. It opens lazily, and reads nothing but the
+tables that `metadata` and `catalog` are asked for: these alone bring polars, which a code server does without.
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import dagster as dg
-import polars as pl
 
 from headrace.config import DatasetConfig
-from headrace.metadata import read_metadata
 from headrace.sources import Source, Stamp, open_source
 from headrace.storage import Storage, open_storage
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from headrace.catalog import Catalog
 
 REPOSITORY_ROOT = Path(__file__).resolve().parent.parent
 
@@ -32,8 +37,10 @@ class StorageResource(dg.ConfigurableResource):
             self.resolve(config.source.uri), exclude=[self.resolve(uri) for uri in aside if "://" not in uri]
         )
 
-    def metadata(self, config: DatasetConfig) -> pl.DataFrame | None:
+    def metadata(self, config: DatasetConfig) -> "pl.DataFrame | None":
         """The user's table; None where the YAML names none."""
+        from headrace.metadata import read_metadata  # noqa: PLC0415 - see above
+
         if config.source.metadata is None:
             return None
         return read_metadata(self.resolve(config.source.metadata))
@@ -51,6 +58,12 @@ class StorageResource(dg.ConfigurableResource):
     def output(self, config: DatasetConfig) -> Storage:
         """The whole output: `catalog/`, `audio/`, `latents/`."""
         return open_storage(self.resolve(config.output.uri))
+
+    def catalog(self, config: DatasetConfig) -> "Catalog":
+        """The stored catalog. Raises `CatalogError` before the first scan."""
+        from headrace.catalog_update import existing_catalog  # noqa: PLC0415 - see above
+
+        return existing_catalog(self.output(config))
 
     def audio(self, config: DatasetConfig) -> Storage:
         """The folder of audio shards."""

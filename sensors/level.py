@@ -14,11 +14,10 @@ from assets.events import short_digest
 from assets.keys import DatasetKeys
 from assets.loader_smoke_test import smoke_inputs
 from assets.records import Records, is_committed, newest_snapshot
-from headrace.catalog_digests import combined_digest
-from headrace.catalog_files import CATALOG_PATH, read_columns
+from headrace.catalog_summary import CATALOG_FOLDER, read_summary
 from headrace.config import DatasetConfig
 from headrace.manifests import ManifestSummary, newest_summaries
-from headrace.reconcile import latent_settings, plan_build, wanted_columns, wanted_latents, wanted_partitions
+from headrace.reconcile import latent_settings, plan_build, wanted_latents, wanted_partitions
 from headrace.storage import Storage
 from headrace.waves import PartitionWork
 from resources.storage import StorageResource
@@ -43,15 +42,6 @@ class Level:
     finish: tuple[dg.AssetKey, ...] = ()
     token: str = ""
     hours: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """What the catalog asks for: its digest, the digest that each partition should be built from, and its length."""
-
-    catalog: str
-    wanted: Mapping[str, str]
-    hours: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +76,7 @@ class LevelReader:
     def outline(self) -> str:
         """A digest that changes whenever the output may have; costs listings, and reads no file."""
         output = self.storage.output(self.config)
-        catalog = [f"{entry.path} {entry.num_bytes} {entry.modified_seconds}" for entry in output.list(CATALOG_PATH)]
+        catalog = [f"{entry.path} {entry.num_bytes} {entry.modified_seconds}" for entry in output.list(CATALOG_FOLDER)]
         parts = self.storage.parts(self.config).items()
         files = [
             f"{name} {entry.path}"
@@ -98,11 +88,12 @@ class LevelReader:
         return short_digest(self.config.model_dump_json(), *settings, *catalog, *files)
 
     def read(self) -> Level | None:
-        """The level; None before the first catalog."""
-        source = self._source()
-        if source is None:
+        """The level; None while a scan has to come first, see `read_summary`."""
+        catalog = read_summary(self.storage.output(self.config), self.config)
+        if catalog is None:
             return None
-        audio = self._stage(self.keys.audio_shards, self.storage.audio(self.config), source.wanted)
+        wanted = wanted_partitions(catalog.fingerprints, self.config)
+        audio = self._stage(self.keys.audio_shards, self.storage.audio(self.config), wanted)
         stages = {AUDIO: audio}
         ready = {name: found for name, found in audio.current.items() if name not in audio.todo}
         for latents in self.config.latents:
@@ -111,9 +102,9 @@ class LevelReader:
             stages[latents.name] = self._stage(self.keys.latent_shards(latents.name), shards, wanted)
         partitions = {name: work for name in audio.wanted if (work := _work(name, stages)) is not None}
         if partitions:
-            hours = source.hours * len(partitions) / len(audio.wanted)
+            hours = catalog.seconds / _SECONDS_PER_HOUR * len(partitions) / len(audio.wanted)
             return Level(partitions, tuple(self.last_assets()), hours=hours)
-        return Level({}, tuple(self._lacking(source.catalog, stages)), self._finish_token(source.catalog, stages))
+        return Level({}, tuple(self._lacking(catalog.digest, stages)), self._finish_token(catalog.digest, stages))
 
     def assets_of(self, stages: Sequence[str]) -> list[dg.AssetKey]:
         """The partitioned assets of some stages."""
@@ -123,17 +114,6 @@ class LevelReader:
         """What is made once per wave, upstream first."""
         indexes = [self.keys.latents_index(latents.name) for latents in self.config.latents]
         return [self.keys.sizes_index, *indexes, self.keys.loader_smoke_test, self.keys.dataset_report]
-
-    def _source(self) -> _Source | None:
-        """From the few columns that it takes; None before the first catalog."""
-        columns = ["duration_seconds", *wanted_columns(self.config)]
-        recordings = read_columns(self.storage.output(self.config), CATALOG_PATH, columns)
-        if recordings is None:
-            return None
-        hours = float(recordings["duration_seconds"].sum()) / _SECONDS_PER_HOUR
-        return _Source(
-            combined_digest(recordings["recording_digest"]), wanted_partitions(recordings, self.config), hours
-        )
 
     def _stage(self, key: dg.AssetKey, shards: Storage, wanted: Mapping[str, str]) -> _Stage:
         found = newest_summaries(shards)

@@ -8,9 +8,9 @@ from assets.catalog import source_inputs
 from assets.events import INPUTS_TAG, short_digest
 from assets.keys import DatasetKeys
 from assets.tags import DATASET_TAG, WORK_TAG
-from headrace.catalog_files import CATALOG_PATH
+from headrace.catalog_summary import CATALOG_FOLDER, read_summary
 from headrace.config import DatasetConfig
-from headrace.source_changes import catalogued, list_within, source_difference, stamps_digest
+from headrace.source_changes import list_within, source_difference
 from headrace.storage import Storage
 from headrace.waves import Patience, patience_left
 from resources.storage import StorageResource
@@ -39,20 +39,19 @@ def source_changes_sensor(config: DatasetConfig) -> dg.SensorDefinition:
         "the nightly refresh.",
     )
     def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        if _is_resting(context.cursor):
-            return dg.SkipReason("the source is too large to list in a tick: the schedule `refresh` looks at it")
         storage = StorageResource()
-        listing = list_within(storage.source(config), _LOOK_SECONDS)
-        if listing is None:
-            return dg.SensorResult(
-                skip_reason=f"not listed within {_LOOK_SECONDS} s", cursor=f"{_TOO_LARGE}{time.time()}"
-            )
         inputs = source_inputs(config, storage)
+        is_resting = _is_resting(context.cursor)
+        listing = None if is_resting else list_within(storage.source(config), _LOOK_SECONDS)
+        if listing is None:
+            return _unlisted(context, keys, config, inputs, is_resting=is_resting)
         output = storage.output(config)
-        mark = short_digest(inputs, stamps_digest(listing), *_catalog_marks(output))
+        mark = short_digest(inputs, listing.digest, *_catalog_marks(output))
         if context.cursor == mark:
             return dg.SkipReason("no change")
-        difference = source_difference(listing, catalogued(output), config.source.settle_seconds, time.time_ns())
+        catalog = read_summary(output, config)
+        known_files = None if catalog is None else catalog.stamps
+        difference = source_difference(listing, known_files, config.source.settle_seconds, time.time_ns())
         known, made = _last_scan(context.instance, keys.catalog)
         is_other = inputs != known and not _is_young(config, storage)
         if not (difference.is_changed or is_other):
@@ -66,9 +65,28 @@ def source_changes_sensor(config: DatasetConfig) -> dg.SensorDefinition:
     return source_changes
 
 
-def _scan(keys: DatasetKeys, token: str) -> dg.SensorResult:
+def _unlisted(
+    context: dg.SensorEvaluationContext, keys: DatasetKeys, config: DatasetConfig, inputs: str, *, is_resting: bool
+) -> dg.SensorResult:
+    """A source too large to list in a tick: scanned where its catalog cannot be used, or was made from other settings.
+
+    While it rests, which spares listing it at every tick, the settings alone are compared.
+    """
+    storage = StorageResource()
+    cursor = None if is_resting else f"{_TOO_LARGE}{time.time()}"
+    known, made = _last_scan(context.instance, keys.catalog)
+    is_other = inputs != known and not _is_young(config, storage)
+    if not is_other and (is_resting or read_summary(storage.output(config), config) is not None):
+        reason = f"not listed within {_LOOK_SECONDS} s: the source is left to the schedule `refresh`"
+        return dg.SensorResult(skip_reason=reason, cursor=cursor)
+    token = short_digest(inputs, made)
+    hold = _hold(context.instance, keys, config, token)
+    return dg.SensorResult(skip_reason=hold, cursor=cursor) if hold else _scan(keys, token, cursor)
+
+
+def _scan(keys: DatasetKeys, token: str, cursor: str | None = None) -> dg.SensorResult:
     tags = {DATASET_TAG: keys.name, WORK_TAG: token, **_FIRST}
-    return dg.SensorResult(run_requests=[dg.RunRequest(asset_selection=[keys.catalog], tags=tags)])
+    return dg.SensorResult(run_requests=[dg.RunRequest(asset_selection=[keys.catalog], tags=tags)], cursor=cursor)
 
 
 def _hold(instance: dg.DagsterInstance, keys: DatasetKeys, config: DatasetConfig, token: str) -> str | None:
@@ -97,7 +115,7 @@ def _last_scan(instance: dg.DagsterInstance, key: dg.AssetKey) -> tuple[str | No
 
 
 def _catalog_marks(output: Storage) -> list[str]:
-    return [f"{entry.path} {entry.num_bytes} {entry.modified_seconds}" for entry in output.list(CATALOG_PATH)]
+    return [f"{entry.path} {entry.num_bytes} {entry.modified_seconds}" for entry in output.list(CATALOG_FOLDER)]
 
 
 def _is_young(config: DatasetConfig, storage: StorageResource) -> bool:

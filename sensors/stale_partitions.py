@@ -39,7 +39,7 @@ def stale_partitions_sensor(config: DatasetConfig) -> dg.SensorDefinition:
             return _nothing("up to date", mark)
         level = reader.read()
         if level is None:
-            return _nothing("waiting for the first catalog", None)
+            return _nothing("waiting for a scan of the source", None)
         if failed := failed_catalog(context.instance, keys.catalog):
             return _nothing(f"held back: the catalog failed its checks: {', '.join(failed)}", None)
         decision = decide(_situation(reader, level, runs))

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from headrace.audio import AudioFormat
+from headrace.catalog_partitions import PARTITION, fingerprints, recordings_of, with_partitions
 from headrace.catalog_update import update_catalog
 from headrace.commit import commit_partitions
-from headrace.config import SourceConfig
+from headrace.config import DatasetConfig
 from headrace.plan import Layout
-from headrace.recordings import PARTITION, fingerprints, recordings_of, with_partitions
 from headrace.shards import PartitionBuild, ShardSettings, build_partition
 from headrace.snapshots import NumberedSnapshot
 from headrace.sources import open_source
@@ -46,9 +46,20 @@ class Project:
     def remove(self, name):
         (self.folder / "source" / name).unlink()
 
+    def config(self) -> DatasetConfig:
+        """What a YAML file would say of it."""
+        layout = self.layout
+        return DatasetConfig(
+            name="project",
+            source={"uri": str(self.folder / "source"), "settle_seconds": 0},
+            splits=dict(layout.splits),
+            shards={"partitions": dict(layout.partitions), "samples_per_shard": layout.samples_per_shard},
+            output={"uri": self.output.uri},
+        )
+
     def build(self) -> "Result":
         source = open_source(self.folder / "source")
-        scan = update_catalog(SourceConfig(uri=source.uri, settle_seconds=0), source, self.metadata, self.output)
+        scan, _ = update_catalog(self.config(), source, self.metadata, self.output)
         rows = with_partitions(scan.recordings, self.layout, None)
         settings = ShardSettings(self.audio, self.layout.samples_per_shard)
         builds = {}

@@ -3,13 +3,10 @@
 import io
 from dataclasses import dataclass, field
 
-import polars as pl
-
 from headrace.audio import AudioInfo
 from headrace.catalog import ScanRuntime
-from headrace.catalog_tables import LISTING_SCHEMA
 from headrace.errors import AudioError
-from headrace.sources import Stamp
+from headrace.sources import Listing, Stamp
 
 NOW_NS = 1_800_000_000_000_000_000
 OLD_NS = NOW_NS - 3600 * 1_000_000_000
@@ -34,8 +31,10 @@ class FakeSource:
         self.files[path] = FakeFile(content, mtime_ns)
 
     def list(self):
-        rows = [(path, len(file.content), file.mtime_ns, None, None) for path, file in self.files.items()]
-        yield pl.DataFrame(rows, schema=LISTING_SCHEMA, orient="row")
+        found = Listing()
+        for path, file in self.files.items():
+            found.add(path, len(file.content), file.mtime_ns, None, None)
+        yield found
 
     def stamp(self, path):
         if path not in self.files:

@@ -15,9 +15,9 @@ from dagster._core.loader import LoadingContextForTest
 
 from assets.factory import build_definitions
 from assets.keys import DatasetKeys
+from headrace.catalog_partitions import PARTITION, with_partitions
 from headrace.catalog_update import existing_catalog
 from headrace.config import DatasetConfig, load_config
-from headrace.recordings import PARTITION, with_partitions
 from headrace.storage import Storage
 from resources.storage import StorageResource
 from tests.instances import memory_instance

@@ -13,9 +13,9 @@ import dagster as dg
 import pytest
 
 import build
-import building.driver
 from building.instance import open_instance
 from headrace.errors import BuildError
+from resources.storage import StorageResource
 from tests.built import BuiltProject
 from tests.instances import memory_instance
 from tests.projects import Project, touch
@@ -290,15 +290,15 @@ def test_selecting_an_unknown_asset_is_a_usage_error(project, capsys):
 
 
 def test_a_recording_that_changes_while_it_is_built_is_scanned_again(project, monkeypatch):
-    read = building.driver.existing_catalog
+    read = StorageResource.catalog
 
-    def change_once(output):
-        catalog = read(output)
+    def change_once(storage, config):
+        catalog = read(storage, config)
         if not (project.output / "audio").exists():
             project.write_tone("tone002", hz=999)
         return catalog
 
-    monkeypatch.setattr(building.driver, "existing_catalog", change_once)
+    monkeypatch.setattr(StorageResource, "catalog", change_once)
     assert run(project) == 0
     assert sum(project.sizes().values()) == 6
 

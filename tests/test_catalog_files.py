@@ -1,10 +1,13 @@
+from hashlib import sha256
+
 import polars as pl
 import pytest
 
 from headrace.catalog import CatalogSettings, scan
-from headrace.catalog_files import CATALOG_PATH, REJECTED_PATH, read_catalog, read_columns, write_catalog
+from headrace.catalog_files import read_catalog, write_catalog
+from headrace.catalog_summary import CATALOG_PATH, REJECTED_PATH
 from headrace.errors import FormatError
-from headrace.storage import LocalStorage, open_storage
+from headrace.storage import LocalStorage
 from tests.catalog_fakes import OLD_NS, FakeSource, fake_runtime
 
 
@@ -28,7 +31,8 @@ def scanned(source, previous=None, metadata=None):
 def test_a_catalog_comes_back_as_it_was(storage, source):
     metadata = pl.DataFrame({"path": ["a.wav"], "chords": [[1, 2]], "title": ["x"]})
     catalog = scanned(source, metadata=metadata)
-    assert write_catalog(storage, catalog)
+    digests = write_catalog(storage, catalog)
+    assert digests == {path: sha256(storage.read(path)).hexdigest() for path in (CATALOG_PATH, REJECTED_PATH)}
     found = read_catalog(storage)
     assert found.recordings.equals(catalog.recordings)
     assert found.recordings.schema == catalog.recordings.schema
@@ -40,29 +44,10 @@ def test_there_is_none_before_the_first_scan(storage):
     assert read_catalog(storage) is None
 
 
-@pytest.mark.parametrize("is_remote", [False, True])
-def test_some_columns_are_read_alone(storage, source, is_remote):
-    storage = open_storage("memory://") if is_remote else storage
-    catalog = scanned(source)
-    write_catalog(storage, catalog)
-    columns = ["recording_digest", "path"]
-    assert read_columns(storage, CATALOG_PATH, columns).equals(catalog.recordings.select(columns))
-
-
-def test_who_misses_a_column_sees_all_that_there_are(storage, source):
-    catalog = scanned(source)
-    write_catalog(storage, catalog)
-    assert read_columns(storage, REJECTED_PATH, ["path", "artist"]).equals(catalog.rejected)
-
-
-def test_no_columns_are_there_before_the_first_scan(storage):
-    assert read_columns(storage, CATALOG_PATH, ["path"]) is None
-
-
 def test_nothing_is_written_where_nothing_changed(storage, source, tmp_path):
     write_catalog(storage, scanned(source))
     before = [(tmp_path / path).stat().st_mtime_ns for path in (CATALOG_PATH, REJECTED_PATH)]
-    assert not write_catalog(storage, scanned(source, read_catalog(storage)))
+    write_catalog(storage, scanned(source, read_catalog(storage)))
     assert [(tmp_path / path).stat().st_mtime_ns for path in (CATALOG_PATH, REJECTED_PATH)] == before
 
 
@@ -95,8 +80,6 @@ def test_a_damaged_file_is_an_error_that_names_it(storage, source, damage):
     storage.write(CATALOG_PATH, damage(storage.read(CATALOG_PATH)))
     with pytest.raises(FormatError, match=r"catalog/catalog\.parquet.*delete"):
         read_catalog(storage)
-    with pytest.raises(FormatError, match=r"catalog/catalog\.parquet.*delete"):
-        read_columns(storage, CATALOG_PATH, ["path"])
 
 
 def test_a_parquet_file_of_another_kind_or_version_is_refused(storage, source, tmp_path):

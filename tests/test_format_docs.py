@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from headrace.catalog_summary import SUMMARY_PATH, CatalogSummary
 from headrace.index import ShardIndex
 from headrace.snapshots import ShardTable, read_snapshot
 from headrace.storage import LocalStorage
+from tests.builds import Project
 from tests.streaming.corpus import clips, write_dataset
 
 DOCUMENT = Path("docs/format.md").read_text()
@@ -41,6 +43,17 @@ def test_the_reader_in_the_document_reads_indexes_and_tables(output, read, folde
             assert f"`{name}`" in DOCUMENT
         for name in notes:
             assert name.startswith("note:") or f"`{name}`" in DOCUMENT
+
+
+def test_the_reader_in_the_document_reads_the_summary_of_a_catalog(tmp_path, read):
+    project = Project(tmp_path)
+    project.put("a.wav")
+    project.build()
+    arrays, notes = read(tmp_path / "output" / SUMMARY_PATH)
+    summary = CatalogSummary.from_bytes((tmp_path / "output" / SUMMARY_PATH).read_bytes(), SUMMARY_PATH)
+    assert arrays["path_digests"].tobytes() == summary.stamps.paths.tobytes()
+    assert notes["catalog"] == summary.digest
+    assert all(f"`{name}`" in DOCUMENT for name in (*arrays, *notes))
 
 
 def test_every_field_of_manifests_and_snapshots_is_described(output):

@@ -10,9 +10,10 @@ import pytest
 from headrace.audio import AudioFormat
 from headrace.audit import conservation_faults
 from headrace.catalog_files import read_catalog
-from headrace.catalog_tables import OWN_COLUMNS, Reject
+from headrace.catalog_tables import OWN_COLUMNS
 from headrace.errors import BuildError
 from headrace.metadata import read_metadata
+from headrace.rejects import Reject
 from tests.builds import Project
 
 

@@ -3,8 +3,9 @@ import dataclasses
 import polars as pl
 import pytest
 
+from headrace.catalog_partitions import partition_fingerprints, partition_work
 from headrace.manifests import Manifest, ManifestSummary, NumberedManifest
-from headrace.reconcile import Need, is_current, partition_work, plan_build, wanted_columns, wanted_partitions
+from headrace.reconcile import Need, is_current, plan_build, wanted_partitions
 from headrace.snapshots import Snapshot
 from tests.projects import Project
 
@@ -71,32 +72,37 @@ def project(tmp_path):
     return project
 
 
+def wanted(recordings, config):
+    """What the partitions of these recordings should be built from."""
+    return wanted_partitions(partition_fingerprints(recordings, config), config)
+
+
 def test_every_partition_is_wanted_also_empty_ones(project):
-    assert list(wanted_partitions(RECORDINGS.clear(), project.config())) == project.config().layout().partition_keys()
+    assert list(wanted(RECORDINGS.clear(), project.config())) == project.config().layout().partition_keys()
 
 
 def test_one_changed_recording_changes_what_one_partition_wants(project):
-    before = wanted_partitions(RECORDINGS, project.config())
+    before = wanted(RECORDINGS, project.config())
     digests = ["f" * 32, *RECORDINGS["recording_digest"][1:]]
-    after = wanted_partitions(RECORDINGS.with_columns(recording_digest=pl.Series(digests)), project.config())
+    after = wanted(RECORDINGS.with_columns(recording_digest=pl.Series(digests)), project.config())
     assert sum(before[name] != after[name] for name in before) == 1
 
 
 def test_every_audio_setting_changes_what_all_partitions_want(project):
-    before = wanted_partitions(RECORDINGS, project.config())
+    before = wanted(RECORDINGS, project.config())
     for audio in ({"sample_rate": 16000}, {"num_channels": 2}, {"compression_level": 1}, {"segment_seconds": 1.0}):
         project.write_yaml(audio=audio)
-        after = wanted_partitions(RECORDINGS, project.config())
+        after = wanted(RECORDINGS, project.config())
         assert all(before[name] != after[name] for name in before), audio
 
 
-@pytest.mark.parametrize("group_by", [None, "sha256"])
-def test_the_columns_that_are_named_are_all_that_it_takes(project, group_by):
-    """A metadata column with a name of ours is stored under another."""
-    project.write_yaml(group_by=group_by)
-    catalog = RECORDINGS.with_columns(metadata_sha256=pl.Series([f"artist {i % 7}" for i in range(20)]))
-    narrow = catalog.select(wanted_columns(project.config()))
-    assert wanted_partitions(narrow, project.config()) == wanted_partitions(catalog, project.config())
+def test_a_group_column_with_a_name_of_ours_is_found(project):
+    """It is stored under another name."""
+    project.write_yaml(group_by="sha256")
+    catalog = RECORDINGS.with_columns(metadata_sha256=pl.lit("one artist"), sha256=pl.col("path"))
+    (found,) = [name for name, work in partition_work(catalog, project.config()).items() if work.num_samples]
+    empty = wanted(RECORDINGS.clear(), project.config())
+    assert [name for name, digest in wanted(catalog, project.config()).items() if digest != empty[name]] == [found]
 
 
 def test_work_counts_segments_where_recordings_are_cut(project):

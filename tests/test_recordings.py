@@ -3,11 +3,12 @@ import hashlib
 import polars as pl
 import pytest
 
-from headrace.catalog_digests import combined_digest
+from headrace.catalog_partitions import PARTITION, fingerprints, recordings_of, with_partitions
 from headrace.catalog_update import existing_catalog
 from headrace.errors import ConfigError
+from headrace.fingerprints import combined_digest
 from headrace.plan import Layout
-from headrace.recordings import PARTITION, fingerprint_of, fingerprints, recordings_of, with_partitions
+from headrace.recordings import fingerprint_of
 from tests.builds import Project
 
 LAYOUT = Layout({"train": 0.5, "test": 0.5}, {"train": 3}, 4)
@@ -71,10 +72,10 @@ def test_a_partition_has_the_fingerprint_of_its_recordings_in_any_order(rows):
         assert fingerprint_of(recordings) == fingerprint_of(recordings[::-1]) == fingerprint
 
 
-def test_a_combined_digest_is_that_of_the_sorted_lines():
-    digests = [f"{number * 7919 % 20_011:032x}" for number in range(20_011)]
-    assert combined_digest(pl.Series(digests)) == hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
-    assert combined_digest(pl.Series([], dtype=pl.String)) == hashlib.sha256(b"").hexdigest()
+def test_a_combined_digest_is_that_of_lines():
+    digests = [f"{number:032x}" for number in range(2011)]
+    assert combined_digest(pl.Series(digests)) == hashlib.sha256("\n".join(digests).encode()).hexdigest()
+    assert combined_digest([]) == hashlib.sha256(b"").hexdigest()
 
 
 def test_values_carry_the_users_columns_with_lists_as_lists(rows):

@@ -351,8 +351,8 @@ def test_two_builders_at_once_end_with_one_truth(project, tmp_path):
 
 
 def test_progress_counts_every_sample_once(project):
+    from headrace.catalog_partitions import recordings_of, with_partitions
     from headrace.catalog_update import existing_catalog
-    from headrace.recordings import recordings_of, with_partitions
     from headrace.shards import ShardSettings, build_partition
     from headrace.sources import open_source
 

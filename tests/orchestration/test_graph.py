@@ -67,8 +67,10 @@ def test_definitions_load_without_a_warning_and_without_io(project):
     assert not project.recordings.exists()
 
 
-def test_loading_the_graph_imports_neither_torch_nor_matplotlib(project):
-    code = "import sys, definitions; print([m for m in ('torch', 'matplotlib', 'webdataset') if m in sys.modules])"
+def test_loading_graph_and_sensors_imports_nothing_heavy(project):
+    """A code server holds what is loaded for as long as it runs; `test_sensors` holds the same of ticks."""
+    heavy = ("torch", "matplotlib", "webdataset", "polars", "pandas", "pandera", "pyarrow")
+    code = f"import sys, definitions; print([m for m in {heavy} if m in sys.modules])"
     root = Path(__file__).parents[2]
     environment = {"HEADRACE_DATASETS": str(project.datasets), "PATH": "", "HOME": str(project.folder)}
     done = subprocess.run(

@@ -1,8 +1,11 @@
 """Whatever happens to the source, the YAML or the daemon: sensors end at the right snapshot, with no run too many."""
 
+import sys
+
 import pytest
 import yaml
 
+from headrace.catalog_summary import SUMMARY_PATH
 from tests.built import SettledDaemon
 from tests.daemons import Daemon, count, partitions_made
 from tests.projects import Project, touch
@@ -123,6 +126,56 @@ def test_a_changed_yaml_makes_what_it_touches(daemon):
     daemon.project.write_yaml(loader={"num_workers": 0, "shuffle_buffer": 7})
     daemon.reload()
     assert [sorted(run.assets) for run in daemon.settle()] == [["dataset_report", "loader_smoke_test"]]
+
+
+def test_a_changed_layout_is_scanned_for_first_and_makes_every_partition_once(daemon):
+    daemon.project.write_yaml(shards={"samples_per_shard": 2, "partitions": {"train": 2, "test": 2}})
+    daemon.reload()
+    assert daemon.tick("stale_partitions") == []
+    assert daemon.reasons["stale_partitions"] == "waiting for a scan of the source"
+    made = daemon.settle()
+    assert sorted(partitions_made(made)) == sorted(daemon.project.config().layout().partition_keys())
+    assert count(made, "catalog") == count(made, "sizes_index") == 1
+    assert sum(daemon.project.sizes().values()) == 12
+
+
+def test_a_catalog_of_an_older_version_is_scanned_once_and_nothing_is_built(daemon):
+    """It has no summary."""
+    (daemon.project.output / SUMMARY_PATH).unlink()
+    assert [sorted(run.assets) for run in daemon.settle()] == [["catalog"]]
+    assert daemon.reasons == {"source_changes": "no change", "stale_partitions": "up to date"}
+
+
+def test_a_source_too_large_to_list_is_scanned_where_settings_or_the_catalog_ask_for_it(daemon, monkeypatch):
+    monkeypatch.setattr("sensors.source_changes._LOOK_SECONDS", -1.0)
+    daemon.project.write_tone("tone004", hz=999)
+    assert daemon.settle() == []  # left to the nightly refresh
+    daemon.project.write_yaml(splits={"train": 0.6, "test": 0.4})
+    daemon.reload()
+    made = daemon.settle()
+    assert count(made, "catalog") == 1
+    assert partitions_made(made)
+    (daemon.project.output / SUMMARY_PATH).unlink()
+    assert daemon.settle() == []  # it rests
+    daemon.restart()
+    assert [sorted(run.assets) for run in daemon.settle()] == [["catalog"]]
+
+
+def test_ticks_need_no_polars(daemon, monkeypatch):
+    """It and all modules that import it may as well not be there."""
+    heavy = [name for name, module in sys.modules.items() if name.startswith("headrace.") and hasattr(module, "pl")]
+    assert "headrace.catalog_files" in heavy
+    for name in ("polars", *heavy):
+        monkeypatch.setitem(sys.modules, name, None)
+    daemon.cursors.clear()
+    assert daemon.tick("source_changes") == daemon.tick("stale_partitions") == []
+    assert daemon.reasons == {"source_changes": "no change", "stale_partitions": "up to date"}
+    daemon.project.write_tone("tone004", hz=999)
+    assert len(daemon.tick("source_changes")) == 1
+    daemon.project.write_yaml(audio={"bits_per_sample": 24})
+    daemon.config = daemon.project.config()
+    daemon.reload()
+    assert daemon.tick("stale_partitions")
 
 
 def test_latents_follow_once_their_audio_is_done(daemon):
