@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 import warnings
@@ -12,9 +13,11 @@ import pytest
 
 from assets.factory import build_definitions
 from headrace.config import load_config
+from headrace.errors import ConfigError
 from tests.projects import Project
 
-GOLDEN = Path(__file__).parent.parent / "golden/asset_graph.json"
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests/golden/asset_graph.json"
 LATENTS = [{"name": "mel", "encoder": {"kind": "log_mel"}}]
 
 
@@ -71,10 +74,9 @@ def test_loading_graph_and_sensors_imports_nothing_heavy(project):
     """A code server holds what is loaded for as long as it runs; `test_sensors` holds the same of ticks."""
     heavy = ("torch", "matplotlib", "webdataset", "polars", "pandas", "pandera", "pyarrow")
     code = f"import sys, definitions; print([m for m in {heavy} if m in sys.modules])"
-    root = Path(__file__).parents[2]
     environment = {"HEADRACE_DATASETS": str(project.datasets), "PATH": "", "HOME": str(project.folder)}
     done = subprocess.run(
-        [sys.executable, "-c", code], check=True, cwd=root, env=environment, capture_output=True, text=True
+        [sys.executable, "-c", code], check=True, cwd=ROOT, env=environment, capture_output=True, text=True
     )
     assert done.stdout.strip() == "[]", done.stderr
 
@@ -89,19 +91,11 @@ def test_two_data_sets_share_nothing_but_the_shape(project):
     assert len(found) == len(tones) + len(others)
 
 
-def test_a_wrong_yaml_stops_the_load_and_names_file_key_and_expectation(project):
+def test_a_wrong_yaml_stops_the_load_and_names_file_key_and_expectation(project, monkeypatch):
     (project.datasets / "broken.yaml").write_text("source: {uri: a}\noutput: {uri: b}\nshards: {sample_per_shard: 3}\n")
-    root = Path(__file__).parents[2]
-    environment = {"HEADRACE_DATASETS": str(project.datasets), "PATH": "", "HOME": str(project.folder)}
-    done = subprocess.run(
-        [sys.executable, "-c", "import definitions"],
-        check=False,
-        cwd=root,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode
-    assert "broken.yaml" in done.stderr
-    assert "shards.sample_per_shard" in done.stderr
-    assert "did you mean samples_per_shard" in done.stderr
+    monkeypatch.setenv("HEADRACE_DATASETS", str(project.datasets))
+    with pytest.raises(ConfigError) as raised:
+        runpy.run_path(str(ROOT / "definitions.py"))
+    assert "broken.yaml" in str(raised.value)
+    assert "shards.sample_per_shard" in str(raised.value)
+    assert "did you mean samples_per_shard" in str(raised.value)

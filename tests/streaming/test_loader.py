@@ -107,9 +107,9 @@ def keys_of(loader, count):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("chain", [((1, 0), (3, 2), (3, 0)), ((4, 2), (0, 0), (2, 1))], ids=str)
-def test_any_chain_of_stops_and_workers_is_one_uninterrupted_run_across_epochs(dataset_folder, mode, chain):
+def test_a_chain_of_stops_and_workers_is_one_uninterrupted_run_across_epochs(dataset_folder, mode):
     """Each part reads some batches with some workers, and hands its state on."""
+    chain = ((1, 0), (3, 2), (0, 0), (3, 1))
     expected = keys_of(
         StreamingDataLoader(open_mode(dataset_folder, mode, batch_size=BATCH_MULTIPLE // 4)),
         sum(count for count, _ in chain),
@@ -379,14 +379,13 @@ def test_ctrl_c_ends_at_once(dataset_folder, tmp_path, num_workers):
     assert "Traceback" not in errors.partition("KeyboardInterrupt")[2]
 
 
-@pytest.mark.parametrize("num_workers", ["0", "2"])
-def test_a_script_that_leaves_its_loader_to_the_interpreter_ends_without_a_word(dataset_folder, num_workers):
+def test_a_script_that_leaves_its_loaders_to_the_interpreter_ends_without_a_word(dataset_folder):
     program = (
         "import sys; from headrace import StreamingDataLoader, StreamingDataset\n"
         "dataset = StreamingDataset(remote=sys.argv[1], batch_size=8)\n"
-        "loader = StreamingDataLoader(dataset, num_workers=int(sys.argv[2]))\n"
-        "batches = iter(loader); print(len(next(batches)['keys']))\n"
+        "running = [iter(StreamingDataLoader(dataset, num_workers=n)) for n in (0, 2)]\n"
+        "print([len(next(batches)['keys']) for batches in running])\n"
     )
-    words = [sys.executable, "-W", "error", "-c", program, f"{dataset_folder}/audio", num_workers]
+    words = [sys.executable, "-W", "error", "-c", program, f"{dataset_folder}/audio"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.stdout, done.stderr, done.returncode) == ("8\n", "", 0)
+    assert (done.stdout, done.stderr, done.returncode) == ("[8, 8]\n", "", 0)

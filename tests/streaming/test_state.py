@@ -71,7 +71,7 @@ KINDS = [None, LengthBuckets(3), FrameBudget(24 * 50, batch_multiple=12, window_
 
 @pytest.mark.parametrize("buckets", KINDS, ids=str)
 @given(spec=order_specs(), mixture=mixtures(), data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_run_cut_after_any_batch_and_resumed_on_another_world_is_an_uninterrupted_run(buckets, spec, mixture, data):
     """With every batching method, mixture and way to shuffle; with length buckets where they are allowed."""
     if buckets is not None:
