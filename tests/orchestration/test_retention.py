@@ -51,7 +51,7 @@ def test_the_ticks_kept_of_a_quiet_week_fit_into_a_bound(instance, tmp_path):
         origin, InstigatorType.SENSOR, InstigatorStatus.RUNNING, SensorInstigatorData(sensor_type=SensorType.STANDARD)
     )
     instance.add_instigator_state(state)
-    count = 350
+    count = 210
     empty = sum(path.stat().st_size for path in Path(tmp_path).rglob("schedules.db"))
     for i in range(count):
         _add_tick(instance, state, now - 7 * DAY_SECONDS + i * 7 * DAY_SECONDS / count)

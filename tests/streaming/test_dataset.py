@@ -15,6 +15,7 @@ from tests.streaming.modes import MODES, open_mode
 
 GLOBAL_BATCH = 48
 WORLDS = (1, 2, 3, 8, 16)  # the order by itself is tried on more of them in test_order.py
+ALL_WORLDS = (1, 2, 3, 4, 6, 8, 12, 16)
 
 
 def make(folder, *, size=1, rank=0, mode="shuffled", global_batch=GLOBAL_BATCH, **more):
@@ -59,10 +60,27 @@ def advance(datasets, count):
     return found
 
 
+def chains(worlds):
+    """World sizes, and how many batches are read on each."""
+    return st.lists(st.tuples(st.sampled_from(worlds), st.integers(0, 7)), min_size=2, max_size=4)
+
+
 @pytest.mark.parametrize("mode", MODES)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(chain=st.lists(st.tuples(st.sampled_from((1, 2, 3, 4)), st.integers(0, 7)), min_size=2, max_size=4))
+@given(chain=chains((1, 2, 3, 4)))
 def test_any_chain_of_stops_and_worlds_is_one_uninterrupted_run_across_epochs(dataset_folder, mode, chain):
+    check_chain(dataset_folder, mode, chain)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+@settings(max_examples=16, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(chain=chains(ALL_WORLDS))
+def test_any_chain_of_many_worlds_is_one_uninterrupted_run_across_epochs(dataset_folder, mode, chain):
+    check_chain(dataset_folder, mode, chain)
+
+
+def check_chain(dataset_folder, mode, chain):
     """Each part runs for some batches on some world, and hands its state on as JSON."""
     expected = advance([make(dataset_folder, mode=mode)], sum(count for _, count in chain))
     seen, state = [], None

@@ -352,7 +352,7 @@ import sys, time
 from headrace import StreamingDataLoader, StreamingDataset
 
 def slowly(sample):
-    time.sleep(0.2)
+    time.sleep(0.05)
     return sample
 
 if __name__ == "__main__":

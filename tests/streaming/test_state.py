@@ -73,6 +73,18 @@ KINDS = [None, LengthBuckets(3), FrameBudget(24 * 50, batch_multiple=12, window_
 @given(spec=order_specs(), mixture=mixtures(), data=st.data())
 @settings(max_examples=25, deadline=None)
 def test_a_run_cut_after_any_batch_and_resumed_on_another_world_is_an_uninterrupted_run(buckets, spec, mixture, data):
+    check_cut(buckets, spec, mixture, data, worlds=(2, 3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("buckets", KINDS, ids=str)
+@given(spec=order_specs(), mixture=mixtures(), data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_many_runs_cut_and_resumed_on_larger_worlds_are_uninterrupted_runs(buckets, spec, mixture, data):
+    check_cut(buckets, spec, mixture, data, worlds=(2, 6))
+
+
+def check_cut(buckets, spec, mixture, data, *, worlds):
     """With every batching method, mixture and way to shuffle; with length buckets where they are allowed."""
     if buckets is not None:
         spec = replace(spec, batching_method="random", buckets=buckets)
@@ -82,7 +94,7 @@ def test_a_run_cut_after_any_batch_and_resumed_on_another_world_is_an_uninterrup
     state = through_json(save(order, whole.batch_start(cut), snapshots(mixture)))
     resumed = in_buckets(resume(state, spec, mixture, snapshots(mixture)), frames_of)
     assert resumed.num_batches == whole.num_batches - cut
-    assert rows_of(resumed, (2, 6)) == [
+    assert rows_of(resumed, worlds) == [
         row for batch in range(cut, whole.num_batches) for row in pairs(whole.batch(batch))
     ]
 
