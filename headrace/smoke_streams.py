@@ -109,8 +109,16 @@ def child_processes() -> set[int]:
     folder = Path("/proc/self/task")
     if not folder.is_dir():
         return {child.pid for child in multiprocessing.active_children() if child.pid is not None}
-    children = {int(pid) for task in folder.iterdir() for pid in (task / "children").read_text().split()}
+    children = {pid for task in folder.iterdir() for pid in _started_by(task)}
     return {pid for pid in children if not any(name in _command(pid) for name in _SERVANTS)}
+
+
+def _started_by(task: Path) -> list[int]:
+    """Children of a thread; none of one that has ended since it was listed, for others inherit them."""
+    try:
+        return [int(pid) for pid in (task / "children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 def leftover_processes(before: set[int]) -> list[str]:

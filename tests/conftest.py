@@ -3,6 +3,15 @@
 import pytest
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache_folder(tmp_path_factory):
+    """Where data sets that are opened without `local` keep what they fetch and index: not the user's own folder."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headrace.streaming.opening.default_cache_folder", lambda: folder)
+        yield folder
+
+
 @pytest.fixture
 def undrawn(monkeypatch):
     """Assets and reports without their pictures, which are a third of a small build: for tests of other things."""

@@ -11,6 +11,7 @@ from headrace import smoke
 from headrace.config import LoaderConfig
 from headrace.smoke import Budget, drawn_shards, read_expected, smoke_test, table_faults
 from headrace.smoke_arrivals import Arrived, arrived_sample, is_sound
+from headrace.smoke_streams import _started_by
 from headrace.snapshots import read_snapshot, read_table
 from tests.projects import Graph, Project
 
@@ -163,6 +164,10 @@ def test_latents_that_are_not_as_long_as_their_audio_are_a_fault():
     assert arrived_sample({**sample, "metadata": {"headrace": stated}}).contradiction == ""
     stated = {**stated, "num_frames": 4000}
     assert "makes 25.0" in arrived_sample({**sample, "metadata": {"headrace": stated}}).contradiction
+
+
+def test_a_thread_that_ends_while_processes_are_counted_is_no_fault(tmp_path):
+    assert _started_by(tmp_path / "gone") == []
 
 
 def test_a_damaged_shard_is_a_fault_that_names_shard_and_key(tmp_path, undrawn):
