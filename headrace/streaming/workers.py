@@ -35,6 +35,7 @@ from headrace.streaming.stats import Stage, Traffic, Work
 Connection: TypeAlias = "connection.Connection[object, object]"
 MakeAssembler = Callable[[Allocator], tuple[Assembler, Traffic]]
 _END_SECONDS = 2.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +170,32 @@ def _start(context: BaseContext, make: MakeAssembler, number: int, others: Seque
     inherited = [*others, ours] if context.get_start_method() == "fork" else []
     arguments = (make, theirs, inherited)
     process = context.Process(target=_work, args=arguments, name=f"headrace-worker-{number}", daemon=True)  # type: ignore[attr-defined]
-    process.start()
+    with _signals_held_back() if context.get_start_method() == "fork" else contextlib.nullcontext():
+        process.start()
     theirs.close()
     return _Worker(number, process, ours)
+
+
+@contextlib.contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """Let no signal reach a process that is forked meanwhile until it has its own handlers (`_own_signals`).
+
+    A handler of the consumer's that raises, as Dagster's for SIGTERM does, would raise inside of `fork`: the worker
+    would live on, or leave `fork` as a second consumer.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _own_signals() -> None:
+    """Ctrl-C is the consumer's to handle, which ends its workers; SIGTERM ends this one, whatever it has inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
 def _end(workers: list[_Worker]) -> None:
@@ -199,8 +223,7 @@ def _work(make: MakeAssembler, pipe: Connection, inherited: Sequence[Connection]
     """A worker's life: make what is told until the consumer hangs up."""
     for end in inherited:
         end.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the consumer's to handle: it ends the workers
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked worker would run its parent's handler (Dagster's raises)
+    _own_signals()
     if "torch" in sys.modules:
         import torch
 

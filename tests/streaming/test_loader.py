@@ -379,6 +379,26 @@ def test_ctrl_c_ends_at_once(dataset_folder, tmp_path, num_workers):
     assert "Traceback" not in errors.partition("KeyboardInterrupt")[2]
 
 
+_TERMINATED_IN_FORK = """
+import os, signal, sys
+from headrace import StreamingDataLoader, StreamingDataset
+
+signal.signal(signal.SIGTERM, signal.default_int_handler)  # it raises, as where Dagster runs code
+os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGTERM))
+try:
+    next(iter(StreamingDataLoader(StreamingDataset(remote=sys.argv[1], batch_size=8), num_workers=1)))
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_a_worker_terminated_while_it_is_forked_ends_there(dataset_folder):
+    command = [sys.executable, "-c", _TERMINATED_IN_FORK, f"{dataset_folder}/audio"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.endswith("killed by SIGTERM\n")
+    assert done.stderr == ""
+
+
 def test_a_script_that_leaves_its_loaders_to_the_interpreter_ends_without_a_word(dataset_folder):
     program = (
         "import sys; from headrace import StreamingDataLoader, StreamingDataset\n"
