@@ -171,7 +171,10 @@ class StreamingDataLoader:
     def _maker(self) -> BatchMaker:
         if self.num_workers == 0:
             return ThreadedBatches(
-                self.dataset.assembler(), num_threads=self._num_threads, depth=self._prefetch_factor + 1
+                self.dataset.assembler(),
+                num_threads=self._num_threads,
+                depth=self._prefetch_factor + 1,
+                is_local=self.dataset.reading.is_local,
             )
         context = start_context(self._context, is_local=self.dataset.reading.is_local)
         maker = WorkerBatches(

@@ -4,6 +4,7 @@ Owns running tasks on daemon threads. `concurrent.futures` joins its threads at 
 Ctrl-C; these do not.
 """
 
+import itertools
 import queue
 import threading
 import time
@@ -13,13 +14,15 @@ from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
+_END = -1  # before all tasks
 
 
 class WorkThreads:
-    """Daemon threads that run tasks, in the order in which they were submitted."""
+    """Daemon threads that run tasks: those of lower rank first, else in the order in which they were submitted."""
 
     def __init__(self, num_threads: int, name: str) -> None:
-        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._tasks: queue.PriorityQueue[tuple[int, int, Callable[[], None] | None]] = queue.PriorityQueue()
+        self._numbers = itertools.count()
         self._threads = [
             threading.Thread(target=self._run, name=f"headrace-{name}-{number}", daemon=True)
             for number in range(num_threads)
@@ -28,22 +31,22 @@ class WorkThreads:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, task: Callable[[], None]) -> None:
-        """Run `task` when a thread is free; it must not raise."""
-        self._tasks.put(task)
+    def submit(self, task: Callable[[], None], rank: int = 0) -> None:
+        """Run `task` when a thread is free; it must not raise. `rank` is at least 0."""
+        self._tasks.put((rank, next(self._numbers), task))
 
     def close(self, timeout_seconds: float = 1.0) -> None:
         """End the threads: at once those that are idle, the others after their task; what waits is dropped."""
         self._is_closed = True
         for _ in self._threads:
-            self._tasks.put(None)
+            self._tasks.put((_END, next(self._numbers), None))
         deadline = time.monotonic() + timeout_seconds
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
 
     def _run(self) -> None:
-        while (task := self._tasks.get()) is not None:
+        while (task := self._tasks.get()[2]) is not None:
             if not self._is_closed:
                 task()
             del task  # a waiting thread must not keep a batch alive

@@ -1,10 +1,11 @@
 """Batches made by threads of this process, in order.
 
-Owns the hand-over: a batch's rows are shared out over all threads, so the first batch comes as fast as all cores can
-make it, and only a few batches are alive at a time. Decoding and reading free the GIL. A batch that is merely copied is
-one read, so it stays on one thread, while other threads make the next ones.
+Owns the hand-over: a batch's rows are shared out over all threads, and an earlier batch goes before a later one, so the
+first batch comes as fast as all cores can make it, and only a few batches are alive at a time. Decoding and reading
+free the GIL. A batch that is merely copied is one read, so it stays on the thread that opened it, while another opens the next.
 """
 
+import contextlib
 import itertools
 import threading
 from collections import deque
@@ -32,19 +33,23 @@ class _Pending:
 class ThreadedBatches:
     """Makes the batches of a run ahead of their use, in this process (`BatchMaker`)."""
 
-    def __init__(self, assembler: Assembler, *, num_threads: int, depth: int) -> None:
+    def __init__(self, assembler: Assembler, *, num_threads: int, depth: int, is_local: bool) -> None:
         """Start the threads.
 
         Args:
             assembler: makes the batches.
             num_threads: threads that decode.
             depth: batches that are under way at a time.
+            is_local: whether all shards are local files. Opening those is Python, which one thread at a time does
+                fastest; threads that open shards of stores mostly wait.
         """
         self.work = Work()
         self._assembler = assembler
         self._num_threads = num_threads
         self._depth = depth
-        self._openers = WorkThreads(depth, "open")  # they mostly wait for stores
+        self._unopened: deque[_Pending] = deque()
+        self._turn = threading.Lock() if is_local else contextlib.nullcontext()
+        self._openers = WorkThreads(depth, "open")
         self._decoders = WorkThreads(num_threads, "decode")
         self._closed = False
 
@@ -72,13 +77,14 @@ class ThreadedBatches:
 
     def _start(self, number: int, plan: BatchPlan) -> _Pending:
         pending = _Pending(number, plan)
-        self._openers.submit(lambda: self._prepare(pending))
+        self._unopened.append(pending)
+        self._openers.submit(self._prepare_next)
         return pending
 
-    def _prepare(self, pending: _Pending) -> None:
-        if self._closed:
-            return
-        prepared = self._opened(pending)
+    def _prepare_next(self) -> None:
+        with self._turn:  # taken first: batches are opened in order
+            pending = self._unopened.popleft()
+            prepared = None if self._closed else self._opened(pending)
         if prepared is None:
             return
         if prepared.is_light:
@@ -89,7 +95,7 @@ class ThreadedBatches:
         starts = range(0, len(prepared), step)
         pending.num_left = len(starts)
         for start in starts:
-            self._decoders.submit(self._filling(pending, prepared, start, step))
+            self._decoders.submit(self._filling(pending, prepared, start, step), pending.number)
 
     def _opened(self, pending: _Pending) -> Prepared | None:
         """The batch with its shards open; None, and the error in its place, if that fails."""
