@@ -7,6 +7,7 @@ loaded with it; nothing here knows of snapshots, plans or the other shards.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import cached_property
 from typing import Any, BinaryIO, NamedTuple
 
@@ -78,6 +79,19 @@ class IndexRow(NamedTuple):
     spans: list[int]
 
 
+class Column(IntEnum):
+    """Columns of `ShardIndex.numbers`: those of `IndexRow`, with the tensor's own in between."""
+
+    NUM_FRAMES = 0
+    RATE = 1
+    CHANNELS = 2
+    START = 3
+    STOP = 4
+    TENSOR_FRAMES = 5
+    WIDTH = 6
+    RANGES = 7
+
+
 @dataclass(frozen=True)
 class ShardIndex:
     """All samples of one shard, as columns.
@@ -128,7 +142,7 @@ class ShardIndex:
 
     def row(self, i: int) -> IndexRow:
         """All numbers of sample `i` at once: several times as fast as column by column."""
-        num_frames, rate, channels, *rest = self._rows[i].tolist()
+        num_frames, rate, channels, *rest = self.numbers[i].tolist()
         tensor = TensorPlace._make(rest[:4]) if rest[0] != ABSENT else None
         return IndexRow(num_frames, rate, channels, tensor, rest[4:])
 
@@ -143,16 +157,24 @@ class ShardIndex:
     def _keys(self) -> bytes:
         return self.key_bytes.tobytes()
 
+    def find(self, key: str) -> int | None:
+        """The sample with this key; None when there is none."""
+        return self._places.get(key)
+
     @cached_property
-    def _rows(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """What `row` takes apart, int64 (n, 7 + 2 * num_fields)."""
-        rows = np.empty((len(self), 7 + 2 * len(self.fields)), np.int64)
-        rows[:, 0] = self.num_frames
-        rows[:, 1] = self.sample_rate_hz
-        rows[:, 2] = self.num_channels
-        rows[:, 3:7] = self.tensors
-        rows[:, 7:] = self.ranges.reshape(len(self), 2 * len(self.fields))
-        return rows
+    def numbers(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """All numbers of every sample, int64 (n, 7 + 2 * num_fields); see `Column`."""
+        numbers = np.empty((len(self), Column.RANGES + 2 * len(self.fields)), np.int64)
+        numbers[:, Column.NUM_FRAMES] = self.num_frames
+        numbers[:, Column.RATE] = self.sample_rate_hz
+        numbers[:, Column.CHANNELS] = self.num_channels
+        numbers[:, Column.START : Column.RANGES] = self.tensors
+        numbers[:, Column.RANGES :] = self.ranges.reshape(len(self), 2 * len(self.fields))
+        return numbers
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {key: row for row, key in enumerate(self.keys())}
 
     def to_bytes(self) -> bytes:
         """The `.idx` file. Equal indexes give equal bytes."""

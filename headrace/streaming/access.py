@@ -74,6 +74,28 @@ class ShardAccess:
         name = self.name(shard)
         return None if name.endswith(ZIP_SUFFIXES) else self.shards.storage.local_path(name)
 
+    def open_file(self, shard: int, *, patient: bool) -> FileShard | None:
+        """The shard as a local file, in place or from the cache; None while it is only in its store.
+
+        Args:
+            shard: its number.
+            patient: await it if it is on its way, for as long as `download_timeout`.
+
+        Raises:
+            NotFoundError: it is gone.
+            IntegrityError: its size or digest is not what the index says.
+        """
+        with self._lock:
+            if (found := self._files.get(shard)) is not None:
+                self._files.move_to_end(shard)
+                return found
+        if (path := self.in_place(shard)) is not None:
+            return self._kept(shard, self._opened_in_place(shard, path), _FILES_KEPT)
+        if (cached := self._cached(shard, patient=patient)) is None:
+            return None
+        self._traffic.hit()
+        return self._kept(shard, cached, _CACHED_FILES_KEPT)
+
     def open(self, shard: int, spans: Callable[[], Sequence[Span]], *, patient: bool) -> OpenShard:
         """The shard, open for reading at least `spans`.
 
@@ -87,16 +109,8 @@ class ShardAccess:
             IntegrityError: its size or digest is not what the index says.
             StorageError: the store failed, also when tried again.
         """
-        with self._lock:
-            if (found := self._files.get(shard)) is not None:
-                self._files.move_to_end(shard)
-                return found
-        if (path := self.in_place(shard)) is not None:
-            return self._kept(shard, self._opened_in_place(shard, path), _FILES_KEPT)
-        cached = self._cached(shard, patient=patient)
-        if cached is not None:
-            self._traffic.hit()
-            return self._kept(shard, cached, _CACHED_FILES_KEPT)
+        if (found := self.open_file(shard, patient=patient)) is not None:
+            return found
         self._traffic.missed()
         if self.name(shard).endswith(ZIP_SUFFIXES):
             self.bring(shard)

@@ -2,8 +2,8 @@
 
 `prepare` opens what the batch needs and, where lengths are known from the indexes, allocates its arrays; `fill` decodes
 some rows; `finish` gives the batch. Rows of one batch may be filled by several threads at once. Owns the choice between
-filling the batch in place and going sample by sample (a transform, resampling, or lengths that no index knows); both
-give the same batch, and a test holds it so. No threads are started here.
+copying the batch whole, filling it in place, and going sample by sample (a transform, resampling, or lengths that no
+index knows); all give the same batch, and tests hold it so. No threads are started here.
 """
 
 import contextlib
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from headrace.errors import ConfigError, HeadraceError, SampleError
 from headrace.streaming.arena import Allocator
 from headrace.streaming.batch import Batch, Sample, padding_like, stack
+from headrace.streaming.copied import CopiedBatch, gathered
 from headrace.streaming.decode import read_sample
 from headrace.streaming.in_place import InPlaceBatch, can_fill_in_place
 from headrace.streaming.order import PADDING, Rows
@@ -46,10 +47,11 @@ class BatchPlan:
 
 @dataclass(slots=True)
 class Prepared:
-    """A batch being made: in place, or else of samples.
+    """A batch being made: copied whole; or else in place; or else of samples.
 
     Attributes:
-        epoch: number of the epoch.
+        plan: which batch.
+        copied: the batch that is merely copied; None when it is made row by row.
         rows: None for padding.
         in_place: the batch that rows are decoded into; None when the samples are made one by one.
         samples: the samples made one by one.
@@ -57,20 +59,21 @@ class Prepared:
         faults: what was wrong with the rows that were skipped.
     """
 
-    epoch: int
-    rows: list[Row | None]
+    plan: BatchPlan
+    copied: CopiedBatch | None = None
+    rows: list[Row | None] = field(default_factory=list)
     in_place: InPlaceBatch | None = None
     samples: list[Sample | None] = field(default_factory=list)
     pattern: Sample | None = None
     faults: dict[int, SampleError] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.plan.rows)
 
     @property
-    def is_light(self) -> bool:
-        """Whether filling it takes no more than copying: raw latents from files."""
-        return self.in_place is not None and self.in_place.is_light
+    def is_copied(self) -> bool:
+        """Whether it is filled in one call, as no part of it can be."""
+        return self.copied is not None
 
 
 class Assembler:
@@ -90,44 +93,59 @@ class Assembler:
 
     def prepare(self, plan: BatchPlan) -> Prepared:
         """Open what the batch needs. Reads indexes, and bytes that no local file holds."""
-        rows = self.rows(plan)
-        prepared = Prepared(plan.epoch, rows)
-        if can_fill_in_place(rows, self._config):
-            prepared.in_place = InPlaceBatch(rows, self._recipe, plan.epoch, self._allocator)
+        prepared = Prepared(plan)
+        found = gathered(self._streams, plan.rows, self._recipe)
+        if found is None:
+            self._open_rows(prepared)
         else:
-            prepared.samples = [None] * len(rows)
-            if all(row is None for row in rows):
-                prepared.pattern = self.pattern(plan.epoch)
+            prepared.copied = CopiedBatch(found, self._recipe, plan.epoch, plan.positions, self._allocator)
         return prepared
 
     def fill(self, prepared: Prepared, start: int, stop: int) -> None:
-        """Decode rows [start, stop).
+        """Decode rows [start, stop); all of them if the batch is copied.
 
         Raises:
             SampleError: a row cannot be read, naming shard, key and reason (`on_bad_sample="raise"`).
         """
-        in_place = prepared.in_place
-        around = in_place.read_together(range(start, stop)) if in_place is not None and in_place.is_light else {}
+        if prepared.copied is not None:
+            if prepared.copied.read():
+                return
+            prepared.copied = None  # row by row, what is wrong shows
+            self._open_rows(prepared)
         for place in range(start, stop):
-            row = prepared.rows[place]
-            try:
-                if in_place is not None:
-                    in_place.fill(place, around.get(place))
-                elif row is not None:
-                    prepared.samples[place] = self._sample(row, prepared.epoch)
-            except ConfigError:
+            self._fill(prepared, place)
+
+    def _open_rows(self, prepared: Prepared) -> None:
+        prepared.rows = self.rows(prepared.plan)
+        if can_fill_in_place(prepared.rows, self._config):
+            prepared.in_place = InPlaceBatch(prepared.rows, self._recipe, prepared.plan.epoch, self._allocator)
+        else:
+            prepared.samples = [None] * len(prepared)
+            if all(row is None for row in prepared.rows):
+                prepared.pattern = self.pattern(prepared.plan.epoch)
+
+    def _fill(self, prepared: Prepared, place: int) -> None:
+        row = prepared.rows[place]
+        try:
+            if prepared.in_place is not None:
+                prepared.in_place.fill(place)
+            elif row is not None:
+                prepared.samples[place] = self._sample(row, prepared.plan.epoch)
+        except ConfigError:
+            raise
+        except Exception as error:  # a transform raises what it likes
+            if row is None:
                 raise
-            except Exception as error:  # a transform raises what it likes
-                if row is None:
-                    raise
-                fault = sample_error(row, error)
-                if self._config.on_bad_sample is OnBadSample.RAISE:
-                    raise fault from error
-                prepared.faults[place] = fault
+            fault = sample_error(row, error)
+            if self._config.on_bad_sample is OnBadSample.RAISE:
+                raise fault from error
+            prepared.faults[place] = fault
 
     def finish(self, prepared: Prepared) -> Batch:
         """The batch, once all rows are filled; skipped rows become padding."""
-        if prepared.in_place is None:
+        if prepared.copied is not None:
+            batch = prepared.copied.batch
+        elif prepared.in_place is None:
             batch = stack(self._padded(prepared), self._allocator)
         else:
             batch = prepared.in_place.batch
@@ -181,7 +199,7 @@ class Assembler:
         """Rows that are missing as padding with the shapes of the first that is there."""
         pattern = prepared.pattern or next((sample for sample in prepared.samples if sample is not None), None)
         if pattern is None:  # all were skipped
-            pattern = self.pattern(prepared.epoch)
+            pattern = self.pattern(prepared.plan.epoch)
         return [padding_like(pattern) if sample is None else sample for sample in prepared.samples]
 
 

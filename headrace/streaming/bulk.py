@@ -6,8 +6,7 @@ Python of another run side by side. The call is Linux's `io_submit` (io_submit(2
 buffered reads before it returns: a `pread` in all but number, so a file that shrinks gives a short read and never a
 bus error, which mapped files would.
 
-Owns that call and the contexts it needs. It is a shortcut and promises nothing: where the kernel or a sandbox refuses
-it, and for whatever is read short, it says so, and the caller reads on by `preadv`.
+Owns that call and the contexts it needs. Where the kernel or a sandbox refuses it, the reads are done one by one.
 """
 
 import contextlib
@@ -45,10 +44,17 @@ def read_together(reads: NDArray[Any]) -> NDArray[np.bool_]:
     """Do reads, `READ` (n,), and say of each, bool (n,), whether all its bytes are there; safe for threads."""
     context = _taken()
     if context is None:
-        return np.zeros(len(reads), np.bool_)
+        return np.array([_is_read(*read) for read in reads.tolist()], np.bool_)
     found = context.read(reads)
     _free.append(context)
     return found
+
+
+def _is_read(descriptor: int, offset: int, address: int, num_bytes: int) -> bool:
+    try:
+        return os.preadv(descriptor, [(ctypes.c_char * num_bytes).from_address(address)], offset) == num_bytes
+    except OSError:
+        return False
 
 
 class _Context:

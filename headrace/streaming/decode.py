@@ -73,13 +73,12 @@ def read_sample(row: Row, suffixes: tuple[str, ...], window_of: WindowOf, config
 
 
 def read_around(part: Part) -> Around:
-    """All that a sample needs but raw latents, in one read."""
-    start, stop = span_around(part)
+    """All that a sample needs but raw latents, which are read straight to where they belong, in one read."""
+    start, stop = _span_around(part)
     return start, part.opened().read(start, stop)
 
 
-def span_around(part: Part) -> Span:
-    """The range of all fields but raw latents, which are read straight to where they belong."""
+def _span_around(part: Part) -> Span:
     columns = part.layout.beside_latents if part.tensor is not None else range(len(part.spans) // 2)
     if len(columns) == 1:
         return part.span(columns[0]) or (0, 0)
@@ -104,22 +103,12 @@ def fill_flac(blob: memoryview, out: NDArray[np.float32], window: Window) -> Non
 
 def fill_latents(part: Part, out: NDArray[Any], window: Window) -> None:
     """Copy `window` of the raw latents into `out` (T, D), zeros after it."""
-    _, count = window
-    if count:
-        start, _ = span_of_latents(part, window)
-        part.opened().read_into(start, out[:count].data.cast("B"))
+    first, count = window
+    if count and part.tensor is not None:
+        start, stop, num_frames, _ = part.tensor
+        part.opened().read_into(start + first * ((stop - start) // num_frames), out[:count].data.cast("B"))
     if count < len(out):
         out[count:] = 0
-
-
-def span_of_latents(part: Part | None, window: Window) -> Span:
-    """The range of `window` of the raw latents; nothing where there are none."""
-    if part is None or part.tensor is None:
-        return 0, 0
-    start, stop, num_frames, _ = part.tensor
-    first, count = window
-    frame_bytes = (stop - start) // max(1, num_frames)
-    return start + first * frame_bytes, start + (first + count) * frame_bytes
 
 
 def metadata(part: Part, start: int, blob: memoryview) -> dict[str, Any]:
@@ -127,7 +116,12 @@ def metadata(part: Part, start: int, blob: memoryview) -> dict[str, Any]:
     span = part.span(part.layout.json)
     if span is None:
         return {}
-    text = str(blob[span[0] - start : span[1] - start], "utf-8").removeprefix(_BYTE_ORDER_MARK)
+    return parsed(blob[span[0] - start : span[1] - start])
+
+
+def parsed(blob: bytes | memoryview) -> dict[str, Any]:
+    """A JSON object from its bytes; anything else as the object's `json`. Raises `ValueError` where it is none."""
+    text = str(blob, "utf-8").removeprefix(_BYTE_ORDER_MARK)
     try:
         found, end = _JSON.raw_decode(text)
     except json.JSONDecodeError:

@@ -1,32 +1,18 @@
 """Batches whose arrays are filled in place: FLAC is decoded, and raw latents are read, straight into their rows.
 
 Owns when that can be done (every length is known from the indexes, and nothing needs a sample as a whole) and doing it.
-The reads of a batch that is merely copied are done together (`bulk`). A row that does not come whole that way is read
-by itself, which says what is wrong with it; both give the same bytes. Several threads may fill rows of one batch.
+Several threads may fill rows of one batch.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headrace.streaming.arena import Allocator
 from headrace.streaming.batch import Audio, Batch, Latents, check_channels, check_width, storage_dtype
-from headrace.streaming.bulk import READ, read_together
-from headrace.streaming.coalesce import Span
-from headrace.streaming.decode import (
-    Around,
-    Window,
-    fill_flac,
-    fill_latents,
-    metadata,
-    read_around,
-    span_around,
-    span_of_latents,
-)
-from headrace.streaming.opened import FileShard
+from headrace.streaming.decode import Window, fill_flac, fill_latents, metadata, read_around
 from headrace.streaming.recipe import Recipe
 from headrace.streaming.rows import Part, Row
 from headrace.streaming.settings import SampleConfig
@@ -55,13 +41,10 @@ class _LatentColumn:
     windows: list[Window]
     latents: Latents
 
-    def fill(self, place: int, *, is_read: bool) -> None:
-        """Fill one row, or only what lies after its latents when these are there."""
-        part, window, row = self.parts[place], self.windows[place], self.latents.hidden[place]
-        if is_read:
-            row[window[1] :] = 0
-        elif part is not None:
-            fill_latents(part, row, window)
+    def fill(self, place: int) -> None:
+        """Fill one row."""
+        if (part := self.parts[place]) is not None:
+            fill_latents(part, self.latents.hidden[place], self.windows[place])
 
 
 class InPlaceBatch:
@@ -88,33 +71,8 @@ class InPlaceBatch:
         for name in dict.fromkeys(name for part in real for name, _ in part.extra()):
             self.batch.extra[name] = [None] * len(rows)
 
-    @property
-    def is_light(self) -> bool:
-        """Whether filling it takes no more than copying."""
-        return self.batch.audio is None
-
-    def read_together(self, places: Iterable[int]) -> dict[int, Around]:
-        """Read the latents of rows of a light batch, as far as that can be done in one call.
-
-        Returns:
-            For each row that is there, by its place, what lies around its latents: `fill` takes it.
-        """
-        found = [(place, files) for place in places if (files := self._files(place))]
-        if not found:
-            return {}
-        spans = [span_around(part) for place, _ in found if (part := self._primary[place]) is not None]
-        buffer = np.empty(sum(stop - start for start, stop in spans), np.uint8)
-        reads = np.array(list(self._reads(found, spans, _address(buffer))), READ)
-        is_whole = np.all(read_together(reads).reshape(len(found), -1), axis=1)
-        around = zip(found, _cut(buffer, spans), is_whole.tolist(), strict=True)
-        return {place: blob for (place, _), blob, whole in around if whole}
-
-    def fill(self, place: int, around: Around | None = None) -> None:
+    def fill(self, place: int) -> None:
         """Fill one row.
-
-        Args:
-            place: which.
-            around: what `read_together` gave for it.
 
         Raises:
             AudioError: its audio cannot be decoded.
@@ -125,12 +83,12 @@ class InPlaceBatch:
         if part is None:
             self.blank(place)
             return
-        start, blob = around or read_around(part)
+        start, blob = read_around(part)
         if batch.audio is not None and (found := part.audio()) is not None:
             (first, last), _ = found
             fill_flac(blob[first - start : last - start], batch.audio.samples[place], self._windows[place])
         for column in self._columns:
-            column.fill(place, is_read=around is not None)
+            column.fill(place)
         for name, (first, last) in part.extra():
             batch.extra[name][place] = bytes(blob[first - start : last - start])
         batch.keys[place] = part.key
@@ -150,24 +108,6 @@ class InPlaceBatch:
         latents = _empty_latents(parts, windows, allocator)
         self.batch.latents[suffix] = latents
         self._columns.append(_LatentColumn(parts, windows, latents))
-
-    def _files(self, place: int) -> list[FileShard]:
-        """The open files of a row's parts; none for padding, or when a part is in no local file."""
-        files = [part.file for column in self._columns if (part := column.parts[place]) is not None]
-        found = [file for file in files if isinstance(file, FileShard)]
-        return found if len(found) == len(self._columns) else []
-
-    def _reads(
-        self, found: Sequence[tuple[int, list[FileShard]]], spans: Sequence[Span], address: int
-    ) -> Iterator[tuple[int, int, int, int]]:
-        """For each row: what lies around its latents, to `address` and on; then its latents, into the batch."""
-        bases = [(_address(column.latents.hidden), column.latents.hidden.strides[0]) for column in self._columns]
-        for (place, files), (start, stop) in zip(found, spans, strict=True):
-            yield files[0].file_descriptor, start, address, stop - start
-            address += stop - start
-            for file, column, (base, row_bytes) in zip(files, self._columns, bases, strict=True):
-                first, last = span_of_latents(column.parts[place], column.windows[place])
-                yield file.file_descriptor, first, base + place * row_bytes, last - first
 
 
 def can_fill_in_place(rows: Sequence[Row | None], config: SampleConfig) -> bool:
@@ -221,16 +161,3 @@ def _empty_latents(parts: Sequence[Part | None], windows: Sequence[Window], allo
         for part, (first, count) in zip(parts, windows, strict=True)
     ]
     return Latents(allocator.empty(shape, storage_dtype(dtype)), np.array(lengths, np.int64), dtype)
-
-
-def _address(array: NDArray[np.generic]) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
-def _cut(buffer: NDArray[np.uint8], spans: Sequence[Span]) -> Iterator[Around]:
-    """The buffer's bytes, which are those of the spans in turn."""
-    blob = memoryview(buffer.tobytes())
-    end = 0
-    for start, stop in spans:
-        begin, end = end, end + stop - start
-        yield start, blob[begin:end]

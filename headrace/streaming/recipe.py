@@ -6,10 +6,15 @@ nothing else, so that it is the same on every world.
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from headrace.streaming.bijection import mix
 from headrace.streaming.decode import Window
 from headrace.streaming.rows import Row
 from headrace.streaming.settings import SampleConfig
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +33,32 @@ class Recipe:
 
     def window(self, row: Row, epoch: int, num_frames: int) -> Window:
         """What the crop keeps of a sample of so many frames."""
-        config, rate = self.config, row.primary.sample_rate_hz
-        wanted = round(config.crop_seconds * rate) if config.crop_seconds and rate else config.crop_frames
-        if wanted is None or wanted >= num_frames:
+        if not self._crops:
             return 0, num_frames
-        draw = int(mix(self.seed, epoch, row.position)) % (num_frames - wanted + 1)
-        return draw, wanted
+        facts = (np.array([fact], np.int64) for fact in (num_frames, row.primary.sample_rate_hz, row.position))
+        first, count = self.windows(epoch, *facts)
+        return int(first[0]), int(count[0])
+
+    def windows(self, epoch: int, num_frames: Ints, rates: Ints, positions: Ints) -> tuple[Ints, Ints]:
+        """The same for many samples: first frame and number of frames, int64 (n,) both.
+
+        Args:
+            epoch: number of the epoch.
+            num_frames: int64 (n,), stored frames.
+            rates: int64 (n,), sample rates; 0 where there is none.
+            positions: int64 (n,), the row of the epoch that each is.
+        """
+        if not self._crops:
+            return np.zeros_like(num_frames), num_frames
+        config, wanted = self.config, num_frames
+        if config.crop_frames is not None:
+            wanted = np.minimum(config.crop_frames, num_frames)
+        if config.crop_seconds is not None:
+            seconds = np.rint(config.crop_seconds * rates).astype(np.int64)
+            wanted = np.where(rates > 0, np.minimum(seconds, num_frames), wanted)
+        room = (num_frames - wanted + 1).astype(np.uint64)
+        return (mix(self.seed, epoch, positions) % room).astype(np.int64), wanted
+
+    @property
+    def _crops(self) -> bool:
+        return self.config.crop_frames is not None or self.config.crop_seconds is not None

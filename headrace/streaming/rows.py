@@ -6,7 +6,7 @@ decodes nothing.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,11 @@ from headrace.index import ABSENT, ShardIndex, TensorPlace
 from headrace.indexing import LATENT_FIELD, audio_field
 from headrace.streaming.access import ShardAccess
 from headrace.streaming.coalesce import Span
-from headrace.streaming.opened import OpenShard
+from headrace.streaming.columns import JSON_FIELD, Stored, opened
+from headrace.streaming.opened import FileShard, OpenShard
 from headrace.streaming.parallel import map_on_threads
 from headrace.streaming.shardset import Locator, SnapshotShards
 
-JSON_FIELD = "json"
 _INDEXES_AT_ONCE = 32
 
 
@@ -203,6 +203,19 @@ class StreamReader:
             map_on_threads(make, list(places_of), "open")
         return [row for row in made if row is not None]
 
+    def stored(self, samples: NDArray[np.int64]) -> list[Stored] | None:
+        """Where these samples lie in local files, in order; None where `columns.opened` gives none of their shards."""
+        shards, rows = (found.tolist() for found in self.locator.find(samples))
+        wanted = list(dict.fromkeys(shards))
+        find = partial(opened, self.primary)
+        found = map(find, wanted) if self.primary.is_local else map_on_threads(find, wanted, "open")
+        places: dict[int, tuple[ShardIndex, FileShard]] = {}
+        for shard, place in zip(wanted, found, strict=True):
+            if place is None:
+                return None
+            places[shard] = place
+        return [Stored(*places[shard], row) for shard, row in zip(shards, rows, strict=True)]
+
     def _joined_to(self, shard: int, own: Sequence[Part], *, patient: bool) -> Iterable[tuple[Part | None, ...]]:
         """For each of a shard's parts, its parts in the joined folders."""
         if not self.joined:
@@ -236,8 +249,7 @@ def _parts(access: ShardAccess, shard: int, rows: Sequence[int], *, patient: boo
 
 def _joined_parts(access: ShardAccess, shard: int, keys: Sequence[str], *, patient: bool) -> list[Part | None]:
     index = access.index(shard)
-    places = _places_by_key(index)
-    found = [places.get(key) for key in keys]
+    found = [index.find(key) for key in keys]
     parts = iter(_parts(access, shard, [row for row in found if row is not None], patient=patient))
     return [None if row is None else next(parts) for row in found]
 
@@ -245,10 +257,6 @@ def _joined_parts(access: ShardAccess, shard: int, keys: Sequence[str], *, patie
 def _region(spans: Sequence[int]) -> Span:
     present = [edge for edge in spans if edge != ABSENT]
     return min(present), max(present)
-
-
-def _places_by_key(index: ShardIndex) -> dict[str, int]:
-    return {key: row for row, key in enumerate(index.keys())}
 
 
 def _partners(primary: ShardAccess, joined: ShardAccess) -> NDArray[np.int64]:

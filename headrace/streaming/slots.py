@@ -38,6 +38,7 @@ class SlotAllocator:
         self._maps: dict[int, mmap.mmap] = {}
         self._addresses: dict[int, int] = {}
         self._free: set[int] = set()
+        self._taken: set[int] = set()
         self._unseen: list[tuple[NewSlot, int]] = []
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -47,6 +48,7 @@ class SlotAllocator:
         if num_bytes < _SMALLEST_BYTES:
             return np.empty(shape, kind)
         number = self._take(num_bytes)
+        self._taken.add(number)
         array = np.frombuffer(self._maps[number], kind, math.prod(shape)).reshape(shape)
         self._addresses[array.__array_interface__["data"][0]] = number
         return array
@@ -58,6 +60,11 @@ class SlotAllocator:
     def take_back(self, numbers: Iterable[int]) -> None:
         """The consumer is done with these."""
         self._free.update(numbers)
+
+    def sent(self, numbers: Iterable[int]) -> None:
+        """These went to the consumer; what else was taken since the last call is of no batch and free again."""
+        self._free |= self._taken.difference(numbers)
+        self._taken.clear()
 
     def unseen(self) -> list[tuple[NewSlot, int]]:
         """Slots made since the last call, with their file descriptors, which the caller closes."""

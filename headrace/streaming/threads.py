@@ -2,7 +2,8 @@
 
 Owns the hand-over: a batch's rows are shared out over all threads, and an earlier batch goes before a later one, so the
 first batch comes as fast as all cores can make it, and only a few batches are alive at a time. Decoding and reading
-free the GIL. A batch that is merely copied is one read, so it stays on the thread that opened it, while another opens the next.
+free the GIL. A batch that is merely copied is one read, so it stays on the thread that opened it, while another thread
+opens the next.
 """
 
 import contextlib
@@ -87,7 +88,7 @@ class ThreadedBatches:
             prepared = None if self._closed else self._opened(pending)
         if prepared is None:
             return
-        if prepared.is_light:
+        if prepared.is_copied:
             pending.num_left = 1
             self._fill(pending, prepared, 0, len(prepared))
             return

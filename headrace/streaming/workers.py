@@ -279,8 +279,10 @@ def _in_message(buffer: pickle.PickleBuffer, allocator: SlotAllocator, slots: li
 
 def _answer(pipe: Connection, allocator: SlotAllocator, message: _Made | _Failed) -> None:
     if isinstance(message, _Failed):
+        allocator.sent(())
         pipe.send(message)
         return
+    allocator.sent(number for number, _ in message.slots)
     unseen = allocator.unseen()
     pipe.send(_Made(message.batch, message.slots, [slot for slot, _ in unseen], message.seconds, message.traffic))
     for _, descriptor in unseen:

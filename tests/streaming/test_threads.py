@@ -11,7 +11,7 @@ from headrace.streaming.threads import ThreadedBatches
 class Prepared:
     """A batch that is merely copied."""
 
-    is_light = True
+    is_copied = True
 
     def __len__(self):
         return 1

@@ -1,0 +1,101 @@
+"""Samples as columns of numbers: what it takes to copy raw latents out of local files.
+
+Owns when samples of a folder can be read so, and gathering their numbers from the shards' indexes: for a batch that is
+merely copied, an object for each sample would cost more than the copy. `rows` does the same for everything else.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import IntegrityError, NotFoundError
+from headrace.index import ABSENT, Column, ShardIndex
+from headrace.indexing import LATENT_FIELD
+from headrace.streaming.access import ShardAccess
+from headrace.streaming.opened import FileShard
+
+JSON_FIELD = "json"
+_FIELDS = {LATENT_FIELD, JSON_FIELD}
+
+Ints = NDArray[np.int64]
+
+
+class Stored(NamedTuple):
+    """One sample in one local shard."""
+
+    shard: ShardIndex
+    file: FileShard
+    row: int
+
+    @property
+    def key(self) -> str:
+        """Its `__key__`."""
+        return self.shard.key(self.row)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """Samples of one folder whose latents lie raw in local files, and that hold JSON besides or nothing.
+
+    Attributes:
+        samples: (n,), which samples.
+        numbers: int64 (n, 7 + 2 * num_fields), rows of `ShardIndex.numbers`.
+        json: column of `numbers` at which the byte range of the JSON begins; None without JSON.
+        width: D of the latents.
+        dtype: name of the latents' dtype.
+    """
+
+    samples: Sequence[Stored]
+    numbers: Ints
+    json: int | None
+    width: int
+    dtype: str
+
+    @classmethod
+    def of(cls, samples: Sequence[Stored]) -> "Columns | None":
+        """Gather at least one sample; None if one has no raw latents, or if they do not fit into one array."""
+        first = samples[0].shard
+        for index in {id(sample.shard): sample.shard for sample in samples}.values():
+            if index.fields != first.fields or index.tensor_dtype != first.tensor_dtype:
+                return None
+        numbers = np.array([shard.numbers[row] for shard, _, row in samples])
+        width = int(numbers[0, Column.WIDTH])
+        if (numbers[:, Column.START] == ABSENT).any() or (numbers[:, Column.WIDTH] != width).any():
+            return None
+        json = Column.RANGES + 2 * first.fields.index(JSON_FIELD) if JSON_FIELD in first.fields else None
+        return cls(samples, numbers, json, width, first.tensor_dtype)
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return len(self.numbers)
+
+    def __getitem__(self, column: int) -> Ints:
+        """One column of the numbers, int64 (n,)."""
+        return self.numbers[:, column]
+
+    def descriptors(self) -> Ints:
+        """The open file that each sample lies in, int64 (n,)."""
+        return np.array([sample.file.file_descriptor for sample in self.samples], np.int64)
+
+    def json_spans(self) -> tuple[Ints, Ints]:
+        """Where each sample's JSON begins, and how many bytes it has, int64 (n,) both; no bytes where it has none."""
+        if self.json is None:
+            nothing = np.zeros(len(self), np.int64)
+            return nothing, nothing
+        start, stop = self.numbers[:, self.json], self.numbers[:, self.json + 1]
+        return np.maximum(start, 0), stop - start
+
+
+def opened(access: ShardAccess, shard: int) -> tuple[ShardIndex, FileShard] | None:
+    """A shard with its index; None when its samples are not such samples, or while it is in no local file."""
+    index = access.index(shard)
+    if not _FIELDS.issuperset(index.fields):
+        return None
+    try:
+        file = access.open_file(shard, patient=False)
+    except (IntegrityError, NotFoundError):  # whoever reads its samples one by one says so
+        return None
+    return None if file is None else (index, file)

@@ -1,0 +1,105 @@
+"""Batches that are merely copied are those that are made row by row."""
+
+import numpy as np
+import pytest
+import torch
+
+from headrace import Stream, StreamingDataset
+from headrace.errors import SampleError
+from headrace.streaming import assemble
+from headrace.streaming.arena import Arena
+from headrace.streaming.slots import SlotAllocator
+from tests.streaming.corpus import clips, write_dataset
+from tests.streaming.test_decode import write_tar
+
+NUM_SAMPLES = 23
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two data sets of latents, `a` and `b`."""
+    folder = tmp_path_factory.mktemp("copied")
+    for name, first in (("a", 0), ("b", 100)):
+        write_dataset(folder / name, {"train": clips(NUM_SAMPLES, first=first)}, latents=True)
+    return folder
+
+
+def latents(folder, name="a"):
+    return str(folder / name / "latents/crepe")
+
+
+def prepared(dataset, allocator=None):
+    """An epoch's batches, prepared, with what makes them."""
+    assembler = dataset.assembler(allocator or Arena())
+    return assembler, [assembler.prepare(plan) for plan in dataset.begin().plans()]
+
+
+def batches(dataset):
+    assembler, found = prepared(dataset)
+    for batch in found:
+        assembler.fill(batch, 0, len(batch))
+    return [assembler.finish(batch).to_dict(dataset.output) for batch in found]
+
+
+SETTINGS = {
+    "plain": lambda folder: {"remote": latents(folder)},
+    "cropped": lambda folder: {"remote": latents(folder), "crop_frames": 3},
+    "mixed": lambda folder: {"streams": [Stream(remote=latents(folder, name), repeat=1) for name in "ab"]},
+    "in order": lambda folder: {"remote": latents(folder), "shuffle": False},
+}
+
+
+@pytest.mark.parametrize("case", SETTINGS)
+def test_they_are_equal_in_every_byte(folder, case, monkeypatch):
+    settings = {"shuffle": True, "batch_size": 5, **SETTINGS[case](folder)}
+    copied = batches(StreamingDataset(**settings))
+    assert any(batch["is_padding"].any() for batch in copied)
+    _, found = prepared(StreamingDataset(**settings))
+    assert all(batch.is_copied for batch in found)
+    monkeypatch.setattr(assemble, "gathered", lambda *_: None)
+    for one, other in zip(copied, batches(StreamingDataset(**settings)), strict=True):
+        assert one.keys() == other.keys()
+        for name, value in one.items():
+            assert torch.equal(value, other[name]) if isinstance(value, torch.Tensor) else value == other[name]
+
+
+def test_only_raw_latents_without_a_transform_are_copied(folder):
+    for settings in (
+        {"remote": f"{folder}/a/audio"},
+        {"remote": f"{folder}/a/audio", "latents": [latents(folder)]},
+        {"remote": latents(folder), "transform": lambda sample: sample},
+    ):
+        _, found = prepared(StreamingDataset(batch_size=5, **settings))
+        assert not any(batch.is_copied for batch in found)
+
+
+@pytest.fixture
+def with_bad_json(tmp_path):
+    """A foreign tar of latents; the JSON of its third sample is none."""
+    members = {}
+    for clip in clips(6):
+        members |= {f"{clip.key}.pth": clip.pth(), f"{clip.key}.json": clip.json()}
+    write_tar(tmp_path / "a.tar", (members | {"clip00002.json": b'{"title": '}).items())
+    return tmp_path
+
+
+def test_json_that_is_none_is_an_error_that_names_the_sample(with_bad_json):
+    with pytest.raises(SampleError, match=r"a\.tar: sample 'clip00002'"):
+        batches(StreamingDataset(remote=str(with_bad_json), batch_size=6))
+
+
+def test_a_bad_sample_that_is_skipped_costs_no_other(with_bad_json):
+    (batch,) = batches(StreamingDataset(remote=str(with_bad_json), batch_size=6, on_bad_sample="skip"))
+    assert batch["is_padding"].tolist() == [False, False, True, False, False, False]
+    assert batch["keys"] == ["clip00000", "clip00001", "", "clip00003", "clip00004", "clip00005"]
+    for clip, hidden, length in zip(clips(6), batch["encoder_hidden"], batch["encoder_length"], strict=True):
+        assert np.array_equal(hidden[:length].numpy(), clip.hidden()[:length])
+
+
+def test_memory_of_a_batch_that_was_given_up_is_free_again():
+    slots = SlotAllocator()
+    given_up = slots.empty((1 << 20,), np.uint8)
+    sent = slots.empty((1 << 20,), np.uint8)
+    slots.sent([slots.slot_of(sent.data)])
+    assert slots.empty((1 << 20,), np.uint8).ctypes.data == given_up.ctypes.data
+    assert len(slots.unseen()) == 2
