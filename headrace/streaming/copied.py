@@ -51,7 +51,9 @@ def gathered(streams: Sequence[StreamReader], rows: Rows, recipe: Recipe) -> Gat
             samples += found
             places.append(chosen)
     columns = Columns.of(samples) if samples else None
-    return None if columns is None else Gathered(columns, np.concatenate(places), len(rows))
+    if columns is None or not _fits(columns):
+        return None
+    return Gathered(columns, np.concatenate(places), len(rows))
 
 
 class CopiedBatch:
@@ -116,6 +118,18 @@ class CopiedBatch:
                     return False
             start = end
         return True
+
+
+def _fits(columns: Columns) -> bool:
+    """Whether the indexes contradict themselves nowhere: what is read into memory by its address must fit there."""
+    start, stop, num_frames = (columns[c] for c in (Column.START, Column.STOP, Column.TENSOR_FRAMES))
+    frame_bytes = columns.width * storage_dtype(columns.dtype).itemsize
+    json_start, json_bytes = columns.json_spans()
+    ends = np.maximum(stop, json_start + json_bytes)
+    return bool(
+        ((stop - start == num_frames * frame_bytes) & (num_frames >= 0) & (json_bytes >= 0)).all()
+        and ends.max() <= max(sample.shard.num_bytes for sample in columns.samples)
+    )
 
 
 def _reads(descriptors: Ints, starts: Ints, addresses: Ints, sizes: Ints) -> NDArray[np.void]:

@@ -1,13 +1,19 @@
 """Batches that are merely copied are those that are made row by row."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 
 from headrace import Stream, StreamingDataset
 from headrace.errors import SampleError
+from headrace.index import ShardIndex
 from headrace.streaming import assemble
 from headrace.streaming.arena import Arena
+from headrace.streaming.copied import gathered
+from headrace.streaming.recipe import Recipe
+from headrace.streaming.settings import SampleConfig
 from headrace.streaming.slots import SlotAllocator
 from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.test_decode import write_tar
@@ -71,6 +77,21 @@ def test_only_raw_latents_without_a_transform_are_copied(folder):
     ):
         _, found = prepared(StreamingDataset(batch_size=5, **settings))
         assert not any(batch.is_copied for batch in found)
+
+
+@pytest.mark.parametrize(
+    ("column", "place", "value"), [("tensors", 1, 1 << 40), ("tensors", 2, 10_000), ("tensors", 3, 0), ("ranges", 1, 0)]
+)
+def test_an_index_that_contradicts_itself_is_not_trusted_with_memory(tmp_path, column, place, value):
+    """A flipped bit in it must not make the kernel write past the end of a batch."""
+    write_dataset(tmp_path, {"train": clips(5)}, latents=True)
+    (path,) = (tmp_path / "latents/crepe").glob("*.idx")
+    index = ShardIndex.from_bytes(path.read_bytes(), path.name)
+    numbers = getattr(index, column).copy()
+    numbers.reshape(5, -1)[3, place] = value
+    path.write_bytes(dataclasses.replace(index, **{column: numbers}).to_bytes())
+    dataset = StreamingDataset(remote=str(tmp_path / "latents/crepe"), batch_size=5)
+    assert gathered(dataset.reading.readers, next(dataset.begin().plans()).rows, Recipe(SampleConfig(), 0)) is None
 
 
 @pytest.fixture
