@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from headrace.errors import FormatError, IntegrityError
+from headrace.errors import FormatError, IntegrityError, StorageError
 from headrace.index import ShardIndex, index_name
 from headrace.streaming.cache import CacheUnusableError, ShardCache
 from headrace.streaming.coalesce import Span, coalesce
@@ -107,7 +107,7 @@ class ShardAccess:
         Raises:
             NotFoundError: it is gone.
             IntegrityError: its size or digest is not what the index says.
-            StorageError: the store failed, also when tried again.
+            StorageError: the store failed, also when tried again; or no cache can hold a compressed shard.
         """
         if (found := self.open_file(shard, patient=patient)) is not None:
             return found
@@ -116,7 +116,10 @@ class ShardAccess:
             self.bring(shard)
             if (cached := self._cached(shard, patient=True)) is not None:
                 return self._kept(shard, cached, _CACHED_FILES_KEPT)
-            raise IntegrityError(f"{self.name(shard)}: compressed, and the cache {self.cache.folder} cannot hold it")
+            raise StorageError(
+                f"{self.name(shard)}: compressed, so it is read from the cache alone, and {self.cache.folder} cannot hold "
+                "it: raise cache_limit, make room there, point local= to another folder, or store the shard as .tar"
+            )
         return self._ranged(shard, spans())
 
     def bring(self, shard: int, keep: Collection[str] = ()) -> bool:

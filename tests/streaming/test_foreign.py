@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from headrace import StreamingDataLoader, StreamingDataset
-from headrace.errors import ConfigError, FormatError, NotFoundError
+from headrace.errors import ConfigError, FormatError, NotFoundError, StorageError
 from headrace.streaming.foreign import expand_braces
 from tests.streaming.corpus import clips, write_dataset
 
@@ -58,6 +58,15 @@ def test_other_fields_come_along_as_bytes(folder):
     batch = next(iter(StreamingDataLoader(StreamingDataset(remote=f"{folder}/train-*.tar", batch_size=2))))
     assert batch["txt"] == [b"words", b"words"]
     assert np.array_equal(batch["audio"][0, :, : clips(1)[0].num_frames].numpy(), clips(1)[0].audio())
+
+
+@pytest.mark.filterwarnings("ignore:.*cache_limit")
+@pytest.mark.parametrize("on_bad_sample", ["raise", "skip"])
+def test_a_cache_too_small_for_a_compressed_shard_is_no_bad_sample(folder, tmp_path, on_bad_sample):
+    (tmp_path / "packed").mkdir()
+    (tmp_path / "packed/train-000.tar.gz").write_bytes(gzip.compress((folder / "train-000.tar").read_bytes()))
+    with pytest.raises(StorageError, match="raise cache_limit"):
+        keys(tmp_path / "packed", local=str(tmp_path / "cache"), cache_limit="1kb", on_bad_sample=on_bad_sample)
 
 
 @pytest.mark.parametrize("keep_zip", [False, True])
