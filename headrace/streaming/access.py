@@ -117,7 +117,7 @@ class ShardAccess:
             if (cached := self._cached(shard, patient=True)) is not None:
                 return self._kept(shard, cached, _CACHED_FILES_KEPT)
             raise StorageError(
-                f"{self.name(shard)}: compressed, so it is read from the cache alone, and {self.cache.folder} cannot hold "
+                f"{self.name(shard)}: compressed, so only read from the cache, and {self.cache.folder} cannot hold "
                 "it: raise cache_limit, make room there, point local= to another folder, or store the shard as .tar"
             )
         return self._ranged(shard, spans())
