@@ -5,7 +5,6 @@ file what became of it. `plan_scan` and `headrace.catalog_rows` decide, purely; 
 It writes no audio and knows no partitions.
 """
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from headrace import audio
 from headrace.catalog_rows import accepted_and_rejected, decode_rejects, facts_of, sorted_rejects
 from headrace.catalog_tables import FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA
 from headrace.fingerprints import combined_digest
+from headrace.machine import num_cores
 from headrace.probing import Probe, probe_files
 from headrace.rejects import Origin
 from headrace.sources import Listing, Source
@@ -109,7 +109,7 @@ class ScanRuntime:
 
     clock: Callable[[], int] = time.time_ns
     sleep: Callable[[float], None] = time.sleep
-    num_threads: int = 4 * (os.cpu_count() or 1)
+    num_threads: int = 4 * num_cores()
     progress: Callable[[int, int], None] = lambda done, total: None  # noqa: ARG005
     probe: Probe = audio.probe
     probe_version: Callable[[], str] = audio.codec_version
