@@ -3,7 +3,7 @@
     python benchmarks/read.py [--clips 1500] [--rounds 3] [--peers-python PATH ...]
 
 Every system reads the same 5 s clips (FLAC and JSON), then the same latents, shuffled, in padded batches of 32, in a
-fresh process, page cache warm, with worker processes and without, one after the other, `--rounds` times. Before that
+fresh process, page cache warm and memory at hand, with worker processes and without, one after the other, `--rounds` times. Before that
 each is read once to its last sample, and what arrived compared with ours. Reported: samples/s from the first call to
 the last batch (construction included, imports not), the same after the first batch, seconds to the first batch, CPU
 seconds, peak memory of the process tree. "limit" decodes bytes that lie in memory and builds no batch. The better
