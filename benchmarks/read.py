@@ -3,11 +3,11 @@
     python benchmarks/read.py [--clips 1500] [--rounds 3] [--peers-python PATH ...]
 
 Every system reads the same 5 s clips (FLAC and JSON), then the same latents, shuffled, in padded batches of 32, in a
-fresh process, page cache warm and memory at hand, with worker processes and without, one after the other, `--rounds` times. Before that
-each is read once to its last sample, and what arrived compared with ours. Reported: samples/s from the first call to
-the last batch (construction included, imports not), the same after the first batch, seconds to the first batch, CPU
-seconds, peak memory of the process tree. "limit" decodes bytes that lie in memory and builds no batch. The better
-setting of a system counts. Read the ratios: absolute figures move with the machine.
+fresh process, page cache warm and memory at hand, with worker processes and without, one after the other, `--rounds`
+times. Before that each is read once to its last sample, and what arrived compared with ours. Reported: samples/s from
+the first call to the last batch (construction included, imports not), the same after the first batch, seconds to the
+first batch, CPU seconds, peak memory of the process tree. "limit" decodes bytes that lie in memory and builds no batch.
+The better setting of a system counts. Read the ratios: absolute figures move with the machine.
 
 `peers/__init__.py` says how each peer is used and how to make the environments that `--peers-python` names. Prints
 tables and writes `results/read.json` with the hardware.
