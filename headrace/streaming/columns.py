@@ -89,13 +89,14 @@ class Columns:
         return np.maximum(start, 0), stop - start
 
 
-def opened(access: ShardAccess, shard: int) -> tuple[ShardIndex, FileShard] | None:
-    """A shard with its index; None when its samples are not such samples, or while it is in no local file."""
-    index = access.index(shard)
-    if not _FIELDS.issuperset(index.fields):
-        return None
+def is_plain(index: ShardIndex) -> bool:
+    """Whether a shard holds latents, with JSON or without, and nothing else."""
+    return LATENT_FIELD in index.fields and _FIELDS.issuperset(index.fields)
+
+
+def local_file(access: ShardAccess, shard: int) -> FileShard | None:
+    """A shard's local file; None while there is none, or if it cannot be opened: whoever reads row by row says why."""
     try:
-        file = access.open_file(shard, patient=False)
-    except (IntegrityError, NotFoundError):  # whoever reads its samples one by one says so
+        return access.open_file(shard, patient=False)
+    except (IntegrityError, NotFoundError):
         return None
-    return None if file is None else (index, file)

@@ -46,7 +46,7 @@ def gathered(streams: Sequence[StreamReader], rows: Rows, recipe: Recipe) -> Gat
     for number, stream in enumerate(streams):
         chosen = np.flatnonzero((rows.stream_ids == number) & (rows.sample_ids != PADDING))
         if len(chosen):
-            if stream.joined or (found := stream.stored(rows.sample_ids[chosen])) is None:
+            if (found := stream.stored(rows.sample_ids[chosen])) is None:
                 return None
             samples += found
             places.append(chosen)

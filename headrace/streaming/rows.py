@@ -6,7 +6,7 @@ decodes nothing.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from headrace.index import ABSENT, ShardIndex, TensorPlace
 from headrace.indexing import LATENT_FIELD, audio_field
 from headrace.streaming.access import ShardAccess
 from headrace.streaming.coalesce import Span
-from headrace.streaming.columns import JSON_FIELD, Stored, opened
+from headrace.streaming.columns import JSON_FIELD, Stored, is_plain, local_file
 from headrace.streaming.opened import FileShard, OpenShard
 from headrace.streaming.parallel import map_on_threads
 from headrace.streaming.shardset import Locator, SnapshotShards
@@ -152,6 +152,7 @@ class StreamReader:
         self.joined = tuple(joined)
         self.locator = Locator.of(primary.shards.shards.num_samples)
         self._partners = [_partners(primary, access) for access in joined]
+        self._is_plain = not joined
 
     def shards_of(self, samples: NDArray[np.int64]) -> Iterator[tuple[ShardAccess, int]]:
         """Every shard that these samples need, in the order of their first need: what to prefetch."""
@@ -204,17 +205,29 @@ class StreamReader:
         return [row for row in made if row is not None]
 
     def stored(self, samples: NDArray[np.int64]) -> list[Stored] | None:
-        """Where these samples lie in local files, in order; None where `columns.opened` gives none of their shards."""
+        """Where these samples lie in local files, in order; None unless all are raw latents that are there.
+
+        A stream that was found to hold anything else is not looked at again.
+        """
+        if not self._is_plain:
+            return None
         shards, rows = (found.tolist() for found in self.locator.find(samples))
         wanted = list(dict.fromkeys(shards))
-        find = partial(opened, self.primary)
-        found = map(find, wanted) if self.primary.is_local else map_on_threads(find, wanted, "open")
+        found = map(self._opened, wanted) if self.primary.is_local else map_on_threads(self._opened, wanted, "open")
         places: dict[int, tuple[ShardIndex, FileShard]] = {}
         for shard, place in zip(wanted, found, strict=True):
             if place is None:
                 return None
             places[shard] = place
         return [Stored(*places[shard], row) for shard, row in zip(shards, rows, strict=True)]
+
+    def _opened(self, shard: int) -> tuple[ShardIndex, FileShard] | None:
+        index = self.primary.index(shard)
+        if not is_plain(index):
+            self._is_plain = False
+            return None
+        file = local_file(self.primary, shard)
+        return None if file is None else (index, file)
 
     def _joined_to(self, shard: int, own: Sequence[Part], *, patient: bool) -> Iterable[tuple[Part | None, ...]]:
         """For each of a shard's parts, its parts in the joined folders."""

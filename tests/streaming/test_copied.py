@@ -79,6 +79,13 @@ def test_only_raw_latents_without_a_transform_are_copied(folder):
         assert not any(batch.is_copied for batch in found)
 
 
+def test_a_stream_of_audio_is_looked_at_once(folder, monkeypatch):
+    reader = StreamingDataset(remote=f"{folder}/a/audio", batch_size=5).reading.readers[0]
+    assert reader.stored(np.arange(5)) is None
+    monkeypatch.setattr(reader.primary, "index", lambda shard: pytest.fail(f"asked for shard {shard} again"))
+    assert reader.stored(np.arange(5, 10)) is None
+
+
 @pytest.mark.parametrize(
     ("column", "place", "value"), [("tensors", 1, 1 << 40), ("tensors", 2, 10_000), ("tensors", 3, 0), ("ranges", 1, 0)]
 )
