@@ -134,7 +134,8 @@ class ShardIndex:
 
     def key(self, i: int) -> str:
         """Key of sample `i`."""
-        return str(self._keys[self.key_offsets[i] : self.key_offsets[i + 1]], "utf-8", _NAME_ERRORS)
+        edges = self._key_edges
+        return str(self._keys[edges[i] : edges[i + 1]], "utf-8", _NAME_ERRORS)
 
     def keys(self) -> list[str]:
         """All keys, in the order of the tar."""
@@ -156,6 +157,10 @@ class ShardIndex:
     @cached_property
     def _keys(self) -> bytes:
         return self.key_bytes.tobytes()
+
+    @cached_property
+    def _key_edges(self) -> list[int]:
+        return list(self.key_offsets.tolist())  # to take a number out of an array costs more than to make the key
 
     def find(self, key: str) -> int | None:
         """The sample with this key; None when there is none."""

@@ -16,7 +16,7 @@ from headrace.streaming.arena import Allocator
 from headrace.streaming.batch import Batch, Latents, storage_dtype
 from headrace.streaming.bulk import READ, read_together
 from headrace.streaming.columns import Columns, Ints, Stored
-from headrace.streaming.decode import parsed
+from headrace.streaming.decode import parsed_together
 from headrace.streaming.order import PADDING, Rows
 from headrace.streaming.recipe import Recipe
 from headrace.streaming.rows import StreamReader
@@ -108,15 +108,13 @@ class CopiedBatch:
 
     def _describe(self, texts: bytes, ends: Ints) -> bool:
         """Keys and metadata; False when a text is no JSON."""
-        start = 0
-        for place, sample, end in zip(self._places.tolist(), self._columns.samples, ends.tolist(), strict=True):
-            self.batch.keys[place] = sample.key
-            if end > start:
-                try:
-                    self.batch.metadata[place] = parsed(texts[start:end])
-                except ValueError:
-                    return False
-            start = end
+        keys, metadata = self.batch.keys, self.batch.metadata
+        try:
+            described = parsed_together(texts, ends.tolist())
+        except ValueError:
+            return False
+        for place, sample, found in zip(self._places.tolist(), self._columns.samples, described, strict=True):
+            keys[place], metadata[place] = sample.key, found
         return True
 
 

@@ -6,7 +6,7 @@ Reading is `opened`'s, batching `batch`'s.
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -129,6 +129,37 @@ def parsed(blob: bytes | memoryview) -> dict[str, Any]:
     if end != len(text):
         found = _JSON.decode(text)  # there is space around it, or an error
     return found if isinstance(found, dict) else {"json": found}
+
+
+def parsed_together(blob: bytes, ends: Sequence[int]) -> list[dict[str, Any]]:
+    """What `parsed` makes of texts that lie end to end; `{}` of one without bytes.
+
+    Args:
+        blob: the texts.
+        ends: where each ends.
+
+    Raises:
+        ValueError: one is no JSON.
+    """
+    text = blob.decode("ascii") if blob.isascii() else ""  # where each byte is a character, none is copied again
+    found: list[dict[str, Any]] = []
+    start = 0
+    for end in ends:
+        value = _object_at(text, start, end) if text else None
+        if value is None:
+            value = parsed(blob[start:end]) if end > start else {}
+        found.append(value)
+        start = end
+    return found
+
+
+def _object_at(text: str, start: int, end: int) -> dict[str, Any] | None:
+    """The object that is all of `text[start:end]`; None if it is anything else."""
+    try:
+        value, stop = _JSON.raw_decode(text, start)
+    except json.JSONDecodeError:
+        return None
+    return value if stop == end and isinstance(value, dict) else None
 
 
 def _audio(blob: memoryview, window_of: WindowOf) -> tuple[NDArray[np.float32], int]:

@@ -4,12 +4,13 @@ Owns running tasks on daemon threads. `concurrent.futures` joins its threads at 
 Ctrl-C; these do not.
 """
 
+import heapq
 import itertools
-import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -21,35 +22,55 @@ class WorkThreads:
     """Daemon threads that run tasks: those of lower rank first, else in the order in which they were submitted."""
 
     def __init__(self, num_threads: int, name: str) -> None:
-        self._tasks: queue.PriorityQueue[tuple[int, int, Callable[[], None] | None]] = queue.PriorityQueue()
+        """Nothing starts before it has a task."""
+        self._num_threads = num_threads
+        self._name = name
+        self._threads: list[threading.Thread] = []
+        self._tasks: list[tuple[int, int, Callable[[], None] | None]] = []  # a heap
+        self._due: SimpleQueue[None] = SimpleQueue()  # one for each task: `queue.PriorityQueue` is several times slower
         self._numbers = itertools.count()
-        self._threads = [
-            threading.Thread(target=self._run, name=f"headrace-{name}-{number}", daemon=True)
-            for number in range(num_threads)
-        ]
+        self._lock = threading.Lock()
         self._is_closed = False
-        for thread in self._threads:
-            thread.start()
 
     def submit(self, task: Callable[[], None], rank: int = 0) -> None:
         """Run `task` when a thread is free; it must not raise. `rank` is at least 0."""
-        self._tasks.put((rank, next(self._numbers), task))
+        with self._lock:
+            if len(self._threads) < self._num_threads and not self._is_closed:
+                self._start_one()
+        self._put(rank, task)
 
     def close(self, timeout_seconds: float = 1.0) -> None:
         """End the threads: at once those that are idle, the others after their task; what waits is dropped."""
-        self._is_closed = True
+        with self._lock:
+            self._is_closed = True
         for _ in self._threads:
-            self._tasks.put((_END, next(self._numbers), None))
+            self._put(_END, None)
         deadline = time.monotonic() + timeout_seconds
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
 
+    def _start_one(self) -> None:
+        name = f"headrace-{self._name}-{len(self._threads)}"
+        thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _put(self, rank: int, task: Callable[[], None] | None) -> None:
+        with self._lock:
+            heapq.heappush(self._tasks, (rank, next(self._numbers), task))
+        self._due.put(None)
+
     def _run(self) -> None:
-        while (task := self._tasks.get()[2]) is not None:
+        while (task := self._next()) is not None:
             if not self._is_closed:
                 task()
             del task  # a waiting thread must not keep a batch alive
+
+    def _next(self) -> Callable[[], None] | None:
+        self._due.get()
+        with self._lock:
+            return heapq.heappop(self._tasks)[2]
 
 
 def map_on_threads(function: Callable[[T], R], items: Sequence[T], name: str) -> list[R]:

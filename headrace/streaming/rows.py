@@ -7,6 +7,7 @@ decodes nothing.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ from headrace.streaming.parallel import map_on_threads
 from headrace.streaming.shardset import Locator, SnapshotShards
 
 _INDEXES_AT_ONCE = 32
+_FILES_KEPT = 256  # that are found without a look at what was used when
+IndexedFile: TypeAlias = tuple[ShardIndex, FileShard]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,7 @@ class StreamReader:
         self.locator = Locator.of(primary.shards.shards.num_samples)
         self._partners = [_partners(primary, access) for access in joined]
         self._is_plain = not joined
+        self._local: dict[int, IndexedFile] = {}
 
     def shards_of(self, samples: NDArray[np.int64]) -> Iterator[tuple[ShardAccess, int]]:
         """Every shard that these samples need, in the order of their first need: what to prefetch."""
@@ -212,16 +216,27 @@ class StreamReader:
         if not self._is_plain:
             return None
         shards, rows = (found.tolist() for found in self.locator.find(samples))
-        wanted = list(dict.fromkeys(shards))
-        found = map(self._opened, wanted) if self.primary.is_local else map_on_threads(self._opened, wanted, "open")
-        places: dict[int, tuple[ShardIndex, FileShard]] = {}
-        for shard, place in zip(wanted, found, strict=True):
-            if place is None:
-                return None
-            places[shard] = place
-        return [Stored(*places[shard], row) for shard, row in zip(shards, rows, strict=True)]
+        opened = self._files_of(list(dict.fromkeys(shards)))
+        if opened is None:
+            return None
+        return [Stored(*opened[shard], row) for shard, row in zip(shards, rows, strict=True)]
 
-    def _opened(self, shard: int) -> tuple[ShardIndex, FileShard] | None:
+    def _files_of(self, shards: list[int]) -> dict[int, IndexedFile] | None:
+        """Index and local file of each of these shards; None if one is not merely copied, or not there."""
+        if not self.primary.is_local:
+            found = map_on_threads(self._opened, shards, "open")
+            opened = {shard: place for shard, place in zip(shards, found, strict=True) if place is not None}
+            return opened if len(opened) == len(shards) else None
+        if len(self._local) > _FILES_KEPT:
+            self._local = {}
+        for shard in shards:
+            if shard not in self._local:
+                if (place := self._opened(shard)) is None:
+                    return None
+                self._local[shard] = place
+        return self._local
+
+    def _opened(self, shard: int) -> IndexedFile | None:
         index = self.primary.index(shard)
         if not is_plain(index):
             self._is_plain = False

@@ -3,16 +3,14 @@
 Owns the hand-over: a batch's rows are shared out over all threads, and an earlier batch goes before a later one, so the
 first batch comes as fast as all cores can make it, and only a few batches are alive at a time. Decoding and reading
 free the GIL. A batch that is merely copied is one read, so it stays on the thread that opened it, while another thread
-opens the next.
+opens the next. The consumer does nothing but take batches: whatever it did would wait for the GIL, and the batches
+for it.
 """
 
-import contextlib
-import itertools
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 
 from headrace.streaming.assemble import Assembler, BatchPlan, Prepared
 from headrace.streaming.batch import Batch
@@ -22,13 +20,37 @@ from headrace.streaming.stats import Stage, Work
 
 @dataclass(slots=True)
 class _Pending:
-    """A batch under way."""
+    """A batch under way.
+
+    Attributes:
+        number: in the run; an earlier batch is worked on first.
+        plan: which batch; None if planning it failed.
+        lock: guards what follows.
+        num_left: parts of it that are not filled yet.
+        is_over: whether it is made, or failed.
+        outcome: the batch or what went wrong, once.
+    """
 
     number: int
-    plan: BatchPlan
-    result: "Future[Batch]" = field(default_factory=Future)
+    plan: BatchPlan | None
     lock: threading.Lock = field(default_factory=threading.Lock)
     num_left: int = 0
+    is_over: bool = False
+    outcome: "SimpleQueue[Batch | BaseException]" = field(default_factory=SimpleQueue)
+
+    def end(self, outcome: Batch | BaseException) -> None:
+        """It is made, or failed; the first call counts."""
+        with self.lock:
+            if not self.is_over:
+                self.is_over = True
+                self.outcome.put(outcome)
+
+    def result(self) -> Batch:
+        """Wait for it, once. Raises why it failed."""
+        outcome = self.outcome.get()
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
 
 
 class ThreadedBatches:
@@ -48,27 +70,23 @@ class ThreadedBatches:
         self._assembler = assembler
         self._num_threads = num_threads
         self._depth = depth
-        self._unopened: deque[_Pending] = deque()
-        self._turn = threading.Lock() if is_local else contextlib.nullcontext()
-        self._openers = WorkThreads(depth, "open")
+        self._is_local = is_local
+        self._turn = threading.Lock()
+        self._begun: SimpleQueue[_Pending | None] = SimpleQueue()
+        self._openers = WorkThreads(min(num_threads, depth) if is_local else depth, "open")
         self._decoders = WorkThreads(num_threads, "decode")
         self._closed = False
 
     def run(self, plans: Iterator[BatchPlan]) -> Iterator[Batch]:
         """The batches of the plans, in order; an error comes where its batch would have come."""
-        pending: deque[_Pending] = deque()
-        numbers = itertools.count()
-        for plan in itertools.islice(plans, self._depth):
-            pending.append(self._start(next(numbers), plan))
-        while pending:
-            first = pending[0]
-            batch = first.result.result()
-            pending.popleft()
-            for plan in itertools.islice(plans, 1):
-                pending.append(self._start(next(numbers), plan))
-            del first  # the consumer alone keeps the batch
+        numbered = enumerate(plans)
+        for _ in range(self._depth):
+            self._openers.submit(lambda: self._begin_next(numbered))
+        while (pending := self._begun.get()) is not None:
+            batch = pending.result()
+            self._openers.submit(lambda: self._begin_next(numbered))
             yield batch
-            del batch
+            del batch  # the consumer alone keeps it
 
     def close(self) -> None:
         """End the threads; batches under way are dropped."""
@@ -76,17 +94,14 @@ class ThreadedBatches:
         self._openers.close()
         self._decoders.close()
 
-    def _start(self, number: int, plan: BatchPlan) -> _Pending:
-        pending = _Pending(number, plan)
-        self._unopened.append(pending)
-        self._openers.submit(self._prepare_next)
-        return pending
-
-    def _prepare_next(self) -> None:
-        with self._turn:  # taken first: batches are opened in order
-            pending = self._unopened.popleft()
-            prepared = None if self._closed else self._opened(pending)
-        if prepared is None:
+    def _begin_next(self, plans: Iterator[tuple[int, BatchPlan]]) -> None:
+        """Plan the next batch, open it, and have it filled."""
+        with self._turn:
+            pending = self._planned(plans)
+            prepared = self._opened(pending) if pending and self._is_local else None
+        if pending and not self._is_local:
+            prepared = self._opened(pending)
+        if pending is None or prepared is None:
             return
         if prepared.is_copied:
             pending.num_left = 1
@@ -98,20 +113,35 @@ class ThreadedBatches:
         for start in starts:
             self._decoders.submit(self._filling(pending, prepared, start, step), pending.number)
 
+    def _planned(self, plans: Iterator[tuple[int, BatchPlan]]) -> _Pending | None:
+        """The next batch, for which the consumer now waits; None after the last."""
+        pending: _Pending | None = None
+        try:
+            pending = _Pending(*next(plans))
+        except StopIteration:
+            pass
+        except BaseException as error:  # noqa: BLE001 - raised again in the consumer
+            pending = _Pending(0, None)
+            pending.end(error)
+        self._begun.put(pending)
+        return pending
+
     def _opened(self, pending: _Pending) -> Prepared | None:
         """The batch with its shards open; None, and the error in its place, if that fails."""
+        if self._closed or pending.plan is None:
+            return None
         try:
             with self.work.timed(Stage.FETCH):
                 return self._assembler.prepare(pending.plan)
         except BaseException as error:  # noqa: BLE001 - raised again in the consumer
-            pending.result.set_exception(error)
+            pending.end(error)
             return None
 
     def _filling(self, pending: _Pending, prepared: Prepared, start: int, step: int) -> Callable[[], None]:
         return lambda: self._fill(pending, prepared, start, min(start + step, len(prepared)))
 
     def _fill(self, pending: _Pending, prepared: Prepared, start: int, stop: int) -> None:
-        if self._closed or pending.result.done():
+        if self._closed or pending.is_over:
             return
         try:
             with self.work.timed(Stage.DECODE):
@@ -120,8 +150,6 @@ class ThreadedBatches:
                 pending.num_left -= 1
                 is_last = pending.num_left == 0
             if is_last:
-                pending.result.set_result(self._assembler.finish(prepared))
+                pending.end(self._assembler.finish(prepared))
         except BaseException as error:  # noqa: BLE001 - raised again in the consumer
-            with pending.lock:
-                if not pending.result.done():
-                    pending.result.set_exception(error)
+            pending.end(error)

@@ -2,16 +2,20 @@
 
 import gc
 import io
+import itertools
 import tarfile
 
 import numpy as np
 import pytest
 import soundfile as sf
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.audio import decode_flac_into
 from headrace.errors import AudioError, SampleError
+from headrace.streaming.decode import parsed, parsed_together
 from tests.streaming.corpus import clips
 
 
@@ -96,3 +100,20 @@ def test_an_error_of_the_decoder_survives_garbage_collection():
             error.itself = error  # a cycle: only the collector frees it
         gc.collect()
     gc.unfreeze()
+
+
+TEXTS = ['{"title": "a"}', ' {"title": "a"}\n', "{}", "[1, 2]", "12", "3", "", "\ufeff{}", '{"title": "é"}', "null"]
+
+
+@given(st.lists(st.sampled_from(TEXTS)))
+def test_texts_parsed_together_are_as_parsed_alone(texts):
+    blobs = [text.encode() for text in texts]
+    ends = list(itertools.accumulate(map(len, blobs)))
+    assert parsed_together(b"".join(blobs), ends) == [parsed(blob) if blob else {} for blob in blobs]
+
+
+@pytest.mark.parametrize("texts", [['{"a": [1', "2]}"], ["{}{}", "{}"], ['{"a": 1}', "{"]])
+def test_texts_that_are_none_alone_are_none_together(texts):
+    blobs = [text.encode() for text in texts]
+    with pytest.raises(ValueError, match="column"):
+        parsed_together(b"".join(blobs), list(itertools.accumulate(map(len, blobs))))

@@ -48,6 +48,19 @@ def test_an_error_comes_in_its_batchs_place(is_local):
     batches.close()
 
 
+def test_an_error_of_the_plan_comes_in_its_batchs_place():
+    def plans():
+        yield from range(3)
+        raise ValueError("no such epoch")
+
+    batches = ThreadedBatches(Assembler(lambda _: None), num_threads=2, depth=3, is_local=True)
+    made = batches.run(plans())
+    assert [next(made) for _ in range(3)] == ["batch"] * 3
+    with pytest.raises(ValueError, match="no such epoch"):
+        next(made)
+    batches.close()
+
+
 def test_local_batches_are_opened_in_order_and_one_at_a_time():
     opened, alone = [], threading.Lock()
 
