@@ -6,10 +6,8 @@ come by ranged reads. A cache that cannot be used costs speed and one warning, n
 """
 
 import hashlib
-import threading
 import time
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +17,7 @@ from headrace.index import ShardIndex, index_name
 from headrace.streaming.cache import CacheUnusableError, ShardCache
 from headrace.streaming.coalesce import Span, coalesce
 from headrace.streaming.download import ZIP_SUFFIXES, Delivery, Downloader
+from headrace.streaming.open_files import OpenFiles
 from headrace.streaming.opened import BlobShard, FileShard, OpenShard
 from headrace.streaming.retry import retried
 from headrace.streaming.settings import FetchConfig
@@ -26,7 +25,7 @@ from headrace.streaming.shardset import Indexes, ShardSet
 from headrace.streaming.stats import Traffic
 from headrace.tar import sha256_of
 
-_FILES_KEPT = 256  # of the 1024 that a process may usually open
+_FILES_KEPT = 256  # a few shuffle blocks
 _CACHED_FILES_KEPT = 64  # an open shard is not evicted, so a process holds on to no more than about a shuffle block
 _GAP_BYTES = 256 << 10  # unwanted bytes cost less than another request
 _POLL_SECONDS = 0.005
@@ -38,12 +37,11 @@ class ShardAccess:
     def __init__(self, shards: ShardSet, config: FetchConfig, cache: ShardCache, traffic: Traffic) -> None:
         self.shards = shards
         self.cache = cache
+        self.files = OpenFiles()
         self._config = config
         self._traffic = traffic
         self._indexes = Indexes(self._load_index)
         self._downloader = Downloader(shards.storage, cache, config, traffic)
-        self._lock = threading.Lock()
-        self._files: OrderedDict[int, FileShard] = OrderedDict()
         self._checked: set[int] = set()
         self._has_warned = False
 
@@ -85,10 +83,8 @@ class ShardAccess:
             NotFoundError: it is gone.
             IntegrityError: its size or digest is not what the index says.
         """
-        with self._lock:
-            if (found := self._files.get(shard)) is not None:
-                self._files.move_to_end(shard)
-                return found
+        if (found := self.files.get(shard)) is not None:
+            return found
         if (path := self.in_place(shard)) is not None:
             return self._kept(shard, self._opened_in_place(shard, path), _FILES_KEPT)
         if (cached := self._cached(shard, patient=patient)) is None:
@@ -141,8 +137,7 @@ class ShardAccess:
 
     def close_idle(self) -> None:
         """Close what is open, so that it may be evicted; readers under way keep theirs."""
-        with self._lock:
-            self._files.clear()
+        self.files.clear()
 
     def _opened_in_place(self, shard: int, path: Path) -> FileShard:
         index = self.index(shard)
@@ -174,10 +169,7 @@ class ShardAccess:
         return BlobShard(name, ranges, blobs)
 
     def _kept(self, shard: int, opened: FileShard, num_kept: int) -> FileShard:
-        with self._lock:
-            self._files[shard] = opened
-            if len(self._files) > num_kept:
-                self._files.popitem(last=False)
+        self.files.keep(shard, opened, num_kept)
         return opened
 
     def _load_index(self, shard: int) -> ShardIndex:

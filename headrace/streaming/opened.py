@@ -4,12 +4,13 @@ Owns positioned reads and their checks. Which of the two a shard is, and where t
 """
 
 import contextlib
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from headrace.errors import IntegrityError, NotFoundError
+from headrace.errors import IntegrityError, NotFoundError, StorageError
 from headrace.streaming.coalesce import Span
 
 UNKNOWN_SIZE = -1
@@ -38,6 +39,7 @@ class FileShard:
         Raises:
             NotFoundError: it is not there.
             IntegrityError: it does not have `num_bytes` bytes.
+            StorageError: it cannot be opened.
         """
         self.path = path
         try:
@@ -45,6 +47,13 @@ class FileShard:
         except FileNotFoundError as error:
             raise NotFoundError(
                 f"{path}: the shard is gone; was it removed by gc while a run still reads it?"
+            ) from error
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+            raise StorageError(
+                f"{path}: this process may open no more files: raise the limit (ulimit -n), or take smaller batches, "
+                "which touch fewer shards at a time"
             ) from error
         found = os.fstat(self.file_descriptor).st_size
         if num_bytes not in (UNKNOWN_SIZE, found):

@@ -4,10 +4,10 @@ Owns the step from sample numbers to byte ranges, by way of the shards' indexes.
 decodes nothing.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from headrace.streaming.parallel import map_on_threads
 from headrace.streaming.shardset import Locator, SnapshotShards
 
 _INDEXES_AT_ONCE = 32
-_FILES_KEPT = 256  # that are found without a look at what was used when
+T = TypeVar("T")
 IndexedFile: TypeAlias = tuple[ShardIndex, FileShard]
 
 
@@ -157,6 +157,7 @@ class StreamReader:
         self._partners = [_partners(primary, access) for access in joined]
         self._is_plain = not joined
         self._local: dict[int, IndexedFile] = {}
+        self._generation = primary.files.generation
 
     def shards_of(self, samples: NDArray[np.int64]) -> Iterator[tuple[ShardAccess, int]]:
         """Every shard that these samples need, in the order of their first need: what to prefetch."""
@@ -201,11 +202,7 @@ class StreamReader:
             for place, part, others in zip(places, own, joined, strict=True):
                 made[place] = Row(part, others, positions[place])
 
-        if self.primary.is_local or len(places_of) == 1:
-            for shard in places_of:
-                make(shard)
-        else:  # all shards of the batch in the round trips of one
-            map_on_threads(make, list(places_of), "open")
+        self._side_by_side(make, list(places_of))
         return [row for row in made if row is not None]
 
     def stored(self, samples: NDArray[np.int64]) -> list[Stored] | None:
@@ -223,18 +220,34 @@ class StreamReader:
 
     def _files_of(self, shards: list[int]) -> dict[int, IndexedFile] | None:
         """Index and local file of each of these shards; None if one is not merely copied, or not there."""
+        known = self._known()
+        missing = [shard for shard in shards if shard not in known]
+        for shard, place in zip(missing, self._side_by_side(self._opened, missing), strict=True):
+            if place is None:
+                return None
+            known[shard] = place
+        return known
+
+    def _known(self) -> dict[int, IndexedFile]:
+        """What was opened before and is still kept; none of a cache, whose files must be seen to be in use."""
         if not self.primary.is_local:
-            found = map_on_threads(self._opened, shards, "open")
-            opened = {shard: place for shard, place in zip(shards, found, strict=True) if place is not None}
-            return opened if len(opened) == len(shards) else None
-        if len(self._local) > _FILES_KEPT:
-            self._local = {}
-        for shard in shards:
-            if shard not in self._local:
-                if (place := self._opened(shard)) is None:
-                    return None
-                self._local[shard] = place
+            return {}
+        if self._generation != self.primary.files.generation:
+            self._local, self._generation = {}, self.primary.files.generation
         return self._local
+
+    def _side_by_side(self, task: Callable[[int], T], shards: Sequence[int]) -> list[T]:
+        """The results of a task for each shard: those that may wait for a store on threads, in the time of one."""
+        waiting = [] if self.primary.is_local else [shard for shard in shards if not self._is_at_hand(shard)]
+        found = dict(zip(waiting, map_on_threads(task, waiting, "open"), strict=True)) if len(waiting) > 1 else {}
+        return [found[shard] if shard in found else task(shard) for shard in shards]
+
+    def _is_at_hand(self, shard: int) -> bool:
+        """Whether a shard and what is joined to it are open."""
+        if shard not in self.primary.files:
+            return False
+        partners = zip(self.joined, (int(found[shard]) for found in self._partners), strict=True)
+        return all(partner == ABSENT or partner in access.files for access, partner in partners)
 
     def _opened(self, shard: int) -> IndexedFile | None:
         index = self.primary.index(shard)

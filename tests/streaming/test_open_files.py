@@ -1,0 +1,76 @@
+"""How many files a process keeps open, and which."""
+
+import resource
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from headrace.streaming.open_files import OpenFiles
+from headrace.streaming.opened import FileShard
+from tests.streaming.corpus import clips, write_dataset
+
+NUM_STREAMS = 3
+NUM_SHARDS = 24
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "shard.tar"
+    path.write_bytes(b"shard")
+    return FileShard(path)
+
+
+def test_the_file_used_least_lately_is_let_go(file):
+    files = OpenFiles()
+    for shard in range(3):
+        files.keep(shard, file, most=3)
+    assert files.get(0) is file
+    files.keep(3, file, most=3)
+    assert [shard for shard in range(4) if shard in files] == [0, 2, 3]
+    assert files.generation == 1
+
+
+def test_streams_share_what_a_process_may_open(file, monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (20, 20))
+    many, few = OpenFiles(), OpenFiles()
+    for shard in range(9):
+        many.keep(shard, file, most=50)
+    for shard in range(4):
+        few.keep(shard, file, most=50)
+    assert len(many) + len(few) <= 10
+    assert len(few) == 4
+
+
+READ_ALL = textwrap.dedent("""
+    import resource, sys
+    from headrace import Stream, StreamingDataLoader, StreamingDataset
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    streams = [Stream(remote=remote) for remote in sys.argv[1:]]
+    dataset = StreamingDataset(streams=streams, batch_size=4, shuffle=True, shuffle_algo="full")
+    print(sum(4 - int(batch["is_padding"].sum()) for batch in StreamingDataLoader(dataset)))
+""")
+
+OPEN_ONE = textwrap.dedent("""
+    import resource, sys
+    from pathlib import Path
+    from headrace.streaming.opened import FileShard
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+    FileShard(Path(sys.argv[1]))
+""")
+
+
+def test_many_streams_of_many_shards_are_read_with_few_open_files(tmp_path):
+    for number in range(NUM_STREAMS):
+        write_dataset(tmp_path / str(number), {"train": clips(NUM_SHARDS, first=100 * number)}, per_shard=1)
+    remotes = [str(tmp_path / str(number) / "audio") for number in range(NUM_STREAMS)]
+    done = subprocess.run([sys.executable, "-c", READ_ALL, *remotes], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == NUM_STREAMS * NUM_SHARDS
+
+
+def test_a_process_that_may_open_no_more_is_told_what_to_do(file):
+    done = subprocess.run([sys.executable, "-c", OPEN_ONE, str(file.path)], capture_output=True, text=True, check=False)
+    assert "StorageError" in done.stderr
+    assert "ulimit -n" in done.stderr
