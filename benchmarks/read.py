@@ -6,7 +6,8 @@ Every system reads the same 5 s clips (FLAC and JSON), then the same latents, sh
 fresh process, page cache warm and memory at hand, with worker processes and without, one after the other, `--rounds`
 times. Before that each is read once to its last sample, and what arrived compared with ours. Reported: samples/s from
 the first call to the last batch (construction included, imports not), the same after the first batch, seconds to the
-first batch, CPU seconds, peak memory of the process tree. "limit" decodes bytes that lie in memory and builds no batch.
+first batch, CPU seconds; and the peak memory of the process tree, from a run of its own. "limit" decodes bytes that
+lie in memory and builds no batch.
 The better setting of a system counts. Read the ratios: absolute figures move with the machine.
 
 `peers/__init__.py` says how each peer is used and how to make the environments that `--peers-python` names. Prints
@@ -26,7 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # `benchmarks.peers` and `tests` from the checkout
 
-from benchmarks.peers.measure import Contents, Run, Timing  # noqa: E402
+from benchmarks.peers.measure import Contents, Memory, Run, Timing  # noqa: E402
 from benchmarks.peers.systems import AUDIO, LATENTS, OURS, SYSTEMS, Entry  # noqa: E402
 from benchmarks.peers.table import show  # noqa: E402
 
@@ -114,15 +115,21 @@ def main() -> None:
     if not options.no_check:
         for kind, chosen in timings.items():
             check(chosen, corpus, kind)
+    memories = {
+        kind: {entry: Memory(**run_apart(entry, corpus, kind, "--memory")) for entry in chosen}  # type: ignore[arg-type]
+        for kind, chosen in timings.items()
+    }
     for number in range(options.rounds):
         print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
         for kind, chosen in timings.items():
             for entry, runs in chosen.items():
                 runs.append(Timing(**run_apart(entry, corpus, kind)))  # type: ignore[arg-type]
     for kind, chosen in timings.items():
-        show(kind, chosen)
+        show(kind, chosen, memories[kind])
     readings = [
-        {"system": entry.system.name, "kind": kind, "num_workers": entry.num_workers} | asdict(run)
+        {"system": entry.system.name, "kind": kind, "num_workers": entry.num_workers}
+        | asdict(run)
+        | asdict(memories[kind][entry])
         for kind, chosen in timings.items()
         for entry, runs in chosen.items()
         for run in runs

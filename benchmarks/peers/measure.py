@@ -1,7 +1,8 @@
-"""One system, once, in this process: `python -m benchmarks.peers.measure MODULE CORPUS KIND NUM_WORKERS [--check]`.
+"""One system, once, in this process: `python -m benchmarks.peers.measure MODULE CORPUS KIND NUM_WORKERS [FLAG]`.
 
-`read.py` starts it in the system's environment; the last line it prints is JSON. Timed runs measure; a checking run
-measures nothing, but reads what arrives. Standard library and numpy only.
+`read.py` starts it in the system's environment; the last line it prints is JSON. A run takes the time; or
+watches the memory (`--memory`), which takes time itself; or reads what arrives (`--check`). Standard library and numpy
+only.
 """
 
 import argparse
@@ -22,7 +23,7 @@ import numpy as np
 
 from benchmarks.peers.clips import Batch, warm
 
-MEMORY_SHARE = 0.02
+MEMORY_SHARE = 0.2
 """Of one core, for looking at the memory: a look costs milliseconds a process."""
 
 
@@ -53,7 +54,6 @@ class Timing:
         first_seconds: from the call to the first batch.
         first_samples: that came with it.
         cpu_seconds: of this process and its children, up to their end.
-        peak_mib: of all of them; pages that they share count once.
     """
 
     num_samples: int
@@ -61,7 +61,6 @@ class Timing:
     first_seconds: float
     first_samples: int
     cpu_seconds: float
-    peak_mib: float
 
     @property
     def rate(self) -> float:
@@ -72,6 +71,17 @@ class Timing:
     def steady_rate(self) -> float:
         """The same without the first batch."""
         return (self.num_samples - self.first_samples) / (self.seconds - self.first_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What one run needed.
+
+    Attributes:
+        peak_mib: of this process and its children; pages that they share count once.
+    """
+
+    peak_mib: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +101,20 @@ class Contents:
 
 def timed(system: ModuleType, run: Run) -> Timing:
     """Measure one pass."""
-    memory = PeakMemory()
     start, cpu = time.perf_counter(), _cpu_seconds()
     arrivals: list[tuple[float, int]] = []
     for _, metadata in _batches(system, run):
         arrivals.append((time.perf_counter() - start, len(metadata)))
     cpu = _cpu_seconds() - cpu
-    return Timing(sum(count for _, count in arrivals), arrivals[-1][0], *arrivals[0], cpu, memory.stop())
+    return Timing(sum(count for _, count in arrivals), arrivals[-1][0], *arrivals[0], cpu)
+
+
+def watched(system: ModuleType, run: Run) -> Memory:
+    """Watch the memory of one pass."""
+    memory = PeakMemory()
+    for _ in _batches(system, run):
+        pass
+    return Memory(memory.stop())
 
 
 def checked(system: ModuleType, run: Run) -> Contents:
@@ -180,9 +197,10 @@ def main() -> None:
     parser.add_argument("corpus", type=Path)
     parser.add_argument("kind")
     parser.add_argument("num_workers", type=int)
-    parser.add_argument("--check", action="store_true")
+    for flag, other in {"--memory": watched, "--check": checked}.items():
+        parser.add_argument(flag, dest="measure", action="store_const", const=other, default=timed)
     options = vars(parser.parse_args())
-    measure = checked if options.pop("check") else timed
+    measure = options.pop("measure")
     run = Run(**options)
     system = importlib.import_module(f"benchmarks.peers.{run.module}")
     if "torch" in sys.modules:

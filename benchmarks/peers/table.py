@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.peers.measure import Timing
+from benchmarks.peers.measure import Memory, Timing
 from benchmarks.peers.systems import LIMIT, OURS, Entry, System
 
 TITLES = ("samples/s", "range", "of limit", "ours/it", "after 1st", "1st s", "CPU s", "peak MiB")
@@ -13,10 +13,11 @@ WIDTHS = (10, 14, 9, 9, 10, 8, 8, 9)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """All runs of one entry."""
+    """All runs of one entry, and the memory that it took."""
 
     entry: Entry
     runs: Sequence[Timing]
+    memory: Memory
 
     def median(self, name: str) -> float:
         """Of a field or property of `Timing`."""
@@ -28,9 +29,9 @@ class Row:
         return self.median("rate")
 
 
-def show(kind: str, timings: Mapping[Entry, Sequence[Timing]]) -> None:
+def show(kind: str, timings: Mapping[Entry, Sequence[Timing]], memories: Mapping[Entry, Memory]) -> None:
     """Print medians, the fastest first; a star marks a system's setting that counts."""
-    rows = sorted((Row(entry, runs) for entry, runs in timings.items()), key=lambda row: -row.rate)
+    rows = sorted((Row(entry, runs, memories[entry]) for entry, runs in timings.items()), key=lambda row: -row.rate)
     limit, ours = _best(rows, LIMIT), _best(rows, OURS)
     _print(f"\n{kind}; workers or threads", TITLES)
     for row in rows:
@@ -40,7 +41,7 @@ def show(kind: str, timings: Mapping[Entry, Sequence[Timing]]) -> None:
         star = "*" if row == _best(rows, row.entry.system) else " "
         cells = (f"{row.rate:.0f}", f"{min(rates):.0f}-{max(rates):.0f}", of_limit, lead)
         more = (f"{row.median('steady_rate'):.0f}", f"{row.median('first_seconds'):.3f}")
-        rest = (f"{row.median('cpu_seconds'):.2f}", f"{row.median('peak_mib'):.0f}")
+        rest = (f"{row.median('cpu_seconds'):.2f}", f"{row.memory.peak_mib:.0f}")
         _print(f"{star} {row.entry.label}", (*cells, *more, *rest))
 
 
