@@ -75,6 +75,9 @@ class Storage(Protocol):
     def size(self, path: str) -> int:
         """Size in bytes. Raises `NotFoundError`."""
 
+    def version(self, path: str) -> str:
+        """What changes when the object does: its size, and its ETag or time of change. Raises `NotFoundError`."""
+
     def exists(self, path: str) -> bool:
         """Whether the object is there."""
 
@@ -168,6 +171,12 @@ class LocalStorage:
         """See `Storage.size`."""
         with _translated_errors(path, self.uri):
             return self.local_path(path).stat().st_size
+
+    def version(self, path: str) -> str:
+        """See `Storage.version`."""
+        with _translated_errors(path, self.uri):
+            found = self.local_path(path).stat()
+        return f"{found.st_size}-{found.st_mtime_ns}"
 
     def exists(self, path: str) -> bool:
         """See `Storage.exists`."""
@@ -295,6 +304,14 @@ class ObjectStorage:
 
         with _translated_errors(path, self.uri):
             return int(obstore.head(self.client, self._full(path))["size"])
+
+    def version(self, path: str) -> str:
+        """See `Storage.version`."""
+        import obstore
+
+        with _translated_errors(path, self.uri):
+            found = obstore.head(self.client, self._full(path))
+        return f"{found['size']}-{found['e_tag'] or found['last_modified'].isoformat()}"
 
     def exists(self, path: str) -> bool:
         """See `Storage.exists`."""

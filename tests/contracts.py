@@ -24,6 +24,15 @@ class StorageContract:
         assert storage.size("a/b.bin") == 5
         assert storage.exists("a/b.bin")
 
+    def test_the_version_changes_with_what_is_written(self, storage):
+        storage.write("a.bin", b"hello")
+        first = storage.version("a.bin")
+        assert storage.version("a.bin") == first
+        storage.write("a.bin", b"world")
+        assert storage.version("a.bin") != first
+        with pytest.raises(NotFoundError, match=r"b\.bin"):
+            storage.version("b.bin")
+
     def test_an_empty_object_is_an_object(self, storage):
         storage.write("empty", b"")
         assert storage.read("empty") == b""

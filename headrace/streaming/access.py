@@ -17,6 +17,7 @@ from headrace.index import ShardIndex, index_name
 from headrace.streaming.cache import CacheUnusableError, ShardCache
 from headrace.streaming.coalesce import Span, coalesce
 from headrace.streaming.download import ZIP_SUFFIXES, Delivery, Downloader
+from headrace.streaming.foreign import VERSION
 from headrace.streaming.open_files import OpenFiles
 from headrace.streaming.opened import BlobShard, FileShard, OpenShard
 from headrace.streaming.retry import retried
@@ -50,17 +51,24 @@ class ShardAccess:
         return self.shards.shards.name(shard)
 
     def cache_name(self, shard: int) -> str:
-        """Its file name in the cache. Ours are named by content; others get a mark of where they come from."""
+        """Its file name in the cache. Ours are named by content; others get a mark of their origin and version."""
         name = self.name(shard)
-        if self.shards.identity.snapshot is not None:
+        if self.is_named_by_content:
             return name
-        mark = hashlib.sha256(f"{self.shards.storage.uri}/{name}".encode()).hexdigest()[:12]
+        index = self.index(shard)
+        origin = f"{self.shards.storage.uri}/{name}\0{index.sha256 or index.notes.get(VERSION, '')}"
+        mark = hashlib.sha256(origin.encode()).hexdigest()[:12]
         stem = next((name.removesuffix(suffix) for suffix in ZIP_SUFFIXES if name.endswith(suffix)), None)
         return f"{mark}-{(stem + '.tar' if stem else name).rpartition('/')[2]}"
 
     def index(self, shard: int) -> ShardIndex:
         """Index of a shard, from its sidecar or made from the shard."""
         return self._indexes.get(shard)
+
+    @property
+    def is_named_by_content(self) -> bool:
+        """Whether a shard's name alone says what is in it."""
+        return self.shards.identity.snapshot is not None
 
     @cached_property
     def is_local(self) -> bool:
@@ -174,14 +182,14 @@ class ShardAccess:
 
     def _load_index(self, shard: int) -> ShardIndex:
         storage, name = self.shards.storage, self.name(shard)
-        is_remote = storage.local_path(name) is None
-        if is_remote and (blob := self.cache.kept_index(self.cache_name(shard))) is not None:
+        is_kept = self.is_named_by_content and storage.local_path(name) is None
+        if is_kept and (blob := self.cache.kept_index(self.cache_name(shard))) is not None:
             try:
                 return ShardIndex.from_bytes(blob, index_name(name))
             except FormatError:  # cut off on this disk: the store has the whole one
                 pass
         index = retried(lambda: self.shards.load_index(storage, name), self._config, f"{storage.uri}/{name}")
-        if is_remote:
+        if is_kept:
             self.cache.keep_index(self.cache_name(shard), index.to_bytes())
         return index
 

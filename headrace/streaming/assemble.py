@@ -188,12 +188,7 @@ class Assembler:
 
     def _sample(self, row: Row, epoch: int) -> Sample:
         sample = read_sample(row, self._recipe.suffixes, lambda n: self._recipe.window(row, epoch, n), self._config)
-        if self._config.transform is None:
-            return sample
-        changed = self._config.transform(sample)
-        if changed is None:
-            raise TypeError("the transform gave None: let it return the sample")
-        return changed
+        return self._recipe.transformed(sample, epoch, row.position)
 
     def _padded(self, prepared: Prepared) -> list[Sample]:
         """Rows that are missing as padding with the shapes of the first that is there."""

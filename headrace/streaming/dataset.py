@@ -118,9 +118,10 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             latents: folders of latents to join to the audio of `remote` by key.
             last_batch: "pad" or "drop".
             batching: "fixed", "length_buckets", `LengthBuckets(…)` or `FrameBudget(…)`.
-            transform: called with each sample's dict; its result is what arrives. `StreamingDataLoader` calls it on
-                several threads at once; in worker processes on one, and there the global random generators are seeded
-                for each batch from its epoch and position.
+            transform: called with each sample's dict; its result is what arrives. If it has a parameter `rng`, it gets
+                a `numpy.random.Generator` seeded by seed, epoch and position: what it draws is the same on every world
+                and after a resume. `StreamingDataLoader` calls it on several threads at once; in worker processes on
+                one, and there the global random generators are seeded for each batch from its epoch and position.
             crop_frames: frames to cut out of each sample, at a place drawn from seed, epoch and position; of audio,
                 if there is audio: joined latents stay whole.
             crop_seconds: the same in seconds.

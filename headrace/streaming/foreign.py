@@ -13,8 +13,8 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -35,6 +35,9 @@ _PATTERN = re.compile(r"[*?\[{]")
 _RANGE = re.compile(r"^(-?\d+)\.\.(-?\d+)$")
 _INDEXES_AT_ONCE = 8
 _PIECE_BYTES = 1 << 20
+
+VERSION = "version"
+"""Note of an index that says of which version of the shard it is (`Storage.version`)."""
 
 
 def is_pattern(remote: str) -> bool:
@@ -69,36 +72,49 @@ def _choices(text: str) -> list[str]:
 class IndexKeeper:
     """Reads or makes the indexes of foreign shards (`ShardSet.load_index`).
 
+    An index says in its notes, as `VERSION`, of which version of the shard it is, unless it has the shard's digest.
+
     Attributes:
         folder: where indexes that were made are kept; None keeps none.
+        versions: of shards that were asked for theirs before.
     """
 
     folder: Path | None
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, storage: Storage, shard: str) -> ShardIndex:
         """The index of a shard: the one beside it if it has one, else one kept or made."""
         beside = index_name(shard)
-        if shard.endswith(".tar") and storage.exists(beside):
-            return ShardIndex.from_bytes(storage.read(beside), f"{storage.uri}/{beside}")
-        num_bytes = storage.size(shard)
-        kept = self._kept(storage, shard, num_bytes)
-        if kept is not None and (found := _read_kept(kept)) is not None:
-            return found
-        with _opened_tar(storage, shard) as file:
-            size = file.seek(0, io.SEEK_END)
-            index = index_tar(file, shard, num_bytes=size)
+        found: ShardIndex | None = None
+        if shard not in self.versions and shard.endswith(".tar") and storage.exists(beside):
+            found = ShardIndex.from_bytes(storage.read(beside), f"{storage.uri}/{beside}")
+            if found.sha256:
+                return found
+        version = self.versions.get(shard) or storage.version(shard)
+        kept = self._kept(storage, shard, version)
+        if found is None and kept is not None and (known := _read_kept(kept)) is not None:
+            return known
+        index = _of_version(found or _made(storage, shard), version)
         if kept is not None:
             LocalStorage(kept.parent).write(kept.name, index.to_bytes())
         return index
 
-    def _kept(self, storage: Storage, shard: str, num_bytes: int) -> Path | None:
-        """Where its index is kept; the name changes with the file, of a store's file only with its size."""
+    def _kept(self, storage: Storage, shard: str, version: str) -> Path | None:
+        """Where its index is kept; the name changes with the file."""
         if self.folder is None:
             return None
-        local = storage.local_path(shard)
-        changed = local.stat().st_mtime_ns if local is not None else 0
-        digest = hashlib.sha256(f"{storage.uri}\0{shard}\0{num_bytes}\0{changed}".encode()).hexdigest()
+        digest = hashlib.sha256(f"{storage.uri}\0{shard}\0{version}".encode()).hexdigest()
         return self.folder / f"{digest[:32]}.idx"
+
+
+def _made(storage: Storage, shard: str) -> ShardIndex:
+    with _opened_tar(storage, shard) as file:
+        size = file.seek(0, io.SEEK_END)
+        return index_tar(file, shard, num_bytes=size)
+
+
+def _of_version(index: ShardIndex, version: str) -> ShardIndex:
+    return replace(index, notes=index.notes | {VERSION: version})
 
 
 def _opened_tar(storage: Storage, shard: str) -> BinaryIO:
@@ -136,6 +152,8 @@ def open_foreign(remote: str, split: str | None, index_folder: Path | None, tran
     if counts is None:
         indexes = _index_all(storage, names, keeper)
         counts, sizes = [len(index) for index in indexes], [index.num_bytes for index in indexes]
+        versions = {name: index.notes.get(VERSION) for name, index in zip(names, indexes, strict=True)}
+        keeper = IndexKeeper(index_folder, {name: version for name, version in versions.items() if version})
     shards = ListedShards(tuple(names), np.array(counts, np.int32), np.array(sizes, np.int64))
     text = json.dumps([names, counts, sizes])
     identity = Identity(remote, split, None, hashlib.sha256(text.encode()).hexdigest())

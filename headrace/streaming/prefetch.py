@@ -30,7 +30,8 @@ class Prefetcher:
         self._run = run
         self._horizon = horizon
         self._lock = threading.Lock()
-        self._last_need: dict[tuple[int, int], tuple[ShardAccess, int]] = {}
+        self._last_need: dict[tuple[int, int], int] = {}
+        self._names: dict[tuple[int, int], str] = {}  # in the cache
         self._planned = 0
         self._delivered = 0
         self._is_closed = False
@@ -57,9 +58,10 @@ class Prefetcher:
             self._want(index, self._run.peek(index))
         self._planned = max(self._planned, stop)
         with self._lock:
-            behind = [shard for shard, (_, last) in self._last_need.items() if last < self._delivered]
+            behind = [shard for shard, last in self._last_need.items() if last < self._delivered]
             for shard in behind:
                 del self._last_need[shard]
+                self._names.pop(shard, None)
 
     def _want(self, index: int, plan: BatchPlan) -> None:
         for number, reader in enumerate(self._readers):
@@ -68,19 +70,22 @@ class Prefetcher:
                 key = id(access), shard
                 with self._lock:
                     is_new = key not in self._last_need
-                    self._last_need[key] = access, index
+                    self._last_need[key] = index
                 if is_new and access.in_place(shard) is None:
+                    if access.is_named_by_content:  # else the name takes the index, which may have to be fetched
+                        self._names[key] = access.cache_name(shard)
                     self._threads.submit(self._bringing(access, shard))
 
     def _bringing(self, access: ShardAccess, shard: int) -> Callable[[], None]:
         def bring() -> None:
             if not self._is_closed:
                 with contextlib.suppress(HeadraceError):  # whoever needs it tries by itself and says what is wrong
-                    access.bring(shard, self._needed(access))
+                    self._names[id(access), shard] = access.cache_name(shard)
+                    access.bring(shard, self._needed())
 
         return bring
 
-    def _needed(self, access: ShardAccess) -> set[str]:
+    def _needed(self) -> set[str]:
         """Names that must not be evicted for others that are needed later."""
         with self._lock:
-            return {a.cache_name(shard) for (_, shard), (a, _) in self._last_need.items() if a is access}
+            return {self._names[shard] for shard in self._last_need if shard in self._names}

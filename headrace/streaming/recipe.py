@@ -1,23 +1,28 @@
 """What batches are made of, besides their plans.
 
-Owns what is kept of a sample: the crop, which depends on the seed, the epoch and the sample's place in it, and on
-nothing else, so that it is the same on every world.
+Owns what is kept of a sample, the crop, and the user's transform. What is random in both depends on the seed, the epoch
+and the sample's place in it, and on nothing else, so that it is the same on every world, thread and worker.
 """
 
+import inspect
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.streaming.batch import Sample
 from headrace.streaming.bijection import mix
 from headrace.streaming.decode import Window
 from headrace.streaming.rows import Row
 from headrace.streaming.settings import SampleConfig
 
+_TRANSFORM = 1
+
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Recipe:
     """What each sample becomes, and what that depends on.
 
@@ -58,6 +63,35 @@ class Recipe:
             wanted = np.where(rates > 0, np.minimum(seconds, num_frames), wanted)
         room = (num_frames - wanted + 1).astype(np.uint64)
         return (mix(self.seed, epoch, positions) % room).astype(np.int64), wanted
+
+    def transformed(self, sample: Sample, epoch: int, position: int) -> Sample:
+        """What the transform makes of a sample.
+
+        Args:
+            sample: changed or not, as the transform likes.
+            epoch: number of the epoch.
+            position: the row of the epoch that it is.
+
+        Raises:
+            TypeError: the transform gave nothing.
+        """
+        if self.config.transform is None:
+            return sample
+        if self._is_random:
+            seed = int(mix(self.seed, epoch, position, _TRANSFORM))
+            changed = self.config.transform(sample, rng=np.random.default_rng(seed))
+        else:
+            changed = self.config.transform(sample)
+        if changed is None:
+            raise TypeError("the transform gave None: let it return the sample")
+        return changed
+
+    @cached_property
+    def _is_random(self) -> bool:
+        try:
+            return "rng" in inspect.signature(self.config.transform).parameters if self.config.transform else False
+        except (TypeError, ValueError):  # a function of C may have none
+            return False
 
     @property
     def _crops(self) -> bool:

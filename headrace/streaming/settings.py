@@ -12,7 +12,8 @@ from typing import Any
 
 from headrace.errors import ConfigError
 
-Transform = Callable[[dict[str, Any]], dict[str, Any]]
+Transform = Callable[..., dict[str, Any]]
+"""`f(sample)`, or `f(sample, rng)` with a `numpy.random.Generator`; gives a sample."""
 
 _BYTE_UNITS = {unit: 1024**power for power, unit in enumerate(("b", "kb", "mb", "gb", "tb", "pb", "eb"))} | {"": 1}
 
@@ -42,7 +43,8 @@ class SampleConfig:
             drawn from seed, epoch and position; shorter samples stay whole.
         crop_seconds: the same in seconds of audio.
         sample_rate_hz: resample audio to this rate on reading; None keeps each sample's own.
-        transform: called with each sample's dict, after decoding and resampling; its result is collated.
+        transform: called with each sample's dict, after decoding and resampling; its result is collated. If it has a
+            parameter `rng`, it is given a generator that is seeded for the sample.
         on_bad_sample: `OnBadSample`, or its name.
         max_bad_samples: how many may be skipped, over the dataset's life in one rank, before it is an error after all.
         output: `Output`, or its name.

@@ -16,7 +16,9 @@ import zstandard
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import ConfigError, FormatError, NotFoundError, StorageError
 from headrace.streaming.foreign import expand_braces
+from headrace.tar_indexes import index_tars
 from tests.streaming.corpus import clips, write_dataset
+from tests.streaming.fault_server import fault_server
 
 
 def write_tar(path, samples):
@@ -108,6 +110,36 @@ def test_indexes_are_kept_and_follow_a_changed_file(folder, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in kept} == before
     write_tar(folder / "train-000.tar", clips(3, first=50))
     assert len(keys(f"{folder}/train-*.tar", local=str(cache))) == 11
+
+
+@pytest.mark.parametrize("remote", ["{uri}/train-*.tar", "{uri}/sizes.json"])
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_a_shard_of_a_store_that_was_replaced_is_read_anew_even_if_its_size_is_the_same(
+    folder, tmp_path_factory, monkeypatch, remote, is_indexed
+):
+    """Latents that were encoded again have the sizes of those before them."""
+    cache, path = tmp_path_factory.mktemp("cache"), folder / "train-001.tar"
+    (folder / "sizes.json").write_text(json.dumps({f"train-{number:03d}.tar": 4 for number in range(3)}))
+    if is_indexed:
+        index_tars(f"{folder}/train-*.tar", num_threads=1)
+    with fault_server(folder) as server:
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+
+        def words():
+            dataset = StreamingDataset(remote=remote.format(uri=server.uri), local=str(cache), batch_size=12)
+            for shard in range(3):
+                dataset.prepare_shard(shard)
+            return next(iter(StreamingDataLoader(dataset)))["txt"]
+
+        assert words() == [b"words"] * 12
+        assert len(list(cache.glob("*.tar"))) == 3
+        num_bytes = path.stat().st_size
+        path.write_bytes(path.read_bytes().replace(b"words", b"other"))
+        assert path.stat().st_size == num_bytes
+        if is_indexed:
+            index_tars(f"{folder}/train-*.tar", num_threads=1)
+        assert words() == [b"words"] * 4 + [b"other"] * 4 + [b"words"] * 4
 
 
 def test_a_glob_inside_an_output_of_ours_is_filtered_by_its_snapshot(tmp_path):

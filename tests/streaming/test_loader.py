@@ -245,6 +245,40 @@ def test_random_transforms_draw_differently_in_each_worker_and_alike_for_any_num
         assert len(set(draws)) == 53
 
 
+def _drawing_its_own(sample, rng):
+    return {"__key__": sample["__key__"], "draw": rng.random()}
+
+
+def drawn(batches):
+    return [pair for batch in batches for pair in zip(batch["keys"], batch["draw"], strict=True)]
+
+
+def test_a_transform_with_a_generator_draws_the_same_whatever_makes_its_batches(dataset_folder):
+    def dataset(**more):
+        return make(dataset_folder, transform=_drawing_its_own, shuffle=True, **more)
+
+    expected = drawn(StreamingDataLoader(dataset(), num_threads=1))
+    assert len({draw for key, draw in expected if key}) == 53
+    for how in ({"num_threads": 4}, {"num_workers": 2}):
+        assert drawn(StreamingDataLoader(dataset(), **how)) == expected
+    halves = [drawn(StreamingDataLoader(dataset(batch_size=4, world=World(rank, 2)))) for rank in range(2)]
+    assert {pair for half in halves for pair in half if pair[0]} == {pair for pair in expected if pair[0]}
+
+
+def test_a_transform_with_a_generator_draws_the_same_after_a_resume_and_anew_in_each_epoch(dataset_folder):
+    loader = StreamingDataLoader(make(dataset_folder, transform=_drawing_its_own, shuffle=True))
+    whole, following = list(loader), drawn(loader)
+    assert not {draw for _, draw in following if draw} & {draw for _, draw in drawn(whole)}
+    stopped = StreamingDataLoader(make(dataset_folder, transform=_drawing_its_own, shuffle=True))
+    batches = iter(stopped)
+    next(batches)
+    state = stopped.state_dict()
+    batches.close()
+    resumed = StreamingDataLoader(make(dataset_folder, transform=_drawing_its_own, shuffle=True))
+    resumed.load_state_dict(state)
+    assert drawn(resumed) == drawn(whole[1:])
+
+
 def _drawing(sample):
     draws = random.random(), float(np.random.rand()), float(torch.rand(1))  # noqa: NPY002 - see above
     return {"__key__": sample["__key__"], "draws": draws}
