@@ -14,7 +14,7 @@ from headrace.machine import num_cores
 from headrace.streaming import distributed
 from headrace.streaming.arena import Allocator
 from headrace.streaming.assemble import Assembler, BatchPlan
-from headrace.streaming.batch import Batch, Sample
+from headrace.streaming.batch import Batch, Sample, collate
 from headrace.streaming.dataset import StreamingDataset
 from headrace.streaming.settings import Output
 from headrace.streaming.stats import LoaderStats, Meter, Traffic, Work
@@ -99,6 +99,9 @@ class StreamingDataLoader:
         self._num_threads = num_threads or default_num_threads()
         self._prefetch_factor = prefetch_factor
         self._collate = collate_fn
+        # As torch's loader has them: Accelerate's skip_first_batches makes another loader with them.
+        self.collate_fn, self.drop_last = collate_fn or collate, False
+        self.prefetch_factor = prefetch_factor if num_workers else None
         self._context = multiprocessing_context
         self._meter = Meter()
         self._work, self._past_work = Work(), Work()

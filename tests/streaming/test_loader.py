@@ -358,6 +358,13 @@ def test_accelerate_takes_the_loader_as_it_is(dataset_folder):
     assert [batch["keys"] for batch in prepared] == expected
 
 
+def test_accelerate_skips_the_first_batches(dataset_folder):
+    data_loader = pytest.importorskip("accelerate.data_loader")
+    expected = [batch["keys"] for batch in StreamingDataLoader(make(dataset_folder, shuffle=True))]
+    rest = data_loader.skip_first_batches(StreamingDataLoader(make(dataset_folder, shuffle=True)), 2)
+    assert [batch["keys"] for batch in rest] == expected[2:]
+
+
 def test_a_rank_whose_last_batch_is_padding_alone_gets_the_usual_fields(dataset_folder):
     """53 samples on 16 ranks: the last global batch has 5, and the other ranks must still take the step."""
     latents = [f"{dataset_folder}/latents/crepe"]
