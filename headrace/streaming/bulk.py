@@ -74,6 +74,7 @@ class _Context:
         self._events = np.zeros(_READS_AT_ONCE, _EVENT)
         first = self._blocks.ctypes.data
         self._pointers = first + _CONTROL_BLOCK.itemsize * np.arange(_READS_AT_ONCE, dtype=np.int64)
+        self._pointers_at, self._events_at = ctypes.c_void_p(self._pointers.ctypes.data), self._events.ctypes.data
         self._submit = submit, self._id
         self._getevents = getevents, self._id
 
@@ -89,8 +90,7 @@ class _Context:
         blocks = self._blocks[: len(reads)]
         for name in READ.names or ():
             blocks[name] = reads[name]
-        pointers = ctypes.c_void_p(self._pointers.ctypes.data)
-        num_begun = self._syscall(*self._submit, ctypes.c_long(len(blocks)), pointers)
+        num_begun = self._syscall(*self._submit, ctypes.c_long(len(blocks)), self._pointers_at)
         if num_begun > 0:
             events = self._finished(num_begun)
             places = events["data"]
@@ -101,7 +101,7 @@ class _Context:
         num_found = 0
         while num_found < count:
             left = ctypes.c_long(count - num_found)
-            place = ctypes.c_void_p(self._events[num_found:].ctypes.data)
+            place = ctypes.c_void_p(self._events_at + num_found * _EVENT.itemsize)
             found = self._syscall(*self._getevents, left, left, place, None)
             if found < 0 and ctypes.get_errno() != errno.EINTR:
                 raise OSError(ctypes.get_errno(), "io_getevents")

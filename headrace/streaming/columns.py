@@ -6,7 +6,7 @@ merely copied, an object for each sample would cost more than the copy. `rows` d
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,17 +23,15 @@ _FIELDS = {LATENT_FIELD, JSON_FIELD}
 Ints = NDArray[np.int64]
 
 
-class Stored(NamedTuple):
-    """One sample in one local shard."""
+class LocalShard(NamedTuple):
+    """A shard that is a local file: its index, and the file."""
 
-    shard: ShardIndex
+    index: ShardIndex
     file: FileShard
-    row: int
 
-    @property
-    def key(self) -> str:
-        """Its `__key__`."""
-        return self.shard.key(self.row)
+
+Stored: TypeAlias = tuple[LocalShard, int]
+"""One sample: its shard and its row there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,11 +55,11 @@ class Columns:
     @classmethod
     def of(cls, samples: Sequence[Stored]) -> "Columns | None":
         """Gather at least one sample; None if one has no raw latents, or if they do not fit into one array."""
-        first = samples[0].shard
-        for index in {id(sample.shard): sample.shard for sample in samples}.values():
+        first = samples[0][0].index
+        for index in {id(shard): shard.index for shard, _ in samples}.values():
             if index.fields != first.fields or index.tensor_dtype != first.tensor_dtype:
                 return None
-        numbers = np.array([shard.numbers[row] for shard, _, row in samples])
+        numbers = np.array([shard.index.numbers[row] for shard, row in samples])
         width = int(numbers[0, Column.WIDTH])
         if (numbers[:, Column.START] == ABSENT).any() or (numbers[:, Column.WIDTH] != width).any():
             return None
@@ -78,7 +76,11 @@ class Columns:
 
     def descriptors(self) -> Ints:
         """The open file that each sample lies in, int64 (n,)."""
-        return np.array([sample.file.file_descriptor for sample in self.samples], np.int64)
+        return np.array([shard.file.file_descriptor for shard, _ in self.samples], np.int64)
+
+    def keys(self) -> list[str]:
+        """Each sample's `__key__`."""
+        return [shard.index.key(row) for shard, row in self.samples]
 
     def json_spans(self) -> tuple[Ints, Ints]:
         """Where each sample's JSON begins, and how many bytes it has, int64 (n,) both; no bytes where it has none."""

@@ -113,8 +113,8 @@ class CopiedBatch:
             described = parsed_together(texts, ends.tolist())
         except ValueError:
             return False
-        for place, sample, found in zip(self._places.tolist(), self._columns.samples, described, strict=True):
-            keys[place], metadata[place] = sample.key, found
+        for place, key, found in zip(self._places.tolist(), self._columns.keys(), described, strict=True):
+            keys[place], metadata[place] = key, found
         return True
 
 
@@ -126,7 +126,7 @@ def _fits(columns: Columns) -> bool:
     ends = np.maximum(stop, json_start + json_bytes)
     return bool(
         ((stop - start == num_frames * frame_bytes) & (num_frames >= 0) & (json_bytes >= 0)).all()
-        and ends.max() <= max(sample.shard.num_bytes for sample in columns.samples)
+        and ends.max() <= max(shard.index.num_bytes for shard, _ in columns.samples)
     )
 
 

@@ -7,24 +7,23 @@ decodes nothing.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import IntegrityError, NotFoundError, SampleError
-from headrace.index import ABSENT, ShardIndex, TensorPlace
+from headrace.index import ABSENT, TensorPlace
 from headrace.indexing import LATENT_FIELD, audio_field
 from headrace.streaming.access import ShardAccess
 from headrace.streaming.coalesce import Span
-from headrace.streaming.columns import JSON_FIELD, Stored, is_plain, local_file
-from headrace.streaming.opened import FileShard, OpenShard
+from headrace.streaming.columns import JSON_FIELD, LocalShard, Stored, is_plain, local_file
+from headrace.streaming.opened import OpenShard
 from headrace.streaming.parallel import map_on_threads
 from headrace.streaming.shardset import Locator, SnapshotShards
 
 _INDEXES_AT_ONCE = 32
 T = TypeVar("T")
-IndexedFile: TypeAlias = tuple[ShardIndex, FileShard]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +155,7 @@ class StreamReader:
         self.locator = Locator.of(primary.shards.shards.num_samples)
         self._partners = [_partners(primary, access) for access in joined]
         self._is_plain = not joined
-        self._local: dict[int, IndexedFile] = {}
+        self._local: dict[int, LocalShard] = {}
         self._generation = primary.files.generation
 
     def shards_of(self, samples: NDArray[np.int64]) -> Iterator[tuple[ShardAccess, int]]:
@@ -216,9 +215,9 @@ class StreamReader:
         opened = self._files_of(list(dict.fromkeys(shards)))
         if opened is None:
             return None
-        return [Stored(*opened[shard], row) for shard, row in zip(shards, rows, strict=True)]
+        return [(opened[shard], row) for shard, row in zip(shards, rows, strict=True)]
 
-    def _files_of(self, shards: list[int]) -> dict[int, IndexedFile] | None:
+    def _files_of(self, shards: list[int]) -> dict[int, LocalShard] | None:
         """Index and local file of each of these shards; None if one is not merely copied, or not there."""
         known = self._known()
         missing = [shard for shard in shards if shard not in known]
@@ -228,7 +227,7 @@ class StreamReader:
             known[shard] = place
         return known
 
-    def _known(self) -> dict[int, IndexedFile]:
+    def _known(self) -> dict[int, LocalShard]:
         """What was opened before and is still kept; none of a cache, whose files must be seen to be in use."""
         if not self.primary.is_local:
             return {}
@@ -249,13 +248,13 @@ class StreamReader:
         partners = zip(self.joined, (int(found[shard]) for found in self._partners), strict=True)
         return all(partner == ABSENT or partner in access.files for access, partner in partners)
 
-    def _opened(self, shard: int) -> IndexedFile | None:
+    def _opened(self, shard: int) -> LocalShard | None:
         index = self.primary.index(shard)
         if not is_plain(index):
             self._is_plain = False
             return None
         file = local_file(self.primary, shard)
-        return None if file is None else (index, file)
+        return None if file is None else LocalShard(index, file)
 
     def _joined_to(self, shard: int, own: Sequence[Part], *, patient: bool) -> Iterable[tuple[Part | None, ...]]:
         """For each of a shard's parts, its parts in the joined folders."""

@@ -57,7 +57,7 @@ class ThreadedBatches:
     """Makes the batches of a run ahead of their use, in this process (`BatchMaker`)."""
 
     def __init__(self, assembler: Assembler, *, num_threads: int, depth: int, is_local: bool) -> None:
-        """Start the threads.
+        """Nothing starts before it is run.
 
         Args:
             assembler: makes the batches.
