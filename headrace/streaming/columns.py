@@ -6,7 +6,7 @@ merely copied, an object for each sample would cost more than the copy. `rows` d
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,8 @@ _FIELDS = {LATENT_FIELD, JSON_FIELD}
 Ints = NDArray[np.int64]
 
 
-class LocalShard(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalShard:
     """A shard that is a local file: its index, and the file."""
 
     index: ShardIndex
