@@ -72,7 +72,8 @@ def _choices(text: str) -> list[str]:
 class IndexKeeper:
     """Reads or makes the indexes of foreign shards (`ShardSet.load_index`).
 
-    An index says in its notes, as `VERSION`, of which version of the shard it is, unless it has the shard's digest.
+    An index beside its shard has the shard's digest; one that is made says in its notes, as `VERSION`, of which version
+    of the shard it is.
 
     Attributes:
         folder: where indexes that were made are kept; None keeps none.
@@ -85,16 +86,16 @@ class IndexKeeper:
     def __call__(self, storage: Storage, shard: str) -> ShardIndex:
         """The index of a shard: the one beside it if it has one, else one kept or made."""
         beside = index_name(shard)
-        found: ShardIndex | None = None
         if shard not in self.versions and shard.endswith(".tar") and storage.exists(beside):
-            found = ShardIndex.from_bytes(storage.read(beside), f"{storage.uri}/{beside}")
-            if found.sha256:
-                return found
+            return ShardIndex.from_bytes(storage.read(beside), f"{storage.uri}/{beside}")
         version = self.versions.get(shard) or storage.version(shard)
         kept = self._kept(storage, shard, version)
-        if found is None and kept is not None and (known := _read_kept(kept)) is not None:
-            return known
-        index = _of_version(found or _made(storage, shard), version)
+        if kept is not None and (found := _read_kept(kept)) is not None:
+            return found
+        with _opened_tar(storage, shard) as file:
+            size = file.seek(0, io.SEEK_END)
+            made = index_tar(file, shard, num_bytes=size)
+        index = replace(made, notes={VERSION: version})
         if kept is not None:
             LocalStorage(kept.parent).write(kept.name, index.to_bytes())
         return index
@@ -105,16 +106,6 @@ class IndexKeeper:
             return None
         digest = hashlib.sha256(f"{storage.uri}\0{shard}\0{version}".encode()).hexdigest()
         return self.folder / f"{digest[:32]}.idx"
-
-
-def _made(storage: Storage, shard: str) -> ShardIndex:
-    with _opened_tar(storage, shard) as file:
-        size = file.seek(0, io.SEEK_END)
-        return index_tar(file, shard, num_bytes=size)
-
-
-def _of_version(index: ShardIndex, version: str) -> ShardIndex:
-    return replace(index, notes=index.notes | {VERSION: version})
 
 
 def _opened_tar(storage: Storage, shard: str) -> BinaryIO:

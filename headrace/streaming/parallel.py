@@ -29,7 +29,7 @@ class WorkThreads:
         self._tasks: list[tuple[int, int, Callable[[], None] | None]] = []  # a heap
         self._due: SimpleQueue[None] = SimpleQueue()  # one for each task: `queue.PriorityQueue` is several times slower
         self._numbers = itertools.count()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the end of an abandoned loader may close these at any allocation
         self._is_closed = False
 
     def submit(self, task: Callable[[], None], rank: int = 0) -> None:

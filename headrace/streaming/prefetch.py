@@ -72,7 +72,7 @@ class Prefetcher:
                     is_new = key not in self._last_need
                     self._last_need[key] = index
                 if is_new and access.in_place(shard) is None:
-                    if access.is_named_by_content:  # else the name takes the index, which may have to be fetched
+                    if access.is_named_by_content:  # else naming it takes its index, so it waits for its turn
                         self._names[key] = access.cache_name(shard)
                     self._threads.submit(self._bringing(access, shard))
 
@@ -80,7 +80,7 @@ class Prefetcher:
         def bring() -> None:
             if not self._is_closed:
                 with contextlib.suppress(HeadraceError):  # whoever needs it tries by itself and says what is wrong
-                    self._names[id(access), shard] = access.cache_name(shard)
+                    self._names.setdefault((id(access), shard), access.cache_name(shard))
                     access.bring(shard, self._needed())
 
         return bring

@@ -88,10 +88,14 @@ class Recipe:
 
     @cached_property
     def _is_random(self) -> bool:
+        if self.config.transform is None:
+            return False
         try:
-            return "rng" in inspect.signature(self.config.transform).parameters if self.config.transform else False
+            wanted = inspect.signature(self.config.transform).parameters.get("rng")
         except (TypeError, ValueError):  # a function of C may have none
             return False
+        # One that was given, as by functools.partial, stays.
+        return wanted is not None and (wanted.default is inspect.Parameter.empty or wanted.default is None)
 
     @property
     def _crops(self) -> bool:

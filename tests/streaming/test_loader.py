@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import pickle
-import random
 import signal
 import subprocess
 import sys
@@ -190,11 +189,6 @@ def damaged_dataset(folder):
     return index.key(2), shard.name
 
 
-def test_a_transform_that_forgets_to_return_the_sample_is_named(dataset_folder):
-    with pytest.raises(SampleError, match="the transform gave None: let it return the sample"):
-        next(iter(StreamingDataLoader(make(dataset_folder, transform=lambda s: None))))
-
-
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="needs a machine without an accelerator")
 def test_pinned_memory_without_an_accelerator_is_a_warning(dataset_folder):
     with pytest.warns(UserWarning, match="pin_memory=True has no effect"):
@@ -227,79 +221,9 @@ def test_workers_of_a_killed_process_end_by_themselves(dataset_folder, tmp_path)
     assert not alive
 
 
-def test_random_transforms_draw_differently_in_each_worker_and_alike_for_any_number_of_them(dataset_folder):
-    """The consumer's own seed is what forked workers would share."""
-    random.seed(1)
-    np.random.seed(1)  # noqa: NPY002 - as training scripts do
-    torch.manual_seed(1)
-    drawn = [
-        [
-            draws
-            for batch in StreamingDataLoader(make(dataset_folder, transform=_drawing), num_workers=n)
-            for draws in batch["draws"]
-        ]
-        for n in (1, 3)
-    ]
-    assert drawn[0] == drawn[1]
-    for draws in zip(*(draws for draws in drawn[0] if draws), strict=True):
-        assert len(set(draws)) == 53
-
-
-def _drawing_its_own(sample, rng):
-    return {"__key__": sample["__key__"], "draw": rng.random()}
-
-
-def drawn(batches):
-    return [pair for batch in batches for pair in zip(batch["keys"], batch["draw"], strict=True)]
-
-
-def test_a_transform_with_a_generator_draws_the_same_whatever_makes_its_batches(dataset_folder):
-    def dataset(**more):
-        return make(dataset_folder, transform=_drawing_its_own, shuffle=True, **more)
-
-    expected = drawn(StreamingDataLoader(dataset(), num_threads=1))
-    assert len({draw for key, draw in expected if key}) == 53
-    for how in ({"num_threads": 4}, {"num_workers": 2}):
-        assert drawn(StreamingDataLoader(dataset(), **how)) == expected
-    halves = [drawn(StreamingDataLoader(dataset(batch_size=4, world=World(rank, 2)))) for rank in range(2)]
-    assert {pair for half in halves for pair in half if pair[0]} == {pair for pair in expected if pair[0]}
-
-
-def test_a_transform_with_a_generator_draws_the_same_after_a_resume_and_anew_in_each_epoch(dataset_folder):
-    loader = StreamingDataLoader(make(dataset_folder, transform=_drawing_its_own, shuffle=True))
-    whole, following = list(loader), drawn(loader)
-    assert not {draw for _, draw in following if draw} & {draw for _, draw in drawn(whole)}
-    stopped = StreamingDataLoader(make(dataset_folder, transform=_drawing_its_own, shuffle=True))
-    batches = iter(stopped)
-    next(batches)
-    state = stopped.state_dict()
-    batches.close()
-    resumed = StreamingDataLoader(make(dataset_folder, transform=_drawing_its_own, shuffle=True))
-    resumed.load_state_dict(state)
-    assert drawn(resumed) == drawn(whole[1:])
-
-
-def _drawing(sample):
-    draws = random.random(), float(np.random.rand()), float(torch.rand(1))  # noqa: NPY002 - see above
-    return {"__key__": sample["__key__"], "draws": draws}
-
-
 def _slowly(sample):
     time.sleep(0.02)
     return sample
-
-
-def test_a_transform_that_cannot_travel_is_refused_with_advice(dataset_folder):
-    loader = StreamingDataLoader(
-        make(dataset_folder, transform=lambda s: s), num_workers=1, multiprocessing_context="spawn"
-    )
-    with pytest.raises(ConfigError, match="num_workers=0"):
-        next(iter(loader))
-
-
-def test_errors_of_a_transform_come_with_shard_and_key(dataset_folder):
-    with pytest.raises(SampleError, match=r"train_.*tar: sample 'clip.*ZeroDivisionError"):
-        next(iter(StreamingDataLoader(make(dataset_folder, transform=lambda s: 1 // 0))))
 
 
 def test_datasets_travel_between_processes_after_reading(dataset_folder):
