@@ -154,7 +154,7 @@ class LocalStorage:
 
     def read(self, path: str) -> bytes:
         """See `Storage.read`."""
-        with self.open(path) as file:
+        with _translated_errors(path, self.uri), self.local_path(path).open("rb", buffering=0) as file:
             return file.read()
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:

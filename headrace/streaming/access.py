@@ -180,16 +180,20 @@ class ShardAccess:
         self.files.keep(shard, opened, num_kept)
         return opened
 
+    @cached_property
+    def _is_kept(self) -> bool:
+        """Whether indexes are kept in the cache: they come from a store, under names that say what is in them."""
+        return self.is_named_by_content and self.shards.storage.local_path("any") is None
+
     def _load_index(self, shard: int) -> ShardIndex:
         storage, name = self.shards.storage, self.name(shard)
-        is_kept = self.is_named_by_content and storage.local_path(name) is None
-        if is_kept and (blob := self.cache.kept_index(self.cache_name(shard))) is not None:
+        if self._is_kept and (blob := self.cache.kept_index(self.cache_name(shard))) is not None:
             try:
                 return ShardIndex.from_bytes(blob, index_name(name))
             except FormatError:  # cut off on this disk: the store has the whole one
                 pass
         index = retried(lambda: self.shards.load_index(storage, name), self._config, f"{storage.uri}/{name}")
-        if is_kept:
+        if self._is_kept:
             self.cache.keep_index(self.cache_name(shard), index.to_bytes())
         return index
 

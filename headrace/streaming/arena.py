@@ -6,7 +6,6 @@ user passed it on, because every view keeps its `_Lease` alive.
 """
 
 import math
-import weakref
 from collections import deque
 from typing import Any, Protocol
 
@@ -38,11 +37,7 @@ class Arena:
         num_bytes = math.prod(shape) * kind.itemsize
         if num_bytes < _SMALLEST_BYTES:
             return np.empty(shape, kind)
-        buffer = self._take(num_bytes)
-        # An array whose base is not an ndarray keeps that base alive; an ndarray base would be collapsed away.
-        lease = np.frombuffer(buffer.data, np.uint8)
-        weakref.finalize(lease, self._free.append, buffer).atexit = False
-        return np.frombuffer(lease.data, kind, math.prod(shape)).reshape(shape)
+        return np.asarray(_Lease(self._take(num_bytes), self._free, shape, kind))
 
     def _take(self, num_bytes: int) -> NDArray[np.uint8]:
         for _ in range(len(self._free)):
@@ -54,6 +49,23 @@ class Arena:
                 return buffer
             self._free.appendleft(buffer)
         return _aligned(_rounded(num_bytes, _PAGE_BYTES))
+
+
+class _Lease:
+    """A buffer while arrays look at it; numpy makes it their base, as it is no array itself."""
+
+    __slots__ = ("__array_interface__", "_buffer", "_free")
+
+    def __init__(
+        self, buffer: NDArray[np.uint8], free: deque[NDArray[np.uint8]], shape: tuple[int, ...], kind: np.dtype[Any]
+    ) -> None:
+        self._buffer, self._free = buffer, free
+        place = buffer.__array_interface__["data"]
+        self.__array_interface__ = {"version": 3, "data": place, "shape": shape, "typestr": kind.str}
+
+    def __del__(self) -> None:
+        """Give it back."""
+        self._free.append(self._buffer)
 
 
 def _aligned(num_bytes: int) -> NDArray[np.uint8]:

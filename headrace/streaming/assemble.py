@@ -12,37 +12,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headrace.errors import ConfigError, HeadraceError, SampleError
 from headrace.streaming.arena import Allocator
 from headrace.streaming.batch import Batch, Sample, padding_like, stack
+from headrace.streaming.batch_plan import BatchPlan
 from headrace.streaming.copied import CopiedBatch, gathered
 from headrace.streaming.decode import read_sample
 from headrace.streaming.in_place import InPlaceBatch, can_fill_in_place
-from headrace.streaming.order import PADDING, Rows
+from headrace.streaming.order import PADDING
 from headrace.streaming.recipe import Recipe
 from headrace.streaming.rows import Row, StreamReader
 from headrace.streaming.settings import OnBadSample
 
 _PATTERN_ATTEMPTS = 8
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BatchPlan:
-    """One rank's rows of one global batch.
-
-    Attributes:
-        epoch: number of the epoch.
-        rows: which samples.
-        positions: int64 (B,), the row of the epoch that each is: seeds of what is random about a sample.
-        patient: wait for shards that are on their way; False in a cold start, which fetches samples by ranged reads.
-    """
-
-    epoch: int
-    rows: Rows
-    positions: NDArray[np.int64]
-    patient: bool = True
 
 
 @dataclass(slots=True)
@@ -68,7 +51,7 @@ class Prepared:
     faults: dict[int, SampleError] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.plan.rows)
+        return len(self.plan)
 
     @property
     def is_copied(self) -> bool:
@@ -93,13 +76,19 @@ class Assembler:
 
     def prepare(self, plan: BatchPlan) -> Prepared:
         """Open what the batch needs. Reads indexes, and bytes that no local file holds."""
+        if (found := self.prepare_copied([plan])) is not None:
+            return found[0]
         prepared = Prepared(plan)
-        found = gathered(self._streams, plan.rows, self._recipe)
-        if found is None:
-            self._open_rows(prepared)
-        else:
-            prepared.copied = CopiedBatch(found, self._recipe, plan.epoch, plan.positions, self._allocator)
+        self._open_rows(prepared)
         return prepared
+
+    def prepare_copied(self, plans: Sequence[BatchPlan]) -> list[Prepared] | None:
+        """Open what batches of one epoch need that are all merely copied; None if any is not. Nothing is allocated."""
+        found = gathered(self._streams, plans, self._recipe)
+        if found is None:
+            return None
+        suffix = self._recipe.suffixes[0]
+        return [Prepared(plan, CopiedBatch(batch, suffix)) for plan, batch in zip(plans, found, strict=True)]
 
     def fill(self, prepared: Prepared, start: int, stop: int) -> None:
         """Decode rows [start, stop); all of them if the batch is copied.
@@ -108,7 +97,7 @@ class Assembler:
             SampleError: a row cannot be read, naming shard, key and reason (`on_bad_sample="raise"`).
         """
         if prepared.copied is not None:
-            if prepared.copied.read():
+            if prepared.copied.read(self._allocator):
                 return
             prepared.copied = None  # row by row, what is wrong shows
             self._open_rows(prepared)

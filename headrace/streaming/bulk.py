@@ -23,31 +23,28 @@ from numpy.typing import NDArray
 
 _CALLS = {"x86_64": (206, 208, 209), "aarch64": (0, 4, 2)}  # io_setup, io_getevents, io_submit
 _READS_AT_ONCE = 128
-_PREAD = 0
-_CONTROL_BLOCK = np.dtype(
+READ = np.dtype(
     [
         ("data", "<u8"), ("key", "<u4"), ("rw_flags", "<i4"), ("opcode", "<u2"), ("priority", "<i2"),
         ("descriptor", "<u4"), ("address", "<u8"), ("num_bytes", "<u8"), ("offset", "<i8"), ("reserved", "<u8"),
         ("flags", "<u4"), ("event_descriptor", "<u4"),
     ]
 )  # fmt: skip
-"""`struct iocb`."""
+"""One read: `descriptor`, an open file; `offset`, the first byte in it; `address`, where the bytes go (the caller keeps
+that memory alive); `num_bytes`, how many. This is `struct iocb`, and the other fields, zero, say that it is a read."""
 _EVENT = np.dtype([("data", "<u8"), ("block", "<u8"), ("result", "<i8"), ("result2", "<i8")])
 """`struct io_event`."""
 
 
-READ = np.dtype([("descriptor", "<i8"), ("offset", "<i8"), ("address", "<i8"), ("num_bytes", "<i8")])
-"""One read: an open file, the first byte in it, where the bytes go (the caller keeps that memory alive), how many."""
-
-
-def read_together(reads: NDArray[Any]) -> NDArray[np.bool_]:
-    """Do reads, `READ` (n,), and say of each, bool (n,), whether all its bytes are there; safe for threads."""
+def read_together(reads: NDArray[Any]) -> bool:
+    """Do reads, `READ` (n,) end to end in memory, and say whether all their bytes are there; safe for threads."""
     context = _taken()
     if context is None:
-        return np.array([_is_read(*read) for read in reads.tolist()], np.bool_)
-    found = context.read(reads)
+        fields = (reads[name].tolist() for name in ("descriptor", "offset", "address", "num_bytes"))
+        return all(_is_read(*read) for read in zip(*fields, strict=True))
+    is_whole = context.read(reads)
     _free.append(context)
-    return found
+    return is_whole
 
 
 def _is_read(descriptor: int, offset: int, address: int, num_bytes: int) -> bool:
@@ -68,33 +65,27 @@ class _Context:
         self._id = ctypes.c_ulong(0)
         if self._syscall(setup, ctypes.c_long(_READS_AT_ONCE), ctypes.byref(self._id)) != 0:
             raise OSError(ctypes.get_errno(), "io_setup")
-        self._blocks = np.zeros(_READS_AT_ONCE, _CONTROL_BLOCK)
-        self._blocks["opcode"] = _PREAD
-        self._blocks["data"] = np.arange(_READS_AT_ONCE)
-        self._events = np.zeros(_READS_AT_ONCE, _EVENT)
-        first = self._blocks.ctypes.data
-        self._pointers = first + _CONTROL_BLOCK.itemsize * np.arange(_READS_AT_ONCE, dtype=np.int64)
+        self._offsets = READ.itemsize * np.arange(_READS_AT_ONCE)
+        self._pointers = np.empty_like(self._offsets)
+        self._events = np.empty(_READS_AT_ONCE, _EVENT)
         self._pointers_at, self._events_at = ctypes.c_void_p(self._pointers.ctypes.data), self._events.ctypes.data
         self._submit = submit, self._id
         self._getevents = getevents, self._id
 
-    def read(self, reads: NDArray[Any]) -> NDArray[np.bool_]:
+    def read(self, reads: NDArray[Any]) -> bool:
         """See `read_together`."""
-        is_whole = np.zeros(len(reads), np.bool_)
+        address = int(reads.__array_interface__["data"][0])
+        num_bytes = 0
         for start in range(0, len(reads), _READS_AT_ONCE):
-            part = slice(start, start + _READS_AT_ONCE)
-            self._read(reads[part], is_whole[part])
-        return is_whole
+            count = min(_READS_AT_ONCE, len(reads) - start)
+            np.add(self._offsets[:count], address + start * READ.itemsize, out=self._pointers[:count])
+            num_bytes += self._read(count)
+        return num_bytes == int(reads["num_bytes"].sum())  # no read gives more than it is asked for
 
-    def _read(self, reads: NDArray[Any], is_whole: NDArray[np.bool_]) -> None:
-        blocks = self._blocks[: len(reads)]
-        for name in READ.names or ():
-            blocks[name] = reads[name]
-        num_begun = self._syscall(*self._submit, ctypes.c_long(len(blocks)), self._pointers_at)
-        if num_begun > 0:
-            events = self._finished(num_begun)
-            places = events["data"]
-            is_whole[places] = events["result"] == reads["num_bytes"][places]
+    def _read(self, count: int) -> int:
+        """Do the first `count` of `pointers`, and give their bytes' number; less than that if one failed."""
+        num_begun = self._syscall(*self._submit, ctypes.c_long(count), self._pointers_at)
+        return int(self._finished(num_begun)["result"].sum()) if num_begun > 0 else -1
 
     def _finished(self, count: int) -> NDArray[Any]:
         """The results of reads that were begun; they lie in memory that belongs to callers, so all are awaited."""

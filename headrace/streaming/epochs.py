@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.streaming.assemble import BatchPlan
+from headrace.streaming.batch_plan import BatchPlan
 from headrace.streaming.buckets import GlobalBatches
 from headrace.streaming.order import EpochOrder
 from headrace.streaming.world import World

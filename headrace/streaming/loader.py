@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from headrace.errors import ConfigError, SampleError
 from headrace.machine import num_cores
 from headrace.streaming import distributed
 from headrace.streaming.arena import Allocator
-from headrace.streaming.assemble import Assembler, BatchPlan
+from headrace.streaming.assemble import Assembler
 from headrace.streaming.batch import Batch, Sample, collate
+from headrace.streaming.batch_plan import BatchPlan
 from headrace.streaming.dataset import StreamingDataset
 from headrace.streaming.settings import Output
 from headrace.streaming.stats import LoaderStats, Meter, Traffic, Work
@@ -146,8 +149,9 @@ class StreamingDataLoader:
         batches = maker.run(run.plans())
         try:
             for index in range(len(run)):
-                with self._meter.waiting():
-                    batch = next(batches)
+                began = self._meter.begin()
+                batch = next(batches)
+                self._meter.waited(began)
                 self._count(batch)
                 shown = self._shown(batch)
                 del batch  # the consumer alone keeps it, so that its memory can be used again
@@ -194,7 +198,7 @@ class StreamingDataLoader:
         self._work, self._traffic = Work(), Traffic()
 
     def _count(self, batch: Batch) -> None:
-        self._meter.delivered(len(batch.keys) - int(batch.is_padding.sum()))
+        self._meter.delivered(len(batch.keys) - int(np.count_nonzero(batch.is_padding)))
         self._meter.num_bad_samples += len(batch.faults)
         self._meter.warn_once(self._work)
         if self._meter.num_bad_samples > self.dataset.max_bad_samples:

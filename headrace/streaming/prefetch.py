@@ -12,7 +12,7 @@ import numpy as np
 
 from headrace.errors import HeadraceError
 from headrace.streaming.access import ShardAccess
-from headrace.streaming.assemble import BatchPlan
+from headrace.streaming.batch_plan import BatchPlan
 from headrace.streaming.epochs import EpochRun, Share
 from headrace.streaming.order import PADDING
 from headrace.streaming.parallel import WorkThreads

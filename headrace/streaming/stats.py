@@ -133,16 +133,16 @@ class Meter:
     _since: float | None = None
     _has_warned: bool = False
 
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Count the time of the block as waiting."""
-        start = time.perf_counter()
+    def begin(self) -> float:
+        """The consumer begins to wait: the time, for `waited`."""
+        now = time.perf_counter()
         if self._since is None:
-            self._since = start
-        try:
-            yield
-        finally:
-            self.wait_seconds += time.perf_counter() - start
+            self._since = now
+        return now
+
+    def waited(self, since: float) -> None:
+        """It has what it waited for."""
+        self.wait_seconds += time.perf_counter() - since
 
     def delivered(self, num_samples: int) -> None:
         """Count a batch."""

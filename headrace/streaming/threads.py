@@ -2,20 +2,24 @@
 
 Owns the hand-over: a batch's rows are shared out over all threads, and an earlier batch goes before a later one, so the
 first batch comes as fast as all cores can make it, and only a few batches are alive at a time. Decoding and reading
-free the GIL. A batch that is merely copied is one read, so it stays on the thread that opened it, while another thread
-opens the next. The consumer does nothing but take batches: whatever it did would wait for the GIL, and the batches
-for it.
+free the GIL. A batch that is merely copied is one read, so it stays on the thread that begins it, while another thread
+begins the next; several of them are opened at a time. The consumer does nothing but take batches: whatever it did would
+wait for the GIL, and the batches for it.
 """
 
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from queue import SimpleQueue
 
-from headrace.streaming.assemble import Assembler, BatchPlan, Prepared
+from headrace.streaming.assemble import Assembler, Prepared
 from headrace.streaming.batch import Batch
+from headrace.streaming.batch_plan import BatchPlan
 from headrace.streaming.parallel import WorkThreads
 from headrace.streaming.stats import Stage, Work
+
+_ROWS_TOGETHER = 128  # of batches that are opened together
 
 
 @dataclass(slots=True)
@@ -25,6 +29,7 @@ class _Pending:
     Attributes:
         number: in the run; an earlier batch is worked on first.
         plan: which batch; None if planning it failed.
+        prepared: the batch with its shards open, if it was opened with others.
         lock: guards what follows.
         num_left: parts of it that are not filled yet.
         is_over: whether it is made, or failed.
@@ -33,6 +38,7 @@ class _Pending:
 
     number: int
     plan: BatchPlan | None
+    prepared: Prepared | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     num_left: int = 0
     is_over: bool = False
@@ -79,7 +85,7 @@ class ThreadedBatches:
 
     def run(self, plans: Iterator[BatchPlan]) -> Iterator[Batch]:
         """The batches of the plans, in order; an error comes where its batch would have come."""
-        numbered = enumerate(plans)
+        numbered = enumerate(self._opened_ahead(plans) if self._is_local else plans)
         for _ in range(self._depth):
             self._openers.submit(lambda: self._begin_next(numbered))
         while (pending := self._begun.get()) is not None:
@@ -94,10 +100,37 @@ class ThreadedBatches:
         self._openers.close()
         self._decoders.close()
 
-    def _begin_next(self, plans: Iterator[tuple[int, BatchPlan]]) -> None:
+    def _opened_ahead(self, plans: Iterator[BatchPlan]) -> Iterator[BatchPlan | Prepared]:
+        """The plans, or instead of those of several batches that are merely copied the batches, opened together."""
+        num_planned, count = 0, 1
+        while True:
+            error: BaseException | None = None
+            group: list[BatchPlan] = []
+            try:
+                group.extend(islice(plans, count))
+            except BaseException as found:  # noqa: BLE001 - raised again after the batches before it
+                error = found
+            yield from self._together(group) or group
+            if error is not None:
+                raise error
+            if len(group) < count:
+                return
+            num_planned += count
+            count = min(num_planned, max(1, _ROWS_TOGETHER // max(1, len(group[-1]))))  # the first ones come soon
+
+    def _together(self, plans: list[BatchPlan]) -> list[Prepared] | None:
+        if len(plans) < 2 or self._closed:
+            return None
+        try:
+            with self.work.timed(Stage.FETCH):
+                return self._assembler.prepare_copied(plans)
+        except Exception:  # noqa: BLE001 - it comes again when the batch at fault is opened alone
+            return None
+
+    def _begin_next(self, batches: Iterator[tuple[int, BatchPlan | Prepared]]) -> None:
         """Plan the next batch, open it, and have it filled."""
         with self._turn:
-            pending = self._planned(plans)
+            pending = self._planned(batches)
             prepared = self._opened(pending) if pending and self._is_local else None
         if pending and not self._is_local:
             prepared = self._opened(pending)
@@ -113,11 +146,12 @@ class ThreadedBatches:
         for start in starts:
             self._decoders.submit(self._filling(pending, prepared, start, step), pending.number)
 
-    def _planned(self, plans: Iterator[tuple[int, BatchPlan]]) -> _Pending | None:
+    def _planned(self, batches: Iterator[tuple[int, BatchPlan | Prepared]]) -> _Pending | None:
         """The next batch, for which the consumer now waits; None after the last."""
         pending: _Pending | None = None
         try:
-            pending = _Pending(*next(plans))
+            number, batch = next(batches)
+            pending = _Pending(number, batch.plan, batch) if isinstance(batch, Prepared) else _Pending(number, batch)
         except StopIteration:
             pass
         except BaseException as error:  # noqa: BLE001 - raised again in the consumer
@@ -130,6 +164,9 @@ class ThreadedBatches:
         """The batch with its shards open; None, and the error in its place, if that fails."""
         if self._closed or pending.plan is None:
             return None
+        if pending.prepared is not None:
+            prepared, pending.prepared = pending.prepared, None  # the consumer alone keeps the batch
+            return prepared
         try:
             with self.work.timed(Stage.FETCH):
                 return self._assembler.prepare(pending.plan)

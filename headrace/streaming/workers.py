@@ -26,8 +26,9 @@ import numpy as np
 
 from headrace.errors import ConfigError
 from headrace.streaming.arena import Allocator
-from headrace.streaming.assemble import Assembler, BatchPlan
+from headrace.streaming.assemble import Assembler
 from headrace.streaming.batch import Batch
+from headrace.streaming.batch_plan import BatchPlan
 from headrace.streaming.bijection import mix
 from headrace.streaming.slots import NewSlot, SlotAllocator, SlotViews
 from headrace.streaming.stats import Stage, Traffic, Work

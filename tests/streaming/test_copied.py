@@ -11,7 +11,9 @@ from headrace.errors import SampleError
 from headrace.index import ShardIndex
 from headrace.streaming import assemble
 from headrace.streaming.arena import Arena
+from headrace.streaming.batch_plan import BatchPlan
 from headrace.streaming.copied import gathered
+from headrace.streaming.order import PADDING, Rows
 from headrace.streaming.recipe import Recipe
 from headrace.streaming.settings import SampleConfig
 from headrace.streaming.slots import SlotAllocator
@@ -41,10 +43,21 @@ def prepared(dataset, allocator=None):
 
 
 def batches(dataset):
-    assembler, found = prepared(dataset)
+    return filled(dataset, *prepared(dataset))
+
+
+def batches_together(dataset):
+    """The same, all opened at once."""
+    assembler = dataset.assembler(Arena())
+    return filled(dataset, assembler, assembler.prepare_copied(list(dataset.begin().plans())))
+
+
+def filled(dataset, assembler, found):
+    made = []
     for batch in found:
         assembler.fill(batch, 0, len(batch))
-    return [assembler.finish(batch).to_dict(dataset.output) for batch in found]
+        made.append(assembler.finish(batch).to_dict(dataset.output))
+    return made
 
 
 SETTINGS = {
@@ -62,11 +75,34 @@ def test_they_are_equal_in_every_byte(folder, case, monkeypatch):
     assert any(batch["is_padding"].any() for batch in copied)
     _, found = prepared(StreamingDataset(**settings))
     assert all(batch.is_copied for batch in found)
+    together = batches_together(StreamingDataset(**settings))
     monkeypatch.setattr(assemble, "gathered", lambda *_: None)
-    for one, other in zip(copied, batches(StreamingDataset(**settings)), strict=True):
-        assert one.keys() == other.keys()
-        for name, value in one.items():
-            assert torch.equal(value, other[name]) if isinstance(value, torch.Tensor) else value == other[name]
+    expected = batches(StreamingDataset(**settings))
+    for one, other, row_by_row in zip(copied, together, expected, strict=True):
+        assert one.keys() == other.keys() == row_by_row.keys()
+        for name, value in row_by_row.items():
+            for found in (one[name], other[name]):
+                assert torch.equal(found, value) if isinstance(value, torch.Tensor) else found == value
+
+
+def test_batches_of_any_sizes_are_opened_together(folder):
+    dataset = StreamingDataset(remote=latents(folder), batch_size=5, shuffle=True)
+    assembler, plans = dataset.assembler(Arena()), list(dataset.begin().plans())
+    cut = [plan if number % 2 else BatchPlan(plan.epoch, plan.rows[1:4], plan.positions[1:4])
+           for number, plan in enumerate(plans)]  # fmt: skip
+    together = filled(dataset, assembler, assembler.prepare_copied(cut))
+    for one, other in zip(together, filled(dataset, assembler, map(assembler.prepare, cut)), strict=True):
+        assert one["keys"] == other["keys"]
+        assert torch.equal(one["encoder_hidden"], other["encoder_hidden"])
+        assert torch.equal(one["encoder_length"], other["encoder_length"])
+
+
+def test_a_batch_of_padding_alone_is_not_opened_with_others(folder):
+    dataset = StreamingDataset(remote=latents(folder), batch_size=5)
+    assembler, plan = dataset.assembler(Arena()), next(dataset.begin().plans())
+    nothing = BatchPlan(0, Rows(np.zeros(5, np.int32), np.full(5, PADDING)), np.arange(5))
+    assert assembler.prepare_copied([plan, nothing]) is None
+    assert assembler.prepare_copied([plan, plan]) is not None
 
 
 def test_only_raw_latents_without_a_transform_are_copied(folder):
@@ -98,7 +134,7 @@ def test_an_index_that_contradicts_itself_is_not_trusted_with_memory(tmp_path, c
     numbers.reshape(5, -1)[3, place] = value
     path.write_bytes(dataclasses.replace(index, **{column: numbers}).to_bytes())
     dataset = StreamingDataset(remote=str(tmp_path / "latents/crepe"), batch_size=5)
-    assert gathered(dataset.reading.readers, next(dataset.begin().plans()).rows, Recipe(SampleConfig(), 0)) is None
+    assert gathered(dataset.reading.readers, [next(dataset.begin().plans())], Recipe(SampleConfig(), 0)) is None
 
 
 @pytest.fixture

@@ -2,36 +2,47 @@
 
 import threading
 
+import numpy as np
 import pytest
 
+from headrace.streaming.assemble import Prepared
+from headrace.streaming.batch_plan import BatchPlan
+from headrace.streaming.copied import CopiedBatch
+from headrace.streaming.order import Rows
 from headrace.streaming.parallel import WorkThreads
 from headrace.streaming.threads import ThreadedBatches
 
 
-class Prepared:
-    """A batch that is merely copied."""
+def plans(count):
+    """Plans of batches of one row, whose sample is the batch's number."""
+    for number in range(count):
+        yield BatchPlan(0, Rows(np.zeros(1, np.int32), np.array([number])), np.array([number]))
 
-    is_copied = True
 
-    def __len__(self):
-        return 1
+def number_of(plan):
+    return int(plan.rows.sample_ids[0])
 
 
 class Assembler:
-    """Opens batches as a function of their number says."""
+    """Opens batches as a function of their number says, one by one, or else together."""
 
-    def __init__(self, opening):
-        self.opening = opening
+    def __init__(self, opening, together=lambda numbers: False):
+        self.opening, self.together = opening, together
 
-    def prepare(self, number):
-        self.opening(number)
-        return Prepared()
+    def prepare(self, plan):
+        self.opening(number_of(plan))
+        return Prepared(plan, CopiedBatch(None, ""))
+
+    def prepare_copied(self, plans):
+        if not self.together([number_of(plan) for plan in plans]):
+            return None
+        return [Prepared(plan, CopiedBatch(None, "")) for plan in plans]
 
     def fill(self, prepared, start, stop):
         pass
 
     def finish(self, prepared):
-        return "batch"
+        return number_of(prepared.plan)
 
 
 @pytest.mark.parametrize("is_local", [True, False])
@@ -41,22 +52,53 @@ def test_an_error_comes_in_its_batchs_place(is_local):
             raise ValueError("no such shard")
 
     batches = ThreadedBatches(Assembler(opening), num_threads=2, depth=3, is_local=is_local)
-    made = batches.run(iter(range(4)))
-    assert [next(made), next(made)] == ["batch", "batch"]
+    made = batches.run(plans(4))
+    assert [next(made), next(made)] == [0, 1]
     with pytest.raises(ValueError, match="no such shard"):
         next(made)
     batches.close()
 
 
-def test_an_error_of_the_plan_comes_in_its_batchs_place():
-    def plans():
-        yield from range(3)
+@pytest.mark.parametrize("is_together", [True, False])
+def test_an_error_of_the_plan_comes_in_its_batchs_place(is_together):
+    def some_plans():
+        yield from plans(11)
         raise ValueError("no such epoch")
 
-    batches = ThreadedBatches(Assembler(lambda _: None), num_threads=2, depth=3, is_local=True)
-    made = batches.run(plans())
-    assert [next(made) for _ in range(3)] == ["batch"] * 3
+    assembler = Assembler(lambda _: None, lambda _: is_together)
+    batches = ThreadedBatches(assembler, num_threads=2, depth=3, is_local=True)
+    made = batches.run(some_plans())
+    assert [next(made) for _ in range(11)] == list(range(11))
     with pytest.raises(ValueError, match="no such epoch"):
+        next(made)
+    batches.close()
+
+
+def test_batches_are_opened_together_once_the_first_are_there():
+    alone, together = [], []
+    assembler = Assembler(alone.append, lambda numbers: together.append(numbers) or True)
+    batches = ThreadedBatches(assembler, num_threads=2, depth=3, is_local=True)
+    assert list(batches.run(plans(300))) == list(range(300))
+    batches.close()
+    assert alone == [0, 1]
+    assert [number for group in together for number in group] == list(range(2, 300))
+    assert [len(group) for group in together] == [2, 4, 8, 16, 32, 64, 128, 44]
+
+
+def test_what_cannot_be_opened_together_is_opened_alone_where_its_error_belongs():
+    def opening(number):
+        if number == 5:
+            raise ValueError("no such shard")
+
+    def together(numbers):
+        if 5 in numbers:
+            raise ValueError("no such shard")
+        return numbers[0] % 3 == 0
+
+    batches = ThreadedBatches(Assembler(opening, together), num_threads=2, depth=3, is_local=True)
+    made = batches.run(plans(9))
+    assert [next(made) for _ in range(5)] == list(range(5))
+    with pytest.raises(ValueError, match="no such shard"):
         next(made)
     batches.close()
 
@@ -70,7 +112,7 @@ def test_local_batches_are_opened_in_order_and_one_at_a_time():
         alone.release()
 
     batches = ThreadedBatches(Assembler(opening), num_threads=2, depth=5, is_local=True)
-    assert list(batches.run(iter(range(200)))) == ["batch"] * 200
+    assert list(batches.run(plans(200))) == list(range(200))
     assert opened == list(range(200))
     batches.close()
 
@@ -78,7 +120,7 @@ def test_local_batches_are_opened_in_order_and_one_at_a_time():
 def test_batches_of_stores_are_opened_side_by_side():
     together = threading.Barrier(3, timeout=20)  # nobody passes it alone
     batches = ThreadedBatches(Assembler(lambda _: together.wait()), num_threads=1, depth=3, is_local=False)
-    assert list(batches.run(iter(range(6)))) == ["batch"] * 6
+    assert list(batches.run(plans(6))) == list(range(6))
     batches.close()
 
 
