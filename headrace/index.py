@@ -194,14 +194,14 @@ class ShardIndex:
             "tensor_dtype": self.tensor_dtype,
             **{_NOTE_PREFIX + name: text for name, text in self.notes.items()},
         }
-        return tables.pack(arrays, metadata)
+        return tables.pack(arrays, metadata, has_checksum=True)
 
     @classmethod
     def from_bytes(cls, blob: bytes, name: str) -> "ShardIndex":
         """Read an `.idx` file; arrays are read-only views of `blob`.
 
         Raises:
-            FormatError: not an index, cut off, or of a newer format.
+            FormatError: not an index, cut off or damaged, or of a newer format.
         """
         arrays, metadata = tables.unpack(blob, name)
         if metadata.get("headrace_index") != str(FORMAT_VERSION):

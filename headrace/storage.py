@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias, runtime_ch
 from urllib.parse import unquote, urlsplit
 
 from headrace.errors import AlreadyExistsError, ConfigError, NotFoundError, StorageError, UnsafePathError
+from headrace.exclusive import name_exclusively
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -199,7 +200,7 @@ class LocalStorage:
         """See `Storage.create`."""
         target = self.local_path(path)
         with _translated_errors(path, self.uri), _temporary_sibling(target, data) as temporary:
-            target.hardlink_to(temporary)
+            name_exclusively(temporary, target)
 
     def delete(self, path: str) -> None:
         """See `Storage.delete`."""

@@ -8,6 +8,7 @@ open as fast as they can be read, which JSON, SQLite and `.npz` do not.
 
 import json
 import math
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,11 +19,20 @@ from headrace.errors import FormatError
 _DTYPES = {"U8": "<u1", "I16": "<i2", "I32": "<i4", "I64": "<i8"}
 _NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
 _ALIGNMENT_BYTES = 8
+_CHECKSUM = "crc32"
 
 
-def pack(arrays: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]) -> bytes:
-    """One blob of named arrays (uint8, int16, int32 or int64; any shape) and string metadata."""
-    header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))}
+def pack(
+    arrays: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str], *, has_checksum: bool = False
+) -> bytes:
+    """One blob of named arrays (uint8, int16, int32 or int64; any shape) and string metadata.
+
+    Args:
+        arrays: what to pack.
+        metadata: what else to say.
+        has_checksum: add the CRC-32 of the arrays' bytes, which `unpack` compares.
+    """
+    header: dict[str, Any] = {}
     blobs: list[bytes] = []
     offset = 0
     for name, array in sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize):  # wide first: all aligned
@@ -31,6 +41,8 @@ def pack(arrays: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]
         header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [offset, offset + len(blob)]}
         blobs.append(blob)
         offset += len(blob)
+    checksum = {_CHECKSUM: _checksum(b"".join(blobs))} if has_checksum else {}
+    header = {"__metadata__": dict(sorted({**metadata, **checksum}.items())), **header}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-(8 + len(text)) % _ALIGNMENT_BYTES)
     return b"".join([len(text).to_bytes(8, "little"), text, *blobs])
@@ -44,7 +56,7 @@ def unpack(blob: bytes | memoryview, name: str) -> tuple[dict[str, np.ndarray[An
         name: the file's name, for messages.
 
     Raises:
-        FormatError: not such a blob, or cut off.
+        FormatError: not such a blob, cut off, or with arrays that were changed since.
     """
     try:
         length = int.from_bytes(blob[:8], "little")
@@ -52,9 +64,16 @@ def unpack(blob: bytes | memoryview, name: str) -> tuple[dict[str, np.ndarray[An
         metadata = dict[str, str](header.pop("__metadata__"))
         body = memoryview(blob)[8 + length :]
         arrays = {key: _view(body, spec) for key, spec in header.items()}
+        expected = metadata.pop(_CHECKSUM, None)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FormatError(f"{name}: not a Headrace table, or cut off ({error}); build or fetch it again") from error
+        raise FormatError(f"{name}: no Headrace table, or damaged ({error}); build or fetch it again") from error
+    if expected is not None and expected != (checksum := _checksum(body)):
+        raise FormatError(f"{name}: damaged (CRC-32 {expected} expected, {checksum} found); build or fetch it again")
     return arrays, metadata
+
+
+def _checksum(body: bytes | memoryview) -> str:
+    return f"{zlib.crc32(body):08x}"
 
 
 def _view(body: memoryview, spec: Mapping[str, Any]) -> np.ndarray[Any, Any]:

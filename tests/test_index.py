@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace import tables
 from headrace.errors import FormatError
 from headrace.index import SampleEntry, ShardIndex, build_index, group_members, index_name, payload
 from headrace.tar import Member
@@ -76,6 +77,23 @@ def test_a_flipped_byte_is_refused_or_read_but_never_another_error(place, change
     blob[place] ^= change
     with contextlib.suppress(FormatError):
         ShardIndex.from_bytes(bytes(blob), "a.idx")
+
+
+def test_a_flipped_bit_in_a_number_is_refused():
+    """A latent would else be read from the wrong place, and be noise that nobody notices."""
+    blob = bytearray(BLOB)
+    blob[BLOB.index((5).to_bytes(8, "little"), 200)] ^= 1
+    with pytest.raises(FormatError, match=r"a\.idx: damaged .*build or fetch it again"):
+        ShardIndex.from_bytes(bytes(blob), "a.idx")
+
+
+def test_an_index_written_before_there_were_checksums_is_read():
+    metadata = {"headrace_index": "1", "shard": "a.tar", "num_bytes": "0", "sha256": "", "input_digest": ""}
+    index = indexed([SampleEntry("a", {"flac": (0, 5)})])
+    columns = ("key_bytes", "key_offsets", "ranges", "num_frames", "sample_rate_hz", "num_channels", "tensors")
+    arrays = {name: getattr(index, name) for name in columns}
+    blob = tables.pack(arrays, metadata | {"fields": "flac", "tensor_dtype": ""})
+    assert ShardIndex.from_bytes(blob, "a.idx").keys() == ["a"]
 
 
 def members(*names):

@@ -1,6 +1,8 @@
+import errno
 import multiprocessing
 import os
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,18 @@ class TestLocalStorage(StorageContract):
     @pytest.fixture
     def storage(self, tmp_path):
         return LocalStorage(tmp_path / "not there yet")
+
+
+def refuses_links(self, target):
+    """`Path.hardlink_to` as exFAT has it."""
+    raise PermissionError(errno.EPERM, "Operation not permitted")
+
+
+class TestLocalStorageWithoutHardLinks(StorageContract):
+    @pytest.fixture
+    def storage(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(Path, "hardlink_to", refuses_links)
+        return LocalStorage(tmp_path / "stick")
 
 
 class TestMemory(StorageContract):
@@ -83,6 +97,14 @@ def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path):
         storage.write("a", Failing())
     assert storage.read("a") == b"before"
     assert list(storage.leftovers()) == []
+
+
+def test_a_file_system_on_which_nothing_can_be_made_exclusively_is_said_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "hardlink_to", refuses_links)
+    monkeypatch.setattr("headrace.exclusive.sys.platform", "somewhere else")
+    with pytest.raises(StorageError, match=r"1\.json .*neither hard links nor .*; build on another one"):
+        LocalStorage(tmp_path).create("1.json", b"x")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_where_a_file_should_be_is_said_so(tmp_path):

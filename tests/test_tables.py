@@ -1,4 +1,5 @@
 import contextlib
+import zlib
 
 import numpy as np
 import pytest
@@ -67,6 +68,23 @@ def test_a_changed_header_is_refused_or_read_but_never_another_error(place, chan
     blob[place] ^= change
     with contextlib.suppress(FormatError):
         tables.unpack(bytes(blob), "x")
+
+
+CHECKED = tables.pack({"a": np.arange(20, dtype=np.int32)}, {"key": "value"}, has_checksum=True)
+
+
+@given(st.integers(len(CHECKED) - 80, len(CHECKED) - 1), st.integers(1, 255))
+def test_a_changed_byte_of_an_array_is_refused_where_there_is_a_checksum(place, change):
+    blob = bytearray(CHECKED)
+    blob[place] ^= change
+    with pytest.raises(FormatError, match=r"broken\.idx: damaged \(CRC-32"):
+        tables.unpack(bytes(blob), "broken.idx")
+
+
+def test_the_checksum_is_that_of_all_bytes_after_the_header():
+    arrays, metadata = tables.unpack(CHECKED, "x")
+    assert metadata == {"key": "value"}
+    assert f'"crc32":"{zlib.crc32(arrays["a"].tobytes()):08x}"'.encode() in CHECKED
 
 
 @given(st.binary(max_size=200))
