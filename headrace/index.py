@@ -223,7 +223,7 @@ class ShardIndex:
                 **{column: arrays[column] for column in _COLUMNS},
             )
         except (KeyError, ValueError) as error:
-            raise FormatError(f"{name}: damaged index ({error!r}); build it again") from error
+            raise FormatError(f"{name}: damaged index ({error!r}); remove it and build again") from error
 
 
 _COLUMNS = ("key_bytes", "key_offsets", "ranges", "num_frames", "sample_rate_hz", "num_channels", "tensors")

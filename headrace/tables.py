@@ -20,6 +20,7 @@ _DTYPES = {"U8": "<u1", "I16": "<i2", "I32": "<i4", "I64": "<i8"}
 _NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
 _ALIGNMENT_BYTES = 8
 _CHECKSUM = "crc32"
+_WAY_OUT = "remove it and build again, or fetch it again"
 
 
 def pack(
@@ -66,9 +67,9 @@ def unpack(blob: bytes | memoryview, name: str) -> tuple[dict[str, np.ndarray[An
         arrays = {key: _view(body, spec) for key, spec in header.items()}
         expected = metadata.pop(_CHECKSUM, None)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FormatError(f"{name}: no Headrace table, or damaged ({error}); build or fetch it again") from error
+        raise FormatError(f"{name}: no Headrace table, or damaged ({error}); {_WAY_OUT}") from error
     if expected is not None and expected != (checksum := _checksum(body)):
-        raise FormatError(f"{name}: damaged (CRC-32 {expected} expected, {checksum} found); build or fetch it again")
+        raise FormatError(f"{name}: damaged (CRC-32 {expected} expected, {checksum} found); {_WAY_OUT}")
     return arrays, metadata
 
 

@@ -83,7 +83,7 @@ def test_a_flipped_bit_in_a_number_is_refused():
     """A latent would else be read from the wrong place, and be noise that nobody notices."""
     blob = bytearray(BLOB)
     blob[BLOB.index((5).to_bytes(8, "little"), 200)] ^= 1
-    with pytest.raises(FormatError, match=r"a\.idx: damaged .*build or fetch it again"):
+    with pytest.raises(FormatError, match=r"a\.idx: damaged .*remove it and build again"):
         ShardIndex.from_bytes(bytes(blob), "a.idx")
 
 
