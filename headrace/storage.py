@@ -156,7 +156,7 @@ class LocalStorage:
     def read(self, path: str) -> bytes:
         """See `Storage.read`."""
         with _translated_errors(path, self.uri), self.local_path(path).open("rb", buffering=0) as file:
-            return file.read()
+            return file.read()  # whole, so a buffer would only cost
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """See `Storage.read_ranges`."""

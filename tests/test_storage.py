@@ -3,6 +3,7 @@ import multiprocessing
 import os
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -101,7 +102,7 @@ def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path):
 
 def test_a_file_system_on_which_nothing_can_be_made_exclusively_is_said_so(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "hardlink_to", refuses_links)
-    monkeypatch.setattr("headrace.exclusive.sys.platform", "somewhere else")
+    monkeypatch.setattr("headrace.exclusive.sys", SimpleNamespace(platform="somewhere else"))
     with pytest.raises(StorageError, match=r"1\.json .*neither hard links nor .*; build on another one"):
         LocalStorage(tmp_path).create("1.json", b"x")
     assert list(tmp_path.iterdir()) == []

@@ -103,13 +103,9 @@ def _shared_out(
     positions = np.concatenate([plan.positions for plan in plans])[rows]
     first, counts = recipe.windows(plans[0].epoch, columns[Column.TENSOR_FRAMES], columns[Column.RATE], positions)
     lengths = np.minimum(np.maximum(columns[Column.NUM_FRAMES] - first, 0), counts)
-    json_bytes = columns.json_spans()[1]
-    text_ends = np.cumsum(json_bytes)
-    texts = np.empty(int(text_ends[-1]), np.uint8)
-    reads = _reads(columns, first, counts)
-    reads["address"][:, _JSON] = _address(texts) + text_ends - json_bytes
+    reads, texts, text_ends = _reads(columns, first, counts)
     keys, counted, ended = columns.keys(), counts.tolist(), text_ends.tolist()
-    frame_bytes = columns.width * storage_dtype(columns.dtype).itemsize
+    frame_bytes = _frame_bytes(columns)
     found: list[Gathered] = []
     start = text_start = row = 0
     for plan in plans:
@@ -130,16 +126,22 @@ def _shared_out(
     return found
 
 
-def _reads(columns: Columns, first: Ints, counts: Ints) -> NDArray[np.void]:
-    """What is read of each sample: its latents from frame `first` on, `counts` of them, and its JSON."""
-    start, stop = columns[Column.START], columns[Column.STOP]
-    frame_bytes = (stop - start) // np.maximum(1, columns[Column.TENSOR_FRAMES])
+def _reads(columns: Columns, first: Ints, counts: Ints) -> tuple[NDArray[np.void], NDArray[np.uint8], Ints]:
+    """What is read of each sample: its latents from frame `first` on, `counts` of them, and its JSON.
+
+    Returns:
+        `READ` (n, 2), of the latents not yet whereto; uint8, where the JSON goes, end to end; int64 (n,), its ends.
+    """
+    frame_bytes = _frame_bytes(columns)
     json_start, json_bytes = columns.json_spans()
+    ends = np.cumsum(json_bytes)
+    texts = np.empty(int(ends[-1]), np.uint8)
     reads = np.zeros((len(columns), 2), READ)
+    hidden, json = reads[:, _HIDDEN], reads[:, _JSON]
     reads["descriptor"] = columns.descriptors()[:, None]
-    reads["offset"][:, _HIDDEN], reads["offset"][:, _JSON] = start + first * frame_bytes, json_start
-    reads["num_bytes"][:, _HIDDEN], reads["num_bytes"][:, _JSON] = counts * frame_bytes, json_bytes
-    return reads
+    hidden["offset"], hidden["num_bytes"] = columns[Column.START] + first * frame_bytes, counts * frame_bytes
+    json["offset"], json["num_bytes"], json["address"] = json_start, json_bytes, _address(texts) + ends - json_bytes
+    return reads, texts, ends
 
 
 class CopiedBatch:
@@ -206,13 +208,17 @@ class CopiedBatch:
 def _fits(columns: Columns) -> bool:
     """Whether the indexes contradict themselves nowhere: what is read into memory by its address must fit there."""
     start, stop, num_frames = (columns[c] for c in (Column.START, Column.STOP, Column.TENSOR_FRAMES))
-    frame_bytes = columns.width * storage_dtype(columns.dtype).itemsize
+    frame_bytes = _frame_bytes(columns)
     json_start, json_bytes = columns.json_spans()
     ends = np.maximum(stop, json_start + json_bytes)
     return bool(
         ((stop - start == num_frames * frame_bytes) & (num_frames >= 0) & (json_bytes >= 0)).all()
         and ends.max() <= max(shard.index.num_bytes for shard, _ in columns.samples)
     )
+
+
+def _frame_bytes(columns: Columns) -> int:
+    return columns.width * storage_dtype(columns.dtype).itemsize
 
 
 def _address(array: NDArray[np.generic]) -> int:

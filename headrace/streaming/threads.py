@@ -28,8 +28,8 @@ class _Pending:
 
     Attributes:
         number: in the run; an earlier batch is worked on first.
-        plan: which batch; None if planning it failed.
-        prepared: the batch with its shards open, if it was opened with others.
+        batch: its plan, or the batch with its shards open if it was opened with others; None from then on when somebody
+            works on it, and if planning it failed.
         lock: guards what follows.
         num_left: parts of it that are not filled yet.
         is_over: whether it is made, or failed.
@@ -37,8 +37,7 @@ class _Pending:
     """
 
     number: int
-    plan: BatchPlan | None
-    prepared: Prepared | None = None
+    batch: BatchPlan | Prepared | None
     lock: threading.Lock = field(default_factory=threading.Lock)
     num_left: int = 0
     is_over: bool = False
@@ -150,8 +149,7 @@ class ThreadedBatches:
         """The next batch, for which the consumer now waits; None after the last."""
         pending: _Pending | None = None
         try:
-            number, batch = next(batches)
-            pending = _Pending(number, batch.plan, batch) if isinstance(batch, Prepared) else _Pending(number, batch)
+            pending = _Pending(*next(batches))
         except StopIteration:
             pass
         except BaseException as error:  # noqa: BLE001 - raised again in the consumer
@@ -162,14 +160,14 @@ class ThreadedBatches:
 
     def _opened(self, pending: _Pending) -> Prepared | None:
         """The batch with its shards open; None, and the error in its place, if that fails."""
-        if self._closed or pending.plan is None:
+        batch, pending.batch = pending.batch, None  # the consumer alone keeps it
+        if self._closed or batch is None:
             return None
-        if pending.prepared is not None:
-            prepared, pending.prepared = pending.prepared, None  # the consumer alone keeps the batch
-            return prepared
+        if isinstance(batch, Prepared):
+            return batch
         try:
             with self.work.timed(Stage.FETCH):
-                return self._assembler.prepare(pending.plan)
+                return self._assembler.prepare(batch)
         except BaseException as error:  # noqa: BLE001 - raised again in the consumer
             pending.end(error)
             return None
