@@ -245,5 +245,6 @@ def _stack_latents(samples: Sequence[Sample], suffix: str, allocator: Allocator)
 def _tensor(array: NDArray[Any], *, is_bfloat16: bool) -> Any:  # noqa: ANN401 - torch is imported late
     import torch
 
-    tensor = torch.from_numpy(array)
+    owner: Any = array.base  # a tensor, where torch gave the memory (`pinning`)
+    tensor = owner if isinstance(owner, torch.Tensor) else torch.from_numpy(array)
     return tensor.view(torch.bfloat16) if is_bfloat16 else tensor

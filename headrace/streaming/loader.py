@@ -19,6 +19,7 @@ from headrace.streaming.assemble import Assembler
 from headrace.streaming.batch import Batch, Sample, collate
 from headrace.streaming.batch_plan import BatchPlan
 from headrace.streaming.dataset import StreamingDataset
+from headrace.streaming.pinning import PinnedMemory, pinned, pinned_ahead
 from headrace.streaming.settings import Output
 from headrace.streaming.stats import LoaderStats, Meter, Traffic, Work
 from headrace.streaming.threads import ThreadedBatches
@@ -77,7 +78,8 @@ class StreamingDataLoader:
                 transforms in Python that hold the GIL.
             num_threads: decoding threads with `num_workers=0`; None takes this rank's share of the cores.
             prefetch_factor: batches made ahead, for each worker.
-            pin_memory: page-locked tensors, for asynchronous copies to a GPU; without one it warns and has no effect.
+            pin_memory: page-locked tensors, for copies to a GPU with `non_blocking=True`; batches are decoded straight
+                into such memory. Without an accelerator it warns and has no effect.
             collate_fn: makes a batch of the samples' dicts instead of the default; runs in the consumer.
             multiprocessing_context: "fork", "forkserver" or "spawn"; None forks where all shards are local, else
                 takes a fork server, because clients of object stores do not survive a fork.
@@ -147,6 +149,8 @@ class StreamingDataLoader:
         self._run, self._work = run, maker.work
         prefetcher = self.dataset.prefetcher(run)
         batches = maker.run(run.plans())
+        if self._pins_batches and self.num_workers:
+            batches = pinned_ahead(batches, PinnedMemory())
         try:
             for index in range(len(run)):
                 began = self._meter.begin()
@@ -178,7 +182,7 @@ class StreamingDataLoader:
     def _maker(self) -> BatchMaker:
         if self.num_workers == 0:
             return ThreadedBatches(
-                self.dataset.assembler(),
+                self.dataset.assembler(PinnedMemory() if self._pins_batches else None),
                 num_threads=self._num_threads,
                 depth=self._prefetch_factor + 1,
                 is_local=self.dataset.reading.is_local,
@@ -207,15 +211,17 @@ class StreamingDataLoader:
                 f"{self.dataset.max_bad_samples}; the last: {batch.faults[-1]}"
             )
 
+    @property
+    def _pins_batches(self) -> bool:
+        """Whether batches lie in page-locked memory before the consumer has them."""
+        return self.pin_memory and self._collate is None and self.dataset.output is Output.TORCH
+
     def _shown(self, batch: Batch) -> Any:  # noqa: ANN401 - what a collate_fn gives
         if self._collate is not None:
-            return self._collate(batch.samples(self.dataset.output))
+            shown = self._collate(batch.samples(self.dataset.output))
+            return pinned(shown) if self.pin_memory else shown
         shown = batch.to_dict(self.dataset.output)
-        if self.pin_memory and self.dataset.output is Output.TORCH:
-            return {
-                name: value.pin_memory() if hasattr(value, "pin_memory") else value for name, value in shown.items()
-            }
-        return shown
+        return shown | {name: pinned(shown[name]) for name in batch.arrays()} if self._pins_batches else shown
 
 
 def _can_pin() -> bool:
