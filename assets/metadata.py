@@ -11,7 +11,7 @@ import dagster as dg
 
 from assets.pictures import Clip, histogram, latents_below_spectrogram, waveforms
 from headrace.audit import read_index
-from headrace.encoding.plans import AUDIO_SHARD_NOTE, FRAME_RATE_NOTE
+from headrace.encoding.plans import AUDIO_SHARD_NOTE
 from headrace.encoding.stats import EncodingStats
 from headrace.excerpts import read_audio, read_latents
 from headrace.index import ShardIndex
@@ -216,7 +216,7 @@ def _clip(storage: Storage, index: ShardIndex, i: int) -> Clip | None:
 
 def _encoded(audio: Storage, index: ShardIndex, storage: Storage) -> Metadata:
     """The latents of a shard's longest sample below the spectrogram of its audio."""
-    longest, rate_hz = int(index.num_frames.argmax()), float(index.notes[FRAME_RATE_NOTE])
+    longest, rate_hz = int(index.num_frames.argmax()), index.latent_rate_hz
     clip = _clip(audio, read_index(audio, index.notes[AUDIO_SHARD_NOTE]), longest)
     hidden = read_latents(storage, index, longest, 1 + _DRAWN_SECONDS * rate_hz)
     if clip is None or hidden is None:

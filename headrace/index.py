@@ -19,6 +19,8 @@ from headrace.tar import Member
 
 FORMAT_VERSION = 1
 INDEX_SUFFIX = ".idx"
+FRAME_RATE_NOTE = "frame_rate_hz"
+"""The note in which shards of latents say how many latent frames a second has."""
 ABSENT = -1
 
 # WebDataset's rule: the key is everything up to the first dot of the last path component, the rest is the field.
@@ -131,6 +133,11 @@ class ShardIndex:
     def __len__(self) -> int:
         """Number of samples."""
         return len(self.num_frames)
+
+    @cached_property
+    def latent_rate_hz(self) -> float:
+        """Latent frames in a second; 0 when unknown or no latents."""
+        return float(self.notes.get(FRAME_RATE_NOTE, 0))
 
     def key(self, i: int) -> str:
         """Key of sample `i`."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from headrace.encoders import Encoder
 from headrace.encoding.plans import (
-    FRAME_RATE_NOTE,
     SECONDS_NOTE,
     EncodingOptions,
     EncodingRun,
@@ -201,7 +200,7 @@ def latent_origin(
     rate_hz = 0.0
     if names:
         path = index_name(names[0])
-        rate_hz = float(ShardIndex.from_bytes(storage.read(path), path).notes[FRAME_RATE_NOTE])
+        rate_hz = ShardIndex.from_bytes(storage.read(path), path).latent_rate_hz
     return {
         "audio_snapshot": audio.number,
         "audio_fingerprint": audio.snapshot.fingerprint,

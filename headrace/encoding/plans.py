@@ -12,7 +12,6 @@ LatentDtype = Literal["float16", "bfloat16", "float32"]
 
 AUDIO_SHARD_NOTE = "audio_shard"
 ENCODER_NOTE = "encoder"
-FRAME_RATE_NOTE = "frame_rate_hz"
 SECONDS_NOTE = "seconds"
 
 _MOST_THREADS = 16

@@ -27,7 +27,6 @@ from headrace.encoding.payload import encode_payload
 from headrace.encoding.plans import (
     AUDIO_SHARD_NOTE,
     ENCODER_NOTE,
-    FRAME_RATE_NOTE,
     SECONDS_NOTE,
     EncodingRun,
     LatentPlan,
@@ -36,7 +35,7 @@ from headrace.encoding.reading import Job
 from headrace.encoding.sources import AudioShard, audio_shard
 from headrace.encoding.stats import EncodingStats
 from headrace.encoding.windows import plan_windows
-from headrace.index import SampleEntry, ShardIndex, TensorPlace
+from headrace.index import FRAME_RATE_NOTE, SampleEntry, ShardIndex, TensorPlace
 from headrace.ordered import map_in_order
 from headrace.shardwriter import ShardWriter
 

@@ -176,7 +176,7 @@ class Assembler:
         return rows
 
     def _sample(self, row: Row, epoch: int) -> Sample:
-        sample = read_sample(row, self._recipe.suffixes, lambda n: self._recipe.window(row, epoch, n), self._config)
+        sample = read_sample(row, self._recipe.suffixes, self._recipe.crop.of(row, epoch), self._config)
         return self._recipe.transformed(sample, epoch, row.position)
 
     def _padded(self, prepared: Prepared) -> list[Sample]:

@@ -17,9 +17,8 @@ from headrace.streaming.settings import Output
 Sample: TypeAlias = dict[str, Any]
 """A sample as users see it: `__key__`, `audio` and `sample_rate`, `encoder_hidden` and `encoder_length`, `metadata`."""
 
-_OWN_FIELDS = frozenset(
-    {"__key__", "audio", "sample_rate", "encoder_hidden", "encoder_length", "metadata", "is_padding"}
-)
+_OWN_FIELDS = frozenset({"__key__", "audio", "sample_rate", "frame_offset", "metadata", "is_padding"})
+_OF_LATENTS = ("encoder_hidden", "encoder_length", "encoder_offset")
 BFLOAT16 = "bfloat16"
 
 
@@ -31,11 +30,13 @@ class Audio:
         samples: float32 (B, C, N), zero after each row's end.
         num_frames: int64 (B,).
         sample_rate_hz: int64 (B,); 0 in padding rows.
+        frame_offset: int64 (B,), the first stored frame that a crop kept; None without one.
     """
 
     samples: NDArray[np.float32]
     num_frames: NDArray[np.int64]
     sample_rate_hz: NDArray[np.int64]
+    frame_offset: NDArray[np.int64] | None = None
 
 
 @dataclass(slots=True)
@@ -46,11 +47,13 @@ class Latents:
         hidden: (B, T, D) in the stored dtype, zero after each row's end; bfloat16 as uint16.
         lengths: int64 (B,), `encoder_length`.
         dtype: name of the stored dtype.
+        offsets: int64 (B,), `encoder_offset`: the first stored latent frame that a crop kept; None without one.
     """
 
     hidden: NDArray[Any]
     lengths: NDArray[np.int64]
     dtype: str
+    offsets: NDArray[np.int64] | None = None
 
 
 @dataclass(slots=True)
@@ -87,9 +90,13 @@ class Batch:
         if self.audio is not None:
             sample["audio"] = whole["audio"][row, :, : int(self.audio.num_frames[row])]
             sample["sample_rate"] = int(self.audio.sample_rate_hz[row])
+            if self.audio.frame_offset is not None:
+                sample["frame_offset"] = int(self.audio.frame_offset[row])
         for name, latents in self.latents.items():
             sample["encoder_hidden" + name] = whole["encoder_hidden" + name][row, : int(latents.lengths[row])]
             sample["encoder_length" + name] = int(latents.lengths[row])
+            if latents.offsets is not None:
+                sample["encoder_offset" + name] = int(latents.offsets[row])
         return sample | {name: values[row] for name, values in self.extra.items()}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -98,8 +105,12 @@ class Batch:
         if self.audio is not None:
             audio = self.audio
             named |= {"audio": audio.samples, "num_frames": audio.num_frames, "sample_rate": audio.sample_rate_hz}
+            if audio.frame_offset is not None:
+                named["frame_offset"] = audio.frame_offset
         for name, latents in self.latents.items():
             named |= {"encoder_hidden" + name: latents.hidden, "encoder_length" + name: latents.lengths}
+            if latents.offsets is not None:
+                named["encoder_offset" + name] = latents.offsets
         return named | {"is_padding": self.is_padding}
 
     def to_dict(self, output: Output) -> dict[str, Any]:
@@ -119,8 +130,9 @@ def collate(samples: Sequence[Sample]) -> dict[str, Any]:
 
     Returns:
         `audio` float32 (B, C, N), `num_frames` int64 (B,), `sample_rate` int64 (B,); `encoder_hidden` (B, T, D) in
-        its stored dtype, `encoder_length` int64 (B,); `keys` and `metadata` lists; `is_padding` bool (B,); every other
-        field a list. Fields that no sample has are left out.
+        its stored dtype, `encoder_length` int64 (B,); `keys` and `metadata` lists; `is_padding` bool (B,); of cropped
+        samples `frame_offset` and `encoder_offset`, int64 (B,), where the crop begins; every other field a list. Fields
+        that no sample has are left out.
 
     Raises:
         ConfigError: the samples' audio differs in channels, or their latents in width.
@@ -141,7 +153,7 @@ def stack(samples: Sequence[Sample], allocator: Allocator) -> Batch:
         if name.startswith("encoder_hidden"):
             suffix = name.removeprefix("encoder_hidden")
             batch.latents[suffix] = _stack_latents(samples, suffix, allocator)
-        elif name not in _OWN_FIELDS and not name.startswith("encoder_length"):
+        elif name not in _OWN_FIELDS and not name.startswith(_OF_LATENTS):
             batch.extra[name] = [sample.get(name) for sample in samples]
     return batch
 
@@ -152,7 +164,7 @@ def padding_like(sample: Sample) -> Sample:
     for name, value in sample.items():
         if name == "audio" or name.startswith("encoder_hidden"):
             row[name] = np.zeros_like(value) if isinstance(value, np.ndarray) else value.new_zeros(value.shape)
-        elif name == "sample_rate" or name.startswith("encoder_length"):
+        elif name in {"sample_rate", "frame_offset"} or name.startswith(_OF_LATENTS):
             row[name] = 0
     return row
 
@@ -223,7 +235,8 @@ def _stack_audio(samples: Sequence[Sample], allocator: Allocator) -> Audio:
             row[:, :num_frames] = array
         row[:, num_frames:] = 0
     lengths = np.array([0 if array is None else array.shape[1] for array in arrays], np.int64)
-    return Audio(out, lengths, np.array([int(sample.get("sample_rate", 0)) for sample in samples], np.int64))
+    rates = np.array([int(sample.get("sample_rate", 0)) for sample in samples], np.int64)
+    return Audio(out, lengths, rates, _numbers(samples, "frame_offset"))
 
 
 def _stack_latents(samples: Sequence[Sample], suffix: str, allocator: Allocator) -> Latents:
@@ -239,7 +252,14 @@ def _stack_latents(samples: Sequence[Sample], suffix: str, allocator: Allocator)
             row[:count] = pair[0]
         row[count:] = 0
     lengths = [int(sample.get("encoder_length" + suffix, 0)) for sample in samples]
-    return Latents(out, np.array(lengths, np.int64), dtype)
+    return Latents(out, np.array(lengths, np.int64), dtype, _numbers(samples, "encoder_offset" + suffix))
+
+
+def _numbers(samples: Sequence[Sample], name: str) -> NDArray[np.int64] | None:
+    """A field of whole numbers, 0 where a sample lacks it; None if all do."""
+    if not any(name in sample for sample in samples):
+        return None
+    return np.array([int(sample.get(name, 0)) for sample in samples], np.int64)
 
 
 def _tensor(array: NDArray[Any], *, is_bfloat16: bool) -> Any:  # noqa: ANN401 - torch is imported late

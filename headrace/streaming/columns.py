@@ -79,6 +79,10 @@ class Columns:
         """The open file that each sample lies in, int64 (n,)."""
         return np.array([shard.file.file_descriptor for shard, _ in self.samples], np.int64)
 
+    def rates_hz(self) -> NDArray[np.float64]:
+        """Latent frames in a second of each sample, float64 (n,); 0 where unknown."""
+        return np.array([shard.index.latent_rate_hz for shard, _ in self.samples], np.float64)
+
     def keys(self) -> list[str]:
         """Each sample's `__key__`."""
         return [shard.index.key(row) for shard, row in self.samples]

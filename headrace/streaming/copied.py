@@ -38,6 +38,7 @@ class Gathered:
         places: (n,), the row of the batch that each goes to; the others are padding.
         counts: (n,), latent frames that are read of each.
         lengths: int64 (n,), how many of those count: `encoder_length`.
+        offsets: int64 (n,), the first of them: `encoder_offset`; None where nothing is cropped.
         reads: `READ` (n, 2), what is read of each; the latents' addresses count from the batch's first byte.
         texts: uint8, where the samples' JSON goes, end to end.
         text_ends: (n,), where each ends.
@@ -51,6 +52,7 @@ class Gathered:
     places: list[int]
     counts: list[int]
     lengths: Ints
+    offsets: Ints | None
     reads: NDArray[np.void]
     texts: NDArray[np.uint8]
     text_ends: list[int]
@@ -98,10 +100,14 @@ def _shared_out(
         recipe: what is kept of each sample.
 
     Returns:
-        None if one has none: a batch of padding alone has the shapes of some sample.
+        None if one has none: a batch of padding alone has the shapes of some sample. Also if a crop is in seconds and
+        some latents' frame rate is unknown.
     """
     positions = np.concatenate([plan.positions for plan in plans])[rows]
-    first, counts = recipe.windows(plans[0].epoch, columns[Column.TENSOR_FRAMES], columns[Column.RATE], positions)
+    rates_hz = np.zeros(len(columns)) if recipe.crop.seconds is None else columns.rates_hz()
+    if recipe.crop.seconds is not None and not rates_hz.all():
+        return None
+    first, counts = recipe.crop.windows(plans[0].epoch, columns[Column.TENSOR_FRAMES], rates_hz, positions)
     lengths = np.minimum(np.maximum(columns[Column.NUM_FRAMES] - first, 0), counts)
     reads, texts, text_ends = _reads(columns, first, counts)
     keys, counted, ended = columns.keys(), counts.tolist(), text_ends.tolist()
@@ -115,9 +121,10 @@ def _shared_out(
         part = slice(start, stop)
         places = [place - row for place in rows[part]]
         reads["address"][part, _HIDDEN] = np.array(places) * (max(counted[part]) * frame_bytes)
+        offsets = first[part] if recipe.crop else None
         found.append(
             Gathered(
-                columns.samples[part], keys[part], places, counted[part], lengths[part], reads[part],
+                columns.samples[part], keys[part], places, counted[part], lengths[part], offsets, reads[part],
                 texts[text_start : ended[stop - 1]], [end - text_start for end in ended[part]],
                 len(plan), columns.width, columns.dtype,
             )
@@ -175,12 +182,17 @@ class CopiedBatch:
             return False
         self.batch = self._described(metadata)
         self._zero_the_rest(hidden)
-        lengths = found.lengths
-        if not found.is_full:
-            lengths = np.zeros(found.num_rows, np.int64)
-            lengths[found.places] = found.lengths
-        self.batch.latents[self._suffix] = Latents(hidden, lengths, found.dtype)
+        offsets = None if found.offsets is None else self._padded(found.offsets)
+        self.batch.latents[self._suffix] = Latents(hidden, self._padded(found.lengths), found.dtype, offsets)
         return True
+
+    def _padded(self, numbers: Ints) -> Ints:
+        """A number for each sample → for each row; 0 in padding."""
+        if self._found.is_full:
+            return numbers
+        padded = np.zeros(self._found.num_rows, np.int64)
+        padded[self._found.places] = numbers
+        return padded
 
     def _described(self, metadata: list[dict[str, Any]]) -> Batch:
         """The batch without its latents."""

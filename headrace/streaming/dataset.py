@@ -123,7 +123,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
                 and after a resume. `StreamingDataLoader` calls it on several threads at once; in worker processes on
                 one, and there the global random generators are seeded for each batch from its epoch and position.
             crop_frames: frames to cut out of each sample, at a place drawn from seed, epoch and position; of audio,
-                if there is audio: joined latents stay whole.
+                if there is audio. Joined latents are cut with it, and the audio where a latent frame begins.
+                `frame_offset` and `encoder_offset` say where, in stored frames.
             crop_seconds: the same in seconds.
             sample_rate: resample audio to this rate, Hz.
             on_bad_sample: "raise", or "skip": a row of padding instead.

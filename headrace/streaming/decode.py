@@ -6,7 +6,7 @@ Reading is `opened`'s, batching `batch`'s.
 
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,31 +18,29 @@ from headrace.audio import decode_flac_into, whole_flac_info
 from headrace.errors import AudioError, SampleError
 from headrace.streaming.batch import BFLOAT16, Sample, as_numpy, storage_dtype, widen_bfloat16
 from headrace.streaming.coalesce import Span
+from headrace.streaming.crop import Cut, Window
 from headrace.streaming.rows import Part, Row
 from headrace.streaming.settings import Output, SampleConfig
 
 _BYTE_ORDER_MARK = "\ufeff"
 _JSON = json.JSONDecoder()  # json.loads would guess encodings
 
-Window = tuple[int, int]
-"""First frame and number of frames of what is kept of a sample."""
-WindowOf = Callable[[int], Window]
-"""The window of a sample, given its number of stored frames."""
 Around = tuple[int, memoryview]
 """What a sample needs besides raw latents: where in the shard it starts, and the bytes."""
 
 
-def read_sample(row: Row, suffixes: tuple[str, ...], window_of: WindowOf, config: SampleConfig) -> Sample:
+def read_sample(row: Row, suffixes: tuple[str, ...], cut: Cut, config: SampleConfig) -> Sample:
     """One sample as users see it, before the transform: arrays are torch's, or numpy's if the config says so.
 
     Args:
         row: where its bytes lie.
         suffixes: what is added to `encoder_hidden` for the primary and for each joined part.
-        window_of: which part of the audio (or, without audio, of the latents) to keep.
+        cut: which part of it to keep.
         config: the rate to resample to, and what arrays are made of.
 
     Raises:
         SampleError: a joined folder lacks the sample.
+        ConfigError: a crop needs a rate that is unknown.
         AudioError: the audio cannot be decoded.
         IntegrityError: the shard is shorter than its index says.
         ValueError: the JSON is none.
@@ -52,20 +50,19 @@ def read_sample(row: Row, suffixes: tuple[str, ...], window_of: WindowOf, config
     sample: Sample = {"__key__": part.key}
     if (found := part.audio()) is not None:
         span, _ = found
-        samples, rate = _audio(blob[span[0] - start : span[1] - start], window_of)
+        samples, rate, first = _audio(blob[span[0] - start : span[1] - start], cut)
         samples, sample["sample_rate"] = _resampled(samples, rate, config.sample_rate_hz)
         sample["audio"] = _shown(samples, "float32", config.output)
+        if config.crops:
+            sample["frame_offset"] = first
     elif part.layout.latents is not None:
-        hidden, dtype, length = _latents(part)
-        first, count = window_of(len(hidden))
-        sample["encoder_hidden"] = _shown(hidden[first : first + count], dtype, config.output)
-        sample["encoder_length"] = max(0, min(length - first, count))
-    for joined, suffix in zip(row.joined, suffixes[1:], strict=True):
+        latents = _latents(part)
+        sample |= _cut_latents(latents, cut.primary(len(latents[0]), part.latent_rate_hz), "", config)
+    for number, (joined, suffix) in enumerate(zip(row.joined, suffixes[1:], strict=True)):
         if joined is None:
             raise SampleError(f"the joined latents (encoder_hidden{suffix}) do not have this sample")
-        hidden, dtype, length = _latents(joined)
-        sample["encoder_hidden" + suffix] = _shown(hidden, dtype, config.output)
-        sample["encoder_length" + suffix] = length
+        latents = _latents(joined)
+        sample |= _cut_latents(latents, cut.joined(number, len(latents[0])), suffix, config)
     for name, span in part.extra():
         sample[name] = bytes(blob[span[0] - start : span[1] - start])
     sample["metadata"] = metadata(part, start, blob)
@@ -162,18 +159,18 @@ def _object_at(text: str, start: int, end: int) -> dict[str, Any] | None:
     return value if stop == end and isinstance(value, dict) else None
 
 
-def _audio(blob: memoryview, window_of: WindowOf) -> tuple[NDArray[np.float32], int]:
-    """float32 (channels, frames) and rate of the window of an audio payload."""
+def _audio(blob: memoryview, cut: Cut) -> tuple[NDArray[np.float32], int, int]:
+    """float32 (channels, frames) of the window of an audio payload, its rate, and the window's first frame."""
     if bytes(blob[:4]) == b"fLaC":
         num_frames, rate, channels, _ = whole_flac_info(blob)
         if num_frames > 0:
-            first, count = window_of(num_frames)
+            first, count = cut.primary(num_frames, rate)
             out = np.empty((channels, count), np.float32)
             fill_flac(blob, out, (first, count))
-            return out, rate
+            return out, rate, first
     samples, rate = decode_any(blob)
-    first, count = window_of(samples.shape[1])
-    return samples[:, first : first + count], rate
+    first, count = cut.primary(samples.shape[1], rate)
+    return samples[:, first : first + count], rate, first
 
 
 def _resampled(samples: NDArray[np.float32], rate: int, wanted: int | None) -> tuple[NDArray[np.float32], int]:
@@ -196,6 +193,17 @@ def _latents(part: Part) -> tuple[NDArray[Any], str, int]:
     content = torch.load(io.BytesIO(part.opened().read(*span)), map_location="cpu", weights_only=True)
     hidden, dtype = as_numpy(content["encoder_hidden"])
     return hidden, dtype, int(content["encoder_length"])
+
+
+def _cut_latents(found: tuple[NDArray[Any], str, int], window: Window, suffix: str, config: SampleConfig) -> Sample:
+    """The fields of a sample that say what a crop keeps of latents; see `_latents`."""
+    hidden, dtype, length = found
+    first, count = window
+    fields = {"encoder_hidden": _shown(hidden[first : first + count], dtype, config.output)}
+    fields["encoder_length"] = max(0, min(length - first, count))
+    if config.crops:
+        fields["encoder_offset"] = first
+    return {name + suffix: value for name, value in fields.items()}
 
 
 def _shown(array: NDArray[Any], dtype: str, output: Output) -> Any:  # noqa: ANN401 - torch is imported late

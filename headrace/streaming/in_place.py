@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headrace.streaming.arena import Allocator
 from headrace.streaming.batch import Audio, Batch, Latents, check_channels, check_width, storage_dtype
-from headrace.streaming.decode import Window, fill_flac, fill_latents, metadata, read_around
+from headrace.streaming.crop import Cut, Window
+from headrace.streaming.decode import fill_flac, fill_latents, metadata, read_around
 from headrace.streaming.recipe import Recipe
 from headrace.streaming.rows import Part, Row
 from headrace.streaming.settings import SampleConfig
@@ -58,16 +60,20 @@ class InPlaceBatch:
         """
         self.batch = Batch([""] * len(rows), [{} for _ in rows], np.array([row is None for row in rows]))
         self._primary = [None if row is None else row.primary for row in rows]
-        self._windows = [NOTHING if row is None else recipe.window(row, epoch, _stored_frames(row)) for row in rows]
+        cuts = [None if row is None else recipe.crop.of(row, epoch) for row in rows]
+        self._windows = [NOTHING if cut is None else _window(cut) for cut in cuts]
+        self._crops = bool(recipe.crop)
         self._columns: list[_LatentColumn] = []
         real = [part for part in self._primary if part is not None]
         if real[0].audio() is not None:
             self.batch.audio = _empty_audio(self._primary, self._windows, allocator)
+            self.batch.audio.frame_offset = self._offsets(self._windows)
         else:
             self._add_latents(recipe.suffixes[0], self._primary, self._windows, allocator)
         for number, suffix in enumerate(recipe.suffixes[1:]):
             parts = [None if row is None else row.joined[number] for row in rows]
-            self._add_latents(suffix, parts, [_whole(part) for part in parts], allocator)
+            windows = [NOTHING if cut is None else _joined_window(cut, number) for cut in cuts]
+            self._add_latents(suffix, parts, windows, allocator)
         for name in dict.fromkeys(name for part in real for name, _ in part.extra()):
             self.batch.extra[name] = [None] * len(rows)
 
@@ -106,8 +112,12 @@ class InPlaceBatch:
 
     def _add_latents(self, suffix: str, parts: list[Part | None], windows: list[Window], allocator: Allocator) -> None:
         latents = _empty_latents(parts, windows, allocator)
+        latents.offsets = self._offsets(windows)
         self.batch.latents[suffix] = latents
         self._columns.append(_LatentColumn(parts, windows, latents))
+
+    def _offsets(self, windows: Sequence[Window]) -> NDArray[np.int64] | None:
+        return np.array([first for first, _ in windows], np.int64) if self._crops else None
 
 
 def can_fill_in_place(rows: Sequence[Row | None], config: SampleConfig) -> bool:
@@ -133,14 +143,16 @@ def _kind(row: Row) -> Kind | None:
     return Kind.LATENTS if part.tensor is not None else None
 
 
-def _stored_frames(row: Row) -> int:
-    part = row.primary
-    return part.num_frames if part.tensor is None or part.audio() is not None else part.tensor.num_frames
+def _window(cut: Cut) -> Window:
+    part = cut.row.primary
+    if part.tensor is None or part.audio() is not None:
+        return cut.primary(part.num_frames, part.sample_rate_hz)
+    return cut.primary(part.tensor.num_frames, part.latent_rate_hz)
 
 
-def _whole(part: Part | None) -> Window:
-    """Crops leave joined latents whole."""
-    return NOTHING if part is None or part.tensor is None else (0, part.tensor.num_frames)
+def _joined_window(cut: Cut, number: int) -> Window:
+    part = cut.row.joined[number]
+    return NOTHING if part is None or part.tensor is None else cut.joined(number, part.tensor.num_frames)
 
 
 def _empty_audio(parts: Sequence[Part | None], windows: Sequence[Window], allocator: Allocator) -> Audio:

@@ -75,7 +75,7 @@ class Reading:
                 raise ConfigError(
                     "length buckets need every sample's length, which the index of some shard does not know"
                 )
-            found[chosen] = _arriving(frames, _rates(reader, samples, config), config)
+            found[chosen] = _arriving(frames, *_rates(reader, samples, config), config)
         return found
 
     def _reader(self, source: Source) -> StreamReader:
@@ -85,26 +85,34 @@ class Reading:
         return StreamReader(accesses[0], accesses[1:])
 
 
-def _rates(reader: StreamReader, samples: NDArray[np.int64], config: SampleConfig) -> NDArray[np.int64]:
-    """Sample rate of each sample, int64 (n,); 0 where it is unknown, or where nothing depends on it."""
-    rates = np.zeros(len(samples), np.int64)
-    if config.crop_seconds is None and config.sample_rate_hz is None:
-        return rates
-    shards, rows = reader.locator.find(samples)
-    for shard in set(shards.tolist()):
-        chosen = shards == shard
-        rates[chosen] = reader.primary.index(shard).sample_rate_hz[rows[chosen]]
-    return rates
+def _rates(
+    reader: StreamReader, samples: NDArray[np.int64], config: SampleConfig
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Of each sample the audio's rate, int64 (n,), and the latents', float64 (n,); 0 where there is none.
+
+    Both are 0 where nothing depends on them.
+    """
+    audio, latents = np.zeros(len(samples), np.int64), np.zeros(len(samples), np.float64)
+    if config.crop_seconds is not None or config.sample_rate_hz is not None:
+        shards, rows = reader.locator.find(samples)
+        for shard in set(shards.tolist()):
+            chosen, index = shards == shard, reader.primary.index(shard)
+            audio[chosen], latents[chosen] = index.sample_rate_hz[rows[chosen]], index.latent_rate_hz
+    return audio, latents
 
 
-def _arriving(frames: NDArray[np.int64], rates: NDArray[np.int64], config: SampleConfig) -> NDArray[np.int64]:
-    """Stored frames → frames that arrive: what `assemble` keeps of a sample, and soxr makes of that."""
+def _arriving(
+    frames: NDArray[np.int64], audio_hz: NDArray[np.int64], latents_hz: NDArray[np.float64], config: SampleConfig
+) -> NDArray[np.int64]:
+    """Stored frames → frames that arrive: what a crop keeps of a sample, and soxr makes of that."""
     if config.crop_frames is not None:
         frames = np.minimum(frames, config.crop_frames)
     if config.crop_seconds is not None:
-        frames = np.where(rates > 0, np.minimum(frames, np.rint(config.crop_seconds * rates).astype(np.int64)), frames)
+        wanted = np.rint(config.crop_seconds * np.where(audio_hz > 0, audio_hz, latents_hz)).astype(np.int64)
+        frames = np.where(wanted > 0, np.minimum(frames, wanted), frames)
     if config.sample_rate_hz is not None:
-        frames = np.where(rates > 0, (2 * frames * config.sample_rate_hz + rates) // np.maximum(2 * rates, 1), frames)
+        arriving = (2 * frames * config.sample_rate_hz + audio_hz) // np.maximum(2 * audio_hz, 1)
+        frames = np.where(audio_hz > 0, arriving, frames)
     return frames
 
 

@@ -76,6 +76,7 @@ class Part:
         tensor: the raw latents; None where there are none.
         spans: start and stop of each field, column after column; `ABSENT` where there is none.
         tensor_dtype: name of the raw latents' dtype.
+        latent_rate_hz: latent frames in a second; 0 when unknown or no latents.
         fault: why the shard could not be opened.
     """
 
@@ -90,6 +91,7 @@ class Part:
     tensor: TensorPlace | None
     spans: list[int]
     tensor_dtype: str
+    latent_rate_hz: float
     fault: OSError | None = None
 
     @property
@@ -280,9 +282,9 @@ def _parts(access: ShardAccess, shard: int, rows: Sequence[int], *, patient: boo
         file = access.open(shard, lambda: [_region(sample.spans) for sample in found], patient=patient)
     except (IntegrityError, NotFoundError) as error:
         fault = error
-    layout, dtype = layout_of(index.fields), index.tensor_dtype
+    layout, dtype, rate_hz = layout_of(index.fields), index.tensor_dtype, index.latent_rate_hz
     return [
-        Part(access, shard, file, index.key(row), layout, *sample, dtype, fault)
+        Part(access, shard, file, index.key(row), layout, *sample, dtype, rate_hz, fault)
         for row, sample in zip(rows, found, strict=True)
     ]
 

@@ -40,8 +40,8 @@ class SampleConfig:
 
     Attributes:
         crop_frames: frames (of the stored audio, or latent frames where only latents are read) to cut out at a place
-            drawn from seed, epoch and position; shorter samples stay whole.
-        crop_seconds: the same in seconds of audio.
+            drawn from seed, epoch and position; shorter samples stay whole. Joined latents are cut with their audio.
+        crop_seconds: the same in seconds.
         sample_rate_hz: resample audio to this rate on reading; None keeps each sample's own.
         transform: called with each sample's dict, after decoding and resampling; its result is collated. If it has a
             parameter `rng`, it is given a generator that is seeded for the sample.
@@ -57,6 +57,11 @@ class SampleConfig:
     on_bad_sample: OnBadSample = OnBadSample.RAISE
     max_bad_samples: int = 100
     output: Output = Output.TORCH
+
+    @property
+    def crops(self) -> bool:
+        """Whether parts of samples are cut out."""
+        return self.crop_frames is not None or self.crop_seconds is not None
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""

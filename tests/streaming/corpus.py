@@ -10,7 +10,7 @@ import numpy as np
 import soundfile as sf
 from numpy.typing import NDArray
 
-from headrace.index import SampleEntry, ShardIndex
+from headrace.index import FRAME_RATE_NOTE, SampleEntry, ShardIndex
 from headrace.indexing import latent_facts
 from headrace.manifests import Manifest, ShardEntry, commit_manifest, newest_manifest, newest_manifests
 from headrace.shardwriter import ShardPlace, ShardWriter
@@ -18,6 +18,7 @@ from headrace.snapshots import NumberedSnapshot, commit_snapshot
 from headrace.storage import LocalStorage, Storage
 
 RATE_HZ = 8000
+LATENT_HOP = 100
 WIDTH = 8
 
 
@@ -53,8 +54,8 @@ class Clip:
         return json.dumps({"title": f"Clip {self.number}", "headrace": {"num_frames": self.num_frames}}).encode()
 
     def hidden(self) -> NDArray[np.float16]:
-        """Latents (T, D), T a hundredth of the frames."""
-        shape = (max(1, self.num_frames // 100), WIDTH)
+        """Latents (T, D), one for each `LATENT_HOP` frames."""
+        shape = (max(1, self.num_frames // LATENT_HOP), WIDTH)
         return np.random.default_rng(self.number + 10**6 * (1 + self.encoder)).standard_normal(shape).astype(np.float16)
 
     def pth(self) -> bytes:
@@ -90,7 +91,7 @@ def write_latent_shard(storage: Storage, place: ShardPlace, samples: Sequence[Cl
             assert found.tensor is not None
             facts = SampleEntry(clip.key, {}, found.encoder_length, tensor=found.tensor.place)
             writer.add(clip.key, {"pth": (pth, len(pth)), "json": (text, len(text))}, facts)
-        return writer.publish("input", {}, "float16")
+        return writer.publish("input", {FRAME_RATE_NOTE: repr(RATE_HZ / LATENT_HOP)}, "float16")
 
 
 ShardWriting = Callable[[Storage, ShardPlace, Sequence[Clip]], ShardIndex]
