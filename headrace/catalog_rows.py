@@ -17,7 +17,9 @@ from headrace.rejects import Origin, Reject
 
 _EXPLICIT_KEY = "\0key"  # no user's column has such a name
 _ROW = "\0row"
+_COMPOSED, _FILE = "\0composed", "\0file"
 _UNTIDY_PATH = r"(^|/)\.{0,2}(/|$)"
+_NOT_ASCII = r"[^\x00-\x7F]"
 
 
 def facts_of(recordings: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
@@ -58,7 +60,9 @@ def accepted_and_rejected(
         ConfigError: the user's table lacks `path`, or has a column that cannot be kept.
     """
     facts = facts.sort("path")
+    known = pl.concat([facts["path"], unsettled])
     table = _tidy(pl.DataFrame(schema={"path": pl.String}) if metadata is None else metadata, key_column)
+    table = _spelled_as_files(table, known)
     is_good = pl.col("code").is_null()
     candidates = (
         facts.filter(is_good)
@@ -67,7 +71,6 @@ def accepted_and_rejected(
         .with_columns(key=pl.lit(None, dtype=pl.String))
     )
     judged = _refuse_taken_keys(_refuse_alone(_with_keys(candidates), min_seconds)).drop(_EXPLICIT_KEY)
-    known = pl.concat([facts["path"], unsettled])
     rejected = [
         _rejected_rows(facts.filter(~is_good), Origin.FILE),
         _rejected_rows(judged.filter(~is_good), Origin.FILE),
@@ -114,6 +117,20 @@ def _tidy(metadata: pl.DataFrame, key_column: str | None) -> pl.DataFrame:
     pairs = zip(table["path"], untidy, strict=True)
     paths = [posixpath.normpath(path) if path and is_untidy else path for path, is_untidy in pairs]
     return table.with_columns(path=pl.Series(paths, dtype=pl.String))
+
+
+def _spelled_as_files(table: pl.DataFrame, known: pl.Series) -> pl.DataFrame:
+    """The user's table, its paths as the files spell them: a letter with an accent is one character or two.
+
+    macOS, and archives that are made there, take such letters apart (Unicode's NFD); most editors put them together
+    (NFC). A path gets the name of the one file that differs from it in nothing else.
+    """
+    if not table["path"].str.contains(_NOT_ASCII).any():
+        return table
+    path, composed = pl.col("path"), pl.col("path").str.normalize("NFC").alias(_COMPOSED)
+    files = pl.DataFrame({"path": known}).select(composed, path.alias(_FILE)).filter(pl.col(_COMPOSED).is_unique())
+    found = table.with_columns(composed).join(files, on=_COMPOSED, how="left", maintain_order="left")
+    return found.with_columns(path=pl.coalesce(_FILE, "path")).drop(_COMPOSED, _FILE)
 
 
 def _first_rows(table: pl.DataFrame) -> pl.DataFrame:

@@ -329,6 +329,27 @@ def test_the_first_row_of_a_path_counts(source):
     assert "row 2" in result.rejected["reason"].item()
 
 
+COMPOSED, DECOMPOSED = "\u00e9t\u00e9.wav", "e\u0301te\u0301.wav"  # the same word, as Linux and as macOS spell it
+
+
+@pytest.mark.parametrize(("file", "row"), [(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED), (DECOMPOSED, DECOMPOSED)])
+def test_a_row_finds_its_file_however_its_accents_are_spelled(source, file, row):
+    source.put(file, b"summer")
+    result = look(source, metadata=pl.DataFrame({"path": ["a.wav", row, None], "title": ["x", "y", "z"]}))
+    assert dict(result.recordings.select("path", "title").iter_rows()) == {
+        "a.wav": "x", "b/c.wav": None, "b/d.wav": None, file: "y",
+    }  # fmt: skip
+    assert codes(result, Origin.METADATA) == {"": "bad_name"}
+
+
+def test_files_that_differ_in_nothing_but_that_need_rows_spelled_as_they_are(source):
+    source.put(COMPOSED, b"one")
+    source.put(DECOMPOSED, b"two")
+    result = look(source, metadata=pl.DataFrame({"path": [DECOMPOSED], "title": ["two"]}))
+    assert dict(result.recordings.select("path", "title").iter_rows())[DECOMPOSED] == "two"
+    assert result.recordings["title"].null_count() == 4
+
+
 def test_a_row_for_a_refused_or_unsettled_file_is_not_without_file(source):
     source.put("bad.wav", b"bad")
     source.put("new.wav", b"new", NOW_NS)
