@@ -19,6 +19,7 @@ from headrace.streaming.parallel import WorkThreads
 from headrace.streaming.rows import StreamReader
 
 _NUM_DOWNLOADS = 4
+_BATCHES_AT_ONCE = 64  # looked at for each one delivered: a run's first batches need the processor, too
 
 
 class Prefetcher:
@@ -51,8 +52,10 @@ class Prefetcher:
         self._threads.close(0.1)
 
     def _look_ahead(self) -> None:
-        stop = min(self._delivered + self._horizon, len(self._run))
-        for index in self._share.numbers(max(self._planned, self._delivered), stop):
+        start = max(self._planned, self._delivered)
+        most = start + _BATCHES_AT_ONCE * self._share.stride
+        stop = min(self._delivered + self._horizon, most, len(self._run))
+        for index in self._share.numbers(start, stop):
             if self._is_closed:
                 return
             self._want(index, self._run.peek(index))

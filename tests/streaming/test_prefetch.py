@@ -1,0 +1,110 @@
+"""What is downloaded ahead: the shards that come next, in their order, and not too much planned at once."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from headrace.streaming.batch_plan import BatchPlan
+from headrace.streaming.epochs import Share
+from headrace.streaming.order import Rows
+from headrace.streaming.prefetch import _BATCHES_AT_ONCE, Prefetcher
+
+NUM_BATCHES = 1000
+
+
+class Run:
+    """A run whose batch number n needs the sample n alone; it notes what is looked at."""
+
+    def __init__(self):
+        self.looked_at = []
+
+    def __len__(self):
+        return NUM_BATCHES
+
+    def peek(self, index):
+        self.looked_at.append(index)
+        return BatchPlan(0, Rows(np.zeros(1, np.int32), np.array([index])), np.array([index]))
+
+
+class Access:
+    """A store with a shard for each ten samples; it notes what is brought."""
+
+    is_named_by_content = True
+
+    def __init__(self):
+        self.brought, self.grown = [], threading.Condition()
+
+    def in_place(self, shard):
+        return None
+
+    def cache_name(self, shard):
+        return f"{shard}.tar"
+
+    def bring(self, shard, keep):
+        with self.grown:
+            self.brought.append(shard)
+            self.grown.notify()
+
+    def await_number(self, count):
+        with self.grown:
+            assert self.grown.wait_for(lambda: len(self.brought) >= count, 20)
+        return sorted(self.brought)
+
+
+class Reader:
+    def __init__(self, access):
+        self.access = access
+
+    def shards_of(self, samples):
+        return [(self.access, int(sample) // 10) for sample in samples]
+
+
+@pytest.fixture
+def begin():
+    """Begins a look-ahead; gives what it looks at and what it brings."""
+    begun = []
+
+    def start(horizon, share=Share()):  # noqa: B008 - frozen
+        run, access = Run(), Access()
+        begun.append(Prefetcher([Reader(access)], run, share, horizon))
+        return begun[-1], run, access
+
+    yield start
+    for prefetcher in begun:
+        prefetcher.close()
+
+
+def look(prefetcher):
+    """Wait until it has looked ahead for all that was delivered."""
+    is_done = threading.Event()
+    prefetcher._planner.submit(is_done.set)
+    assert is_done.wait(20)
+
+
+def test_a_short_horizon_is_kept_from_the_start(begin):
+    prefetcher, run, access = begin(30)
+    look(prefetcher)
+    assert run.looked_at == list(range(30))
+    assert access.await_number(3) == [0, 1, 2]
+    prefetcher.delivered(0)
+    look(prefetcher)
+    assert run.looked_at == list(range(31))
+    assert access.await_number(4) == [0, 1, 2, 3]
+
+
+def test_a_long_horizon_is_reached_step_by_step(begin):
+    prefetcher, run, access = begin(300)
+    look(prefetcher)
+    assert run.looked_at == list(range(_BATCHES_AT_ONCE))
+    for index in range(4):
+        prefetcher.delivered(index)
+    look(prefetcher)
+    assert run.looked_at == list(range(304))
+    assert access.await_number(31) == list(range(31))
+
+
+def test_a_worker_looks_at_its_own_batches(begin):
+    prefetcher, run, _ = begin(300, Share(1, 4))
+    look(prefetcher)
+    assert run.looked_at == list(range(1, 4 * _BATCHES_AT_ONCE, 4))
