@@ -5,6 +5,7 @@ import time
 import dagster as dg
 
 from assets.history import forget, forgettable_runs
+from assets.keys import DatasetKeys
 from headrace.config import DatasetConfig
 from headrace.gc import collect, find_garbage, find_leftovers, remove_leftovers
 from headrace.outputs import find_parts
@@ -16,13 +17,21 @@ _SHOWN = 20
 
 
 def verify_job(config: DatasetConfig) -> dg.JobDefinition:
-    """Reads every byte of the newest snapshots and compares digests, indexes and headers; fails on the first look."""
+    """Reads every byte of the newest snapshots and compares digests, indexes and headers; fails on the first look.
+
+    Its schedule may come in the middle of the first build, when there is nothing yet: that is no fault.
+    """
+    keys = DatasetKeys(config.name)
 
     @dg.op(name=f"{config.name}_verify_everything")
     def verify_everything(
         context: dg.OpExecutionContext, storage: StorageResource, workers: WorkersResource
     ) -> dg.Output[None]:
-        verdict = verify(find_target(storage.output(config).uri), Depth(num_threads=workers.count))
+        output = storage.output(config)
+        if not find_parts(output) and context.instance.get_latest_materialization_event(keys.sizes_index) is None:
+            context.log.info("nothing to verify: the first snapshot is not committed yet")
+            return dg.Output(None, metadata={"shards": 0})
+        verdict = verify(find_target(output.uri), Depth(num_threads=workers.count))
         numbers = {"shards": verdict.num_shards, "samples": verdict.num_samples, "bytes": verdict.num_bytes}
         context.log.info("verified %s", numbers)
         if verdict.faults:

@@ -1,5 +1,6 @@
 """What happens by the clock follows the YAML; a changed YAML is loaded without a click."""
 
+import shutil
 import threading
 
 import dagster as dg
@@ -25,9 +26,9 @@ def project(tmp_path, undrawn):
     return project
 
 
-def run(job: dg.JobDefinition) -> dg.ExecuteInProcessResult:
+def run(job: dg.JobDefinition, instance: dg.DagsterInstance | None = None) -> dg.ExecuteInProcessResult:
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-    return job.execute_in_process(resources=RESOURCES, raise_on_error=False, run_config=quiet)
+    return job.execute_in_process(resources=RESOURCES, raise_on_error=False, run_config=quiet, instance=instance)
 
 
 def test_schedules_follow_the_yaml(project):
@@ -66,6 +67,14 @@ def test_verify_reads_everything_and_names_a_damaged_shard(project):
     assert not result.success
     message = next(e.step_failure_data.user_failure_data.description for e in result.all_events if e.is_step_failure)
     assert shard.name in message
+
+
+def test_verify_comes_to_nothing_before_the_first_snapshot_and_fails_when_all_are_gone(project):
+    assert run(verify_job(project.config())).success
+    graph = Graph(project)
+    graph.build()
+    shutil.rmtree(project.output)
+    assert not run(verify_job(project.config()), graph.instance).success
 
 
 def test_gc_keeps_what_readers_see(project):
