@@ -30,13 +30,13 @@ class Audio:
         samples: float32 (B, C, N), zero after each row's end.
         num_frames: int64 (B,).
         sample_rate_hz: int64 (B,); 0 in padding rows.
-        frame_offset: int64 (B,), the first stored frame that a crop kept; None without one.
+        offsets: int64 (B,), `frame_offset`: the first stored frame that a crop kept; None without one.
     """
 
     samples: NDArray[np.float32]
     num_frames: NDArray[np.int64]
     sample_rate_hz: NDArray[np.int64]
-    frame_offset: NDArray[np.int64] | None = None
+    offsets: NDArray[np.int64] | None = None
 
 
 @dataclass(slots=True)
@@ -90,8 +90,8 @@ class Batch:
         if self.audio is not None:
             sample["audio"] = whole["audio"][row, :, : int(self.audio.num_frames[row])]
             sample["sample_rate"] = int(self.audio.sample_rate_hz[row])
-            if self.audio.frame_offset is not None:
-                sample["frame_offset"] = int(self.audio.frame_offset[row])
+            if self.audio.offsets is not None:
+                sample["frame_offset"] = int(self.audio.offsets[row])
         for name, latents in self.latents.items():
             sample["encoder_hidden" + name] = whole["encoder_hidden" + name][row, : int(latents.lengths[row])]
             sample["encoder_length" + name] = int(latents.lengths[row])
@@ -105,8 +105,8 @@ class Batch:
         if self.audio is not None:
             audio = self.audio
             named |= {"audio": audio.samples, "num_frames": audio.num_frames, "sample_rate": audio.sample_rate_hz}
-            if audio.frame_offset is not None:
-                named["frame_offset"] = audio.frame_offset
+            if audio.offsets is not None:
+                named["frame_offset"] = audio.offsets
         for name, latents in self.latents.items():
             named |= {"encoder_hidden" + name: latents.hidden, "encoder_length" + name: latents.lengths}
             if latents.offsets is not None:

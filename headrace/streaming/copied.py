@@ -104,8 +104,8 @@ def _shared_out(
         some latents' frame rate is unknown.
     """
     positions = np.concatenate([plan.positions for plan in plans])[rows]
-    rates_hz = np.zeros(len(columns)) if recipe.crop.seconds is None else columns.rates_hz()
-    if recipe.crop.seconds is not None and not rates_hz.all():
+    rates_hz = np.zeros(len(columns)) if recipe.config.crop_seconds is None else columns.rates_hz()
+    if recipe.config.crop_seconds is not None and not rates_hz.all():
         return None
     first, counts = recipe.crop.windows(plans[0].epoch, columns[Column.TENSOR_FRAMES], rates_hz, positions)
     lengths = np.minimum(np.maximum(columns[Column.NUM_FRAMES] - first, 0), counts)
@@ -121,7 +121,7 @@ def _shared_out(
         part = slice(start, stop)
         places = [place - row for place in rows[part]]
         reads["address"][part, _HIDDEN] = np.array(places) * (max(counted[part]) * frame_bytes)
-        offsets = first[part] if recipe.crop else None
+        offsets = first[part] if recipe.config.crops else None
         found.append(
             Gathered(
                 columns.samples[part], keys[part], places, counted[part], lengths[part], offsets, reads[part],

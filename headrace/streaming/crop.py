@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from headrace.errors import ConfigError
 from headrace.streaming.bijection import mix
 from headrace.streaming.rows import Part, Row
+from headrace.streaming.settings import SampleConfig
 
 _HALF = Fraction(1, 2)
 _FINEST_RATE = 1_000_000  # denominator of a frame rate in Hz
@@ -26,21 +27,15 @@ Window: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Crop:
-    """What is kept of each sample.
+    """What is kept of each sample, and where.
 
     Attributes:
-        frames: so many of its frames; None for all.
-        seconds: the same in seconds.
+        config: how much.
         seed: of the places.
     """
 
-    frames: int | None
-    seconds: float | None
+    config: SampleConfig
     seed: int
-
-    def __bool__(self) -> bool:
-        """Whether anything is cut."""
-        return self.frames is not None or self.seconds is not None
 
     def windows(
         self, epoch: int, num_frames: Ints, rates_hz: NDArray[np.float64], positions: Ints
@@ -53,10 +48,9 @@ class Crop:
             rates_hz: float64 (n,), frames a second; only a crop in seconds asks for them.
             positions: int64 (n,), the row of the epoch that each is.
         """
-        if not self:
+        if not self.config.crops:
             return np.zeros_like(num_frames), num_frames
-        wanted = np.asarray(self.frames or np.maximum(1, np.rint((self.seconds or 0) * rates_hz)))
-        kept = np.minimum(wanted, num_frames).astype(np.int64)
+        kept = frames_kept(self.config, num_frames, rates_hz)
         room = (num_frames - kept + 1).astype(np.uint64)
         return (mix(self.seed, epoch, positions) % room).astype(np.int64), kept
 
@@ -73,7 +67,7 @@ class Cut:
         self.row = row
         self._epoch = epoch
         self._window: Window = (0, 0)
-        self._is_whole = not crop
+        self._is_whole = not crop.config.crops
         self._rate_hz = 0.0
 
     def primary(self, num_frames: int, rate_hz: float) -> Window:
@@ -86,9 +80,9 @@ class Cut:
         Raises:
             ConfigError: that is needed and unknown.
         """
-        if not self._crop:
+        if not self._crop.config.crops:
             return 0, num_frames
-        if not rate_hz and (self._crop.seconds is not None or self.row.joined):
+        if not rate_hz and (self._crop.config.crop_seconds is not None or self.row.joined):
             raise _no_rate(self.row.primary)
         facts = (np.array([num_frames]), np.array([rate_hz]), np.array([self.row.position]))
         first, count = (int(found[0]) for found in self._crop.windows(self._epoch, *facts))
@@ -120,6 +114,13 @@ class Cut:
             raise _no_rate(part)
         rates = (Fraction(rate).limit_denominator(_FINEST_RATE) for rate in (part.latent_rate_hz, self._rate_hz))
         return next(rates) / next(rates)
+
+
+def frames_kept(config: SampleConfig, num_frames: Ints, rates_hz: NDArray[np.float64]) -> Ints:
+    """How many frames a crop keeps of samples of `num_frames` (n,), at `rates_hz` (n,), int64 (n,)."""
+    if config.crop_seconds is not None:
+        return np.minimum(np.maximum(1, np.rint(config.crop_seconds * rates_hz)).astype(np.int64), num_frames)
+    return num_frames if config.crop_frames is None else np.minimum(config.crop_frames, num_frames)
 
 
 def on_grid(window: Window, pace: Fraction, num_latents: int) -> int:

@@ -62,12 +62,12 @@ class InPlaceBatch:
         self._primary = [None if row is None else row.primary for row in rows]
         cuts = [None if row is None else recipe.crop.of(row, epoch) for row in rows]
         self._windows = [NOTHING if cut is None else _window(cut) for cut in cuts]
-        self._crops = bool(recipe.crop)
+        self._crops = recipe.config.crops
         self._columns: list[_LatentColumn] = []
         real = [part for part in self._primary if part is not None]
         if real[0].audio() is not None:
             self.batch.audio = _empty_audio(self._primary, self._windows, allocator)
-            self.batch.audio.frame_offset = self._offsets(self._windows)
+            self.batch.audio.offsets = self._offsets(self._windows)
         else:
             self._add_latents(recipe.suffixes[0], self._primary, self._windows, allocator)
         for number, suffix in enumerate(recipe.suffixes[1:]):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from headrace.errors import ConfigError
 from headrace.streaming.access import ShardAccess
 from headrace.streaming.cache import ShardCache
+from headrace.streaming.crop import frames_kept
 from headrace.streaming.order import Rows
 from headrace.streaming.remote import OpenedRemote
 from headrace.streaming.rows import StreamReader
@@ -105,11 +106,7 @@ def _arriving(
     frames: NDArray[np.int64], audio_hz: NDArray[np.int64], latents_hz: NDArray[np.float64], config: SampleConfig
 ) -> NDArray[np.int64]:
     """Stored frames → frames that arrive: what a crop keeps of a sample, and soxr makes of that."""
-    if config.crop_frames is not None:
-        frames = np.minimum(frames, config.crop_frames)
-    if config.crop_seconds is not None:
-        wanted = np.rint(config.crop_seconds * np.where(audio_hz > 0, audio_hz, latents_hz)).astype(np.int64)
-        frames = np.where(wanted > 0, np.minimum(frames, wanted), frames)
+    frames = frames_kept(config, frames, np.where(audio_hz > 0, audio_hz, latents_hz))
     if config.sample_rate_hz is not None:
         arriving = (2 * frames * config.sample_rate_hz + audio_hz) // np.maximum(2 * audio_hz, 1)
         frames = np.where(audio_hz > 0, arriving, frames)

@@ -34,8 +34,8 @@ class Recipe:
 
     @cached_property
     def crop(self) -> Crop:
-        """What is kept of each sample."""
-        return Crop(self.config.crop_frames, self.config.crop_seconds, self.seed)
+        """What is kept of each sample, and where."""
+        return Crop(self.config, self.seed)
 
     def transformed(self, sample: Sample, epoch: int, position: int) -> Sample:
         """What the transform makes of a sample.

@@ -103,7 +103,11 @@ def test_latents_alone_are_cropped_in_seconds(folder, way):
 
 
 def test_all_ways_cut_at_the_same_places(folder):
-    for kind, crop in (("audio", {"crop_frames": 250}), ("latents/crepe", {"crop_seconds": 0.04})):
+    for kind, crop in (
+        ("audio", {"crop_frames": 250}),
+        ("latents/crepe", {"crop_seconds": 0.04}),
+        ("audio", {"crop_seconds": 1e-6}),
+    ):
         expected, *others = (batches(folder, kind, **crop, **way) for way in WAYS)
         for other in others:
             for one, two in zip(expected, other, strict=True):
@@ -112,9 +116,10 @@ def test_all_ways_cut_at_the_same_places(folder):
                     assert torch.equal(value, two[name]) if isinstance(value, torch.Tensor) else value == two[name]
 
 
-def test_buckets_know_what_a_crop_in_seconds_leaves_of_latents(folder):
+@pytest.mark.parametrize("seconds", [0.06, 1e-6])
+def test_buckets_know_what_a_crop_in_seconds_leaves_of_latents(folder, seconds):
     dataset = StreamingDataset(
-        remote=f"{folder}/latents/crepe", batch_size=4, shuffle=True, batching="length_buckets", crop_seconds=0.06
+        remote=f"{folder}/latents/crepe", batch_size=4, shuffle=True, batching="length_buckets", crop_seconds=seconds
     )
     rows = next(dataset.begin().plans()).rows
     lengths = dataset.reading.lengths(rows, dataset._samples)
