@@ -82,18 +82,26 @@ def next_leg(opened: OpenLeg, row: int, mixture: Mixture) -> Leg:
     """A leg with a new mixture from `row` on.
 
     Streams that stay go on where they were, new ones begin at their beginning. With proportions (or none), what is left
-    of the epoch's size is shared out by the new proportions; with `repeat` or `choose`, each stream gives what it still
-    owes of its new count.
+    of the epoch's size is shared out by the new proportions; with `repeat` or `choose`, each stream gives those of its
+    new count's samples that it has not given.
     """
-    before = {name: int(taken.sum()) for name, taken in opened.taken_before(row).items()}
+    before = opened.taken_before(row)
     counts = stream_counts(mixture)
     if mixture.is_relative:
-        left = max(0, sum(counts) - sum(before.values()))
+        left = max(0, sum(counts) - sum(int(taken.sum()) for taken in before.values()))
         counts = share_out(left, [stream.proportion or stream.num_samples for stream in mixture.streams])
     else:
-        given = [before.get(stream.name, 0) for stream in mixture.streams]
-        counts = [max(0, count - done) for count, done in zip(counts, given, strict=True)]
+        counts = [
+            count - _num_below(before[stream.name], count) if stream.name in before else count
+            for stream, count in zip(mixture.streams, counts, strict=True)
+        ]
     return _leg(row, mixture, counts)
+
+
+def _num_below(taken: Ints, stop: int) -> int:
+    """How many of the positions below `stop` are taken: lanes run ahead of each other, some beyond it."""
+    lanes = np.arange(len(taken))
+    return int(np.minimum(taken, np.maximum(-((lanes - stop) // len(lanes)), 0)).sum())
 
 
 def open_leg(spec: OrderSpec, epoch: int, legs: Sequence[Leg]) -> OpenLeg:

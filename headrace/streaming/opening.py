@@ -20,7 +20,7 @@ from headrace.streaming.access import ShardAccess
 from headrace.streaming.agreement import open_all, open_for_state
 from headrace.streaming.mixing import Mixture, StreamSpec
 from headrace.streaming.reading import Reading, Source, default_cache_folder
-from headrace.streaming.remote import Wanted
+from headrace.streaming.remote import OpenedRemote, Wanted
 from headrace.streaming.rows import Row
 from headrace.streaming.settings import FetchConfig
 from headrace.streaming.state import OrderState, StreamState
@@ -107,10 +107,7 @@ class OpenStreams:
 
     def states(self) -> list[StreamState]:
         """What a saved state says of the streams."""
-        return [
-            StreamState(name, o.identity.snapshot, o.identity.fingerprint, latents_snapshots=o.latents_snapshots)
-            for name, o in zip(self.names, self._opened, strict=True)
-        ]
+        return [_state_of(name, opened) for name, opened in zip(self.names, self._opened, strict=True)]
 
     @contextlib.contextmanager
     def reopened(self, state: OrderState) -> Iterator[None]:
@@ -209,6 +206,11 @@ class OpenStreams:
             validate_hash=bool(_or(stream.validate_hash, fetch.validate_hash)),
             keep_zip=_or(stream.keep_zip, fetch.keep_zip),
         )
+
+
+def _state_of(name: str, opened: OpenedRemote) -> StreamState:
+    data = opened.identity
+    return StreamState(name, data.split, data.snapshot, data.fingerprint, latents_snapshots=opened.latents_snapshots)
 
 
 def _or(own: T | None, common: T) -> T:

@@ -25,6 +25,7 @@ class StreamState:
 
     Attributes:
         name: the stream's name.
+        split: what it reads of the snapshot; None for all.
         snapshot: number of the snapshot that it reads; None for plain WebDataset shards.
         fingerprint: digest of what the snapshot lists; the same shards in the same order give the same.
         position: samples that the stream has given in this epoch. For the reader: resuming does not need it, and inside
@@ -33,6 +34,7 @@ class StreamState:
     """
 
     name: str
+    split: str | None
     snapshot: int | None
     fingerprint: str
     position: int = 0
@@ -49,10 +51,17 @@ class StreamState:
         """The stream that `to_json` wrote. Raises `TypeError` when a field is missing or unknown."""
         return cls(**fields | {"latents_snapshots": tuple(fields.get("latents_snapshots", ()))})
 
+    @property
+    def data(self) -> tuple[str | None, str]:
+        """What decides which samples it has, in which shards."""
+        return self.split, self.fingerprint
+
     def __str__(self) -> str:
         """What it reads, as messages say it."""
+        split = "all splits" if self.split is None else f"split {self.split!r}"
+        snapshot = "" if self.snapshot is None else f" of snapshot {self.snapshot}"
         latents = f" with latents at {', '.join(map(str, self.latents_snapshots))}" if self.latents_snapshots else ""
-        return f"snapshot {self.snapshot}{latents} ({self.fingerprint})"
+        return f"{split}{snapshot}{latents} ({self.fingerprint})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +103,24 @@ class OrderState:
         Raises:
             StateError: another version, not a state of Headrace, or a field is missing or of a wrong kind.
         """
-        version = state.get("headrace_state") if isinstance(state, dict) else None
-        if not isinstance(state, dict) or version != STATE_VERSION:
+        if not isinstance(state, dict):
+            raise StateError(f"expected a state as state_dict() gives it, a dict, not {type(state).__name__}")
+        version = state.get("headrace_state")
+        if version != STATE_VERSION:
             raise StateError(
                 f"headrace_state is {version!r}, expected {STATE_VERSION}: this state was written by "
                 f"{'another version of Headrace' if version else 'something else'}; resume with what wrote it"
             )
+        if not state.get("legs"):
+            raise StateError("the state has no legs: it was cut or edited")
         try:
             return cls(
-                epoch=int(state["epoch"]),
-                sample_in_epoch=int(state["sample_in_epoch"]),
+                epoch=_count(state, "epoch"),
+                sample_in_epoch=_count(state, "sample_in_epoch"),
                 spec=OrderSpec.from_json(state["order"] | {name: state[name] for name in _TOP_LEVEL}),
                 streams=tuple(StreamState.from_json(stream) for stream in state["streams"]),
                 legs=tuple(
-                    Leg(int(leg["start"]), tuple(LegStream(**stream) for stream in leg["streams"]))
+                    Leg(_count(leg, "start"), tuple(LegStream(**stream) for stream in leg["streams"]))
                     for leg in state["legs"]
                 ),
             )
@@ -115,6 +128,13 @@ class OrderState:
             raise StateError(f"the state lacks the field {error}: it was cut or edited") from error
         except (TypeError, ValueError) as error:
             raise StateError(f"the state does not make sense: {error}") from error
+
+
+def _count(fields: dict[str, Any], name: str) -> int:
+    value = fields[name]
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{name} is {value!r}, which is no count")
+    return value
 
 
 def save(order: EpochOrder, sample_in_epoch: int, streams: Sequence[StreamState]) -> OrderState:
@@ -156,7 +176,9 @@ def resume(
     _check_streams(state, snapshots, change_streams=change_streams)
     wanted = _leg_now(state, mixture)
     if wanted == state.legs[-1]:
-        return EpochOrder(spec, mixture, state.epoch, legs=state.legs, start=state.sample_in_epoch)
+        order = EpochOrder(spec, mixture, state.epoch, legs=state.legs, start=state.sample_in_epoch)
+        _check_is_inside(state, order)
+        return order
     if not change_streams:
         raise StateError(
             f"the mixture differs: the state was saved with {_mixture(state.legs[-1])}, but now it is "
@@ -167,9 +189,18 @@ def resume(
     return EpochOrder(spec, mixture, state.epoch, legs=legs, start=state.sample_in_epoch)
 
 
+def _check_is_inside(state: OrderState, order: EpochOrder) -> None:
+    """In its last global batch a run may be behind the last sample, among rows of padding."""
+    stop = state.legs[-1].start + order.num_rows
+    if state.sample_in_epoch >= stop + order.spec.global_batch_size:
+        raise StateError(f"sample_in_epoch is {state.sample_in_epoch}, but the epoch has {stop} rows: edited?")
+
+
 def _with_names_of_now(state: OrderState, snapshots: Sequence[StreamState]) -> OrderState:
     """The state, with its streams renamed if it reads the very data of now by other names: data may move."""
-    if [stream.fingerprint for stream in state.streams] != [stream.fingerprint for stream in snapshots]:
+    if {stream.name for stream in state.streams} == {stream.name for stream in snapshots}:
+        return state
+    if [stream.data for stream in state.streams] != [stream.data for stream in snapshots]:
         return state
     now = {old.name: new.name for old, new in zip(state.streams, snapshots, strict=True)}
     legs = tuple(
@@ -233,11 +264,22 @@ def _check_streams(state: OrderState, snapshots: Sequence[StreamState], *, chang
         )
     for stream in snapshots:
         before = saved.get(stream.name, stream)
-        if before.fingerprint != stream.fingerprint:
+        if before.data != stream.data:
             raise StateError(
                 f"the data of stream {stream.name!r} differ: the state was saved on {before}, but now it reads "
-                f"{stream}; open snapshot {before.snapshot}, or start from the beginning"
+                f"{stream}; {_way_back(before, stream)}, or start from the beginning"
             )
+
+
+def _way_back(before: StreamState, now: StreamState) -> str:
+    """How to read again what a stream read before."""
+    if before.split != now.split:
+        return f"pass split={before.split!r}"
+    if len(before.latents_snapshots) != len(now.latents_snapshots):
+        return f"join as many folders of latents as then, {len(before.latents_snapshots)}"
+    if None not in {before.snapshot, now.snapshot} and before.snapshot != now.snapshot:
+        return f"open snapshot {before.snapshot}"
+    return "read the data set that it was saved on"
 
 
 def _mixture(leg: Leg) -> str:

@@ -286,7 +286,7 @@ def test_errors_say_what_to_do(dataset_folder, tmp_path):
         StreamingDataset()
     with pytest.raises(ConfigError, match="no snapshot and no shards"):
         StreamingDataset(remote=str(tmp_path))
-    with pytest.raises(StateError, match="headrace_state is None"):
+    with pytest.raises(StateError, match="a dict, not NoneType"):
         make(dataset_folder).load_state_dict(None)
 
 

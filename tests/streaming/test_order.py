@@ -216,7 +216,7 @@ def further_golden_orders(two):
     own = Mixture(tuple(replace(stream, batch_size=size) for stream, size in zip(two.streams, (8, 4), strict=True)))
     fewer = Mixture((StreamSpec("a", two.streams[0].shard_sizes, repeat=0.6),))
     start = EpochOrder(base, two, 1)
-    now = [StreamState(stream.name, 1, stream.name) for stream in two.streams]
+    now = [StreamState(stream.name, None, 1, stream.name) for stream in two.streams]
     turned = Mixture(tuple(replace(stream, repeat=None, choose=30) for stream in two.streams))
     return {
         "buckets": in_buckets(EpochOrder(replace(base, buckets=LengthBuckets(2)), two, 1), frames),

@@ -17,7 +17,7 @@ from tests.strategies import mixtures, order_specs
 
 
 def snapshots(mixture):
-    return [StreamState(stream.name, 7, f"digest of {stream.name}") for stream in mixture.streams]
+    return [StreamState(stream.name, "train", 7, f"digest of {stream.name}") for stream in mixture.streams]
 
 
 def through_json(state):
@@ -156,7 +156,7 @@ def test_a_state_is_refused_on_other_data():
     spec, mixture = OrderSpec(24), two(a={}, b={})
     state = save(EpochOrder(spec, mixture, 0), 48, snapshots(mixture))
     other = [replace(stream, snapshot=8, fingerprint="other") for stream in snapshots(mixture)]
-    with pytest.raises(StateError, match=r"stream 'a' differ.*snapshot 7 .*now it reads snapshot 8"):
+    with pytest.raises(StateError, match=r"stream 'a' differ.*snapshot 7 .*now it reads .*snapshot 8.*open snapshot 7"):
         resume(state, spec, mixture, other)
 
 
@@ -166,6 +166,32 @@ def test_data_that_moved_resume_by_their_fingerprint():
     state = save(EpochOrder(spec, before, 0), 48, snapshots(before))
     now = [replace(stream, name=f"elsewhere/{stream.name}") for stream in snapshots(before)]
     assert rows_of(resume(state, spec, moved, now)) == rows_of(EpochOrder(spec, before, 0))[48:]
+
+
+@pytest.mark.parametrize(
+    ("now", "way_back"),
+    [
+        ({"split": "test"}, "it reads split 'test' of snapshot 7 .*; pass split='train'"),
+        ({"split": None}, "it reads all splits of snapshot 7 .*; pass split='train'"),
+        ({"fingerprint": "other"}, "read the data set that it was saved on"),
+        ({"fingerprint": "other", "snapshot": None}, "read the data set that it was saved on"),
+        ({"fingerprint": "other", "latents_snapshots": (1,)}, "join as many folders of latents as then, 0"),
+    ],
+)
+def test_a_state_on_other_samples_of_as_many_is_refused_with_the_way_back(now, way_back):
+    spec, mixture = OrderSpec(24), two(a={})
+    state = save(EpochOrder(spec, mixture, 0), 48, snapshots(mixture))
+    with pytest.raises(StateError, match=way_back):
+        resume(state, spec, mixture, [replace(stream, **now) for stream in snapshots(mixture)])
+
+
+def test_streams_that_change_places_keep_their_names_even_if_they_read_the_same_data():
+    spec, before, after = OrderSpec(24, shuffle=True), two(a={}, b={}), two(b={}, a={})
+    same = [replace(stream, fingerprint="same") for stream in snapshots(before)]
+    state = save(EpochOrder(spec, before, 0), 48, same)
+    changed = resume(state, spec, after, same[::-1], change_streams=True)
+    first, rest = given_by(rows_of(EpochOrder(spec, before, 0))[:48], before), given_by(rows_of(changed), after)
+    assert all((first[name] + rest[name] == 1).all() for name in "ab")
 
 
 def test_another_mixture_is_refused_unless_it_is_asked_for():
@@ -184,7 +210,9 @@ def test_a_state_names_what_mosaicml_states_name():
         "shuffle_seed": 9176,
         "num_canonical_nodes": 64,
     }
-    assert state["streams"] == [{"name": "a", "snapshot": 7, "fingerprint": "digest of a", "position": 48}]
+    assert state["streams"] == [
+        {"name": "a", "split": "train", "snapshot": 7, "fingerprint": "digest of a", "position": 48}
+    ]
 
 
 @given(order_specs(), mixtures())
@@ -205,6 +233,9 @@ def test_a_state_holds_plain_values_so_that_a_checkpoint_loads_with_weights_only
         ({"headrace_state": None}, "written by something else"),
         ({"order": {"global_batch_size": 0}}, "does not make sense: global_batch_size is 0"),
         ({"legs": [{"start": 0}]}, "lacks the field 'streams'"),
+        ({"legs": []}, "has no legs"),
+        ({"epoch": -1}, "epoch is -1, which is no count"),
+        ({"sample_in_epoch": 2.5}, "sample_in_epoch is 2.5"),
     ],
 )
 def test_a_state_that_was_damaged_is_refused(change, message):
@@ -212,6 +243,13 @@ def test_a_state_that_was_damaged_is_refused(change, message):
     state = save(EpochOrder(OrderSpec(24), mixture, 3), 48, snapshots(mixture)).to_json()
     with pytest.raises(StateError, match=message):
         OrderState.from_json(state | change)
+
+
+def test_a_state_behind_the_end_of_its_epoch_is_refused():
+    spec, mixture = OrderSpec(24), two(a={})
+    state = replace(save(EpochOrder(spec, mixture, 0), 48, snapshots(mixture)), sample_in_epoch=10**6)
+    with pytest.raises(StateError, match="sample_in_epoch is 1000000, but the epoch has 300 rows"):
+        resume(state, spec, mixture, snapshots(mixture))
 
 
 def test_a_state_inside_a_batch_is_refused_where_the_order_depends_on_the_batches():
@@ -234,6 +272,20 @@ def test_a_change_of_mixture_neither_repeats_nor_loses_a_sample(method, shuffle)
     assert (first["a"] + rest["a"] == 1).all()
     assert (first["b"] + rest["b"] == 1).all()
     assert (rest["c"] == 1).all()
+
+
+@pytest.mark.parametrize("method", list(BatchingMethod))
+def test_a_stream_that_is_wanted_fewer_times_still_gives_every_sample(method):
+    spec = OrderSpec(24, shuffle=True, batching_method=method)
+    before, after = two(a={}, b={"repeat": 4}), two(a={}, b={"repeat": 1})
+    order = EpochOrder(spec, before, 0)
+    row = order.batch_start(7)
+    state = save(order, row, snapshots(before))
+    changed = resume(state, spec, after, snapshots(after), change_streams=True)
+    first, rest = given_by(rows_of(order)[:row], before), given_by(rows_of(changed), after)
+    assert (first["a"] + rest["a"] == 1).all()
+    assert (first["b"] + rest["b"] >= 1).all()
+    assert (rest["b"] <= 1).all()
 
 
 @pytest.mark.parametrize("method", list(BatchingMethod))
