@@ -208,9 +208,9 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
     def __len__(self) -> int:
         """Rows of one rank in the next iteration, padding included: torch's DataLoader divides it by its batch size."""
         run = self._progress.next_run()
-        if isinstance(self._planner.spec.buckets, FrameBudget):
+        if isinstance(self._planner.spec.buckets, FrameBudget):  # whose positions do not count padding
             return sum(len(plan.rows) for plan in run.plans())
-        return len(run) * self.batch_size
+        return (run.row_after(len(run)) - run.row_after(0)) // self.world.world_size
 
     @property
     def num_batches(self) -> int:
@@ -355,6 +355,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
 
     def begin(self) -> EpochRun:
         """Start the next epoch, or go on with the one that a state was saved in."""
+        if (state := self._progress.loaded_elsewhere()) is not None:
+            self.load_state_dict(state)
         if torch.utils.data.get_worker_info() is None:
             self._streams.agree(self.world, self._progress.waiting)
         return self._progress.begin()

@@ -4,6 +4,7 @@ Owns the step from the order's rows to `BatchPlan`s of one rank. It reads nothin
 """
 
 import threading
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -52,6 +53,13 @@ class EpochRun:
     def row_after(self, num_batches: int, num_rows: int = 0) -> int:
         """`sample_in_epoch` when this many batches, and rows of the next one, were delivered on every rank."""
         return self._batches.batch_start(num_batches) + num_rows * self.world.world_size
+
+    def row_at(self, row: int) -> int:
+        """The last row up to `row` that a state can stand at: any, or a batch's first where batches make the order."""
+        spec = self.order.spec
+        if row < self.row_after(0) or not (spec.needs_global_batch or spec.buckets):
+            return row
+        return self.row_after(bisect_right(range(len(self) + 1), row, key=self.row_after) - 1)
 
     def peek(self, index: int) -> BatchPlan:
         """The plan of batch `index`, for those who look ahead; `plan` will not compute it again."""

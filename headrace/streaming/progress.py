@@ -4,13 +4,15 @@ Owns the epoch counter, also over the copies that torch's DataLoader makes for i
 order is, and how a state is written, is `planner`'s.
 """
 
+import json
+import operator
 import os
 from dataclasses import dataclass
 from typing import Any
 
 import torch.utils.data  # noqa: TID253 - a DataLoader's workers are known by it
 
-from headrace.errors import StateError
+from headrace.errors import ConfigError, StateError
 from headrace.streaming.epoch_board import EpochBoard
 from headrace.streaming.epochs import EpochRun
 from headrace.streaming.order import EpochOrder
@@ -28,8 +30,9 @@ class _Position:
 
     @property
     def row(self) -> int:
-        """Row of the epoch."""
-        return self.run.row_after(self.num_batches, self.num_rows)
+        """Row of the epoch that a state can stand at."""
+        row = self.run.row_after(self.num_batches, self.num_rows)
+        return self.run.row_at(row) if self.num_rows else row
 
 
 class Progress:
@@ -44,6 +47,7 @@ class Progress:
         self._first_batch = 0
         self._board = EpochBoard()
         self._settled_in: int | None = None
+        self._num_loaded = 0  # states that this dataset loaded, also before it was copied
 
     @property
     def waiting(self) -> OrderState | None:
@@ -91,7 +95,10 @@ class Progress:
             return self._worker_state(info.id, info.num_workers)
         if num_samples is not None:
             run = self._position.run if self._position else self._planner.run(self._elsewhere or self._next_order())
-            return self._state_at(run, num_samples + (0 if from_beginning else run.order.start)).to_json()
+            row = operator.index(num_samples) + (0 if from_beginning else run.order.start)
+            if row < 0:
+                raise ConfigError(f"num_samples is {num_samples}: expected 0 or more")
+            return self._state_at(run, run.row_at(row)).to_json()
         if self._elsewhere is not None:
             raise StateError(
                 "workers of another loader deliver this dataset's samples, so it cannot count them: pass "
@@ -100,6 +107,13 @@ class Progress:
         if self._position is not None:
             return self._state_at(self._position.run, self._position.row).to_json()
         return self._state_before_next().to_json()
+
+    def loaded_elsewhere(self) -> dict[str, Any] | None:
+        """In a worker that outlives an iteration: the state that the dataset it is a copy of has loaded meanwhile."""
+        if torch.utils.data.get_worker_info() is None:
+            return None
+        self._num_loaded, state = self._board.posted(self._num_loaded)
+        return None if state is None else json.loads(state)
 
     def load(self, state: OrderState, worker: dict[str, Any] | None) -> None:
         """Go on from a state, in a worker from that worker's own batch.
@@ -118,6 +132,7 @@ class Progress:
         self._first_batch = 0 if worker is None else int(worker["next_batch"])
         if info is None:
             self._board.clear()
+            self._num_loaded = self._board.post(json.dumps(state.to_json()).encode())
         self._settled_in = os.getpid()
         self._write(state.epoch)
 

@@ -1,6 +1,7 @@
 """Under other people's loaders: torch's DataLoader and torchdata's StatefulDataLoader, with and without workers."""
 
 import json
+import pickle
 import warnings
 
 import pytest
@@ -95,6 +96,32 @@ def test_a_dataset_that_was_loaded_goes_on_in_workers_and_then_with_the_next_epo
     assert len(loader) == NUM_BATCHES - 3
     assert [keys(loader), keys(loader)] == [epochs[0][3:], epochs[1]]
     batches.close()
+
+
+@pytest.mark.parametrize("workers", WORKERS[1:])
+def test_a_state_reaches_workers_that_have_read_before(dataset_folder, epochs, workers):
+    stopped = StreamingDataLoader(make(dataset_folder))
+    batches = iter(stopped)
+    keys(batches, 3)
+    state = stopped.state_dict()
+    batches.close()
+    dataset = make(dataset_folder)
+    loader = plain(dataset, **workers)
+    keys(loader)
+    for _ in range(2):
+        dataset.load_state_dict(state)
+        assert [keys(loader), keys(loader)] == [epochs[0][3:], epochs[1]]
+    assert dataset.next_epoch == 2
+
+
+def test_a_copy_of_a_board_knows_what_was_posted():
+    board = EpochBoard()
+    assert board.posted(0) == (0, None)
+    assert [board.post(b"one"), board.post(b"two")] == [1, 2]
+    copy = pickle.loads(pickle.dumps(board))
+    assert copy.posted(1) == (2, b"two")
+    assert copy.post(b"three") == 3
+    assert board.posted(2) == (2, None)
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
