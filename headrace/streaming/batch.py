@@ -159,13 +159,15 @@ def stack(samples: Sequence[Sample], allocator: Allocator) -> Batch:
 
 
 def padding_like(sample: Sample) -> Sample:
-    """A row of padding with the shapes of `sample`: zeros, key `''`, `is_padding` true."""
+    """A row of padding with the fields and shapes of `sample`: zeros, key `''`, None, `is_padding` true."""
     row: Sample = {"__key__": "", "metadata": {}, "is_padding": True}
     for name, value in sample.items():
         if name == "audio" or name.startswith("encoder_hidden"):
             row[name] = np.zeros_like(value) if isinstance(value, np.ndarray) else value.new_zeros(value.shape)
         elif name in {"sample_rate", "frame_offset"} or name.startswith(_OF_LATENTS):
             row[name] = 0
+        else:  # every rank's last batch has the same fields
+            row.setdefault(name, None)
     return row
 
 

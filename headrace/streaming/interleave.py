@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.errors import ConfigError
 from headrace.streaming.bijection import mix, permute
 
 _WINDOW_PHASE, _WINDOW_ORDER = range(101, 103)
@@ -34,6 +35,15 @@ class Interleave:
 
     counts: Ints
     key: int
+
+    def __post_init__(self) -> None:
+        """Refuse lanes so long that units times windows do not fit 64 bits; one stream alone needs no windows."""
+        longest = int(self.lane_units.max(initial=0))
+        if len(self.counts) > 1 and longest * (longest // self._window_units + 2) >= 2**63:
+            raise ConfigError(
+                f"{longest} samples of several streams in one canonical node are too many: raise num_canonical_nodes, "
+                "or lower epoch_size"
+            )
 
     @property
     def lane_units(self) -> Ints:
@@ -106,5 +116,8 @@ class Interleave:
         return (self.counts[:, lane] * window + phase) // num_windows
 
     def _num_windows(self) -> Ints:
-        size = max(_MIN_WINDOW, _UNITS_PER_STREAM * len(self.counts))
-        return np.maximum(self.lane_units // size, 1)
+        return np.maximum(self.lane_units // self._window_units, 1)
+
+    @property
+    def _window_units(self) -> int:
+        return max(_MIN_WINDOW, _UNITS_PER_STREAM * len(self.counts))

@@ -205,7 +205,7 @@ class StratifiedLayout:
 
     def taken(self, row: int) -> Ints:
         """As `Layout.taken`."""
-        batch = row // int(self.portions.sum())
+        batch = row // max(1, int(self.portions.sum()))  # 0 where no stream holds a sample
         return np.minimum(batch * self.portions, self.counts)[:, None]
 
 

@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 from headrace.errors import ConfigError
 
 MAX_SAMPLES = 3_000_000_000
-"""Largest number of samples of a stream, and of an epoch: products of two such numbers still fit 64 bits."""
+"""Largest number of samples that a stream holds: products of two such numbers still fit 64 bits."""
+
+MAX_EPOCH_SAMPLES = 10**12
+"""Largest number of samples of an epoch, which may take those of its streams many times."""
 
 _EPOCH_UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 
@@ -172,6 +175,8 @@ def _checked_counts(streams: Sequence[StreamSpec], counts: list[int]) -> list[in
     for stream, count in zip(streams, counts, strict=True):
         if count and not stream.num_samples:
             raise ConfigError(f"stream {stream.name!r} is asked for {count} samples but holds none")
-    if sum(counts) > MAX_SAMPLES:
-        raise ConfigError(f"the epoch has {sum(counts)} samples: at most {MAX_SAMPLES} are supported; lower epoch_size")
+    if sum(counts) > MAX_EPOCH_SAMPLES:
+        raise ConfigError(
+            f"the epoch has {sum(counts)} samples: at most {MAX_EPOCH_SAMPLES} are supported; lower epoch_size"
+        )
     return counts

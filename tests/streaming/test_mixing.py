@@ -29,6 +29,28 @@ def test_epoch_sizes_are_read_as_people_write_them(text, number):
     assert parse_epoch_size(text) == number
 
 
+@pytest.mark.parametrize("method", ["random", "stratified", "per_stream", "device_per_stream"])
+def test_an_epoch_of_77_billion_samples_is_opened_at_any_place(method):
+    streams = tuple(stream(name, 10**9, proportion=weight) for name, weight in (("a", 3), ("b", 1)))
+    spec = OrderSpec(64, shuffle=True, batching_method=method)
+    order = EpochOrder(spec, Mixture(streams, "77b"), 0)
+    assert order.num_samples == 77 * 10**9
+    index = 9 * order.num_batches // 10
+    row = order.batch_start(index)
+    given = order.stream_positions(row)
+    later = order.stream_positions(order.batch_start(index + 16))
+    assert sum(given.values()) == row
+    assert abs(given["a"] - 3 * given["b"]) < 64 * 64
+    counts = np.bincount(order.positions(row, order.batch_start(index + 16)).stream_ids, minlength=2)
+    assert counts.tolist() == [later[name] - given[name] for name in "ab"]
+
+
+def test_lanes_that_64_bits_cannot_count_are_refused_with_the_way_out():
+    streams = (stream("a", 10**9), stream("b", 10**9))
+    with pytest.raises(ConfigError, match="raise num_canonical_nodes"):
+        EpochOrder(OrderSpec(64, num_canonical_nodes=1), Mixture(streams, "77b"), 0).batch(0)
+
+
 @pytest.mark.parametrize("text", ["", "many", "k", "-3", "0", "1q"])
 def test_an_epoch_size_that_is_no_number_is_refused(text):
     with pytest.raises(ConfigError, match="epoch_size"):
