@@ -17,6 +17,7 @@ from headrace.streaming import distributed
 from headrace.streaming.arena import Allocator, Arena
 from headrace.streaming.assemble import Assembler
 from headrace.streaming.batch import Sample, padding_like
+from headrace.streaming.checks import flag, instance, optional, position, whole
 from headrace.streaming.epochs import EpochRun, Share
 from headrace.streaming.opening import OpenStreams, StreamDefaults
 from headrace.streaming.planner import Planner
@@ -51,7 +52,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
     def __init__(  # noqa: PLR0913 - the signature that users of the reference know, and what is ours
         self,
         *,
-        streams: Sequence[Stream] | None = None,
+        streams: Sequence[Stream] | Stream | None = None,
         remote: str | None = None,
         local: str | None = None,
         split: str | None = None,
@@ -89,11 +90,12 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         """Open the streams. No thread starts, and no shard is read, before the first sample is asked for.
 
         Args:
-            streams: data sets to mix; instead of `remote` and `local`.
+            streams: data sets to mix, or one; instead of `remote`.
             remote: an `audio/` or `latents/<name>/` folder or prefix, or any plain WebDataset: folder, `sizes.json`,
                 glob or brace pattern.
             local: folder of the cache for shards of a store, shared by all processes of a host; None takes one below
-                the temporary folder. A local `remote` is read in place and needs none.
+                the temporary folder. A local `remote` is read in place and needs none. `local` without `remote` and
+                `streams` is the data set itself, read in place as if it were given as `remote`.
             split: None for all.
             download_retry: further attempts after a failed one.
             download_timeout: seconds that a request may take.
@@ -136,10 +138,9 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             ConfigError: arguments contradict each other or name nothing.
             NotFoundError: no such snapshot.
         """
-        self.world = world or distributed.current_world()
-        self.batch_size = 1 if batch_size is None else batch_size
-        if self.batch_size < 1:
-            raise ConfigError(f"batch_size is {batch_size}: expected at least 1 sample")
+        own_world = optional(instance)("world", world, World, "World(rank, world_size)")
+        self.world = own_world or distributed.current_world()
+        self.batch_size = optional(whole)("batch_size", batch_size, least=1) or 1
         self._fetch = FetchConfig(
             download_retry, download_timeout, bool(validate_hash), keep_zip, parse_bytes(cache_limit), predownload
         )
@@ -164,17 +165,19 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             sampling_granularity=sampling_granularity,
             last_batch=cast("LastBatch", last_batch),
             buckets=_buckets(batching),
-            crop_frames=crop_frames,
-            crop_seconds=crop_seconds,
-            sample_rate=sample_rate,
+            crop_frames=self._samples.crop_frames,
+            crop_seconds=self._samples.crop_seconds,
+            sample_rate=self._samples.sample_rate_hz,
         )
         if streams is not None and (latents or snapshot is not None):
             raise ConfigError("latents and snapshot belong to each Stream when streams are given")
-        single = None if remote is None else Stream(remote, latents=latents, snapshot=snapshot)
-        self._streams = OpenStreams(
-            *chosen(streams, single), StreamDefaults(local, split, self._fetch), has_own_world=world is not None
+        is_single = remote is not None or (streams is None and local is not None)
+        single = Stream(remote, local, latents=latents, snapshot=snapshot) if is_single else None
+        defaults = StreamDefaults(local if single is None else None, split, self._fetch)  # the stream has it
+        self._streams = OpenStreams(*chosen(streams, single), defaults, has_own_world=own_world is not None)
+        self._planner = Planner(
+            spec, self._streams, self.world, self._samples, epoch_size, flag("change_streams", change_streams)
         )
-        self._planner = Planner(spec, self._streams, self.world, self._samples, epoch_size, change_streams)
         self._progress = Progress(self._planner)
         self._num_bad = 0
 
@@ -257,6 +260,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
 
         Raises:
             IndexError: there is no such sample.
+            TypeError: `sample_id` is no whole number.
             SampleError: it cannot be read.
         """
         row = self._streams.row(sample_id)
@@ -333,8 +337,14 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
 
         Returns:
             Samples taken of each shard, int64 (num_shards,); and the sample ids taken, sorted, int64.
+
+        Raises:
+            ConfigError: `epoch` is no whole number from 0 on.
+            IndexError: there is no such stream.
         """
-        order = self._planner.order(epoch)
+        order = self._planner.order(whole("epoch", epoch, least=0))
+        if stream_id is not None and not 0 <= position("stream", stream_id) < len(self.reading.readers):
+            raise IndexError(f"stream {stream_id}: there are {len(self.reading.readers)}")
         rows = order.positions(0, order.num_rows)
         counts, samples, base = [], [], 0
         for number, reader in enumerate(self.reading.readers):
@@ -392,10 +402,13 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         return Recipe(self._samples, self._planner.spec.shuffle_seed, self._streams.suffixes)
 
 
-def _buckets(batching: str | LengthBuckets | FrameBudget) -> LengthBuckets | FrameBudget | None:
-    if not isinstance(batching, str):
+def _buckets(batching: object) -> LengthBuckets | FrameBudget | None:
+    if batching is None or isinstance(batching, LengthBuckets | FrameBudget):
         return batching
     known = {"fixed": None, "length_buckets": LengthBuckets()}
-    if batching not in known:
-        raise ConfigError(f"batching {batching!r} is not known: expected one of {', '.join(known)}, or FrameBudget(…)")
+    if not isinstance(batching, str) or batching not in known:
+        raise ConfigError(
+            f"batching {batching!r} is not known: expected one of {', '.join(known)}, or LengthBuckets(…) or "
+            "FrameBudget(…)"
+        )
     return known[batching]

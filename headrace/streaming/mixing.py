@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
+from headrace.streaming.stream import convert_weights
 
 MAX_SAMPLES = 3_000_000_000
 """Largest number of samples that a stream holds: products of two such numbers still fit 64 bits."""
@@ -50,11 +51,7 @@ class StreamSpec:
         given = {name: value for name, value in weights.items() if value is not None}
         if len(given) > 1:
             raise ConfigError(f"stream {self.name!r} has {' and '.join(given)}: give one of them")
-        for name, value in given.items():
-            if value < 0 or (name == "proportion" and value == 0):
-                raise ConfigError(f"stream {self.name!r} has {name}={value}: expected a positive number")
-        if self.batch_size is not None and self.batch_size < 1:
-            raise ConfigError(f"stream {self.name!r} has batch_size={self.batch_size}: expected at least 1")
+        convert_weights(self)
         if self.num_samples > MAX_SAMPLES:
             raise ConfigError(f"stream {self.name!r} has {self.num_samples} samples: at most {MAX_SAMPLES} fit")
 

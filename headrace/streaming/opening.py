@@ -18,6 +18,7 @@ from headrace.storage import Transfer
 from headrace.streaming import distributed
 from headrace.streaming.access import ShardAccess
 from headrace.streaming.agreement import open_all, open_for_state
+from headrace.streaming.checks import convert, optional, path, position, text
 from headrace.streaming.mixing import Mixture, StreamSpec
 from headrace.streaming.reading import Reading, Source, default_cache_folder
 from headrace.streaming.remote import OpenedRemote, Wanted
@@ -43,6 +44,10 @@ class StreamDefaults:
     local: str | None
     split: str | None
     fetch: FetchConfig
+
+    def __post_init__(self) -> None:
+        convert(self, optional(path), "local")
+        convert(self, optional(text), "split")
 
 
 class OpenStreams:
@@ -152,7 +157,9 @@ class OpenStreams:
 
         Raises:
             IndexError: there is no such sample.
+            TypeError: `number` is no whole number.
         """
+        number = position("sample", number)
         sample = left = number + self.num_samples if number < 0 else number
         if not 0 <= sample < self.num_samples:
             raise IndexError(f"sample {number} of {self.num_samples}")
@@ -167,8 +174,9 @@ class OpenStreams:
 
         Raises:
             IndexError: there is no such shard.
+            TypeError: `number` is no whole number.
         """
-        left = number
+        left = position("shard", number)
         for reader in self.reading.readers:
             if 0 <= left < len(reader.primary.shards):
                 return reader.primary, left
@@ -181,8 +189,8 @@ class OpenStreams:
 
     def _wanted_of(self, stream: Stream) -> Wanted:
         return Wanted(
-            remote=os.fspath(stream.remote),
-            latents=tuple(map(os.fspath, stream.latents)),
+            remote=stream.place,
+            latents=tuple(stream.latents),
             split=stream.split or self._defaults.split,
             snapshot=stream.snapshot,
             index_folder=self._cache_folder(stream) / "indexes",
@@ -190,7 +198,7 @@ class OpenStreams:
         )
 
     def _cache_folder(self, stream: Stream) -> Path:
-        folder = stream.local or self._defaults.local
+        folder = stream.cache or self._defaults.local
         return Path(folder) if folder is not None else default_cache_folder()
 
     def _sources(self) -> list[Source]:

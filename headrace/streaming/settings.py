@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from headrace.errors import ConfigError
+from headrace.streaming.checks import convert, flag, function, number, optional, whole
 
 Transform = Callable[..., dict[str, Any]]
 """`f(sample)`, or `f(sample, rng)` with a `numpy.random.Generator`; gives a sample."""
@@ -67,10 +68,11 @@ class SampleConfig:
         """Refuse what contradicts itself."""
         if self.crop_frames is not None and self.crop_seconds is not None:
             raise ConfigError("crop_frames and crop_seconds are both given: give one of them")
-        for name in ("crop_frames", "crop_seconds", "sample_rate_hz"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ConfigError(f"{name.removesuffix('_hz')} is {value}: expected a positive number")
+        convert(self, optional(whole), "crop_frames", least=1)
+        convert(self, optional(whole), "sample_rate_hz", called="sample_rate", least=1)
+        convert(self, optional(number), "crop_seconds")
+        convert(self, optional(function), "transform")
+        convert(self, whole, "max_bad_samples", least=0)
         for name, kind in (("on_bad_sample", OnBadSample), ("output", Output)):
             value = getattr(self, name)
             if value not in list(kind):
@@ -100,14 +102,10 @@ class FetchConfig:
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
-        if self.download_retry < 0:
-            raise ConfigError(f"download_retry is {self.download_retry}: expected 0 or more")
-        if self.predownload is not None and self.predownload < 0:
-            raise ConfigError(f"predownload is {self.predownload}: expected 0 samples or more")
-        if self.download_timeout_seconds <= 0:
-            raise ConfigError(
-                f"download_timeout is {self.download_timeout_seconds}: expected a positive number of seconds"
-            )
+        convert(self, whole, "download_retry", least=0)
+        convert(self, number, "download_timeout_seconds", called="download_timeout")
+        convert(self, flag, "keep_zip")
+        convert(self, optional(whole), "predownload", least=0)
 
 
 def parse_bytes(size: int | str | None, name: str = "cache_limit") -> int | None:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Self, TypeVar
 
 from headrace.errors import ConfigError
+from headrace.streaming.checks import convert, flag, number, optional, whole
 
 _Member = TypeVar("_Member", bound=StrEnum)
 
@@ -74,7 +75,7 @@ class LengthBuckets:
     window_batches: int = 64
 
     def __post_init__(self) -> None:
-        _positive("window_batches", self.window_batches)
+        convert(self, whole, "window_batches", least=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +98,7 @@ class FrameBudget:
         return max(1, self.window_samples // self.batch_multiple) * self.batch_multiple
 
     def __post_init__(self) -> None:
-        _positive("frames_per_batch", self.frames_per_batch)
-        _positive("batch_multiple", self.batch_multiple)
-        _positive("window_samples", self.window_samples)
+        convert(self, whole, "frames_per_batch", "batch_multiple", "window_samples", least=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +146,11 @@ class OrderSpec:
         set_field(self, "batching_method", member(BatchingMethod, "batching_method", self.batching_method))
         set_field(self, "sampling_method", member(SamplingMethod, "sampling_method", self.sampling_method))
         set_field(self, "last_batch", member(LastBatch, "last_batch", self.last_batch))
-        for name in ("global_batch_size", "num_canonical_nodes", "sampling_granularity"):
-            _positive(name, getattr(self, name))
-        if self.shuffle_block_size is not None:
-            _positive("shuffle_block_size", self.shuffle_block_size)
+        convert(self, whole, "global_batch_size", "num_canonical_nodes", "sampling_granularity", least=1)
+        convert(self, flag, "shuffle")
+        convert(self, whole, "shuffle_seed")
+        convert(self, optional(whole), "shuffle_block_size", "crop_frames", "sample_rate", least=1)
+        convert(self, optional(number), "crop_seconds")
         if self.buckets is not None and self.batching_method is not BatchingMethod.RANDOM:
             raise ConfigError(
                 f"length buckets mix the batches of a window, which batching_method={self.batching_method.value!r} "
@@ -211,8 +211,3 @@ def member(kind: type[_Member], field: str, value: str) -> _Member:
     if value not in names:
         raise ConfigError(f"{field} {value!r} is not known: expected one of {', '.join(names)}")
     return kind(value)
-
-
-def _positive(name: str, value: int) -> None:
-    if value < 1:
-        raise ConfigError(f"{name} is {value}: expected at least 1")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.errors import ConfigError
+from headrace.streaming.checks import convert, each, instance, number, optional, path, text, whole
 
 ONLY_STREAM = "data"
 """Name of the stream of `remote=…`: a copy elsewhere must take the same state."""
@@ -20,7 +21,8 @@ class Stream:
 
     Attributes:
         remote: an `audio/` or `latents/<name>/` folder or prefix, or any plain WebDataset.
-        local: folder of the cache for remote shards; None takes one below the temporary folder.
+        local: folder of the cache for remote shards; None takes the dataset's. Without `remote`: the data set itself,
+            which is read in place, as if it were given as `remote`.
         split: None for all.
         proportion: share of the epoch, relative to the other streams' proportions.
         repeat: how many times its samples are taken per epoch.
@@ -36,7 +38,7 @@ class Stream:
         keep_zip: see `StreamingDataset`.
     """
 
-    remote: str
+    remote: str | None = None
     local: str | None = None
     split: str | None = None
     proportion: float | None = None
@@ -52,31 +54,72 @@ class Stream:
     keep_zip: bool | None = None
 
     def __post_init__(self) -> None:
-        """Refuse one folder where a list of them belongs: its letters would be taken for folders."""
-        if isinstance(self.latents, str | os.PathLike):
-            folder = os.fspath(self.latents)
-            raise ConfigError(f"latents is {folder!r}: expected a list of folders, such as [{folder!r}]")
+        """Refuse what is no such argument; what the dataset has as well is checked with it."""
+        convert(self, optional(path), "remote", "local")
+        convert(self, optional(text), "split", "name")
+        convert(self, optional(whole), "snapshot")
+        convert(self, _folders, "latents")
+        convert_weights(self)
+        if self.remote is None and self.local is None:
+            raise ConfigError("Stream() names no data set: pass remote=…, or local=… alone for a folder that is here")
+
+    @property
+    def place(self) -> str:
+        """What is read: `remote`, or else `local`, in place."""
+        found = self.remote or self.local
+        assert found is not None
+        return found
+
+    @property
+    def cache(self) -> str | None:
+        """Folder of the cache; None takes the dataset's."""
+        return self.local if self.remote is not None else None
 
 
-def chosen(streams: Sequence[Stream] | None, single: Stream | None) -> tuple[Sequence[Stream], Sequence[str]]:
+def convert_weights(stream: object) -> None:
+    """Check how much of a stream an epoch takes: the fields that `Stream` and `mixing.StreamSpec` share.
+
+    Raises:
+        ConfigError: one is no number, or out of range.
+    """
+    convert(stream, optional(number), "proportion")
+    convert(stream, optional(number), "repeat", least=0)
+    convert(stream, optional(whole), "choose", least=0)
+    convert(stream, optional(whole), "batch_size", least=1)
+
+
+def chosen(streams: Sequence[Stream] | Stream | None, single: Stream | None) -> tuple[Sequence[Stream], Sequence[str]]:
     """What a user gave, streams or one alone; and what saved states know them by.
 
     Raises:
-        ConfigError: both or neither.
+        ConfigError: both or neither, or streams that are none.
     """
     if (streams is None) == (single is None):
-        raise ConfigError("pass remote=…, or streams=[Stream(remote=…), …]: one of the two")
+        raise ConfigError(
+            "pass remote=…, or streams=[Stream(remote=…), …], or local=… alone for a folder that is here: one of them"
+        )
     if single is not None:
         return (single,), (ONLY_STREAM,)
-    assert streams is not None
-    if not streams:
+    given = (
+        (streams,) if isinstance(streams, Stream) else each("streams", streams, _stream, "a list of Stream(remote=…)")
+    )
+    if not given:
         raise ConfigError("streams is empty: name at least one Stream(remote=…)")
-    return tuple(streams), _names(streams)
+    return given, _names(given)
+
+
+def _stream(name: str, value: object) -> Stream:
+    return instance(name, value, Stream, "Stream(remote=…)")
+
+
+def _folders(name: str, value: object) -> tuple[str, ...]:
+    example = f", such as [{os.fspath(value)!r}]" if isinstance(value, str | os.PathLike) else ""
+    return each(name, value, path, f"a list of folders{example}")
 
 
 def _names(streams: Sequence[Stream]) -> list[str]:
     """`demo/audio#train`, so that a copy elsewhere goes on; all of `remote` where that is not enough."""
-    remotes = [os.fspath(stream.remote).rstrip("/") for stream in streams]
+    remotes = [stream.place.rstrip("/") for stream in streams]
     marks = [f"#{stream.split}" if stream.split else "" for stream in streams]
     short = ["/".join(remote.split("/")[-2:]) + mark for remote, mark in zip(remotes, marks, strict=True)]
     full = [remote + mark for remote, mark in zip(remotes, marks, strict=True)]

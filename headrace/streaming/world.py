@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from headrace.errors import ConfigError
+from headrace.streaming.checks import convert, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,7 @@ class World:
     world_size: int = 1
 
     def __post_init__(self) -> None:
+        convert(self, whole, "rank", "world_size")
         if self.world_size < 1 or not 0 <= self.rank < self.world_size:
             raise ConfigError(
                 f"World(rank={self.rank}, world_size={self.world_size}): expected 0 <= rank < world_size; "

@@ -1,0 +1,178 @@
+"""What users pass: taken as plain values, or refused by name before anything is read."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from headrace import FrameBudget, LengthBuckets, Stream, StreamingDataLoader, StreamingDataset, World
+from headrace.errors import ConfigError
+
+
+def opened(folder, **more):
+    return StreamingDataset(**{"remote": f"{folder}/audio", "split": "train", "batch_size": 4} | more)
+
+
+def mixed(folder, *, batch_size=4, batching_method="random", **more):
+    stream = Stream(f"{folder}/audio", split="train", **more)
+    return StreamingDataset(streams=[stream], batch_size=batch_size, batching_method=batching_method)
+
+
+@pytest.mark.parametrize(
+    ("make", "settings"),
+    [
+        (opened, {"batch_size": 8}),
+        (opened, {"shuffle": True, "shuffle_seed": 9}),
+        (opened, {"shuffle": True, "num_canonical_nodes": 8}),
+        (opened, {"shuffle": True, "shuffle_block_size": 20}),
+        (opened, {"sampling_granularity": 3}),
+        (opened, {"batching": "length_buckets", "crop_frames": 100}),
+        (opened, {"batching": "length_buckets", "sample_rate": 4000}),
+        (opened, {"epoch_size": 20}),
+        (mixed, {"choose": 40}),
+        (mixed, {"batch_size": 8, "batching_method": "per_stream"}),
+    ],
+)
+def test_numpy_integers_read_and_save_as_plain_ones(dataset_folder, make, settings):
+    own = {name: np.int64(value) if type(value) is int else value for name, value in settings.items()}
+    plain, dataset = make(dataset_folder, **settings), make(dataset_folder, **own)
+    assert json.dumps(dataset.state_dict()) == json.dumps(plain.state_dict())
+    assert [batch["keys"] for batch in StreamingDataLoader(dataset, num_threads=1)] == [
+        batch["keys"] for batch in StreamingDataLoader(plain, num_threads=1)
+    ]
+    file = io.BytesIO()
+    torch.save(dataset.state_dict(), file)
+    file.seek(0)
+    assert torch.load(file, weights_only=True) == dataset.state_dict()
+
+
+def test_numpy_integers_in_types_become_plain_ones():
+    world = World(np.int64(1), np.int32(2))
+    budget = FrameBudget(np.int64(100), np.int64(4), np.int64(64))
+    values = [world.rank, world.world_size, LengthBuckets(np.uint8(3)).window_batches]
+    values += [budget.frames_per_batch, budget.batch_multiple, budget.window_samples]
+    assert {type(value) for value in values} == {int}
+
+
+def test_single_precision_weights_mean_the_decimal_that_they_show(dataset_folder):
+    assert mixed(dataset_folder, repeat=np.float32(1.1)).num_samples == mixed(dataset_folder, repeat=1.1).num_samples
+
+
+WRONG = [
+    *(("batch_size", value) for value in ("4", 2.5, 4.0, True, [4], 0)),
+    *(("shuffle_seed", value) for value in (None, "9176", 1.5)),
+    *(("num_canonical_nodes", value) for value in ("8", 2.5, 0)),
+    *(("shuffle_block_size", value) for value in ("100k", 2.5)),
+    *(("sampling_granularity", value) for value in (2.5, "3", None)),
+    *(("shuffle", value) for value in ("no", None)),
+    *(("batching", value) for value in (LengthBuckets, FrameBudget, 4)),
+    *(("crop_frames", value) for value in (1.5, "3", 0)),
+    *(("crop_seconds", value) for value in ("x", float("nan"), float("inf"), 0)),
+    *(("sample_rate", value) for value in ("44100", 0)),
+    *(("max_bad_samples", value) for value in (-1, None)),
+    *(("download_timeout", value) for value in (None, "60", float("nan"), float("inf"), 0)),
+    *(("download_retry", value) for value in ("2", -1)),
+    *(("predownload", value) for value in ("x", -1)),
+    *(("world", value) for value in ((0, 2), 1)),
+    *(("remote", value) for value in (3, "")),
+    ("local", 3),
+    ("split", 3),
+    ("snapshot", "1"),
+    ("keep_zip", "no"),
+    ("change_streams", "x"),
+    ("transform", "x"),
+    ("latents", 3),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG, ids=str)
+def test_wrong_arguments_of_a_dataset_are_refused_by_name(dataset_folder, name, value):
+    with pytest.raises(ConfigError, match=rf"^{name} .*: expected "):
+        opened(dataset_folder, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("proportion", value) for value in ("0.5", float("nan"), float("inf"), 0)),
+        *(("repeat", value) for value in ("2", float("inf"), -1)),
+        *(("choose", value) for value in (2.5, "10", -1)),
+        *(("batch_size", value) for value in (2.5, 0)),
+        *(("download_timeout", value) for value in ("x", 0)),
+        ("download_retry", 0.5),
+        ("keep_zip", "no"),
+        ("snapshot", "1"),
+        ("split", 3),
+        ("name", 3),
+        ("remote", 3),
+        ("latents", "x"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_of_a_stream_are_refused_by_name(dataset_folder, name, value):
+    with pytest.raises(ConfigError, match=rf"^{name} is .*: expected "):
+        StreamingDataset(streams=[Stream(**{"remote": f"{dataset_folder}/audio", name: value})])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: World(0.0, 2), "rank is 0.0: expected a whole number"),
+        (lambda: World(0, "2"), "world_size is '2'"),
+        (lambda: LengthBuckets(window_batches=2.5), "window_batches is 2.5"),
+        (lambda: FrameBudget(1.5), "frames_per_batch is 1.5"),
+        (lambda: FrameBudget(None), "frames_per_batch is None"),
+        (Stream, r"Stream\(\) names no data set: pass remote=…, or local=…"),
+    ],
+)
+def test_wrong_arguments_of_types_are_refused_by_name(make, message):
+    with pytest.raises(ConfigError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("streams", [["path"], "path", {"a": Stream("path")}, 3, [None]], ids=str)
+def test_streams_that_are_none_are_refused(streams):
+    with pytest.raises(ConfigError, match=r"^streams.* is .*: expected .*Stream\(remote=…\)"):
+        StreamingDataset(streams=streams)
+
+
+def test_one_stream_may_stand_for_a_list_of_one(dataset_folder):
+    stream = Stream(f"{dataset_folder}/audio", split="train")
+    alone, listed = StreamingDataset(streams=stream), StreamingDataset(streams=[stream])
+    assert alone.state_dict() == listed.state_dict()
+
+
+def test_a_local_folder_alone_is_read_in_place_as_if_it_were_remote(dataset_folder):
+    audio = f"{dataset_folder}/audio"
+    before = sorted(dataset_folder.rglob("*"))
+    dataset = StreamingDataset(local=audio, split="train", batch_size=4, shuffle=True)
+    assert dataset.reading.is_local
+    remote = opened(dataset_folder, shuffle=True)
+    assert dataset.state_dict() == remote.state_dict()
+    assert [sample["__key__"] for sample in dataset] == [sample["__key__"] for sample in remote]
+    streams = [StreamingDataset(streams=[Stream(**{name: audio})]) for name in ("local", "remote")]
+    assert streams[0].state_dict() == streams[1].state_dict()
+    assert sorted(dataset_folder.rglob("*")) == before
+
+
+def test_a_dataset_without_any_folder_says_what_to_pass():
+    with pytest.raises(ConfigError, match=r"pass remote=…, or streams=.*, or local=… alone"):
+        StreamingDataset()
+
+
+@pytest.mark.parametrize("number", [1.0, 1.5, "3", slice(3), [1, 2], None, np.array([1, 2])], ids=str)
+def test_samples_are_found_by_whole_numbers_only(dataset_folder, number):
+    dataset = opened(dataset_folder)
+    with pytest.raises(TypeError, match=r"^sample .*: expected one whole number"):
+        dataset[number]
+    assert dataset[np.int64(3)]["__key__"] == dataset[3]["__key__"]
+
+
+def test_an_epoch_of_a_stream_that_is_not_there_cannot_be_shown(dataset_folder):
+    dataset = opened(dataset_folder)
+    with pytest.raises(IndexError, match="stream 5: there are 1"):
+        dataset.resample_streams(0, 5)
+    with pytest.raises(ConfigError, match="epoch is -1"):
+        dataset.resample_streams(-1)
