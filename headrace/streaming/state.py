@@ -5,7 +5,7 @@ contain how an order is computed (`order`), nor look for snapshots: the caller o
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self
 
 from headrace.errors import StateError
@@ -243,15 +243,23 @@ def _check_window_end(spec: OrderSpec, row: int) -> None:
 
 
 def _check_spec(saved: OrderSpec, now: OrderSpec) -> None:
-    before, after = saved.to_json(), now.to_json()
-    if not saved.needs_global_batch:
-        before.pop("global_batch_size")
-    for name, value in before.items():
-        if after[name] != value:
-            raise StateError(
-                f"{name} differs: the state was saved with {_shown(value)}, but now it is {_shown(after[name])}, which "
-                f"gives another order; set {name} to {_shown(value)}, or start from the beginning"
-            )
+    for name in (field.name for field in fields(OrderSpec)):
+        before, after = getattr(saved, name), getattr(now, name)
+        if before == after or (name == "global_batch_size" and not saved.needs_global_batch):
+            continue
+        raise StateError(
+            f"{name} differs: the state was saved with {_shown(before)}, but now it is {_shown(after)}, which gives "
+            f"another order; {_setting(name, before)}, or start from the beginning"
+        )
+
+
+def _setting(name: str, value: object) -> str:
+    """How a user gives a setting of the order that value."""
+    if name == "global_batch_size":
+        return f"set batch_size so that batch_size times the number of ranks is {value}"
+    if name == "buckets":
+        return f"set batching to {value or 'fixed'}"
+    return f"set {name} to {_shown(value)}"
 
 
 def _check_streams(state: OrderState, snapshots: Sequence[StreamState], *, change_streams: bool) -> None:
