@@ -34,9 +34,10 @@ test test-slow: export OMP_NUM_THREADS ?= 1
 test: $(STAMP)  ## Fast tests
 	$(BIN)/python -m pytest -n logical --maxprocesses 8 --timeout 120 -m "not slow and not gpu"
 
+# Half of the live daemon's time is waiting, so the drills go on beside it; a file's tests stay together.
 test-slow: $(STAMP)  ## Live daemon, browser, servers, drills
 	@tools/install-browser
-	$(BIN)/python -m pytest --timeout 900 -m "slow and not gpu" || [ $$? -eq 5 ]  # 5: no test yet
+	$(BIN)/python -m pytest -n 2 --dist loadfile --timeout 900 -m "slow and not gpu" || [ $$? -eq 5 ]  # 5: no test yet
 
 test-gpu: $(STAMP)  ## Tests that need a CUDA device
 	$(BIN)/python -m pytest --timeout 300 -m gpu || [ $$? -eq 5 ]
