@@ -20,6 +20,9 @@ from headrace.streaming.world import ALONE, World
 
 _WINDOW = 401
 
+BATCH_MULTIPLE = "FrameBudget's batch_multiple"
+"""What a world size must divide, as messages call it."""
+
 Ints = NDArray[np.int64]
 Lengths = Callable[[Rows], Ints]
 """Frames of each row's sample: rows without padding (num_rows,) → int64 (num_rows,)."""
@@ -156,7 +159,7 @@ class BudgetedOrder:
         """
         if not 0 <= index < self.num_batches:
             raise IndexError(f"batch {index} of {self.num_batches}")
-        world.batch_size(self._budget.batch_multiple)
+        world.batch_size(self._budget.batch_multiple, BATCH_MULTIPLE)
         index += self._first
         number = int(np.searchsorted(self._first_of_window, index, side="right")) - 1
         rows = self._window(number).batch(index - int(self._first_of_window[number]), self._budget.batch_multiple)

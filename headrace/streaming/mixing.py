@@ -80,6 +80,11 @@ class Mixture:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ConfigError(f"two streams are named {twice!r}: a saved state tells streams apart by name; rename one")
+        if self.epoch_size is not None and not any(stream.num_samples for stream in self.streams):
+            raise ConfigError(
+                f"epoch_size is {self.epoch_size!r}, but the streams hold no samples to fill it: leave it out, or read "
+                "another split"
+            )
 
     @property
     def is_relative(self) -> bool:

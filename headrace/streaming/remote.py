@@ -105,16 +105,20 @@ def _open_joined(storage: Storage, wanted: Wanted) -> OpenedRemote:
             chosen = [offer[audio.snapshot.fingerprint] for offer in offers]
             break
     else:
-        tried = f"snapshot {wanted.snapshot}" if wanted.snapshot is not None else f"any of {len(numbers)} snapshots"
-        raise NotFoundError(
-            f"{wanted.remote}: {tried} has latents in all of {', '.join(wanted.latents)}: build the latents, or pick "
-            "another snapshot"
-        )
+        raise NotFoundError(f"{wanted.remote}: {_lack(wanted, numbers)}")
     joined = tuple(
         _open_snapshot(folder, found, _split_of(found, wanted.split))
         for folder, found in zip(folders, chosen, strict=True)
     )
     return OpenedRemote(_open_snapshot(storage, audio, wanted.split), joined, ("", *_suffixes(wanted.latents)))
+
+
+def _lack(wanted: Wanted, numbers: Sequence[int]) -> str:
+    """What is missing where none of the snapshots of these numbers has all latents."""
+    if not numbers:
+        return "no snapshot of audio yet that latents could belong to; build it first"
+    none = f"snapshot {numbers[0]} lacks" if len(numbers) == 1 else f"each of the {len(numbers)} snapshots lacks"
+    return f"{none} latents in {' or '.join(wanted.latents)}; build them, or pick another snapshot"
 
 
 def _suffixes(folders: Sequence[str]) -> list[str]:

@@ -24,8 +24,8 @@ class World:
                 "pass the values of torch.distributed.get_rank() and get_world_size()"
             )
 
-    def batch_size(self, global_batch_size: int) -> int:
-        """Rows of this rank in a global batch.
+    def batch_size(self, global_batch_size: int, what: str = "a global batch") -> int:
+        """Rows of this rank in a global batch, which a message calls `what`.
 
         Raises:
             ConfigError: the global batch does not divide by the world size; names the nearest sizes of both that fit.
@@ -34,10 +34,10 @@ class World:
         if rest == 0:
             return size
         below, above = size * self.world_size, (size + 1) * self.world_size
-        batches = f"{below} or {above}" if below else f"{above}"
         raise ConfigError(
-            f"a global batch of {global_batch_size} samples does not divide by {self.world_size} ranks: "
-            f"use a global batch of {batches}, or a world size of {_nearest_worlds(global_batch_size, self.world_size)}"
+            f"{what} of {global_batch_size} samples does not divide by {self.world_size} ranks: use "
+            f"{f'{below} or {above}' if below else above}, or a world size of "
+            f"{_nearest_worlds(global_batch_size, self.world_size)}"
         )
 
 

@@ -9,6 +9,7 @@ import torch
 
 from headrace import FrameBudget, LengthBuckets, Stream, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError
+from tests.streaming.corpus import clips, write_dataset
 
 
 def opened(folder, **more):
@@ -160,6 +161,47 @@ def test_a_local_folder_alone_is_read_in_place_as_if_it_were_remote(dataset_fold
 def test_a_dataset_without_any_folder_says_what_to_pass():
     with pytest.raises(ConfigError, match=r"pass remote=…, or streams=.*, or local=… alone"):
         StreamingDataset()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"batching": FrameBudget(10**6, batch_multiple=8)},
+            "batch_multiple of 8 .*: use 6 or 12, or .* 4 or 8",
+        ),
+        ({"epoch_size": "x"}, "epoch_size 'x'"),
+        ({"epoch_size": 10, "split": "none"}, "epoch_size is 10, but the streams hold no samples"),
+        ({"streams": [("train", {"repeat": 2, "choose": 3})]}, "has repeat and choose"),
+        ({"streams": [("train", {"proportion": 1}), ("test", {})]}, "has a proportion but stream"),
+        ({"streams": [("none", {"choose": 3})]}, "is asked for 3 samples but holds none"),
+        ({"streams": [("train", {"batch_size": 2})]}, "no meaning with batching_method='random'"),
+        (
+            {"streams": [("train", {"batch_size": 9})], "batching_method": "per_stream"},
+            "stream 'audio#train' with a batch_size of 9 samples does not divide by 6 ranks: use 6 or 12, or .* 3 or 9",
+        ),
+    ],
+)
+def test_what_no_epoch_could_follow_is_refused_at_once(tmp_path, settings, message):
+    write_dataset(tmp_path, {"train": clips(6), "test": clips(2, first=10), "none": []})
+    audio = f"{tmp_path}/audio"
+    streams = [Stream(audio, split=split, name=f"audio#{split}", **more) for split, more in settings.get("streams", ())]
+    what = {"streams": streams} if streams else {"remote": audio}
+    with pytest.raises(ConfigError, match=message):
+        StreamingDataset(**settings | what, batch_size=1, world=World(0, 6))
+
+
+def test_an_epoch_of_which_nothing_fills_a_batch_is_a_warning(dataset_folder):
+    dataset = opened(dataset_folder, batch_size=200, last_batch="drop")
+    with pytest.warns(UserWarning, match="the epoch's 53 samples fill no global batch, and last_batch='drop'"):
+        assert list(StreamingDataLoader(dataset)) == []
+
+
+def test_a_state_at_the_end_of_an_epoch_is_no_reason_to_warn(dataset_folder, recwarn):
+    dataset = opened(dataset_folder, last_batch="drop")
+    dataset.load_state_dict(dataset.state_dict() | {"sample_in_epoch": 52})
+    assert list(StreamingDataLoader(dataset)) == []
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize("number", [1.0, 1.5, "3", slice(3), [1, 2], None, np.array([1, 2])], ids=str)

@@ -47,8 +47,19 @@ def test_audio_comes_at_the_newest_snapshot_that_all_latents_have(tmp_path):
     write_dataset(tmp_path, {"train": clips(30)})
     assert joined(tmp_path).size == 20
     assert StreamingDataset(remote=f"{tmp_path}/audio").size == 30
-    with pytest.raises(NotFoundError, match="snapshot 2"):
+    with pytest.raises(NotFoundError, match=r"snapshot 2 lacks latents in .*latents/crepe; build them"):
         joined(tmp_path, snapshot=2)
+
+
+def test_latents_of_no_audio_at_all_are_refused_in_words(tmp_path):
+    write_dataset(tmp_path / "one", {"train": SAMPLES}, latents=True)
+    write_dataset(tmp_path / "two", {"train": clips(30)})
+    write_dataset(tmp_path / "two", {"train": clips(40)})
+    latents = [f"{tmp_path}/one/latents/crepe"]
+    with pytest.raises(NotFoundError, match=r"two/audio: each of the 2 snapshots lacks latents in .*one/latents/crepe"):
+        StreamingDataset(remote=f"{tmp_path}/two/audio", latents=latents)
+    with pytest.raises(NotFoundError, match="no snapshot of audio yet"):
+        StreamingDataset(remote=f"{tmp_path}", latents=latents)
 
 
 def test_a_state_goes_on_with_its_latents_when_others_were_computed_of_the_same_audio(tmp_path):
