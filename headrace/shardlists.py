@@ -15,7 +15,7 @@ from headrace.errors import ConfigError, HeadraceError, NotFoundError
 from headrace.index import ShardIndex, index_name
 from headrace.snapshots import NumberedSnapshot, read_snapshot, read_table, snapshot_numbers
 from headrace.storage import LocalStorage, Storage, open_storage
-from headrace.streaming.foreign import FoundShards, find_shards, is_pattern
+from headrace.streaming.finding import FoundShards, find_shards, is_pattern
 
 Urls: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 _FOREIGN_SCHEMES = ("pipe:", "hf:", "ais:", "htgs:")

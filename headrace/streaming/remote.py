@@ -13,7 +13,8 @@ from headrace.errors import ConfigError, NotFoundError
 from headrace.index import ShardIndex, index_name
 from headrace.snapshots import NumberedSnapshot, read_snapshot, snapshot_numbers
 from headrace.storage import Storage, Transfer, open_storage
-from headrace.streaming import foreign
+from headrace.streaming.finding import is_pattern
+from headrace.streaming.foreign import open_foreign
 from headrace.streaming.shardset import Identity, ShardSet, snapshot_shards
 
 
@@ -77,7 +78,7 @@ def open_remote(wanted: Wanted) -> OpenedRemote:
             WebDataset.
         NotFoundError: no such snapshot, or no audio snapshot that all latents have.
     """
-    if foreign.is_pattern(wanted.remote):
+    if is_pattern(wanted.remote):
         _refuse_for_foreign(wanted)
         return OpenedRemote(_open_foreign(wanted))
     storage = open_storage(wanted.remote, wanted.transfer)
@@ -151,7 +152,7 @@ def _by_audio(folder: Storage, pinned: int | None) -> dict[str, NumberedSnapshot
 
 
 def _open_foreign(wanted: Wanted) -> ShardSet:
-    return foreign.open_foreign(wanted.remote, wanted.split, wanted.index_folder, wanted.transfer)
+    return open_foreign(wanted.remote, wanted.split, wanted.index_folder, wanted.transfer)
 
 
 def _refuse_for_foreign(wanted: Wanted) -> None:
