@@ -5,7 +5,7 @@ batches; which of them, and how many, is a matter of speed alone.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,17 +18,31 @@ from headrace.streaming.arena import Allocator
 from headrace.streaming.assemble import Assembler
 from headrace.streaming.batch import Batch, Sample, collate
 from headrace.streaming.batch_plan import BatchPlan
+from headrace.streaming.checks import flag, function, instance, optional, whole
 from headrace.streaming.dataset import StreamingDataset
 from headrace.streaming.pinning import PinnedMemory, pinned, pinned_ahead
 from headrace.streaming.settings import Output
 from headrace.streaming.stats import LoaderStats, Meter, Traffic, Work
 from headrace.streaming.threads import ThreadedBatches
-from headrace.streaming.workers import WorkerBatches, start_context
+from headrace.streaming.workers import WorkerBatches, start_context, start_method
 
 if TYPE_CHECKING:
     from headrace.streaming.epochs import EpochRun
 
 _MAX_THREADS = 16
+_AHEAD = 2
+
+_ELSEWHERE = {
+    "shuffle": "pass it to the StreamingDataset, which decides the order",
+    "sampler": "the StreamingDataset decides the order: see its shuffle and streams",
+    "batch_sampler": "the StreamingDataset decides the batches: see its batching",
+    "drop_last": "pass last_batch='drop' to the StreamingDataset",
+    "generator": "pass shuffle_seed to the StreamingDataset; a transform with a parameter rng gets a seeded generator",
+    "worker_init_fn": "a transform with a parameter rng gets a seeded generator, and workers seed the global ones",
+    "persistent_workers": "leave it out: workers start with each iteration",
+    "timeout": "leave it out: the death of a worker is an error at once",
+}
+"""Arguments of torch's DataLoader that are none of this one: where to ask for the same."""
 
 
 class BatchMaker(Protocol):
@@ -64,10 +78,11 @@ class StreamingDataLoader:
         batch_size: int | None = None,
         num_workers: int = 0,
         num_threads: int | None = None,
-        prefetch_factor: int = 2,
+        prefetch_factor: int | None = None,
         pin_memory: bool = False,
         collate_fn: Callable[[Sequence[Sample]], Any] | None = None,
         multiprocessing_context: str | None = None,
+        **others: object,
     ) -> None:
         """Nothing starts before the first batch is asked for.
 
@@ -77,37 +92,34 @@ class StreamingDataLoader:
             num_workers: 0 decodes on threads of this process, which is fastest for FLAC and latents; more for
                 transforms in Python that hold the GIL.
             num_threads: decoding threads with `num_workers=0`; None takes this rank's share of the cores.
-            prefetch_factor: batches made ahead, for each worker.
+            prefetch_factor: batches made ahead, for each worker; None takes 2.
             pin_memory: page-locked tensors, for copies to a GPU with `non_blocking=True`; batches are decoded straight
                 into such memory. Without an accelerator it warns and has no effect.
             collate_fn: makes a batch of the samples' dicts instead of the default; runs in the consumer.
             multiprocessing_context: "fork", "forkserver" or "spawn"; None forks where all shards are local, else
                 takes a fork server, because clients of object stores do not survive a fork.
+            others: no arguments of this loader, but of torch's; a value that asks for something is refused.
 
         Raises:
-            ConfigError: a value is not allowed.
+            ConfigError: a value is not allowed; says where to ask for it instead.
+            TypeError: there is no such argument.
         """
+        instance("dataset", dataset, StreamingDataset, "a StreamingDataset")
+        _check_others(others)
         if batch_size not in (None, dataset.batch_size):
             raise ConfigError(f"batch_size={batch_size}, but the dataset has {dataset.batch_size}: set it there, once")
-        least = {
-            "num_workers": (num_workers, 0),
-            "prefetch_factor": (prefetch_factor, 1),
-            "num_threads": (num_threads, 1),
-        }
-        for name, (value, limit) in least.items():
-            if value is not None and value < limit:
-                raise ConfigError(f"{name} is {value}: expected at least {limit}")
+        ahead = optional(whole)("prefetch_factor", prefetch_factor, least=1) or _AHEAD
         self.dataset = dataset
-        self.num_workers = num_workers
+        self.num_workers = whole("num_workers", num_workers, least=0)
         self.batch_size = dataset.batch_size
-        self.pin_memory = pin_memory and _can_pin()
-        self._num_threads = num_threads or default_num_threads()
-        self._prefetch_factor = prefetch_factor
-        self._collate = collate_fn
+        self.pin_memory = flag("pin_memory", pin_memory) and _can_pin()
+        self._num_threads = optional(whole)("num_threads", num_threads, least=1) or default_num_threads()
+        self._prefetch_factor = ahead
+        self._collate = optional(function)("collate_fn", collate_fn)
         # As torch's loader has them: Accelerate's skip_first_batches makes another loader with them.
         self.collate_fn, self.drop_last = collate_fn or collate, False
-        self.prefetch_factor = prefetch_factor if num_workers else None
-        self._context = multiprocessing_context
+        self.prefetch_factor = ahead if self.num_workers else None
+        self._context = optional(start_method)("multiprocessing_context", multiprocessing_context)
         self._meter = Meter()
         self._work, self._past_work = Work(), Work()
         self._traffic, self._past_traffic = Traffic(), Traffic()  # of worker processes; this one's is the reading's
@@ -232,6 +244,15 @@ def _can_pin() -> bool:
         return True
     warnings.warn("pin_memory=True has no effect: this machine has no accelerator", stacklevel=3)
     return False
+
+
+def _check_others(others: Mapping[str, object]) -> None:
+    """Refuse arguments that only torch's loader has, but for those which ask for nothing."""
+    for name, value in others.items():
+        if name not in _ELSEWHERE:
+            raise TypeError(f"StreamingDataLoader() got an unexpected keyword argument {name!r}")
+        if value:
+            raise ConfigError(f"{name}={value!r} cannot be asked of a StreamingDataLoader: {_ELSEWHERE[name]}")
 
 
 def default_num_threads() -> int:

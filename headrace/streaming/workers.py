@@ -157,6 +157,14 @@ class WorkerBatches:
         return batch
 
 
+def start_method(name: str, value: object) -> str:
+    """The name of a way to start processes that this system has. Raises `ConfigError` otherwise."""
+    known = multiprocessing.get_all_start_methods()
+    if not isinstance(value, str) or value not in known:
+        raise ConfigError(f"{name} is {value!r}: expected one of {', '.join(known)}")
+    return value
+
+
 def start_context(name: str | None, *, is_local: bool) -> BaseContext:
     """How workers are started: forked where all shards are local; else from a fork server.
 

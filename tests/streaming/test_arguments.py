@@ -133,6 +133,46 @@ def test_wrong_arguments_of_types_are_refused_by_name(make, message):
         make()
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"num_workers": 1.5}, "num_workers is 1.5: expected a whole number"),
+        ({"num_workers": None}, "num_workers is None"),
+        ({"num_threads": "2"}, "num_threads is '2'"),
+        ({"prefetch_factor": 0}, "prefetch_factor is 0"),
+        ({"pin_memory": "cuda"}, "pin_memory is 'cuda'"),
+        ({"collate_fn": 3}, "collate_fn is 3: expected a function"),
+        ({"multiprocessing_context": "x"}, "multiprocessing_context is 'x': expected one of fork, "),
+        ({"drop_last": True}, "drop_last=True .* last_batch='drop' to the StreamingDataset"),
+        ({"shuffle": True}, "shuffle=True .* pass it to the StreamingDataset"),
+        ({"persistent_workers": True}, "persistent_workers=True .* leave it out"),
+        ({"timeout": 3}, "timeout=3 .* leave it out"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_of_a_loader_are_refused_by_name(dataset_folder, wrong, message):
+    with pytest.raises(ConfigError, match=message):
+        StreamingDataLoader(opened(dataset_folder), **wrong)
+
+
+def test_a_loader_takes_the_defaults_of_torch_s(dataset_folder):
+    """Scripts that pass every argument on need not know which of them mean nothing here."""
+    nothing = {"shuffle": False, "drop_last": False, "persistent_workers": False, "timeout": 0, "sampler": None}
+    loader = StreamingDataLoader(opened(dataset_folder), prefetch_factor=None, **nothing)
+    assert [len(batch["keys"]) for batch in loader] == [4] * 14
+
+
+def test_a_loader_has_no_arguments_but_torch_s_and_its_own(dataset_folder):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'batchsize'"):
+        StreamingDataLoader(opened(dataset_folder), batchsize=4)
+
+
+@pytest.mark.parametrize("dataset", [[1, 2], "path"], ids=str)
+def test_a_loader_reads_a_streaming_dataset_and_nothing_else(dataset):
+    with pytest.raises(ConfigError, match=r"^dataset is .*: expected a StreamingDataset"):
+        StreamingDataLoader(dataset)
+
+
 @pytest.mark.parametrize("streams", [["path"], "path", {"a": Stream("path")}, 3, [None]], ids=str)
 def test_streams_that_are_none_are_refused(streams):
     with pytest.raises(ConfigError, match=r"^streams.* is .*: expected .*Stream\(remote=…\)"):
