@@ -58,6 +58,10 @@ class IntegrityError(HeadraceError, OSError):
     """Stored bytes do not have the size or digest that their index or name promises."""
 
 
+class SampleCountError(IntegrityError):
+    """A shard is whole, but holds more or fewer samples than a list of shards says; reading it again cannot help."""
+
+
 class StateError(HeadraceError, ValueError):
     """A saved training state does not fit the data set or settings that it is loaded into."""
 

@@ -16,7 +16,7 @@ from typing import BinaryIO, cast
 
 import numpy as np
 
-from headrace.errors import ConfigError, FormatError
+from headrace.errors import ConfigError, FormatError, SampleCountError
 from headrace.index import ShardIndex, index_name
 from headrace.indexing import index_tar
 from headrace.storage import LocalStorage, Storage, Transfer
@@ -43,13 +43,32 @@ class IndexKeeper:
     Attributes:
         folder: where indexes that were made are kept; None keeps none.
         versions: of shards that were asked for theirs before.
+        counts: samples of each shard, by its name, where they were told: what the order of samples stands on.
+        counted_by: what told them, for messages.
     """
 
     folder: Path | None
     versions: Mapping[str, str] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    counted_by: str = ""
 
     def __call__(self, storage: Storage, shard: str) -> ShardIndex:
-        """The index of a shard: the one beside it if it has one, else one kept or made."""
+        """The index of a shard: the one beside it if it has one, else one kept or made.
+
+        Raises:
+            SampleCountError: it has more or fewer samples than was told.
+            FormatError: the shard is not a WebDataset.
+        """
+        index = self._found_or_made(storage, shard)
+        told = self.counts.get(shard, len(index))
+        if told != len(index):
+            raise SampleCountError(
+                f"{storage.uri}/{shard}: holds {len(index)} samples, {self.counted_by} says {told}: fetch or build it "
+                "again, or run `headrace index` if it was changed on purpose"
+            )
+        return index
+
+    def _found_or_made(self, storage: Storage, shard: str) -> ShardIndex:
         beside = index_name(shard)
         if shard not in self.versions and shard.endswith(".tar") and storage.exists(beside):
             return ShardIndex.from_bytes(storage.read(beside), f"{storage.uri}/{beside}")
@@ -104,12 +123,15 @@ def open_foreign(remote: str, split: str | None, index_folder: Path | None, tran
     if not names:
         raise ConfigError(f"{remote}: no snapshot and no shards ({', '.join(TAR_SUFFIXES)}) there; {_hint(storage)}")
     keeper = IndexKeeper(index_folder)
-    sizes = [UNKNOWN_SIZE] * len(names)
+    sizes, versions, counted_by = [UNKNOWN_SIZE] * len(names), dict[str, str](), remote
     if counts is None:
         indexes = _index_all(storage, names, keeper)
         counts, sizes = [len(index) for index in indexes], [index.num_bytes for index in indexes]
-        versions = {name: index.notes.get(VERSION) for name, index in zip(names, indexes, strict=True)}
-        keeper = IndexKeeper(index_folder, {name: version for name, version in versions.items() if version})
+        noted = {name: index.notes.get(VERSION) for name, index in zip(names, indexes, strict=True)}
+        versions = {name: version for name, version in noted.items() if version}
+        counted_by = "what was there when the data set was opened"
+    told = dict(zip(names, counts, strict=True))
+    keeper = replace(keeper, versions=versions, counts=told, counted_by=counted_by)
     shards = ListedShards(tuple(names), np.array(counts, np.int32), np.array(sizes, np.int64))
     text = json.dumps([names, counts, sizes])
     identity = Identity(remote, split, None, hashlib.sha256(text.encode()).hexdigest())

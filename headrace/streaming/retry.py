@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from headrace.errors import IntegrityError, NotFoundError, StorageError
+from headrace.errors import IntegrityError, NotFoundError, SampleCountError, StorageError
 from headrace.streaming.settings import FetchConfig
 
 T = TypeVar("T")
@@ -21,6 +21,7 @@ def retried(action: Callable[[], T], config: FetchConfig, what: str) -> T:
 
     Raises:
         NotFoundError: the object is not there; never tried again.
+        SampleCountError: it is whole, but not what was promised; never tried again.
         IntegrityError: what came was damaged each time.
         StorageError: it failed each time; names `what` and the number of attempts, caused by the last failure.
     """
@@ -29,7 +30,7 @@ def retried(action: Callable[[], T], config: FetchConfig, what: str) -> T:
             time.sleep(min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** (attempt - 1)))
         try:
             return action()
-        except NotFoundError:
+        except (NotFoundError, SampleCountError):
             raise
         except (StorageError, IntegrityError) as error:
             last = error
