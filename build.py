@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="ASSETS",
         help="only these assets, where they are stale: names like audio_shards or crepe/latent_shards with commas "
-        "between, or Dagster's selection syntax; may be repeated",
+        "between, or Dagster's selection syntax; recordings means catalog, whose run updates them; may be repeated",
     )
     parser.add_argument("--verbose", action="store_true", help="show Dagster's own log")
     return parser

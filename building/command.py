@@ -8,6 +8,7 @@ from pathlib import Path
 import dagster as dg
 from rich.console import Console
 
+from assets.keys import DatasetKeys
 from building.driver import Build
 from building.instance import open_instance
 from building.runs import Runner
@@ -71,10 +72,13 @@ def _yaml_of(name: str, folder: Path | None) -> Path:
 def _selected(config: DatasetConfig, runner: Runner, select: Sequence[str]) -> frozenset[dg.AssetKey]:
     """The assets that `--select` names; all without it."""
     known = runner.keys()
+    keys = DatasetKeys(config.name)
     names = [name.strip() for text in select for name in text.split(",") if name.strip()]
     found: set[dg.AssetKey] = set()
     for name in names:
         key = dg.AssetKey([config.name, *name.removeprefix(f"{config.name}/").split("/")])
+        if key == keys.recordings:  # no run makes them: that of the catalog says which of them changed
+            key = keys.catalog
         matching = {key} if key in known else runner.select(name)
         if not matching:
             offered = ", ".join("/".join(key.path[1:]) for key in known)

@@ -284,6 +284,12 @@ def test_a_selection_in_dagsters_own_syntax_is_understood(project, instances):
     assert {name for name, _ in runs(instances[-1])} == {"catalog", "audio_shards"}
 
 
+@pytest.mark.parametrize("name", ["recordings", "tones/recordings"])
+def test_selecting_the_recordings_runs_the_catalog_that_updates_them(project, instances, name):
+    assert run(project, "--select", name) == 0
+    assert [found for found, _ in runs(instances[-1])] == ["catalog"]
+
+
 def test_selecting_an_unknown_asset_is_a_usage_error(project, capsys):
     assert run(project, "--select", "audio_shard") == 2
     assert "audio_shards" in capsys.readouterr().err
