@@ -35,8 +35,8 @@ class World:
             return size
         below, above = size * self.world_size, (size + 1) * self.world_size
         raise ConfigError(
-            f"{what} of {global_batch_size} samples does not divide by {self.world_size} ranks: use "
-            f"{f'{below} or {above}' if below else above}, or a world size of "
+            f"{what} of {global_batch_size} samples does not divide by {self.world_size} ranks: use {what} "
+            f"of {f'{below} or {above}' if below else above}, or a world size of "
             f"{_nearest_worlds(global_batch_size, self.world_size)}"
         )
 
