@@ -127,7 +127,7 @@ def _beside(found: FoundShards) -> list[int | None]:
 def _sizes(storage: Storage) -> dict[str, int]:
     try:
         listed = find_shards(f"{storage.uri}/sizes.json", None)
-    except (HeadraceError, ValueError, AttributeError, TypeError):
+    except HeadraceError:
         return {}  # none there, or another tool's file of this name: then nothing is promised
     return dict(zip(listed.names, listed.counts or (), strict=True))
 

@@ -4,7 +4,6 @@ Owns `headrace index`: which tars, in parallel, each index written whole, `sizes
 sound. What an index says is `indexing`'s business.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from headrace.index import index_name
 from headrace.indexing import index_tar
 from headrace.manifests import json_bytes
 from headrace.ordered import map_in_order
+from headrace.sizes import parse_sizes
 from headrace.snapshots import snapshot_numbers
 from headrace.storage import Storage
 from headrace.streaming.finding import find_shards
@@ -108,14 +108,11 @@ def read_sizes(storage: Storage) -> dict[str, int]:
     """The `sizes.json` of a folder; empty without one.
 
     Raises:
-        FormatError: it is not an object of counts by file name.
+        FormatError: it is not one.
     """
     try:
-        content = json.loads(storage.read("sizes.json"))
+        return parse_sizes(storage.read("sizes.json"), f"{storage.uri}/sizes.json")
     except NotFoundError:
         return {}
-    except ValueError as error:
-        raise FormatError(f"{storage.uri}/sizes.json: not JSON ({error}); remove it and index again") from error
-    if not isinstance(content, dict) or not all(isinstance(count, int) for count in content.values()):
-        raise FormatError(f'{storage.uri}/sizes.json: expected {{"file.tar": samples}}; remove it and index again')
-    return content
+    except FormatError as error:
+        raise FormatError(f"{error}. Here: remove it first") from error

@@ -6,13 +6,13 @@ inside an output of ours is filtered by its newest snapshot, because old and new
 
 import fnmatch
 import itertools
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import ConfigError, NotFoundError
+from headrace.sizes import parse_sizes
 from headrace.snapshots import read_snapshot, read_table, snapshot_numbers
 from headrace.storage import Entry, Storage, Transfer, open_storage
 from headrace.streaming.download import ZIP_SUFFIXES
@@ -71,6 +71,7 @@ def find_shards(remote: str, split: str | None, transfer: Transfer | None = None
     Raises:
         ConfigError: `split` fits none of them.
         NotFoundError: one that is named in full, or the `sizes.json`, is not there.
+        FormatError: the `sizes.json` is none.
     """
     if not is_pattern(remote):
         storage, names = _in_folder(open_storage(remote, transfer), split)
@@ -78,9 +79,9 @@ def find_shards(remote: str, split: str | None, transfer: Transfer | None = None
     folder, _, last = _split_pattern(remote)
     storage = open_storage(folder, transfer)
     if remote.endswith(".json"):
-        sizes = json.loads(storage.read(last))
+        sizes = parse_sizes(storage.read(last), f"{storage.uri}/{last}")
         chosen = _of_split(list(sizes), split)
-        return FoundShards(storage, tuple(chosen), tuple(int(sizes[name]) for name in chosen))
+        return FoundShards(storage, tuple(chosen), tuple(sizes[name] for name in chosen))
     names = [name for pattern in expand_braces(last) for name in _matching(storage, pattern)]
     return FoundShards(storage, tuple(_of_split(_current(storage, list(dict.fromkeys(names))), split)))
 

@@ -9,14 +9,16 @@ import io
 import json
 import os
 import tempfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
 import numpy as np
+import zstandard
 
-from headrace.errors import ConfigError, FormatError, SampleCountError
+from headrace.errors import ConfigError, FormatError, IntegrityError, SampleCountError
 from headrace.index import ShardIndex, index_name
 from headrace.indexing import index_tar
 from headrace.storage import LocalStorage, Storage, Transfer
@@ -58,6 +60,7 @@ class IndexKeeper:
         Raises:
             SampleCountError: it has more or fewer samples than was told.
             FormatError: the shard is not a WebDataset.
+        IntegrityError: it is compressed and damaged.
         """
         index = self._found_or_made(storage, shard)
         told = self.counts.get(shard, len(index))
@@ -93,13 +96,18 @@ class IndexKeeper:
 
 
 def _opened_tar(storage: Storage, shard: str) -> BinaryIO:
-    """The shard's tar, unpacked into a temporary file if it is compressed."""
+    """The shard's tar, unpacked into a temporary file if it is compressed. Raises `IntegrityError` if it cannot be."""
     if not shard.endswith(ZIP_SUFFIXES):
         return storage.open(shard)
     unpacker, unpacked = unpacker_of(shard), tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     with storage.open(shard) as file:
-        while piece := file.read(_PIECE_BYTES):
-            unpacked.write(unpacker.decompress(piece))
+        try:
+            while piece := file.read(_PIECE_BYTES):
+                unpacked.write(unpacker.decompress(piece))
+        except (zlib.error, zstandard.ZstdError) as error:
+            raise IntegrityError(
+                f"{storage.uri}/{shard}: damaged, or not compressed as its name says ({error}); fetch or build it again"
+            ) from error
     return cast("BinaryIO", unpacked)
 
 
@@ -115,7 +123,8 @@ def open_foreign(remote: str, split: str | None, index_folder: Path | None, tran
 
     Raises:
         ConfigError: there are none, or `split` fits none of them.
-        FormatError: a shard is not a WebDataset.
+        FormatError: a shard is not a WebDataset, or there is no sample in any.
+        IntegrityError: a compressed shard is damaged.
     """
     found = find_shards(remote, split, transfer)
     storage, names = found.storage, list(found.names)
@@ -130,6 +139,11 @@ def open_foreign(remote: str, split: str | None, index_folder: Path | None, tran
         noted = {name: index.notes.get(VERSION) for name, index in zip(names, indexes, strict=True)}
         versions = {name: version for name, version in noted.items() if version}
         counted_by = "what was there when the data set was opened"
+    if not any(counts):
+        raise FormatError(
+            f"{remote}: no sample in any of its {len(names)} shards (the first is {storage.uri}/{names[0]}): a sample "
+            "is neighbouring files KEY.flac, KEY.json, …; check how they were written"
+        )
     told = dict(zip(names, counts, strict=True))
     keeper = replace(keeper, versions=versions, counts=told, counted_by=counted_by)
     shards = ListedShards(tuple(names), np.array(counts, np.int32), np.array(sizes, np.int64))

@@ -1,0 +1,61 @@
+"""How many samples each tar of a folder holds, as a JSON file beside them says.
+
+Owns reading the two forms of it: WebDataset's plain one, `{"a.tar": 50, …}`, which is ours too, and that of `wids`,
+`{"shardlist": [{"url": "a.tar", "nsamples": 50}, …]}`. It opens no file.
+"""
+
+import json
+from typing import Any
+
+from headrace.errors import FormatError
+
+
+def parse_sizes(blob: bytes, uri: str) -> dict[str, int]:
+    """Samples of each tar by its path below the file's folder, in the order of the file.
+
+    Args:
+        blob: the file.
+        uri: its whole name: for messages, and for what lists of `wids` name in full.
+
+    Raises:
+        FormatError: it is no JSON, or of neither form.
+    """
+    try:
+        content = json.loads(blob)
+    except ValueError as error:
+        raise FormatError(f"{uri}: not JSON ({error}); {_WAY_OUT}") from error
+    listed = content.get("shardlist") if isinstance(content, dict) else None
+    sizes = content if listed is None else _of_wids(listed, content.get("base"), uri)
+    if not isinstance(sizes, dict) or not all(_is_count(count) for count in sizes.values()):
+        raise FormatError(
+            f'{uri}: expected {{"file.tar": samples, …}} or {{"shardlist": [{{"url": …, "nsamples": …}}, …]}}; '
+            f"{_WAY_OUT}"
+        )
+    return sizes
+
+
+_WAY_OUT = "write it again with `headrace index`, or name the tars by a glob or brace pattern"
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _of_wids(listed: Any, base: Any, uri: str) -> dict[str, Any] | None:  # noqa: ANN401 - anybody's JSON
+    """Counts by path below the file's folder; None where an entry is of another form."""
+    sizes: dict[str, Any] = {}
+    folder = uri.rpartition("/")[0]
+    try:
+        for entry in listed:
+            url = f"{base.rstrip('/')}/{entry['url']}" if base else str(entry["url"])
+            name = url.removeprefix(f"{folder}/")
+            if "://" in name or name.startswith("/"):
+                raise FormatError(
+                    f"{uri}: lists {url}, which does not lie below its folder; name the tars by a glob or brace pattern"
+                )
+            if name in sizes:
+                raise FormatError(f"{uri}: lists {name} twice; {_WAY_OUT}")
+            sizes[name] = entry["nsamples"]
+    except (AttributeError, KeyError, TypeError):
+        return None
+    return sizes
