@@ -9,6 +9,7 @@ import io
 import json
 import os
 import tempfile
+import warnings
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -47,12 +48,14 @@ class IndexKeeper:
         versions: of shards that were asked for theirs before.
         counts: samples of each shard, by its name, where they were told: what the order of samples stands on.
         counted_by: what told them, for messages.
+        complaints: why an index could not be kept, once that was said; shared with those made from this one.
     """
 
     folder: Path | None
     versions: Mapping[str, str] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     counted_by: str = ""
+    complaints: list[str] = field(default_factory=list, compare=False)
 
     def __call__(self, storage: Storage, shard: str) -> ShardIndex:
         """The index of a shard: the one beside it if it has one, else one kept or made.
@@ -84,8 +87,23 @@ class IndexKeeper:
             made = index_tar(file, shard, num_bytes=size)
         index = replace(made, notes={VERSION: version})
         if kept is not None:
-            LocalStorage(kept.parent).write(kept.name, index.to_bytes())
+            self._keep(kept, index)
         return index
+
+    def _keep(self, path: Path, index: ShardIndex) -> None:
+        """Keep an index for the next start; a folder that cannot be written costs one warning, nothing else."""
+        try:
+            LocalStorage(path.parent).write(path.name, index.to_bytes())
+        except OSError as error:
+            reason = str(error.__cause__ or error)
+            if not self.complaints:
+                self.complaints.append(reason)
+                warnings.warn(
+                    f"{path.parent}: no index can be kept there ({reason}). Until then every start, and every process "
+                    "that reads, makes those of its shards again, which takes reading the shards: point local= to a "
+                    "folder that can be written, or write indexes beside the shards with `headrace index`",
+                    stacklevel=2,
+                )
 
     def _kept(self, storage: Storage, shard: str, version: str) -> Path | None:
         """Where its index is kept; the name changes with the file."""
@@ -114,7 +132,7 @@ def _opened_tar(storage: Storage, shard: str) -> BinaryIO:
 def _read_kept(path: Path) -> ShardIndex | None:
     try:
         return ShardIndex.from_bytes(path.read_bytes(), str(path))
-    except (FileNotFoundError, FormatError):
+    except (OSError, FormatError):
         return None
 
 
