@@ -13,9 +13,10 @@ from typing import TypeAlias
 
 from headrace.errors import ConfigError, HeadraceError, NotFoundError
 from headrace.index import ShardIndex, index_name
-from headrace.snapshots import NumberedSnapshot, read_snapshot, read_table, snapshot_numbers
+from headrace.snapshots import NumberedSnapshot, read_snapshot, read_table
 from headrace.storage import LocalStorage, Storage, open_storage
 from headrace.streaming.finding import FoundShards, find_shards, is_pattern
+from headrace.streaming.listing import is_web, listed_snapshots, way_out
 
 Urls: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 _FOREIGN_SCHEMES = ("pipe:", "hf:", "ais:", "htgs:")
@@ -65,7 +66,8 @@ def resolve_shards(urls: Urls, *, split: str | None = None, snapshot: int | None
 
     Raises:
         NotFoundError: nothing matches, or a shard or snapshot that is named is not there.
-        ConfigError: there is no such split, or a snapshot is asked for where there are none.
+        ConfigError: there is no such split, a snapshot is asked for where there are none, or a folder or glob is on a
+            web server that lists nothing.
     """
     single = [urls] if isinstance(urls, str | os.PathLike) else list(urls)
     named = list(chain.from_iterable(_separate(os.fspath(url)) for url in single))
@@ -98,10 +100,10 @@ def _resolve_one(url: str, split: str | None, snapshot: int | None) -> Iterator[
 
 def _our_folder(storage: Storage) -> Storage | None:
     """The shard folder of ours that is meant: the folder itself, or the audio of an output's root."""
-    if snapshot_numbers(storage):
+    if listed_snapshots(storage):
         return storage
     audio = storage.at("audio")
-    return audio if snapshot_numbers(audio) else None
+    return audio if listed_snapshots(audio) else None
 
 
 def _of_snapshot(storage: Storage, numbered: NumberedSnapshot, split: str | None) -> Iterator[Shard]:
@@ -140,4 +142,6 @@ def _nothing(url: str, storage: Storage) -> str:
         there = sorted(path.name for path in storage.root.iterdir() if path.name[0] != ".")
         shown = ", ".join(there[:5]) + (f" and {len(there) - 5} more" if len(there) > 5 else "")
         return f"{url}: no shards match; {storage.root} holds {shown or 'nothing'}"
+    if is_web(storage):
+        return f"{url}: no shards match in {storage.uri}; check the pattern, or {way_out(storage)}"
     return f"{url}: no shards match in {storage.uri}; check the pattern and the credentials"

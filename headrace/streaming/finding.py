@@ -13,9 +13,10 @@ from pathlib import Path
 
 from headrace.errors import ConfigError, NotFoundError
 from headrace.sizes import parse_sizes
-from headrace.snapshots import read_snapshot, read_table, snapshot_numbers
+from headrace.snapshots import read_snapshot, read_table
 from headrace.storage import Entry, Storage, Transfer, open_storage
 from headrace.streaming.download import ZIP_SUFFIXES
+from headrace.streaming.listing import UnlistedError, listed_snapshots, listing
 
 TAR_SUFFIXES = (".tar", *ZIP_SUFFIXES)
 _PATTERN = re.compile(r"[*?\[{]")
@@ -69,7 +70,7 @@ def find_shards(remote: str, split: str | None, transfer: Transfer | None = None
     """The shards of a plain WebDataset, unopened; those that the newest snapshot of an output no longer names left out.
 
     Raises:
-        ConfigError: `split` fits none of them.
+        ConfigError: `split` fits none of them, or a folder or glob is on a web server that lists nothing.
         NotFoundError: one that is named in full, or the `sizes.json`, is not there.
         FormatError: the `sizes.json` is none.
     """
@@ -110,14 +111,17 @@ def _matching(storage: Storage, pattern: str) -> Iterator[str]:
         yield pattern
         return
     prefix = pattern[: _PATTERN.search(pattern).start()]  # type: ignore[union-attr]
-    for name in _tars(storage.list(prefix)):
+    with listing(storage):
+        there = list(_tars(storage.list(prefix)))
+    for name in there:
         if name.count("/") == pattern.count("/") and fnmatch.fnmatchcase(name, pattern):
             yield name
 
 
 def _in_folder(storage: Storage, split: str | None) -> tuple[Storage, list[str]]:
     """The shards directly in a folder, or in its subfolder `split` as MosaicML's layout has it."""
-    names = [name for name in _tars(storage.list()) if "/" not in name]
+    with listing(storage):
+        names = [name for name in _tars(storage.list()) if "/" not in name]
     if split is not None and not names:
         below = storage.at(split)
         return below, [name for name in _tars(below.list()) if "/" not in name]
@@ -139,13 +143,23 @@ def _of_split(names: Sequence[str], split: str | None) -> list[str]:
 
 
 def _current(storage: Storage, names: list[str]) -> list[str]:
-    """Without the shards that the newest snapshot of their folder, an output of ours, no longer names."""
+    """Without the shards that the newest snapshot of their folder, an output of ours, no longer names.
+
+    A folder on a web server that lists nothing is taken for none of ours: what names its shards, names them all.
+    """
     kept: dict[str, frozenset[str] | None] = {}
     for folder in {name.rpartition("/")[0] for name in names}:
         below = storage.at(folder) if folder else storage
-        kept[folder] = frozenset(_newest_names(below)) if snapshot_numbers(below) else None
+        kept[folder] = frozenset(_newest_names(below)) if _is_ours(below) else None
     parts = [(name, *name.rpartition("/")[::2]) for name in names]
     return [name for name, folder, file in parts if (current := kept[folder]) is None or file in current]
+
+
+def _is_ours(storage: Storage) -> bool:
+    try:
+        return bool(listed_snapshots(storage))
+    except UnlistedError:
+        return False
 
 
 def _newest_names(storage: Storage) -> list[str]:

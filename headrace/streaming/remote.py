@@ -11,10 +11,11 @@ from pathlib import Path
 
 from headrace.errors import ConfigError, NotFoundError
 from headrace.index import ShardIndex, index_name
-from headrace.snapshots import NumberedSnapshot, read_snapshot, snapshot_numbers
+from headrace.snapshots import NumberedSnapshot, read_snapshot
 from headrace.storage import Storage, Transfer, open_storage
 from headrace.streaming.finding import is_pattern
 from headrace.streaming.foreign import open_foreign
+from headrace.streaming.listing import listed_snapshots
 from headrace.streaming.shardset import Identity, ShardSet, snapshot_shards
 
 
@@ -75,7 +76,7 @@ def open_remote(wanted: Wanted) -> OpenedRemote:
 
     Raises:
         ConfigError: the remote is neither of ours nor a WebDataset, lacks the split, or latents are joined to a plain
-            WebDataset.
+            WebDataset, or a folder is on a web server that lists nothing.
         NotFoundError: no such snapshot, or no audio snapshot that all latents have.
     """
     if is_pattern(wanted.remote):
@@ -85,7 +86,7 @@ def open_remote(wanted: Wanted) -> OpenedRemote:
     if wanted.latents:
         return _open_joined(storage, wanted)
     number = wanted.snapshot
-    if number is None and not snapshot_numbers(storage):
+    if number is None and not listed_snapshots(storage):
         return OpenedRemote(_open_foreign(wanted))
     return OpenedRemote(_open_snapshot(storage, read_snapshot(storage, number), wanted.split))
 
@@ -99,7 +100,7 @@ def _open_joined(storage: Storage, wanted: Wanted) -> OpenedRemote:
     """Audio at the newest snapshot that all latents have, each with its newest snapshot for that one."""
     folders = [open_storage(latents, wanted.transfer) for latents in wanted.latents]
     offers = [_by_audio(folder, number) for folder, number in zip(folders, _pins(wanted), strict=True)]
-    numbers = [wanted.snapshot] if wanted.snapshot is not None else snapshot_numbers(storage)[::-1]
+    numbers = [wanted.snapshot] if wanted.snapshot is not None else listed_snapshots(storage)[::-1]
     for number in numbers:
         audio = read_snapshot(storage, number)
         if all(audio.snapshot.fingerprint in offer for offer in offers):
@@ -144,7 +145,7 @@ def _pins(wanted: Wanted) -> Sequence[int | None]:
 
 def _by_audio(folder: Storage, pinned: int | None) -> dict[str, NumberedSnapshot]:
     """The newest snapshot of a latents folder for each audio snapshot, by the latter's fingerprint."""
-    numbers = snapshot_numbers(folder) if pinned is None else [pinned]
+    numbers = listed_snapshots(folder) if pinned is None else [pinned]
     if not numbers:
         raise NotFoundError(f"{folder.uri}: no snapshot of latents yet; build them first")
     found = [read_snapshot(folder, number) for number in numbers]
