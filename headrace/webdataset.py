@@ -5,6 +5,8 @@ shuffles, decoding, batches and a length. What it gives is approximate where web
 and workers, and ranks may get unequal numbers of batches. `headrace.StreamingDataset` has neither limit.
 """
 
+import contextlib
+import gzip
 import io
 import json
 import random
@@ -318,15 +320,22 @@ def _samples_of(shard: Shard) -> Iterator[RawSample]:
         )
 
 
-def _opened(shard: Shard) -> BinaryIO:
+@contextlib.contextmanager
+def _opened(shard: Shard) -> Iterator[BinaryIO]:
+    """The shard's bytes, unpacked: tarfile would read only the first of several compressed members."""
     if shard.storage is None:
         import webdataset as wds
 
-        return cast("BinaryIO", wds.gopen(shard.name))
-    file = shard.storage.open(shard.name)
-    if shard.name.endswith((".zst", ".zstd")):
-        return cast("BinaryIO", zstandard.ZstdDecompressor().stream_reader(file, closefd=True))
-    return file
+        with wds.gopen(shard.name) as stream:
+            yield stream
+        return
+    with shard.storage.open(shard.name) as file:
+        if shard.name.endswith((".zst", ".zstd")):
+            yield cast("BinaryIO", zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True))
+        elif shard.name.endswith((".gz", ".tgz")):
+            yield cast("BinaryIO", gzip.GzipFile(fileobj=file))
+        else:
+            yield file
 
 
 def _check_names(sample: RawSample, seen: set[str]) -> None:

@@ -15,8 +15,8 @@ from headrace.errors import ConfigError, NotFoundError
 from headrace.sizes import parse_sizes
 from headrace.snapshots import read_snapshot, read_table
 from headrace.storage import Entry, Storage, Transfer, open_storage
-from headrace.streaming.download import ZIP_SUFFIXES
 from headrace.streaming.listing import UnlistedError, listed_snapshots, listing
+from headrace.streaming.unpacking import ZIP_SUFFIXES
 
 TAR_SUFFIXES = (".tar", *ZIP_SUFFIXES)
 _PATTERN = re.compile(r"[*?\[{]")

@@ -10,24 +10,22 @@ import json
 import os
 import tempfile
 import warnings
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
 import numpy as np
-import zstandard
 
-from headrace.errors import ConfigError, FormatError, IntegrityError, SampleCountError
+from headrace.errors import ConfigError, FormatError, SampleCountError
 from headrace.index import ShardIndex, index_name
 from headrace.indexing import index_tar
 from headrace.storage import LocalStorage, Storage, Transfer
-from headrace.streaming.download import ZIP_SUFFIXES, unpacker_of
 from headrace.streaming.finding import TAR_SUFFIXES, find_shards
 from headrace.streaming.opened import UNKNOWN_SIZE
 from headrace.streaming.parallel import map_on_threads
 from headrace.streaming.shardset import Identity, ListedShards, ShardSet
+from headrace.streaming.unpacking import ZIP_SUFFIXES, unpacker_of
 
 _INDEXES_AT_ONCE = 8
 _PIECE_BYTES = 1 << 20
@@ -117,15 +115,11 @@ def _opened_tar(storage: Storage, shard: str) -> BinaryIO:
     """The shard's tar, unpacked into a temporary file if it is compressed. Raises `IntegrityError` if it cannot be."""
     if not shard.endswith(ZIP_SUFFIXES):
         return storage.open(shard)
-    unpacker, unpacked = unpacker_of(shard), tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    unpacker, unpacked = unpacker_of(f"{storage.uri}/{shard}"), tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     with storage.open(shard) as file:
-        try:
-            while piece := file.read(_PIECE_BYTES):
-                unpacked.write(unpacker.decompress(piece))
-        except (zlib.error, zstandard.ZstdError) as error:
-            raise IntegrityError(
-                f"{storage.uri}/{shard}: damaged, or not compressed as its name says ({error}); fetch or build it again"
-            ) from error
+        while piece := file.read(_PIECE_BYTES):
+            unpacked.write(unpacker.decompress(piece))
+    unpacker.finish()
     return cast("BinaryIO", unpacked)
 
 
