@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headrace.errors import FormatError, IntegrityError, StorageError
 from headrace.index import ShardIndex, index_name
-from headrace.streaming.cache import CacheUnusableError, ShardCache
+from headrace.streaming.cache import CacheFullError, CacheUnusableError, ShardCache
 from headrace.streaming.coalesce import Span, coalesce
 from headrace.streaming.download import ZIP_SUFFIXES, Delivery, Downloader
 from headrace.streaming.foreign import VERSION
@@ -44,6 +44,9 @@ class ShardAccess:
         self._indexes = Indexes(self._load_index)
         self._downloader = Downloader(shards.storage, cache, config, traffic)
         self._checked: set[int] = set()
+        self._faults: dict[int, IntegrityError] = {}
+        self._without_room: dict[int, CacheFullError] = {}
+        self._is_unusable = False
         self._has_warned = False
 
     def name(self, shard: int) -> str:
@@ -116,47 +119,104 @@ class ShardAccess:
         if (found := self.open_file(shard, patient=patient)) is not None:
             return found
         self._traffic.missed()
+        if (fault := self._faults.get(shard)) is not None:
+            raise fault
         if self.name(shard).endswith(ZIP_SUFFIXES):
-            self.bring(shard)
-            if (cached := self._cached(shard, patient=True)) is not None:
-                return self._kept(shard, cached, _CACHED_FILES_KEPT)
-            raise StorageError(
-                f"{self.name(shard)}: compressed, so only read from the cache, and {self.cache.folder} cannot hold "
-                "it: raise cache_limit, make room there, point local= to another folder, or store the shard as .tar"
-            )
+            return self._unpacked(shard)
+        if (reason := self._without_room.get(shard)) is not None:
+            self._warn(reason)
         return self._ranged(shard, spans())
 
     def bring(self, shard: int, keep: Collection[str] = ()) -> bool:
         """Download a shard into the cache, whole. Returns whether this call brought it.
 
-        A cache that cannot take it costs one warning. Raises as `Downloader.bring` otherwise.
+        A cache that can never take it costs one warning. A shard that comes damaged each time is not read by ranges
+        either from then on.
+
+        Raises:
+            CacheFullError: the cache cannot take it for now.
+            IntegrityError: what comes is damaged, each time.
+            StorageError: the store fails, each time.
         """
         if self.in_place(shard) is not None:
             return False
-        index, name = self.index(shard), self.name(shard)
-        zipped = name.endswith(ZIP_SUFFIXES)
-        stored = self.shards.storage.size(name) if zipped else index.num_bytes
-        delivery = Delivery(name, self.cache_name(shard), index, stored)
         try:
-            return self._downloader.bring(delivery, keep)
+            brought = self._into_cache(self._delivery(shard), keep)
+        except CacheFullError as error:
+            self._without_room[shard] = error
+            raise
         except CacheUnusableError as error:
+            self._is_unusable = True
             self._warn(error)
             return False
+        except IntegrityError as error:
+            self._faults[shard] = error
+            raise
+        self._without_room.pop(shard, None)
+        return brought
+
+    def _unpacked(self, shard: int) -> FileShard:
+        """A compressed shard from the cache; while batches under way take all the room there, for this batch alone."""
+        while True:
+            try:
+                self.bring(shard)
+            except CacheFullError as error:
+                self._warn(error)
+                return self._downloader.bring_apart(self._delivery(shard))
+            if (cached := self._cached(shard, patient=True)) is not None:
+                return self._kept(shard, cached, _CACHED_FILES_KEPT)
+            if self._is_unusable:
+                raise StorageError(
+                    f"{self.name(shard)}: compressed, so only read from the cache, and {self.cache.folder} cannot hold "
+                    "it: raise cache_limit, make room there, point local= to another folder, or store the shard as .tar"
+                )
+
+    def _delivery(self, shard: int) -> Delivery:
+        index, name = self.index(shard), self.name(shard)
+        stored = self.shards.storage.size(name) if name.endswith(ZIP_SUFFIXES) else index.num_bytes
+        return Delivery(name, self.cache_name(shard), index, stored)
+
+    def _into_cache(self, delivery: Delivery, keep: Collection[str]) -> bool:
+        try:
+            return self._downloader.bring(delivery, keep)
+        except CacheFullError:
+            self.close_idle()  # what this process only holds open in case it comes again
+            return self._downloader.bring(delivery, keep)
+
+    def let_go(self, shard: int) -> None:
+        """A shard is not needed soon: it may be evicted, if it is one of the cache."""
+        if self.in_place(shard) is None:
+            self.files.let_go(shard)
 
     def close_idle(self) -> None:
         """Close what is open, so that it may be evicted; readers under way keep theirs."""
         self.files.clear()
 
     def _opened_in_place(self, shard: int, path: Path) -> FileShard:
-        index = self.index(shard)
-        opened = FileShard(path, index.num_bytes)
-        if self._config.validate_hash and index.sha256 and shard not in self._checked:
-            with path.open("rb") as file:
-                found = sha256_of(file)
-            if found != index.sha256:
-                raise IntegrityError(f"{path}: SHA-256 {index.sha256} expected, {found} found: damaged; copy it again")
-            self._checked.add(shard)
+        opened = FileShard(path, self.index(shard).num_bytes)
+        if (found := self._other_digest(shard, path)) is not None:
+            wanted = self.index(shard).sha256
+            raise IntegrityError(f"{path}: SHA-256 {wanted} expected, {found} found: damaged; copy it again")
         return opened
+
+    def _is_sound(self, shard: int, cached: FileShard) -> bool:
+        """Whether a shard of the cache is still what came, as far as `validate_hash` asks; if not, it is removed."""
+        if self._other_digest(shard, cached.path) is None:
+            return True
+        self.cache.discard(cached.path.name)
+        return False
+
+    def _other_digest(self, shard: int, path: Path) -> str | None:
+        """The digest of a file if it is to be checked and is not the shard's; each is checked once."""
+        wanted = self.index(shard).sha256
+        if not self._config.validate_hash or not wanted or shard in self._checked:
+            return None
+        with path.open("rb") as file:
+            found = sha256_of(file)
+        if found != wanted:
+            return found
+        self._checked.add(shard)
+        return None
 
     def _cached(self, shard: int, *, patient: bool) -> FileShard | None:
         name, num_bytes = self.cache_name(shard), self.index(shard).num_bytes
@@ -165,7 +225,8 @@ class ShardAccess:
         while found is None and patient and self.cache.is_arriving(name) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
             found = self.cache.find(name, num_bytes)
-        return found or (self.cache.find(name, num_bytes) if patient else None)
+        found = found or (self.cache.find(name, num_bytes) if patient else None)
+        return found if found is None or self._is_sound(shard, found) else None
 
     def _ranged(self, shard: int, spans: Sequence[Span]) -> BlobShard:
         """Just these spans, near ones in one request."""

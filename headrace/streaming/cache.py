@@ -34,6 +34,10 @@ class CacheUnusableError(HeadraceError, OSError):
     """The cache folder cannot take a shard: no room under its limit, a full disk, or no right to write."""
 
 
+class CacheFullError(CacheUnusableError):
+    """What the folder holds is in use, so that no more fits under its limit for now."""
+
+
 @dataclass(slots=True)
 class _Kept:
     """A shard of the folder with its index, or an index alone: their size, and when the shard was last used."""
@@ -132,6 +136,10 @@ class ShardCache:
         finally:
             os.close(descriptor)
 
+    def discard(self, name: str) -> None:
+        """Remove a damaged shard, even if it is open: whoever reads it has opened it before."""
+        self._remove(name)
+
     def evict_coldest(self, keep: Collection[str] = ()) -> str | None:
         """Remove the shard that was not used for longest, of those that nobody has open. Returns its name."""
         shards = (kept for kept in self._coldest_first() if kept.is_shard and kept.name not in keep)
@@ -204,7 +212,7 @@ class ShardCache:
             if usage > budget and kept.name not in keep and self.evict(kept.name):
                 usage -= kept.num_bytes
         if usage > budget:
-            raise CacheUnusableError(
+            raise CacheFullError(
                 f"{self.folder}: cache_limit={self.limit_bytes} is less than what is in use right now: raise it"
             )
 

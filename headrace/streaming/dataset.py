@@ -105,7 +105,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             validate_hash: check the digests of local files too (any true value); downloads are always checked.
             keep_zip: keep foreign `.tar.gz` and `.tar.zst` shards in the cache beside their unpacked form.
             epoch_size: samples of an epoch under relative weights: 100000, "100k", "64M", "77b".
-            predownload: samples per rank to download ahead; None takes a shuffle block.
+            predownload: samples per rank to download ahead, at least 8 batches; None takes a shuffle block.
             cache_limit: bound of the cache folder: bytes, or "50gb".
             sampling_method: "balanced" or "fixed": whether a partial pass takes other samples in each epoch.
             sampling_granularity: samples picked from a shard at a time in a partial pass.

@@ -5,16 +5,20 @@ why is `access`' and `prefetch`'s business.
 """
 
 import hashlib
+import os
+import tempfile
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from headrace.errors import FormatError, IntegrityError, StorageError
 from headrace.index import ShardIndex
 from headrace.storage import Storage
 from headrace.streaming.cache import Incoming, ShardCache
+from headrace.streaming.opened import FileShard
 from headrace.streaming.retry import retried
 from headrace.streaming.settings import FetchConfig
 from headrace.streaming.stats import Traffic
@@ -71,6 +75,27 @@ class Downloader:
             StorageError: the store fails, each time.
         """
         return retried(lambda: self._attempt(delivery, keep), self._config, f"{self._storage.uri}/{delivery.source}")
+
+    def bring_apart(self, delivery: Delivery) -> FileShard:
+        """A compressed shard in a file without a name, which goes with its last reader.
+
+        Raises:
+            IntegrityError: what comes is damaged, each time.
+            StorageError: the store fails, each time.
+        """
+        return retried(lambda: self._apart(delivery), self._config, f"{self._storage.uri}/{delivery.source}")
+
+    def _apart(self, delivery: Delivery) -> FileShard:
+        unpacker = unpacker_of(delivery.source)
+        with tempfile.TemporaryFile() as file:
+            for piece in self._pieces(delivery):
+                file.write(unpacker.decompress(piece))
+            file.flush()
+            if file.tell() != delivery.index.num_bytes:
+                raise IntegrityError(
+                    f"{delivery.source}: {delivery.index.num_bytes} bytes expected, {file.tell()} came"
+                )
+            return FileShard.of(Path(delivery.source), os.dup(file.fileno()))
 
     def _attempt(self, delivery: Delivery, keep: Collection[str]) -> bool:
         with self._cache.receive(delivery.name, delivery.index.num_bytes, keep) as incoming:

@@ -49,6 +49,12 @@ class OpenFiles:
             while sum(map(len, _guard.members)) > _budget():
                 max(_guard.members, key=len).let_one_go()
 
+    def let_go(self, shard: int) -> None:
+        """Let go of a shard's file, if it is kept."""
+        with _guard.lock:
+            if self._files.pop(shard, None) is not None:
+                self.generation += 1
+
     def clear(self) -> None:
         """Let go of all."""
         with _guard.lock:

@@ -61,6 +61,13 @@ class FileShard:
                 f"{path}: {num_bytes} bytes expected, {found} found: damaged or cut off; copy it again"
             )
 
+    @classmethod
+    def of(cls, path: Path, file_descriptor: int) -> "FileShard":
+        """An open file, which it takes over; `path` is what messages call it."""
+        shard = cls.__new__(cls)
+        shard.path, shard.file_descriptor = path, file_descriptor
+        return shard
+
     def __del__(self) -> None:
         """Close with the last reader."""
         descriptor = getattr(self, "file_descriptor", None)

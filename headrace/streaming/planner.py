@@ -58,10 +58,13 @@ class Planner:
         return save(order, row, self.streams.states())
 
     def batches_ahead(self, batch_size: int, num_samples: int | None) -> int:
-        """How many batches to download ahead: `num_samples` of this rank, or else a shuffle block."""
+        """How many batches to download ahead: `num_samples` of this rank, or else a shuffle block.
+
+        What a loader is about to read comes whole, too, or it would come by ranges first and then once more.
+        """
         if num_samples is None:
             streams = self.streams
             shards = BLOCK_SHARDS * streams.num_samples // max(1, streams.num_shards)
             block = self.spec.shuffle_block_size or shards
-            num_samples = max(_LEAST_AHEAD_BATCHES * batch_size, block // self.world.world_size)
-        return max(1, -(-num_samples // batch_size))
+            num_samples = block // self.world.world_size
+        return max(_LEAST_AHEAD_BATCHES, -(-num_samples // batch_size))

@@ -4,19 +4,22 @@ Owns the look-ahead of one rank and its download threads. It never makes a reade
 fetched, or reported, by the reader that needs it.
 """
 
-import contextlib
 import threading
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from headrace.errors import HeadraceError
 from headrace.streaming.access import ShardAccess
 from headrace.streaming.batch_plan import BatchPlan
+from headrace.streaming.cache import CacheFullError
 from headrace.streaming.epochs import EpochRun, Share
 from headrace.streaming.order import PADDING
 from headrace.streaming.parallel import WorkThreads
 from headrace.streaming.rows import StreamReader
+
+_Shard: TypeAlias = tuple[ShardAccess, int]
 
 _NUM_DOWNLOADS = 4
 _BATCHES_AT_ONCE = 64  # looked at for each one delivered: a run's first batches need the processor, too
@@ -31,8 +34,10 @@ class Prefetcher:
         self._run = run
         self._horizon = horizon
         self._lock = threading.Lock()
-        self._last_need: dict[tuple[int, int], int] = {}
-        self._names: dict[tuple[int, int], str] = {}  # in the cache
+        self._last_need: dict[_Shard, int] = {}
+        self._names: dict[_Shard, str] = {}  # in the cache
+        self._postponed: dict[_Shard, int] = {}  # what found no room, and which batch needed it first
+        self._num_behind = 0
         self._planned = 0
         self._delivered = 0
         self._is_closed = False
@@ -65,28 +70,54 @@ class Prefetcher:
             for shard in behind:
                 del self._last_need[shard]
                 self._names.pop(shard, None)
+            self._num_behind += len(behind)
+        for access, number in behind:
+            access.let_go(number)
+        if behind:
+            self._try_again()
 
     def _want(self, index: int, plan: BatchPlan) -> None:
         for number, reader in enumerate(self._readers):
             chosen = (plan.rows.stream_ids == number) & (plan.rows.sample_ids != PADDING)
             for access, shard in reader.shards_of(plan.rows.sample_ids[np.flatnonzero(chosen)]):
-                key = id(access), shard
+                key = access, shard
                 with self._lock:
                     is_new = key not in self._last_need
                     self._last_need[key] = index
                 if is_new and access.in_place(shard) is None:
                     if access.is_named_by_content:  # else naming it takes its index, so it waits for its turn
                         self._names[key] = access.cache_name(shard)
-                    self._threads.submit(self._bringing(access, shard))
+                    self._threads.submit(self._bringing(key, index))
 
-    def _bringing(self, access: ShardAccess, shard: int) -> Callable[[], None]:
-        def bring() -> None:
-            if not self._is_closed:
-                with contextlib.suppress(HeadraceError):  # whoever needs it tries by itself and says what is wrong
-                    self._names.setdefault((id(access), shard), access.cache_name(shard))
-                    access.bring(shard, self._needed())
+    def _bringing(self, shard: _Shard, first: int) -> Callable[[], None]:
+        return lambda: self._bring(shard, first)
 
-        return bring
+    def _bring(self, shard: _Shard, first: int) -> None:
+        if self._is_closed:
+            return
+        access, number = shard
+        num_behind = self._num_behind
+        try:
+            self._names.setdefault(shard, access.cache_name(number))
+            access.bring(number, self._needed())
+        except CacheFullError:  # there will be room once what is in use lies behind
+            with self._lock:
+                self._postponed[shard] = first
+            if self._num_behind == num_behind:
+                return
+        except (HeadraceError, OSError):  # whoever needs it tries by itself and says what is wrong
+            return
+        self._try_again()
+
+    def _try_again(self) -> None:
+        """Bring what is needed first of what found no room; where that succeeds, the next of it follows."""
+        with self._lock:
+            self._postponed = {shard: n for shard, n in self._postponed.items() if shard in self._last_need}
+            if not self._postponed:
+                return
+            shard, first = min(self._postponed.items(), key=lambda item: item[1])
+            del self._postponed[shard]
+        self._threads.submit(self._bringing(shard, first))
 
     def _needed(self) -> set[str]:
         """Names that must not be evicted for others that are needed later."""

@@ -7,7 +7,9 @@ decodes nothing.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from io import BytesIO
 from typing import TypeVar
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +20,7 @@ from headrace.indexing import LATENT_FIELD, audio_field
 from headrace.streaming.access import ShardAccess
 from headrace.streaming.coalesce import Span
 from headrace.streaming.columns import JSON_FIELD, LocalShard, Stored, is_plain, local_file
-from headrace.streaming.opened import OpenShard
+from headrace.streaming.opened import BlobShard, OpenShard
 from headrace.streaming.parallel import map_on_threads
 from headrace.streaming.shardset import Locator, SnapshotShards
 
@@ -283,10 +285,35 @@ def _parts(access: ShardAccess, shard: int, rows: Sequence[int], *, patient: boo
     except (IntegrityError, NotFoundError) as error:
         fault = error
     layout, dtype, rate_hz = layout_of(index.fields), index.tensor_dtype, index.latent_rate_hz
-    return [
+    parts = [
         Part(access, shard, file, index.key(row), layout, *sample, dtype, rate_hz, fault)
         for row, sample in zip(rows, found, strict=True)
     ]
+    if access.is_named_by_content and isinstance(file, BlobShard):  # no digest of the shard was checked on arrival
+        for part in parts:
+            _check_latents(part, file)
+    return parts
+
+
+def _check_latents(part: Part, file: BlobShard) -> None:
+    """Compare raw latents with the CRC-32 that the `.pth`, a zip archive, holds of them; a flipped bit is a fault.
+
+    FLAC has checksums of its own, which its decoder looks at.
+    """
+    span = part.span(part.layout.latents) if part.tensor is not None else None
+    if span is None:
+        return
+    try:
+        with ZipFile(BytesIO(file.read(*span))) as archive:
+            damaged = archive.testzip()
+    except (BadZipFile, OSError) as error:
+        damaged = str(error)
+    if damaged is not None:
+        part.file = None
+        part.fault = IntegrityError(
+            f"{part.shard_name}: the latents of {part.key!r} came damaged ({damaged}): the copy in the store or the "
+            "line to it is damaged"
+        )
 
 
 def _joined_parts(access: ShardAccess, shard: int, keys: Sequence[str], *, patient: bool) -> list[Part | None]:

@@ -90,7 +90,7 @@ class FetchConfig:
         validate_hash: check digests of local files too, once per process and shard; downloads are always checked.
         keep_zip: keep the compressed form of foreign `.tar.gz` and `.tar.zst` shards in the cache as well.
         cache_limit_bytes: bound of the cache folder; None for none.
-        predownload: samples per rank to download ahead; None takes a shuffle block, at least 8 batches.
+        predownload: samples per rank to download ahead, at least 8 batches; None takes a shuffle block.
     """
 
     download_retry: int = 2

@@ -3,12 +3,14 @@
 Each ends in the right data or a clear error, and nothing needs cleaning up.
 """
 
+import gzip
 import multiprocessing
 import os
 import shutil
 import signal
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -171,6 +173,59 @@ def test_a_shard_with_a_wrong_digest_never_enters_the_cache(server, tmp_path):
     server.fault = lambda request: None
     dataset.prepare_shard(0)
     assert len(list(tmp_path.glob("*.tar"))) == 1
+
+
+@pytest.mark.parametrize("cache_limit", ["50gb", "1kb"], ids=["whole shards", "ranges alone"])
+def test_latents_that_are_damaged_in_the_store_are_never_served(dataset_folder, tmp_path, monkeypatch, cache_limit):
+    folder = tmp_path / "data"
+    shutil.copytree(dataset_folder / "latents/crepe", folder / "latents")
+    dataset = StreamingDataset(remote=f"{folder}/latents", split="train")
+    damaged = dataset.get_item(17)
+    shard = next(
+        path for path in sorted(folder.glob("latents/*.tar")) if damaged["__key__"].encode() in path.read_bytes()
+    )
+    content = bytearray(shard.read_bytes())
+    content[content.index(damaged["encoder_hidden"].numpy().tobytes()) + 9] ^= 1
+    shard.write_bytes(content)
+    with fault_server(folder) as server, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "1kb" holds no shard
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        more = {"download_retry": 0, "cache_limit": cache_limit}
+        dataset = make(f"{server.uri}/latents", tmp_path / "cache", **more)
+        for _ in range(2):  # not in a second epoch either
+            with pytest.raises(SampleError, match=shard.name):
+                list(StreamingDataLoader(dataset))
+        dataset = make(f"{server.uri}/latents", tmp_path / "cache", on_bad_sample="skip", **more)
+        for _ in range(2):
+            arrived = {key for batch in StreamingDataLoader(dataset) for key in batch["keys"]}
+            assert damaged["__key__"] not in arrived
+            assert len(arrived - {""}) >= 53 - 5
+
+
+def test_validate_hash_finds_a_byte_that_flipped_in_the_cache(server, corpus, tmp_path):
+    check(make(f"{server.uri}/audio", tmp_path), corpus)
+    wait_for(lambda: len(list(tmp_path.glob("*.tar"))) == 11)
+    shard = min(tmp_path.glob("*.tar"))
+    content = shard.read_bytes()
+    shard.write_bytes(content[:600] + bytes([content[600] ^ 1]) + content[601:])
+    check(make(f"{server.uri}/audio", tmp_path, validate_hash=True), corpus)
+    check(make(f"{server.uri}/audio", tmp_path), corpus)
+    wait_for(lambda: list(map(Path.read_bytes, tmp_path.glob(shard.name))) == [content])
+
+
+@pytest.mark.filterwarnings("ignore:.*cache_limit")  # batches under way may take all the room
+def test_compressed_shards_take_turns_in_a_cache_that_holds_few(tmp_path):
+    write_dataset(tmp_path, {"train": clips(53)})
+    for path in sorted(tmp_path.glob("audio/*.tar")):
+        (tmp_path / "zipped").mkdir(exist_ok=True)
+        (tmp_path / f"zipped/{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    largest = max(path.stat().st_size for path in tmp_path.glob("audio/*.tar"))
+    dataset = StreamingDataset(
+        remote=f"{tmp_path}/zipped", batch_size=4, local=str(tmp_path / "cache"), cache_limit=3 * largest
+    )
+    for _ in range(2):
+        assert sum(bool(key) for batch in StreamingDataLoader(dataset) for key in batch["keys"]) == 53
 
 
 def test_a_shard_that_is_gone_from_the_store_is_named(server, dataset_folder, tmp_path):

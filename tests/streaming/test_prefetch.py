@@ -1,11 +1,13 @@
 """What is downloaded ahead: the shards that come next, in their order, and not too much planned at once."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
 
 from headrace.streaming.batch_plan import BatchPlan
+from headrace.streaming.cache import CacheFullError
 from headrace.streaming.epochs import Share
 from headrace.streaming.order import Rows
 from headrace.streaming.prefetch import _BATCHES_AT_ONCE, Prefetcher
@@ -32,8 +34,10 @@ class Access:
 
     is_named_by_content = True
 
-    def __init__(self):
+    def __init__(self, room):
         self.brought, self.grown = [], threading.Condition()
+        self.let_go_of: list[int] = []
+        self.room = room
 
     def in_place(self, shard):
         return None
@@ -41,8 +45,16 @@ class Access:
     def cache_name(self, shard):
         return f"{shard}.tar"
 
+    def let_go(self, shard):
+        with self.grown:
+            self.let_go_of.append(shard)
+            self.room += 1
+
     def bring(self, shard, keep):
         with self.grown:
+            if not self.room:
+                raise CacheFullError("full")
+            self.room -= 1
             self.brought.append(shard)
             self.grown.notify()
 
@@ -65,8 +77,8 @@ def begin():
     """Begins a look-ahead; gives what it looks at and what it brings."""
     begun = []
 
-    def start(horizon, share=Share()):  # noqa: B008 - frozen
-        run, access = Run(), Access()
+    def start(horizon, share=Share(), room=NUM_BATCHES):  # noqa: B008 - frozen
+        run, access = Run(), Access(room)
         begun.append(Prefetcher([Reader(access)], run, share, horizon))
         return begun[-1], run, access
 
@@ -80,6 +92,13 @@ def look(prefetcher):
     is_done = threading.Event()
     prefetcher._planner.submit(is_done.set)
     assert is_done.wait(20)
+
+
+def await_postponed(prefetcher, count):
+    deadline = time.monotonic() + 20
+    while len(prefetcher._postponed) != count and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert len(prefetcher._postponed) == count
 
 
 def test_a_short_horizon_is_kept_from_the_start(begin):
@@ -102,6 +121,20 @@ def test_a_long_horizon_is_reached_step_by_step(begin):
     look(prefetcher)
     assert run.looked_at == list(range(304))
     assert access.await_number(31) == list(range(31))
+
+
+def test_what_finds_no_room_comes_once_something_lies_behind(begin):
+    prefetcher, _, access = begin(30, room=2)
+    look(prefetcher)
+    assert access.await_number(2) == [0, 1]
+    for index in range(9):
+        prefetcher.delivered(index)
+    look(prefetcher)
+    await_postponed(prefetcher, 2)
+    assert access.let_go_of == []
+    prefetcher.delivered(9)
+    assert access.await_number(3) == [0, 1, 2]
+    assert access.let_go_of == [0]
 
 
 def test_a_worker_looks_at_its_own_batches(begin):
