@@ -135,7 +135,8 @@ def collate(samples: Sequence[Sample]) -> dict[str, Any]:
         that no sample has are left out.
 
     Raises:
-        ConfigError: the samples' audio differs in channels, or their latents in width.
+        ConfigError: the samples' audio differs in channels, or their latents in width; or only some have audio, or
+            latents.
     """
     return stack(samples, Arena(0)).to_dict(Output.TORCH)
 
@@ -222,7 +223,17 @@ def as_numpy(value: Any) -> tuple[NDArray[Any], str]:  # noqa: ANN401 - an array
     return array, array.dtype.name
 
 
+def _check_all_have(samples: Sequence[Sample], name: str) -> None:
+    lacking = next((one for one in samples if not one.get("is_padding") and name not in one), None)
+    if lacking is not None:
+        raise ConfigError(
+            f"sample {lacking.get('__key__')!r} has no {name}, others of its batch have: keep such samples apart, or "
+            "pass a transform that gives all samples the same fields"
+        )
+
+
 def _stack_audio(samples: Sequence[Sample], allocator: Allocator) -> Audio:
+    _check_all_have(samples, "audio")
     arrays = [None if sample.get("is_padding") else as_numpy(sample["audio"])[0] for sample in samples]
     real = [array for array in arrays if array is not None] or [as_numpy(samples[0]["audio"])[0]]
     strange = next((array.shape for array in real if array.ndim != 2), None)
@@ -243,6 +254,7 @@ def _stack_audio(samples: Sequence[Sample], allocator: Allocator) -> Audio:
 
 def _stack_latents(samples: Sequence[Sample], suffix: str, allocator: Allocator) -> Latents:
     name = "encoder_hidden" + suffix
+    _check_all_have(samples, name)
     pairs = [None if sample.get("is_padding") else as_numpy(sample[name]) for sample in samples]
     real = [pair for pair in pairs if pair is not None] or [as_numpy(samples[0][name])]
     width, dtype = check_width([(array.shape[1], kind) for array, kind in real])

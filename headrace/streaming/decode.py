@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from headrace.audio import decode as decode_any
 from headrace.audio import decode_flac_into, whole_flac_info
-from headrace.errors import AudioError, SampleError
+from headrace.errors import AudioError, ConfigError, SampleError
 from headrace.streaming.batch import BFLOAT16, Sample, as_numpy, storage_dtype, widen_bfloat16
 from headrace.streaming.coalesce import Span
 from headrace.streaming.crop import Cut, Window
@@ -40,7 +40,7 @@ def read_sample(row: Row, suffixes: tuple[str, ...], cut: Cut, config: SampleCon
 
     Raises:
         SampleError: a joined folder lacks the sample.
-        ConfigError: a crop needs a rate that is unknown.
+        ConfigError: a crop needs a rate that is unknown, or would cut audio that holds its latents beside it.
         AudioError: the audio cannot be decoded.
         IntegrityError: the shard is shorter than its index says.
         ValueError: the JSON is none.
@@ -55,6 +55,8 @@ def read_sample(row: Row, suffixes: tuple[str, ...], cut: Cut, config: SampleCon
         sample["audio"] = _shown(samples, "float32", config.output)
         if config.crops:
             sample["frame_offset"] = first
+        if part.span(part.layout.latents) is not None:
+            sample |= _latents_of_audio(part, config)
     elif part.layout.latents is not None:
         latents = _latents(part)
         sample |= _cut_latents(latents, cut.primary(len(latents[0]), part.latent_rate_hz), "", config)
@@ -193,6 +195,17 @@ def _latents(part: Part) -> tuple[NDArray[Any], str, int]:
     content = torch.load(io.BytesIO(part.opened().read(*span)), map_location="cpu", weights_only=True)
     hidden, dtype = as_numpy(content["encoder_hidden"])
     return hidden, dtype, int(content["encoder_length"])
+
+
+def _latents_of_audio(part: Part, config: SampleConfig) -> Sample:
+    """The fields of latents that lie beside the audio in one sample, as other people's tars have them."""
+    if config.crops:
+        raise ConfigError(
+            f"{part.shard_name}: its samples hold audio and latents in one, and nothing says how many latent frames a "
+            "second has, so no crop can cut both alike: leave the crop out, and cut in a transform"
+        )
+    latents = _latents(part)
+    return _cut_latents(latents, (0, len(latents[0])), "", config)
 
 
 def _cut_latents(found: tuple[NDArray[Any], str, int], window: Window, suffix: str, config: SampleConfig) -> Sample:

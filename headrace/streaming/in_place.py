@@ -139,6 +139,8 @@ def _kind(row: Row) -> Kind | None:
             return None
     if (found := part.audio()) is not None:
         _, is_flac = found
+        if part.span(part.layout.latents) is not None:  # both in one sample: nothing knows the latents' length yet
+            return None
         return Kind.AUDIO if is_flac and part.num_frames > 0 else None
     return Kind.LATENTS if part.tensor is not None else None
 
