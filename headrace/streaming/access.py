@@ -5,6 +5,7 @@ A shard of a store is read from the cache if it is there, or awaited if it is on
 come by ranged reads. A cache that cannot be used costs speed and one warning, nothing else.
 """
 
+import contextlib
 import hashlib
 import time
 import warnings
@@ -233,9 +234,25 @@ class ShardAccess:
         name, storage = self.name(shard), self.shards.storage
         requests = coalesce(spans, max_gap_bytes=_GAP_BYTES)
         ranges = [(request.start, request.stop) for request in requests]
-        blobs = retried(lambda: storage.read_ranges(name, ranges), self._config, f"{storage.uri}/{name}")
+        try:
+            blobs = retried(lambda: storage.read_ranges(name, ranges), self._config, f"{storage.uri}/{name}")
+        except StorageError as error:
+            self._check_size(shard, error)
+            raise
         self._traffic.fetched(sum(map(len, blobs)))
         return BlobShard(name, ranges, blobs)
+
+    def _check_size(self, shard: int, failure: StorageError) -> None:
+        """Raise `IntegrityError` if ranges could not be read because the store's file is not what was indexed."""
+        name, wanted = self.name(shard), self.index(shard).num_bytes
+        found = wanted
+        with contextlib.suppress(StorageError):
+            found = self.shards.storage.size(name)
+        if found != wanted:
+            raise IntegrityError(
+                f"{self.shards.storage.uri}/{name}: {wanted} bytes expected, {found} found: damaged or cut off; "
+                "copy it again"
+            ) from failure
 
     def _kept(self, shard: int, opened: FileShard, num_kept: int) -> FileShard:
         self.files.keep(shard, opened, num_kept)

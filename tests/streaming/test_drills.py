@@ -203,6 +203,20 @@ def test_latents_that_are_damaged_in_the_store_are_never_served(dataset_folder, 
             assert len(arrived - {""}) >= 53 - 5
 
 
+def test_a_shard_that_is_cut_off_in_the_store_is_named_or_skipped(dataset_folder, tmp_path, monkeypatch):
+    shutil.copytree(dataset_folder / "audio", tmp_path / "data/audio")
+    shard = sorted(tmp_path.glob("data/audio/train*.tar"))[3]
+    os.truncate(shard, 600)
+    with fault_server(tmp_path / "data") as server:
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        dataset = make(f"{server.uri}/audio", tmp_path / "cache", download_retry=0)
+        with pytest.raises(SampleError, match=rf"{shard.name}.* bytes expected, 600 found"):
+            list(StreamingDataLoader(dataset))
+        dataset = make(f"{server.uri}/audio", tmp_path / "cache", download_retry=0, on_bad_sample="skip")
+        assert sum(bool(key) for batch in StreamingDataLoader(dataset) for key in batch["keys"]) == 53 - 5
+
+
 def test_validate_hash_finds_a_byte_that_flipped_in_the_cache(server, corpus, tmp_path):
     check(make(f"{server.uri}/audio", tmp_path), corpus)
     wait_for(lambda: len(list(tmp_path.glob("*.tar"))) == 11)
