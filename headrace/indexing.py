@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, BinaryIO
 
 from headrace.audio import flac_info, probe
-from headrace.errors import AudioError
+from headrace.errors import AudioError, FormatError
 from headrace.index import SampleEntry, ShardIndex, TensorPlace, build_index, group_members, payload
+from headrace.pth import stored_latents
 from headrace.tar import read_members
 
 if TYPE_CHECKING:
@@ -84,16 +85,9 @@ def latent_facts(blob: bytes) -> LatentFacts | None:
 
     Unpickles with `weights_only=True`: a payload that would run code gives None.
     """
-    import torch
-
     try:
-        content = torch.load(io.BytesIO(blob), map_location="cpu", weights_only=True)
-        if not isinstance(content, dict):
-            return None
-        hidden, length = content["encoder_hidden"], int(content["encoder_length"])
-        if not isinstance(hidden, torch.Tensor) or hidden.ndim != 2:
-            return None
-    except Exception:  # noqa: BLE001 - torch raises what it likes on strange bytes; all mean "not latents"
+        hidden, length = stored_latents(blob)
+    except FormatError:
         return None
     return LatentFacts(length, _raw_tensor(blob, hidden))
 

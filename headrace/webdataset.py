@@ -7,7 +7,6 @@ and workers, and ranks may get unequal numbers of batches. `headrace.StreamingDa
 
 import contextlib
 import gzip
-import io
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ import zstandard
 from headrace.audio import decode
 from headrace.errors import ConfigError, FormatError, HeadraceError, IntegrityError, SampleError
 from headrace.indexing import LATENT_FIELD, audio_field
+from headrace.pth import unpickled
 from headrace.shardlists import Shard, Urls, resolve_shards
 from headrace.storage import LocalStorage
 from headrace.streaming.batch import Sample, collate
@@ -379,7 +379,7 @@ def decode_sample(raw: Mapping[str, Any]) -> Sample:
     Raises:
         AudioError: the audio cannot be decoded.
         ValueError: the JSON is none.
-        pickle.UnpicklingError: a `.pth` that is more than tensors and plain values.
+        FormatError: a `.pth` that is damaged, or more than tensors and plain values.
     """
     import torch
 
@@ -389,7 +389,7 @@ def decode_sample(raw: Mapping[str, Any]) -> Sample:
         audio, sample["sample_rate"] = decode(fields.pop(name))
         sample["audio"] = torch.from_numpy(audio)
     if LATENT_FIELD in fields:
-        stored = torch.load(io.BytesIO(fields.pop(LATENT_FIELD)), map_location="cpu", weights_only=True)
+        stored = unpickled(fields.pop(LATENT_FIELD))
         sample |= stored if isinstance(stored, dict) else {LATENT_FIELD: stored}
     metadata = json.loads(fields.pop("json", b"{}"))
     sample["metadata"] = metadata if isinstance(metadata, dict) else {"json": metadata}

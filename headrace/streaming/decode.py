@@ -4,7 +4,6 @@ Owns what a sample becomes: FLAC and other audio to float32, stored latents to t
 Reading is `opened`'s, batching `batch`'s.
 """
 
-import io
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from headrace.audio import decode as decode_any
 from headrace.audio import decode_flac_into, whole_flac_info
 from headrace.errors import AudioError, ConfigError, SampleError
+from headrace.pth import stored_latents
 from headrace.streaming.batch import BFLOAT16, Sample, as_numpy, storage_dtype, widen_bfloat16
 from headrace.streaming.coalesce import Span
 from headrace.streaming.crop import Cut, Window
@@ -42,6 +42,7 @@ def read_sample(row: Row, suffixes: tuple[str, ...], cut: Cut, config: SampleCon
         SampleError: a joined folder lacks the sample.
         ConfigError: a crop needs a rate that is unknown, or would cut audio that holds its latents beside it.
         AudioError: the audio cannot be decoded.
+        FormatError: the `.pth` holds no latents.
         IntegrityError: the shard is shorter than its index says.
         ValueError: the JSON is none.
     """
@@ -190,11 +191,9 @@ def _latents(part: Part) -> tuple[NDArray[Any], str, int]:
     span = part.span(part.layout.latents)
     if span is None:
         raise SampleError("the sample has neither audio nor latents")
-    import torch
-
-    content = torch.load(io.BytesIO(part.opened().read(*span)), map_location="cpu", weights_only=True)
-    hidden, dtype = as_numpy(content["encoder_hidden"])
-    return hidden, dtype, int(content["encoder_length"])
+    stored, length = stored_latents(bytes(part.opened().read(*span)))
+    hidden, dtype = as_numpy(stored)
+    return hidden, dtype, length
 
 
 def _latents_of_audio(part: Part, config: SampleConfig) -> Sample:
