@@ -17,7 +17,7 @@ from headrace.errors import FormatError, IntegrityError, StorageError
 from headrace.index import ShardIndex, index_name
 from headrace.streaming.cache import CacheFullError, CacheUnusableError, ShardCache
 from headrace.streaming.coalesce import Span, coalesce
-from headrace.streaming.download import ZIP_SUFFIXES, Delivery, Downloader
+from headrace.streaming.download import Delivery, Downloader
 from headrace.streaming.foreign import VERSION
 from headrace.streaming.open_files import OpenFiles
 from headrace.streaming.opened import BlobShard, FileShard, OpenShard
@@ -25,6 +25,7 @@ from headrace.streaming.retry import retried
 from headrace.streaming.settings import FetchConfig
 from headrace.streaming.shardset import Indexes, ShardSet
 from headrace.streaming.stats import Traffic
+from headrace.streaming.unpacking import ZIP_SUFFIXES
 from headrace.tar import sha256_of
 
 _FILES_KEPT = 256  # a few shuffle blocks

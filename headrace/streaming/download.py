@@ -8,13 +8,11 @@ import hashlib
 import os
 import tempfile
 import time
-import zlib
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from pathlib import Path, PurePath
 
-from headrace.errors import FormatError, IntegrityError, StorageError
+from headrace.errors import IntegrityError, StorageError
 from headrace.index import ShardIndex
 from headrace.storage import Storage
 from headrace.streaming.cache import Incoming, ShardCache
@@ -22,15 +20,10 @@ from headrace.streaming.opened import FileShard
 from headrace.streaming.retry import retried
 from headrace.streaming.settings import FetchConfig
 from headrace.streaming.stats import Traffic
+from headrace.streaming.unpacking import ZIP_SUFFIXES, unpacker_of
 
 _POLL_SECONDS = 0.005
 _PIECE_BYTES = 8 << 20  # the time limit is for a piece, so that large shards on slow lines are no failure
-ZIP_SUFFIXES = (".tar.gz", ".tgz", ".tar.zst")
-
-
-class _Unpacker(Protocol):
-    def decompress(self, data: bytes, /) -> bytes:
-        """The next unpacked bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +79,9 @@ class Downloader:
         return retried(lambda: self._apart(delivery), self._config, f"{self._storage.uri}/{delivery.source}")
 
     def _apart(self, delivery: Delivery) -> FileShard:
-        unpacker = unpacker_of(delivery.source)
         with tempfile.TemporaryFile() as file:
-            for piece in self._pieces(delivery):
-                file.write(unpacker.decompress(piece))
+            for data in self._unpacked(delivery, self._pieces(delivery)):
+                file.write(data)
             file.flush()
             if file.tell() != delivery.index.num_bytes:
                 raise IntegrityError(
@@ -128,20 +120,35 @@ class Downloader:
         if not delivery.is_zipped:
             yield from self._pieces(delivery)
             return
-        unpacker = unpacker_of(delivery.source)
         if not self._config.keep_zip:
-            yield from (unpacker.decompress(piece) for piece in self._pieces(delivery))
+            yield from self._unpacked(delivery, self._pieces(delivery))
             return
-        zipped = delivery.source.replace("/", "%2F")
-        with self._cache.receive(zipped, delivery.stored_bytes, keep) as kept:
+        name = delivery.name + PurePath(delivery.source).suffix
+        try:
+            yield from self._unpacked(delivery, self._kept_pieces(delivery, name, keep))
+        except IntegrityError:
+            self._cache.discard(name)  # so that it comes from the store next time
+            raise
+
+    def _unpacked(self, delivery: Delivery, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        unpacker = unpacker_of(f"{self._storage.uri}/{delivery.source}")
+        for piece in pieces:
+            yield unpacker.decompress(piece)
+        unpacker.finish()
+
+    def _kept_pieces(self, delivery: Delivery, name: str, keep: Collection[str]) -> Iterator[bytes]:
+        """The shard as stored, from the cache if it was kept there by that name; else it is kept while it comes."""
+        if (found := self._cache.find(name, delivery.stored_bytes)) is not None:
+            yield from (bytes(found.read(start, stop)) for start, stop in _spans(delivery.stored_bytes))
+            return
+        with self._cache.receive(name, delivery.stored_bytes, keep) as kept:
             for piece in self._pieces(delivery):
                 if kept is not None:
                     kept.write(piece)
-                yield unpacker.decompress(piece)
+                yield piece
 
     def _pieces(self, delivery: Delivery) -> Iterator[bytes]:
-        for start in range(0, delivery.stored_bytes, _PIECE_BYTES):
-            stop = min(start + _PIECE_BYTES, delivery.stored_bytes)
+        for start, stop in _spans(delivery.stored_bytes):
             piece = retried(self._reading(delivery.source, start, stop), self._config, delivery.source)
             self._traffic.fetched(len(piece))
             yield piece
@@ -150,12 +157,7 @@ class Downloader:
         return lambda: self._storage.read_ranges(source, [(start, stop)])[0]
 
 
-def unpacker_of(name: str) -> _Unpacker:
-    """What unpacks a compressed tar piece by piece, by its suffix. Raises `FormatError` for an unknown one."""
-    if name.endswith((".tar.gz", ".tgz")):
-        return zlib.decompressobj(wbits=31)
-    if name.endswith(".tar.zst"):
-        import zstandard  # noqa: PLC0415 - rarely needed
-
-        return zstandard.ZstdDecompressor().decompressobj()
-    raise FormatError(f"{name}: not a compressed tar ({', '.join(ZIP_SUFFIXES)})")
+def _spans(num_bytes: int) -> Iterator[tuple[int, int]]:
+    """The pieces of a file of that size."""
+    for start in range(0, num_bytes, _PIECE_BYTES):
+        yield start, min(start + _PIECE_BYTES, num_bytes)

@@ -84,6 +84,22 @@ def test_compressed_shards_are_unpacked_into_the_cache(folder, tmp_path, suffix,
     assert len([path for path in cache.iterdir() if path.name.endswith(suffix)]) == (3 if keep_zip else 0)
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_compressed_shard_that_was_kept_is_unpacked_again_and_not_fetched(folder, tmp_path, is_damaged):
+    (tmp_path / "packed").mkdir()
+    (tmp_path / "packed/train-000.tar.gz").write_bytes(gzip.compress((folder / "train-000.tar").read_bytes()))
+    dataset = StreamingDataset(remote=str(tmp_path / "packed"), local=str(tmp_path / "cache"), keep_zip=True)
+    dataset.prepare_shard(0)
+    assert dataset.evict_shard(0)
+    (kept,) = (tmp_path / "cache").glob("*.gz")
+    if is_damaged:
+        kept.write_bytes(bytes(kept.stat().st_size))
+    fetched = dataset.reading.traffic.num_bytes_fetched
+    dataset.prepare_shard(0)
+    assert dataset[0]["__key__"] == clips(1)[0].key
+    assert (dataset.reading.traffic.num_bytes_fetched > fetched) == is_damaged
+
+
 def test_a_compressed_shard_that_another_process_gave_up_is_brought_all_the_same(folder, tmp_path):
     packed = tmp_path / "packed"
     packed.mkdir()
