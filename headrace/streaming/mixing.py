@@ -100,7 +100,7 @@ def parse_epoch_size(size: int | str | None) -> int | None:
     """
     if size is None:
         return None
-    text = str(size).strip().lower().replace(",", "").replace("_", "")
+    text = "" if isinstance(size, bool | float) else str(size).strip().lower().replace(",", "").replace("_", "")
     suffix = text[-1:] if text[-1:].isalpha() else ""
     try:
         number = int(Fraction(text.removesuffix(suffix)) * _EPOCH_UNITS[suffix])

@@ -5,14 +5,14 @@ order is, and how a state is written, is `planner`'s.
 """
 
 import json
-import operator
 import os
 from dataclasses import dataclass
 from typing import Any
 
 import torch.utils.data  # noqa: TID253 - a DataLoader's workers are known by it
 
-from headrace.errors import ConfigError, StateError
+from headrace.errors import StateError
+from headrace.streaming.checks import whole
 from headrace.streaming.epoch_board import EpochBoard
 from headrace.streaming.epochs import EpochRun
 from headrace.streaming.order import EpochOrder
@@ -95,9 +95,7 @@ class Progress:
             return self._worker_state(info.id, info.num_workers)
         if num_samples is not None:
             run = self._position.run if self._position else self._planner.run(self._elsewhere or self._next_order())
-            row = operator.index(num_samples) + (0 if from_beginning else run.order.start)
-            if row < 0:
-                raise ConfigError(f"num_samples is {num_samples}: expected 0 or more")
+            row = whole("num_samples", num_samples, least=0) + (0 if from_beginning else run.order.start)
             return self._state_at(run, run.row_at(row)).to_json()
         if self._elsewhere is not None:
             raise StateError(
