@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 
 from headrace.errors import AlreadyExistsError, ConfigError, NotFoundError, StorageError, UnsafePathError
 from headrace.exclusive import name_exclusively
+from headrace.forked_obstore import keep_over_forks
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -216,8 +217,8 @@ class LocalStorage:
 class ObjectStorage:
     """An object store (or memory) through obstore. Credentials and endpoints come from the environment (`AWS_…`).
 
-    The client is made on first use in each process; a pickled value travels as its URI alone, so `memory://` does not
-    travel.
+    The client is made on first use in each process, also in one that was forked (`forked_obstore`); a pickled value
+    travels as its URI alone, so `memory://` does not travel.
     """
 
     SCHEMES = ("s3", "gs", "az", "abfs", "http", "https", "memory")
@@ -246,6 +247,7 @@ class ObjectStorage:
         if pid not in self._client:
             base = self.uri.removesuffix(f"/{self.prefix}") if self.prefix else self.uri
             self._client[pid] = MemoryStore() if base.startswith("memory:") else from_url(base, **self._options(base))
+            keep_over_forks(self._client[pid])
         return self._client[pid]
 
     def at(self, folder: str) -> "ObjectStorage":

@@ -168,7 +168,8 @@ def start_method(name: str, value: object) -> str:
 def start_context(name: str | None, *, is_local: bool) -> BaseContext:
     """How workers are started: forked where all shards are local; else from a fork server.
 
-    A process that has talked to an object store holds threads that do not survive a fork, so a fork could hang.
+    A process that has talked to an object store holds threads that do not survive a fork. A forked worker works all the
+    same (`forked_obstore`), but a fork server hands it neither them nor what they had locked.
     """
     return multiprocessing.get_context(name or ("fork" if is_local else "forkserver"))
 

@@ -1,0 +1,82 @@
+"""Workers forked from a process that has used an object store: they work, or refuse at once; nobody hangs or crashes.
+
+Each test runs `forking` in a session of its own, because what it looks for takes a process down.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from headrace import StreamingDataLoader, StreamingDataset
+
+_LIMIT_SECONDS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """How a run ended.
+
+    Attributes:
+        code: its exit code; negative for a signal.
+        output: what it printed.
+        errors: the same of its errors.
+        left: whether it left processes behind.
+    """
+
+    code: int
+    output: str
+    errors: str
+    left: bool
+
+
+def _run(mode, remote, folder):
+    command = [sys.executable, "-m", "tests.streaming.forking", mode, remote, str(folder / "cache")]
+    with (folder / "out").open("w+") as out, (folder / "err").open("w+") as err:  # no pipe, which orphans would hold
+        process = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL, start_new_session=True)
+        try:
+            code = process.wait(_LIMIT_SECONDS)
+        finally:
+            left = not _is_gone(process.pid)
+            if left:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    return _Ended(code, (folder / "out").read_text(), (folder / "err").read_text(), left)
+
+
+def _is_gone(session, patience_seconds=3.0):
+    """Whether no process of a session is left, soon."""
+    deadline = time.monotonic() + patience_seconds
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(session, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.mark.parametrize("mode", ["made", "read", "ours"])
+def test_workers_that_are_forked_after_the_parent_used_a_store_read_it(server, dataset_folder, tmp_path, mode):
+    ended = _run(mode, f"{server.uri}/audio", tmp_path)
+    assert (ended.code, ended.left) == (0, False), ended.errors
+    local = StreamingDataset(remote=f"{dataset_folder}/audio", split="train", batch_size=8)
+    assert json.loads(ended.output) == [batch["keys"] for batch in StreamingDataLoader(local)]
+
+
+def test_children_of_children_read_and_exit_in_order(server, tmp_path):
+    ended = _run("generations", f"{server.uri}/audio", tmp_path)
+    assert (ended.code, ended.output.strip(), ended.left) == (0, "3", False), ended.errors
+
+
+def test_where_no_copy_can_be_made_workers_refuse_at_once_and_say_what_to_do(server, tmp_path):
+    began = time.monotonic()
+    ended = _run("hampered", f"{server.uri}/audio", tmp_path)
+    assert (ended.code, ended.left) == (1, False), ended.errors
+    assert "multiprocessing_context='forkserver'" in ended.errors
+    assert time.monotonic() - began < _LIMIT_SECONDS / 2
