@@ -18,7 +18,6 @@ from headrace.streaming import distributed
 from headrace.streaming.arena import Allocator, Arena
 from headrace.streaming.assemble import Assembler
 from headrace.streaming.batch import Sample, padding_like
-from headrace.streaming.buckets import BATCH_MULTIPLE
 from headrace.streaming.checks import flag, instance, optional, position, whole
 from headrace.streaming.epochs import EpochRun, Share
 from headrace.streaming.opening import OpenStreams, StreamDefaults
@@ -32,7 +31,6 @@ from headrace.streaming.settings import FetchConfig, OnBadSample, Output, Sample
 from headrace.streaming.spec import (
     DEFAULT_CANONICAL_NODES,
     DEFAULT_SEED,
-    BatchingMethod,
     FrameBudget,
     LengthBuckets,
     OrderSpec,
@@ -42,7 +40,7 @@ from headrace.streaming.stream import Stream, chosen
 from headrace.streaming.world import World
 
 if TYPE_CHECKING:
-    from headrace.streaming.spec import LastBatch, SamplingMethod, ShuffleAlgo
+    from headrace.streaming.spec import BatchingMethod, LastBatch, SamplingMethod, ShuffleAlgo
 
 
 class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
@@ -181,7 +179,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         self._planner = Planner(
             spec, self._streams, self.world, self._samples, epoch_size, flag("change_streams", change_streams)
         )
-        _check_first(self._planner)
+        self._planner.check()
         self._progress = Progress(self._planner)
         self._num_bad = 0
 
@@ -411,21 +409,6 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
 
     def _recipe(self) -> Recipe:
         return Recipe(self._samples, self._planner.spec.shuffle_seed, self._streams.suffixes)
-
-
-def _check_first(planner: Planner) -> None:
-    """Refuse now what the first epoch would be refused for; this takes arithmetic alone.
-
-    Raises:
-        ConfigError: weights or batch sizes contradict each other, or do not divide by the world size.
-    """
-    planner.order(0)
-    spec, world = planner.spec, planner.world
-    if isinstance(spec.buckets, FrameBudget):
-        world.batch_size(spec.buckets.batch_multiple, BATCH_MULTIPLE)
-    if spec.batching_method is BatchingMethod.PER_STREAM:
-        for stream in planner.streams.mixture(planner.epoch_size).streams:
-            world.batch_size(stream.batch_size or spec.global_batch_size, f"stream {stream.name!r} with a batch_size")
 
 
 def _buckets(batching: object) -> LengthBuckets | FrameBudget | None:

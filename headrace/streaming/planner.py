@@ -6,13 +6,13 @@ for buckets.
 
 from dataclasses import dataclass
 
-from headrace.streaming.buckets import in_buckets
+from headrace.streaming.buckets import BATCH_MULTIPLE, in_buckets
 from headrace.streaming.epochs import EpochRun
 from headrace.streaming.opening import OpenStreams
 from headrace.streaming.order import EpochOrder
 from headrace.streaming.passes import BLOCK_SHARDS
 from headrace.streaming.settings import SampleConfig
-from headrace.streaming.spec import OrderSpec
+from headrace.streaming.spec import BatchingMethod, FrameBudget, OrderSpec
 from headrace.streaming.state import OrderState, resume, save
 from headrace.streaming.world import World
 
@@ -42,6 +42,20 @@ class Planner:
     def order(self, epoch: int) -> EpochOrder:
         """The order of an epoch from its beginning."""
         return EpochOrder(self.spec, self.streams.mixture(self.epoch_size), epoch)
+
+    def check(self) -> None:
+        """Refuse now what the first epoch would be refused for; this takes arithmetic alone.
+
+        Raises:
+            ConfigError: weights or batch sizes contradict each other, or do not divide by the world size.
+        """
+        self.order(0)
+        if isinstance(self.spec.buckets, FrameBudget):
+            self.world.batch_size(self.spec.buckets.batch_multiple, BATCH_MULTIPLE)
+        if self.spec.batching_method is BatchingMethod.PER_STREAM:
+            for stream in self.streams.mixture(self.epoch_size).streams:
+                size = stream.batch_size or self.spec.global_batch_size
+                self.world.batch_size(size, f"stream {stream.name!r} with a batch_size")
 
     def resumed(self, state: OrderState) -> EpochOrder:
         """The order from a state's position on. Raises `StateError` when something that it depends on differs."""
