@@ -15,7 +15,7 @@ from headrace.errors import ConfigError, HeadraceError, NotFoundError
 from headrace.index import ShardIndex, index_name
 from headrace.snapshots import NumberedSnapshot, read_snapshot, read_table
 from headrace.storage import LocalStorage, Storage, open_storage
-from headrace.streaming.finding import FoundShards, find_shards, is_pattern
+from headrace.streaming.finding import FoundShards, expanded, find_shards, is_pattern
 from headrace.streaming.listing import is_web, listed_snapshots, way_out
 
 Urls: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -70,7 +70,7 @@ def resolve_shards(urls: Urls, *, split: str | None = None, snapshot: int | None
             web server that lists nothing.
     """
     single = [urls] if isinstance(urls, str | os.PathLike) else list(urls)
-    named = list(chain.from_iterable(_separate(os.fspath(url)) for url in single))
+    named = list(chain.from_iterable(map(expanded, _separate(os.fspath(url))) for url in single))
     if not named:
         raise ConfigError("no shards: the list of URLs is empty")
     return list(chain.from_iterable(_resolve_one(url, split, snapshot) for url in named))

@@ -6,6 +6,7 @@ inside an output of ours is filtered by its newest snapshot, because old and new
 
 import fnmatch
 import itertools
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,13 +15,18 @@ from pathlib import Path
 from headrace.errors import ConfigError, NotFoundError
 from headrace.sizes import parse_sizes
 from headrace.snapshots import read_snapshot, read_table
-from headrace.storage import Entry, Storage, Transfer, open_storage
-from headrace.streaming.listing import UnlistedError, listed_snapshots, listing
+from headrace.storage import Entry, LocalStorage, Storage, Transfer, open_storage
+from headrace.streaming.listing import UnlistedError, is_web, listed_snapshots, listing, way_out
 from headrace.streaming.unpacking import ZIP_SUFFIXES
 
 TAR_SUFFIXES = (".tar", *ZIP_SUFFIXES)
 _PATTERN = re.compile(r"[*?\[{]")
 _RANGE = re.compile(r"^(-?\d+)\.\.(-?\d+)$")
+
+
+def expanded(remote: str) -> str:
+    """With `~` as the home folder, as a shell has it; URLs stay as they are."""
+    return remote if "://" in remote else os.path.expanduser(remote)  # noqa: PTH111 - a Path drops a slash at the end
 
 
 def is_pattern(remote: str) -> bool:
@@ -74,6 +80,7 @@ def find_shards(remote: str, split: str | None, transfer: Transfer | None = None
         NotFoundError: one that is named in full, or the `sizes.json`, is not there.
         FormatError: the `sizes.json` is none.
     """
+    remote = expanded(remote)
     if not is_pattern(remote):
         storage, names = _in_folder(open_storage(remote, transfer), split)
         return FoundShards(storage, tuple(names))
@@ -164,3 +171,20 @@ def _is_ours(storage: Storage) -> bool:
 
 def _newest_names(storage: Storage) -> list[str]:
     return read_table(storage, read_snapshot(storage).snapshot).names()
+
+
+def hint(storage: Storage) -> str:
+    """What may be wrong with the name of a folder in which there are no shards."""
+    if isinstance(storage, LocalStorage) and not storage.root.is_dir():
+        return f"the folder {storage.root} is not there (relative names start at {Path.cwd()})"
+    audio = storage.at("audio")
+    if _is_ours(audio) or (isinstance(audio, LocalStorage) and audio.root.is_dir()):
+        return f"name its folder of shards: {audio.uri}"
+    if isinstance(storage, LocalStorage) and not any(storage.root.iterdir()):
+        return f"the folder {storage.root} is empty: build the data set, or check the path"
+    return way_out(storage) if is_web(storage) else "build the data set, or check the path"
+
+
+def has_shards(storage: Storage) -> bool:
+    """Whether tars lie directly in a folder."""
+    return bool(_in_folder(storage, None)[1])

@@ -7,7 +7,6 @@ from their unpacked form in the cache. Which shards there are is `finding`'s.
 import hashlib
 import io
 import json
-import os
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from headrace.errors import ConfigError, FormatError, SampleCountError
 from headrace.index import ShardIndex, index_name
 from headrace.indexing import index_tar
 from headrace.storage import LocalStorage, Storage, Transfer
-from headrace.streaming.finding import TAR_SUFFIXES, find_shards
+from headrace.streaming.finding import TAR_SUFFIXES, find_shards, hint
 from headrace.streaming.opened import UNKNOWN_SIZE
 from headrace.streaming.parallel import map_on_threads
 from headrace.streaming.shardset import Identity, ListedShards, ShardSet
@@ -142,7 +141,7 @@ def open_foreign(remote: str, split: str | None, index_folder: Path | None, tran
     storage, names = found.storage, list(found.names)
     counts = None if found.counts is None else list(found.counts)
     if not names:
-        raise ConfigError(f"{remote}: no snapshot and no shards ({', '.join(TAR_SUFFIXES)}) there; {_hint(storage)}")
+        raise ConfigError(f"{remote}: no snapshot and no shards ({', '.join(TAR_SUFFIXES)}) there; {hint(storage)}")
     keeper = IndexKeeper(index_folder)
     sizes, versions, counted_by = [UNKNOWN_SIZE] * len(names), dict[str, str](), remote
     if counts is None:
@@ -169,9 +168,3 @@ def _index_all(storage: Storage, names: Sequence[str], keeper: IndexKeeper) -> l
     for start in range(0, len(names), _INDEXES_AT_ONCE):
         found += map_on_threads(lambda name: keeper(storage, name), names[start : start + _INDEXES_AT_ONCE], "index")
     return found
-
-
-def _hint(storage: Storage) -> str:
-    if isinstance(storage, LocalStorage) and (storage.root / "audio").is_dir():
-        return f"name its folder of shards: {os.fspath(storage.root / 'audio')}"
-    return "build the data set, or check the path"

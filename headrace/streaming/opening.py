@@ -19,6 +19,7 @@ from headrace.streaming import distributed
 from headrace.streaming.access import ShardAccess
 from headrace.streaming.agreement import open_all, open_for_state
 from headrace.streaming.checks import convert, optional, path, position, text
+from headrace.streaming.finding import expanded
 from headrace.streaming.mixing import Mixture, StreamSpec
 from headrace.streaming.reading import Reading, Source, default_cache_folder
 from headrace.streaming.remote import OpenedRemote, Wanted
@@ -189,8 +190,8 @@ class OpenStreams:
 
     def _wanted_of(self, stream: Stream) -> Wanted:
         return Wanted(
-            remote=stream.place,
-            latents=tuple(stream.latents),
+            remote=expanded(stream.place),
+            latents=tuple(map(expanded, stream.latents)),
             split=stream.split or self._defaults.split,
             snapshot=stream.snapshot,
             index_folder=self._cache_folder(stream) / "indexes",
@@ -199,7 +200,7 @@ class OpenStreams:
 
     def _cache_folder(self, stream: Stream) -> Path:
         folder = stream.cache or self._defaults.local
-        return Path(folder) if folder is not None else default_cache_folder()
+        return Path(expanded(folder)) if folder is not None else default_cache_folder()
 
     def _sources(self) -> list[Source]:
         pairs = zip(self._streams, self._opened, strict=True)

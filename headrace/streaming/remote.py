@@ -13,9 +13,9 @@ from headrace.errors import ConfigError, NotFoundError
 from headrace.index import ShardIndex, index_name
 from headrace.snapshots import NumberedSnapshot, read_snapshot
 from headrace.storage import Storage, Transfer, open_storage
-from headrace.streaming.finding import is_pattern
+from headrace.streaming.finding import has_shards, hint, is_pattern
 from headrace.streaming.foreign import open_foreign
-from headrace.streaming.listing import listed_snapshots
+from headrace.streaming.listing import listed_snapshots, listing
 from headrace.streaming.shardset import Identity, ShardSet, snapshot_shards
 
 
@@ -88,7 +88,27 @@ def open_remote(wanted: Wanted) -> OpenedRemote:
     number = wanted.snapshot
     if number is None and not listed_snapshots(storage):
         return OpenedRemote(_open_foreign(wanted))
-    return OpenedRemote(_open_snapshot(storage, read_snapshot(storage, number), wanted.split))
+    return OpenedRemote(_open_snapshot(storage, _snapshot(storage, number), wanted.split))
+
+
+def _snapshot(storage: Storage, number: int | None) -> NumberedSnapshot:
+    """Snapshot `number`, or the newest. Raises `NotFoundError` when it is gone, or never was."""
+    try:
+        with listing(storage):
+            return read_snapshot(storage, number)
+    except NotFoundError:
+        if listed_snapshots(storage):
+            raise
+        raise _without_snapshots(storage, f"snapshot={number}", f"no snapshot {number}, nor any other") from None
+
+
+def _without_snapshots(storage: Storage, asked: str, lack: str) -> NotFoundError:
+    """What to say of a folder that has no snapshots: of a plain WebDataset by what was asked, else by what it lacks."""
+    if has_shards(storage):
+        return NotFoundError(
+            f"{storage.uri}: {asked} needs snapshots, and this is a plain WebDataset, which has none: leave it out"
+        )
+    return NotFoundError(f"{storage.uri}: {lack}; {hint(storage)}")
 
 
 def _open_snapshot(storage: Storage, found: NumberedSnapshot, split: str | None) -> ShardSet:
@@ -98,11 +118,14 @@ def _open_snapshot(storage: Storage, found: NumberedSnapshot, split: str | None)
 
 def _open_joined(storage: Storage, wanted: Wanted) -> OpenedRemote:
     """Audio at the newest snapshot that all latents have, each with its newest snapshot for that one."""
+    numbers = [wanted.snapshot] if wanted.snapshot is not None else listed_snapshots(storage)[::-1]
+    if not numbers:
+        lack = "no snapshot of audio yet that latents could belong to"
+        raise _without_snapshots(storage, f"latents={list(wanted.latents)}", lack)
     folders = [open_storage(latents, wanted.transfer) for latents in wanted.latents]
     offers = [_by_audio(folder, number) for folder, number in zip(folders, _pins(wanted), strict=True)]
-    numbers = [wanted.snapshot] if wanted.snapshot is not None else listed_snapshots(storage)[::-1]
     for number in numbers:
-        audio = read_snapshot(storage, number)
+        audio = _snapshot(storage, number)
         if all(audio.snapshot.fingerprint in offer for offer in offers):
             chosen = [offer[audio.snapshot.fingerprint] for offer in offers]
             break
@@ -117,8 +140,6 @@ def _open_joined(storage: Storage, wanted: Wanted) -> OpenedRemote:
 
 def _lack(wanted: Wanted, numbers: Sequence[int]) -> str:
     """What is missing where none of the snapshots of these numbers has all latents."""
-    if not numbers:
-        return "no snapshot of audio yet that latents could belong to; build it first"
     none = f"snapshot {numbers[0]} lacks" if len(numbers) == 1 else f"each of the {len(numbers)} snapshots lacks"
     return f"{none} latents in {' or '.join(wanted.latents)}; build them, or pick another snapshot"
 
@@ -147,8 +168,8 @@ def _by_audio(folder: Storage, pinned: int | None) -> dict[str, NumberedSnapshot
     """The newest snapshot of a latents folder for each audio snapshot, by the latter's fingerprint."""
     numbers = listed_snapshots(folder) if pinned is None else [pinned]
     if not numbers:
-        raise NotFoundError(f"{folder.uri}: no snapshot of latents yet; build them first")
-    found = [read_snapshot(folder, number) for number in numbers]
+        raise _without_snapshots(folder, "a folder of latents", "no snapshot of latents yet")
+    found = [_snapshot(folder, number) for number in numbers]
     return {str(latents.snapshot.origin.get("audio_fingerprint", "")): latents for latents in found}
 
 
