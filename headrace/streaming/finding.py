@@ -175,6 +175,8 @@ def _newest_names(storage: Storage) -> list[str]:
 
 def hint(storage: Storage) -> str:
     """What may be wrong with the name of a folder in which there are no shards."""
+    if isinstance(storage, LocalStorage) and storage.root.is_file():
+        return f"{storage.root} is a file, and neither a tar nor a sizes.json"
     if isinstance(storage, LocalStorage) and not storage.root.is_dir():
         return f"the folder {storage.root} is not there (relative names start at {Path.cwd()})"
     audio = storage.at("audio")

@@ -4,12 +4,13 @@ Owns the indexes made of other people's shards, and where they are kept. Tars ma
 from their unpacked form in the cache. Which shards there are is `finding`'s.
 """
 
+import contextlib
 import hashlib
 import io
 import json
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -110,16 +111,19 @@ class IndexKeeper:
         return self.folder / f"{digest[:32]}.idx"
 
 
-def _opened_tar(storage: Storage, shard: str) -> BinaryIO:
+@contextlib.contextmanager
+def _opened_tar(storage: Storage, shard: str) -> Iterator[BinaryIO]:
     """The shard's tar, unpacked into a temporary file if it is compressed. Raises `IntegrityError` if it cannot be."""
-    if not shard.endswith(ZIP_SUFFIXES):
-        return storage.open(shard)
-    unpacker, unpacked = unpacker_of(f"{storage.uri}/{shard}"), tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     with storage.open(shard) as file:
-        while piece := file.read(_PIECE_BYTES):
-            unpacked.write(unpacker.decompress(piece))
-    unpacker.finish()
-    return cast("BinaryIO", unpacked)
+        if not shard.endswith(ZIP_SUFFIXES):
+            yield file
+            return
+        with tempfile.TemporaryFile() as unpacked:
+            unpacker = unpacker_of(f"{storage.uri}/{shard}")
+            while piece := file.read(_PIECE_BYTES):
+                unpacked.write(unpacker.decompress(piece))
+            unpacker.finish()
+            yield cast("BinaryIO", unpacked)
 
 
 def _read_kept(path: Path) -> ShardIndex | None:

@@ -55,6 +55,9 @@ def test_missing_and_empty_folders_and_the_root_of_an_output_are_told_apart(tmp_
         StreamingDataset(remote=tmp_path / "nowhere")
     with pytest.raises(NotFoundError, match=r"no snapshot 1, nor any other; .*nowhere is not there"):
         StreamingDataset(remote=tmp_path / "nowhere", snapshot=1)
+    (tmp_path / "words.txt").write_text("words")
+    with pytest.raises(ConfigError, match=r"words\.txt is a file, and neither a tar nor a sizes\.json"):
+        StreamingDataset(remote=tmp_path / "words.txt")
     with pytest.raises(ConfigError, match=r"empty is empty"):
         StreamingDataset(remote=tmp_path / "empty")
     with pytest.raises(ConfigError, match=r"name its folder of shards: .*/ours/audio"):

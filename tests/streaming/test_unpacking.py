@@ -11,7 +11,7 @@ from headrace import webdataset_loader
 from headrace.errors import FormatError, IntegrityError
 from headrace.streaming.unpacking import unpacker_of
 from tests.streaming.corpus import clips
-from tests.streaming.test_foreign import write_tar
+from tests.streaming.test_foreign import keys, write_tar
 
 BLOB = random.Random(7).randbytes(300_000) + bytes(200_000)
 SKIPPED = struct.pack("<II", 0x184D2A50, 4) + b"size"
@@ -86,3 +86,12 @@ def test_webdataset_loader_names_a_damaged_shard(tmp_path):
     (tmp_path / "a.tar.gz").write_bytes(gz(*in_blocks((tmp_path / "plain").read_bytes()))[:-50])
     with pytest.raises(FormatError, match=r"a\.tar\.gz: cannot be read"):
         list(webdataset_loader(tmp_path / "a.tar.gz", batch_size=None))
+
+
+@pytest.mark.parametrize("keep_zip", [False, True])
+@pytest.mark.parametrize(("name", "pack"), [("a.tar.gz", gz), ("a.tgz", gz), ("a.tar.zst", zst), ("a.tar.zst", pzstd)])
+def test_a_data_set_reads_all_members(tmp_path, name, pack, keep_zip):
+    write_tar(tmp_path / "plain", clips(8))
+    (tmp_path / name).write_bytes(pack(*in_blocks((tmp_path / "plain").read_bytes())))
+    found = keys(tmp_path / name, local=str(tmp_path / "cache"), keep_zip=keep_zip)
+    assert found == sorted(clip.key for clip in clips(8))
