@@ -48,6 +48,7 @@ class ShardAccess:
         self._checked: set[int] = set()
         self._faults: dict[int, IntegrityError] = {}
         self._without_room: dict[int, CacheFullError] = {}
+        self._doubted: set[int] = set()
         self._is_unusable = False
         self._has_warned = False
 
@@ -189,6 +190,13 @@ class ShardAccess:
         """A shard is not needed soon: it may be evicted, if it is one of the cache."""
         if self.in_place(shard) is None:
             self.files.let_go(shard)
+
+    def doubt(self, shard: int) -> None:
+        """What was read of a shard is damaged. One of a cache whose digest nobody knew goes, so that it comes anew."""
+        if self.in_place(shard) is None and not self.index(shard).sha256 and shard not in self._doubted:
+            self._doubted.add(shard)
+            self.files.let_go(shard)
+            self.cache.discard(self.cache_name(shard))
 
     def close_idle(self) -> None:
         """Close what is open, so that it may be evicted; readers under way keep theirs."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headrace.errors import ConfigError, HeadraceError, SampleError
+from headrace.errors import AudioError, ConfigError, HeadraceError, IntegrityError, SampleError
 from headrace.streaming.arena import Allocator
 from headrace.streaming.batch import Batch, Sample, padding_like, stack
 from headrace.streaming.batch_plan import BatchPlan
@@ -188,7 +188,11 @@ class Assembler:
 
 
 def sample_error(row: Row, error: Exception) -> SampleError:
-    """The error of one sample, naming shard, key and reason."""
+    """The error of one sample, naming shard, key and reason; a damaged shard does not stay in the cache."""
+    if isinstance(error, AudioError | IntegrityError):
+        for part in row.parts:
+            if part is not None:
+                part.access.doubt(part.shard)
     reason = (
         f"{error}" if isinstance(error, HeadraceError | json.JSONDecodeError) else f"{type(error).__name__}: {error}"
     )

@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from headrace.errors import HeadraceError
 from headrace.streaming.access import ShardAccess
 from headrace.streaming.batch_plan import BatchPlan
 from headrace.streaming.cache import CacheFullError
@@ -22,6 +21,7 @@ from headrace.streaming.rows import StreamReader
 _Shard: TypeAlias = tuple[ShardAccess, int]
 
 _NUM_DOWNLOADS = 4
+_UNDER_WAY = 4  # batches that are being read already
 _BATCHES_AT_ONCE = 64  # looked at for each one delivered: a run's first batches need the processor, too
 
 
@@ -105,7 +105,7 @@ class Prefetcher:
                 self._postponed[shard] = first
             if self._num_behind == num_behind:
                 return
-        except (HeadraceError, OSError):  # whoever needs it tries by itself and says what is wrong
+        except Exception:  # noqa: BLE001 - whoever needs it tries by itself and says what is wrong
             return
         self._try_again()
 
@@ -113,9 +113,11 @@ class Prefetcher:
         """Bring what is needed first of what found no room; where that succeeds, the next of it follows."""
         with self._lock:
             self._postponed = {shard: n for shard, n in self._postponed.items() if shard in self._last_need}
-            if not self._postponed:
+            soon = self._delivered + _UNDER_WAY * self._share.stride
+            later = [item for item in self._postponed.items() if self._last_need[item[0]] >= soon]
+            if not later:  # of the others, readers take what they need by ranges
                 return
-            shard, first = min(self._postponed.items(), key=lambda item: item[1])
+            shard, first = min(later, key=lambda item: item[1])
             del self._postponed[shard]
         self._threads.submit(self._bringing(shard, first))
 

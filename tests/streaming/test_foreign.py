@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from headrace import StreamingDataLoader, StreamingDataset
-from headrace.errors import ConfigError, FormatError, NotFoundError, StorageError
+from headrace.errors import ConfigError, FormatError, NotFoundError, SampleError, StorageError
 from headrace.streaming.finding import expand_braces
 from headrace.tar_indexes import index_tars
 from tests.streaming.corpus import clips, write_dataset
@@ -98,6 +98,22 @@ def test_a_compressed_shard_that_was_kept_is_unpacked_again_and_not_fetched(fold
     dataset.prepare_shard(0)
     assert dataset[0]["__key__"] == clips(1)[0].key
     assert (dataset.reading.traffic.num_bytes_fetched > fetched) == is_damaged
+
+
+def test_a_foreign_shard_that_came_damaged_comes_anew(folder, tmp_path, monkeypatch):
+    """Nobody knows its digest, so the cache has taken it in."""
+    with fault_server(folder) as server:
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        dataset = StreamingDataset(remote=f"{server.uri}/train-*.tar", local=str(tmp_path / "cache"))
+        dataset.prepare_shard(0)
+        (cached,) = tmp_path.glob("cache/*.tar")
+        content = cached.read_bytes()
+        start = content.index(b"fLaC") + 60
+        cached.write_bytes(content[:start] + bytes(200) + content[start + 200 :])
+        with pytest.raises(SampleError, match=r"train-000\.tar"):
+            dataset.get_item(0)
+        assert dataset.get_item(0)["__key__"] == clips(1)[0].key
 
 
 def test_a_compressed_shard_that_another_process_gave_up_is_brought_all_the_same(folder, tmp_path):
