@@ -46,8 +46,8 @@ class ShardAccess:
         self._indexes = Indexes(self._load_index)
         self._downloader = Downloader(shards.storage, cache, config, traffic)
         self._checked: set[int] = set()
-        self._faults: dict[int, IntegrityError] = {}
-        self._without_room: dict[int, CacheFullError] = {}
+        self._faults: dict[int, str] = {}
+        self._without_room: dict[int, str] = {}
         self._doubted: set[int] = set()
         self._is_unusable = False
         self._has_warned = False
@@ -123,7 +123,7 @@ class ShardAccess:
             return found
         self._traffic.missed()
         if (fault := self._faults.get(shard)) is not None:
-            raise fault
+            raise IntegrityError(fault)
         if self.name(shard).endswith(ZIP_SUFFIXES):
             return self._unpacked(shard)
         if (reason := self._without_room.get(shard)) is not None:
@@ -146,14 +146,14 @@ class ShardAccess:
         try:
             brought = self._into_cache(self._delivery(shard), keep)
         except CacheFullError as error:
-            self._without_room[shard] = error
+            self._without_room[shard] = str(error)
             raise
         except CacheUnusableError as error:
             self._is_unusable = True
-            self._warn(error)
+            self._warn(str(error))
             return False
         except IntegrityError as error:
-            self._faults[shard] = error
+            self._faults[shard] = str(error)
             raise
         self._without_room.pop(shard, None)
         return brought
@@ -164,7 +164,7 @@ class ShardAccess:
             try:
                 self.bring(shard)
             except CacheFullError as error:
-                self._warn(error)
+                self._warn(str(error))
                 return self._downloader.bring_apart(self._delivery(shard))
             if (cached := self._cached(shard, patient=True)) is not None:
                 return self._kept(shard, cached, _CACHED_FILES_KEPT)
@@ -284,7 +284,7 @@ class ShardAccess:
             self.cache.keep_index(self.cache_name(shard), index.to_bytes())
         return index
 
-    def _warn(self, error: CacheUnusableError) -> None:
+    def _warn(self, reason: str) -> None:
         if not self._has_warned:
             self._has_warned = True
-            warnings.warn(f"{error}. Until then samples come from the store one by one, which is slower", stacklevel=2)
+            warnings.warn(f"{reason}. Until then samples come from the store one by one, which is slower", stacklevel=2)

@@ -93,7 +93,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         Args:
             streams: data sets to mix, or one; instead of `remote`.
             remote: an `audio/` or `latents/<name>/` folder or prefix, or any plain WebDataset: folder, `sizes.json`,
-                glob or brace pattern.
+                glob, brace pattern or the shard list of wids.
             local: folder of the cache for shards of a store, shared by all processes of a host; None takes one below
                 the temporary folder. A local `remote` is read in place and needs none. `local` without `remote` and
                 `streams` is the data set itself, read in place as if it were given as `remote`.
