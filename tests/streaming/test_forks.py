@@ -61,7 +61,7 @@ def _is_gone(session, patience_seconds=3.0):
     return False
 
 
-@pytest.mark.parametrize("mode", ["made", "read", "ours"])
+@pytest.mark.parametrize("mode", ["made", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("read", "ours"))])
 def test_workers_that_are_forked_after_the_parent_used_a_store_read_it(server, dataset_folder, tmp_path, mode):
     ended = _run(mode, f"{server.uri}/audio", tmp_path)
     assert (ended.code, ended.left) == (0, False), ended.errors
@@ -69,6 +69,7 @@ def test_workers_that_are_forked_after_the_parent_used_a_store_read_it(server, d
     assert json.loads(ended.output) == [batch["keys"] for batch in StreamingDataLoader(local)]
 
 
+@pytest.mark.slow
 def test_children_of_children_read_and_exit_in_order(server, tmp_path):
     ended = _run("generations", f"{server.uri}/audio", tmp_path)
     assert (ended.code, ended.output.strip(), ended.left) == (0, "3", False), ended.errors
