@@ -204,24 +204,24 @@ class ShardAccess:
 
     def _opened_in_place(self, shard: int, path: Path) -> FileShard:
         opened = FileShard(path, self.index(shard).num_bytes)
-        if (found := self._other_digest(shard, path)) is not None:
+        if (found := self._other_digest(shard, opened)) is not None:
             wanted = self.index(shard).sha256
             raise IntegrityError(f"{path}: SHA-256 {wanted} expected, {found} found: damaged; copy it again")
         return opened
 
     def _is_sound(self, shard: int, cached: FileShard) -> bool:
         """Whether a shard of the cache is still what came, as far as `validate_hash` asks; if not, it is removed."""
-        if self._other_digest(shard, cached.path) is None:
+        if self._other_digest(shard, cached) is None:
             return True
         self.cache.discard(cached.path.name)
         return False
 
-    def _other_digest(self, shard: int, path: Path) -> str | None:
-        """The digest of a file if it is to be checked and is not the shard's; each is checked once."""
+    def _other_digest(self, shard: int, opened: FileShard) -> str | None:
+        """The digest of a file just opened if it is to be checked and is not the shard's; each is checked once."""
         wanted = self.index(shard).sha256
         if not self._config.validate_hash or not wanted or shard in self._checked:
             return None
-        with path.open("rb") as file:
+        with open(opened.file_descriptor, "rb", closefd=False) as file:  # its name may be gone: others check it, too
             found = sha256_of(file)
         if found != wanted:
             return found

@@ -45,7 +45,7 @@ def one_stream(sizes):
 @settings(max_examples=80, deadline=None)
 def test_an_epoch_takes_every_sample_as_often_as_its_stream_weighs(spec, mixture, epoch):
     order = order_of(spec, mixture, epoch)
-    rows = np.array([row for row in rows_of(order) if row[1] >= 0]).reshape(-1, 2)
+    rows = np.array([row for row in rows_of(order) if row[1] >= 0], np.int64).reshape(-1, 2)
     assert len(rows) == order.num_samples
     for number, (stream, leg) in enumerate(zip(mixture.streams, order.legs[0].streams, strict=True)):
         counts = np.bincount(rows[rows[:, 0] == number, 1], minlength=stream.num_samples)
