@@ -125,6 +125,7 @@ class Assembler:
         except Exception as error:  # a transform raises what it likes
             if row is None:
                 raise
+            _doubt(row, error)
             fault = sample_error(row, error)
             if self._config.on_bad_sample is OnBadSample.RAISE:
                 raise fault from error
@@ -154,6 +155,7 @@ class Assembler:
         except ConfigError:
             raise
         except Exception as error:
+            _doubt(row, error)
             raise sample_error(row, error) from error
 
     def pattern(self, epoch: int) -> Sample:
@@ -187,12 +189,16 @@ class Assembler:
         return [padding_like(pattern) if sample is None else sample for sample in prepared.samples]
 
 
-def sample_error(row: Row, error: Exception) -> SampleError:
-    """The error of one sample, naming shard, key and reason; a damaged shard does not stay in the cache."""
+def _doubt(row: Row, error: Exception) -> None:
+    """What is damaged does not stay in the cache."""
     if isinstance(error, AudioError | IntegrityError):
         for part in row.parts:
             if part is not None:
                 part.access.doubt(part.shard)
+
+
+def sample_error(row: Row, error: Exception) -> SampleError:
+    """The error of one sample, naming shard, key and reason."""
     reason = (
         f"{error}" if isinstance(error, HeadraceError | json.JSONDecodeError) else f"{type(error).__name__}: {error}"
     )

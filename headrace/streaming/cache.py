@@ -81,7 +81,7 @@ class ShardCache:
         except (NotFoundError, NotADirectoryError):
             return None
         except IntegrityError:
-            self._remove(name)
+            self.discard(name)
             return None
         if not _lock(found.file_descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB):
             return None  # being evicted
@@ -131,14 +131,16 @@ class ShardCache:
         try:
             is_free = _lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if is_free:
-                self._remove(name)
+                self.discard(name)
             return is_free
         finally:
             os.close(descriptor)
 
     def discard(self, name: str) -> None:
-        """Remove a damaged shard, even if it is open: whoever reads it has opened it before."""
-        self._remove(name)
+        """Remove a shard, even if it is open: who has opened it reads on."""
+        for path in (self.folder / name, self.folder / f"{name}{_INDEX}"):
+            with contextlib.suppress(OSError):
+                path.unlink()
 
     def evict_coldest(self, keep: Collection[str] = ()) -> str | None:
         """Remove the shard that was not used for longest, of those that nobody has open. Returns its name."""
@@ -224,11 +226,6 @@ class ShardCache:
                     path.unlink()
             finally:
                 os.close(part)
-
-    def _remove(self, name: str) -> None:
-        for path in (self.folder / name, self.folder / f"{name}{_INDEX}"):
-            with contextlib.suppress(OSError):
-                path.unlink()
 
     def _coldest_first(self) -> list[_Kept]:
         """Shards with their indexes, and indexes alone, which count as not used for longest."""

@@ -34,6 +34,7 @@ from headrace.streaming.spec import (
     FrameBudget,
     LengthBuckets,
     OrderSpec,
+    buckets_of,
 )
 from headrace.streaming.state import OrderState
 from headrace.streaming.stream import Stream, chosen
@@ -165,7 +166,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             sampling_method=cast("SamplingMethod", sampling_method),
             sampling_granularity=sampling_granularity,
             last_batch=cast("LastBatch", last_batch),
-            buckets=_buckets(batching),
+            buckets=buckets_of(batching),
             crop_frames=self._samples.crop_frames,
             crop_seconds=self._samples.crop_seconds,
             sample_rate=self._samples.sample_rate_hz,
@@ -409,15 +410,3 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
 
     def _recipe(self) -> Recipe:
         return Recipe(self._samples, self._planner.spec.shuffle_seed, self._streams.suffixes)
-
-
-def _buckets(batching: object) -> LengthBuckets | FrameBudget | None:
-    if batching is None or isinstance(batching, LengthBuckets | FrameBudget):
-        return batching
-    known = {"fixed": None, "length_buckets": LengthBuckets()}
-    if not isinstance(batching, str) or batching not in known:
-        raise ConfigError(
-            f"batching {batching!r} is not known: expected one of {', '.join(known)}, or LengthBuckets(…) or "
-            "FrameBudget(…)"
-        )
-    return known[batching]

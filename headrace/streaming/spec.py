@@ -101,6 +101,23 @@ class FrameBudget:
         convert(self, whole, "frames_per_batch", "batch_multiple", "window_samples", least=1)
 
 
+def buckets_of(batching: object) -> LengthBuckets | FrameBudget | None:
+    """What `batching` names: "fixed" (None), "length_buckets", or one of the two itself.
+
+    Raises:
+        ConfigError: it is none of these; lists them.
+    """
+    if batching is None or isinstance(batching, LengthBuckets | FrameBudget):
+        return batching
+    known = {"fixed": None, "length_buckets": LengthBuckets()}
+    if not isinstance(batching, str) or batching not in known:
+        raise ConfigError(
+            f"batching {batching!r} is not known: expected one of {', '.join(known)}, or LengthBuckets(…) or "
+            "FrameBudget(…)"
+        )
+    return known[batching]
+
+
 @dataclass(frozen=True, slots=True)
 class OrderSpec:
     """What an order depends on besides the data, the streams' weights and the epoch. The world is not in it.

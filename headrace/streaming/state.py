@@ -14,7 +14,7 @@ from headrace.streaming.mixing import Mixture
 from headrace.streaming.order import EpochOrder
 from headrace.streaming.spec import FrameBudget, LengthBuckets, OrderSpec
 
-STATE_VERSION = 1
+STATE_VERSION = 2  # 1 did not say the split
 
 _TOP_LEVEL = ("shuffle_seed", "num_canonical_nodes")  # where MosaicML's states have them
 

@@ -10,7 +10,6 @@ import shutil
 import signal
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,35 +17,8 @@ import pytest
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import IntegrityError, SampleError, StorageError
 from tests.streaming.corpus import clips, write_dataset
+from tests.streaming.drills import check, make, wait_for
 from tests.streaming.fault_server import Fault, fault_server
-
-
-def make(remote, cache=None, **more):
-    more = {"split": "train", "batch_size": 8, "shuffle": True, "local": cache and str(cache)} | more
-    return StreamingDataset(remote=remote, **more)
-
-
-def check(dataset, corpus, **loader_settings):
-    """Every sample arrives once, as it was written. Returns the loader."""
-    by_key = {clip.key: clip for clip in corpus}
-    loader = StreamingDataLoader(dataset, **loader_settings)
-    seen = []
-    for batch in loader:
-        for row, key in enumerate(batch["keys"]):
-            if key:
-                seen.append(key)
-                count = int(batch["num_frames"][row])
-                assert np.array_equal(batch["audio"][row, :, :count].numpy(), by_key[key].audio())
-    assert sorted(seen) == sorted(by_key)
-    return loader
-
-
-def wait_for(condition, seconds=10.0):
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert condition()
-
 
 # A store that works
 
@@ -175,59 +147,6 @@ def test_a_shard_with_a_wrong_digest_never_enters_the_cache(server, tmp_path):
     assert len(list(tmp_path.glob("*.tar"))) == 1
 
 
-@pytest.mark.parametrize("cache_limit", ["50gb", "1kb"], ids=["whole shards", "ranges alone"])
-def test_latents_that_are_damaged_in_the_store_are_never_served(dataset_folder, tmp_path, monkeypatch, cache_limit):
-    folder = tmp_path / "data"
-    shutil.copytree(dataset_folder / "latents/crepe", folder / "latents")
-    dataset = StreamingDataset(remote=f"{folder}/latents", split="train")
-    damaged = dataset.get_item(17)
-    shard = next(
-        path for path in sorted(folder.glob("latents/*.tar")) if damaged["__key__"].encode() in path.read_bytes()
-    )
-    content = bytearray(shard.read_bytes())
-    content[content.index(damaged["encoder_hidden"].numpy().tobytes()) + 9] ^= 1
-    shard.write_bytes(content)
-    with fault_server(folder) as server, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "1kb" holds no shard
-        for name, value in server.environment().items():
-            monkeypatch.setenv(name, value)
-        more = {"download_retry": 0, "cache_limit": cache_limit}
-        dataset = make(f"{server.uri}/latents", tmp_path / "cache", **more)
-        for _ in range(2):  # not in a second epoch either
-            with pytest.raises(SampleError, match=shard.name):
-                list(StreamingDataLoader(dataset))
-        dataset = make(f"{server.uri}/latents", tmp_path / "cache", on_bad_sample="skip", **more)
-        for _ in range(2):
-            arrived = {key for batch in StreamingDataLoader(dataset) for key in batch["keys"]}
-            assert damaged["__key__"] not in arrived
-            assert len(arrived - {""}) >= 53 - 5
-
-
-def test_a_shard_that_is_cut_off_in_the_store_is_named_or_skipped(dataset_folder, tmp_path, monkeypatch):
-    shutil.copytree(dataset_folder / "audio", tmp_path / "data/audio")
-    shard = sorted(tmp_path.glob("data/audio/train*.tar"))[3]
-    os.truncate(shard, 600)
-    with fault_server(tmp_path / "data") as server:
-        for name, value in server.environment().items():
-            monkeypatch.setenv(name, value)
-        dataset = make(f"{server.uri}/audio", tmp_path / "cache", download_retry=0)
-        with pytest.raises(SampleError, match=rf"{shard.name}.* bytes expected, 600 found"):
-            list(StreamingDataLoader(dataset))
-        dataset = make(f"{server.uri}/audio", tmp_path / "cache", download_retry=0, on_bad_sample="skip")
-        assert sum(bool(key) for batch in StreamingDataLoader(dataset) for key in batch["keys"]) == 53 - 5
-
-
-def test_validate_hash_finds_a_byte_that_flipped_in_the_cache(server, corpus, tmp_path):
-    check(make(f"{server.uri}/audio", tmp_path), corpus)
-    wait_for(lambda: len(list(tmp_path.glob("*.tar"))) == 11)
-    shard = min(tmp_path.glob("*.tar"))
-    content = shard.read_bytes()
-    shard.write_bytes(content[:600] + bytes([content[600] ^ 1]) + content[601:])
-    check(make(f"{server.uri}/audio", tmp_path, validate_hash=True), corpus)
-    check(make(f"{server.uri}/audio", tmp_path), corpus)
-    wait_for(lambda: list(map(Path.read_bytes, tmp_path.glob(shard.name))) == [content])
-
-
 @pytest.mark.filterwarnings("ignore:.*cache_limit")  # batches under way may take all the room
 def test_compressed_shards_take_turns_in_a_cache_that_holds_few(tmp_path):
     write_dataset(tmp_path, {"train": clips(53)})
@@ -250,60 +169,6 @@ def test_a_shard_that_is_gone_from_the_store_is_named(server, dataset_folder, tm
     server.folder = copy
     with pytest.raises(SampleError, match=victim.name):
         list(StreamingDataLoader(make(f"{server.uri}/audio", tmp_path / "cache")))
-
-
-# Damaged data on a local disk
-
-
-def damaged_copy(dataset_folder, tmp_path, damage):
-    shutil.copytree(dataset_folder / "audio", tmp_path / "audio")
-    victim = sorted((tmp_path / "audio").glob("train*.tar"))[2]
-    damage(victim)
-    return victim
-
-
-def test_a_truncated_shard_is_named(dataset_folder, tmp_path):
-    victim = damaged_copy(dataset_folder, tmp_path, lambda path: os.truncate(path, path.stat().st_size // 2))
-    with pytest.raises(SampleError, match=rf"{victim.name}.*bytes expected"):
-        list(StreamingDataLoader(make(f"{tmp_path}/audio")))
-
-
-def test_a_missing_shard_is_named(dataset_folder, tmp_path):
-    victim = damaged_copy(dataset_folder, tmp_path, os.unlink)
-    with pytest.raises(SampleError, match=rf"{victim.name}.*gone"):
-        list(StreamingDataLoader(make(f"{tmp_path}/audio")))
-
-
-def test_a_shard_that_shrinks_while_it_is_open_is_an_error_and_no_crash(dataset_folder, tmp_path):
-    shutil.copytree(dataset_folder / "audio", tmp_path / "audio")
-    dataset = make(f"{tmp_path}/audio", shuffle=False)
-    dataset.get_item(0)
-    os.truncate(next((tmp_path / "audio").glob("train_0000_000000*.tar")), 2000)
-    with pytest.raises(SampleError, match="ends at 2000"):
-        dataset.get_item(4)
-
-
-def test_validate_hash_finds_a_flipped_byte_that_no_decoder_sees(dataset_folder, tmp_path):
-    def flip(path):
-        blob = bytearray(path.read_bytes())
-        blob[blob.index(b"Clip ")] = ord("X")  # in the JSON
-        path.write_bytes(blob)
-
-    victim = damaged_copy(dataset_folder, tmp_path, flip)
-    list(StreamingDataLoader(make(f"{tmp_path}/audio")))
-    with pytest.raises(SampleError, match=rf"{victim.name}.*SHA-256"):
-        list(StreamingDataLoader(make(f"{tmp_path}/audio", validate_hash="sha256")))
-
-
-def test_a_damaged_cached_shard_is_fetched_again(server, corpus, tmp_path):
-    check(make(f"{server.uri}/audio", tmp_path), corpus)
-    wait_for(lambda: len(list(tmp_path.glob("*.tar"))) == 11)
-    for number, path in enumerate(sorted(tmp_path.glob("*.tar"))):
-        os.truncate(path, 0 if number % 2 else 700)
-    check(make(f"{server.uri}/audio", tmp_path), corpus)
-    for path in tmp_path.glob("*.idx"):
-        path.write_bytes(path.read_bytes()[:50])
-    check(make(f"{server.uri}/audio", tmp_path), corpus)
 
 
 # A cache that cannot be used

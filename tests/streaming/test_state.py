@@ -230,7 +230,7 @@ def test_a_state_holds_plain_values_so_that_a_checkpoint_loads_with_weights_only
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"headrace_state": 2}, "headrace_state is 2, expected 1"),
+        ({"headrace_state": 1}, "headrace_state is 1, expected 2"),
         ({"headrace_state": None}, "written by something else"),
         ({"order": {"global_batch_size": 0}}, "does not make sense: global_batch_size is 0"),
         ({"legs": [{"start": 0}]}, "lacks the field 'streams'"),

@@ -1,0 +1,34 @@
+"""What the drills share: a dataset to break, and proof that all of it arrived."""
+
+import time
+
+import numpy as np
+
+from headrace import StreamingDataLoader, StreamingDataset
+
+
+def make(remote, cache=None, **more):
+    more = {"split": "train", "batch_size": 8, "shuffle": True, "local": cache and str(cache)} | more
+    return StreamingDataset(remote=remote, **more)
+
+
+def check(dataset, corpus, **loader_settings):
+    """Every sample arrives once, as it was written. Returns the loader."""
+    by_key = {clip.key: clip for clip in corpus}
+    loader = StreamingDataLoader(dataset, **loader_settings)
+    seen = []
+    for batch in loader:
+        for row, key in enumerate(batch["keys"]):
+            if key:
+                seen.append(key)
+                count = int(batch["num_frames"][row])
+                assert np.array_equal(batch["audio"][row, :, :count].numpy(), by_key[key].audio())
+    assert sorted(seen) == sorted(by_key)
+    return loader
+
+
+def wait_for(condition, seconds=10.0):
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert condition()
