@@ -101,7 +101,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             split: None for all.
             download_retry: further attempts after a failed one.
             download_timeout: seconds that a request may take.
-            validate_hash: check the digests of local files too (any true value); downloads are always checked.
+            validate_hash: check the digests of local files too, those in the cache included (any true value); whole
+                shards are always checked when they are downloaded.
             keep_zip: keep foreign `.tar.gz` and `.tar.zst` shards in the cache beside their unpacked form.
             epoch_size: samples of an epoch under relative weights: 100000, "100k", "64M", "77b".
             predownload: samples per rank to download ahead, at least 8 batches; None takes a shuffle block.

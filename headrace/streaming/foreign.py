@@ -61,7 +61,7 @@ class IndexKeeper:
         Raises:
             SampleCountError: it has more or fewer samples than was told.
             FormatError: the shard is not a WebDataset.
-        IntegrityError: it is compressed and damaged.
+            IntegrityError: it is compressed and damaged.
         """
         index = self._found_or_made(storage, shard)
         told = self.counts.get(shard, len(index))

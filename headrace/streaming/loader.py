@@ -97,7 +97,7 @@ class StreamingDataLoader:
                 into such memory. Without an accelerator it warns and has no effect.
             collate_fn: makes a batch of the samples' dicts instead of the default; runs in the consumer.
             multiprocessing_context: "fork", "forkserver" or "spawn"; None forks where all shards are local, else
-                takes a fork server, because clients of object stores do not survive a fork.
+                takes a fork server, which hands workers no threads of a store's client.
             others: no arguments of this loader, but of torch's; a value that asks for something is refused.
 
         Raises:

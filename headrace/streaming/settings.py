@@ -87,7 +87,8 @@ class FetchConfig:
     Attributes:
         download_retry: further attempts after a failed one, with growing pauses.
         download_timeout_seconds: how long a server may send nothing before an attempt counts as failed.
-        validate_hash: check digests of local files too, once per process and shard; downloads are always checked.
+        validate_hash: check digests of local files too, those in the cache included, once per process and shard; whole
+            shards are always checked when they are downloaded.
         keep_zip: keep the compressed form of foreign `.tar.gz` and `.tar.zst` shards in the cache as well.
         cache_limit_bytes: bound of the cache folder; None for none.
         predownload: samples per rank to download ahead, at least 8 batches; None takes a shuffle block.
