@@ -1,6 +1,14 @@
 """What tests of any folder may ask for."""
 
+import signal
+
 import pytest
+
+
+def pytest_configure():
+    """Let the processes that tests start be interrupted: a shell's background jobs inherit that Ctrl-C is ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
