@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from headrace.streaming.batch import collate
     from headrace.streaming.dataset import StreamingDataset
     from headrace.streaming.loader import StreamingDataLoader
+    from headrace.streaming.simulation import Cluster
     from headrace.streaming.spec import FrameBudget, LengthBuckets
     from headrace.streaming.stream import Stream
     from headrace.streaming.world import World
     from headrace.webdataset import webdataset_loader
 
 __all__ = [
+    "Cluster",
     "FrameBudget",
     "LengthBuckets",
     "Stream",
@@ -28,6 +30,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Cluster": "headrace.streaming.simulation",
     "FrameBudget": "headrace.streaming.spec",
     "LengthBuckets": "headrace.streaming.spec",
     "Stream": "headrace.streaming.stream",

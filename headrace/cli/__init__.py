@@ -49,6 +49,12 @@ shards that neither a kept snapshot nor the newest manifest of a partition names
 died. Audio snapshots that kept latents were computed from stay. Nothing younger than a day is removed, so a build may
 be running; training jobs on a snapshot that goes will fail. Removes at once: try --dry-run first, which only lists.
 """,
+    "simulate": """\
+Tell before a training job runs what it will ask of its hosts: shards and bytes each of them reads, the cache it needs,
+and with --bandwidth and --step-seconds how long it waits. No shard is read, since the order is a function. PATH is as
+for inspect; a local one is taken as if it came from a store. The options are StreamingDataset's arguments of the same
+names; its other arguments can be simulated from Python: StreamingDataset(…, world=World(0, 64)).simulate(Cluster(8)).
+""",
 }
 
 
@@ -102,6 +108,10 @@ def parser() -> argparse.ArgumentParser:
     gc.add_argument("path", metavar="OUTPUT", help="a data set's output: the folder with audio/ in it")
     gc.add_argument("--keep", type=_count(1), default=3, metavar="N", help="snapshots to keep (default 3)")
     gc.add_argument("--dry-run", action="store_true", help="list what would go, and remove nothing")
+
+    simulate = _command(commands, "simulate", "what a training job will ask of its hosts")
+    _path(simulate)
+    _job(simulate)
     return top
 
 
@@ -126,6 +136,30 @@ def _jobs(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--jobs", type=_count(1), default=cores, metavar="N", help=f"shards read at a time (default here: {cores})"
     )
+
+
+def _job(command: argparse.ArgumentParser) -> None:
+    """The options of `simulate`."""
+    job = command.add_argument_group("the job")
+    job.add_argument("--world-size", type=_count(1), required=True, metavar="N", help="ranks")
+    job.add_argument("--batch-size", type=_count(1), required=True, metavar="N", help="samples of a batch on one rank")
+    job.add_argument("--ranks-per-host", type=_count(1), metavar="N", help="ranks on a host (default: up to 8)")
+    job.add_argument("--step-seconds", type=float, default=0.0, metavar="S", help="from one batch to the next (0)")
+    job.add_argument("--bandwidth", metavar="SIZE", help="bytes a second from the store to a host: 1gb (default: any)")
+    order = command.add_argument_group("what it reads, and in which order")
+    order.add_argument("--split", help="only this split")
+    order.add_argument("--snapshot", type=_count(1), metavar="N", help="number of the snapshot (default: the newest)")
+    order.add_argument("--latents", nargs="+", default=(), metavar="FOLDER", help="latents to join to the audio")
+    order.add_argument("--no-shuffle", action="store_true", help="storage order")
+    order.add_argument("--shuffle-algo", default="block", metavar="NAME", help="block (the default) or full")
+    order.add_argument("--shuffle-block-size", type=_count(1), metavar="N", help="samples mixed with each other")
+    order.add_argument("--num-canonical-nodes", type=_count(1), metavar="N", help="walks through a block (default 64)")
+    fetch = command.add_argument_group("how shards are fetched")
+    fetch.add_argument("--cache-limit", metavar="SIZE", help="of a host's cache: 50gb (default: none)")
+    fetch.add_argument("--predownload", type=_count(0), metavar="N", help="samples per rank to download ahead")
+    extent = command.add_argument_group("how much is simulated")
+    extent.add_argument("--batches", type=_count(1), default=2000, metavar="N", help="of each rank (default 2000)")
+    extent.add_argument("--hosts", type=_count(1), default=2, metavar="N", help="evenly chosen (default 2)")
 
 
 class _count:  # noqa: N801 - argparse shows the name in its messages

@@ -118,12 +118,23 @@ def run_gc(options: argparse.Namespace) -> int:
     return 0
 
 
+def run_simulate(options: argparse.Namespace) -> int:
+    """`headrace simulate`."""
+    from headrace.cli import simulation  # noqa: PLC0415 - it imports torch, which other commands need not wait for
+
+    with _progress("simulating", None) as advance:
+        found = simulation.simulate(options, advance)
+    simulation.print_simulation(Console(), found, options)
+    return 0
+
+
 COMMANDS: dict[str, Command] = {
     "inspect": run_inspect,
     "verify": run_verify,
     "index": run_index,
     "export": run_export,
     "gc": run_gc,
+    "simulate": run_simulate,
 }
 
 

@@ -6,7 +6,7 @@ long because the signature is.
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -28,6 +28,7 @@ from headrace.streaming.reading import Reading
 from headrace.streaming.recipe import Recipe
 from headrace.streaming.rows import Row
 from headrace.streaming.settings import FetchConfig, OnBadSample, Output, SampleConfig, Transform, parse_bytes
+from headrace.streaming.simulation import Cluster, Extent, Simulation, simulate
 from headrace.streaming.spec import (
     DEFAULT_CANONICAL_NODES,
     DEFAULT_SEED,
@@ -359,6 +360,33 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
                 samples.append(chosen + base)
             base += reader.primary.shards.num_samples if stream_id is None else 0
         return np.concatenate(counts), np.concatenate(samples)
+
+    # Ahead of a run
+
+    def simulate(
+        self,
+        cluster: Cluster | None = None,
+        *,
+        num_batches: int | None = None,
+        num_hosts: int = 1,
+        progress: Callable[[], object] = lambda: None,
+    ) -> Simulation:
+        """What the next epoch will ask of a job's hosts: shards, cache, traffic and waits, told without reading one.
+
+        Make the dataset with `world=World(0, world_size)` of the job, and with its `cache_limit` and `predownload`. Its
+        data may be local; it is taken as if it came from a store.
+
+        Args:
+            cluster: the machines; None takes hosts of one rank with nothing to wait for.
+            num_batches: how many batches from the epoch's first on; None for all.
+            num_hosts: how many hosts to simulate, spread evenly over all.
+            progress: called for each batch of each of them.
+
+        Raises:
+            ConfigError: an argument is out of range, or the ranks do not fill the hosts.
+        """
+        extent = Extent(num_batches, num_hosts, progress)
+        return simulate(self._planner, self._fetch, self.next_epoch, cluster or Cluster(), extent)
 
     # For the loader
 

@@ -166,10 +166,14 @@ class StreamReader:
         """Every shard that these samples need, in the order of their first need: what to prefetch."""
         shards, _ = self.locator.find(samples)
         for shard in dict.fromkeys(shards.tolist()):
-            yield self.primary, shard
-            for access, partner in zip(self.joined, self._partners, strict=True):
-                if partner[shard] != ABSENT:
-                    yield access, int(partner[shard])
+            yield from self.with_joined(shard)
+
+    def with_joined(self, shard: int) -> Iterator[tuple[ShardAccess, int]]:
+        """A shard of the stream's own, and those that hold its samples' latents."""
+        yield self.primary, shard
+        for access, partner in zip(self.joined, self._partners, strict=True):
+            if partner[shard] != ABSENT:
+                yield access, int(partner[shard])
 
     def lengths(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
         """Frames of each sample from the indexes, int64 of the same shape; -1 where unknown."""

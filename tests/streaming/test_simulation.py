@@ -1,0 +1,119 @@
+"""What a dataset tells about a job before it runs, beside what the job then does."""
+
+import itertools
+import shutil
+
+import pytest
+
+from headrace import Cluster, FrameBudget, Stream, StreamingDataLoader, StreamingDataset, World
+from headrace.errors import ConfigError
+from tests.streaming.corpus import clips, write_dataset
+from tests.streaming.drills import make, wait_for
+
+OWN_SHARDS = {"num_canonical_nodes": 2, "batch_size": 4}
+"""With them each of two ranks reads about half of the shards."""
+
+
+def test_each_rank_downloads_what_was_told(server, tmp_path):
+    told = make(f"{server.uri}/audio", tmp_path / "told", world=World(0, 2), **OWN_SHARDS).simulate(num_hosts=2)
+    for rank, use in told.hosts.items():
+        cache = tmp_path / f"host{rank}"
+        loader = StreamingDataLoader(make(f"{server.uri}/audio", cache, world=World(rank, 2), **OWN_SHARDS))
+        assert len(list(loader)) == told.num_batches
+        wait_for(lambda cache=cache, use=use: len(list(cache.glob("*.tar"))) == use.num_shards)
+        assert sum(tar.stat().st_size for tar in cache.glob("*.tar")) == use.num_bytes == use.num_bytes_downloaded
+    assert all(use.num_shards < told.num_shards for use in told.hosts.values())
+    assert not list((tmp_path / "told").glob("*.tar"))
+
+
+def test_a_host_reads_what_its_ranks_read(dataset_folder):
+    settings = {"world": World(0, 4), "batch_size": 4, "num_canonical_nodes": 4}
+    dataset = make(f"{dataset_folder}/audio", **settings)
+    alone = dataset.simulate(num_hosts=4)
+    together = dataset.simulate(Cluster(ranks_per_host=4))
+    assert list(alone.hosts) == [0, 1, 2, 3]
+    assert (alone.num_hosts, together.num_hosts) == (4, 1)
+    assert together.hosts[0].num_shards == together.num_shards == 11
+    assert max(use.num_shards for use in alone.hosts.values()) < 11
+
+
+def test_no_shard_is_read(dataset_folder, tmp_path):
+    folder = shutil.copytree(f"{dataset_folder}/audio", tmp_path / "audio", ignore=lambda _, names: _tars(names))
+    found = make(str(folder)).simulate()
+    assert found.hosts[0].num_bytes == sum(tar.stat().st_size for tar in (dataset_folder / "audio").glob("train*.tar"))
+
+
+def _tars(names):
+    return [name for name in names if name.endswith((".tar", ".idx"))]
+
+
+def test_joined_latents_are_downloaded_too(dataset_folder):
+    audio = make(f"{dataset_folder}/audio").simulate().hosts[0]
+    both = make(f"{dataset_folder}/audio", latents=[f"{dataset_folder}/latents/crepe"]).simulate().hosts[0]
+    latents = make(f"{dataset_folder}/latents/crepe").simulate().hosts[0]
+    assert both.num_shards == 2 * audio.num_shards
+    assert both.num_bytes == audio.num_bytes + latents.num_bytes
+
+
+@pytest.mark.parametrize(
+    "more", [{"batching": "length_buckets"}, {"batching": FrameBudget(8000)}, {"shuffle_algo": "full"}]
+)
+def test_every_way_to_make_batches_can_be_told(dataset_folder, more):
+    dataset = make(f"{dataset_folder}/audio", world=World(0, 2), **more)
+    found = dataset.simulate(Cluster(ranks_per_host=2))
+    assert found.num_batches == dataset.num_batches
+    assert found.hosts[0].num_shards == 11
+
+
+def test_a_mixture_counts_the_shards_of_all_streams(dataset_folder):
+    streams = [
+        Stream(f"{dataset_folder}/audio", split="train"),
+        Stream(f"{dataset_folder}/audio", split="test", repeat=3),
+    ]
+    found = StreamingDataset(streams=streams, batch_size=8, shuffle=True).simulate()
+    assert (found.num_shards, found.num_samples) == (13, 60)
+    assert found.hosts[0].num_shards == 13
+
+
+def test_a_plain_web_dataset_can_be_told(dataset_folder, tmp_path):
+    tars = sorted((dataset_folder / "audio").glob("test*.tar"))
+    for number, tar in enumerate(tars):
+        shutil.copy(tar, tmp_path / f"plain-{number}.tar")
+    found = StreamingDataset(remote=str(tmp_path), batch_size=2).simulate()
+    assert found.hosts[0].num_bytes == sum(tar.stat().st_size for tar in tars)
+
+
+def test_the_first_batches_alone_and_progress(dataset_folder):
+    steps = itertools.count()
+    dataset = make(f"{dataset_folder}/audio", batch_size=2, world=World(0, 2))
+    found = dataset.simulate(num_batches=5, num_hosts=2, progress=lambda: next(steps))
+    assert (found.num_simulated, found.num_batches) == (5, 14)
+    assert next(steps) == 10
+
+
+def test_the_simulation_leaves_the_dataset_where_it_was(dataset_folder):
+    told, untold = (make(f"{dataset_folder}/audio", world=World(1, 2)) for _ in range(2))
+    told.simulate(Cluster(ranks_per_host=2))
+    assert told.state_dict() == untold.state_dict()
+    for ours, theirs in zip(StreamingDataLoader(told), StreamingDataLoader(untold), strict=True):
+        assert ours["keys"] == theirs["keys"]
+
+
+def test_a_split_without_samples_asks_for_nothing(tmp_path):
+    write_dataset(tmp_path, {"train": clips(3), "test": []})
+    found = make(f"{tmp_path}/audio", split="test").simulate()
+    assert (found.num_batches, found.hosts[0].num_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "more", "message"),
+    [
+        (Cluster(ranks_per_host=3), {}, "ranks_per_host=3 does not divide 4 ranks"),
+        (None, {"num_batches": 0}, "num_batches"),
+        (None, {"num_hosts": 0}, "num_hosts"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(dataset_folder, cluster, more, message):
+    dataset = make(f"{dataset_folder}/audio", world=World(0, 4))
+    with pytest.raises(ConfigError, match=message):
+        dataset.simulate(cluster, **more)
