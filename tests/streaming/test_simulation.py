@@ -1,7 +1,9 @@
 """What a dataset tells about a job before it runs, beside what the job then does."""
 
 import itertools
+import re
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -117,3 +119,11 @@ def test_what_makes_no_sense_is_refused(dataset_folder, cluster, more, message):
     dataset = make(f"{dataset_folder}/audio", world=World(0, 4))
     with pytest.raises(ConfigError, match=message):
         dataset.simulate(cluster, **more)
+
+
+def test_what_the_documentation_shows_runs(dataset_folder):
+    shown = Path("docs/scaling.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", shown, re.DOTALL)
+    names: dict = {}
+    exec(code.replace("data/demo/audio", f"{dataset_folder}/audio"), names)
+    assert names["told"].num_hosts == 2
