@@ -395,6 +395,14 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         """The streams as this process reads them."""
         return self._streams.reading
 
+    def next_run(self) -> EpochRun:
+        """The next epoch, or the rest of the one that a state was saved in, without starting it."""
+        return self._progress.next_run()
+
+    def num_batches_before(self, run: EpochRun) -> int:
+        """Batches of one rank that lie before a run in its epoch: 0 unless a state was loaded there."""
+        return self._planner.num_batches_before(run.order)
+
     def begin(self) -> EpochRun:
         """Start the next epoch, or go on with the one that a state was saved in."""
         if (state := self._progress.loaded_elsewhere()) is not None:

@@ -4,6 +4,7 @@ Owns the face that a training loop holds: iteration, exact length, state, statis
 batches; which of them, and how many, is a matter of speed alone.
 """
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 _MAX_THREADS = 16
 _AHEAD = 2
+
+_LIGHTNING = {"lightning.pytorch", "pytorch_lightning"}
 
 _ELSEWHERE = {
     "shuffle": "pass it to the StreamingDataset, which decides the order",
@@ -82,6 +85,7 @@ class StreamingDataLoader:
         pin_memory: bool = False,
         collate_fn: Callable[[Sequence[Sample]], Any] | None = None,
         multiprocessing_context: str | None = None,
+        whole_epoch_len: bool | None = None,
         **others: object,
     ) -> None:
         """Nothing starts before the first batch is asked for.
@@ -98,6 +102,10 @@ class StreamingDataLoader:
             collate_fn: makes a batch of the samples' dicts instead of the default; runs in the consumer.
             multiprocessing_context: "fork", "forkserver" or "spawn"; None forks where all shards are local, else
                 takes a fork server, which hands workers no threads of a store's client.
+            whole_epoch_len: let `len` count all batches of an epoch also where a state was loaded in its middle, as
+                trainers with a counter of their own take it (Lightning, Hugging Face's Trainer, ignite), and schedules
+                that are made of it. False counts what comes. None is False but under Lightning, which loads states by
+                itself and would end such an epoch early.
             others: no arguments of this loader, but of torch's; a value that asks for something is refused.
 
         Raises:
@@ -119,6 +127,7 @@ class StreamingDataLoader:
         # As torch's loader has them: Accelerate's skip_first_batches makes another loader with them.
         self.collate_fn, self.drop_last = collate_fn or collate, False
         self.prefetch_factor = ahead if self.num_workers else None
+        self._whole_epoch_len = optional(flag)("whole_epoch_len", whole_epoch_len)
         self._context = optional(start_method)("multiprocessing_context", multiprocessing_context)
         self._meter = Meter()
         self._work, self._past_work = Work(), Work()
@@ -126,8 +135,13 @@ class StreamingDataLoader:
         self._run: EpochRun | None = None
 
     def __len__(self) -> int:
-        """Batches of the iteration under way, or else of the next; exact, and the same on every rank."""
-        return len(self._run) if self._run is not None else self.dataset.num_batches
+        """Batches of the iteration under way, or else of the next; exact, and the same on every rank.
+
+        With `whole_epoch_len` also those of its epoch that lie before it.
+        """
+        is_whole = _is_under_lightning() if self._whole_epoch_len is None else self._whole_epoch_len
+        run = self.dataset.next_run() if self._run is None else self._run
+        return len(run) + (self.dataset.num_batches_before(run) if is_whole else 0)
 
     @property
     def stats(self) -> LoaderStats:
@@ -234,6 +248,11 @@ class StreamingDataLoader:
             return pinned(shown) if self.pin_memory else shown
         shown = batch.to_dict(self.dataset.output)
         return shown | {name: pinned(shown[name]) for name in batch.arrays()} if self._pins_batches else shown
+
+
+def _is_under_lightning() -> bool:
+    """Whether Lightning is in this process."""
+    return not sys.modules.keys().isdisjoint(_LIGHTNING)
 
 
 def _can_pin() -> bool:

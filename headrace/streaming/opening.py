@@ -143,7 +143,7 @@ class OpenStreams:
         if found != world:
             raise ConfigError(
                 f"the dataset was made as {world}, but torch.distributed now says {found}: make the dataset after "
-                "init_process_group, or pass world=World(rank, world_size)"
+                "init_process_group (under Lightning: in train_dataloader), or pass world=World(rank, world_size)"
             )
         self._opened, self._kept_reading, self._has_agreed = open_all(self._wanted, self._defaults.fetch), None, True
         if waiting is not None:

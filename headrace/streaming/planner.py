@@ -67,6 +67,12 @@ class Planner:
         batches = in_buckets(order, lambda rows: self.streams.reading.lengths(rows, self.samples))
         return EpochRun(order, batches, self.world)
 
+    def num_batches_before(self, order: EpochOrder) -> int:
+        """Batches of an order's epoch that lie before its start, at the batch size and mixture that hold now."""
+        if len(order.legs) > 1:
+            return -(-order.start // self.spec.global_batch_size)
+        return len(self.run(self.order(order.epoch))) - len(self.run(order)) if order.start else 0
+
     def state(self, order: EpochOrder, row: int) -> OrderState:
         """The state before `row` of an order's epoch."""
         return save(order, row, self.streams.states())

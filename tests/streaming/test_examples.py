@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from headrace import StreamingDataLoader, StreamingDataset
 from resources.storage import REPOSITORY_ROOT
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "ACCELERATE_USE_CPU": "true"}
@@ -31,6 +32,16 @@ def run(*arguments: object) -> str:
 @pytest.mark.parametrize("name", ["with_accelerate", "with_numpy", "with_hugging_face"])
 def test_an_example_runs(name, dataset_folder):
     assert run(f"examples/{name}.py", dataset_folder / "audio")
+
+
+@pytest.mark.parametrize("name", ["with_lightning", "with_hugging_face_trainer"])
+def test_a_trainer_goes_on_in_the_middle_of_an_epoch(name, dataset_folder, tmp_path):
+    """Two runs of ten steps, with epochs of seven batches, see what one loader gives."""
+    audio = dataset_folder / "audio"
+    shown = [run(f"examples/{name}.py", audio, tmp_path / "checkpoints") for _ in range(2)]
+    loader = StreamingDataLoader(StreamingDataset(remote=str(audio), split="train", batch_size=8, shuffle=True))
+    expected = [batch["keys"][0] for _ in range(3) for batch in loader]
+    assert [re.findall(r"clip\d+", text) for text in shown] == [expected[:10], expected[10:20]]
 
 
 def test_a_distributed_run_goes_on_with_twice_the_ranks(dataset_folder, tmp_path):

@@ -1,6 +1,8 @@
 """Where a dataset stands, how long it is and what padding looks like, seen through the dataset itself."""
 
 import itertools
+import sys
+import types
 
 import pytest
 
@@ -81,3 +83,47 @@ def test_a_batch_of_padding_alone_has_the_fields_of_every_other(dataset_folder):
     assert set(padding) == set(first)
     assert padding["is_padding"].all()
     assert padding["label"] == [None]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_length_counts_what_comes_or_if_asked_the_whole_epoch(dataset_folder, mode):
+    loader = StreamingDataLoader(open_mode(dataset_folder, mode, batch_size=8))
+    whole = len(loader)
+    done = min(2, whole - 1)
+    batches = iter(loader)
+    for _ in range(done):
+        next(batches)
+    state = loader.state_dict()
+    batches.close()
+    for asked, expected in ((None, whole - done), (False, whole - done), (True, whole)):
+        resumed = StreamingDataLoader(open_mode(dataset_folder, mode, batch_size=8), whole_epoch_len=asked)
+        assert len(resumed) == whole
+        resumed.load_state_dict(state)
+        assert len(resumed) == expected
+        lengths = [len(resumed) for _ in resumed]
+        assert lengths == [expected] * (whole - done)
+
+
+def test_after_a_change_of_mixture_the_whole_epoch_counts_what_came_before(dataset_folder):
+    def loader(*splits, **more):
+        streams = [Stream(f"{dataset_folder}/audio", split=split, name=split) for split in splits]
+        dataset = StreamingDataset(streams=streams, batch_size=4, change_streams=True)
+        return StreamingDataLoader(dataset, **more)
+
+    alone = loader("train")
+    batches = iter(alone)
+    next(batches)
+    state = alone.state_dict()
+    batches.close()
+    changed = loader("train", "test", whole_epoch_len=True)
+    changed.load_state_dict(state)
+    assert len(changed) == 1 + len(list(changed)) == 15
+
+
+def test_under_lightning_the_length_is_the_whole_epochs(dataset_folder, monkeypatch):
+    """Lightning loads states by itself, and ends an epoch when its own count has reached the length."""
+    monkeypatch.setitem(sys.modules, "pytorch_lightning", types.ModuleType("pytorch_lightning"))
+    for asked, expected in ((None, 7), (False, 6)):
+        dataset = StreamingDataset(remote=f"{dataset_folder}/audio", split="train", batch_size=8)
+        dataset.load_state_dict(dataset.state_dict(8))
+        assert len(StreamingDataLoader(dataset, whole_epoch_len=asked)) == expected

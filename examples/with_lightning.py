@@ -1,0 +1,55 @@
+"""Train under Lightning, which saves the loader's place with its checkpoints and goes on from there.
+
+python examples/with_lightning.py data/demo/audio CHECKPOINTS
+
+Run it again, and it goes on where the newest checkpoint was saved, in the middle of an epoch, too.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.callbacks import ModelCheckpoint
+
+from headrace import StreamingDataLoader, StreamingDataset
+
+
+class Model(LightningModule):
+    """As small as a model can be."""
+
+    def __init__(self, remote: str) -> None:
+        super().__init__()
+        self.remote = remote
+        self.network = torch.nn.Conv1d(1, 4, kernel_size=64, stride=32)
+
+    def train_dataloader(self) -> StreamingDataLoader:
+        """Made here, and not before `fit`: by now Lightning has started all ranks."""
+        return StreamingDataLoader(StreamingDataset(remote=self.remote, split="train", batch_size=8, shuffle=True))
+
+    def training_step(self, batch: dict[str, Any], number: int) -> torch.Tensor:
+        """One batch."""
+        print(f"epoch {self.current_epoch}, batch {number}: {batch['keys'][0]}")
+        return self.network(batch["audio"]).square().mean()
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """The optimizer."""
+        return torch.optim.AdamW(self.parameters())
+
+
+def main(remote: str, folder: str) -> None:
+    """Ten more steps."""
+    last = Path(folder) / "last.ckpt"
+    done = torch.load(last, weights_only=True)["global_step"] if last.exists() else 0
+    trainer = Trainer(
+        max_steps=done + 10,
+        callbacks=[ModelCheckpoint(folder, every_n_train_steps=10, save_last=True)],
+        logger=False,
+        enable_progress_bar=False,
+    )
+    trainer.fit(Model(remote), ckpt_path=last if last.exists() else None)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
