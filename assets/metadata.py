@@ -96,6 +96,7 @@ def latents_metadata(audio: Storage, storage: Storage, build: LatentBuild) -> Me
 def _speed(stats: EncodingStats) -> Metadata:
     peak = {"gpu_memory_peak_bytes": stats.peak_memory_bytes} if stats.peak_memory_bytes else {}
     return {
+        "samples_kept": stats.num_kept,
         "times_real_time": round(stats.times_real_time, 1),
         "padding_share": round(stats.padding_share, 4),
         "device_busy_share": round(stats.busy_share, 4),

@@ -139,7 +139,7 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
         missing = [plan for plan in plans if plan.input_digest not in found]
         stats = EncodingStats()
         if missing:
-            route = EncodingRun(audio, storage, settings.dtype, options or EncodingOptions(), progress)
+            route = EncodingRun(audio, storage, settings.dtype, options or EncodingOptions(), progress, _held(previous))
             new, stats = _encode(missing, encoders, settings, route)
             found |= new
         entries = tuple(_entry(plan, found[plan.input_digest]) for plan in plans)
@@ -254,6 +254,12 @@ def _plans(source: Manifest, settings: LatentSettings) -> list[LatentPlan]:
         for shard in source.shards
         if shard.num_samples
     ]
+
+
+def _held(previous: NumberedManifest | None) -> dict[str, str]:
+    """Key of each sample → the latent shard that holds it."""
+    shards = previous.manifest.shards if previous is not None else ()
+    return {key: shard.name for shard in shards for key in shard.samples}
 
 
 def _existing(

@@ -13,7 +13,7 @@ from headrace.excerpts import read_audio, read_latents
 from headrace.latents import LatentSettings
 from headrace.manifests import newest_manifest
 from tests.audio_shards import tone, write_partition
-from tests.test_latents import MEL, PARTITION, Latents
+from tests.latent_builds import MEL, PARTITION, Latents
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])

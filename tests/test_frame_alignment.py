@@ -4,7 +4,7 @@ from pathlib import Path
 
 from headrace.frame_alignment import alignment_faults
 from tests.audio_shards import tone, write_partition
-from tests.test_latents import Latents
+from tests.latent_builds import Latents
 
 
 def test_columns_of_another_length_than_the_latents_are_found(tmp_path: Path) -> None:

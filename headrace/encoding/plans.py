@@ -1,6 +1,6 @@
 """What is asked of the encoding of a partition: which latent shards, stored how, how fast. No torch here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -62,6 +62,7 @@ class EncodingRun:
         dtype: how they are stored.
         options: how fast.
         progress: called with a number of samples each time so many are done.
+        held: key of a sample → name of the latent shard that holds it from before.
     """
 
     audio: Storage
@@ -69,3 +70,4 @@ class EncodingRun:
     dtype: LatentDtype
     options: EncodingOptions = field(default_factory=EncodingOptions)
     progress: Callable[[int], None] = lambda num_samples: None  # noqa: ARG005
+    held: Mapping[str, str] = field(default_factory=dict)

@@ -8,11 +8,10 @@ done. Memory holds the latents of the groups under way and no more.
 import json
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from torch import Tensor
@@ -22,6 +21,7 @@ from headrace.encoding.assembly import Assembly
 from headrace.encoding.batches import plan_batches
 from headrace.encoding.clips import Clip
 from headrace.encoding.engine import Engine
+from headrace.encoding.kept import KeptLatents
 from headrace.encoding.lanes import EncodedJob
 from headrace.encoding.payload import encode_payload
 from headrace.encoding.plans import (
@@ -54,6 +54,7 @@ class Group:
         shards: the audio shards they are made of.
         clips: of all shards, end to end.
         assembly: joins their windows.
+        kept: latents of clips that need not be encoded.
         whole: finished latents by clip, until their shard is published.
         stack: closes the audio shards.
     """
@@ -62,6 +63,7 @@ class Group:
     shards: tuple[AudioShard, ...]
     clips: tuple[Clip, ...]
     assembly: Assembly
+    kept: dict[int, Tensor]
     stack: ExitStack
     whole: dict[int, Tensor] = field(default_factory=dict)
     _starts: list[int] = field(init=False)
@@ -96,7 +98,16 @@ class ShardEncoding:
     _groups: dict[int, Group] = field(default_factory=dict)
     _opened: ExitStack = field(default_factory=ExitStack)
     _published: dict[str, ShardIndex] = field(default_factory=dict)
+    _publishing: deque[Future[ShardIndex]] = field(default_factory=deque)
+    _publisher: ThreadPoolExecutor = field(init=False)
+    _kept: KeptLatents = field(init=False)
+    _num_kept: int = 0
     _seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Look for what is there where the route says so."""
+        route = self.route
+        self._kept = KeptLatents(route.audio, route.storage, self.encoder.fingerprint, route.dtype, route.held)
 
     @property
     def encoder(self) -> Encoder:
@@ -110,49 +121,65 @@ class ShardEncoding:
             ThreadPoolExecutor(1, "headrace-open") as opener,
             ThreadPoolExecutor(1, "headrace-publish") as publisher,
         ):
-            publishing: deque[Future[ShardIndex]] = deque()
+            self._publisher = publisher
             groups = map_in_order(opener, self._open, plan_groups(plans, self.encoder, self.engine), window=1)
             with closing(self.engine.run(self._jobs(groups))) as results:  # its threads end before their files close
                 for encoded in results:
-                    for task in self._take(encoded):
-                        publishing.append(publisher.submit(task))
-                    while len(publishing) > _PUBLISHING or (publishing and publishing[0].done()):
-                        self._note(publishing.popleft().result())
-            while publishing:
-                self._note(publishing.popleft().result())
-        return self._published, self.engine.meter.stats(self._seconds, self.engine.devices)
+                    self._take(encoded)
+            self._await_published(0)
+        stats = self.engine.meter.stats(self._seconds, self.engine.devices)
+        return self._published, replace(stats, num_kept=self._num_kept)
 
     def _open(self, plans: Sequence[LatentPlan]) -> Group:
-        """Fetch and check the audio shards of a group."""
+        """Fetch and check the audio shards of a group, and what is there of their latents."""
         with ExitStack() as stack:
             shards = tuple(stack.enter_context(audio_shard(self.route.audio, plan.audio_shard)) for plan in plans)
             clips = tuple(clip for shard in shards for clip in shard.clips)
+            kept = dict(self._kept.of(clips))
             lengths = tuple(clip.num_frames_at(self.encoder.sample_rate_hz) for clip in clips)
-            windows = tuple(plan_windows(length, self.encoder) for length in lengths)
+            windows = tuple(
+                () if number in kept else plan_windows(length, self.encoder) for number, length in enumerate(lengths)
+            )
             held = stack.pop_all()
         self._opened.callback(held.close)  # for groups that an error leaves open; closing twice does nothing
-        return Group(plans, shards, clips, Assembly(windows, lengths), held)
+        return Group(plans, shards, clips, Assembly(windows, lengths), kept, held)
 
     def _jobs(self, groups: Iterator[Group]) -> Iterator[Job]:
         for number, group in enumerate(groups):
             self._groups[number] = group
+            self._num_kept += len(group.kept)
+            while group.kept:
+                self._finish(number, *group.kept.popitem())
             for batch in plan_batches(group.assembly.windows, self.engine.budget_frames):
                 yield Job(number, group.clips, batch)
 
-    def _take(self, encoded: EncodedJob) -> Iterator[Callable[[], ShardIndex]]:
-        """Put latents where they belong. Yields what publishes the shards that are complete now."""
+    def _take(self, encoded: EncodedJob) -> None:
+        """Put latents where they belong."""
         group = self._groups[encoded.group]
         for piece, hidden in encoded.rows:
             latents = group.assembly.add(piece, hidden, self.encoder)
-            if latents is None:
-                continue
-            self.route.progress(1)
-            self._seconds += group.clips[piece.clip].seconds
-            if complete := group.finish(piece.clip, latents):
-                shard, parts = complete
-                yield partial(self._publish, group.plans[shard], group.shards[shard], parts)
+            if latents is not None:
+                self._seconds += group.clips[piece.clip].seconds
+                self._finish(encoded.group, piece.clip, latents)
+
+    def _finish(self, number: int, clip: int, latents: Tensor) -> None:
+        """A clip's latents are whole; a shard that they complete is published beside what goes on."""
+        self.route.progress(1)
+        group = self._groups[number]
+        if complete := group.finish(clip, latents):
+            shard, parts = complete
+            self._publishing.append(
+                self._publisher.submit(self._publish, group.plans[shard], group.shards[shard], parts)
+            )
         if group.is_done:
-            self._groups.pop(encoded.group).stack.close()
+            self._groups.pop(number).stack.close()
+        self._await_published(_PUBLISHING)
+
+    def _await_published(self, num_left: int) -> None:
+        """Note the shards that are published, until no more than `num_left` are on their way."""
+        while len(self._publishing) > num_left or (self._publishing and self._publishing[0].done()):
+            index = self._publishing.popleft().result()
+            self._published[index.input_digest] = index
 
     def _publish(self, plan: LatentPlan, shard: AudioShard, latents: list[Tensor]) -> ShardIndex:
         """Write one latent shard: `<key>.pth` and `<key>.json` for each of the audio shard's samples, in its order."""
@@ -171,9 +198,6 @@ class ShardEncoding:
                 SECONDS_NOTE: repr(round(shard.seconds, 6)),
             }
             return writer.publish(plan.input_digest, notes, self.route.dtype)
-
-    def _note(self, index: ShardIndex) -> None:
-        self._published[index.input_digest] = index
 
 
 def encode_shards(

@@ -16,6 +16,7 @@ class EncodingStats:
         devices: where it ran.
         peak_memory_bytes: largest memory allocated on a GPU; 0 without one.
         halvings: how many times memory ran out and the batches were halved.
+        num_kept: samples whose latents were taken over from before, since their audio is the same.
     """
 
     audio_seconds: float = 0.0
@@ -26,6 +27,7 @@ class EncodingStats:
     devices: tuple[str, ...] = ()
     peak_memory_bytes: int = 0
     halvings: int = 0
+    num_kept: int = 0
 
     @property
     def times_real_time(self) -> float:

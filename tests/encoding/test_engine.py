@@ -14,7 +14,7 @@ from headrace.encoding.lanes import Budget
 from headrace.errors import SampleError, StorageError
 from headrace.storage import LocalStorage
 from tests.audio_shards import noise, write_partition
-from tests.test_latents import MEL, Latents
+from tests.latent_builds import MEL, Latents
 
 NUM_CORES = 3
 

@@ -12,7 +12,7 @@ from headrace.latents import LatentSettings, build_latent_partition
 from headrace.storage import LocalStorage
 from tests.audio_shards import noise, write_partition
 from tests.encoders.tiny_models import save
-from tests.test_latents import Latents
+from tests.latent_builds import Latents
 
 pytestmark = [
     pytest.mark.gpu,

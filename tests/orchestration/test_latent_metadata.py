@@ -41,6 +41,7 @@ def encode(graph: Graph) -> dict:
 def test_latents_show_speed_padding_device_dtype_and_bytes(graph):
     found = {name: entry.value for name, entry in encode(graph).items()}
     assert found["times_real_time"] > 0
+    assert found["samples_kept"] == 0
     assert 0 <= found["padding_share"] < 1
     assert 0 < found["device_busy_share"] <= 1
     assert found["dtype"] == "bfloat16"

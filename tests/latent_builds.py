@@ -1,0 +1,65 @@
+"""Latents of a small audio partition, built as the asset builds them."""
+
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from headrace import encoders
+from headrace.encoding.plans import EncodingOptions
+from headrace.index import ShardIndex, index_name
+from headrace.latents import LatentBuild, LatentSettings, build_latent_partition
+from headrace.storage import LocalStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headrace.encoders import Encoder
+
+MEL = {"num_mels": 8}
+PARTITION = "train-0000"
+
+
+class Latents:
+    """An audio folder, a latents folder beside it, and building one from the other."""
+
+    def __init__(self, root: Path, **mel: object) -> None:
+        self.audio = LocalStorage(root / "audio")
+        self.storage = LocalStorage(root / "latents" / "mel")
+        self.mel = {**MEL, **mel}
+        self.encoders: Callable[[], Sequence[Encoder]] = lambda: [encoders.load("log_mel", self.mel)]
+        self.settings = LatentSettings(encoders.fingerprint("log_mel", self.mel), "float32")
+        self.done = 0
+
+    def build(self, partition: str = PARTITION, **options: object) -> LatentBuild:
+        """Bring a partition up to date."""
+        snapshot = options.pop("audio_snapshot", None)
+        return build_latent_partition(
+            partition,
+            self.settings,
+            self.encoders,
+            self.audio,
+            self.storage,
+            options=EncodingOptions(**options),
+            audio_snapshot=snapshot,
+            progress=self._count,
+        )
+
+    def _count(self, num_samples: int) -> None:
+        self.done += num_samples
+
+    def index(self, shard: str) -> ShardIndex:
+        """The index of a latent shard."""
+        return ShardIndex.from_bytes(self.storage.read(index_name(shard)), shard)
+
+    def sample(self, shard: str, key: str) -> tuple[dict[str, object], dict[str, object], np.ndarray]:
+        """A sample's .pth, its JSON, and the raw tensor that the index points at."""
+        index, blob = self.index(shard), self.storage.read(shard)
+        i = index.keys().index(key)
+        parts = [blob[slice(*(index.range_of(i, field) or (0, 0)))] for field in ("pth", "json")]
+        start, stop, num_latent, dim = (int(value) for value in index.tensors[i])
+        raw = np.frombuffer(blob[start:stop], index.tensor_dtype).reshape(num_latent, dim)
+        return torch.load(io.BytesIO(parts[0]), weights_only=True), json.loads(parts[1]), raw
