@@ -71,9 +71,16 @@ class AudioConfig(_Section):
 
 
 class ShardsConfig(_Section):
-    """How many samples a shard holds and how many buckets a split has."""
+    """How many samples a shard holds and how many buckets a split has.
+
+    Attributes:
+        samples_per_shard: samples in a full shard.
+        partitions: split → its buckets; 1 where a split is not named.
+        reshuffle: raise it to lay out all shards anew, as from an empty output.
+    """
 
     samples_per_shard: int = Field(50, ge=1)
+    reshuffle: int = Field(0, ge=0)
     partitions: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
 
 

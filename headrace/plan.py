@@ -85,19 +85,25 @@ def assign_partitions(groups: Iterable[str], layout: Layout) -> list[str]:
 
 
 def plan_shards(
-    previous: Manifest | None, samples: Sequence[PlannedSample], *, samples_per_shard: int, settings: str
+    previous: Manifest | None,
+    samples: Sequence[PlannedSample],
+    *,
+    samples_per_shard: int,
+    settings: str,
+    reshuffle: int = 0,
 ) -> list[ShardPlan]:
     """The shards that a partition should have, in order of their numbers.
 
     Samples of `previous` keep their shard and their order in it; new ones top up the last shard and then open new ones,
-    in an order shuffled by hash so that shards are mixed. With another `samples_per_shard` than the manifest's the
-    partition is laid out from scratch.
+    in an order shuffled by hash so that shards are mixed. With another `samples_per_shard` or `reshuffle` than the
+    manifest's the partition is laid out from scratch.
 
     Args:
         previous: what the partition holds now.
         samples: what it should hold, in any order; keys are unique.
         samples_per_shard: samples in a full shard.
         settings: digest of all else that the bytes of every shard depend on.
+        reshuffle: how many times the data set was laid out anew.
 
     Raises:
         ConfigError: two samples have the same key.
@@ -105,7 +111,7 @@ def plan_shards(
     waiting = {sample.key: sample for sample in samples}
     if len(waiting) != len(samples):
         raise ConfigError(f"{len(samples) - len(waiting)} samples share a key with another; keys must be unique")
-    groups = _remembered(previous, waiting, samples_per_shard)
+    groups = _remembered(previous, waiting, layout_of(samples_per_shard, reshuffle))
     new = sorted(waiting.values(), key=_shuffled)
     if groups and new:
         last = groups[max(groups)]
@@ -122,11 +128,16 @@ def plan_shards(
     ]
 
 
+def layout_of(samples_per_shard: int, reshuffle: int) -> dict[str, int]:
+    """What a manifest says of the settings that decide which samples share a shard (`Manifest.layout`)."""
+    return {"samples_per_shard": samples_per_shard} | ({"reshuffle": reshuffle} if reshuffle else {})
+
+
 def _remembered(
-    previous: Manifest | None, waiting: dict[str, PlannedSample], samples_per_shard: int
+    previous: Manifest | None, waiting: dict[str, PlannedSample], layout: dict[str, int]
 ) -> dict[int, list[PlannedSample]]:
     """Samples that are still wanted, by the shard that they are in; they are taken out of `waiting`."""
-    if previous is None or previous.layout != {"samples_per_shard": samples_per_shard}:
+    if previous is None or previous.layout != layout:
         return {}
     return {
         sequence_of(shard.name): [waiting.pop(key) for key in shard.samples if key in waiting]

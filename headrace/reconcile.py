@@ -48,7 +48,7 @@ class Plan(Generic[AnyManifest]):
 
 def shard_settings(config: DatasetConfig) -> ShardSettings:
     """What decides the bytes of a data set's audio shards besides its recordings."""
-    return ShardSettings(config.audio.format(), config.shards.samples_per_shard)
+    return ShardSettings(config.audio.format(), config.shards.samples_per_shard, config.shards.reshuffle)
 
 
 def latent_settings(latents: LatentsConfig) -> LatentSettings:

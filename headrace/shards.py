@@ -25,7 +25,7 @@ from headrace.manifests import (
     split_of,
 )
 from headrace.ordered import Budget, map_in_order
-from headrace.plan import PlannedSample, ShardPlan, plan_shards
+from headrace.plan import PlannedSample, ShardPlan, layout_of, plan_shards
 from headrace.recordings import Recording, fingerprint_of
 from headrace.samples import Planned, planned_samples, sample_json, sample_key
 from headrace.shardwriter import ShardPlace, ShardWriter
@@ -48,6 +48,12 @@ class ShardSettings:
 
     audio: AudioFormat
     samples_per_shard: int
+    reshuffle: int = 0
+
+    @property
+    def layout(self) -> dict[str, int]:
+        """See `Manifest.layout`."""
+        return layout_of(self.samples_per_shard, self.reshuffle)
 
     def digest(self) -> str:
         """Digest of the settings, the format and the codecs."""
@@ -56,7 +62,8 @@ class ShardSettings:
 
     def wanted(self, fingerprint: str) -> str:
         """Digest of everything that a partition is built from; see `Manifest.wanted`."""
-        return hashlib.sha256(f"{self.digest()} {self.samples_per_shard} {fingerprint}".encode()).hexdigest()
+        layout = " ".join(map(str, self.layout.values()))
+        return hashlib.sha256(f"{self.digest()} {layout} {fingerprint}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +121,7 @@ def build_partition(  # noqa: PLR0913 - the five parts of a build, and who watch
         job = _Job(partition, planned, settings, source, storage, num_threads, progress)
         entries, undecodable, written = job.run(previous.manifest if previous else None)
         refused = tuple(sorted([*too_short, *undecodable], key=lambda refusal: refusal.path))
-        manifest = Manifest(
-            partition, wanted, fingerprint, {"samples_per_shard": settings.samples_per_shard}, entries, refused
-        )
+        manifest = Manifest(partition, wanted, fingerprint, settings.layout, entries, refused)
         reused = tuple(entry.name for entry in entries if entry.name not in written)
         if previous is not None and previous.manifest == manifest:  # a damaged shard was made again, bit for bit
             return PartitionBuild(previous, tuple(written), reused, is_new=False)
@@ -150,6 +155,7 @@ class _Job:
             [PlannedSample(key, rec.key, seg.index, rec.digest) for key, (rec, seg) in self.planned.items()],
             samples_per_shard=self.settings.samples_per_shard,
             settings=self.settings.digest(),
+            reshuffle=self.settings.reshuffle,
         )
         found = self._existing(plans, previous)
         indexes = self._write([plan for plan in plans if plan.input_digest not in found])

@@ -30,6 +30,7 @@ class Project:
     audio: AudioFormat = PLAIN
     num_threads: int = 2
     metadata: object = None
+    reshuffle: int = 0
 
     def __post_init__(self):
         self.output = self.output or LocalStorage(self.folder / "output")
@@ -61,7 +62,7 @@ class Project:
         source = open_source(self.folder / "source")
         scan, _ = update_catalog(self.config(), source, self.metadata, self.output)
         rows = with_partitions(scan.recordings, self.layout, None)
-        settings = ShardSettings(self.audio, self.layout.samples_per_shard)
+        settings = ShardSettings(self.audio, self.layout.samples_per_shard, self.reshuffle)
         builds = {}
         for partition in self.layout.partition_keys():
             recordings = recordings_of(rows.filter(rows[PARTITION] == partition))

@@ -161,6 +161,22 @@ def test_a_changed_encoder_encodes_its_own_latents_and_a_touched_source_none(pro
     assert {path: before[path] for path in untouched} == {path: project.files()[path] for path in untouched}
 
 
+def test_a_raised_reshuffle_lays_out_shards_anew_and_encodes_no_latents(project, instances):
+    mel = {"name": "mel", "encoder": {"kind": "log_mel"}}
+    layout = {"samples_per_shard": 3, "partitions": {"train": 1}}
+    project.write_yaml(splits={"train": 1.0}, latents=[mel], shards=layout)
+    assert run(project) == 0
+    for number in (0, 2):
+        (project.recordings / f"tone{number:03d}.wav").unlink()
+    assert run(project) == 0
+    project.write_yaml(splits={"train": 1.0}, latents=[mel], shards=layout | {"reshuffle": 1})
+    assert run(project) == 0
+    assert list(project.sizes().values()) == [3, 1]
+    made = instances[-1].get_latest_materialization_event(dg.AssetKey(["tones", "mel", "latent_shards"]))
+    found = made.asset_materialization.metadata
+    assert (found["samples_kept"].value, found["batches"].value) == (4, 0)
+
+
 def test_a_column_declared_frame_aligned_is_checked_though_its_latents_are_there(project, instances, capsys):
     """Nothing is encoded again; the build fails until the labels fit, and names the sample that does not."""
     labels = project.folder / "labels.csv"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
 from headrace.manifests import Manifest, ShardEntry, sequence_of, shard_name
-from headrace.plan import Layout, PlannedSample, assign_partitions, plan_shards
+from headrace.plan import Layout, PlannedSample, assign_partitions, layout_of, plan_shards
 
 RECORDINGS = st.dictionaries(st.integers(0, 60), st.integers(0, 3), max_size=30)
 SIZES = st.integers(1, 6)
@@ -22,11 +22,11 @@ def samples_of(recordings, segments=1):
     ]
 
 
-def plan(previous, samples, size=4, digest="settings"):
-    return plan_shards(previous, samples, samples_per_shard=size, settings=digest)
+def plan(previous, samples, size=4, digest="settings", reshuffle=0):
+    return plan_shards(previous, samples, samples_per_shard=size, settings=digest, reshuffle=reshuffle)
 
 
-def carried_out(plans, size=4):
+def carried_out(plans, size=4, reshuffle=0):
     """The manifest that carrying out these plans leaves."""
     shards = tuple(
         ShardEntry(
@@ -40,7 +40,7 @@ def carried_out(plans, size=4):
         )
         for shard in plans
     )
-    return Manifest("train-0000", "", "", {"samples_per_shard": size}, shards)
+    return Manifest("train-0000", "", "", layout_of(size, reshuffle), shards)
 
 
 def places(plans):
@@ -132,6 +132,15 @@ def test_other_settings_rewrite_every_shard_and_move_no_sample(recordings, size)
 def test_another_shard_size_lays_out_from_scratch(recordings, size):
     manifest = carried_out(plan(None, samples_of(recordings), size), size)
     assert plan(manifest, samples_of(recordings), size + 1) == plan(None, samples_of(recordings), size + 1)
+
+
+@given(RECORDINGS, RECORDINGS, SIZES)
+def test_a_raised_reshuffle_lays_out_from_scratch_once(recordings, later, size):
+    worn = carried_out(plan(carried_out(plan(None, samples_of(recordings), size), size), samples_of(later), size), size)
+    fresh = plan(None, samples_of(later), size)
+    assert plan(worn, samples_of(later), size, reshuffle=1) == fresh
+    again = plan(carried_out(fresh, size, reshuffle=1), samples_of(recordings | later), size, reshuffle=1)
+    assert {key: place for key, place in places(again).items() if key in places(fresh)} == places(fresh)
 
 
 def test_samples_are_mixed_and_segments_of_a_recording_stay_together():

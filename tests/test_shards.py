@@ -183,6 +183,22 @@ def test_another_shard_size_gives_what_an_empty_output_would(project, tmp_path):
     assert set(fresh.build().contents) == set(project.build().contents)
 
 
+def test_a_raised_reshuffle_gives_what_an_empty_output_would_and_then_rests(project, tmp_path):
+    project.layout = Layout({"train": 1.0}, {}, 4)
+    project.build()
+    for number in range(1, 14, 2):
+        project.remove(f"clip{number:02d}.wav")
+    assert [len(keys) for keys in project.build().contents.values()] != [4, 4, 4, 1]
+    project.reshuffle = 1
+    result = check(project, project.build())
+    assert [len(keys) for keys in result.contents.values()] == [4, 4, 4, 1]
+    fresh = Project(tmp_path, output=LocalStorage(tmp_path / "fresh"), layout=project.layout)
+    assert set(fresh.build().contents) == set(result.contents)
+    assert project.build().written == []
+    project.put("more.wav")
+    assert len(project.build().written) == 1
+
+
 def test_going_back_to_a_former_shard_size_mixes_up_no_numbers(project):
     """Shards of the former layout still lie there; under their old numbers some would clash."""
     project.layout = Layout({"train": 1.0}, {}, 4)
