@@ -19,6 +19,7 @@ from headrace.errors import ConfigError
 from headrace.plan import Layout
 
 _NAME = r"^[A-Za-z][A-Za-z0-9_]*$"
+_CRON = r"^\s*(\S+\s+){4}\S+\s*$"
 _SPLIT = re.compile(r"^[A-Za-z][A-Za-z0-9-]*$")
 _SHARES_TOLERANCE = 1e-6
 
@@ -137,13 +138,27 @@ class ScheduleConfig(_Section):
         enabled: whether it is on from the start; it can be switched in the UI.
     """
 
-    cron: str = Field(pattern=r"^\s*(\S+\s+){4}\S+\s*$")
+    cron: str = Field(pattern=_CRON)
     enabled: bool = True
+
+
+class RefreshConfig(ScheduleConfig):
+    """When to scan the whole source."""
+
+    cron: str = Field("0 3 * * *", pattern=_CRON)
+
+
+class VerifyConfig(ScheduleConfig):
+    """When to read every byte again."""
+
+    cron: str = Field("0 4 * * 0", pattern=_CRON)
 
 
 class GcConfig(ScheduleConfig):
     """When to clean up; `keep` is how many snapshots stay."""
 
+    cron: str = Field("0 6 * * 0", pattern=_CRON)
+    enabled: bool = False
     keep: int = Field(10, ge=1)
 
 
@@ -155,6 +170,7 @@ class HistoryConfig(ScheduleConfig):
         keep: so many of the newest runs stay, however old they are.
     """
 
+    cron: str = Field("0 5 * * *", pattern=_CRON)
     days: int = Field(30, ge=1)
     keep: int = Field(100, ge=0)
 
@@ -171,10 +187,10 @@ class SchedulesConfig(_Section):
     """
 
     time_zone: str = "UTC"
-    refresh: ScheduleConfig = ScheduleConfig(cron="0 3 * * *")
-    verify: ScheduleConfig = ScheduleConfig(cron="0 4 * * 0")
-    gc: GcConfig = GcConfig(cron="0 6 * * 0", enabled=False)
-    history: HistoryConfig = HistoryConfig(cron="0 5 * * *")
+    refresh: RefreshConfig = RefreshConfig()
+    verify: VerifyConfig = VerifyConfig()
+    gc: GcConfig = GcConfig()
+    history: HistoryConfig = HistoryConfig()
 
     @field_validator("time_zone")
     @classmethod

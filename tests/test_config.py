@@ -123,3 +123,12 @@ def test_a_file_whose_name_cannot_be_an_asset_key_is_refused(tmp_path, name):
 def test_what_yaml_would_let_pass_in_silence_is_refused(load, text, says):
     with pytest.raises(ConfigError, match=re.escape(says)):
         load(text)
+
+
+def test_every_key_of_a_schedule_has_its_default(load):
+    partly = "schedules: {verify: {enabled: false}, gc: {enabled: true}, history: {days: 7}}\n"
+    schedules = load(MINIMAL + partly).schedules
+    assert (schedules.verify.cron, schedules.verify.enabled) == ("0 4 * * 0", False)
+    assert (schedules.gc.cron, schedules.gc.enabled, schedules.gc.keep) == ("0 6 * * 0", True, 10)
+    assert (schedules.history.cron, schedules.history.days) == ("0 5 * * *", 7)
+    assert schedules.refresh.enabled
