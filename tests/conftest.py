@@ -4,6 +4,8 @@ import signal
 
 import pytest
 
+collect_ignore = ["readers"]  # scripts of other environments
+
 
 def pytest_configure():
     """Let the processes that tests start be interrupted: a shell's background jobs inherit that Ctrl-C is ignored."""
