@@ -74,6 +74,8 @@ def _selected(config: DatasetConfig, runner: Runner, select: Sequence[str]) -> f
     known = runner.keys()
     keys = DatasetKeys(config.name)
     names = [name.strip() for text in select for name in text.split(",") if name.strip()]
+    if select and not names:
+        raise ConfigError("--select names nothing: leave it out to build everything")
     found: set[dg.AssetKey] = set()
     for name in names:
         key = dg.AssetKey([config.name, *name.removeprefix(f"{config.name}/").split("/")])

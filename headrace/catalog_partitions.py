@@ -43,7 +43,12 @@ def with_partitions(recordings: pl.DataFrame, layout: Layout, group_by: str | No
         stored = {user: column for column, user in metadata_columns(recordings).items()}
         if group_by not in stored:
             raise ConfigError(f"group_by: no metadata column {group_by!r}; there are {sorted(stored) or 'none'}")
-        groups = recordings[stored[group_by]].cast(pl.String).fill_null(groups)
+        column = recordings[stored[group_by]]
+        if column.dtype.is_nested():
+            raise ConfigError(
+                f"group_by: the metadata column {group_by!r} holds lists or objects; name one of single values"
+            )
+        groups = column.cast(pl.String).fill_null(groups)
     return recordings.with_columns(pl.Series(PARTITION, assign_partitions(groups, layout), dtype=pl.String))
 
 

@@ -12,14 +12,15 @@ from typing import Annotated, Any, Literal, Self
 from zoneinfo import available_timezones
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from headrace.audio import AudioFormat
+from headrace.cron import checked_cron
 from headrace.errors import ConfigError
 from headrace.plan import Layout
 
 _NAME = r"^[A-Za-z][A-Za-z0-9_]*$"
-_CRON = r"^\s*(\S+\s+){4}\S+\s*$"
+Cron = Annotated[str, AfterValidator(checked_cron)]
 _SPLIT = re.compile(r"^[A-Za-z][A-Za-z0-9-]*$")
 _SHARES_TOLERANCE = 1e-6
 
@@ -138,26 +139,26 @@ class ScheduleConfig(_Section):
         enabled: whether it is on from the start; it can be switched in the UI.
     """
 
-    cron: str = Field(pattern=_CRON)
+    cron: Cron
     enabled: bool = True
 
 
 class RefreshConfig(ScheduleConfig):
     """When to scan the whole source."""
 
-    cron: str = Field("0 3 * * *", pattern=_CRON)
+    cron: Cron = "0 3 * * *"
 
 
 class VerifyConfig(ScheduleConfig):
     """When to read every byte again."""
 
-    cron: str = Field("0 4 * * 0", pattern=_CRON)
+    cron: Cron = "0 4 * * 0"
 
 
 class GcConfig(ScheduleConfig):
     """When to clean up; `keep` is how many snapshots stay."""
 
-    cron: str = Field("0 6 * * 0", pattern=_CRON)
+    cron: Cron = "0 6 * * 0"
     enabled: bool = False
     keep: int = Field(10, ge=1)
 
@@ -170,7 +171,7 @@ class HistoryConfig(ScheduleConfig):
         keep: so many of the newest runs stay, however old they are.
     """
 
-    cron: str = Field("0 5 * * *", pattern=_CRON)
+    cron: Cron = "0 5 * * *"
     days: int = Field(30, ge=1)
     keep: int = Field(100, ge=0)
 
@@ -312,7 +313,8 @@ def load_config(path: Path) -> DatasetConfig:
     if "name" in content:
         raise ConfigError(f"{path}: name: unknown key; a data set has its file's name, {path.stem}")
     try:
-        return DatasetConfig.model_validate({**content, "name": path.stem})
+        filled = {key: value for key, value in content.items() if value is not None}  # an empty section is its defaults
+        return DatasetConfig.model_validate({**filled, "name": path.stem})
     except ValidationError as error:
         faults = "\n".join(f"  {_fault(fault)}" for fault in error.errors())
         raise ConfigError(f"{path}: cannot be used:\n{faults}") from error
@@ -331,7 +333,7 @@ def find_configs(folder: Path) -> list[DatasetConfig]:
 
 def _fault(fault: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails is not public
     """One line for a person: key, what is wrong, what was found."""
-    where = ".".join(str(part) for part in fault["loc"]) or "(top)"
+    where = ".".join(str(part) for part in fault["loc"]) or "the data set"
     if fault["type"] == "extra_forbidden":
         known = _known_keys(fault["loc"][:-1])
         close = difflib.get_close_matches(str(fault["loc"][-1]), known, n=1)
@@ -339,8 +341,11 @@ def _fault(fault: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails is not 
         return f"{where}: unknown key; {hint}known here: {', '.join(known)}"
     if fault["type"] == "missing":
         return f"{where}: missing; this key has no default"
+    if fault["loc"] == ("name",):
+        return f"the file's name is the data set's: a letter, then letters, digits and _; found {fault['input']!r}"
     message = fault["msg"].removeprefix("Value error, ")
-    return f"{where}: {message[0].lower() + message[1:]}; found {fault['input']!r}"
+    found = f"; found {fault['input']!r}" if fault["loc"] else ""  # else it would be the whole file
+    return f"{where}: {message[0].lower() + message[1:]}{found}"
 
 
 def _known_keys(location: tuple[str | int, ...]) -> list[str]:

@@ -41,12 +41,14 @@ class Garbage:
         storage: the folder.
         entries: the files.
         kept: numbers of the snapshots that stay.
+        num_young: files that nothing needs either, but younger than a day, so that they stay for now.
     """
 
     part: str
     storage: Storage
     entries: tuple[Entry, ...]
     kept: tuple[int, ...]
+    num_young: int = 0
 
     @property
     def num_bytes(self) -> int:
@@ -117,8 +119,9 @@ def _audio_of(numbered: NumberedSnapshot) -> int | None:
 
 def _garbage(part: Part, numbers: list[int], now_seconds: float) -> Garbage:
     kept = _kept(part.storage, numbers)
-    old = [entry for entry in part.storage.list() if now_seconds - entry.modified_seconds > MIN_AGE_SECONDS]
-    return Garbage(part.name, part.storage, tuple(_unneeded(old, kept)), tuple(numbers))
+    unneeded = list(_unneeded(list(part.storage.list()), kept))
+    old = tuple(entry for entry in unneeded if now_seconds - entry.modified_seconds > MIN_AGE_SECONDS)
+    return Garbage(part.name, part.storage, old, tuple(numbers), len(unneeded) - len(old))
 
 
 def _kept(storage: Storage, numbers: Iterable[int]) -> Kept:

@@ -32,7 +32,7 @@ from headrace.manifests import (
     sequence_of,
     split_of,
 )
-from headrace.shardwriter import ShardPlace
+from headrace.shardwriter import ShardPlace, published_index
 from headrace.snapshots import NumberedSnapshot, commit_snapshot, read_snapshot
 from headrace.storage import Storage
 
@@ -270,22 +270,13 @@ def _existing(
     names = [shard.name for shard in previous.manifest.shards if shard.input_digest in wanted] if previous else []
     if len(names) < len(wanted):
         names = [entry.path for entry in storage.list(_file_prefix(partition)) if entry.path.endswith(".tar")]
-    indexes = [index for name in names if (index := _whole(storage, name)) is not None]
+    indexes = [index for name in names if (index := published_index(storage, name)) is not None]
     return {index.input_digest: index for index in indexes if index.input_digest in wanted}
 
 
 def _file_prefix(partition: str) -> str:
     """What the names of a partition's latent shards begin with."""
     return f"{PREFIX}{split_of(partition)}_{bucket_of(partition):04d}_"
-
-
-def _whole(storage: Storage, name: str) -> ShardIndex | None:
-    """The index of a published shard; None when a killed build left the tar without one, or it is cut off."""
-    path = index_name(name)
-    if not storage.exists(path) or not storage.exists(name):
-        return None
-    index = ShardIndex.from_bytes(storage.read(path), path)
-    return index if storage.size(name) == index.num_bytes else None
 
 
 def _checked(encoders: Sequence[Encoder], settings: LatentSettings) -> Sequence[Encoder]:

@@ -27,7 +27,7 @@ _TEXT_COLUMNS = ("path", "key")
 _CHUNK_ROWS = 10_000
 _MAX_CELL_CHARS = 1 << 24
 _INTEGER_LIMIT = 1 << 63
-_INTEGER = r"^-?(0|[1-9][0-9]{0,17})$"
+_INTEGER = r"^-?(0|[1-9][0-9]*)$"
 _FLOAT = r"^-?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$|^(?i)[+-]?(nan|inf|infinity)$"
 _BOOLEAN = r"^(?i)(true|false)$"
 _LIST = r"^\[[\s\S]*\]$"
@@ -115,6 +115,8 @@ def typed(cells: pl.Series) -> pl.Series:
     [1.0, None, 2.5]
     >>> typed(pl.Series(["007", "12"])).to_list()
     ['007', '12']
+    >>> typed(pl.Series(["1", "12345678901234567890"])).to_list()
+    ['1', '12345678901234567890']
     >>> typed(pl.Series(["[1, 2]", ""])).to_list()
     [[1, 2], None]
     """
@@ -124,7 +126,8 @@ def typed(cells: pl.Series) -> pl.Series:
     if filled.is_empty():
         return cells
     if filled.str.contains(_INTEGER).all():
-        return bare.cast(pl.Int64)
+        whole = bare.cast(pl.Int64, strict=False)
+        return whole if whole.null_count() == bare.null_count() else cells  # longer ones would lose digits as floats
     if filled.str.contains(_FLOAT).all():
         return bare.cast(pl.Float64)
     if filled.str.contains(_BOOLEAN).all():

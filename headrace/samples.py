@@ -28,7 +28,7 @@ def planned_samples(recordings: Sequence[Recording], audio: AudioFormat) -> tupl
         except ConfigError as error:  # of this recording alone: the shard keeps its rate
             segments, reason = (), str(error)
         if not segments:
-            refused.append(Refusal(recording.path, Reject.TOO_SHORT, reason))
+            refused.append(Refusal(recording.path, Reject.TOO_SHORT.value, reason))
         for segment in segments:
             planned[sample_key(recording, segment, is_whole=is_whole)] = recording, segment
     return planned, refused

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 
 from headrace.audio import AudioFormat, EncodedSegment, Segment, codec_version, encode_segments
-from headrace.errors import AlreadyExistsError, AudioError, BuildError, FormatError
-from headrace.index import SampleEntry, ShardIndex, index_name
+from headrace.errors import AlreadyExistsError, AudioError, BuildError
+from headrace.index import SampleEntry, ShardIndex
 from headrace.manifests import (
     Manifest,
     NumberedManifest,
@@ -28,7 +28,7 @@ from headrace.ordered import Budget, map_in_order
 from headrace.plan import PlannedSample, ShardPlan, layout_of, plan_shards
 from headrace.recordings import Recording, fingerprint_of
 from headrace.samples import Planned, planned_samples, sample_json, sample_key
-from headrace.shardwriter import ShardPlace, ShardWriter
+from headrace.shardwriter import ShardPlace, ShardWriter, published_index
 from headrace.sources import Source, Stamp
 from headrace.storage import Storage
 
@@ -168,27 +168,16 @@ class _Job:
     def _existing(self, plans: Sequence[ShardPlan], previous: Manifest | None) -> dict[str, ShardIndex]:
         """Indexes of whole shards that were made from what is wanted now, by input digest."""
         wanted = {plan.input_digest for plan in plans}
-        names = [shard.name for shard in previous.shards if shard.input_digest in wanted] if previous else []
-        if previous is None or len(names) < len(wanted):
-            names = [
-                entry.path for entry in self.storage.list(_file_prefix(self.partition)) if entry.path.endswith(".tar")
-            ]
-        sizes = {name: index for name in names if (index := self._whole(name)) is not None}
-        self.progress(
-            sum(len(plan.samples) for plan in plans if plan.input_digest in {i.input_digest for i in sizes.values()})
-        )
-        return {index.input_digest: index for index in sizes.values() if index.input_digest in wanted}
-
-    def _whole(self, name: str) -> ShardIndex | None:
-        """The index of a published shard; None when a killed build left the tar without one, or it is damaged."""
-        path = index_name(name)
-        if not self.storage.exists(path):
-            return None
-        try:
-            index = ShardIndex.from_bytes(self.storage.read(path), path)
-        except FormatError:
-            return None
-        return index if self.storage.exists(name) and self.storage.size(name) == index.num_bytes else None
+        found: dict[str, ShardIndex] = {}
+        for shard in previous.shards if previous else ():
+            if shard.input_digest in wanted and (index := published_index(self.storage, shard.name)) is not None:
+                found[shard.input_digest] = index
+        if len(found) < len(wanted):
+            for entry in self.storage.list(_file_prefix(self.partition)):
+                if entry.path.endswith(".tar") and (index := published_index(self.storage, entry.path)) is not None:
+                    found.setdefault(index.input_digest, index)
+        self.progress(sum(len(plan.samples) for plan in plans if plan.input_digest in found))
+        return {digest: index for digest, index in found.items() if digest in wanted}
 
     def _write(self, plans: Sequence[ShardPlan]) -> dict[str, ShardIndex]:
         """Encode and publish these shards, in order."""
@@ -295,6 +284,6 @@ def _entry(plan: ShardPlan, index: ShardIndex) -> ShardEntry:
         num_samples=len(index),
         num_frames=int(index.num_frames.sum()),
         seconds=float(index.notes[_SECONDS_NOTE]),
-        input_digest=index.input_digest,
+        input_digest=plan.input_digest,
         samples=tuple(sample.key for sample in plan.samples),
     )

@@ -6,10 +6,11 @@ index, and nothing names either before the manifest does; so a shard with an ind
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from headrace.errors import FormatError
 from headrace.index import SampleEntry, ShardIndex, build_index, index_name
 from headrace.manifests import shard_name
 from headrace.storage import Content, Storage
@@ -77,7 +78,10 @@ class ShardWriter:
         )
 
     def publish(self, input_digest: str, notes: dict[str, str], tensor_dtype: str = "") -> ShardIndex:
-        """Write tar and index to the storage. Returns the index; its `shard` is the tar's name."""
+        """Write tar and index to the storage. Returns the index; its `shard` is the tar's name.
+
+        Where both are there already, made of something else that gives the same bytes, they stay as they are.
+        """
         sha256 = self._tar.finish()
         place = self.place
         name = shard_name(place.prefix, place.split, place.bucket, place.sequence, sha256)
@@ -90,9 +94,28 @@ class ShardWriter:
             tensor_dtype=tensor_dtype,
             notes=notes,
         )
+        if (there := published_index(self.storage, name)) is not None and _is_same(there, index):
+            return there
         self.storage.write(name, self._collected.content())
         self.storage.write(index_name(name), index.to_bytes())
         return index
+
+
+def published_index(storage: Storage, name: str) -> ShardIndex | None:
+    """The index of a published shard; None when a killed build left the tar without one, or it is damaged."""
+    path = index_name(name)
+    if not storage.exists(path):
+        return None
+    try:
+        index = ShardIndex.from_bytes(storage.read(path), path)
+    except FormatError:
+        return None
+    return index if storage.exists(name) and storage.size(name) == index.num_bytes else None
+
+
+def _is_same(one: ShardIndex, other: ShardIndex) -> bool:
+    """Whether two indexes say the same of a shard, whatever it was made from."""
+    return replace(one, input_digest="").to_bytes() == replace(other, input_digest="").to_bytes()
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ one protocol line by line and share its errors.
 """
 
 import contextlib
+import errno
 import io
 import os
 import secrets
@@ -440,7 +441,7 @@ def _walk(folder: Path, parent: str, prefix: str) -> Iterator[Entry]:
     """Entries below `folder`, sorted as their whole paths sort."""
     try:
         with os.scandir(folder) as scan:
-            found = [(f"{item.name}/" if item.is_dir() else item.name, item) for item in scan if item.name[0] != "."]
+            found = [(f"{item.name}/" if _is_dir(item) else item.name, item) for item in scan if item.name[0] != "."]
     except (FileNotFoundError, NotADirectoryError):
         return
     for name, item in sorted(found, key=lambda pair: pair[0]):
@@ -448,7 +449,23 @@ def _walk(folder: Path, parent: str, prefix: str) -> Iterator[Entry]:
         if name[-1] == "/":
             if path.startswith(prefix) or prefix.startswith(path):
                 yield from _walk(Path(item.path), path, prefix)
-        elif path.startswith(prefix):
-            with contextlib.suppress(FileNotFoundError):  # removed since the scan
-                stat = item.stat()
-                yield Entry(path, stat.st_size, stat.st_mtime)
+        elif path.startswith(prefix) and (stat := _stat(item)) is not None:
+            yield Entry(path, stat.st_size, stat.st_mtime)
+
+
+def _is_dir(item: "os.DirEntry[str]") -> bool:
+    """Whether it is a folder or leads to one; a link in a loop is none."""
+    try:
+        return item.is_dir()
+    except OSError:
+        return False
+
+
+def _stat(item: "os.DirEntry[str]") -> os.stat_result | None:
+    """None for what was removed since the scan, and for a link that leads nowhere or in a loop."""
+    try:
+        return item.stat()
+    except OSError as error:
+        if error.errno in {errno.ENOENT, errno.ELOOP}:
+            return None
+        raise

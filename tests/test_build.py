@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import dagster as dg
+import polars as pl
 import pytest
 
 import build
@@ -175,6 +176,23 @@ def test_a_raised_reshuffle_lays_out_shards_anew_and_encodes_no_latents(project,
     made = instances[-1].get_latest_materialization_event(dg.AssetKey(["tones", "mel", "latent_shards"]))
     found = made.asset_materialization.metadata
     assert (found["samples_kept"].value, found["batches"].value) == (4, 0)
+
+
+def test_a_recording_too_short_for_a_segment_is_a_row_of_the_rejects(project):
+    project.write_yaml(audio={"segment_seconds": 0.05, "last_segment": "drop"})
+    project.write_tone("short", hz=440, seconds=0.01)
+    assert run(project) == 0
+    rejected = pl.read_parquet(project.output / "catalog/rejected.parquet")
+    assert rejected.select("path", "code").rows() == [("short.wav", "too_short")]
+
+
+def test_a_group_of_lists_is_refused_by_name(project, capsys):
+    labels = project.folder / "labels.csv"
+    labels.write_text("path,labels\n" + "".join(f'{path.name},"[1]"\n' for path in project.recordings.iterdir()))
+    source = {"uri": str(project.recordings), "metadata": str(labels), "settle_seconds": 0}
+    project.write_yaml(source=source, group_by="labels")
+    assert run(project) == 1
+    assert "group_by: the metadata column 'labels' holds lists" in capsys.readouterr().out
 
 
 def test_a_column_declared_frame_aligned_is_checked_though_its_latents_are_there(project, instances, capsys):

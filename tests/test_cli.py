@@ -408,10 +408,10 @@ def test_a_build_after_gc_goes_on_where_it_was(run, history):
     assert result.snapshot.number == 6
 
 
-def test_gc_leaves_everything_younger_than_a_day(run, history):
+def test_gc_leaves_everything_younger_than_a_day_and_says_so(run, history):
     output = history.folder / "output"
     before = sorted(output.rglob("*"))
-    run("gc", output, "--keep", 1)
+    assert "more files are not a day old" in run("gc", output, "--keep", 1)[1]
     assert sorted(output.rglob("*")) == before
 
 

@@ -60,6 +60,7 @@ WRONG = {
     f"{MINIMAL}splits: {{train: 0.5}}": r"splits: shares must add up to 1, they add up to 0\.5",
     f"{MINIMAL}splits: {{tr_ain: 1.0}}": r"splits: split name 'tr_ain'",
     f"{MINIMAL}shards: {{partitions: {{dev: 2}}}}": r"shards\.partitions names \['dev'\]",
+    f"{MINIMAL}schedules: {{refresh: {{cron: '99 3 * * *'}}}}": r"schedules.refresh.cron: cron: the minute is '99'",
     f"{MINIMAL}shards: {{samples_per_shard: 0}}": r"samples_per_shard: .*greater than or equal to 1",
     f"{MINIMAL}latents: [{{name: a, encoder: {{kind: x}}}}, {{name: a, encoder: {{kind: y}}}}]": r"latents: every",
     f"{MINIMAL}latents: [{{name: a}}]": r"latents\.0\.encoder: missing",
@@ -75,6 +76,12 @@ WRONG = {
 def test_a_wrong_file_is_refused_by_file_key_and_what_was_expected(load, text):
     with pytest.raises(ConfigError, match=rf"(?s)demo\.yaml: .*{WRONG[text]}"):
         load(text)
+
+
+def test_an_empty_section_is_its_defaults(load):
+    assert load(f"{MINIMAL}audio:\nlatents:\nsplits:\ngroup_by:\n") == load(MINIMAL)
+    with pytest.raises(ConfigError, match="source: missing"):
+        load("source:\noutput: {uri: x}\n")
 
 
 def test_all_faults_come_in_one_message(load):
@@ -102,7 +109,7 @@ def test_a_folder_gives_its_data_sets_by_name(tmp_path):
 @pytest.mark.parametrize("name", ["with space.yaml", "1st.yaml", "a.b.yaml"])
 def test_a_file_whose_name_cannot_be_an_asset_key_is_refused(tmp_path, name):
     (tmp_path / name).write_text(MINIMAL)
-    with pytest.raises(ConfigError, match="name"):
+    with pytest.raises(ConfigError, match="the file's name is the data set's"):
         load_config(tmp_path / name)
 
 

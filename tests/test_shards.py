@@ -183,6 +183,23 @@ def test_another_shard_size_gives_what_an_empty_output_would(project, tmp_path):
     assert set(fresh.build().contents) == set(project.build().contents)
 
 
+def test_other_settings_that_give_the_same_bytes_leave_shards_and_indexes_as_they_are(project):
+    """16 bits are what the recordings have."""
+    project.audio = replace(project.audio, bits_per_sample=None)
+    first = project.build()
+    before = project.files()
+    project.audio = replace(project.audio, bits_per_sample=16)
+    second = project.build()
+    assert set(second.contents) == set(first.contents)
+    assert {path: blob for path, blob in project.files().items() if path in before} == before
+    assert project.build().written == []
+    project.remove("clip00.wav")
+    assert len(project.build().written) == 1
+    project.audio = replace(project.audio, bits_per_sample=None)
+    project.remove("clip01.wav")
+    assert len(project.build().written) <= 2  # the two that the removals touched
+
+
 def test_a_raised_reshuffle_gives_what_an_empty_output_would_and_then_rests(project, tmp_path):
     project.layout = Layout({"train": 1.0}, {}, 4)
     project.build()

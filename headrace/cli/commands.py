@@ -115,6 +115,8 @@ def run_gc(options: argparse.Namespace) -> int:
         for garbage in found:
             console.print(*(f"{garbage.storage.uri}/{entry.path}" for entry in garbage.entries), sep="\n", markup=False)
     console.print(grid(title, ("part", "snapshots kept", "shards#", "files#", "size#"), rows))
+    if num_young := sum(garbage.num_young for garbage in found):
+        console.print(f"{num_young} more files are not a day old, and stay until they are: a build may be running")
     return 0
 
 

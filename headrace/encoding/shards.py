@@ -98,7 +98,7 @@ class ShardEncoding:
     _groups: dict[int, Group] = field(default_factory=dict)
     _opened: ExitStack = field(default_factory=ExitStack)
     _published: dict[str, ShardIndex] = field(default_factory=dict)
-    _publishing: deque[Future[ShardIndex]] = field(default_factory=deque)
+    _publishing: deque[tuple[str, Future[ShardIndex]]] = field(default_factory=deque)
     _publisher: ThreadPoolExecutor = field(init=False)
     _kept: KeptLatents = field(init=False)
     _num_kept: int = 0
@@ -168,18 +168,18 @@ class ShardEncoding:
         group = self._groups[number]
         if complete := group.finish(clip, latents):
             shard, parts = complete
-            self._publishing.append(
-                self._publisher.submit(self._publish, group.plans[shard], group.shards[shard], parts)
-            )
+            plan = group.plans[shard]
+            task = self._publisher.submit(self._publish, plan, group.shards[shard], parts)
+            self._publishing.append((plan.input_digest, task))
         if group.is_done:
             self._groups.pop(number).stack.close()
         self._await_published(_PUBLISHING)
 
     def _await_published(self, num_left: int) -> None:
         """Note the shards that are published, until no more than `num_left` are on their way."""
-        while len(self._publishing) > num_left or (self._publishing and self._publishing[0].done()):
-            index = self._publishing.popleft().result()
-            self._published[index.input_digest] = index
+        while len(self._publishing) > num_left or (self._publishing and self._publishing[0][1].done()):
+            digest, task = self._publishing.popleft()
+            self._published[digest] = task.result()
 
     def _publish(self, plan: LatentPlan, shard: AudioShard, latents: list[Tensor]) -> ShardIndex:
         """Write one latent shard: `<key>.pth` and `<key>.json` for each of the audio shard's samples, in its order."""

@@ -1,0 +1,54 @@
+"""Checking cron expressions of five fields, so that a wrong one is a fault of a YAML file and not of a scheduler.
+
+Owns the grammar that is understood everywhere (crontab(5)): numbers, names of months and days, ranges, steps, lists.
+"""
+
+import re
+
+_MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAY_NAMES = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
+_DAYS = {name: number for number, name in enumerate(_DAY_NAMES)}
+_FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
+    ("minute", 0, 59, {}),
+    ("hour", 0, 23, {}),
+    ("day of the month", 1, 31, {}),
+    ("month", 1, 12, _MONTHS),
+    ("day of the week", 0, 7, _DAYS),
+)
+_PART = re.compile(r"(?:(?P<any>\*)|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\d+))?")
+
+
+def checked_cron(text: str) -> str:
+    """The expression as it is.
+
+    Raises:
+        ValueError: it is none; names the field, what is wrong with it, and what is expected.
+    """
+    fields = text.split()
+    if len(fields) != len(_FIELDS):
+        names = ", ".join(name for name, *_ in _FIELDS)
+        raise ValueError(f"a cron expression has five fields ({names}), such as '0 3 * * *'")
+    for field, (name, least, most, words) in zip(fields, _FIELDS, strict=True):
+        for part in field.split(","):
+            if not _is_part(part, least, most, words):
+                known = f", or names ({', '.join(words)})" if words else ""
+                raise ValueError(
+                    f"cron: the {name} is {field!r}, expected numbers from {least} to {most}{known}, ranges 1-5, steps "
+                    "*/2, lists 1,3, or *"
+                )
+    return text
+
+
+def _is_part(part: str, least: int, most: int, words: dict[str, int]) -> bool:
+    match = _PART.fullmatch(part.lower())
+    if match is None or (match["step"] is not None and int(match["step"]) == 0):
+        return False
+    if match["any"]:
+        return True
+    ends = [_number(end, words) for end in (match["first"], match["last"] or match["first"])]
+    return all(end is not None and least <= end <= most for end in ends)
+
+
+def _number(text: str, words: dict[str, int]) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() else words.get(text)

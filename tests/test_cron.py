@@ -1,0 +1,44 @@
+"""Which cron expressions pass, and what is said of those that do not."""
+
+import pytest
+from dagster._utils.schedules import is_valid_cron_schedule
+
+from headrace.cron import checked_cron
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "* * * * *",
+        "0 3 * * *",
+        "*/5 0-6 1,15 * 1-5",
+        "0 0 1 jan sun",
+        "0 4 * * 7",
+        "5-50/15 * * MAR-OCT mon,wed",
+        " 0 3  * * * ",
+    ],
+)
+def test_what_passes_is_what_dagster_takes(text):
+    assert checked_cron(text) == text
+    assert is_valid_cron_schedule(text.strip())
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("0 3 * *", "five fields"),
+        ("", "five fields"),
+        ("99 3 * * *", "the minute is '99', expected numbers from 0 to 59"),
+        ("0 24 * * *", "the hour is '24'"),
+        ("0 0 0 * *", "the day of the month is '0'"),
+        ("0 0 * 13 *", "the month is '13', expected numbers from 1 to 12, or names"),
+        ("0 0 * * 8", "the day of the week is '8'"),
+        ("0 0 * * day", "the day of the week is 'day'"),
+        ("*/0 * * * *", "the minute is"),
+        ("1, * * * *", "the minute is"),
+        ("a b c d e", "the minute is 'a'"),
+    ],
+)
+def test_what_is_wrong_is_named(text, says):
+    with pytest.raises(ValueError, match=says):
+        checked_cron(text)
