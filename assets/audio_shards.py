@@ -3,6 +3,7 @@
 import dagster as dg
 
 from assets.events import OWNER, readable_failures
+from assets.gates import pass_catalog
 from assets.keys import DatasetKeys
 from assets.metadata import shards_metadata
 from assets.partitions import partitions_of
@@ -38,6 +39,7 @@ def audio_shards_asset(config: DatasetConfig) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult:
         from headrace.catalog_partitions import partition_recordings  # noqa: PLC0415 - polars: not in a code server
 
+        pass_catalog(context.instance, keys.catalog)
         audio = storage.audio(config)
         with readable_failures():
             build = build_partition(

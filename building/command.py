@@ -1,5 +1,6 @@
 """The command behind `build.py`: find the YAML, build, show what came of it."""
 
+import contextlib
 import difflib
 import os
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from building.terminal import TerminalProgress, show_faults, show_rejected, show
 from headrace.catalog_files import read_catalog
 from headrace.catalog_summary import REJECTED_PATH
 from headrace.config import DatasetConfig, load_config
+from headrace.config_folder import clash, yaml_files
 from headrace.errors import ConfigError, HeadraceError, NotFoundError
 from headrace.reconcile import latent_settings
 from headrace.snapshots import NumberedSnapshot, read_snapshot
@@ -31,6 +33,7 @@ def build_dataset(name: str, folder: Path | None, select: Sequence[str], console
     """
     path = _yaml_of(name, folder)
     config = load_config(path)
+    _check_siblings(config, path)
     _check_encoders(config, path)
     storage = StorageResource()
     progress = TerminalProgress(console)
@@ -43,6 +46,16 @@ def build_dataset(name: str, folder: Path | None, select: Sequence[str], console
     _show(config, storage, console)
     show_faults(console, failed)
     return 1 if failed else 0
+
+
+def _check_siblings(config: DatasetConfig, path: Path) -> None:
+    """Refuse what two data sets must not share; a sibling that is wrong itself is no matter here."""
+    siblings = {}
+    for other in yaml_files(path.parent):
+        with contextlib.suppress(ConfigError):
+            siblings[other] = load_config(other)
+    if (fault := clash(path, config, siblings)) is not None:
+        raise ConfigError(fault)
 
 
 def _check_encoders(config: DatasetConfig, path: Path) -> None:

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from headrace.audio import AudioFormat
 from headrace.cron import checked_cron
+from headrace.encoders import KINDS
 from headrace.errors import ConfigError
 from headrace.plan import Layout
 
@@ -92,6 +93,13 @@ class EncoderConfig(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     kind: str
+
+    @field_validator("kind")
+    @classmethod
+    def _is_known(cls, kind: str) -> str:
+        if kind not in KINDS:
+            raise ValueError(f"encoder kind {kind!r} is not known; there are {', '.join(sorted(KINDS))}")
+        return kind
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -318,17 +326,6 @@ def load_config(path: Path) -> DatasetConfig:
     except ValidationError as error:
         faults = "\n".join(f"  {_fault(fault)}" for fault in error.errors())
         raise ConfigError(f"{path}: cannot be used:\n{faults}") from error
-
-
-def find_configs(folder: Path) -> list[DatasetConfig]:
-    """The data sets of a folder, by name.
-
-    Raises:
-        ConfigError: the folder is not there, or a file is wrong.
-    """
-    if not folder.is_dir():
-        raise ConfigError(f"{folder}: no such folder of data sets; set HEADRACE_DATASETS or pass --datasets")
-    return [load_config(path) for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])]
 
 
 def _fault(fault: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails is not public

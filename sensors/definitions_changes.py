@@ -12,8 +12,7 @@ from pathlib import Path
 import dagster as dg
 from dagster._grpc.client import DagsterGrpcClient
 
-from headrace.config import find_configs
-from headrace.errors import ConfigError
+from headrace.config_folder import find_configs, yaml_files
 
 _INTERVAL_SECONDS = 5
 _RELOAD_SECONDS = 120
@@ -22,7 +21,7 @@ _RELOAD_SECONDS = 120
 def folder_digest(folder: Path) -> str:
     """Digest of the YAML files of a folder."""
     digest = hashlib.sha256()
-    for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
+    for path in yaml_files(folder):
         digest.update(f"{path.name}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
@@ -39,12 +38,10 @@ def definitions_changes_sensor(folder: Path) -> dg.SensorDefinition:
         "tick says what is wrong with it.",
     )
     def definitions_changes(context: dg.SensorEvaluationContext) -> dg.SkipReason:  # noqa: ARG001 - Dagster's signature
+        if faults := find_configs(folder).faults:
+            raise dg.Failure("not loaded: " + "\n".join(faults), allow_retries=False)
         if folder_digest(folder) == loaded:
             return dg.SkipReason("no change")
-        try:
-            find_configs(folder)
-        except ConfigError as error:
-            raise dg.Failure(f"not loaded: {error}", allow_retries=False) from error
         server = code_server()
         if server is None:
             return dg.SkipReason("the YAML files changed: press Reload in the UI (this code server cannot be asked to)")

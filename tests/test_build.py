@@ -138,7 +138,8 @@ def test_a_wrong_encoder_is_refused_before_anything_is_built(project, capsys, en
     project.write_yaml(latents=[{"name": "mel", "encoder": encoder}])
     assert run(project) == 2
     shown = capsys.readouterr().err
-    assert f"tones.yaml: latents.0.encoder: {'' if 'kind' in says else 'encoder log_mel: '}{says}" in shown
+    assert f"latents.0.encoder{'.kind: ' if 'kind' in says else ': encoder log_mel: '}{says}" in shown
+    assert "tones.yaml: " in shown
     assert not project.output.exists()
 
 
@@ -184,6 +185,14 @@ def test_a_recording_too_short_for_a_segment_is_a_row_of_the_rejects(project):
     assert run(project) == 0
     rejected = pl.read_parquet(project.output / "catalog/rejected.parquet")
     assert rejected.select("path", "code").rows() == [("short.wav", "too_short")]
+
+
+def test_two_data_sets_of_one_output_are_refused(project, capsys):
+    (project.datasets / "copy.yaml").write_text((project.datasets / "tones.yaml").read_text())
+    assert run(project) == 2
+    assert "is that of copy.yaml as well" in capsys.readouterr().err
+    (project.datasets / "copy.yaml").write_text("source: {uri: x")  # another's fault
+    assert run(project) == 0
 
 
 def test_a_group_of_lists_is_refused_by_name(project, capsys):

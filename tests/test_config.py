@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from headrace.config import find_configs, load_config
+from headrace.config import load_config
 from headrace.errors import ConfigError
 
 MINIMAL = "source: {uri: recordings}\noutput: {uri: out}\n"
@@ -62,9 +62,10 @@ WRONG = {
     f"{MINIMAL}shards: {{partitions: {{dev: 2}}}}": r"shards\.partitions names \['dev'\]",
     f"{MINIMAL}schedules: {{refresh: {{cron: '99 3 * * *'}}}}": r"schedules.refresh.cron: cron: the minute is '99'",
     f"{MINIMAL}shards: {{samples_per_shard: 0}}": r"samples_per_shard: .*greater than or equal to 1",
-    f"{MINIMAL}latents: [{{name: a, encoder: {{kind: x}}}}, {{name: a, encoder: {{kind: y}}}}]": r"latents: every",
+    f"{MINIMAL}latents: [{{name: a, encoder: {{kind: crepe}}}}, {{name: a, encoder: {{kind: log_mel}}}}]": "latents: e",
+    f"{MINIMAL}latents: [{{name: a, encoder: {{kind: x y}}}}]": "encoder kind 'x y' is not known; there are",
     f"{MINIMAL}latents: [{{name: a}}]": r"latents\.0\.encoder: missing",
-    f"{MINIMAL}latents: [{{name: a, encoder: {{kind: x}}, dtpe: y}}]": r"dtpe: unknown key; did you mean dtype\?",
+    f"{MINIMAL}latents: [{{name: a, encoder: {{kind: crepe}}, dtpe: y}}]": r"dtpe: unknown key; did you mean dtype\?",
     f"{MINIMAL}loader: {{num_workers: many}}": r"loader\.num_workers: .*found 'many'",
     "- a list": r"expected keys like source: and output:, found list",
     "a: [": r"not valid YAML",
@@ -96,14 +97,6 @@ def test_a_file_that_cannot_be_read_is_said_by_name(tmp_path):
     (tmp_path / "latin.yaml").write_bytes(b"a: \xe9\xe8")
     with pytest.raises(ConfigError, match=r"latin\.yaml"):
         load_config(tmp_path / "latin.yaml")
-
-
-def test_a_folder_gives_its_data_sets_by_name(tmp_path):
-    for name in ("b.yaml", "a.yml", "readme.md"):
-        (tmp_path / name).write_text(MINIMAL)
-    assert [config.name for config in find_configs(tmp_path)] == ["a", "b"]
-    with pytest.raises(ConfigError, match="HEADRACE_DATASETS"):
-        find_configs(tmp_path / "absent")
 
 
 @pytest.mark.parametrize("name", ["with space.yaml", "1st.yaml", "a.b.yaml"])

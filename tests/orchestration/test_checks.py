@@ -104,6 +104,25 @@ def test_nothing_usable_blocks_what_comes_after(tmp_path):
     assert failed_checks(result) == {"has_recordings"}
 
 
+def test_a_catalog_that_failed_holds_the_shards_whoever_asks(tmp_path):
+    """A mount that is gone: shards that are emptied would all have to be made again."""
+    project = Project(tmp_path)
+    project.write_tones(4)
+    project.write_yaml()
+    graph = Graph(project)
+    graph.build()
+    before = project.files()
+    for path in list(project.recordings.iterdir()):
+        path.unlink()
+    assert failed_checks(graph.scan()) == {"has_recordings"}
+    for partition in project.config().layout().partition_keys():
+        result = graph.run(graph.keys.audio_shards, partition)
+        assert not result.success
+    assert {path: blob for path, blob in project.files().items() if path.startswith("audio/")} == {
+        path: blob for path, blob in before.items() if path.startswith("audio/")
+    }
+
+
 def test_metadata_shows_counts_hours_bytes_tables_and_pictures(graph):
     _name, _partition = first_shard(graph)
     shards = graph.instance.get_latest_materialization_event(graph.keys.audio_shards).asset_materialization.metadata

@@ -1,0 +1,50 @@
+"""Which files of a folder are data sets, and what is said of the others."""
+
+import pytest
+
+from headrace.config_folder import find_configs
+from headrace.errors import ConfigError
+
+
+def write(folder, name, output="out", more=""):
+    (folder / name).write_text(f"source: {{uri: recordings}}\noutput: {{uri: {output}}}\n{more}")
+
+
+def test_a_folder_gives_its_data_sets_by_name(tmp_path):
+    write(tmp_path, "b.yaml", "one")
+    write(tmp_path, "a.yml", "two")
+    write(tmp_path, "readme.md")
+    found = find_configs(tmp_path)
+    assert ([config.name for config in found.configs], found.faults) == (["a", "b"], ())
+    with pytest.raises(ConfigError, match="HEADRACE_DATASETS"):
+        find_configs(tmp_path / "absent")
+
+
+def test_a_wrong_file_is_a_fault_and_the_others_are_found(tmp_path):
+    write(tmp_path, "good.yaml")
+    write(tmp_path, "typo.yaml", "other", "audoi: {}\n")
+    (tmp_path / "half.yaml").write_text("source: {uri: x")
+    found = find_configs(tmp_path)
+    assert [config.name for config in found.configs] == ["good"]
+    assert [fault.partition(": ")[0] for fault in found.faults] == [
+        str(tmp_path / f"{n}.yaml") for n in ("half", "typo")
+    ]
+
+
+def test_two_files_of_one_data_set_are_both_refused(tmp_path):
+    write(tmp_path, "birds.yaml", "one")
+    write(tmp_path, "birds.yml", "two")
+    found = find_configs(tmp_path)
+    assert found.configs == ()
+    assert all("is a data set of the same name; rename one" in fault for fault in found.faults)
+
+
+@pytest.mark.parametrize("other", ["data/birds", "data/birds/", "./data/birds", "data/x/../birds"])
+def test_two_files_that_write_to_one_output_are_both_refused(tmp_path, other):
+    write(tmp_path, "birds.yaml", "data/birds")
+    write(tmp_path, "copy.yaml", other)
+    write(tmp_path, "third.yaml", "data/third")
+    found = find_configs(tmp_path)
+    assert [config.name for config in found.configs] == ["third"]
+    assert "is that of copy.yaml as well" in found.faults[0]
+    assert "is that of birds.yaml as well" in found.faults[1]
