@@ -28,6 +28,7 @@ import numpy as np
 import soundfile as sf
 
 from headrace.audio import AudioFormat, codec_version
+from headrace.bucket_source import open_source
 from headrace.catalog_partitions import PARTITION, fingerprints, recordings_of, with_partitions
 from headrace.catalog_update import existing_catalog, update_catalog
 from headrace.commit import commit_partitions
@@ -37,7 +38,6 @@ from headrace.plan import Layout
 from headrace.reconcile import plan_build
 from headrace.recordings import Recording
 from headrace.shards import ShardSettings, build_partition
-from headrace.sources import open_source
 from headrace.storage import LocalStorage
 
 RATE_HZ = 44_100

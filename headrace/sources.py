@@ -81,19 +81,17 @@ class Source(Protocol):
         """A seekable binary file. Raises `UnsafePathError` for a path that leaves the root, `OSError` otherwise."""
 
 
-def open_source(uri: str | os.PathLike[str], *, exclude: Sequence[str | os.PathLike[str]] = ()) -> Source:
-    """The source behind a folder name or `file://` URL.
+def open_folder(uri: str | os.PathLike[str], *, exclude: Sequence[str | os.PathLike[str]] = ()) -> "LocalSource":
+    """The source in a folder of this machine.
 
     Args:
-        uri: the root folder.
+        uri: the root folder, or its `file://` URL.
         exclude: files and folders that are no recordings though they lie under the root: the metadata table, an output.
 
     Raises:
-        ConfigError: the scheme is not known, or the root is not a folder, or the output.
+        ConfigError: the root is not a folder, or the output.
     """
     text = os.fspath(uri).removeprefix("file://")
-    if "://" in text:
-        raise ConfigError(f"source.uri {text}: only folders of this machine can be scanned so far")
     root = Path(text)
     if not root.is_dir():
         raise ConfigError(f"source.uri {text}: there is no such folder (looked for {root.absolute()})")

@@ -78,6 +78,9 @@ class Storage(Protocol):
     def size(self, path: str) -> int:
         """Size in bytes. Raises `NotFoundError`."""
 
+    def stat(self, path: str) -> Entry:
+        """Size and time of last change. Raises `NotFoundError`."""
+
     def version(self, path: str) -> str:
         """What changes when the object does: its size, and its ETag or time of change. Raises `NotFoundError`."""
 
@@ -174,6 +177,12 @@ class LocalStorage:
         """See `Storage.size`."""
         with _translated_errors(path, self.uri):
             return self.local_path(path).stat().st_size
+
+    def stat(self, path: str) -> Entry:
+        """See `Storage.stat`."""
+        with _translated_errors(path, self.uri):
+            found = self.local_path(path).stat()
+        return Entry(path, found.st_size, found.st_mtime)
 
     def version(self, path: str) -> str:
         """See `Storage.version`."""
@@ -308,6 +317,14 @@ class ObjectStorage:
 
         with _translated_errors(path, self.uri):
             return int(obstore.head(self.client, self._full(path))["size"])
+
+    def stat(self, path: str) -> Entry:
+        """See `Storage.stat`."""
+        import obstore
+
+        with _translated_errors(path, self.uri):
+            found = obstore.head(self.client, self._full(path))
+        return Entry(path, found["size"], found["last_modified"].timestamp())
 
     def version(self, path: str) -> str:
         """See `Storage.version`."""

@@ -4,13 +4,16 @@ Owns how a relative URI is resolved and where the parts of an output lie. It ope
 tables that `metadata` and `catalog` are asked for: these alone bring polars, which a code server does without.
 """
 
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from headrace.bucket_source import open_source, stamp_of
 from headrace.config import DatasetConfig
-from headrace.sources import Source, Stamp, open_source
+from headrace.errors import ConfigError, NotFoundError
+from headrace.sources import Source, Stamp
 from headrace.storage import Storage, open_storage
 
 if TYPE_CHECKING:
@@ -33,9 +36,7 @@ class StorageResource(dg.ConfigurableResource):
     def source(self, config: DatasetConfig) -> Source:
         """The raw recordings. The metadata table and the output are no recordings, even below the source's root."""
         aside = [config.output.uri] if config.source.metadata is None else [config.output.uri, config.source.metadata]
-        return open_source(
-            self.resolve(config.source.uri), exclude=[self.resolve(uri) for uri in aside if "://" not in uri]
-        )
+        return open_source(self.resolve(config.source.uri), exclude=[self.resolve(uri) for uri in aside])
 
     def metadata(self, config: DatasetConfig) -> "pl.DataFrame | None":
         """The user's table; None where the YAML names none."""
@@ -43,14 +44,30 @@ class StorageResource(dg.ConfigurableResource):
 
         if config.source.metadata is None:
             return None
-        return read_metadata(self.resolve(config.source.metadata))
+        uri = self.resolve(config.source.metadata)
+        if "://" not in uri:
+            return read_metadata(uri)
+        root, _, name = uri.rpartition("/")
+        with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+            copy = Path(folder, name)
+            try:
+                copy.write_bytes(open_storage(root).read(name))
+                return read_metadata(copy)
+            except NotFoundError as error:
+                raise ConfigError(f"metadata table {uri}: there is no such object") from error
+            except ConfigError as error:
+                raise ConfigError(str(error).replace(str(copy), uri)) from error
 
     def metadata_stamp(self, config: DatasetConfig) -> Stamp | None:
         """Size and time of change of the user's table; None where there is none, or none that could be read."""
         if config.source.metadata is None:
             return None
+        uri = self.resolve(config.source.metadata)
         try:
-            status = Path(self.resolve(config.source.metadata)).stat()
+            if "://" in uri:
+                root, _, name = uri.rpartition("/")
+                return stamp_of(open_storage(root).stat(name))
+            status = Path(uri).stat()
         except OSError:
             return None
         return Stamp(status.st_size, status.st_mtime_ns)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from headrace.audio import AudioFormat
+from headrace.bucket_source import open_source
 from headrace.catalog_partitions import PARTITION, fingerprints, recordings_of, with_partitions
 from headrace.catalog_update import update_catalog
 from headrace.commit import commit_partitions
@@ -14,7 +15,6 @@ from headrace.config import DatasetConfig
 from headrace.plan import Layout
 from headrace.shards import PartitionBuild, ShardSettings, build_partition
 from headrace.snapshots import NumberedSnapshot
-from headrace.sources import open_source
 from headrace.storage import LocalStorage, Storage
 
 PLAIN = AudioFormat(None, None, None)

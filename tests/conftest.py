@@ -29,3 +29,13 @@ def undrawn(monkeypatch):
         monkeypatch.setattr(f"assets.metadata.{name}", lambda *data: "a picture")
     for name in ("histogram", "bars", "growth", "waveform", "spectrogram", "latents"):
         monkeypatch.setattr(f"headrace.report.figures.{name}", lambda *data: "<svg></svg>")
+
+
+@pytest.fixture(scope="module")
+def s3_server():
+    """S3 as moto plays it, on loopback."""
+    moto = pytest.importorskip("moto.server")
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    yield "http://{}:{}".format(*server.get_host_and_port())
+    server.stop()

@@ -132,6 +132,7 @@ class StorageContract:
         assert isinstance(entry, Entry)
         assert entry.num_bytes == 5
         assert entry.modified_seconds > 1_500_000_000
+        assert storage.stat("a/b/2") == entry
 
     def test_a_folder_is_a_store_of_its_own(self, storage):
         below = storage.at("audio").at("manifests")

@@ -8,13 +8,14 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.bucket_source import open_source
 from headrace.catalog import Catalog, CatalogSettings, scan, scan_settled, with_decode_rejects
 from headrace.catalog_checks import check_catalog
 from headrace.catalog_tables import STAMP_SCHEMA
 from headrace.errors import ConfigError
 from headrace.metadata_columns import metadata_dicts
 from headrace.rejects import Origin
-from headrace.sources import Listing, Stamp, open_source
+from headrace.sources import Listing, Stamp
 from tests.catalog_fakes import NOW_NS, OLD_NS, FakeSource, fake_runtime
 
 SECOND = 1_000_000_000

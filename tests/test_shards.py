@@ -385,10 +385,10 @@ def test_two_builders_at_once_end_with_one_truth(project, tmp_path):
 
 
 def test_progress_counts_every_sample_once(project):
+    from headrace.bucket_source import open_source
     from headrace.catalog_partitions import recordings_of, with_partitions
     from headrace.catalog_update import existing_catalog
     from headrace.shards import ShardSettings, build_partition
-    from headrace.sources import open_source
 
     project.build()
     rows = with_partitions(existing_catalog(project.output).recordings, Layout({"train": 1.0}, {}, 4), None)

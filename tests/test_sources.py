@@ -3,8 +3,8 @@ import socket
 
 import pytest
 
+from headrace.bucket_source import open_source
 from headrace.errors import ConfigError, UnsafePathError
-from headrace.sources import open_source
 
 
 def write(path, content=b"x"):

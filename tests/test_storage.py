@@ -1,7 +1,5 @@
 import errno
 import multiprocessing
-import os
-import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +8,7 @@ import pytest
 from headrace.errors import ConfigError, StorageError
 from headrace.storage import LocalStorage, ObjectStorage, open_storage
 from tests.contracts import StorageContract
+from tests.s3 import new_bucket
 
 
 class TestLocalStorage(StorageContract):
@@ -36,30 +35,12 @@ class TestMemory(StorageContract):
         return open_storage("memory://")
 
 
-@pytest.fixture(scope="module")
-def s3_server():
-    moto = pytest.importorskip("moto.server")
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    yield "http://{}:{}".format(*server.get_host_and_port())
-    server.stop()
-
-
 class TestObjectStoreOverHttp(StorageContract):
     """S3 as moto plays it; the real one has a suite of its own in the issue on object stores."""
 
     @pytest.fixture
     def storage(self, s3_server, monkeypatch):
-        for name, value in {
-            "AWS_ENDPOINT_URL": s3_server,
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-            "AWS_REGION": "us-east-1",
-        }.items():
-            monkeypatch.setenv(name, value)
-        bucket = f"bucket-{os.urandom(6).hex()}"
-        urllib.request.urlopen(urllib.request.Request(f"{s3_server}/{bucket}", method="PUT")).close()
-        return open_storage(f"s3://{bucket}/some/prefix/")
+        return open_storage(f"{new_bucket(s3_server, monkeypatch)}/some/prefix/")
 
 
 def test_the_scheme_decides_the_store(tmp_path):
