@@ -6,6 +6,7 @@ from pathlib import Path
 import dagster as dg
 
 from headrace.config import DatasetConfig
+from resources.storage import StorageResource
 from sensors.alerts import alerts_sensor
 from sensors.definitions_changes import definitions_changes_sensor
 from sensors.schedules import dataset_schedules
@@ -13,14 +14,19 @@ from sensors.source_changes import source_changes_sensor
 from sensors.stale_partitions import stale_partitions_sensor
 
 
-def build_automation(configs: Sequence[DatasetConfig], folder: Path | None = None) -> dg.Definitions:
+def build_automation(
+    configs: Sequence[DatasetConfig], folder: Path | None = None, storage: StorageResource | None = None
+) -> dg.Definitions:
     """Sensors, schedules and their jobs, to be merged with the definitions of the assets.
 
     Args:
         configs: the data sets.
         folder: where their YAML files lie, to watch; None watches nothing.
+        storage: the resource that the assets have, if it is another than the default one.
     """
-    dataset_sensors = [make(config) for config in configs for make in (source_changes_sensor, stale_partitions_sensor)]
+    stores = storage or StorageResource()
+    makers = (source_changes_sensor, stale_partitions_sensor)
+    dataset_sensors = [make(config, stores) for config in configs for make in makers]
     watch = [] if folder is None else [definitions_changes_sensor(folder)]
     return dg.Definitions(
         sensors=[*dataset_sensors, alerts_sensor({config.name: config for config in configs}), *watch],

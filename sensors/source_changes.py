@@ -25,8 +25,8 @@ _FIRST = {"dagster/priority": "1"}
 _NS = 1_000_000_000
 
 
-def source_changes_sensor(config: DatasetConfig) -> dg.SensorDefinition:
-    """The sensor."""
+def source_changes_sensor(config: DatasetConfig, storage: StorageResource) -> dg.SensorDefinition:
+    """The sensor of a data set, whose relative URIs `storage` resolves."""
     keys = DatasetKeys(config.name)
 
     @dg.sensor(
@@ -39,12 +39,11 @@ def source_changes_sensor(config: DatasetConfig) -> dg.SensorDefinition:
         "the nightly refresh.",
     )
     def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        storage = StorageResource()
         inputs = source_inputs(config, storage)
         is_resting = _is_resting(context.cursor)
         listing = None if is_resting else list_within(storage.source(config), _LOOK_SECONDS)
         if listing is None:
-            return _unlisted(context, keys, config, inputs, is_resting=is_resting)
+            return _unlisted(context, config, storage, inputs, is_resting=is_resting)
         output = storage.output(config)
         mark = short_digest(inputs, listing.digest, *_catalog_marks(output))
         if context.cursor == mark:
@@ -66,13 +65,18 @@ def source_changes_sensor(config: DatasetConfig) -> dg.SensorDefinition:
 
 
 def _unlisted(
-    context: dg.SensorEvaluationContext, keys: DatasetKeys, config: DatasetConfig, inputs: str, *, is_resting: bool
+    context: dg.SensorEvaluationContext,
+    config: DatasetConfig,
+    storage: StorageResource,
+    inputs: str,
+    *,
+    is_resting: bool,
 ) -> dg.SensorResult:
     """A source too large to list in a tick: scanned where its catalog cannot be used, or was made from other settings.
 
     While it rests, which spares listing it at every tick, the settings alone are compared.
     """
-    storage = StorageResource()
+    keys = DatasetKeys(config.name)
     cursor = None if is_resting else f"{_TOO_LARGE}{time.time()}"
     known, made = _last_scan(context.instance, keys.catalog)
     is_other = inputs != known and not _is_young(config, storage)

@@ -18,8 +18,8 @@ from sensors.level import AUDIO, Level, LevelReader
 _INTERVAL_SECONDS = 1  # every round of the daemon, which takes 5 s
 
 
-def stale_partitions_sensor(config: DatasetConfig) -> dg.SensorDefinition:
-    """The sensor."""
+def stale_partitions_sensor(config: DatasetConfig, storage: StorageResource) -> dg.SensorDefinition:
+    """The sensor of a data set, whose relative URIs `storage` resolves."""
     keys = DatasetKeys(config.name)
 
     @dg.sensor(
@@ -32,7 +32,7 @@ def stale_partitions_sensor(config: DatasetConfig) -> dg.SensorDefinition:
     )
     def stale_partitions(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         checks = context.repository_def.asset_graph.asset_check_keys
-        reader = LevelReader(config, StorageResource(), Records(context.instance, checks))
+        reader = LevelReader(config, storage, Records(context.instance, checks))
         runs = active_runs(context.instance)
         mark = json.dumps([reader.outline(), newest_run(context.instance)])
         if context.cursor == mark:

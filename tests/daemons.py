@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import dagster as dg
 
 from assets.factory import build_definitions
+from resources.storage import StorageResource
 from sensors.factory import build_automation
 from tests.instances import memory_instance
 from tests.projects import Project
@@ -27,6 +28,7 @@ class Daemon:
     instance: dg.DagsterInstance = field(default_factory=memory_instance)
     cursors: dict[str, str | None] = field(default_factory=dict)
     reasons: dict[str, str | None] = field(default_factory=dict)
+    storage: StorageResource = field(default_factory=StorageResource)
 
     def __post_init__(self) -> None:
         self.reload()
@@ -34,7 +36,10 @@ class Daemon:
     def reload(self) -> None:
         """Load the definitions again, as after a change of the YAML or a restart."""
         self.config = self.project.config()
-        self.definitions = dg.Definitions.merge(build_definitions([self.config]), build_automation([self.config]))
+        self.definitions = dg.Definitions.merge(
+            build_definitions([self.config], {"storage": self.storage}),
+            build_automation([self.config], storage=self.storage),
+        )
         self.job = self.definitions.resolve_implicit_global_asset_job_def()
 
     def restart(self) -> None:

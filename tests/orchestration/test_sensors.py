@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from headrace.catalog_summary import SUMMARY_PATH
+from resources.storage import StorageResource
 from tests.built import SettledDaemon
 from tests.daemons import Daemon, count, partitions_made
 from tests.projects import Project, touch
@@ -43,6 +44,17 @@ def test_a_first_look_builds_everything_once(tmp_path):
     for asset in ("catalog", "sizes_index", "loader_smoke_test", "dataset_report"):
         assert count(made, asset) == 1, asset
     assert sum(project.sizes().values()) == 12
+
+
+def test_sensors_look_where_the_assets_storage_lies(tmp_path):
+    project = Project(tmp_path)
+    project.write_tones(3)
+    project.write_yaml(
+        source={"uri": "recordings", "settle_seconds": 0}, output={"uri": "output"}, splits={"train": 1.0}, shards={}
+    )
+    daemon = Daemon(project, storage=StorageResource(root=str(tmp_path)))
+    assert all(run.success for run in daemon.settle())
+    assert sum(project.sizes().values()) == 3
 
 
 def test_nothing_is_started_when_nothing_changed(daemon):
