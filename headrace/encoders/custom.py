@@ -1,25 +1,27 @@
 """`kind: custom`: a user's own encoder, named `module:Class`.
 
-Owns finding the class and filling in what it leaves to us. The class is called with `device=` and the settings of the
-YAML entry, and has what `Encoder` has; `info`, `num_latent_frames` and `device` may be left out where the defaults fit.
-Its fingerprint must change whenever its results do: it is a property of the instance, over weights, code and settings.
-Only an `info` that says `is_concurrent` has it called from several threads at once.
+Owns finding the class, filling in what it leaves to us, and errors that name it. The class is called with `device=` and
+the settings of the YAML entry, and has what `Encoder` has; `info`, `num_latent_frames` and `device` may be left out
+where the defaults fit. Its fingerprint must change whenever its results do: it is a property of the instance, over
+weights, code and settings. Only an `info` that says `is_concurrent` has it called from several threads at once.
 """
 
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from headrace.encoders import settings as forms
 from headrace.encoders.protocol import Encoder, EncoderInfo
 from headrace.encoders.settings import Cut
-from headrace.errors import ConfigError
+from headrace.errors import BuildError, ConfigError, HeadraceError
 
 if TYPE_CHECKING:
     import torch
 
-_NEEDED = ("sample_rate_hz", "num_channels", "hop", "latent_dim", "fingerprint", "encode")
+_COUNTS = ("sample_rate_hz", "num_channels", "hop", "latent_dim")
+_NEEDED = (*_COUNTS, "fingerprint", "encode")
 _WINDOW_SECONDS, _OVERLAP_SECONDS, _CONTEXT_SECONDS = 30.0, 2.0, 0.5
 
 
@@ -27,26 +29,35 @@ def fingerprint(settings: Mapping[str, object]) -> str:
     """See `headrace.encoders.fingerprint`. A classmethod `fingerprint_of(settings)` of the class spares loading it."""
     found, own = _class_of(settings)
     if hasattr(found, "fingerprint_of"):
-        return _named(settings, str(found.fingerprint_of(own)))
+        with _blamed(settings, "its fingerprint_of"):
+            return _named(settings, str(found.fingerprint_of(own)))
     return load(settings, "cpu").fingerprint
 
 
 def load(settings: Mapping[str, object], device: str) -> Encoder:
     """See `headrace.encoders.load`."""
     found, own = _class_of(settings)
-    try:
-        inspect.signature(found).bind(device=device, **own)
-    except TypeError as error:
-        raise ConfigError(
-            f"encoder custom: {settings['encoder']}: {error}; its settings are {sorted(own) or 'none'}"
-        ) from error
-    encoder = found(device=device, **own)
-    missing = [name for name in _NEEDED if not hasattr(encoder, name)]
+    with _blamed(settings, "loading it"):
+        encoder = found(device=device, **own)
+        _check_facts(encoder, str(settings["encoder"]))
+        return Custom(encoder, settings, device)
+
+
+def _check_facts(encoder: Any, name: str) -> None:  # noqa: ANN401
+    missing = [fact for fact in _NEEDED if getattr(encoder, fact, None) is None]
     if missing:
+        raise ConfigError(f"encoder custom: {name} has no {', '.join(missing)}; see headrace.encoders.Encoder")
+    for fact in _COUNTS:
+        value = getattr(encoder, fact)
+        if int(value) != value or value < 1:
+            raise ConfigError(
+                f"encoder custom: {name}: its {fact} must be a whole number of at least 1, found {value!r}"
+            )
+    info = getattr(encoder, "info", None)
+    if not isinstance(info, EncoderInfo | None):
         raise ConfigError(
-            f"encoder custom: {settings['encoder']} has no {', '.join(missing)}; see headrace.encoders.Encoder"
+            f"encoder custom: {name}: its info must be a headrace.encoders.EncoderInfo, found {type(info).__name__}"
         )
-    return Custom(encoder, _named(settings, str(encoder.fingerprint)), device)
 
 
 def _named(settings: Mapping[str, object], own: str) -> str:
@@ -54,24 +65,60 @@ def _named(settings: Mapping[str, object], own: str) -> str:
 
 
 def _class_of(settings: Mapping[str, object]) -> tuple[Any, dict[str, Any]]:
-    """The class and its own settings."""
+    """The class and its own settings, which it takes."""
     name = settings.get("encoder")
     module, _, attribute = str(name or "").partition(":")
     if not module or not attribute:
         raise ConfigError(f'encoder custom: encoder must be "module:Class", found {name!r}')
+    with _blamed(settings, "importing it"):
+        try:
+            home = importlib.import_module(module)
+        except ImportError as error:
+            words = f"importing it raised {type(error).__name__}: {error}"
+            raise ConfigError(f"encoder custom: {name}: {words}; is its folder on PYTHONPATH?") from error
+        found = getattr(home, attribute)
+    own = {key: value for key, value in settings.items() if key != "encoder"}
+    _check_settings(found, str(name), own)
+    return found, own
+
+
+def _check_settings(found: Any, name: str, own: Mapping[str, Any]) -> None:  # noqa: ANN401
     try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"encoder custom: {name}: {error}; is its folder on PYTHONPATH?") from error
-    return found, {key: value for key, value in settings.items() if key != "encoder"}
+        signature = inspect.signature(found)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"encoder custom: {name}: {error}; name a class") from error
+    try:
+        signature.bind(device="cpu", **own)
+    except TypeError as error:
+        raise ConfigError(
+            f"encoder custom: {name}: {error}; it takes {', '.join(signature.parameters) or 'nothing'}"
+        ) from error
+
+
+@contextmanager
+def _blamed(settings: Mapping[str, object], what: str) -> Iterator[None]:
+    """Errors of the user's code while it is loaded, as ours that name the class."""
+    try:
+        yield
+    except HeadraceError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"encoder custom: {settings['encoder']}: {what} raised {type(error).__name__}: {error}"
+        ) from error
 
 
 class Custom:
-    """Implements `Encoder` around the user's object."""
+    """Implements `Encoder` around the user's object.
 
-    def __init__(self, encoder: Any, fingerprint: str, device: str) -> None:  # noqa: ANN401
+    Attributes:
+        name: how messages name it.
+    """
+
+    def __init__(self, encoder: Any, settings: Mapping[str, object], device: str) -> None:  # noqa: ANN401
         self._encoder = encoder
-        self.fingerprint = fingerprint
+        self.name = f"custom: {settings['encoder']}"
+        self.fingerprint = _named(settings, str(encoder.fingerprint))
         self.device = str(getattr(encoder, "device", device))
         self.sample_rate_hz, self.num_channels = int(encoder.sample_rate_hz), int(encoder.num_channels)
         self.hop, self.latent_dim = int(encoder.hop), int(encoder.latent_dim)
@@ -84,11 +131,21 @@ class Custom:
         )
 
     def num_latent_frames(self, num_frames: int) -> int:
-        """See `Encoder`; N / hop rounded up when the user's object does not say."""
-        own = getattr(self._encoder, "num_latent_frames", None)
-        return int(own(num_frames)) if own else max(1, -(-num_frames // self.hop))
+        """See `Encoder`; N / hop rounded up when the user's object does not say.
 
-    def encode(self, batch: "torch.Tensor", lengths: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor]":
-        """See `Encoder`."""
-        hidden, num_latent = self._encoder.encode(batch, lengths)
-        return hidden, num_latent.cpu()
+        Raises:
+            BuildError: the user's own raises an error, which is chained.
+        """
+        own = getattr(self._encoder, "num_latent_frames", None)
+        if own is None:
+            return max(1, -(-num_frames // self.hop))
+        try:
+            return int(own(num_frames))
+        except Exception as error:
+            raise BuildError(
+                f"encoder {self.name}: its num_latent_frames({num_frames}) raised {type(error).__name__}: {error}"
+            ) from error
+
+    def encode(self, batch: "torch.Tensor", lengths: "torch.Tensor") -> Any:  # noqa: ANN401
+        """See `Encoder`; whatever the user's object gives and raises, for the caller to check (`output.checked`)."""
+        return self._encoder.encode(batch, lengths)

@@ -60,6 +60,11 @@ def _parsed(settings: Mapping[str, object]) -> Settings:
     for name, least in _LEAST.items():
         if getattr(parsed, name) < least:
             raise ConfigError(f"encoder log_mel: {name} must be at least {least:g}, found {getattr(parsed, name):g}")
+    if parsed.num_mels > (num_bins := parsed.window_size // 2 + 1):
+        raise ConfigError(
+            f"encoder log_mel: num_mels must be at most {num_bins}, the frequencies of a window_size of "
+            f"{parsed.window_size}, found {parsed.num_mels}"
+        )
     if not 1 / parsed.sample_rate_hz <= parsed.hop_seconds <= _MOST_HOP_SECONDS:
         raise ConfigError(
             f"encoder log_mel: hop_seconds must be from one PCM frame to {_MOST_HOP_SECONDS:g}, "

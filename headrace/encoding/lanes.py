@@ -1,4 +1,4 @@
-"""One encoder on one device: copy in, compute, copy out, and what to do when its memory runs out.
+"""One encoder on one device: copy in, compute, check, copy out, and what to do when its memory runs out.
 
 On CUDA a lane serves two threads at a time. They share the stream that computes, and each has one of its own that
 copies, so the copies of one batch run beside the computing of the other.
@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from headrace.encoders import output
 from headrace.encoders.framing import zero_padding
 from headrace.encoders.protocol import Encoder
 from headrace.encoding.batches import Piece
-from headrace.encoding.reading import DecodedJob
-from headrace.errors import BuildError, SampleError
+from headrace.encoding.reading import DecodedJob, Job
+from headrace.errors import BuildError, HeadraceError, SampleError
 
 _log = logging.getLogger(__name__)
 
@@ -94,7 +95,7 @@ class Lane:
 
         Raises:
             SampleError: latents are not finite.
-            BuildError: not even one row fits into the memory.
+            BuildError: not even one row fits into the memory, or the encoder fails or gives what it did not promise.
         """
         batch = decoded.job.batch
         num_frames, num_rows = batch.num_frames * len(batch.pieces), len(batch.pieces)
@@ -118,20 +119,21 @@ class Lane:
     def _encode(self, decoded: DecodedJob) -> EncodedJob:
         lengths = torch.tensor([piece.window.num_frames for piece in decoded.job.batch.pieces])
         compute = self._on_cuda if self.is_cuda else self._on_cpu
-        hidden, flaws, num_latent, busy_seconds = compute(decoded.audio, lengths)
+        hidden, flaws, num_latent, busy_seconds = compute(decoded.job, decoded.audio, lengths)
         pieces = decoded.job.batch.pieces
         for row, piece in enumerate(pieces):
-            self._check_row(decoded, piece, int(num_latent[row]), flaws[:, row])
+            self._check_length(decoded.job, piece, int(num_latent[row]), hidden.shape[1])
+            self._check_row(decoded.job, piece, flaws[:, row])
         rows = tuple((piece, hidden[row, : int(num_latent[row])].clone()) for row, piece in enumerate(pieces))
         return EncodedJob(decoded.job.group, rows, decoded.audio.shape[0] * decoded.audio.shape[2], busy_seconds)
 
-    def _on_cpu(self, audio: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
+    def _on_cpu(self, job: Job, audio: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
         torch.set_num_threads(self._num_threads)  # of this thread; `Engine.run` sets the rest back
         started = time.perf_counter()
-        hidden, flaws, num_latent = self._compute(audio, lengths)
+        hidden, flaws, num_latent = self._compute(job, audio, lengths)
         return hidden, flaws, num_latent, time.perf_counter() - started
 
-    def _on_cuda(self, audio: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
+    def _on_cuda(self, job: Job, audio: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
         computing = self._computing
         assert computing is not None
         copying = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
@@ -141,7 +143,7 @@ class Lane:
         with self._lock, torch.cuda.stream(computing):
             computing.wait_stream(copying)
             begun.record(computing)
-            results = self._compute(on_device, lengths)
+            results = self._compute(job, on_device, lengths)
             done.record(computing)
         with torch.cuda.stream(copying):
             copying.wait_event(done)
@@ -149,16 +151,31 @@ class Lane:
         copying.synchronize()  # the tensors on the device are held until here, so their memory is not used again
         return hidden, flaws, results[2], begun.elapsed_time(done) / 1000
 
-    def _compute(self, audio: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _compute(self, job: Job, audio: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Latents as they are stored, bool (2, B) whether a row was not finite before and after the cast, lengths."""
-        hidden, num_latent = self._encoder.encode(audio, lengths)
+        try:
+            hidden, num_latent = output.checked(self._encoder, len(audio), self._encoder.encode(audio, lengths))
+        except Exception as error:  # of a user's own encoder: any
+            if _is_out_of_memory(error):
+                raise
+            raise _failed(self._encoder, job, error) from error
         hidden = zero_padding(hidden, num_latent)  # NaN in the padding is no fault of a sample
         stored = hidden.to(self._dtype)
         flaws = torch.stack([~latents.isfinite().flatten(1).all(dim=1) for latents in (hidden, stored)])
         return stored, flaws, num_latent
 
-    def _check_row(self, decoded: DecodedJob, piece: Piece, num_latent: int, flaws: Tensor) -> None:
-        clip = decoded.job.clip_of(piece)
+    def _check_length(self, job: Job, piece: Piece, num_latent: int, num_given: int) -> None:
+        expected = self._encoder.num_latent_frames(piece.window.num_frames)
+        if num_latent != expected or num_given < expected:
+            clip, name = job.clip_of(piece), output.name_of(self._encoder)
+            raise BuildError(
+                f"{clip.shard}: sample {clip.key!r}: {name}: for {piece.window.num_frames} PCM frames it promised "
+                f"{expected} latent frames; its encode says {num_latent}, in hidden states of {num_given}; "
+                "mend its encode, or its num_latent_frames"
+            )
+
+    def _check_row(self, job: Job, piece: Piece, flaws: Tensor) -> None:
+        clip = job.clip_of(piece)
         if bool(flaws[0]):
             raise SampleError(
                 f"{clip.shard}: sample {clip.key!r}: the encoder gives latents that are not finite numbers; "
@@ -169,10 +186,6 @@ class Lane:
             raise SampleError(
                 f"{clip.shard}: sample {clip.key!r}: its latents do not fit {name}; store them as bfloat16 or float32"
             )
-        expected = self._encoder.num_latent_frames(piece.window.num_frames)
-        if num_latent != expected:
-            found = f"{num_latent} latent frames for {piece.window.num_frames} PCM frames"
-            raise BuildError(f"{clip.shard}: sample {clip.key!r}: the encoder gave {found}, it promised {expected}")
 
 
 def _to_pinned(result: Tensor) -> Tensor:
@@ -183,9 +196,20 @@ def _to_pinned(result: Tensor) -> Tensor:
 def _is_out_of_memory(error: Exception) -> bool:
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
+    if not isinstance(error, RuntimeError) or isinstance(error, HeadraceError):
+        return False
     return any(
         sign in str(error) for sign in ("can't allocate memory", "out of memory", "ALLOC_FAILED")
     )  # CPU, CUDA, cuBLAS
+
+
+def _failed(encoder: Encoder, job: Job, error: Exception) -> BuildError:
+    clips = dict.fromkeys(job.clip_of(piece) for piece in job.batch.pieces)
+    first, others = next(iter(clips)), f" and {len(clips) - 1} more of its batch" if len(clips) > 1 else ""
+    words = str(error)
+    if not isinstance(error, HeadraceError):
+        words = f"{output.name_of(encoder)}: its encode raised {type(error).__name__}: {error}"
+    return BuildError(f"{first.shard}: sample {first.key!r}{others}: {words}")
 
 
 def _does_not_fit(decoded: DecodedJob, device: torch.device) -> BuildError:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,12 +20,39 @@ NAME = "tests.encoders.custom_encoder:Loudness"
         ({"encoder": "no.such.module:Loudness"}, "PYTHONPATH"),
         ({"encoder": "tests.encoders.custom_encoder:Quietness"}, "Quietness"),
         ({"encoder": "tests.encoders.custom_encoder:functional"}, "callable"),
-        ({"encoder": NAME, "volume": 3}, "volume"),
+        ({"encoder": NAME, "volume": 3}, "'volume'; it takes device, hop_seconds$"),
     ],
 )
 def test_wrong_names_and_settings_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         encoders.load("custom", settings)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("class Own(:", "importing it raised SyntaxError: "),
+        ("raise RuntimeError('no licence')", "importing it raised RuntimeError: no licence"),
+        ("class Own(Loudness):\n def __init__(self, device): raise OSError('no weights')", "OSError: no weights"),
+        ("class Own(Loudness):\n fingerprint = property(lambda self: {}['v'])", "loading it raised KeyError: 'v'"),
+        ("class Own(Loudness):\n @classmethod\n def fingerprint_of(cls, own): return own['v']", "its fingerprint_of"),
+        ("class Own(Loudness):\n fingerprint = None", "has no fingerprint"),
+        ("class Own(Loudness):\n hop = property(lambda self: 0, lambda self, hop: 0)", "hop must be .* found 0"),
+        ("class Own(Loudness):\n num_channels = 1.5", "num_channels must be a whole number .* found 1.5"),
+        ("class Own(Loudness):\n info = {'context': 3}", "info must be .*EncoderInfo, found dict"),
+        ("class Own(Loudness):\n def __init__(self, size): pass", "'device'; it takes size$|'size'; it takes size$"),
+    ],
+)
+def test_code_that_cannot_be_loaded_is_a_wrong_setting_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, message: str
+) -> None:
+    """By the fingerprint already, which is asked for before anything is built."""
+    (tmp_path / "own_encoder.py").write_text(f"from tests.encoders.custom_encoder import Loudness\n{code}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_encoder", raising=False)
+    with pytest.raises(ConfigError, match=f"own_encoder:Own.*({message})") as caught:
+        encoders.fingerprint("custom", {"encoder": "own_encoder:Own"})
+    assert " raised " not in str(caught.value) or caught.value.__cause__ is not None
 
 
 def test_the_fingerprint_follows_the_users_own() -> None:

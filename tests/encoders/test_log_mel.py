@@ -22,6 +22,7 @@ def test_a_tone_is_loudest_in_the_band_that_it_lies_in() -> None:
     ("settings", "message"),
     [
         ({"num_mels": 0}, "num_mels must be at least 1"),
+        ({"num_mels": 34, "window_size": 64}, "num_mels must be at most 33.*found 34"),
         ({"window_size": 1}, "window_size must be at least 2"),
         ({"sample_rate_hz": 0}, "sample_rate_hz must be at least 1"),
         ({"floor": 0.0}, "floor must be at least"),
