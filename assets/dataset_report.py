@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.report import Report
 
 REPORT_PATH = "report.html"
-REPORT_VERSION = 2
+REPORT_VERSION = 3
 """Raise it when the page looks different, so that it is drawn again."""
 
 
@@ -57,7 +57,13 @@ def _read_report(config: DatasetConfig, storage: StorageResource) -> "Report":
     catalog = storage.catalog(config)
     latents = {entry.name: storage.latents(config, entry.name) for entry in config.latents}
     place = Place(
-        catalog.recordings, catalog.rejected, config.layout(), config.group_by, storage.audio(config), latents
+        catalog.recordings,
+        catalog.rejected,
+        config.layout(),
+        config.group_by,
+        storage.audio(config),
+        latents,
+        config.audio.num_channels,
     )
     reasons = counted(catalog.rejected["code"])
     return Report(config.name, _snapshots(config, storage), reasons, storage.output(config).uri, collect(place))
@@ -85,10 +91,15 @@ def dataset_report_asset(config: DatasetConfig) -> dg.AssetsDefinition:
             page = render_report(report)
             output.write(REPORT_PATH, page)
         inputs = report_inputs(report.name, report.snapshots, report.reasons)
+        unreadable = report.contents.unreadable
         return dg.MaterializeResult(
             data_version=dg.DataVersion(inputs),
-            metadata={"page": location(output, REPORT_PATH), "bytes": len(page)},
-            tags={INPUTS_TAG: inputs},
+            metadata={
+                "page": location(output, REPORT_PATH),
+                "bytes": len(page),
+                **({"pictures": "\n".join(unreadable)} if unreadable else {}),
+            },
+            tags={} if unreadable else {INPUTS_TAG: inputs},  # once the shard is mended, the page is drawn again
         )
 
     return dataset_report

@@ -1,10 +1,10 @@
 """What each materialization shows: counts, hours, bytes, tables and pictures.
 
 Owns how library values become Dagster metadata. It reads a few indexes and decodes three samples to draw them, and
-computes nothing that another step relies on.
+computes nothing that another step relies on: what cannot be drawn is said, and nothing fails.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -13,6 +13,7 @@ from assets.pictures import Clip, histogram, latents_below_spectrogram, waveform
 from headrace.audit import read_index
 from headrace.encoding.plans import AUDIO_SHARD_NOTE
 from headrace.encoding.stats import EncodingStats
+from headrace.errors import HeadraceError
 from headrace.excerpts import read_audio, read_latents
 from headrace.index import ShardIndex
 from headrace.latents import LatentBuild
@@ -80,7 +81,15 @@ def catalog_metadata(scan: "Scan", changed: Sequence[str]) -> Metadata:
 def shards_metadata(storage: Storage, build: PartitionBuild) -> Metadata:
     """What a partition of audio shards holds."""
     manifest = build.manifest.manifest
-    return {**_manifest_metadata(manifest, build), **_drawn(storage, manifest)}
+    shards = [shard.name for shard in manifest.shards if shard.num_samples]
+    found = _manifest_metadata(manifest, build)
+    if not shards:
+        return found
+    return {
+        **found,
+        **_if_readable(lambda: _durations(storage, shards)),
+        **_if_readable(lambda: _waveforms(storage, shards[0])),
+    }
 
 
 def latents_metadata(audio: Storage, storage: Storage, build: LatentBuild) -> Metadata:
@@ -89,8 +98,12 @@ def latents_metadata(audio: Storage, storage: Storage, build: LatentBuild) -> Me
     found = {**_manifest_metadata(manifest, build), **(_speed(build.stats) if build.written else {})}
     if not manifest.shards:
         return found
-    index = read_index(storage, manifest.shards[0].name)
-    return {**found, "dtype": index.tensor_dtype, **_encoded(audio, index, storage)}
+    shard = manifest.shards[0].name
+    return {
+        **found,
+        **_if_readable(lambda: {"dtype": read_index(storage, shard).tensor_dtype}),
+        **_if_readable(lambda: _encoded(audio, storage, shard)),
+    }
 
 
 def _speed(stats: EncodingStats) -> Metadata:
@@ -196,18 +209,29 @@ def _manifest_metadata(manifest: Manifest, build: PartitionBuild | LatentBuild) 
     }
 
 
-def _drawn(storage: Storage, manifest: Manifest) -> Metadata:
-    """A histogram over the partition and the waveforms of its first samples."""
-    indexes = [read_index(storage, shard.name) for shard in manifest.shards if shard.num_samples]
-    if not indexes:
-        return {}
+def _if_readable(draw: Callable[[], Metadata]) -> Metadata:
+    """What is drawn; or, where a shard cannot be read, an entry `pictures` that says which one, why, and the way out.
+
+    A picture is for people. Whether the data is sound is for the smoke test and `headrace verify` to say.
+    """
+    try:
+        return draw()
+    except HeadraceError as error:
+        return {"pictures": dg.MetadataValue.text(f"not drawn: {error}")}
+
+
+def _durations(storage: Storage, shards: Sequence[str]) -> Metadata:
+    """A histogram over the partition."""
+    indexes = [read_index(storage, shard) for shard in shards]
     seconds = [float(value) for index in indexes for value in index.num_frames / index.sample_rate_hz.clip(1)]
-    clips = list(_clips(storage, indexes[0]))
-    return {"durations": _markdown(histogram(seconds)), "waveforms": _markdown(waveforms(clips))}
+    return {"durations": _markdown(histogram(seconds))}
 
 
-def _clips(storage: Storage, index: ShardIndex) -> Iterable[Clip]:
-    return (clip for i in range(min(_CLIPS, len(index))) if (clip := _clip(storage, index, i)) is not None)
+def _waveforms(storage: Storage, shard: str) -> Metadata:
+    """The first samples of a shard."""
+    index = read_index(storage, shard)
+    clips = [clip for i in range(min(_CLIPS, len(index))) if (clip := _clip(storage, index, i)) is not None]
+    return {"waveforms": _markdown(waveforms(clips))}
 
 
 def _clip(storage: Storage, index: ShardIndex, i: int) -> Clip | None:
@@ -215,8 +239,9 @@ def _clip(storage: Storage, index: ShardIndex, i: int) -> Clip | None:
     return None if samples is None else Clip(index.key(i), samples[0], int(index.sample_rate_hz[i]))
 
 
-def _encoded(audio: Storage, index: ShardIndex, storage: Storage) -> Metadata:
+def _encoded(audio: Storage, storage: Storage, shard: str) -> Metadata:
     """The latents of a shard's longest sample below the spectrogram of its audio."""
+    index = read_index(storage, shard)
     longest, rate_hz = int(index.num_frames.argmax()), index.latent_rate_hz
     clip = _clip(audio, read_index(audio, index.notes[AUDIO_SHARD_NOTE]), longest)
     hidden = read_latents(storage, index, longest, 1 + _DRAWN_SECONDS * rate_hz)

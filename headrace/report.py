@@ -19,6 +19,7 @@ from headrace.snapshots import NumberedSnapshot
 
 _SECONDS_PER_HOUR = 3600.0
 _CLIP_SECONDS = 8
+_MOST_UNREADABLE = 6
 _MP3_RATES_HZ = frozenset({8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000})
 
 _STYLE = """
@@ -71,7 +72,7 @@ def render_report(report: Report) -> bytes:
             _lead(report),
             _section("What it holds", _counts(report)),
             _section("Hours", _charts(report.contents)),
-            _section("Listen", _gallery(report.contents.clips)),
+            _section("Listen", _gallery(report.contents)),
             _section("How to load it", _code(report)),
             _section("Refused files and rows", _refused(report)),
         ]
@@ -81,7 +82,8 @@ def render_report(report: Report) -> bytes:
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
         f'<link rel="icon" href="data:,"><title>{name}</title><style>{_STYLE}</style>'
     )
-    return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'.encode()
+    numbered = figures.with_own_ids(body)
+    return f'<!doctype html><html lang="en"><head>{head}</head><body>{numbered}</body></html>\n'.encode()
 
 
 def _lead(report: Report) -> str:
@@ -129,8 +131,10 @@ def _charts(contents: Contents) -> str:
     return _grid([f"<h3>{escape(title)}</h3>{drawing}" for title, drawing in charts])
 
 
-def _gallery(clips: Sequence[Clip]) -> str:
-    return _grid([_clip(clip) for clip in clips])
+def _gallery(contents: Contents) -> str:
+    more = len(contents.unreadable) - _MOST_UNREADABLE
+    lines = [*contents.unreadable[:_MOST_UNREADABLE], *([f"… and {more} more"] if more > 0 else [])]
+    return _grid([_clip(clip) for clip in contents.clips]) + "".join(f"<p>{escape(line)}</p>" for line in lines)
 
 
 def _clip(clip: Clip) -> str:
@@ -156,15 +160,24 @@ def _player(samples: Array, clip: Clip) -> str:
 def _code(report: Report) -> str:
     joined = [f"{report.uri}/latents/{part.removeprefix('latents ')}" for part in report.snapshots if part != "audio"]
     latents = f"\n    latents={joined!r}," if joined else ""
+    split = _largest_split(report)
+    chosen = f"\n    split={split!r}," if split else ""
+    size = "1,  # samples differ in channels: more need a transform to one number" if report.contents.is_mixed else "8,"
     code = (
         "import headrace\n\n"
         "dataset = headrace.StreamingDataset(\n"
-        f"    remote={report.uri + '/audio'!r},{latents}\n"
-        '    split="train",\n    batch_size=8,\n    shuffle=True,\n)\n'
+        f"    remote={report.uri + '/audio'!r},{latents}{chosen}\n    batch_size={size}\n    shuffle=True,\n)\n"
         "loader = headrace.StreamingDataLoader(dataset, num_workers=2)\n"
         'for batch in loader:\n    batch["audio"], batch["num_frames"], batch["metadata"]\n'
     )
     return f"<pre>{escape(code)}</pre>"
+
+
+def _largest_split(report: Report) -> str:
+    """The split of the audio that holds most samples; empty where none holds any."""
+    splits = report.snapshots["audio"].snapshot.splits if "audio" in report.snapshots else {}
+    held = {name: totals.num_samples for name, totals in splits.items() if totals.num_samples}
+    return max(held, key=held.__getitem__, default="")
 
 
 def _refused(report: Report) -> str:

@@ -6,17 +6,17 @@ than a small one and the same snapshot shows the same samples. It draws no pictu
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from headrace.audio import decode
 from headrace.audit import read_index
 from headrace.catalog_partitions import PARTITION, with_partitions
-from headrace.excerpts import read_latents
-from headrace.index import ShardIndex, payload
+from headrace.errors import HeadraceError
+from headrace.excerpts import read_audio, read_latents
 from headrace.manifests import split_of
 from headrace.metadata_columns import metadata_columns
 from headrace.plan import Layout
@@ -63,6 +63,8 @@ class Contents:
         hours: split → category → hours.
         growth: snapshot numbers and the hours they held, oldest first.
         clips: the gallery.
+        unreadable: why samples drawn for the gallery or the levels cannot be read, one text each.
+        is_mixed: whether samples may differ in channels, so that they cannot share a batch.
         rejected: `path`, `code`, `reason` of the first refused files.
     """
 
@@ -72,12 +74,14 @@ class Contents:
     hours: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     growth: Sequence[tuple[int, float]] = ()
     clips: Sequence[Clip] = ()
+    unreadable: Sequence[str] = ()
+    is_mixed: bool = False
     rejected: Sequence[tuple[str, str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where to read: catalog tables, and the shard folders."""
+    """Where to read: catalog tables, and the shard folders; `num_channels` of all samples, None for their sources'."""
 
     recordings: pl.DataFrame
     rejected: pl.DataFrame
@@ -85,21 +89,27 @@ class Place:
     group_by: str | None
     audio: Storage
     latents: Mapping[str, Storage]
+    num_channels: int | None = None
 
 
 def collect(place: Place, num_clips: int = 6, num_rejected: int = 100) -> Contents:
-    """Read what the page shows."""
+    """Read what the page shows. A sample that cannot be read is left out and said."""
     snapshot = read_snapshot(place.audio)
     table = read_table(place.audio, snapshot.snapshot)
     shards = _drawn(table, _LEVEL_SHARDS)
     category = category_column(place.recordings)
+    faults: list[str] = []
+    levels_db = [_level_db(samples) for name in shards for _, samples, _ in _samples(place.audio, name, faults)]
+    clips = list(_clips(place, shards, num_clips, faults))
     return Contents(
         durations=place.recordings["duration_seconds"].head(100_000).to_list(),
-        levels_db=[_level_db(samples) for name in shards for _, samples, _ in _samples(place.audio, name)],
+        levels_db=levels_db,
         category=category,
         hours=_hours(place, category),
         growth=_growth(place.audio, snapshot),
-        clips=list(_clips(place, shards, num_clips)),
+        clips=clips,
+        unreadable=list(dict.fromkeys(faults)),
+        is_mixed=place.num_channels is None and place.recordings["num_channels"].n_unique() > 1,
         rejected=place.rejected.select("path", "code", "reason").head(num_rejected).rows(),
     )
 
@@ -146,14 +156,23 @@ def _drawn(table: ShardTable, count: int) -> list[str]:
     return sorted(table.names(), key=lambda name: hashlib.sha256(name.encode()).digest())[:count]
 
 
-def _samples(audio: Storage, shard: str) -> Iterator[tuple[str, Array, int]]:
-    """The first samples of a shard, decoded."""
-    index = read_index(audio, shard)
-    with audio.open(shard) as file:
+def _samples(audio: Storage, shard: str, faults: list[str]) -> Iterator[tuple[str, Array, int]]:
+    """The first samples of a shard, decoded; `faults` takes what cannot be read."""
+    with _noted(faults):
+        index = read_index(audio, shard)
         for i in range(min(_LEVELS_PER_SHARD, len(index))):
-            if (span := index.range_of(i, "flac")) is not None:
-                samples, rate_hz = decode(payload(file, span))
-                yield index.key(i), samples, rate_hz
+            with _noted(faults):
+                if (samples := read_audio(audio, index, i)) is not None:
+                    yield index.key(i), samples, int(index.sample_rate_hz[i])
+
+
+@contextmanager
+def _noted(faults: list[str]) -> Iterator[None]:
+    """What cannot be read goes to `faults`, and the page is made all the same."""
+    try:
+        yield
+    except HeadraceError as error:
+        faults.append(str(error))
 
 
 def _level_db(samples: Array) -> float:
@@ -161,9 +180,9 @@ def _level_db(samples: Array) -> float:
     return max(_QUIETEST_DB, 10 * float(np.log10(power))) if power > 0 else _QUIETEST_DB
 
 
-def _clips(place: Place, shards: Sequence[str], count: int) -> Iterator[Clip]:
+def _clips(place: Place, shards: Sequence[str], count: int, faults: list[str]) -> Iterator[Clip]:
     """One sample of each shard drawn, until there are enough, then second ones."""
-    readers = [_samples(place.audio, name) for name in shards]
+    readers = [_samples(place.audio, name, faults) for name in shards]
     found = 0
     for _ in range(_LEVELS_PER_SHARD):
         for name, reader in zip(shards, readers, strict=True):
@@ -172,11 +191,16 @@ def _clips(place: Place, shards: Sequence[str], count: int) -> Iterator[Clip]:
                 continue
             key, samples, rate_hz = sample
             found += 1
-            yield Clip(key, name.split("_")[0], samples, rate_hz, _latents_of(place, name, key))
+            yield Clip(key, name.split("_")[0], samples, rate_hz, _latents_of(place, name, key, faults))
 
 
-def _latents_of(place: Place, shard: str, key: str) -> dict[str, Array]:
-    return {name: hidden for name, store in place.latents.items() if (hidden := _hidden(store, shard, key)) is not None}
+def _latents_of(place: Place, shard: str, key: str, faults: list[str]) -> dict[str, Array]:
+    found: dict[str, Array] = {}
+    for name, store in place.latents.items():
+        with _noted(faults):
+            if (hidden := _hidden(store, shard, key)) is not None:
+                found[name] = hidden
+    return found
 
 
 def _hidden(store: Storage, audio_shard: str, key: str) -> Array | None:
@@ -186,6 +210,6 @@ def _hidden(store: Storage, audio_shard: str, key: str) -> Array | None:
     name = next((name for name in table.names() if name.startswith(place)), None)
     if name is None:
         return None
-    index: ShardIndex = read_index(store, name)
+    index = read_index(store, name)
     keys = index.keys()
     return read_latents(store, index, keys.index(key)) if key in keys else None

@@ -5,7 +5,10 @@ Owns drawing. It is given numbers and arrays and reads nothing. matplotlib comes
 
 import base64
 import io
+import re
+import warnings
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +21,9 @@ Array = np.ndarray[Any, Any]
 _INK, _ACCENT = "#010203", "#020304"  # stand-ins, replaced by the page's own colours
 _COLOURS = {_INK: "currentColor", _ACCENT: "var(--accent)"}
 _SERIES = ("#3987b8", "#d08a3c", "#4f9d69", "#b05a7a", "#7a6cc4", "#8a8f98")
+_ID = re.compile(r'(?: id="|"url\(#|href="#)(?=[^<>]*>)')  # of a tag: where an id or a reference to one begins
+# What matplotlib says of users' names on the terminal; browsers draw the text themselves, and long names leave no room.
+_REMARKS = "Glyph .* missing from font|constrained_layout not applied"
 _POINTS = 600
 _IMAGE_ROWS, _IMAGE_COLUMNS = 96, 360
 SPECTRUM_WINDOW, SPECTRUM_STEP = 1024, 256
@@ -80,6 +86,14 @@ def latents(hidden: Array) -> str:
     return _image(scaled(hidden), "latents")
 
 
+def with_own_ids(page: str) -> str:
+    """A page in which every SVG has ids of its own: matplotlib gives equal ones in all, HTML wants each once."""
+    numbers = count()
+    return re.sub(
+        r"<svg .*?</svg>", lambda svg: _ID.sub(rf"\g<0>figure{next(numbers)}-", svg[0]), page, flags=re.DOTALL
+    )
+
+
 def levels_db(samples: Array) -> Array:
     """One channel, float (frames,), as (frequencies, steps): dB above a floor 80 dB below the loudest.
 
@@ -138,7 +152,8 @@ def _svg(figure: "Figure", label: str) -> str:
 
     figure.patch.set_alpha(0)
     file = io.StringIO()
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": label}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", _REMARKS)
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     text = file.getvalue()
     text = text[text.index("<svg") :]

@@ -9,10 +9,12 @@ import torch
 
 from headrace import encoders
 from headrace.audit import read_index
+from headrace.errors import SampleError
 from headrace.excerpts import read_audio, read_latents
 from headrace.latents import LatentSettings
 from headrace.manifests import newest_manifest
 from tests.audio_shards import tone, write_partition
+from tests.damage import flip_audio
 from tests.latent_builds import MEL, PARTITION, Latents
 
 
@@ -42,3 +44,20 @@ def test_no_more_audio_is_decoded_than_asked_for(tmp_path: Path) -> None:
     assert whole.shape == (2, 16_000)
     assert np.abs(whole[0] - tone(1.0)).max() < 1e-4
     assert np.array_equal(read_audio(latents.audio, index, 0, 0.25), whole[:, :4000])
+
+
+def test_a_sample_that_cannot_be_read_is_named_with_its_shard_and_the_way_out(tmp_path: Path) -> None:
+    latents = Latents(tmp_path)
+    write_partition(latents.audio, [{"one": tone(0.3), "two": tone(0.3, 880.0)}])
+    encoded = read_index(latents.storage, latents.build().written[0])
+    index = read_index(latents.audio, newest_manifest(latents.audio, PARTITION).manifest.shards[0].name)
+    flip_audio(latents.audio, index, 1)
+    assert read_audio(latents.audio, index, 0).shape == (1, 4800)
+    with pytest.raises(SampleError, match=rf"{index.shard}: sample two cannot be read: .*FLAC.*headrace verify"):
+        read_audio(latents.audio, index, 1)
+    latents.storage.local_path(encoded.shard).write_bytes(b"cut off")
+    with pytest.raises(SampleError, match=rf"{encoded.shard}: sample one cannot be read"):
+        read_latents(latents.storage, encoded, 0)
+    latents.audio.delete(index.shard)
+    with pytest.raises(SampleError, match=rf"{index.shard}: sample one cannot be read: .*not found"):
+        read_audio(latents.audio, index, 0)

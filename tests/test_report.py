@@ -1,15 +1,22 @@
 """The page about a data set is one file, says what is there, and costs little however large the data set is."""
 
 import re
+import warnings
+from collections import Counter
+from html import unescape
 from html.parser import HTMLParser
 
 import numpy as np
 import polars as pl
 import pytest
 
+from headrace import report_figures
+from headrace.audit import read_index
 from headrace.report import Report, render_report
 from headrace.report_contents import Clip, Contents, Place, category_column, collect
-from headrace.snapshots import read_snapshot
+from headrace.snapshots import NumberedSnapshot, Snapshot, SplitTotals, read_snapshot
+from resources.storage import StorageResource
+from tests.damage import flip_audio
 from tests.projects import Graph, Project
 
 RATE_HZ = 8000
@@ -85,6 +92,94 @@ def test_the_code_to_paste_reads_this_data_set(page, graph):
     code = re.search(r"<pre>(.*?)</pre>", page, re.DOTALL)[1]
     assert f"{graph.project.output}/audio" in code
     assert f"{graph.project.output}/latents/mel" in code
+
+
+def loading_code(page: str) -> str:
+    return unescape(re.search(r"<pre>(.*?)</pre>", page, re.DOTALL)[1])
+
+
+@pytest.mark.parametrize(
+    ("counts", "line"),
+    [
+        ({"test": 1, "train": 8, "validation": 1}, "split='train'"),
+        ({"train": 0, "fold 'a'": 3, "fold b": 2}, "split=\"fold 'a'\""),
+        ({"train": 0}, None),
+    ],
+)
+def test_the_code_to_paste_names_a_split_that_holds_samples(counts, line):
+    splits = {name: SplitTotals(1, count, 1, 1.0) for name, count in counts.items()}
+    snapshot = NumberedSnapshot(1, Snapshot("", {}, splits, "", ""))
+    code = loading_code(render_report(Report("x", {"audio": snapshot}, [])).decode())
+    assert (f"    {line},\n" in code) if line else ("split" not in code)
+    compile(code, "report", "exec")
+
+
+@pytest.mark.parametrize("num_channels", [None, 1])
+def test_the_code_to_paste_works_where_samples_differ_in_channels(num_channels, tmp_path):
+    project = Project(tmp_path)
+    for i in range(6):
+        project.write_tone(f"tone{i}", hz=300 + i, channels=1 + i % 2)
+    project.write_yaml(splits={"held": 1.0}, shards={"samples_per_shard": 3}, audio={"num_channels": num_channels})
+    graph = Graph(project)
+    graph.build()
+    assert graph.run(graph.keys.dataset_report).success
+    code = loading_code((project.output / "report.html").read_text())
+    assert ("batch_size=1," in code) == (num_channels is None)
+    seen = {"keys": []}
+    exec(code.replace("num_workers=2", "num_workers=0") + "    keys += batch['keys']\n", seen)
+    assert len([key for key in seen["keys"] if key]) == 6
+
+
+def test_a_sample_that_cannot_be_read_is_a_line_of_the_gallery(graph):
+    config = graph.config
+    catalog = pl.read_parquet(graph.project.output / "catalog/catalog.parquet")
+    rejected = pl.read_parquet(graph.project.output / "catalog/rejected.parquet")
+    latents = StorageResource().latents(config, "mel")
+    place = Place(catalog, rejected, config.layout(), None, graph.audio, {"mel": latents})
+    names = list(graph.project.sizes())
+    kept = {name: graph.audio.read(name) for name in names}
+    index = read_index(graph.audio, names[0])
+    flip_audio(graph.audio, index, 0)
+    graph.audio.delete(names[1])
+    try:
+        contents = collect(place)
+    finally:
+        for name, blob in kept.items():
+            graph.audio.write(name, blob)
+    assert len(contents.levels_db) == 8 - 1 - len(read_index(graph.audio, names[1]))
+    assert index.key(0) not in {clip.key for clip in contents.clips}
+    page = render_report(Report("tones", {"audio": read_snapshot(graph.audio)}, [], "", contents)).decode()
+    assert f"/{names[0]}: sample {index.key(0)} cannot be read: " in page
+    assert f"/{names[1]}: sample " in page
+
+
+def test_of_many_samples_that_cannot_be_read_a_few_are_named_and_all_are_counted():
+    contents = Contents(unreadable=[f"<{i}>" for i in range(9)])
+    page = render_report(Report("x", {}, [], "", contents)).decode()
+    assert "<p>&lt;5&gt;</p>" in page
+    assert "&lt;6&gt;" not in page
+    assert "and 3 more" in page
+
+
+def test_every_id_of_the_page_is_there_once_and_every_reference_finds_it(page):
+    ids = Counter(re.findall(r'\sid="([^"]*)"', page))
+    references = re.findall(r'(?:url\(|href=")#([^")]*)', page)
+    assert len(references) > 10
+    assert set(ids.values()) == {1}
+    assert set(references) <= set(ids)
+
+
+def test_ids_in_the_text_of_users_are_left_alone():
+    drawing = report_figures.bars({"train": {'a id="x" "url(#x)': 1.0}})
+    assert 'a id="x" "url(#x)' in report_figures.with_own_ids(f'<p>"url(#y)</p>{drawing}')
+
+
+def test_names_that_matplotlib_cannot_draw_bring_no_warning():
+    """A browser draws them: they are text in the page."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        drawing = report_figures.bars({"train" * 60: {"日本語": 1.0, "long " * 80: 2.0}})
+    assert "日本語" in drawing
 
 
 def test_colours_follow_the_scheme_of_the_reader(page):

@@ -1,13 +1,20 @@
-"""What Dagster shows beside latents, and that the encoder's memory is given back."""
+"""What Dagster shows beside shards and latents, and that the encoder's memory is given back."""
 
 import base64
 import io
 
+import dagster as dg
 import pytest
 from PIL import Image
 
+from assets.dataset_report import has_report
+from assets.records import Records
+from headrace.audit import read_index
+from headrace.manifests import newest_manifest
 from resources.encoders import EncoderLoader
+from resources.storage import StorageResource
 from tests.built import BuiltGraph
+from tests.damage import flip_audio
 from tests.projects import Graph, Project
 
 
@@ -33,8 +40,12 @@ def graph(built):
 
 def encode(graph: Graph) -> dict:
     """Materialize the latents. Returns their metadata."""
-    key = graph.keys.latent_shards("mel")
-    assert graph.run(key, "train-0000").success
+    return materialize(graph, graph.keys.latent_shards("mel"))
+
+
+def materialize(graph: Graph, key: dg.AssetKey, partition: str | None = "train-0000") -> dict:
+    """Materialize an asset. Returns its metadata."""
+    assert graph.run(key, partition).success
     return graph.instance.get_latest_materialization_event(key).asset_materialization.metadata
 
 
@@ -60,6 +71,29 @@ def test_latents_are_shown_below_their_spectrogram(graph):
         picture = Image.open(io.BytesIO(base64.b64decode(text.partition("base64,")[2].removesuffix(")"))))
         assert picture.width > picture.height > 100
         assert len(picture.convert("RGB").getcolors()) > 10
+
+
+def test_a_damaged_sample_costs_its_pictures_and_not_the_partition(graph):
+    """Of every asset that shows it, until the shard is mended."""
+    encode(graph)
+    assert graph.run(graph.keys.latents_index("mel")).success
+    index = read_index(graph.audio, newest_manifest(graph.audio, "train-0000").manifest.shards[0].name)
+    whole = graph.audio.read(index.shard)
+    i = int(index.num_frames.argmax())
+    flip_audio(graph.audio, index, i)
+    shards, latents = materialize(graph, graph.keys.audio_shards), encode(graph)
+    report = materialize(graph, graph.keys.dataset_report, None)
+    for found in (shards, latents, report):
+        assert f"{index.shard}: sample {index.key(i)} cannot be read: " in found["pictures"].value
+    assert "waveforms" not in shards
+    assert shards["durations"].value.startswith("![histogram")
+    assert "latents" not in latents
+    assert latents["dtype"].value == "bfloat16"
+    records = Records(graph.instance, graph.definitions.resolve_asset_graph().asset_check_keys)
+    assert not has_report(graph.config, StorageResource(), records)
+    graph.audio.write(index.shard, whole)
+    assert "pictures" not in materialize(graph, graph.keys.dataset_report, None)
+    assert has_report(graph.config, StorageResource(), records)
 
 
 def test_the_encoder_is_released_after_the_run_even_when_it_fails(graph, monkeypatch):
