@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -168,7 +168,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(blob)))
         self.end_headers()
         if with_body:
-            self.wfile.write(blob[: int(len(blob) * keep)])
+            with suppress(ConnectionError):  # the drill killed who asked
+                self.wfile.write(blob[: int(len(blob) * keep)])
         if keep < 1:
             self.close_connection = True
 
