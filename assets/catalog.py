@@ -66,7 +66,7 @@ def catalog_asset(config: DatasetConfig) -> dg.AssetsDefinition:
 
         inputs = source_inputs(config, storage)  # before the table is read: a later change of it is news
         with readable_failures():
-            runtime = ScanRuntime(num_threads=workers.count, progress=progress.scanned)
+            runtime = ScanRuntime(num_threads=workers.count, progress=progress.scanned, settling=progress.settling)
             scan, summary = update_catalog(
                 config,
                 storage.source(config),

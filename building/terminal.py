@@ -71,6 +71,11 @@ class TerminalProgress(Progress):
         if self._task is not None:
             self._bar.update(self._task, completed=done, total=total)
 
+    def settling(self, num_files: int, seconds: float) -> None:
+        """See `Progress.settling`."""
+        files = "1 file that has" if num_files == 1 else f"{num_files} files that have"
+        self.say(f"waiting {seconds:.0f} s for {files} just changed (source.settle_seconds)")
+
     def built(self, num_samples: int) -> None:
         """See `Progress.built`."""
         if self._task is None:

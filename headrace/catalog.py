@@ -103,6 +103,7 @@ class ScanRuntime:
         sleep: waits for so many seconds.
         num_threads: files that are read at a time.
         progress: called with (files read, files to read), in the caller's thread.
+        settling: called with (files, seconds) before so many files are waited for.
         probe: reads a header.
         probe_version: names what the probe's verdicts depend on.
     """
@@ -111,6 +112,7 @@ class ScanRuntime:
     sleep: Callable[[float], None] = time.sleep
     num_threads: int = 4 * num_cores()
     progress: Callable[[int, int], None] = lambda done, total: None  # noqa: ARG005
+    settling: Callable[[int, float], None] = lambda num_files, seconds: None  # noqa: ARG005
     probe: Probe = audio.probe
     probe_version: Callable[[], str] = audio.codec_version
 
@@ -205,7 +207,9 @@ def scan_settled(
     first = scan(source, previous, settings, metadata, runtime)
     if not first.num_unsettled:
         return first
-    runtime.sleep(_seconds_to_settle(first.unsettled, settings.settle_seconds, runtime.clock()))
+    seconds = _seconds_to_settle(first.unsettled, settings.settle_seconds, runtime.clock())
+    runtime.settling(first.num_unsettled, seconds)
+    runtime.sleep(seconds)
     second = scan(source, first.catalog, settings, metadata, runtime)
     return replace(
         second,

@@ -7,5 +7,8 @@ class Progress:
     def scanned(self, done: int, total: int) -> None:
         """So many of the new or changed files have been read."""
 
+    def settling(self, num_files: int, seconds: float) -> None:
+        """So many files have just changed, and so many seconds are given to them."""
+
     def built(self, num_samples: int) -> None:
         """So many more samples are done."""

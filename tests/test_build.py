@@ -12,9 +12,11 @@ from pathlib import Path
 import dagster as dg
 import polars as pl
 import pytest
+from rich.console import Console
 
 import build
 from building.instance import open_instance
+from building.terminal import TerminalProgress
 from headrace.errors import BuildError
 from resources.storage import StorageResource
 from tests.built import BuiltProject
@@ -185,6 +187,12 @@ def test_a_recording_too_short_for_a_segment_is_a_row_of_the_rejects(project):
     assert run(project) == 0
     rejected = pl.read_parquet(project.output / "catalog/rejected.parquet")
     assert rejected.select("path", "code").rows() == [("short.wav", "too_short")]
+
+
+def test_waiting_for_young_files_is_said(capsys):
+    progress = TerminalProgress(Console())
+    progress.settling(3, 4.6)
+    assert "waiting 5 s for 3 files that have just changed (source.settle_seconds)" in capsys.readouterr().out
 
 
 def test_two_data_sets_of_one_output_are_refused(project, capsys):
