@@ -137,6 +137,18 @@ def test_a_changed_yaml_file_takes_effect_without_a_click(live):
     assert [run.status for run in runs if "loader_smoke_test" in run.assets] == ["SUCCESS"]
 
 
+def test_a_broken_yaml_of_another_data_set_disturbs_nothing(live):
+    """Every run loads all files."""
+    other = live.folder / "datasets/other.yaml"
+    other.write_text("source: {uri: x")
+    try:
+        runs, _ = live.wave(lambda: live.write("bd/bd_808.flac", 850))
+    finally:
+        other.unlink()
+    assert_one_wave(runs)
+    assert len(built(runs)) == 1
+
+
 def test_power_lost_in_the_middle_of_a_wave_ends_the_same(live):
     known = {run.run_id for run in live.server.runs()}
     before = live.snapshot()
