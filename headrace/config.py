@@ -8,11 +8,20 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 from zoneinfo import available_timezones
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from headrace.audio import AudioFormat
 from headrace.cron import checked_cron
@@ -28,6 +37,14 @@ _SHARES_TOLERANCE = 1e-6
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_no_number(cls, value: object, info: ValidationInfo) -> object:
+        annotation = cls.model_fields[str(info.field_name)].annotation
+        if isinstance(value, bool) and bool not in (annotation, *get_args(annotation)):
+            raise ValueError("true and false are no values of this key")
+        return value
 
 
 class SourceConfig(_Section):

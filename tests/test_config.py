@@ -55,6 +55,7 @@ WRONG = {
     "output: {uri: x}": r"source: missing",
     f"{MINIMAL}audoi: {{}}": r"audoi: unknown key; did you mean audio\?",
     f"{MINIMAL}audio: {{sample_rat: 3}}": r"audio\.sample_rat: unknown key; did you mean sample_rate\?",
+    f"{MINIMAL}audio: {{sample_rate: true}}": r"audio\.sample_rate: true and false are no values of this key",
     f"{MINIMAL}audio: {{bits_per_sample: 20}}": r"audio\.bits_per_sample: input should be 16 or 24; found 20",
     f"{MINIMAL}audio: {{compression_level: 9}}": r"audio\.compression_level: .*less than or equal to 8; found 9",
     f"{MINIMAL}splits: {{train: 0.5}}": r"splits: shares must add up to 1, they add up to 0\.5",
