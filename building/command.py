@@ -1,6 +1,5 @@
 """The command behind `build.py`: find the YAML, build, show what came of it."""
 
-import contextlib
 import difflib
 import os
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from building.terminal import TerminalProgress, show_faults, show_rejected, show
 from headrace.catalog_files import read_catalog
 from headrace.catalog_summary import REJECTED_PATH
 from headrace.config import DatasetConfig, load_config
-from headrace.config_folder import clash, yaml_files
+from headrace.config_folder import clash, load_each
 from headrace.errors import ConfigError, HeadraceError, NotFoundError
 from headrace.reconcile import latent_settings
 from headrace.snapshots import NumberedSnapshot, read_snapshot
@@ -50,10 +49,7 @@ def build_dataset(name: str, folder: Path | None, select: Sequence[str], console
 
 def _check_siblings(config: DatasetConfig, path: Path) -> None:
     """Refuse what two data sets must not share; a sibling that is wrong itself is no matter here."""
-    siblings = {}
-    for other in yaml_files(path.parent):
-        with contextlib.suppress(ConfigError):
-            siblings[other] = load_config(other)
+    siblings, _ = load_each(path.parent)
     if (fault := clash(path, config, siblings)) is not None:
         raise ConfigError(fault)
 

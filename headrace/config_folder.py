@@ -38,6 +38,14 @@ def find_configs(folder: Path) -> FoundConfigs:
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder of data sets; set HEADRACE_DATASETS or pass --datasets")
+    found, faults = load_each(folder)
+    clashes = {path: fault for path, config in found.items() if (fault := clash(path, config, found)) is not None}
+    usable = [config for path, config in found.items() if path not in clashes]
+    return FoundConfigs(tuple(sorted(usable, key=lambda config: config.name)), (*faults, *clashes.values()))
+
+
+def load_each(folder: Path) -> tuple[dict[Path, DatasetConfig], list[str]]:
+    """The files that can be read each by itself, and a message for every other one."""
     found: dict[Path, DatasetConfig] = {}
     faults = []
     for path in yaml_files(folder):
@@ -45,9 +53,7 @@ def find_configs(folder: Path) -> FoundConfigs:
             found[path] = load_config(path)
         except ConfigError as error:
             faults.append(str(error))
-    clashes = {path: fault for path, config in found.items() if (fault := clash(path, config, found)) is not None}
-    usable = [config for path, config in found.items() if path not in clashes]
-    return FoundConfigs(tuple(sorted(usable, key=lambda config: config.name)), (*faults, *clashes.values()))
+    return found, faults
 
 
 def clash(path: Path, config: DatasetConfig, others: dict[Path, DatasetConfig]) -> str | None:

@@ -175,8 +175,7 @@ class LocalStorage:
 
     def size(self, path: str) -> int:
         """See `Storage.size`."""
-        with _translated_errors(path, self.uri):
-            return self.local_path(path).stat().st_size
+        return self.stat(path).num_bytes
 
     def stat(self, path: str) -> Entry:
         """See `Storage.stat`."""
@@ -313,10 +312,7 @@ class ObjectStorage:
 
     def size(self, path: str) -> int:
         """See `Storage.size`."""
-        import obstore
-
-        with _translated_errors(path, self.uri):
-            return int(obstore.head(self.client, self._full(path))["size"])
+        return self.stat(path).num_bytes
 
     def stat(self, path: str) -> Entry:
         """See `Storage.stat`."""

@@ -6,6 +6,7 @@ server that `dagster dev` and `dagster code-server start` run to load them again
 
 import hashlib
 import threading
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import dagster as dg
 from dagster._grpc.client import DagsterGrpcClient
 
 from headrace.config_folder import find_configs, yaml_files
+from headrace.errors import ConfigError
 
 _INTERVAL_SECONDS = 5
 _RELOAD_SECONDS = 120
@@ -38,9 +40,10 @@ def definitions_changes_sensor(folder: Path) -> dg.SensorDefinition:
         "tick says what is wrong with it.",
     )
     def definitions_changes(context: dg.SensorEvaluationContext) -> dg.SkipReason:  # noqa: ARG001 - Dagster's signature
-        if faults := find_configs(folder).faults:
+        digest = folder_digest(folder)
+        if faults := _faults(folder, digest):
             raise dg.Failure("not loaded: " + "\n".join(faults), allow_retries=False)
-        if folder_digest(folder) == loaded:
+        if digest == loaded:
             return dg.SkipReason("no change")
         server = code_server()
         if server is None:
@@ -50,6 +53,15 @@ def definitions_changes_sensor(folder: Path) -> dg.SensorDefinition:
         return dg.SkipReason("the YAML files changed: loading them")
 
     return definitions_changes
+
+
+@lru_cache(maxsize=1)
+def _faults(folder: Path, digest: str) -> tuple[str, ...]:  # noqa: ARG001 - files of one digest are read once
+    """What is wrong with the files of a folder."""
+    try:
+        return find_configs(folder).faults
+    except ConfigError as error:
+        return (str(error),)
 
 
 def code_server() -> DagsterGrpcClient | None:

@@ -31,7 +31,7 @@ def test_without_a_limit_each_shard_comes_once_and_nothing_waits_for_an_endless_
 
 
 @given(NEEDS, st.integers(0, 40), st.integers(1, 1000))
-def test_under_a_limit_all_bytes_of_a_batch_come_one_way_or_the_other(needed, horizon, limit):
+def test_a_limit_below_a_shard_reads_all_by_ranges_and_one_above_everything_nothing(needed, horizon, limit):
     use = play(needed, Host(horizon, cold_batches=0, cache_limit_bytes=limit))
     assert use.num_bytes_downloaded - use.num_bytes_again <= use.num_bytes
     if limit < 100:
