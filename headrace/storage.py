@@ -10,7 +10,6 @@ one protocol line by line and share its errors.
 """
 
 import contextlib
-import errno
 import io
 import os
 import secrets
@@ -23,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 
 from headrace.errors import AlreadyExistsError, ConfigError, NotFoundError, StorageError, UnsafePathError
 from headrace.exclusive import name_exclusively
+from headrace.folder_walk import walk
 from headrace.forked_obstore import keep_over_forks
 
 if TYPE_CHECKING:
@@ -198,7 +198,8 @@ class LocalStorage:
         folder = prefix.rpartition("/")[0]
         if folder:
             checked_path(folder)
-        yield from _walk(self.root / folder, f"{folder}/" if folder else "", prefix)
+        for path, found in walk(self.root / folder, f"{folder}/" if folder else "", prefix):
+            yield Entry(path, found.st_size, found.st_mtime)
 
     def write(self, path: str, data: Content) -> None:
         """See `Storage.write`."""
@@ -448,37 +449,3 @@ def _temporary_sibling(target: Path, data: Content) -> Iterator[Path]:
         yield temporary
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _walk(folder: Path, parent: str, prefix: str) -> Iterator[Entry]:
-    """Entries below `folder`, sorted as their whole paths sort."""
-    try:
-        with os.scandir(folder) as scan:
-            found = [(f"{item.name}/" if _is_dir(item) else item.name, item) for item in scan if item.name[0] != "."]
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for name, item in sorted(found, key=lambda pair: pair[0]):
-        path = parent + name
-        if name[-1] == "/":
-            if path.startswith(prefix) or prefix.startswith(path):
-                yield from _walk(Path(item.path), path, prefix)
-        elif path.startswith(prefix) and (stat := _stat(item)) is not None:
-            yield Entry(path, stat.st_size, stat.st_mtime)
-
-
-def _is_dir(item: "os.DirEntry[str]") -> bool:
-    """Whether it is a folder or leads to one; a link in a loop is none."""
-    try:
-        return item.is_dir()
-    except OSError:
-        return False
-
-
-def _stat(item: "os.DirEntry[str]") -> os.stat_result | None:
-    """None for what was removed since the scan, and for a link that leads nowhere or in a loop."""
-    try:
-        return item.stat()
-    except OSError as error:
-        if error.errno in {errno.ENOENT, errno.ELOOP}:
-            return None
-        raise

@@ -112,3 +112,10 @@ def test_a_local_store_works_on_both_sides_of_a_fork(tmp_path):
     child.start()
     assert results.get(timeout=20) == b"x"
     child.join()
+
+
+def test_links_that_lead_nowhere_or_in_a_loop_are_no_files(tmp_path):
+    (tmp_path / "a.wav").write_bytes(b"a")
+    (tmp_path / "loop.wav").symlink_to("loop.wav")
+    (tmp_path / "gone.wav").symlink_to("absent")
+    assert [entry.path for entry in LocalStorage(tmp_path).list()] == ["a.wav"]

@@ -115,6 +115,24 @@ def test_a_wrong_yaml_file_is_not_loaded(project, monkeypatch):
         tick(sensor)
 
 
+def test_a_file_that_was_wrong_when_the_others_were_loaded_is_told_until_it_is_mended(project):
+    other = project.datasets / "other.yaml"
+    other.write_text("source: {uri: x")
+    sensor = definitions_changes_sensor(project.datasets)
+    for _ in range(2):
+        with pytest.raises(dg.Failure, match=r"other\.yaml: not valid YAML"):
+            tick(sensor)
+    other.unlink()
+    assert "press Reload" in tick(sensor).skip_message
+
+
+def test_a_folder_of_data_sets_that_is_gone_is_named(project):
+    sensor = definitions_changes_sensor(project.datasets)
+    project.datasets.rename(project.folder / "elsewhere")
+    with pytest.raises(dg.Failure, match="no such folder of data sets"):
+        tick(sensor)
+
+
 def test_without_a_reloadable_code_server_a_person_is_asked(project):
     sensor = definitions_changes_sensor(project.datasets)
     project.write_yaml(loader={"num_workers": 1})
