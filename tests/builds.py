@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from headrace.audio import AudioFormat
+from headrace.audit import conservation_faults, index_faults, snapshot_faults
 from headrace.bucket_source import open_source
 from headrace.catalog_partitions import PARTITION, fingerprints, recordings_of, with_partitions
 from headrace.catalog_update import update_catalog
@@ -113,3 +114,22 @@ def write_wav(path: Path, seed: object, *, num_frames: int = 400, rate: int = 80
         file.setsampwidth(2)
         file.setframerate(rate)
         file.writeframes(noise.tobytes())
+
+
+def twenty_clips(folder: Path) -> Project:
+    """A project of twenty short recordings, never built."""
+    made = Project(folder)
+    for number in range(20):
+        made.put(f"clip{number:02d}.wav", num_frames=300 + number)
+    return made
+
+
+def check(project: Project, result: Result) -> Result:
+    """What must hold after every build."""
+    faults = snapshot_faults(project.shards, result.snapshot.snapshot)
+    for build in result.partitions.values():
+        faults += conservation_faults(project.shards, build.manifest.manifest)
+        for shard in build.manifest.manifest.shards:
+            faults += index_faults(project.shards, shard)
+    assert faults == []
+    return result

@@ -12,11 +12,9 @@ from pathlib import Path
 import dagster as dg
 import polars as pl
 import pytest
-from rich.console import Console
 
 import build
 from building.instance import open_instance
-from building.terminal import TerminalProgress
 from headrace.errors import BuildError
 from resources.storage import StorageResource
 from tests.built import BuiltProject
@@ -189,27 +187,12 @@ def test_a_recording_too_short_for_a_segment_is_a_row_of_the_rejects(project):
     assert rejected.select("path", "code").rows() == [("short.wav", "too_short")]
 
 
-def test_waiting_for_young_files_is_said(capsys):
-    progress = TerminalProgress(Console())
-    progress.settling(3, 4.6)
-    assert "waiting 5 s for 3 files that have just changed (source.settle_seconds)" in capsys.readouterr().out
-
-
 def test_two_data_sets_of_one_output_are_refused(project, capsys):
     (project.datasets / "copy.yaml").write_text((project.datasets / "tones.yaml").read_text())
     assert run(project) == 2
     assert "is that of copy.yaml as well" in capsys.readouterr().err
     (project.datasets / "copy.yaml").write_text("source: {uri: x")  # another's fault
     assert run(project) == 0
-
-
-def test_a_group_of_lists_is_refused_by_name(project, capsys):
-    labels = project.folder / "labels.csv"
-    labels.write_text("path,labels\n" + "".join(f'{path.name},"[1]"\n' for path in project.recordings.iterdir()))
-    source = {"uri": str(project.recordings), "metadata": str(labels), "settle_seconds": 0}
-    project.write_yaml(source=source, group_by="labels")
-    assert run(project) == 1
-    assert "group_by: the metadata column 'labels' holds lists" in capsys.readouterr().out
 
 
 def test_a_column_declared_frame_aligned_is_checked_though_its_latents_are_there(project, instances, capsys):

@@ -37,6 +37,11 @@ def test_a_group_never_crosses_partitions(rows):
     assert len({partition for found in places.values() for partition in found}) > 1
 
 
+def test_a_group_of_lists_is_refused_by_name(rows):
+    with pytest.raises(ConfigError, match="group_by: the metadata column 'chords' holds lists"):
+        with_partitions(rows, LAYOUT, "chords")
+
+
 def test_a_recording_without_a_group_is_a_group_of_its_own(rows):
     by_artist = dict(with_partitions(rows, LAYOUT, "artist").select("path", PARTITION).iter_rows())
     by_path = dict(with_partitions(rows, LAYOUT, None).select("path", PARTITION).iter_rows())

@@ -7,33 +7,18 @@ import pytest
 import soundfile
 
 from headrace.audio import AudioFormat
-from headrace.audit import conservation_faults, index_faults, snapshot_faults
 from headrace.errors import AlreadyExistsError, BuildError
 from headrace.index import ShardIndex, index_name, payload
 from headrace.manifests import newest_manifest
 from headrace.plan import Layout
 from headrace.snapshots import read_snapshot
 from headrace.storage import LocalStorage, open_storage
-from tests.builds import PLAIN, Project
+from tests.builds import PLAIN, Project, check, twenty_clips
 
 
 @pytest.fixture
 def project(tmp_path):
-    made = Project(tmp_path)
-    for number in range(20):
-        made.put(f"clip{number:02d}.wav", num_frames=300 + number)
-    return made
-
-
-def check(project, result):
-    """What must hold after every build."""
-    faults = snapshot_faults(project.shards, result.snapshot.snapshot)
-    for build in result.partitions.values():
-        faults += conservation_faults(project.shards, build.manifest.manifest)
-        for shard in build.manifest.manifest.shards:
-            faults += index_faults(project.shards, shard)
-    assert faults == []
-    return result
+    return twenty_clips(tmp_path)
 
 
 def samples(project, result):
@@ -165,72 +150,6 @@ def test_metadata_stands_at_the_top_level_and_a_change_of_it_rewrites_its_shard(
     assert found["clip03"]["chords"] == [1, 2, 3]
     project.metadata = table("Dusk")
     assert project.build().written == [project.build().shard_of("clip03")]
-
-
-def test_other_audio_settings_rewrite_every_shard_and_move_no_sample(project):
-    before = project.build()
-    project.audio = replace(PLAIN, compression_level=0)
-    after = check(project, project.build())
-    assert not set(before.contents) & set(after.contents)
-    assert sorted(before.contents.values()) == sorted(after.contents.values())
-
-
-def test_another_shard_size_gives_what_an_empty_output_would(project, tmp_path):
-    project.build()
-    project.layout = replace(project.layout, samples_per_shard=3)
-    project.build()
-    fresh = Project(tmp_path, output=LocalStorage(tmp_path / "fresh"), layout=project.layout)
-    assert set(fresh.build().contents) == set(project.build().contents)
-
-
-def test_other_settings_that_give_the_same_bytes_leave_shards_and_indexes_as_they_are(project):
-    """16 bits are what the recordings have."""
-    project.audio = replace(project.audio, bits_per_sample=None)
-    first = project.build()
-    before = project.files()
-    project.audio = replace(project.audio, bits_per_sample=16)
-    second = project.build()
-    assert set(second.contents) == set(first.contents)
-    assert {path: blob for path, blob in project.files().items() if path in before} == before
-    assert project.build().written == []
-    project.remove("clip00.wav")
-    assert len(project.build().written) == 1
-    project.audio = replace(project.audio, bits_per_sample=None)
-    project.remove("clip01.wav")
-    assert len(project.build().written) <= 2  # the two that the removals touched
-
-
-def test_a_raised_reshuffle_gives_what_an_empty_output_would_and_then_rests(project, tmp_path):
-    project.layout = Layout({"train": 1.0}, {}, 4)
-    project.build()
-    for number in range(1, 14, 2):
-        project.remove(f"clip{number:02d}.wav")
-    assert [len(keys) for keys in project.build().contents.values()] != [4, 4, 4, 1]
-    project.reshuffle = 1
-    result = check(project, project.build())
-    assert [len(keys) for keys in result.contents.values()] == [4, 4, 4, 1]
-    fresh = Project(tmp_path, output=LocalStorage(tmp_path / "fresh"), layout=project.layout)
-    assert set(fresh.build().contents) == set(result.contents)
-    assert project.build().written == []
-    project.put("more.wav")
-    assert len(project.build().written) == 1
-
-
-def test_going_back_to_a_former_shard_size_mixes_up_no_numbers(project):
-    """Shards of the former layout still lie there; under their old numbers some would clash."""
-    project.layout = Layout({"train": 1.0}, {}, 4)
-    project.build()
-    for number in range(6):
-        project.remove(f"clip{number:02d}.wav")
-    project.build()
-    project.layout = replace(project.layout, samples_per_shard=5)
-    project.build()
-    project.layout = replace(project.layout, samples_per_shard=4)
-    result = check(project, project.build())
-    numbers = [name.split("-")[0] for name in result.contents]
-    assert len(set(numbers)) == len(numbers)
-    project.put("more.wav")
-    assert sum(len(keys) for keys in check(project, project.build()).contents.values()) == 15
 
 
 def test_a_file_that_shows_its_fault_when_decoded_is_refused_and_all_others_are_written(project):
