@@ -19,12 +19,20 @@ from weakref import WeakValueDictionary
 
 from headrace.errors import ConfigError
 
+_PACKAGE = "obstore"
 _LIBRARY = "obstore._obstore"
 _PIECE_BYTES = 1 << 20
 
 
 class _OwnCopy:
-    """Finds obstore's library for a forked process: a copy, because a loaded file is never loaded again."""
+    """Finds obstore's library for a forked process: a copy, because a loaded file is never loaded again.
+
+    The copy is made when obstore itself is looked for, before any of it is loaded: where that fails, every thread that
+    imports it meets the error. After a failure further on, Python hands half of obstore to threads that waited.
+    """
+
+    def __init__(self) -> None:
+        self._copy: str | None = None
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -34,16 +42,12 @@ class _OwnCopy:
         Raises:
             ConfigError: this system has no files in memory, or does not let them be made.
         """
-        if name != _LIBRARY or (found := PathFinder.find_spec(name, path, target)) is None or found.origin is None:
+        if name == _PACKAGE:
+            package = PathFinder.find_spec(name, path, target)
+            self._copy = _copy_of_library(package) if package is not None else None
+        if name != _LIBRARY or self._copy is None:
             return None
-        try:
-            copy = _copied(Path(found.origin))
-        except (AttributeError, OSError) as error:
-            raise ConfigError(
-                "this process was forked from one that had loaded obstore, whose threads do not survive that, and "
-                f"cannot load a copy for itself ({error}): pass multiprocessing_context='forkserver' to the DataLoader"
-            ) from error
-        return spec_from_file_location(name, copy, loader=ExtensionFileLoader(name, copy))
+        return spec_from_file_location(name, self._copy, loader=ExtensionFileLoader(name, self._copy))
 
 
 _own_copy = _OwnCopy()
@@ -53,6 +57,20 @@ _clients: WeakValueDictionary[int, object] = WeakValueDictionary()  # by identit
 def keep_over_forks(client: object) -> None:
     """Let a client be freed by this process alone: to free one takes locks of its runtime."""
     _clients[id(client)] = client
+
+
+def _copy_of_library(package: ModuleSpec) -> str | None:
+    """The name of a copy for this process; None where the package has no such library. Raises `ConfigError`."""
+    library = PathFinder.find_spec(_LIBRARY, package.submodule_search_locations)
+    if library is None or library.origin is None:
+        return None
+    try:
+        return _copied(Path(library.origin))
+    except (AttributeError, OSError) as error:
+        raise ConfigError(
+            "this process was forked from one that had loaded obstore, whose threads do not survive that, and "
+            f"cannot load a copy for itself ({error}): pass multiprocessing_context='forkserver' to the DataLoader"
+        ) from error
 
 
 def _copied(library: Path) -> str:
@@ -65,7 +83,7 @@ def _copied(library: Path) -> str:
 
 def _renew() -> None:
     """Forget the parent's obstore, so that the next import finds this process' own."""
-    names = [name for name in sys.modules if name.partition(".")[0] == "obstore"]
+    names = [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]
     for inherited in (*_clients.values(), *(sys.modules.pop(name) for name in names)):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
     _clients.clear()

@@ -1,18 +1,20 @@
 """A process that forks workers over a store after it has used the store itself; `test_forks` runs it.
 
 Arguments: what it did before, or how it is hampered; the remote; a folder for the cache. Prints the keys that came, or
-how many processes read.
+how many processes read, or which errors there were.
 """
 
 import json
 import os
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader
 
 from headrace import StreamingDataLoader, StreamingDataset, collate
-from headrace.storage import open_storage
+from headrace.storage import Storage, open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,7 +47,43 @@ def generations(remote: str, depth: int) -> int:
     return 0 if pid is None else os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+def errors(remote: str, num_threads: int) -> list[str]:
+    """What each thread of a forked process meets when all begin at once and no copy can be made."""
+    storage = open_storage(remote)
+    list(storage.list("snapshots/"))
+    del os.memfd_create
+    here, there = os.pipe()
+    if os.fork() == 0:
+        together = threading.Barrier(num_threads)
+
+        def error() -> str:
+            together.wait()
+            return type(storage_error(storage)).__name__
+
+        with ThreadPoolExecutor(num_threads) as pool:
+            found = [future.result() for future in [pool.submit(error) for _ in range(num_threads)]]
+        os.write(there, json.dumps(found).encode())
+        os._exit(0)
+    os.close(there)
+    with os.fdopen(here, "rb") as pipe:
+        return list(json.loads(pipe.read()))
+
+
+def storage_error(storage: Storage) -> Exception | None:
+    """What reading raises."""
+    try:
+        storage.read("sizes.json")
+    except Exception as error:  # noqa: BLE001 - whatever it is
+        return error
+    return None
+
+
+def found(mode: str, remote: str, cache: str) -> object:
+    """What is printed."""
+    if mode == "generations":
+        return generations(remote, 3)
+    return errors(remote, 16) if mode == "crowd" else keys(mode, remote, cache)
+
+
 if __name__ == "__main__":
-    mode, remote, cache = sys.argv[1:]
-    found = generations(remote, 3) if mode == "generations" else keys(mode, remote, cache)
-    sys.stdout.write(json.dumps(found))
+    sys.stdout.write(json.dumps(found(*sys.argv[1:])))
