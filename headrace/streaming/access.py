@@ -7,6 +7,7 @@ come by ranged reads. A cache that cannot be used costs speed and one warning, n
 
 import contextlib
 import hashlib
+import threading
 import time
 import warnings
 from collections.abc import Callable, Collection, Sequence
@@ -51,6 +52,7 @@ class ShardAccess:
         self._doubted: set[int] = set()
         self._is_unusable = False
         self._has_warned = False
+        self._warning = threading.Lock()
 
     def name(self, shard: int) -> str:
         """The shard's path in its store."""
@@ -285,6 +287,7 @@ class ShardAccess:
         return index
 
     def _warn(self, reason: str) -> None:
-        if not self._has_warned:
-            self._has_warned = True
+        with self._warning:  # several downloads find it out at once
+            is_first, self._has_warned = not self._has_warned, True
+        if is_first:
             warnings.warn(f"{reason}. Until then samples come from the store one by one, which is slower", stacklevel=2)

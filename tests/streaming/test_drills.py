@@ -180,9 +180,16 @@ def test_a_limit_smaller_than_need_costs_speed_alone(server, corpus, tmp_path, l
         warnings.simplefilter("always")
         loader = check(make(f"{server.uri}/audio", tmp_path, cache_limit=limit), corpus)
     assert len([w for w in caught if "cache_limit" in str(w.message)]) <= 1
-    shards = sum(path.stat().st_size for path in tmp_path.glob("*.tar"))
-    assert shards <= int(limit.removesuffix("kb")) * 1024
+    assert sum(map(_size, tmp_path.glob("*.tar"))) <= int(limit.removesuffix("kb")) * 1024
     assert loader.stats.num_bytes_fetched > 0
+
+
+def _size(path):
+    """0 where a download that is still under way has evicted it."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def test_a_cache_folder_that_cannot_be_made_costs_speed_and_one_warning(server, corpus, tmp_path):
