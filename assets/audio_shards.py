@@ -1,5 +1,7 @@
 """NAME/audio_shards: the tars of one partition."""
 
+from functools import partial
+
 import dagster as dg
 
 from assets.events import OWNER, readable_failures
@@ -12,7 +14,7 @@ from headrace.reconcile import shard_settings
 from headrace.shards import build_partition
 from resources.progress import Progress
 from resources.storage import StorageResource
-from resources.workers import WorkersResource
+from resources.workers import Workers
 
 
 def audio_shards_asset(config: DatasetConfig) -> dg.AssetsDefinition:
@@ -34,7 +36,7 @@ def audio_shards_asset(config: DatasetConfig) -> dg.AssetsDefinition:
     def audio_shards(
         context: dg.AssetExecutionContext,
         storage: StorageResource,
-        workers: WorkersResource,
+        workers: dg.ResourceParam[Workers],
         progress: dg.ResourceParam[Progress],
     ) -> dg.MaterializeResult:
         from headrace.catalog_partitions import partition_recordings  # noqa: PLC0415 - polars: not in a code server
@@ -42,15 +44,10 @@ def audio_shards_asset(config: DatasetConfig) -> dg.AssetsDefinition:
         pass_catalog(context.instance, keys.catalog)
         audio = storage.audio(config)
         with readable_failures():
-            build = build_partition(
-                context.partition_key,
-                partition_recordings(storage.catalog(config).recordings, config, context.partition_key),
-                settings,
-                storage.source(config),
-                audio,
-                num_threads=workers.count,
-                progress=progress.built,
-            )
+            recordings = partition_recordings(storage.catalog(config).recordings, config, context.partition_key)
+            source = storage.source(config)
+            work = partial(build_partition, context.partition_key, recordings, settings, source, audio)
+            build = workers.run(work, progress.built)
         digest = build.manifest.manifest.digest
         return dg.MaterializeResult(data_version=dg.DataVersion(digest), metadata=shards_metadata(audio, build))
 

@@ -13,7 +13,7 @@ from assets.recordings import news
 from headrace.config import DatasetConfig, SchedulesConfig
 from resources.progress import Progress
 from resources.storage import StorageResource
-from resources.workers import WorkersResource
+from resources.workers import Workers
 
 if TYPE_CHECKING:
     from headrace.catalog import Scan
@@ -58,7 +58,7 @@ def catalog_asset(config: DatasetConfig) -> dg.AssetsDefinition:
     def catalog(
         context: dg.AssetExecutionContext,
         storage: StorageResource,
-        workers: WorkersResource,
+        workers: dg.ResourceParam[Workers],
         progress: dg.ResourceParam[Progress],
     ) -> dg.MaterializeResult:
         from headrace.catalog import ScanRuntime  # noqa: PLC0415 - polars: not in a code server

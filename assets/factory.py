@@ -1,5 +1,6 @@
 """One data set's YAML → its assets and checks; several → `Definitions`. The one builder, which tests reuse."""
 
+import os
 from collections.abc import Mapping, Sequence
 
 import dagster as dg
@@ -16,9 +17,9 @@ from assets.recordings import recordings_asset
 from assets.sizes_index import sizes_index_asset
 from headrace.config import DatasetConfig
 from resources.encoders import EncoderLoader
+from resources.environment import workers_of
 from resources.progress import Progress
 from resources.storage import StorageResource
-from resources.workers import WorkersResource
 
 
 def dataset_assets(config: DatasetConfig) -> list[dg.AssetsDefinition | dg.AssetSpec]:
@@ -36,10 +37,10 @@ def dataset_assets(config: DatasetConfig) -> list[dg.AssetsDefinition | dg.Asset
 
 
 def default_resources() -> dict[str, object]:
-    """Resources as the daemon and the UI use them."""
+    """Resources as the daemon and the UI use them. Raises `ConfigError` where the environment names wrong ones."""
     return {
         "storage": StorageResource(),
-        "workers": WorkersResource(),
+        "workers": workers_of(os.environ),
         "encoders": EncoderLoader(),
         "progress": Progress(),
     }

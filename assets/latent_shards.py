@@ -1,5 +1,7 @@
 """NAME/<latents>/latent_shards: what a frozen encoder makes of one partition's audio shards."""
 
+from collections.abc import Callable
+
 import dagster as dg
 
 from assets.events import OWNER, readable_failures, short_digest
@@ -8,12 +10,12 @@ from assets.keys import DatasetKeys
 from assets.metadata import latents_metadata
 from assets.partitions import partitions_of
 from headrace.config import DatasetConfig, LatentsConfig
-from headrace.latents import EncodingOptions, build_latent_partition
+from headrace.latents import EncodingOptions, LatentBuild, build_latent_partition
 from headrace.reconcile import latent_settings
 from resources.encoders import EncoderLoader
 from resources.progress import Progress
 from resources.storage import StorageResource
-from resources.workers import WorkersResource
+from resources.workers import Workers
 
 
 def latent_shards_asset(config: DatasetConfig, latents: LatentsConfig) -> dg.AssetsDefinition:
@@ -35,25 +37,30 @@ def latent_shards_asset(config: DatasetConfig, latents: LatentsConfig) -> dg.Ass
     def latent_shards(
         context: dg.AssetExecutionContext,
         storage: StorageResource,
-        workers: WorkersResource,
+        workers: dg.ResourceParam[Workers],
         encoders: dg.ResourceParam[EncoderLoader],
         progress: dg.ResourceParam[Progress],
     ) -> dg.MaterializeResult:
         pass_shards(context.instance, keys.audio_shards, [context.partition_key])
+        partition = context.partition_key
         audio, shards = storage.audio(config), storage.latents(config, latents.name)
-        try:
-            with readable_failures():
-                build = build_latent_partition(
-                    context.partition_key,
+
+        def work(*, num_threads: int, progress: Callable[[int], None]) -> LatentBuild:
+            try:
+                return build_latent_partition(
+                    partition,
                     latent_settings(latents),
                     lambda: encoders.load(latents.encoder),
                     audio,
                     shards,
-                    options=EncodingOptions(num_threads=workers.count),
-                    progress=progress.built,
+                    options=EncodingOptions(num_threads=num_threads),
+                    progress=progress,
                 )
-        finally:
-            encoders.release()
+            finally:
+                encoders.release()
+
+        with readable_failures():
+            build = workers.run(work, progress.built, on_gpu=True)
         version = dg.DataVersion(build.manifest.manifest.digest)
         return dg.MaterializeResult(data_version=version, metadata=latents_metadata(audio, shards, build))
 

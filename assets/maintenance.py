@@ -11,7 +11,7 @@ from headrace.gc import collect, find_garbage, find_leftovers, remove_leftovers
 from headrace.outputs import find_parts
 from headrace.verify import Depth, find_target, verify
 from resources.storage import StorageResource
-from resources.workers import WorkersResource
+from resources.workers import Workers
 
 _SHOWN = 20
 
@@ -25,7 +25,7 @@ def verify_job(config: DatasetConfig) -> dg.JobDefinition:
 
     @dg.op(name=f"{config.name}_verify_everything")
     def verify_everything(
-        context: dg.OpExecutionContext, storage: StorageResource, workers: WorkersResource
+        context: dg.OpExecutionContext, storage: StorageResource, workers: dg.ResourceParam[Workers]
     ) -> dg.Output[None]:
         output = storage.output(config)
         if not find_parts(output) and context.instance.get_latest_materialization_event(keys.sizes_index) is None:

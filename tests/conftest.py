@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-collect_ignore = ["readers"]  # scripts of other environments
+collect_ignore = ["clusters"]  # scripts of other environments
 
 
 def pytest_configure():

@@ -107,15 +107,18 @@ class Project:
 class Graph:
     """A project's asset graph with an instance in memory: no daemon, no files but the output's."""
 
-    def __init__(self, project: Project, instance: dg.DagsterInstance | None = None) -> None:
+    def __init__(
+        self, project: Project, instance: dg.DagsterInstance | None = None, resources: dict[str, object] | None = None
+    ) -> None:
         self.project = project
         self.instance = instance or memory_instance()
+        self.resources = resources
         self.reload()
 
     def reload(self) -> None:
         """Load the definitions again, as a code server does after the YAML changed."""
         self.config = self.project.config()
-        self.definitions = build_definitions([self.config])
+        self.definitions = build_definitions([self.config], self.resources)
         self.job = self.definitions.resolve_implicit_global_asset_job_def()
 
     @property

@@ -1,0 +1,108 @@
+"""Ray Data and Megatron-Energon read our shards unchanged; Ray makes them as we do. In an environment over ours."""
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.projects import Project
+from tests.streaming.corpus import clips, write_dataset
+
+ROOT = Path(__file__).parent.parent
+SCRIPTS = Path(__file__).parent / "clusters"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    """An interpreter that has both, and all that we have."""
+    folder = tmp_path_factory.mktemp("readers") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    ours = sysconfig.get_path("purelib")
+    (theirs,) = folder.glob("lib/python*/site-packages")
+    (theirs / "ours.pth").write_text(ours)
+    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"]
+    subprocess.run([folder / "bin/python", *install, "-r", SCRIPTS / "requirements.txt"], check=True)
+    yield folder / "bin/python"
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("reader", ["ray", "energon"])
+def test_a_reader_of_clusters_reads_our_shards_unchanged(reader, python, tmp_path):
+    write_dataset(tmp_path / "ours", {"train": clips(12)})
+    (tmp_path / "tars").mkdir()  # Energon keeps its index beside them
+    tars = [shutil.copy(tar, tmp_path / "tars") for tar in sorted((tmp_path / "ours/audio").glob("*.tar"))]
+    found = json.loads(_run(python, SCRIPTS / f"read_{reader}.py", *tars).splitlines()[-1])
+    assert found == {key: found for tar in tars for key, found in _samples(tar)}
+
+
+def test_work_goes_to_the_cluster_and_its_result_or_error_comes_back(python, ray_folder):
+    found = json.loads(_run(python, SCRIPTS / "work_on_ray.py", RAY_TMPDIR=ray_folder).splitlines()[-1])
+    assert "is gone" in found.pop("killed")
+    assert found == {
+        "is elsewhere": True, "threads": True, "gpus": True, "progress": 15,
+        "error": ["truncated", "tone.wav ends early"],
+    }  # fmt: skip
+
+
+def test_a_data_set_that_a_cluster_makes_is_the_same(python, ray_folder, tmp_path):
+    project = Project(tmp_path)
+    project.write_tones(9)
+    (project.recordings / "broken.wav").write_bytes(b"RIFF")
+    project.write_yaml(latents=[{"name": "mel", "encoder": {"kind": "log_mel"}}])
+    files = []
+    for place in ({}, {"HEADRACE_RAY_ADDRESS": "local", "HEADRACE_RAY_CPUS": "2", "RAY_TMPDIR": ray_folder}):
+        home = shutil.copytree(ROOT / "dagster_home", tmp_path / f"home{len(files)}", ignore=lambda *_: ["storage"])
+        printed = _run(
+            python, ROOT / "build.py", "tones", "--datasets", project.datasets, DAGSTER_HOME=str(home), **place
+        )
+        assert "broken.wav" in printed
+        files.append(project.files())
+        shutil.rmtree(project.output)
+    made, made_by_ray = files
+    assert {name for name in made if name.endswith(".tar")}
+    assert made_by_ray.keys() == made.keys()
+    assert [name for name in made if made_by_ray[name] != made[name]] == []
+
+
+@pytest.fixture
+def ray_folder():
+    """Ray's sockets lie there, whose paths must be short."""
+    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as folder:
+        yield folder
+
+
+def _run(python, *command, **variables):
+    """What it prints."""
+    # Ray listens on all interfaces: a token keeps others out, and in the environment it leaves no file behind.
+    ray = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    done = subprocess.run(
+        [python, *command],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=os.environ | ray | {"PYTHONPATH": str(ROOT)} | variables,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def _samples(path):
+    """Key, and digest of the FLAC with the JSON, of each sample of a tar."""
+    with tarfile.open(path) as tar:
+        files = {member.name: tar.extractfile(member).read() for member in tar}
+    for name, content in files.items():
+        key, _, field = name.partition(".")
+        if field == "flac":
+            yield key, [hashlib.sha256(content).hexdigest(), json.loads(files[f"{key}.json"])]
