@@ -1,8 +1,9 @@
-"""Ray Data and Megatron-Energon read our shards unchanged; Ray makes them as we do. In an environment over ours."""
+"""What takes packages of its own, in an environment over ours: Ray, Megatron-Energon, JAX."""
 
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace import StreamingDataLoader, StreamingDataset
 from tests.projects import Project
 from tests.streaming.corpus import clips, write_dataset
 
@@ -25,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory):
-    """An interpreter that has both, and all that we have."""
+    """An interpreter that has them, and all that we have."""
     folder = tmp_path_factory.mktemp("readers") / "venv"
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     ours = sysconfig.get_path("purelib")
@@ -73,6 +75,16 @@ def test_a_data_set_that_a_cluster_makes_is_the_same(python, ray_folder, tmp_pat
     assert {name for name in made if name.endswith(".tar")}
     assert made_by_ray.keys() == made.keys()
     assert [name for name in made if made_by_ray[name] != made[name]] == []
+
+
+def test_jax_goes_on_in_the_middle_of_an_epoch(python, tmp_path):
+    write_dataset(tmp_path, {"train": clips(53)})
+    audio, devices = str(tmp_path / "audio"), {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    command = (python, ROOT / "examples/with_jax.py", audio, tmp_path / "checkpoint.json")
+    shown = [re.findall(r"clip\d+", _run(*command, **devices)) for _ in range(2)]
+    loader = StreamingDataLoader(StreamingDataset(remote=audio, split="train", batch_size=8, shuffle=True))
+    expected = [batch["keys"][0] for _ in range(3) for batch in loader]
+    assert shown == [expected[:10], expected[10:20]]
 
 
 @pytest.fixture
