@@ -1,6 +1,7 @@
 """What tests of any folder may ask for."""
 
 import signal
+import tempfile
 
 import pytest
 
@@ -11,6 +12,18 @@ def pytest_configure():
     """Let the processes that tests start be interrupted: a shell's background jobs inherit that Ctrl-C is ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_folder():
+    """Where all processes put what is temporary; what the killed leave goes at the end. Short, for sockets."""
+    with (
+        tempfile.TemporaryDirectory(prefix="headrace-", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
