@@ -419,7 +419,7 @@ def test_decode_faults_join_the_rejected_and_stay_while_the_bytes_stay(source):
 # Whole properties
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.tuples(st.sampled_from("abcdef"), st.binary(min_size=1, max_size=3)), max_size=12), st.integers(0, 12)
 )

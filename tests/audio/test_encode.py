@@ -57,7 +57,7 @@ def test_null_bits_keep_the_sources_where_flac_can(container, subtype, bits):
     st.sampled_from([16, 24]),
     st.sampled_from(["WAV", "AIFF", "W64"]),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_integers_are_kept_bit_for_bit(num_frames, num_channels, bits, container):
     samples = integers(num_frames, num_channels, bits)
     (segment,) = encoded(file_of(samples, container, f"PCM_{bits}"))
@@ -134,7 +134,7 @@ def test_resampling_keeps_a_tone_in_place():
     ("container", "subtype"), [("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("MP3", "MPEG_LAYER_III")]
 )
 @given(chosen=st.sets(st.integers(0, 6), min_size=1), block=st.integers(500, 40_000))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_a_segment_depends_on_neither_its_neighbours_nor_the_block_size(container, subtype, rate, chosen, block):
     data = file_of(music(120_000, 2), container, subtype)
     wanted = AudioFormat(sample_rate_hz=rate, segment_seconds=0.4)

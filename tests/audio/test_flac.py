@@ -26,7 +26,7 @@ def flac_of(num_frames, num_channels=1, bits=16, *, noise=False, seed=0):
 
 
 @given(shapes, st.booleans(), st.integers(0, 9))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_decoding_equals_libsndfile_bit_for_bit(shape, noise, seed):
     data = flac_of(*shape, noise=noise, seed=seed)
     out = np.full((shape[1], shape[0] + 3), 7, np.float32)
@@ -36,7 +36,7 @@ def test_decoding_equals_libsndfile_bit_for_bit(shape, noise, seed):
 
 
 @given(st.data(), st.sampled_from([1, 2]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_range_equals_that_range_of_the_whole(data, num_channels):
     blob = flac_of(20_000, num_channels)
     start = data.draw(st.integers(0, 20_000))
@@ -73,7 +73,7 @@ def test_what_is_no_flac_header_is_refused(data, reason):
 
 
 @given(st.integers(min_value=0), st.integers(0, 7), st.sampled_from([1, 2]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_flipped_bit_is_an_error_or_harmless(position, bit, num_channels):
     blob = bytearray(flac_of(20_000, num_channels))
     want = reference(bytes(blob))
@@ -87,7 +87,7 @@ def test_a_flipped_bit_is_an_error_or_harmless(position, bit, num_channels):
 
 
 @given(st.integers(min_value=0))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_cut_stream_is_truncated(cut):
     blob = flac_of(20_000)
     stop = 42 + cut % (len(blob) - 42)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import Stream, StreamingDataLoader, StreamingDataset, World
@@ -66,7 +66,7 @@ def chains(worlds):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8)
 @given(chain=chains((1, 2, 3, 4)))
 def test_any_chain_of_stops_and_worlds_is_one_uninterrupted_run_across_epochs(dataset_folder, mode, chain):
     check_chain(dataset_folder, mode, chain)
@@ -74,7 +74,7 @@ def test_any_chain_of_stops_and_worlds_is_one_uninterrupted_run_across_epochs(da
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-@settings(max_examples=16, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=16)
 @given(chain=chains(ALL_WORLDS))
 def test_any_chain_of_many_worlds_is_one_uninterrupted_run_across_epochs(dataset_folder, mode, chain):
     check_chain(dataset_folder, mode, chain)

@@ -3,7 +3,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError, StateError
@@ -101,7 +101,6 @@ def test_buckets_are_shuffled_in_each_window():
 
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=200), st.integers(1, 8), st.integers(0, 3000))
-@settings(deadline=None)
 def test_no_batch_is_over_its_frame_budget_nor_could_it_take_more(lengths, multiple, extra):
     frames = np.sort(np.array(lengths))
     budget = 100 * multiple + extra

@@ -134,7 +134,7 @@ def test_a_device_batch_comes_from_one_stream_on_worlds_that_the_canonical_nodes
 
 
 @given(mixtures(max_streams=3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_stream_comes_in_the_same_order_in_any_mixture(mixture):
     """What stands beside a stream decides when its samples come, not which comes after which."""
     spec = OrderSpec(8, shuffle=True, num_canonical_nodes=1)

@@ -42,7 +42,7 @@ def one_stream(sizes):
 
 
 @given(order_specs(last=["pad"]), mixtures(), st.integers(0, 3))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_an_epoch_takes_every_sample_as_often_as_its_stream_weighs(spec, mixture, epoch):
     order = order_of(spec, mixture, epoch)
     rows = np.array([row for row in rows_of(order) if row[1] >= 0], np.int64).reshape(-1, 2)
@@ -56,7 +56,7 @@ def test_an_epoch_takes_every_sample_as_often_as_its_stream_weighs(spec, mixture
 
 
 @given(order_specs(last=["drop"]), mixtures())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_dropping_the_last_batch_leaves_whole_batches_without_padding(spec, mixture):
     order = order_of(spec, mixture)
     rows = rows_of(order)
@@ -65,7 +65,7 @@ def test_dropping_the_last_batch_leaves_whole_batches_without_padding(spec, mixt
 
 
 @given(order_specs(), mixtures(), st.sampled_from(WORLD_SIZES))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_global_batches_survive_a_change_of_world_size(spec, mixture, size):
     order = order_of(spec, mixture)
     for index in range(min(order.num_batches, 2)):
@@ -78,7 +78,7 @@ def test_global_batches_survive_a_change_of_world_size(spec, mixture, size):
 
 
 @given(order_specs(), mixtures(), st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_row_holds_the_same_sample_whether_asked_alone_or_in_a_range(spec, mixture, data):
     order = order_of(spec, mixture)
     total = order.num_batches * GLOBAL_BATCH

@@ -71,7 +71,7 @@ KINDS = [None, LengthBuckets(3), FrameBudget(24 * 50, batch_multiple=12, window_
 
 @pytest.mark.parametrize("buckets", KINDS, ids=str)
 @given(spec=order_specs(), mixture=mixtures(), data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_run_cut_after_any_batch_and_resumed_on_another_world_is_an_uninterrupted_run(buckets, spec, mixture, data):
     check_cut(buckets, spec, mixture, data, worlds=(2, 3))
 
@@ -79,7 +79,7 @@ def test_a_run_cut_after_any_batch_and_resumed_on_another_world_is_an_uninterrup
 @pytest.mark.slow
 @pytest.mark.parametrize("buckets", KINDS, ids=str)
 @given(spec=order_specs(), mixture=mixtures(), data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_many_runs_cut_and_resumed_on_larger_worlds_are_uninterrupted_runs(buckets, spec, mixture, data):
     check_cut(buckets, spec, mixture, data, worlds=(2, 6))
 
@@ -113,7 +113,7 @@ def test_streams_with_batch_sizes_of_their_own_resume_after_any_batch(method, la
 
 
 @given(order_specs(methods=["random"], last=["pad"]), mixtures(), st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_global_batch_may_change_on_resume_where_the_order_does_not_depend_on_it(spec, mixture, data):
     order = EpochOrder(spec, mixture, 0)
     row = data.draw(st.integers(0, order.num_samples))
@@ -217,7 +217,7 @@ def test_a_state_names_what_mosaicml_states_name():
 
 
 @given(order_specs(), mixtures())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_state_holds_plain_values_so_that_a_checkpoint_loads_with_weights_only(spec, mixture):
     state = save(order_of(spec, mixture), 0, snapshots(mixture)).to_json()
     waiting = [state]
