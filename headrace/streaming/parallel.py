@@ -16,6 +16,7 @@ from typing import TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 _END = -1  # before all tasks
+_MOST_THREADS = 32  # of one call
 
 
 class WorkThreads:
@@ -33,7 +34,11 @@ class WorkThreads:
         self._is_closed = False
 
     def submit(self, task: Callable[[], None], rank: int = 0) -> None:
-        """Run `task` when a thread is free; it must not raise. `rank` is at least 0."""
+        """Run `task` when a thread is free; it must not raise. `rank` is at least 0.
+
+        Raises:
+            RuntimeError: the system lets this process start no thread.
+        """
         with self._lock:
             if len(self._threads) < self._num_threads and not self._is_closed:
                 self._start_one()
@@ -53,8 +58,13 @@ class WorkThreads:
     def _start_one(self) -> None:
         name = f"headrace-{self._name}-{len(self._threads)}"
         thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # as many as a container may have: those that there are do it
+            if not self._threads:
+                raise
+        else:
+            self._threads.append(thread)
 
     def _put(self, rank: int, task: Callable[[], None] | None) -> None:
         with self._lock:
@@ -74,19 +84,24 @@ class WorkThreads:
 
 
 def map_on_threads(function: Callable[[T], R], items: Sequence[T], name: str) -> list[R]:
-    """Results of `function`, each on a thread of its own: for a few waits on a network at a time.
+    """Results of `function`, side by side on up to 32 threads: for waits on a network.
 
     Raises:
         Exception: that of the first item that failed.
     """
     results: list[Future[R]] = [Future() for _ in items]
+    left = iter(list(zip(results, items, strict=True)))
 
-    def run(result: "Future[R]", item: T) -> None:
-        try:
-            result.set_result(function(item))
-        except BaseException as error:  # noqa: BLE001 - raised again in the caller
-            result.set_exception(error)
+    def run() -> None:
+        for result, item in left:
+            try:
+                result.set_result(function(item))
+            except BaseException as error:  # noqa: BLE001 - raised again in the caller
+                result.set_exception(error)
 
-    for result, item in zip(results, items, strict=True):
-        threading.Thread(target=run, args=(result, item), name=f"headrace-{name}", daemon=True).start()
+    try:
+        for _ in range(min(len(items), _MOST_THREADS)):
+            threading.Thread(target=run, name=f"headrace-{name}", daemon=True).start()
+    except RuntimeError:  # the system gives no more of them
+        run()
     return [result.result() for result in results]

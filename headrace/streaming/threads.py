@@ -142,8 +142,11 @@ class ThreadedBatches:
         step = -(-len(prepared) // self._num_threads) or 1
         starts = range(0, len(prepared), step)
         pending.num_left = len(starts)
-        for start in starts:
-            self._decoders.submit(self._filling(pending, prepared, start, step), pending.number)
+        try:
+            for start in starts:
+                self._decoders.submit(self._filling(pending, prepared, start, step), pending.number)
+        except RuntimeError as error:  # no thread to be had
+            pending.end(error)
 
     def _planned(self, batches: Iterator[tuple[int, BatchPlan | Prepared]]) -> _Pending | None:
         """The next batch, for which the consumer now waits; None after the last."""

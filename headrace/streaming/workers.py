@@ -30,6 +30,7 @@ from headrace.streaming.assemble import Assembler
 from headrace.streaming.batch import Batch
 from headrace.streaming.batch_plan import BatchPlan
 from headrace.streaming.bijection import mix
+from headrace.streaming.parallel import WorkThreads
 from headrace.streaming.slots import NewSlot, SlotAllocator, SlotViews
 from headrace.streaming.stats import Stage, Traffic, Work
 
@@ -92,7 +93,11 @@ class WorkerBatches:
         self.traffic = Traffic()
         self._depth = depth
         self._workers: list[_Worker] = []
-        self._at_exit = weakref.finalize(self, _end, self._workers)  # an iterator may be left to the interpreter's end
+        # A thread of their own sends orders: a worker that is handing over a batch takes none, and who waited for it
+        # could not take the batch.
+        self._orders = WorkThreads(1, "orders")
+        # An iterator may be left to the interpreter's end.
+        self._at_exit = weakref.finalize(self, _end, self._workers, self._orders)
         try:
             for number in range(num_workers):
                 self._workers.append(_start(context, make, number, [worker.pipe for worker in self._workers]))
@@ -129,10 +134,8 @@ class WorkerBatches:
             yield from self._workers
 
     def _tell(self, worker: _Worker, plan: BatchPlan) -> None:
-        try:
-            worker.pipe.send(_Order(plan, worker.views.returned()))
-        except (BrokenPipeError, ConnectionResetError):
-            raise _death(worker) from None
+        order = _Order(plan, worker.views.returned())
+        self._orders.submit(lambda: _send(worker.pipe, order))
 
     def _taken(self, worker: _Worker) -> Batch:
         connection.wait([worker.pipe, worker.process.sentinel])
@@ -148,7 +151,10 @@ class WorkerBatches:
             raise error
         assert isinstance(message, _Made)
         for slot in message.unseen:
-            worker.views.add(slot, reduction.recv_handle(worker.pipe))
+            try:
+                worker.views.add(slot, reduction.recv_handle(worker.pipe))
+            except (EOFError, OSError):
+                raise _death(worker) from None
         for stage, seconds in message.seconds.items():
             self.work.add(stage, seconds)
         self.traffic.add(*message.traffic)
@@ -208,12 +214,19 @@ def _own_signals() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
-def _end(workers: list[_Worker]) -> None:
+def _send(pipe: Connection, order: _Order) -> None:
+    """Tell a worker. Of one that is gone, who waits for its batch finds out."""
+    with contextlib.suppress(OSError):
+        pipe.send(order)
+
+
+def _end(workers: list[_Worker], orders: WorkThreads) -> None:
     """End workers at once."""
     for worker in workers:
-        worker.pipe.close()
         worker.process.terminate()
+    orders.close(_END_SECONDS)  # nobody takes what it sends any more, so it is not held up
     for worker in workers:
+        worker.pipe.close()
         worker.process.join(_END_SECONDS)
         if worker.process.is_alive():
             worker.process.kill()

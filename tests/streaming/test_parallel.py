@@ -1,0 +1,75 @@
+"""Threads that nobody has to wait for: their number is bounded, and a system that gives no more of them is no hang."""
+
+import threading
+from queue import SimpleQueue
+
+import pytest
+
+from headrace import StreamingDataLoader, StreamingDataset
+from headrace.streaming.parallel import WorkThreads, map_on_threads
+
+
+def test_many_waits_take_a_bounded_number_of_threads():
+    threads = map_on_threads(lambda _: threading.get_ident(), range(500), "many")
+    assert len(threads) == 500
+    assert len(set(threads)) <= 32
+
+
+def test_results_come_in_the_order_of_their_items():
+    assert map_on_threads(lambda item: item * 2, range(100), "doubled") == [2 * item for item in range(100)]
+
+
+def test_the_first_item_that_failed_says_why():
+    with pytest.raises(ZeroDivisionError):
+        map_on_threads(lambda item: 1 / item, [2, 0, 1], "failing")
+
+
+@pytest.fixture
+def no_thread(monkeypatch):
+    """The system gives none of this name."""
+    start = threading.Thread.start
+
+    def refuse(name, after=0):
+        given = iter(range(after))
+
+        def started(thread):
+            if name in thread.name and next(given, None) is None:
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", started)
+
+    return refuse
+
+
+@pytest.mark.parametrize("after", [0, 2])
+def test_without_threads_the_caller_does_the_work(no_thread, after):
+    no_thread("alone", after)
+    assert map_on_threads(lambda item: item + 1, range(9), "alone") == list(range(1, 10))
+
+
+def test_tasks_wait_for_the_threads_that_there_are(no_thread):
+    no_thread("few", 1)
+    done: SimpleQueue[int] = SimpleQueue()
+    threads = WorkThreads(4, "few")
+    for number in range(8):
+        threads.submit(lambda number=number: done.put(number))
+    assert sorted(done.get(timeout=30) for _ in range(8)) == list(range(8))
+    threads.close()
+
+
+def test_a_loader_that_gets_no_thread_says_so(no_thread, dataset_folder):
+    no_thread("decode")
+    dataset = StreamingDataset(remote=f"{dataset_folder}/audio", split="train", batch_size=8)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        list(StreamingDataLoader(dataset))
+
+
+@pytest.mark.parametrize(("batch_size", "prefetch_factor"), [(512, 32), (16_384, 2)])
+def test_orders_do_not_wait_for_batches_that_wait_for_their_consumer(dataset_folder, batch_size, prefetch_factor):
+    """A pipe holds some hundred kilobytes; orders and batches' metadata can be more, both ways at once."""
+    folder = f"{dataset_folder}/latents/crepe"
+    size = batch_size * prefetch_factor * 2
+    dataset = StreamingDataset(remote=folder, split="train", batch_size=batch_size, epoch_size=size)
+    loader = StreamingDataLoader(dataset, num_workers=1, prefetch_factor=prefetch_factor)
+    assert sum(len(batch["keys"]) for batch in loader) == size
