@@ -23,12 +23,10 @@ def pytest_configure():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def temporary_folder():
-    """Where all processes put what is temporary; what the killed leave goes at the end. Short, for sockets."""
-    with (
-        tempfile.TemporaryDirectory(prefix="headrace-", ignore_cleanup_errors=True) as folder,
-        pytest.MonkeyPatch.context() as patch,
-    ):
+def temporary_folder(tmp_path_factory):
+    """Where all processes put what is temporary: what the killed leave goes with pytest's own. Short, for sockets."""
+    folder = str(tmp_path_factory.mktemp("t"))
+    with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", folder)
         yield
