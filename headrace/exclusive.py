@@ -1,9 +1,13 @@
-"""Giving a file a name that must be free, in one step, on any file system.
+"""Giving a file a name that must be free, in one step and for good, on any file system.
+
+Before and after it what was written goes to the disk: the name of a manifest or a snapshot is never given again, so a
+power cut must not leave it to an empty file.
 
 A hard link does it on most. exFAT, some network shares and some file systems in user space have no links; there the
 system's rename that replaces nothing does it (renameat2(2) of Linux, renamex_np(2) of macOS).
 """
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -23,12 +27,23 @@ def name_exclusively(temporary: Path, target: Path) -> None:
         FileExistsError: that name is taken.
         OSError: the file system can do neither.
     """
+    _to_disk(temporary)
     try:
         target.hardlink_to(temporary)
     except OSError as error:
         if error.errno not in _NOT_HERE:
             raise
         _rename(temporary, target)
+    with contextlib.suppress(OSError):  # not every file system can do it with a folder
+        _to_disk(target.parent)
+
+
+def _to_disk(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _rename(source: Path, target: Path) -> None:

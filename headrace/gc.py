@@ -87,8 +87,8 @@ def find_garbage(parts: Sequence[Part], *, keep: int, now_seconds: float) -> lis
 
 
 def collect(garbage: Garbage, progress: Callable[[Entry], None] = lambda entry: None) -> None:  # noqa: ARG005
-    """Remove it."""
-    for entry in garbage.entries:
+    """Remove it, but for what somebody has come to need since it was found."""
+    for entry in _unneeded(garbage.entries, _kept(garbage.storage, garbage.kept)):
         garbage.storage.delete(entry.path)
         progress(entry)
 
@@ -99,7 +99,10 @@ def find_leftovers(storage: Storage, *, now_seconds: float) -> list[Entry]:
         return []  # object stores drop what was not uploaded whole
     found = []
     for path in storage.leftovers():
-        stat = path.stat()
+        try:
+            stat = path.stat()
+        except FileNotFoundError:  # of a writer that lives, and is done
+            continue
         if now_seconds - stat.st_mtime > MIN_AGE_SECONDS:
             found.append(Entry(path.relative_to(storage.root).as_posix(), stat.st_size, stat.st_mtime))
     return sorted(found, key=lambda entry: entry.path)
@@ -126,8 +129,9 @@ def _garbage(part: Part, numbers: list[int], now_seconds: float) -> Garbage:
 
 def _kept(storage: Storage, numbers: Iterable[int]) -> Kept:
     snapshots: set[str] = set()
-    manifests = {_manifest_path(name, numbered.number) for name, numbered in newest_manifests(storage).items()}
-    shards = {shard.name for numbered in newest_manifests(storage).values() for shard in numbered.manifest.shards}
+    newest = newest_manifests(storage)
+    manifests = {_manifest_path(name, numbered.number) for name, numbered in newest.items()}
+    shards = {shard.name for numbered in newest.values() for shard in numbered.manifest.shards}
     for number in numbers:
         snapshot = read_snapshot(storage, number).snapshot
         snapshots |= {f"snapshots/{number:08d}.json", f"snapshots/{snapshot.table}"}

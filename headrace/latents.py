@@ -128,8 +128,8 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
     for _ in range(_COMMIT_ATTEMPTS):
         previous = newest_manifest(storage, partition)
         wanted = settings.wanted(source.digest)
-        there = {entry.path: entry.num_bytes for entry in storage.list(_file_prefix(partition))}
-        if previous is not None and previous.manifest.wanted == wanted and previous.manifest.is_whole(there):
+        is_current = previous is not None and previous.manifest.wanted == wanted
+        if previous is not None and is_current and previous.manifest.is_whole(_sizes(storage, partition)):
             names = tuple(shard.name for shard in previous.manifest.shards)
             progress(previous.manifest.num_samples)
             return LatentBuild(previous, (), names, is_new=False, stats=EncodingStats())
@@ -148,6 +148,8 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
             committed = commit_manifest(storage, manifest, previous)
         except AlreadyExistsError:
             continue
+        if not manifest.is_whole(_sizes(storage, partition)):  # a gc may have removed what was old and is used again
+            continue
         written = {plan.input_digest for plan in missing}
         return LatentBuild(
             committed,
@@ -156,7 +158,9 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
             is_new=True,
             stats=stats,
         )
-    raise BuildError(f"{partition}: other writers kept committing these latents; stop them and build again")
+    raise BuildError(
+        f"{partition}: other writers kept committing these latents, or removing their shards; stop them and build again"
+    )
 
 
 def _encode(
@@ -277,6 +281,11 @@ def _existing(
 def _file_prefix(partition: str) -> str:
     """What the names of a partition's latent shards begin with."""
     return f"{PREFIX}{split_of(partition)}_{bucket_of(partition):04d}_"
+
+
+def _sizes(storage: Storage, partition: str) -> dict[str, int]:
+    """What there is of a partition's latent shards: name → bytes."""
+    return {entry.path: entry.num_bytes for entry in storage.list(_file_prefix(partition))}
 
 
 def _checked(encoders: Sequence[Encoder], settings: LatentSettings) -> Sequence[Encoder]:

@@ -114,8 +114,8 @@ def build_partition(  # noqa: PLR0913 - the five parts of a build, and who watch
         previous = newest_manifest(storage, partition)
         fingerprint = fingerprint_of(recordings)
         wanted = settings.wanted(fingerprint)
-        there = {entry.path: entry.num_bytes for entry in storage.list(_file_prefix(partition))}
-        if previous is not None and previous.manifest.wanted == wanted and previous.manifest.is_whole(there):
+        is_current = previous is not None and previous.manifest.wanted == wanted
+        if previous is not None and is_current and previous.manifest.is_whole(_sizes(storage, partition)):
             return PartitionBuild(previous, (), tuple(shard.name for shard in previous.manifest.shards), is_new=False)
         planned, too_short = planned_samples(recordings, settings.audio)
         job = _Job(partition, planned, settings, source, storage, num_threads, progress)
@@ -129,8 +129,11 @@ def build_partition(  # noqa: PLR0913 - the five parts of a build, and who watch
             committed = commit_manifest(storage, manifest, previous)
         except AlreadyExistsError:
             continue
-        return PartitionBuild(committed, tuple(written), reused, is_new=True)
-    raise BuildError(f"{partition}: other writers kept committing this partition; stop them and build again")
+        if manifest.is_whole(_sizes(storage, partition)):  # a gc may have removed what was old and is used again
+            return PartitionBuild(committed, tuple(written), reused, is_new=True)
+    raise BuildError(
+        f"{partition}: other writers kept committing this partition, or removing its shards; stop them and build again"
+    )
 
 
 _Encoded = list[EncodedSegment] | AudioError
@@ -251,25 +254,38 @@ class _Job:
         """Encode some segments of one recording; a fault of the recording is a value, not an exception."""
         recording, segments = task
         stamp = Stamp(recording.num_bytes, recording.mtime_ns)
+        found: _Encoded
         try:
             with self.source.open(recording.path) as file:
-                return list(encode_segments(file, recording.info, self.settings.audio, segments))
+                found = list(encode_segments(file, recording.info, self.settings.audio, segments))
         except AudioError as error:
-            self._check_unchanged(recording, stamp)
-            return error
+            found = error
         except OSError as error:
-            raise BuildError(f"{recording.path}: {error}; was it removed? The next build scans again") from error
-        finally:
-            self._check_unchanged(recording, stamp)
+            raise _removed(recording, error) from error
+        self._check_unchanged(recording, stamp)
+        return found
 
     def _check_unchanged(self, recording: Recording, stamp: Stamp) -> None:
-        if self.source.stamp(recording.path) != stamp:
+        try:
+            found = self.source.stamp(recording.path)
+        except OSError as error:
+            raise _removed(recording, error) from error
+        if found != stamp:
             raise BuildError(f"{recording.path}: changed since the catalog was scanned; build again")
+
+
+def _removed(recording: Recording, error: OSError) -> BuildError:
+    return BuildError(f"{recording.path}: {error}; was it removed? The next build scans again")
 
 
 def _file_prefix(partition: str) -> str:
     """What the names of a partition's shards begin with."""
     return f"{split_of(partition)}_{bucket_of(partition):04d}_"
+
+
+def _sizes(storage: Storage, partition: str) -> dict[str, int]:
+    """What there is of a partition's shards: name → bytes."""
+    return {entry.path: entry.num_bytes for entry in storage.list(_file_prefix(partition))}
 
 
 def refusals(index: ShardIndex) -> list[Refusal]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import soundfile
 
+from headrace import shards
 from headrace.audio import AudioFormat
 from headrace.errors import AlreadyExistsError, BuildError
 from headrace.index import ShardIndex, index_name, payload
@@ -322,3 +323,17 @@ def test_progress_counts_every_sample_once(project):
         progress=seen.append,
     )
     assert sum(seen) == 20
+
+
+def test_a_recording_that_is_removed_while_it_is_built_is_named_with_what_to_do(project, monkeypatch):
+    planned = shards.planned_samples
+
+    def after_removal(*arguments):
+        found = planned(*arguments)
+        for path in (project.folder / "source").iterdir():
+            path.unlink()
+        return found
+
+    monkeypatch.setattr(shards, "planned_samples", after_removal)
+    with pytest.raises(BuildError, match=r"clip\d+.wav: .*; was it removed\? The next build scans again"):
+        project.build()

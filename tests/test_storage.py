@@ -1,5 +1,6 @@
 import errno
 import multiprocessing
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -119,3 +120,16 @@ def test_links_that_lead_nowhere_or_in_a_loop_are_no_files(tmp_path):
     (tmp_path / "loop.wav").symlink_to("loop.wav")
     (tmp_path / "gone.wav").symlink_to("absent")
     assert [entry.path for entry in LocalStorage(tmp_path).list()] == ["a.wav"]
+
+
+def test_what_is_created_is_on_the_disk_before_it_has_its_name_and_then_the_name(tmp_path, monkeypatch):
+    """A power cut leaves no empty manifest: its number could never be used again."""
+    synced = []
+
+    def fsync(descriptor):
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        synced.append((path.is_dir() or path.read_bytes(), (tmp_path / "manifests/1.json").exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    LocalStorage(tmp_path).create("manifests/1.json", b"{}")
+    assert synced == [(b"{}", False), (True, True)]
