@@ -127,7 +127,7 @@ def test_what_is_created_is_on_the_disk_before_it_has_its_name_and_then_the_name
     synced = []
 
     def fsync(descriptor):
-        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
         synced.append((path.is_dir() or path.read_bytes(), (tmp_path / "manifests/1.json").exists()))
 
     monkeypatch.setattr(os, "fsync", fsync)
