@@ -8,6 +8,9 @@ DATASET_TAG = "headrace/dataset"
 WORK_TAG = "headrace/work"
 """Token of the work: runs with the same token tried the same thing."""
 
+HOST_TAG = "headrace/host"
+"""Name of the machine whose process a run is, where that need not be the code server's: a run of `build.py`."""
+
 PARTITION_TAG = "dagster/partition"
 """Dagster's own."""
 

@@ -1,5 +1,6 @@
 """One run of one asset in this process, and what it came to in words."""
 
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ from dagster import DagsterError
 
 from assets.factory import build_definitions
 from assets.records import Records
+from assets.tags import HOST_TAG
 from headrace.config import DatasetConfig
 
 
@@ -62,6 +64,7 @@ class Runner:
             instance=self.instance,
             partition_key=partition,
             asset_selection=[key],
+            tags={HOST_TAG: socket.gethostname()},
             raise_on_error=False,
         )
         if _was_interrupted(result):

@@ -2,19 +2,23 @@
 
 Dagster's code server does this for processes that it started while it lives; this is for those that died with it, and
 for `build.py`'s. A run tells its process by the engine events that Dagster logs at its start. Only processes of this
-machine can be judged: runs of another launcher are left to that launcher's own monitoring.
+machine can be judged: a `build.py` elsewhere is let be, and runs of another launcher are left to that launcher's own
+monitoring.
 """
 
 import os
 import re
+import socket
 from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
 from dagster._core.launcher import DefaultRunLauncher
 
+from assets.tags import HOST_TAG
+
 _PID = re.compile(r"\(pid: (\d+)\)")
-_CLOCK_SLACK_SECONDS = 2.0
+_CLOCK_SLACK_SECONDS = 60.0  # a clock that is set forward makes every process younger than its run
 _TICKS = os.sysconf("SC_CLK_TCK")
 STARTING_SECONDS = 60.0
 """A run that has no process this long after it was launched never gets one."""
@@ -36,6 +40,8 @@ def bury_dead_runs(instance: dg.DagsterInstance, records: list[dg.RunRecord], no
 def _death(instance: dg.DagsterInstance, record: dg.RunRecord, now: datetime) -> str | None:
     """Why a run is dead; None while it may live."""
     run = record.dagster_run
+    if run.tags.get(HOST_TAG, here := socket.gethostname()) != here:
+        return None
     if run.status not in {dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.CANCELING}:
         return None
     events = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import socket
 import time
 
 import dagster as dg
@@ -166,7 +167,20 @@ def test_another_process_with_the_number_of_a_dead_one_does_not_keep_a_run_alive
     assert active_runs(instance) == []
 
 
-def _started_run(instance: dg.DagsterInstance, pid: int, before_seconds: float = 0.0) -> str:
+def test_a_build_on_another_machine_is_not_taken_for_dead(tmp_path):
+    instance = dg.DagsterInstance.local_temp(str(tmp_path))
+    here, there = (
+        _started_run(instance, os.getpid(), before_seconds=10_000_000.0, tags={"headrace/host": host})
+        for host in (socket.gethostname(), f"not-{socket.gethostname()}")
+    )
+    assert len(active_runs(instance)) == 1
+    assert instance.get_run_by_id(here).status == dg.DagsterRunStatus.FAILURE
+    assert instance.get_run_by_id(there).status == dg.DagsterRunStatus.STARTED
+
+
+def _started_run(
+    instance: dg.DagsterInstance, pid: int, before_seconds: float = 0.0, tags: dict[str, str] | None = None
+) -> str:
     """A run as a code server leaves it behind: started, with the process named in its log."""
 
     @dg.op
@@ -176,7 +190,7 @@ def _started_run(instance: dg.DagsterInstance, pid: int, before_seconds: float =
     def work():
         nothing()
 
-    run = instance.create_run_for_job(work, status=dg.DagsterRunStatus.NOT_STARTED)
+    run = instance.create_run_for_job(work, status=dg.DagsterRunStatus.NOT_STARTED, tags=tags)
     event = dg.DagsterEvent(
         event_type_value=dg.DagsterEventType.ENGINE_EVENT.value,
         job_name=run.job_name,
