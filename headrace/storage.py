@@ -407,6 +407,10 @@ def _exactly(blob: bytes, start: int, stop: int, path: str) -> bytes:
     return blob
 
 
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 @contextlib.contextmanager
 def _translated_errors(path: str, uri: str) -> Iterator[None]:
     """Every store's errors in our family, naming the object."""
@@ -425,7 +429,7 @@ def _translated_errors(path: str, uri: str) -> Iterator[None]:
             raise
         if type(error).__name__ == "AlreadyExistsError":  # obstore's own class, not a FileExistsError
             raise AlreadyExistsError(f"{path}: exists already in {uri}") from error
-        raise StorageError(f"{path} in {uri}: {str(error).splitlines()[0]}") from error
+        raise StorageError(f"{path} in {uri}: {_first_line(error)}") from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # obstore's, of a range beyond the end: not even an Exception
             raise

@@ -47,7 +47,8 @@ class SampleConfig:
         transform: called with each sample's dict, after decoding and resampling; its result is collated. If it has a
             parameter `rng`, it is given a generator that is seeded for the sample.
         on_bad_sample: `OnBadSample`, or its name.
-        max_bad_samples: how many may be skipped, over the dataset's life in one rank, before it is an error after all.
+        max_bad_samples: how many one rank may skip, over the life of a loader, before it is an error after all. Samples
+            that are taken from the dataset itself are counted apart.
         output: `Output`, or its name.
     """
 
