@@ -4,6 +4,9 @@ Owns the files in it: they come in by an atomic rename, are size-checked on ever
 out under a byte limit. All agreement between processes is by `flock`, which the kernel drops when a process dies: there
 is no shared memory, no barrier, and nothing to clean up after a kill. What is here is never the only copy.
 
+A lock belongs to the open file, and a forked child has the same one. So locks are dropped by `LOCK_UN`, which counts
+for both, before the file is closed: else they would be held for as long as the child lives.
+
     .lock                  held while room is made; short
     .NAME.part             a shard on its way in; its lock is held by the process that brings it. Without a holder it is
                            a leftover, and the next one to come begins it again
@@ -16,6 +19,7 @@ import errno
 import fcntl
 import os
 import time
+import uuid
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +32,7 @@ _INDEX = ".idx"
 _LOCK = ".lock"
 _LOCK_ATTEMPTS = 5
 _LOCK_PAUSE_SECONDS = 0.002
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class CacheUnusableError(HeadraceError, OSError):
@@ -35,7 +40,7 @@ class CacheUnusableError(HeadraceError, OSError):
 
 
 class CacheFullError(CacheUnusableError):
-    """What the folder holds is in use, so that no more fits under its limit for now."""
+    """Not now: what the folder holds is in use, or another process is bringing the shard and does not get on."""
 
 
 @dataclass(slots=True)
@@ -93,6 +98,13 @@ class ShardCache:
         """Whether some process is bringing it right now, or has just renamed it and not let go of it yet."""
         return _is_held(self._part(name)) or _is_held(self.folder / name)
 
+    def written_ns(self, name: str) -> int:
+        """When who is bringing it last wrote something; 0 if nobody is."""
+        try:
+            return self._part(name).stat().st_mtime_ns
+        except OSError:
+            return 0
+
     @contextlib.contextmanager
     def receive(self, name: str, num_bytes: int, keep: Collection[str] = ()) -> Iterator[Incoming | None]:
         """Bring a shard: room is made first, the file appears when the block ends without an error.
@@ -112,12 +124,14 @@ class ShardCache:
             if part is None or (self.folder / name).exists():
                 yield None
                 return
-            self._reserve(part, num_bytes, keep)
+            with self._translated():
+                self._reserve(part, num_bytes, keep)
             yield Incoming(part)
             if os.lseek(part, 0, os.SEEK_CUR) != num_bytes:
                 raise IntegrityError(f"{name}: {num_bytes} bytes announced, {os.lseek(part, 0, os.SEEK_CUR)} came")
-            os.fsync(part)  # a power cut must not leave a whole-looking file of zeros
-            self._part(name).rename(self.folder / name)
+            with self._translated():
+                os.fsync(part)  # a power cut must not leave a whole-looking file of zeros
+                self._part(name).rename(self.folder / name)
 
     def evict(self, name: str) -> bool:
         """Remove a shard that nobody has open. Returns whether it is gone."""
@@ -134,7 +148,7 @@ class ShardCache:
                 self.discard(name)
             return is_free
         finally:
-            os.close(descriptor)
+            _release(descriptor)
 
     def discard(self, name: str) -> None:
         """Remove a shard, even if it is open: who has opened it reads on."""
@@ -155,7 +169,7 @@ class ShardCache:
         """Keep a shard's index beside it; a folder that cannot be written is no error."""
         with contextlib.suppress(OSError):
             self._make_folder()
-            temporary = self.folder / f".{name}{_INDEX}.{os.getpid()}"
+            temporary = self.folder / f".{name}{_INDEX}.{uuid.uuid4().hex}"  # containers have the same process ids
             temporary.write_bytes(blob)
             temporary.rename(self.folder / f"{name}{_INDEX}")
 
@@ -174,19 +188,21 @@ class ShardCache:
         while True:
             part = self._opened(path)
             if not _lock_soon(part):
-                os.close(part)
+                _release(part)
                 yield None
                 return
             if _is_at(part, path):
                 break
-            os.close(part)  # its last holder renamed or removed it between the two steps
+            _release(part)  # its last holder renamed or removed it between the two steps
         try:
-            os.ftruncate(part, 0)
+            with self._translated():
+                os.ftruncate(part, 0)
             yield part
         finally:
             if _is_at(part, path):
-                path.unlink(missing_ok=True)
-            os.close(part)
+                with contextlib.suppress(OSError):
+                    path.unlink()
+            _release(part)
 
     def _reserve(self, part: int, num_bytes: int, keep: Collection[str]) -> None:
         """Give the file its final size, which counts against the limit, after making room for it."""
@@ -196,10 +212,8 @@ class ShardCache:
             try:
                 os.posix_fallocate(part, 0, max(1, num_bytes))
             except OSError as error:
-                if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
-                    raise CacheUnusableError(
-                        f"{self.folder}: {error.strerror}: free some disk, or set cache_limit"
-                    ) from error
+                if error.errno in _NO_ROOM:
+                    raise
                 os.ftruncate(part, num_bytes)  # this file system cannot reserve
 
     def _make_room(self, budget: int, keep: Collection[str]) -> None:
@@ -208,7 +222,8 @@ class ShardCache:
         for leftover in self.folder.glob(f".*{_PART}"):
             self._remove_leftover(leftover)
         for leftover in self.folder.glob(f".*{_INDEX}.*"):  # of the killed; one in the making is lost, no more
-            leftover.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                leftover.unlink()
         usage = self.usage_bytes()
         for kept in self._coldest_first() if usage > budget else ():
             if usage > budget and kept.name not in keep and self.evict(kept.name):
@@ -225,7 +240,7 @@ class ShardCache:
                 if _lock(part, fcntl.LOCK_EX | fcntl.LOCK_NB) and _is_at(part, path):
                     path.unlink()
             finally:
-                os.close(part)
+                _release(part)
 
     def _coldest_first(self) -> list[_Kept]:
         """Shards with their indexes, and indexes alone, which count as not used for longest."""
@@ -257,25 +272,32 @@ class ShardCache:
         return self.folder / f".{name}{_PART}"
 
     def _make_folder(self) -> None:
-        try:
+        with self._translated():
             self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CacheUnusableError(f"{self.folder}: {error.strerror}: choose another local=…") from error
 
     def _opened(self, path: Path) -> int:
-        try:
+        with self._translated():
             return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise CacheUnusableError(f"{self.folder}: {error.strerror}: choose another local=…") from error
 
     @contextlib.contextmanager
     def _folder_lock(self) -> Iterator[None]:
         lock = self._opened(self.folder / _LOCK)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            _lock(lock, fcntl.LOCK_EX)
             yield
         finally:
-            os.close(lock)
+            _release(lock)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """The system's errors as `CacheUnusableError`, with the way out."""
+        try:
+            yield
+        except HeadraceError:
+            raise
+        except OSError as error:
+            way_out = "free some disk, or set cache_limit" if error.errno in _NO_ROOM else "choose another local=…"
+            raise CacheUnusableError(f"{self.folder}: {error.strerror}: {way_out}") from error
 
 
 def _lock(descriptor: int, how: int) -> bool:
@@ -289,6 +311,13 @@ def _lock(descriptor: int, how: int) -> bool:
     return True
 
 
+def _release(descriptor: int) -> None:
+    """Unlock and close a file."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
+
+
 def _is_held(path: Path) -> bool:
     """Whether some process has the file locked for itself."""
     try:
@@ -298,7 +327,7 @@ def _is_held(path: Path) -> bool:
     try:
         return not _lock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     finally:
-        os.close(descriptor)
+        _release(descriptor)
 
 
 def _lock_soon(descriptor: int) -> bool:

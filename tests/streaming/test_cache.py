@@ -1,11 +1,13 @@
 """The cache folder: what goes in comes out whole or not at all, under its limit, among processes that may die."""
 
 import contextlib
+import errno
 import fcntl
 import multiprocessing
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -161,3 +163,85 @@ def test_a_process_killed_while_bringing_a_shard_leaves_nothing_to_clean(tmp_pat
     cache.evict("b.tar")
     put(cache, "a.tar", bytes(1000))
     assert cache.find("a.tar", 1000) is not None
+
+
+@pytest.fixture
+def fork():
+    """Forks a child that does nothing: what other libraries' workers are to a cache."""
+    context, children = multiprocessing.get_context("fork"), []
+
+    def begin():
+        children.append(context.Process(target=signal.pause))
+        children[-1].start()
+
+    yield begin
+    for child in children:
+        child.kill()
+        child.join()
+
+
+def is_free(path):
+    """Whether nobody has the file locked."""
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def test_a_shard_that_came_is_here_while_a_child_lives_that_was_forked_meanwhile(tmp_path, fork):
+    """The child has the same open files, and a lock is theirs."""
+    cache = ShardCache(tmp_path)
+    with cache.receive("a.tar", 2) as incoming:
+        incoming.write(b"hi")
+        fork()
+    assert cache.find("a.tar", 2) is not None
+    assert not cache.is_arriving("a.tar")
+
+
+def test_a_fork_while_room_is_made_leaves_the_folder_unlocked(tmp_path, fork):
+    cache = ShardCache(tmp_path, 100)
+    cache.usage_bytes = lambda: fork() or 0
+    put(cache, "a.tar", b"hi")
+    assert is_free(tmp_path / ".lock")
+
+
+def test_a_fork_while_somebody_looks_whether_a_shard_arrives_leaves_it_unlocked(tmp_path, fork, monkeypatch):
+    cache, lock = ShardCache(tmp_path), fcntl.flock
+    part = tmp_path / ".a.tar.part"
+    part.touch()
+
+    def lock_and_fork(descriptor, how):
+        lock(descriptor, how)
+        fork()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", lock_and_fork)
+        assert not cache.is_arriving("a.tar")
+    assert is_free(part)
+
+
+@pytest.mark.parametrize("call", ["os.fsync", "pathlib.Path.rename", "os.ftruncate"])
+def test_a_disk_that_fails_is_an_error_of_the_cache(tmp_path, monkeypatch, call):
+    """Over NFS a quota shows as late as there."""
+
+    def fail(*_):
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(call, fail)
+    with pytest.raises(CacheUnusableError, match="Disk quota exceeded: free some disk"):
+        put(ShardCache(tmp_path), "a.tar", b"hi")
+    assert not list(tmp_path.glob("*.tar"))
+    assert not list(tmp_path.glob(".*.part"))
+
+
+def test_two_who_keep_one_index_do_not_write_to_one_file(tmp_path, monkeypatch):
+    """Processes of two containers may have the same number, and threads have."""
+    cache, used, rename = ShardCache(tmp_path), [], Path.rename
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    monkeypatch.setattr(Path, "rename", lambda path, target: used.append(path) or rename(path, target))
+    for blob in (b"one", b"two"):
+        cache.keep_index("a.tar", blob)
+    assert len(set(used)) == 2
+    assert cache.kept_index("a.tar") == b"two"
