@@ -40,6 +40,7 @@ class EpochRun:
         self._batches = batches
         self._lock = threading.Lock()
         self._ahead: dict[int, BatchPlan] = {}
+        self._next = 0  # after all that was planned
 
     def __len__(self) -> int:
         """Batches of the run; the same on every rank."""
@@ -64,13 +65,15 @@ class EpochRun:
     def peek(self, index: int) -> BatchPlan:
         """The plan of batch `index`, for those who look ahead; `plan` will not compute it again."""
         with self._lock:
-            if index not in self._ahead:
-                self._ahead[index] = self._plan(index)
-            return self._ahead[index]
+            plan = self._ahead.get(index) or self._plan(index)
+            if index >= self._next:  # else nobody will ask for it any more: workers may run ahead of who looks ahead
+                self._ahead[index] = plan
+            return plan
 
     def plan(self, index: int) -> BatchPlan:
-        """The plan of batch `index` of the run."""
+        """The plan of batch `index` of the run; of one worker's batches in order."""
         with self._lock:
+            self._next = max(self._next, index + 1)
             return self._ahead.pop(index, None) or self._plan(index)
 
     def plans(self, share: Share = Share(), start: int = 0) -> Iterator[BatchPlan]:

@@ -23,22 +23,25 @@ _Shard: TypeAlias = tuple[ShardAccess, int]
 _NUM_DOWNLOADS = 4
 _UNDER_WAY = 4  # batches that are being read already
 _BATCHES_AT_ONCE = 64  # looked at for each one delivered: a run's first batches need the processor, too
+_OWN_BATCHES = 8  # a worker of several looks at least as far, or it would find none of its own within the horizon
+_NEVER = -1
 
 
 class Prefetcher:
-    """Keeps the shards of the next `horizon` batches of a run in the cache."""
+    """Keeps the shards of the next `horizon` batches of a run, and of at least 8 of the share's, in the cache."""
 
     def __init__(self, readers: Sequence[StreamReader], run: EpochRun, share: Share, horizon: int) -> None:
         self._readers = readers
         self._share = share
         self._run = run
-        self._horizon = horizon
+        self._horizon = max(horizon, _OWN_BATCHES * share.stride)
         self._lock = threading.Lock()
         self._last_need: dict[_Shard, int] = {}
         self._names: dict[_Shard, str] = {}  # in the cache
         self._postponed: dict[_Shard, int] = {}  # what found no room, and which batch needed it first
         self._num_behind = 0
         self._planned = 0
+        self._failed = _NEVER  # the batch that could not be looked at the last time
         self._delivered = 0
         self._is_closed = False
         self._planner = WorkThreads(1, "plan")
@@ -57,14 +60,25 @@ class Prefetcher:
         self._threads.close(0.1)
 
     def _look_ahead(self) -> None:
+        self._plan_ahead()
+        self._leave_behind()
+
+    def _plan_ahead(self) -> None:
+        """Look at the next batches. One that fails is tried again at the next delivery, then left to its readers."""
         start = max(self._planned, self._delivered)
         most = start + _BATCHES_AT_ONCE * self._share.stride
-        stop = min(self._delivered + self._horizon, most, len(self._run))
-        for index in self._share.numbers(start, stop):
+        for index in self._share.numbers(start, min(self._delivered + self._horizon, most, len(self._run))):
             if self._is_closed:
                 return
-            self._want(index, self._run.peek(index))
-        self._planned = max(self._planned, stop)
+            try:
+                self._want(index, self._run.peek(index))
+            except Exception:  # noqa: BLE001 - this thread must go on; whoever needs the batch says what is wrong
+                if self._failed != index:
+                    self._failed = index
+                    return
+            self._planned = index + 1
+
+    def _leave_behind(self) -> None:
         with self._lock:
             behind = [shard for shard, last in self._last_need.items() if last < self._delivered]
             for shard in behind:
@@ -87,13 +101,17 @@ class Prefetcher:
                 if is_new and access.in_place(shard) is None:
                     if access.is_named_by_content:  # else naming it takes its index, so it waits for its turn
                         self._names[key] = access.cache_name(shard)
-                    self._threads.submit(self._bringing(key, index))
+                    self._submit(key, index)
+
+    def _submit(self, shard: _Shard, first: int) -> None:
+        """Have a shard brought, before those that batches after `first` need first."""
+        self._threads.submit(self._bringing(shard, first), first)
 
     def _bringing(self, shard: _Shard, first: int) -> Callable[[], None]:
         return lambda: self._bring(shard, first)
 
     def _bring(self, shard: _Shard, first: int) -> None:
-        if self._is_closed:
+        if self._is_closed or self._last_need.get(shard, _NEVER) < self._delivered:  # it lies behind
             return
         access, number = shard
         num_behind = self._num_behind
@@ -119,7 +137,7 @@ class Prefetcher:
                 return
             shard, first = min(later, key=lambda item: item[1])
             del self._postponed[shard]
-        self._threads.submit(self._bringing(shard, first))
+        self._submit(shard, first)
 
     def _needed(self) -> set[str]:
         """Names that must not be evicted for others that are needed later."""

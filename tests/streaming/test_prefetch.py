@@ -56,12 +56,51 @@ class Access:
                 raise CacheFullError("full")
             self.room -= 1
             self.brought.append(shard)
-            self.grown.notify()
+            self.grown.notify_all()
 
     def await_number(self, count):
         with self.grown:
             assert self.grown.wait_for(lambda: len(self.brought) >= count, 20)
         return sorted(self.brought)
+
+
+class SlowAccess(Access):
+    """One that brings nothing before it is told to."""
+
+    def __init__(self, room):
+        super().__init__(room)
+        self.begun, self.allowed = [], set()
+
+    def allow(self, *shards):
+        with self.grown:
+            self.allowed.update(shards)
+            self.grown.notify_all()
+
+    def await_begun(self, count):
+        with self.grown:
+            assert self.grown.wait_for(lambda: len(self.begun) >= count, 20)
+        return self.begun
+
+    def bring(self, shard, keep):
+        with self.grown:
+            self.begun.append(shard)
+            self.grown.notify_all()
+            assert self.grown.wait_for(lambda: shard in self.allowed, 20)
+        super().bring(shard, keep)
+
+
+class FailingRun(Run):
+    """One in which some batches cannot be planned so many times."""
+
+    def __init__(self, failures):
+        super().__init__()
+        self.failures = dict(failures)
+
+    def peek(self, index):
+        if self.failures.get(index):
+            self.failures[index] -= 1
+            raise OSError("the store failed for a moment")
+        return super().peek(index)
 
 
 class Reader:
@@ -77,8 +116,8 @@ def begin():
     """Begins a look-ahead; gives what it looks at and what it brings."""
     begun = []
 
-    def start(horizon, share=Share(), room=NUM_BATCHES):  # noqa: B008 - frozen
-        run, access = Run(), Access(room)
+    def start(horizon, share=Share(), room=NUM_BATCHES, run=None, access=None):  # noqa: B008 - frozen
+        run, access = run or Run(), access or Access(room)
         begun.append(Prefetcher([Reader(access)], run, share, horizon))
         return begun[-1], run, access
 
@@ -141,3 +180,59 @@ def test_a_worker_looks_at_its_own_batches(begin):
     prefetcher, run, _ = begin(300, Share(1, 4))
     look(prefetcher)
     assert run.looked_at == list(range(1, 4 * _BATCHES_AT_ONCE, 4))
+
+
+@pytest.mark.parametrize("stride", [16, 100])
+def test_a_worker_of_many_looks_at_some_of_its_own_batches_however_short_the_horizon(begin, stride):
+    """A horizon shorter than a turn of all workers may hold none of this one's."""
+    prefetcher, run, _ = begin(8, Share(3, stride))
+    look(prefetcher)
+    assert run.looked_at == list(range(3, 8 * stride, stride))
+    prefetcher.delivered(3)
+    look(prefetcher)
+    assert run.looked_at == list(range(3, 8 * stride + 4, stride))
+
+
+def test_what_lies_behind_before_its_turn_is_not_brought(begin):
+    prefetcher, _, access = begin(NUM_BATCHES, access=SlowAccess(NUM_BATCHES))
+    access.await_begun(4)  # the downloads at a time
+    for index in range(900):
+        prefetcher.delivered(index)
+    look(prefetcher)
+    access.allow(*range(100))
+    assert access.await_number(14) == [0, 1, 2, 3, *range(90, 100)]
+
+
+def test_what_found_no_room_comes_before_what_is_needed_later(begin):
+    prefetcher, _, access = begin(70, access=SlowAccess(0))
+    assert sorted(access.await_begun(4)) == [0, 1, 2, 3]
+    look(prefetcher)
+    access.allow(1)
+    assert access.await_begun(5)[4] == 4  # 5 and 6 wait for a thread
+    await_postponed(prefetcher, 1)
+    for index in range(10):
+        prefetcher.delivered(index)
+    look(prefetcher)  # 0 lies behind, and has left room
+    access.allow(2)
+    assert access.await_begun(6)[5] == 1
+    access.allow(*range(100))
+
+
+def test_a_batch_that_fails_once_is_looked_at_again(begin):
+    prefetcher, run, access = begin(30, run=FailingRun({10: 1}))
+    look(prefetcher)
+    assert run.looked_at == list(range(10))
+    prefetcher.delivered(0)
+    look(prefetcher)
+    assert run.looked_at == list(range(31))
+    assert access.await_number(4) == [0, 1, 2, 3]
+
+
+def test_batches_that_keep_failing_are_left_to_their_readers(begin):
+    prefetcher, run, access = begin(30, run=FailingRun({10: NUM_BATCHES, 11: NUM_BATCHES}))
+    look(prefetcher)
+    for index in range(2):
+        prefetcher.delivered(index)
+        look(prefetcher)
+    assert run.looked_at == [*range(10), *range(12, 32)]
+    assert access.await_number(4) == [0, 1, 2, 3]
