@@ -4,8 +4,10 @@ Owns what must not travel between processes (files, locks, clients), so that a d
 own `Reading` on first use, also after a fork.
 """
 
+import contextlib
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +25,9 @@ from headrace.streaming.remote import OpenedRemote
 from headrace.streaming.rows import StreamReader
 from headrace.streaming.settings import FetchConfig, SampleConfig
 from headrace.streaming.stats import Traffic
+
+_PRIVATE = 0o700
+_OTHERS = 0o077
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +121,22 @@ def _arriving(
 def default_cache_folder() -> Path:
     """Where shards are kept when no `local` is given: one folder below the temporary one, for all data sets of a user.
 
-    Names in it are made of contents or origins, so data sets never meet, and later runs find what is there.
+    Names in it are made of contents or origins, so data sets never meet, and later runs find what is there. Anybody can
+    guess its name and write beside it, so it is made here, for this user alone.
+
+    Raises:
+        ConfigError: another user has it, who could put there what we would read.
     """
     user = hashlib.sha256(str(os.getuid()).encode()).hexdigest()[:8]
-    return Path(tempfile.gettempdir()) / f"headrace-{user}"
+    folder = Path(tempfile.gettempdir()) / f"headrace-{user}"
+    with contextlib.suppress(OSError):  # a folder that cannot be made costs a warning when it is needed
+        folder.mkdir(mode=_PRIVATE, exist_ok=True)
+        found = folder.lstat()
+        if found.st_uid != os.getuid():
+            raise ConfigError(
+                f"{folder}: the default cache folder belongs to another user (number {found.st_uid}), who could put "
+                "other shards there: pass local=… with a folder of your own, or have it removed"
+            )
+        if stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) & _OTHERS:
+            folder.chmod(_PRIVATE)
+    return folder
