@@ -4,6 +4,7 @@ Owns the transfer: pieces with time limits and repeats, the digest, unpacking fo
 why is `access`' and `prefetch`'s business.
 """
 
+import contextlib
 import hashlib
 import os
 import tempfile
@@ -15,7 +16,7 @@ from pathlib import Path, PurePath
 from headrace.errors import IntegrityError, StorageError
 from headrace.index import ShardIndex
 from headrace.storage import Storage
-from headrace.streaming.cache import Incoming, ShardCache
+from headrace.streaming.cache import CacheFullError, CacheUnusableError, Incoming, ShardCache
 from headrace.streaming.opened import FileShard
 from headrace.streaming.retry import retried
 from headrace.streaming.settings import FetchConfig
@@ -24,6 +25,10 @@ from headrace.streaming.unpacking import ZIP_SUFFIXES, unpacker_of
 
 _POLL_SECONDS = 0.005
 _PIECE_BYTES = 8 << 20  # the time limit is for a piece, so that large shards on slow lines are no failure
+
+
+class _GivenUpError(StorageError):
+    """Another process began to bring the shard and did not end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +68,13 @@ class Downloader:
         A compressed shard is here when this returns: who else brings it is waited for.
 
         Raises:
+            CacheFullError: the cache cannot take it now, or who else brings it writes nothing for `download_timeout`.
             CacheUnusableError: the cache cannot take it.
             IntegrityError: what comes is damaged, each time.
             StorageError: the store fails, each time.
         """
-        return retried(lambda: self._attempt(delivery, keep), self._config, f"{self._storage.uri}/{delivery.source}")
+        whole = IntegrityError, _GivenUpError  # a piece that the store fails to give is tried again by itself
+        return retried(lambda: self._attempt(delivery, keep), self._config, self._what(delivery), whole)
 
     def bring_apart(self, delivery: Delivery) -> FileShard:
         """A compressed shard in a file without a name, which goes with its last reader.
@@ -76,7 +83,7 @@ class Downloader:
             IntegrityError: what comes is damaged, each time.
             StorageError: the store fails, each time.
         """
-        return retried(lambda: self._apart(delivery), self._config, f"{self._storage.uri}/{delivery.source}")
+        return retried(lambda: self._apart(delivery), self._config, self._what(delivery), (IntegrityError,))
 
     def _apart(self, delivery: Delivery) -> FileShard:
         with tempfile.TemporaryFile() as file:
@@ -109,11 +116,25 @@ class Downloader:
             )
 
     def _await(self, delivery: Delivery) -> None:
-        """Wait for who is bringing it. Raises `StorageError` when it does not come: then it is this one's turn."""
+        """Wait for who is bringing it, for as long as that writes.
+
+        Raises:
+            CacheFullError: it writes nothing for `download_timeout`.
+            _GivenUpError: it does not come: then it is this one's turn.
+        """
+        patience = self._config.download_timeout_seconds
+        written, deadline = 0, time.monotonic() + patience
         while self._cache.is_arriving(delivery.name):
+            if (latest := self._cache.written_ns(delivery.name)) != written:
+                written, deadline = latest, time.monotonic() + patience
+            if time.monotonic() >= deadline:
+                raise CacheFullError(
+                    f"{self._cache.folder}: another process is bringing {delivery.name}, but has written nothing for "
+                    f"{patience:g} s: end it if it hangs, or raise download_timeout"
+                )
             time.sleep(_POLL_SECONDS)
         if self._cache.find(delivery.name, delivery.index.num_bytes) is None:
-            raise StorageError(f"{delivery.source}: another process began to bring it and gave up")
+            raise _GivenUpError(f"{delivery.source}: another process began to bring it and gave up")
 
     def _payload(self, delivery: Delivery, keep: Collection[str]) -> Iterator[bytes]:
         """The shard's bytes, unpacked."""
@@ -131,27 +152,36 @@ class Downloader:
             raise
 
     def _unpacked(self, delivery: Delivery, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        unpacker = unpacker_of(f"{self._storage.uri}/{delivery.source}")
+        unpacker = unpacker_of(self._what(delivery))
         for piece in pieces:
-            yield unpacker.decompress(piece)
+            yield from unpacker.unpacked(piece)
         unpacker.finish()
 
     def _kept_pieces(self, delivery: Delivery, name: str, keep: Collection[str]) -> Iterator[bytes]:
-        """The shard as stored, from the cache if it was kept there by that name; else it is kept while it comes."""
+        """The shard as stored, from the cache if it was kept there by that name; else it is kept while it comes.
+
+        A cache that cannot keep it costs another download some day, no more.
+        """
         if (found := self._cache.find(name, delivery.stored_bytes)) is not None:
             yield from (bytes(found.read(start, stop)) for start, stop in _spans(delivery.stored_bytes))
             return
-        with self._cache.receive(name, delivery.stored_bytes, keep) as kept:
-            for piece in self._pieces(delivery):
+        pieces = self._pieces(delivery)
+        with contextlib.suppress(CacheUnusableError), self._cache.receive(name, delivery.stored_bytes, keep) as kept:
+            for piece in pieces:
+                yield piece
                 if kept is not None:
                     kept.write(piece)
-                yield piece
+        yield from pieces  # all of them, or those after the one that could not be kept
 
     def _pieces(self, delivery: Delivery) -> Iterator[bytes]:
         for start, stop in _spans(delivery.stored_bytes):
-            piece = retried(self._reading(delivery.source, start, stop), self._config, delivery.source)
+            reading = self._reading(delivery.source, start, stop)
+            piece = retried(reading, self._config, self._what(delivery), (StorageError,))
             self._traffic.fetched(len(piece))
             yield piece
+
+    def _what(self, delivery: Delivery) -> str:
+        return f"{self._storage.uri}/{delivery.source}"
 
     def _reading(self, source: str, start: int, stop: int) -> Callable[[], bytes]:
         return lambda: self._storage.read_ranges(source, [(start, stop)])[0]

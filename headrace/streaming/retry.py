@@ -16,8 +16,20 @@ _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 10.0
 
 
-def retried(action: Callable[[], T], config: FetchConfig, what: str) -> T:
+def retried(
+    action: Callable[[], T],
+    config: FetchConfig,
+    what: str,
+    failures: tuple[type[StorageError | IntegrityError], ...] = (StorageError, IntegrityError),
+) -> T:
     """The result of `action`, tried `download_retry` more times when the store fails; pauses double.
+
+    Args:
+        action: what to try.
+        config: how often.
+        what: names it in messages.
+        failures: which errors are worth another attempt. Where one retried action holds another, each takes its own, or
+            the attempts would multiply.
 
     Raises:
         NotFoundError: the object is not there; never tried again.
@@ -32,6 +44,6 @@ def retried(action: Callable[[], T], config: FetchConfig, what: str) -> T:
             return action()
         except (NotFoundError, SampleCountError):
             raise
-        except (StorageError, IntegrityError) as error:
+        except failures as error:
             last = error
     raise type(last)(f"{what}: failed {config.download_retry + 1} times, the last time: {last}") from last
