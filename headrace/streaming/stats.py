@@ -7,7 +7,7 @@ import contextlib
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -130,19 +130,20 @@ class Meter:
     num_samples: int = 0
     num_bad_samples: int = 0
     wait_seconds: float = 0.0
+    clock: Callable[[], float] = time.perf_counter
     _since: float | None = None
     _has_warned: bool = False
 
     def begin(self) -> float:
         """The consumer begins to wait: the time, for `waited`."""
-        now = time.perf_counter()
+        now = self.clock()
         if self._since is None:
             self._since = now
         return now
 
     def waited(self, since: float) -> None:
         """It has what it waited for."""
-        self.wait_seconds += time.perf_counter() - since
+        self.wait_seconds += self.clock() - since
 
     def delivered(self, num_samples: int) -> None:
         """Count a batch."""
@@ -152,7 +153,7 @@ class Meter:
     @property
     def elapsed_seconds(self) -> float:
         """Since the first wait."""
-        return 0.0 if self._since is None else time.perf_counter() - self._since
+        return 0.0 if self._since is None else self.clock() - self._since
 
     @property
     def wait_share(self) -> float:

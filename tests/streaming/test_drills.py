@@ -98,8 +98,9 @@ def test_workers_read_from_a_store_without_forking_its_client(server, corpus, tm
     dataset = make(f"{server.uri}/audio", tmp_path)
     dataset.get_item(0)  # the client of this process is up
     loader = check(dataset, corpus, num_workers=2)
+    keep_all(dataset)
     stored = sum(path.stat().st_size for path in server.folder.glob("audio/train*.tar"))
-    assert loader.stats.num_bytes_fetched > 0.9 * stored  # what this process brought for its workers counts
+    assert loader.stats.num_bytes_fetched >= stored  # what this process brought for its workers counts
     assert loader.stats.cache_hits + loader.stats.cache_misses > 0
 
 

@@ -1,7 +1,6 @@
 """The loader: threads and workers make the same batches, errors reach the consumer, nothing is left running."""
 
 import multiprocessing
-import os
 import pickle
 import signal
 import subprocess
@@ -18,6 +17,7 @@ import torch
 from headrace import LengthBuckets, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError, SampleError
 from tests.streaming.corpus import clips, write_dataset
+from tests.streaming.drills import wait_for
 from tests.streaming.modes import BATCH_MULTIPLE, MODES, open_mode
 
 BATCH = 8
@@ -127,15 +127,12 @@ def test_a_chain_of_stops_and_workers_is_one_uninterrupted_run_across_epochs(dat
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_an_iterator_dropped_early_leaves_no_threads_or_processes(dataset_folder, num_workers):
-    before = set(threading.enumerate())
+    before = set(threading.enumerate()) | set(multiprocessing.active_children())
     batches = iter(StreamingDataLoader(make(dataset_folder), num_workers=num_workers))
     next(batches)
     batches.close()
-    deadline = time.monotonic() + 3
-    while set(threading.enumerate()) - before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not set(threading.enumerate()) - before
-    assert not multiprocessing.active_children()
+    assert before.issuperset(multiprocessing.active_children())
+    wait_for(lambda: before.issuperset(threading.enumerate()))
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
@@ -197,13 +194,14 @@ def test_pinned_memory_without_an_accelerator_is_a_warning(dataset_folder):
 
 
 def test_a_killed_worker_is_an_error_that_names_it(dataset_folder):
+    before = set(multiprocessing.active_children())
     batches = iter(StreamingDataLoader(make(dataset_folder, transform=_slowly), num_workers=2))
     next(batches)
-    victim = multiprocessing.active_children()[0]
-    os.kill(victim.pid, signal.SIGKILL)
+    victim, _ = set(multiprocessing.active_children()) - before
+    victim.kill()
     with pytest.raises(RuntimeError, match=rf"worker process \d \(pid {victim.pid}\) killed by SIGKILL"):
         list(batches)
-    assert not multiprocessing.active_children()
+    assert before.issuperset(multiprocessing.active_children())
 
 
 def test_workers_of_a_killed_process_end_by_themselves(dataset_folder, tmp_path):
@@ -217,7 +215,7 @@ def test_workers_of_a_killed_process_end_by_themselves(dataset_folder, tmp_path)
     assert len(workers) == 3
     process.kill()
     process.communicate()
-    _, alive = psutil.wait_procs(workers, timeout=20)
+    _, alive = psutil.wait_procs(workers, timeout=60)
     assert not alive
 
 
@@ -241,7 +239,8 @@ def test_stats_tell_whether_the_consumer_starves(dataset_folder):
         time.sleep(0.01)
     stats = loader.stats
     assert (stats.num_batches, stats.num_samples) == (7, 53)
-    assert 0 <= stats.wait_share < 0.9
+    assert stats.wait_seconds > 0
+    assert 0 < stats.wait_share < 1
     assert stats.decode_seconds > 0
     assert stats.samples_per_second > 0
 
@@ -263,7 +262,7 @@ def test_a_starving_consumer_is_warned_once(dataset_folder, monkeypatch):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         list(StreamingDataLoader(make(dataset_folder, transform=_slowly), num_threads=1))
-    assert len([w for w in caught if "num_threads" in str(w.message)]) == 1
+    assert len([w for w in caught if "the training loop spends" in str(w.message)]) == 1
 
 
 def test_a_batch_size_that_is_not_the_dataset_s_is_refused(dataset_folder):
@@ -314,14 +313,15 @@ def test_skipping_works_sample_by_sample_too(tmp_path):
 
 _ENDLESS = """
 import sys, time
-from headrace import StreamingDataLoader, StreamingDataset
+from headrace import Stream, StreamingDataLoader, StreamingDataset
 
 def slowly(sample):
     time.sleep(0.05)
     return sample
 
 if __name__ == "__main__":
-    dataset = StreamingDataset(remote=sys.argv[1], batch_size=8, transform=slowly)
+    endless = Stream(sys.argv[1], repeat=1000)  # an epoch takes a quarter of an hour
+    dataset = StreamingDataset(streams=[endless], batch_size=8, transform=slowly)
     for batch in StreamingDataLoader(dataset, num_workers=int(sys.argv[2])):
         print("batch", flush=True)
 """
@@ -339,7 +339,10 @@ def test_ctrl_c_ends_at_once(dataset_folder, tmp_path, num_workers):
     )
     assert process.stdout.readline() == "batch\n"
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)  # it would go on for ever
+    try:
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert "KeyboardInterrupt" in errors
     assert "Traceback" not in errors.partition("KeyboardInterrupt")[2]
 
