@@ -116,8 +116,8 @@ def begin():
     """Begins a look-ahead; gives what it looks at and what it brings."""
     begun = []
 
-    def start(horizon, share=Share(), room=NUM_BATCHES, run=None, access=None):  # noqa: B008 - frozen
-        run, access = run or Run(), access or Access(room)
+    def start(horizon, share=Share(), run=None, access=None):  # noqa: B008 - frozen
+        run, access = run or Run(), access or Access(NUM_BATCHES)
         begun.append(Prefetcher([Reader(access)], run, share, horizon))
         return begun[-1], run, access
 
@@ -163,9 +163,12 @@ def test_a_long_horizon_is_reached_step_by_step(begin):
 
 
 def test_what_finds_no_room_comes_once_something_lies_behind(begin):
-    prefetcher, _, access = begin(30, room=2)
+    prefetcher, _, access = begin(30, access=SlowAccess(2))
+    for shard in (0, 1):  # in turn: the threads are several
+        access.allow(shard)
+        assert access.await_number(shard + 1) == list(range(shard + 1))
+    access.allow(*range(100))
     look(prefetcher)
-    assert access.await_number(2) == [0, 1]
     for index in range(9):
         prefetcher.delivered(index)
     look(prefetcher)
