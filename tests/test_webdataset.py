@@ -323,33 +323,35 @@ def test_a_broken_sample_is_an_error_that_names_shard_key_and_reason(tmp_path, n
         list(webdataset_loader(tmp_path, num_workers=num_workers))
 
 
-def test_after_an_error_the_workers_are_gone_at_once_and_the_next_epoch_can_be_read(tmp_path):
+def test_after_an_error_the_workers_are_gone_at_once_and_the_next_epoch_can_be_read(tmp_path, monkeypatch):
     import multiprocessing
-    import time
 
+    monkeypatch.setattr("torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL", 600.0)  # torch's patience with a worker
+    before = set(multiprocessing.active_children())
     write_tar(tmp_path / "a.tar", {"broken.flac": b"fLaC nothing"})
     write_tar(tmp_path / "b.tar", members_of(clips(2)))
     loader = webdataset_loader(tmp_path, num_workers=2)
-    began = time.perf_counter()
     for _ in range(2):
         with pytest.raises(SampleError, match="broken"):
             list(loader)
-        assert multiprocessing.active_children() == []
-    assert time.perf_counter() - began < 10
+        assert before.issuperset(multiprocessing.active_children())
 
 
 class Explodes:
+    def __init__(self, path):
+        self.path = path
+
     def __reduce__(self):
-        return (os.system, ("touch /tmp/headrace-ran-code",))
+        return (os.system, (f"touch {self.path}",))
 
 
 def test_a_pth_that_would_run_code_is_refused(tmp_path):
     file = io.BytesIO()
-    torch.save({"encoder_hidden": Explodes(), "encoder_length": 1}, file)
+    torch.save({"encoder_hidden": Explodes(tmp_path / "ran"), "encoder_length": 1}, file)
     write_tar(tmp_path / "a.tar", {"k.pth": file.getvalue()})
     with pytest.raises(SampleError, match="sample 'k'"):
         list(webdataset_loader(tmp_path, batch_size=None))
-    assert not Path("/tmp/headrace-ran-code").exists()
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_shard_that_gives_fewer_samples_than_promised_is_an_error(tars):

@@ -33,7 +33,7 @@ def test_a_cache_folder_that_can_be_none_costs_one_warning(shards, tmp_path, loc
     with pytest.warns(UserWarning, match="no index can be kept") as caught:
         found = read(StreamingDataset(remote=shards, local=str(tmp_path / local), batch_size=4), num_workers)
     assert found == TRAIN
-    (warning,) = [one for one in caught if issubclass(one.category, UserWarning)]
+    (warning,) = [one for one in caught if str(tmp_path) in str(one.message)]
     text = str(warning.message)
     assert text.startswith(f"{tmp_path}/{local}/indexes: ")
     assert "headrace index" in text
@@ -48,7 +48,7 @@ def test_a_folder_that_cannot_be_written_costs_one_warning(shards, tmp_path, mon
     with pytest.warns(UserWarning, match=reason) as caught:
         found = read(StreamingDataset(remote=shards, local=str(tmp_path / "cache"), batch_size=4))
     assert found == TRAIN
-    assert len(caught) == 1
+    assert len([one for one in caught if str(tmp_path) in str(one.message)]) == 1
 
 
 def test_who_was_warned_is_not_warned_again_in_a_worker(shards, tmp_path):
