@@ -29,10 +29,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.streaming.buckets import in_buckets
-from headrace.streaming.mixing import Mixture, StreamSpec
-from headrace.streaming.order import EpochOrder
-from headrace.streaming.spec import BatchingMethod, LengthBuckets, OrderSpec, ShuffleAlgo
+from headrace.streaming.order.buckets import in_buckets
+from headrace.streaming.order.epoch_order import EpochOrder
+from headrace.streaming.order.mixing import Mixture, StreamSpec
+from headrace.streaming.order.spec import BatchingMethod, LengthBuckets, OrderSpec, ShuffleAlgo
 
 SAMPLES_PER_SHARD = 1000
 GLOBAL_BATCH = 256

@@ -8,9 +8,9 @@ import numpy as np
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-from headrace.streaming.mixing import Mixture, StreamSpec
-from headrace.streaming.order import EpochOrder
-from headrace.streaming.spec import OrderSpec, ShuffleAlgo
+from headrace.streaming.order.epoch_order import EpochOrder
+from headrace.streaming.order.mixing import Mixture, StreamSpec
+from headrace.streaming.order.spec import OrderSpec, ShuffleAlgo
 
 NUM_SHARDS, SAMPLES_PER_SHARD, NUM_NODES = 48, 50, 8
 SPECS = {

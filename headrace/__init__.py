@@ -8,11 +8,11 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.streaming.batch import collate
+    from headrace.streaming.batches.batch import collate
     from headrace.streaming.dataset import StreamingDataset
     from headrace.streaming.loader import StreamingDataLoader
+    from headrace.streaming.order.spec import FrameBudget, LengthBuckets
     from headrace.streaming.simulation import Cluster
-    from headrace.streaming.spec import FrameBudget, LengthBuckets
     from headrace.streaming.stream import Stream
     from headrace.streaming.world import World
     from headrace.webdataset import webdataset_loader
@@ -31,13 +31,13 @@ __all__ = [
 
 _HOMES = {
     "Cluster": "headrace.streaming.simulation",
-    "FrameBudget": "headrace.streaming.spec",
-    "LengthBuckets": "headrace.streaming.spec",
+    "FrameBudget": "headrace.streaming.order.spec",
+    "LengthBuckets": "headrace.streaming.order.spec",
     "Stream": "headrace.streaming.stream",
     "StreamingDataLoader": "headrace.streaming.loader",
     "StreamingDataset": "headrace.streaming.dataset",
     "World": "headrace.streaming.world",
-    "collate": "headrace.streaming.batch",
+    "collate": "headrace.streaming.batches.batch",
     "webdataset_loader": "headrace.webdataset",
 }
 

@@ -15,7 +15,7 @@ from headrace.audio import decode_flac_into
 from headrace.errors import SampleError
 from headrace.index import ABSENT, ShardIndex, payload
 from headrace.storage import Storage
-from headrace.streaming.batch import BFLOAT16, storage_dtype, widen_bfloat16
+from headrace.streaming.batches.batch import BFLOAT16, storage_dtype, widen_bfloat16
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 

@@ -17,7 +17,7 @@ from headrace.outputs import Part, find_parts
 from headrace.shardlists import Shard, resolve_shards
 from headrace.snapshots import NumberedSnapshot, SplitTotals, read_table
 from headrace.storage import Storage, open_storage
-from headrace.streaming.finding import is_pattern
+from headrace.streaming.shards.finding import is_pattern
 
 _MAX_INDEXES = 2_000  # more would not change what a person sees
 _MAX_REJECTS = 20

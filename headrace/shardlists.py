@@ -15,8 +15,8 @@ from headrace.errors import ConfigError, HeadraceError, NotFoundError
 from headrace.index import ShardIndex, index_name
 from headrace.snapshots import NumberedSnapshot, read_snapshot, read_table
 from headrace.storage import LocalStorage, Storage, open_storage
-from headrace.streaming.finding import FoundShards, expanded, find_shards, is_pattern
-from headrace.streaming.listing import is_web, listed_snapshots, way_out
+from headrace.streaming.shards.finding import FoundShards, expanded, find_shards, is_pattern
+from headrace.streaming.shards.listing import is_web, listed_snapshots, way_out
 
 Urls: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 _FOREIGN_SCHEMES = ("pipe:", "hf:", "ais:", "htgs:")

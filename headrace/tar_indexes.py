@@ -16,7 +16,7 @@ from headrace.ordered import map_in_order
 from headrace.sizes import parse_sizes
 from headrace.snapshots import snapshot_numbers
 from headrace.storage import Storage
-from headrace.streaming.finding import find_shards
+from headrace.streaming.shards.finding import find_shards
 from headrace.tar import sha256_of
 
 

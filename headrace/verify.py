@@ -24,7 +24,7 @@ from headrace.outputs import Part, find_parts
 from headrace.shardlists import Shard, resolve_shards
 from headrace.snapshots import NumberedSnapshot, ShardTable, read_table
 from headrace.storage import Storage, open_storage
-from headrace.streaming.finding import is_pattern
+from headrace.streaming.shards.finding import is_pattern
 from headrace.tar import sha256_of
 
 _DIGEST_LENGTH = 12  # hex digits of the digest in a shard's name

@@ -21,7 +21,7 @@ from headrace.indexing import LATENT_FIELD, audio_field
 from headrace.pth import unpickled
 from headrace.shardlists import Shard, Urls, resolve_shards
 from headrace.storage import LocalStorage
-from headrace.streaming.batch import Sample, collate
+from headrace.streaming.batches.batch import Sample, collate
 from headrace.streaming.distributed import current_world
 from headrace.streaming.world import World
 

@@ -3,8 +3,8 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from headrace.streaming.mixing import Mixture, StreamSpec
-from headrace.streaming.spec import BatchingMethod, LastBatch, OrderSpec, SamplingMethod, ShuffleAlgo
+from headrace.streaming.order.mixing import Mixture, StreamSpec
+from headrace.streaming.order.spec import BatchingMethod, LastBatch, OrderSpec, SamplingMethod, ShuffleAlgo
 
 GLOBAL_BATCH = 48
 """Divides by all the world sizes that the order is tried on."""

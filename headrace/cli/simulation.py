@@ -13,11 +13,11 @@ from headrace.cli.tables import bytes_text, duration_text, grid
 from headrace.outputs import find_parts
 from headrace.storage import open_storage
 from headrace.streaming.dataset import StreamingDataset
-from headrace.streaming.finding import is_pattern
-from headrace.streaming.passes import BLOCK_SHARDS
+from headrace.streaming.order.passes import BLOCK_SHARDS
+from headrace.streaming.order.spec import DEFAULT_CANONICAL_NODES
 from headrace.streaming.settings import parse_bytes
+from headrace.streaming.shards.finding import is_pattern
 from headrace.streaming.simulation import Cluster, Simulation
-from headrace.streaming.spec import DEFAULT_CANONICAL_NODES
 from headrace.streaming.world import World
 
 _MUCH_WAITING = 0.05

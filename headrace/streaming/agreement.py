@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from headrace.errors import HeadraceError, IntegrityError, NotFoundError, StateError
 from headrace.streaming import distributed
-from headrace.streaming.remote import OpenedRemote, Wanted, open_remote
-from headrace.streaming.retry import retried
 from headrace.streaming.settings import FetchConfig
+from headrace.streaming.shards.remote import OpenedRemote, Wanted, open_remote
+from headrace.streaming.shards.retry import retried
 from headrace.streaming.state import OrderState
 
 

@@ -15,21 +15,15 @@ from numpy.typing import NDArray
 
 from headrace.errors import ConfigError, SampleError
 from headrace.streaming import distributed
-from headrace.streaming.arena import Allocator, Arena
-from headrace.streaming.assemble import Assembler
-from headrace.streaming.batch import Sample, padding_like
+from headrace.streaming.batches.arena import Allocator, Arena
+from headrace.streaming.batches.assemble import Assembler
+from headrace.streaming.batches.batch import Sample, padding_like
+from headrace.streaming.batches.recipe import Recipe
+from headrace.streaming.batches.rows import Row
 from headrace.streaming.checks import flag, instance, optional, position, whole
 from headrace.streaming.epochs import EpochRun, Share
 from headrace.streaming.opening import OpenStreams, StreamDefaults
-from headrace.streaming.planner import Planner
-from headrace.streaming.prefetch import Prefetcher
-from headrace.streaming.progress import Progress
-from headrace.streaming.reading import Reading
-from headrace.streaming.recipe import Recipe
-from headrace.streaming.rows import Row
-from headrace.streaming.settings import FetchConfig, OnBadSample, Output, SampleConfig, Transform, parse_bytes
-from headrace.streaming.simulation import Cluster, Extent, Simulation, simulate
-from headrace.streaming.spec import (
+from headrace.streaming.order.spec import (
     DEFAULT_CANONICAL_NODES,
     DEFAULT_SEED,
     FrameBudget,
@@ -37,12 +31,18 @@ from headrace.streaming.spec import (
     OrderSpec,
     buckets_of,
 )
+from headrace.streaming.planner import Planner
+from headrace.streaming.prefetch import Prefetcher
+from headrace.streaming.progress import Progress
+from headrace.streaming.reading import Reading
+from headrace.streaming.settings import FetchConfig, OnBadSample, Output, SampleConfig, Transform, parse_bytes
+from headrace.streaming.simulation import Cluster, Extent, Simulation, simulate
 from headrace.streaming.state import OrderState
 from headrace.streaming.stream import Stream, chosen
 from headrace.streaming.world import World
 
 if TYPE_CHECKING:
-    from headrace.streaming.spec import BatchingMethod, LastBatch, SamplingMethod, ShuffleAlgo
+    from headrace.streaming.order.spec import BatchingMethod, LastBatch, SamplingMethod, ShuffleAlgo
 
 
 class StreamingDataset(torch.utils.data.IterableDataset[Sample]):

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.streaming.batch_plan import BatchPlan
-from headrace.streaming.buckets import GlobalBatches
-from headrace.streaming.order import EpochOrder
+from headrace.streaming.order.batch_plan import BatchPlan
+from headrace.streaming.order.buckets import GlobalBatches
+from headrace.streaming.order.epoch_order import EpochOrder
 from headrace.streaming.world import World
 
 COLD_BATCHES = 4

@@ -15,17 +15,17 @@ import numpy as np
 from headrace.errors import ConfigError, SampleError
 from headrace.machine import num_cores
 from headrace.streaming import distributed
-from headrace.streaming.arena import Allocator
-from headrace.streaming.assemble import Assembler
-from headrace.streaming.batch import Batch, Sample, collate
-from headrace.streaming.batch_plan import BatchPlan
+from headrace.streaming.batches.arena import Allocator
+from headrace.streaming.batches.assemble import Assembler
+from headrace.streaming.batches.batch import Batch, Sample, collate
+from headrace.streaming.batches.pinning import PinnedMemory, pinned, pinned_ahead
+from headrace.streaming.batches.threads import ThreadedBatches
+from headrace.streaming.batches.workers import WorkerBatches, start_context, start_method
 from headrace.streaming.checks import flag, function, instance, optional, whole
 from headrace.streaming.dataset import StreamingDataset
-from headrace.streaming.pinning import PinnedMemory, pinned, pinned_ahead
+from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.settings import Output
 from headrace.streaming.stats import LoaderStats, Meter, Traffic, Work
-from headrace.streaming.threads import ThreadedBatches
-from headrace.streaming.workers import WorkerBatches, start_context, start_method
 
 if TYPE_CHECKING:
     from headrace.streaming.epochs import EpochRun

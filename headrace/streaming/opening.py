@@ -16,15 +16,15 @@ import numpy as np
 from headrace.errors import ConfigError
 from headrace.storage import Transfer
 from headrace.streaming import distributed
-from headrace.streaming.access import ShardAccess
 from headrace.streaming.agreement import open_all, open_for_state
+from headrace.streaming.batches.rows import Row
 from headrace.streaming.checks import convert, optional, path, position, text
-from headrace.streaming.finding import expanded
-from headrace.streaming.mixing import Mixture, StreamSpec
+from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.reading import Reading, Source, default_cache_folder
-from headrace.streaming.remote import OpenedRemote, Wanted
-from headrace.streaming.rows import Row
 from headrace.streaming.settings import FetchConfig
+from headrace.streaming.shards.access import ShardAccess
+from headrace.streaming.shards.finding import expanded
+from headrace.streaming.shards.remote import OpenedRemote, Wanted
 from headrace.streaming.state import OrderState, StreamState
 from headrace.streaming.stream import Stream
 from headrace.streaming.world import World

@@ -6,13 +6,13 @@ for buckets.
 
 from dataclasses import dataclass
 
-from headrace.streaming.buckets import BATCH_MULTIPLE, in_buckets
 from headrace.streaming.epochs import EpochRun
 from headrace.streaming.opening import OpenStreams
-from headrace.streaming.order import EpochOrder
-from headrace.streaming.passes import BLOCK_SHARDS
+from headrace.streaming.order.buckets import BATCH_MULTIPLE, in_buckets
+from headrace.streaming.order.epoch_order import EpochOrder
+from headrace.streaming.order.passes import BLOCK_SHARDS
+from headrace.streaming.order.spec import BatchingMethod, FrameBudget, OrderSpec
 from headrace.streaming.settings import SampleConfig
-from headrace.streaming.spec import BatchingMethod, FrameBudget, OrderSpec
 from headrace.streaming.state import OrderState, resume, save
 from headrace.streaming.world import World
 

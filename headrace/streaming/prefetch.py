@@ -10,13 +10,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from headrace.streaming.access import ShardAccess
-from headrace.streaming.batch_plan import BatchPlan
-from headrace.streaming.cache import CacheFullError
+from headrace.streaming.batches.rows import StreamReader
 from headrace.streaming.epochs import EpochRun, Share
-from headrace.streaming.order import PADDING
+from headrace.streaming.order.batch_plan import BatchPlan
+from headrace.streaming.order.epoch_order import PADDING
 from headrace.streaming.parallel import WorkThreads
-from headrace.streaming.rows import StreamReader
+from headrace.streaming.shards.access import ShardAccess
+from headrace.streaming.shards.cache import CacheFullError
 
 _Shard: TypeAlias = tuple[ShardAccess, int]
 

@@ -15,7 +15,7 @@ from headrace.errors import StateError
 from headrace.streaming.checks import whole
 from headrace.streaming.epoch_board import EpochBoard
 from headrace.streaming.epochs import EpochRun
-from headrace.streaming.order import EpochOrder
+from headrace.streaming.order.epoch_order import EpochOrder
 from headrace.streaming.planner import Planner
 from headrace.streaming.state import OrderState
 

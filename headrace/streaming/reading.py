@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
-from headrace.streaming.access import ShardAccess
-from headrace.streaming.cache import ShardCache
-from headrace.streaming.crop import frames_kept
-from headrace.streaming.order import Rows
-from headrace.streaming.remote import OpenedRemote
-from headrace.streaming.rows import StreamReader
+from headrace.streaming.batches.crop import frames_kept
+from headrace.streaming.batches.rows import StreamReader
+from headrace.streaming.order.epoch_order import Rows
 from headrace.streaming.settings import FetchConfig, SampleConfig
+from headrace.streaming.shards.access import ShardAccess
+from headrace.streaming.shards.cache import ShardCache
+from headrace.streaming.shards.remote import OpenedRemote
 from headrace.streaming.stats import Traffic
 
 _PRIVATE = 0o700

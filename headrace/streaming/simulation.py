@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from headrace.errors import ConfigError
-from headrace.streaming.access import ShardAccess
+from headrace.streaming.batches.rows import StreamReader
 from headrace.streaming.checks import convert, number, optional, whole
 from headrace.streaming.epochs import COLD_BATCHES, EpochRun
 from headrace.streaming.host_model import Host, Need, Needs, Shard, Use, play
 from headrace.streaming.planner import Planner
-from headrace.streaming.rows import StreamReader
 from headrace.streaming.settings import FetchConfig
+from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.world import World
 
 

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self
 
 from headrace.errors import StateError
-from headrace.streaming.legs import Leg, LegStream, first_leg, next_leg, open_leg
-from headrace.streaming.mixing import Mixture
-from headrace.streaming.order import EpochOrder
-from headrace.streaming.spec import FrameBudget, LengthBuckets, OrderSpec
+from headrace.streaming.order.epoch_order import EpochOrder
+from headrace.streaming.order.legs import Leg, LegStream, first_leg, next_leg, open_leg
+from headrace.streaming.order.mixing import Mixture
+from headrace.streaming.order.spec import FrameBudget, LengthBuckets, OrderSpec
 
 STATE_VERSION = 2  # 1 did not say the split
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.streaming.bijection import MAX_SIZE, mix, permute
+from headrace.streaming.order.bijection import MAX_SIZE, mix, permute
 
 
 @given(st.integers(1, 3000), st.integers(0, 2**64 - 1))

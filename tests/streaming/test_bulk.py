@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from headrace import StreamingDataset
 from headrace.errors import SampleError
-from headrace.streaming import bulk
-from headrace.streaming.arena import Arena
-from headrace.streaming.bulk import READ, read_together
+from headrace.streaming.batches import bulk
+from headrace.streaming.batches.arena import Arena
+from headrace.streaming.batches.bulk import READ, read_together
 from tests.streaming.corpus import clips, write_dataset
 
 CONTENT = np.random.default_rng(0).integers(0, 256, 70_000, np.uint8)

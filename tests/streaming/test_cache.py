@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import IntegrityError
-from headrace.streaming.cache import CacheUnusableError, ShardCache
+from headrace.streaming.shards.cache import CacheUnusableError, ShardCache
 
 
 def put(cache: ShardCache, name: str, content: bytes) -> None:

@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.streaming.coalesce import coalesce
+from headrace.streaming.shards.coalesce import coalesce
 
 _spans = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 40)).map(lambda p: (p[0], p[0] + p[1])), max_size=20)
 

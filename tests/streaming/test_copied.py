@@ -9,14 +9,14 @@ import torch
 from headrace import Stream, StreamingDataset
 from headrace.errors import SampleError
 from headrace.index import ShardIndex
-from headrace.streaming import assemble
-from headrace.streaming.arena import Arena
-from headrace.streaming.batch_plan import BatchPlan
-from headrace.streaming.copied import gathered
-from headrace.streaming.order import PADDING, Rows
-from headrace.streaming.recipe import Recipe
+from headrace.streaming.batches import assemble
+from headrace.streaming.batches.arena import Arena
+from headrace.streaming.batches.copied import gathered
+from headrace.streaming.batches.recipe import Recipe
+from headrace.streaming.batches.slots import SlotAllocator
+from headrace.streaming.order.batch_plan import BatchPlan
+from headrace.streaming.order.epoch_order import PADDING, Rows
 from headrace.streaming.settings import SampleConfig
-from headrace.streaming.slots import SlotAllocator
 from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.test_decode import write_tar
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import ConfigError
 from headrace.index import ShardIndex
-from headrace.streaming.crop import latents_under, on_grid
+from headrace.streaming.batches.crop import latents_under, on_grid
 from tests.streaming.corpus import LATENT_HOP, RATE_HZ, clips, write_dataset
 
 CLIPS = {clip.key: clip for clip in clips(23)}

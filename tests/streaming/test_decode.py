@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.audio import decode_flac_into
 from headrace.errors import AudioError, SampleError
-from headrace.streaming.decode import parsed, parsed_together
+from headrace.streaming.batches.decode import parsed, parsed_together
 from tests.streaming.corpus import clips
 
 

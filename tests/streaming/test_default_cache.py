@@ -7,8 +7,8 @@ import tempfile
 import pytest
 
 from headrace.errors import ConfigError
-from headrace.streaming.cache import ShardCache
 from headrace.streaming.reading import default_cache_folder
+from headrace.streaming.shards.cache import ShardCache
 
 
 @pytest.fixture(autouse=True)

@@ -11,12 +11,12 @@ import pytest
 import zstandard
 
 from headrace.errors import IntegrityError, StorageError
-from headrace.streaming import download, retry
-from headrace.streaming.cache import CacheFullError, ShardCache
-from headrace.streaming.download import Delivery, Downloader
 from headrace.streaming.settings import FetchConfig
+from headrace.streaming.shards import download, retry
+from headrace.streaming.shards.cache import CacheFullError, ShardCache
+from headrace.streaming.shards.download import Delivery, Downloader
+from headrace.streaming.shards.unpacking import unpacker_of
 from headrace.streaming.stats import Traffic
-from headrace.streaming.unpacking import unpacker_of
 
 CONTENT = bytes(range(256)) * 40
 

@@ -15,7 +15,7 @@ import zstandard
 
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import ConfigError, FormatError, NotFoundError, SampleError, StorageError
-from headrace.streaming.finding import expand_braces
+from headrace.streaming.shards.finding import expand_braces
 from headrace.tar_indexes import index_tars
 from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.fault_server import fault_server

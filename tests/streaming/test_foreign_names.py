@@ -4,7 +4,7 @@ import pytest
 
 from headrace import StreamingDataset, webdataset_loader
 from headrace.errors import ConfigError, NotFoundError
-from headrace.streaming.finding import expanded
+from headrace.streaming.shards.finding import expanded
 from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.fault_server import fault_server
 from tests.streaming.test_foreign import keys, write_tar

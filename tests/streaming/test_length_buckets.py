@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError, StateError
-from headrace.streaming.buckets import cut_by_frames, in_buckets
-from headrace.streaming.mixing import Mixture, StreamSpec
-from headrace.streaming.order import EpochOrder
-from headrace.streaming.spec import FrameBudget, LengthBuckets, OrderSpec
+from headrace.streaming.order.buckets import cut_by_frames, in_buckets
+from headrace.streaming.order.epoch_order import EpochOrder
+from headrace.streaming.order.mixing import Mixture, StreamSpec
+from headrace.streaming.order.spec import FrameBudget, LengthBuckets, OrderSpec
 from headrace.streaming.world import World
 
 NUM_SAMPLES = 100_000

@@ -4,9 +4,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
-from headrace.streaming.mixing import Mixture, StreamSpec, parse_epoch_size, share_out, stream_counts
-from headrace.streaming.order import EpochOrder
-from headrace.streaming.spec import OrderSpec
+from headrace.streaming.order.epoch_order import EpochOrder
+from headrace.streaming.order.mixing import Mixture, StreamSpec, parse_epoch_size, share_out, stream_counts
+from headrace.streaming.order.spec import OrderSpec
 from headrace.streaming.world import World
 from tests.strategies import mixtures
 

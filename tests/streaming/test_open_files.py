@@ -7,9 +7,9 @@ import textwrap
 
 import pytest
 
-from headrace.streaming import open_files
-from headrace.streaming.open_files import OpenFiles
-from headrace.streaming.opened import FileShard
+from headrace.streaming.shards import open_files
+from headrace.streaming.shards.open_files import OpenFiles
+from headrace.streaming.shards.opened import FileShard
 from tests.streaming.corpus import clips, write_dataset
 
 NUM_STREAMS = 3
@@ -57,7 +57,7 @@ READ_ALL = textwrap.dedent("""
 OPEN_ONE = textwrap.dedent("""
     import resource, sys
     from pathlib import Path
-    from headrace.streaming.opened import FileShard
+    from headrace.streaming.shards.opened import FileShard
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
     FileShard(Path(sys.argv[1]))
 """)

@@ -9,11 +9,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
-from headrace.streaming.buckets import in_buckets
-from headrace.streaming.mixing import Mixture, StreamSpec
-from headrace.streaming.order import EpochOrder
-from headrace.streaming.passes import Picks
-from headrace.streaming.spec import FrameBudget, LengthBuckets, OrderSpec
+from headrace.streaming.order.buckets import in_buckets
+from headrace.streaming.order.epoch_order import EpochOrder
+from headrace.streaming.order.mixing import Mixture, StreamSpec
+from headrace.streaming.order.passes import Picks
+from headrace.streaming.order.spec import FrameBudget, LengthBuckets, OrderSpec
 from headrace.streaming.state import StreamState, resume, save
 from headrace.streaming.world import World
 from tests.strategies import GLOBAL_BATCH, mixtures, order_specs

@@ -10,10 +10,10 @@ import torch
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import SampleError
 from headrace.streaming import loader as loading
-from headrace.streaming import pinning
-from headrace.streaming.arena import Arena
-from headrace.streaming.batch import Batch, Latents
-from headrace.streaming.pinning import pinned, pinned_ahead
+from headrace.streaming.batches import pinning
+from headrace.streaming.batches.arena import Arena
+from headrace.streaming.batches.batch import Batch, Latents
+from headrace.streaming.batches.pinning import pinned, pinned_ahead
 from headrace.streaming.settings import Output
 from tests.streaming.corpus import clips, write_dataset
 

@@ -6,11 +6,11 @@ import time
 import numpy as np
 import pytest
 
-from headrace.streaming.batch_plan import BatchPlan
-from headrace.streaming.cache import CacheFullError
 from headrace.streaming.epochs import Share
-from headrace.streaming.order import Rows
+from headrace.streaming.order.batch_plan import BatchPlan
+from headrace.streaming.order.epoch_order import Rows
 from headrace.streaming.prefetch import _BATCHES_AT_ONCE, Prefetcher
+from headrace.streaming.shards.cache import CacheFullError
 
 NUM_BATCHES = 1000
 

@@ -7,10 +7,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError, StateError
-from headrace.streaming.buckets import in_buckets
-from headrace.streaming.mixing import Mixture, StreamSpec
-from headrace.streaming.order import EpochOrder
-from headrace.streaming.spec import BatchingMethod, FrameBudget, LengthBuckets, OrderSpec
+from headrace.streaming.order.buckets import in_buckets
+from headrace.streaming.order.epoch_order import EpochOrder
+from headrace.streaming.order.mixing import Mixture, StreamSpec
+from headrace.streaming.order.spec import BatchingMethod, FrameBudget, LengthBuckets, OrderSpec
 from headrace.streaming.state import OrderState, StreamState, resume, save
 from headrace.streaming.world import World
 from tests.strategies import mixtures, order_specs

@@ -5,12 +5,12 @@ import threading
 import numpy as np
 import pytest
 
-from headrace.streaming.assemble import Prepared
-from headrace.streaming.batch_plan import BatchPlan
-from headrace.streaming.copied import CopiedBatch
-from headrace.streaming.order import Rows
+from headrace.streaming.batches.assemble import Prepared
+from headrace.streaming.batches.copied import CopiedBatch
+from headrace.streaming.batches.threads import ThreadedBatches
+from headrace.streaming.order.batch_plan import BatchPlan
+from headrace.streaming.order.epoch_order import Rows
 from headrace.streaming.parallel import WorkThreads
-from headrace.streaming.threads import ThreadedBatches
 
 
 def plans(count):

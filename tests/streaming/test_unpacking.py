@@ -9,7 +9,7 @@ import zstandard
 
 from headrace import webdataset_loader
 from headrace.errors import FormatError, IntegrityError
-from headrace.streaming.unpacking import unpacker_of
+from headrace.streaming.shards.unpacking import unpacker_of
 from tests.streaming.corpus import clips
 from tests.streaming.test_foreign import keys, write_tar
 

@@ -7,7 +7,7 @@ import pytest
 
 from headrace import StreamingDataset, webdataset_loader
 from headrace.errors import ConfigError, NotFoundError, StorageError
-from headrace.streaming.listing import UnlistedError, listed_snapshots
+from headrace.streaming.shards.listing import UnlistedError, listed_snapshots
 from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.fault_server import BUCKET, fault_server
 from tests.streaming.test_foreign import keys, write_tar

@@ -1,0 +1,284 @@
+"""Batches: what the default collate gives, from samples one by one or as arrays that were filled in place.
+
+Owns the names, shapes and padding of a batch (DESIGN 5). It reads and decodes nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import ConfigError
+from headrace.streaming.batches.arena import Allocator, Arena
+from headrace.streaming.settings import Output
+
+Sample: TypeAlias = dict[str, Any]
+"""A sample as users see it: `__key__`, `audio` and `sample_rate`, `encoder_hidden` and `encoder_length`, `metadata`."""
+
+_OWN_FIELDS = frozenset({"__key__", "audio", "sample_rate", "frame_offset", "metadata", "is_padding"})
+_OF_LATENTS = ("encoder_hidden", "encoder_length", "encoder_offset")
+BFLOAT16 = "bfloat16"
+
+
+@dataclass(slots=True)
+class Audio:
+    """The audio of a batch.
+
+    Attributes:
+        samples: float32 (B, C, N), zero after each row's end.
+        num_frames: int64 (B,).
+        sample_rate_hz: int64 (B,); 0 in padding rows.
+        offsets: int64 (B,), `frame_offset`: the first stored frame that a crop kept; None without one.
+    """
+
+    samples: NDArray[np.float32]
+    num_frames: NDArray[np.int64]
+    sample_rate_hz: NDArray[np.int64]
+    offsets: NDArray[np.int64] | None = None
+
+
+@dataclass(slots=True)
+class Latents:
+    """The latents of a batch, of one encoder.
+
+    Attributes:
+        hidden: (B, T, D) in the stored dtype, zero after each row's end; bfloat16 as uint16.
+        lengths: int64 (B,), `encoder_length`.
+        dtype: name of the stored dtype.
+        offsets: int64 (B,), `encoder_offset`: the first stored latent frame that a crop kept; None without one.
+    """
+
+    hidden: NDArray[Any]
+    lengths: NDArray[np.int64]
+    dtype: str
+    offsets: NDArray[np.int64] | None = None
+
+
+@dataclass(slots=True)
+class Batch:
+    """One rank's rows of a global batch.
+
+    Attributes:
+        keys: `''` in padding rows.
+        metadata: the samples' JSON; `{}` in padding rows.
+        is_padding: bool (B,).
+        audio: None where samples have none.
+        latents: None where samples have none.
+        extra: other fields, one value a row; None in padding rows.
+        faults: what was wrong with the rows that were skipped, in words.
+    """
+
+    keys: list[str]
+    metadata: list[dict[str, Any]]
+    is_padding: NDArray[np.bool_]
+    audio: Audio | None = None
+    latents: dict[str, Latents] = field(default_factory=dict)
+    extra: dict[str, list[Any]] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+    def samples(self, output: Output) -> list[Sample]:
+        """The rows one by one, as a `collate_fn` takes them: views without their padding."""
+        whole = self.to_dict(output)
+        return [self._sample(whole, row) for row in range(len(self.keys))]
+
+    def _sample(self, whole: dict[str, Any], row: int) -> Sample:
+        sample: Sample = {"__key__": self.keys[row], "metadata": self.metadata[row]}
+        if self.is_padding[row]:
+            sample["is_padding"] = True
+        if self.audio is not None:
+            sample["audio"] = whole["audio"][row, :, : int(self.audio.num_frames[row])]
+            sample["sample_rate"] = int(self.audio.sample_rate_hz[row])
+            if self.audio.offsets is not None:
+                sample["frame_offset"] = int(self.audio.offsets[row])
+        for name, latents in self.latents.items():
+            sample["encoder_hidden" + name] = whole["encoder_hidden" + name][row, : int(latents.lengths[row])]
+            sample["encoder_length" + name] = int(latents.lengths[row])
+            if latents.offsets is not None:
+                sample["encoder_offset" + name] = int(latents.offsets[row])
+        return sample | {name: values[row] for name, values in self.extra.items()}
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays by the names that users see; bfloat16 as uint16."""
+        named: dict[str, NDArray[Any]] = {}
+        if self.audio is not None:
+            audio = self.audio
+            named |= {"audio": audio.samples, "num_frames": audio.num_frames, "sample_rate": audio.sample_rate_hz}
+            if audio.offsets is not None:
+                named["frame_offset"] = audio.offsets
+        for name, latents in self.latents.items():
+            named |= {"encoder_hidden" + name: latents.hidden, "encoder_length" + name: latents.lengths}
+            if latents.offsets is not None:
+                named["encoder_offset" + name] = latents.offsets
+        return named | {"is_padding": self.is_padding}
+
+    def to_dict(self, output: Output) -> dict[str, Any]:
+        """The batch as users see it, sharing memory with this one (only numpy's bfloat16 is widened to float32)."""
+        named: dict[str, Any] = {"keys": self.keys, "metadata": self.metadata, **self.extra}
+        narrow = {"encoder_hidden" + name for name, latents in self.latents.items() if latents.dtype == BFLOAT16}
+        for name, array in self.arrays().items():
+            if output is Output.TORCH:
+                named[name] = _tensor(array, is_bfloat16=name in narrow)
+            else:
+                named[name] = widen_bfloat16(array) if name in narrow else array
+        return named
+
+
+def collate(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Samples of a `StreamingDataset` → a batch of tensors, padded with zeros; also a `DataLoader`'s `collate_fn`.
+
+    Returns:
+        `audio` float32 (B, C, N), `num_frames` int64 (B,), `sample_rate` int64 (B,); `encoder_hidden` (B, T, D) in
+        its stored dtype, `encoder_length` int64 (B,); `keys` and `metadata` lists; `is_padding` bool (B,); of cropped
+        samples `frame_offset` and `encoder_offset`, int64 (B,), where the crop begins; every other field a list. Fields
+        that no sample has are left out.
+
+    Raises:
+        ConfigError: the samples' audio differs in channels, or their latents in width; or only some have audio, or
+            latents.
+    """
+    return stack(samples, Arena(0)).to_dict(Output.TORCH)
+
+
+def stack(samples: Sequence[Sample], allocator: Allocator) -> Batch:
+    """Samples one by one → a batch. See `collate`."""
+    keys = [str(sample.get("__key__", "")) for sample in samples]
+    is_padding = np.array([bool(sample.get("is_padding", False)) for sample in samples])
+    batch = Batch(keys, [sample.get("metadata", {}) for sample in samples], is_padding)
+    # A batch of padding alone has the shapes of its rows, so that a training step never meets a batch without audio.
+    shown = [sample for sample in samples if not sample.get("is_padding", False)] or list(samples)
+    if any("audio" in sample for sample in shown):
+        batch.audio = _stack_audio(samples, allocator)
+    for name in dict.fromkeys(key for sample in shown for key in sample):
+        if name.startswith("encoder_hidden"):
+            suffix = name.removeprefix("encoder_hidden")
+            batch.latents[suffix] = _stack_latents(samples, suffix, allocator)
+        elif name not in _OWN_FIELDS and not name.startswith(_OF_LATENTS):
+            batch.extra[name] = [sample.get(name) for sample in samples]
+    return batch
+
+
+def padding_like(sample: Sample) -> Sample:
+    """A row of padding with the fields and shapes of `sample`: zeros, key `''`, None, `is_padding` true."""
+    row: Sample = {"__key__": "", "metadata": {}, "is_padding": True}
+    for name, value in sample.items():
+        if name == "audio" or name.startswith("encoder_hidden"):
+            row[name] = np.zeros_like(value) if isinstance(value, np.ndarray) else value.new_zeros(value.shape)
+        elif name in {"sample_rate", "frame_offset"} or name.startswith(_OF_LATENTS):
+            row[name] = 0
+        else:  # every rank's last batch has the same fields
+            row.setdefault(name, None)
+    return row
+
+
+def check_channels(counts: Sequence[int]) -> int:
+    """The number of channels that all rows have; 0 rows give 1.
+
+    Raises:
+        ConfigError: they differ.
+    """
+    found = sorted(set(counts))
+    if len(found) > 1:
+        raise ConfigError(
+            f"a batch holds audio of {' and '.join(map(str, found))} channels: set audio.num_channels in the data "
+            "set's YAML and build again, or pass a transform that gives all samples the same number"
+        )
+    return found[0] if found else 1
+
+
+def check_width(widths: Sequence[tuple[int, str]]) -> tuple[int, str]:
+    """The width D and dtype that all latents have; none give (0, float32).
+
+    Raises:
+        ConfigError: they differ.
+    """
+    found = sorted(set(widths))
+    if len(found) > 1:
+        shown = " and ".join(f"(T, {width}) {dtype}" for width, dtype in found)
+        raise ConfigError(f"a batch holds latents of the shapes {shown}: build them with one encoder and dtype")
+    return found[0] if found else (0, "float32")
+
+
+def storage_dtype(dtype: str) -> np.dtype[Any]:
+    """The numpy dtype that holds latents of a dtype's name: bfloat16 travels as uint16."""
+    return np.dtype(np.uint16) if dtype == BFLOAT16 else np.dtype(dtype)
+
+
+def widen_bfloat16(bits: NDArray[Any]) -> NDArray[np.float32]:
+    """bfloat16 as uint16 → float32, exactly; numpy has no bfloat16."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def as_numpy(value: Any) -> tuple[NDArray[Any], str]:  # noqa: ANN401 - an array of any library
+    """An array or tensor as numpy, and the name of its dtype; bfloat16 as uint16."""
+    if isinstance(value, np.ndarray):
+        return value, value.dtype.name
+    import torch
+
+    tensor = value.detach().cpu()
+    if tensor.dtype is torch.bfloat16:
+        return tensor.view(torch.uint16).numpy(), BFLOAT16
+    array = tensor.numpy()
+    return array, array.dtype.name
+
+
+def _check_all_have(samples: Sequence[Sample], name: str) -> None:
+    lacking = next((one for one in samples if not one.get("is_padding") and name not in one), None)
+    if lacking is not None:
+        raise ConfigError(
+            f"sample {lacking.get('__key__')!r} has no {name}, others of its batch have: keep such samples apart, or "
+            "pass a transform that gives all samples the same fields"
+        )
+
+
+def _stack_audio(samples: Sequence[Sample], allocator: Allocator) -> Audio:
+    _check_all_have(samples, "audio")
+    arrays = [None if sample.get("is_padding") else as_numpy(sample["audio"])[0] for sample in samples]
+    real = [array for array in arrays if array is not None] or [as_numpy(samples[0]["audio"])[0]]
+    strange = next((array.shape for array in real if array.ndim != 2), None)
+    if strange is not None:
+        raise ConfigError(f"audio of shape {strange}: expected (channels, frames); check the transform")
+    channels = check_channels([array.shape[0] for array in real])
+    length = max((array.shape[1] for array in real), default=0)
+    out = allocator.empty((len(samples), channels, length), np.float32)
+    for row, array in zip(out, arrays, strict=True):
+        num_frames = 0 if array is None else array.shape[1]
+        if array is not None:
+            row[:, :num_frames] = array
+        row[:, num_frames:] = 0
+    lengths = np.array([0 if array is None else array.shape[1] for array in arrays], np.int64)
+    rates = np.array([int(sample.get("sample_rate", 0)) for sample in samples], np.int64)
+    return Audio(out, lengths, rates, _numbers(samples, "frame_offset"))
+
+
+def _stack_latents(samples: Sequence[Sample], suffix: str, allocator: Allocator) -> Latents:
+    name = "encoder_hidden" + suffix
+    _check_all_have(samples, name)
+    pairs = [None if sample.get("is_padding") else as_numpy(sample[name]) for sample in samples]
+    real = [pair for pair in pairs if pair is not None] or [as_numpy(samples[0][name])]
+    width, dtype = check_width([(array.shape[1], kind) for array, kind in real])
+    length = max((array.shape[0] for array, _ in real), default=0)
+    out = allocator.empty((len(samples), length, width), storage_dtype(dtype))
+    for row, pair in zip(out, pairs, strict=True):
+        count = 0 if pair is None else pair[0].shape[0]
+        if pair is not None:
+            row[:count] = pair[0]
+        row[count:] = 0
+    lengths = [int(sample.get("encoder_length" + suffix, 0)) for sample in samples]
+    return Latents(out, np.array(lengths, np.int64), dtype, _numbers(samples, "encoder_offset" + suffix))
+
+
+def _numbers(samples: Sequence[Sample], name: str) -> NDArray[np.int64] | None:
+    """A field of whole numbers, 0 where a sample lacks it; None if all do."""
+    if not any(name in sample for sample in samples):
+        return None
+    return np.array([int(sample.get(name, 0)) for sample in samples], np.int64)
+
+
+def _tensor(array: NDArray[Any], *, is_bfloat16: bool) -> Any:  # noqa: ANN401 - torch is imported late
+    import torch
+
+    owner: Any = array.base  # a tensor, where torch gave the memory (`pinning`)
+    tensor = owner if isinstance(owner, torch.Tensor) else torch.from_numpy(array)
+    return tensor.view(torch.bfloat16) if is_bfloat16 else tensor

@@ -1,0 +1,1 @@
+"""Which sample comes when: pure arithmetic, from shard sizes to the rows of every global batch (docs/order.md)."""

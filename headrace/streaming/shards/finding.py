@@ -1,0 +1,192 @@
+"""Plain WebDatasets: finding their shards by what a user names.
+
+Owns the forms that a user may name one by: a folder, a `sizes.json`, a shell glob or a brace pattern. A glob or folder
+inside an output of ours is filtered by its newest snapshot, because old and new shards share it. No shard is opened.
+"""
+
+import fnmatch
+import itertools
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import ConfigError, NotFoundError
+from headrace.sizes import parse_sizes
+from headrace.snapshots import read_snapshot, read_table
+from headrace.storage import Entry, LocalStorage, Storage, Transfer, open_storage
+from headrace.streaming.shards.listing import UnlistedError, is_web, listed_snapshots, listing, way_out
+from headrace.streaming.shards.unpacking import ZIP_SUFFIXES
+
+TAR_SUFFIXES = (".tar", *ZIP_SUFFIXES)
+_PATTERN = re.compile(r"[*?\[{]")
+_RANGE = re.compile(r"^(-?\d+)\.\.(-?\d+)$")
+
+
+def expanded(remote: str) -> str:
+    """With `~` as the home folder, as a shell has it; URLs stay as they are."""
+    return remote if "://" in remote else os.path.expanduser(remote)  # noqa: PTH111 - a Path drops a slash at the end
+
+
+def is_pattern(remote: str) -> bool:
+    """Whether a remote names files rather than a folder; a folder that is there may hold any character in its name."""
+    if _is_local_folder(remote):
+        return False
+    return bool(_PATTERN.search(remote)) or remote.endswith((".json", *TAR_SUFFIXES))
+
+
+def expand_braces(pattern: str) -> list[str]:
+    """Every name that a brace pattern stands for, in its order; a shell's rules for `{a,b}` and `{000..010}`.
+
+    >>> expand_braces("{train,test}-{08..10}.tar")[:4]
+    ['train-08.tar', 'train-09.tar', 'train-10.tar', 'test-08.tar']
+    """
+    parts = re.split(r"\{([^{}]*)\}", pattern)
+    choices = [[part] if place % 2 == 0 else _choices(part) for place, part in enumerate(parts)]
+    return ["".join(names) for names in itertools.product(*choices)]
+
+
+def _choices(text: str) -> list[str]:
+    match = _RANGE.match(text)
+    if match is None:
+        return text.split(",") if "," in text else ["{" + text + "}"]
+    first, last = match.groups()
+    width = max(len(first), len(last)) if first.startswith("0") or last.startswith("0") else 0
+    step = 1 if int(first) <= int(last) else -1
+    return [f"{number:0{width}d}" for number in range(int(first), int(last) + step, step)]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundShards:
+    """The shards that a folder, `sizes.json` or pattern names.
+
+    Attributes:
+        storage: where they are.
+        names: their paths in it, in order; none when nothing matches.
+        counts: samples of each where a `sizes.json` was named, else None.
+    """
+
+    storage: Storage
+    names: tuple[str, ...]
+    counts: tuple[int, ...] | None = None
+
+
+def find_shards(remote: str, split: str | None, transfer: Transfer | None = None) -> FoundShards:
+    """The shards of a plain WebDataset, unopened; those that the newest snapshot of an output no longer names left out.
+
+    Raises:
+        ConfigError: `split` fits none of them, or a folder or glob is on a web server that lists nothing.
+        NotFoundError: one that is named in full, or the `sizes.json`, is not there.
+        FormatError: the `sizes.json` is none.
+    """
+    remote = expanded(remote)
+    if not is_pattern(remote):
+        storage, names = _in_folder(open_storage(remote, transfer), split)
+        return FoundShards(storage, tuple(names))
+    folder, _, last = _split_pattern(remote)
+    storage = open_storage(folder, transfer)
+    if remote.endswith(".json"):
+        sizes = parse_sizes(storage.read(last), f"{storage.uri}/{last}")
+        chosen = _of_split(list(sizes), split)
+        return FoundShards(storage, tuple(chosen), tuple(sizes[name] for name in chosen))
+    names = [name for pattern in expand_braces(last) for name in _matching(storage, pattern)]
+    return FoundShards(storage, tuple(_of_split(_current(storage, list(dict.fromkeys(names))), split)))
+
+
+def _split_pattern(remote: str) -> tuple[str, str, str]:
+    """The folder before the first special character, or a longer one that is there, and the rest."""
+    match = _PATTERN.search(remote)
+    slashes = [slash.start() for slash in re.finditer("/", remote) if match and slash.start() > match.start()]
+    for at in reversed(slashes):
+        if _is_local_folder(remote[:at]):
+            return remote[:at], "/", remote[at + 1 :]
+    plain = remote[: match.start()] if match else remote
+    folder, slash, _ = plain.rpartition("/")
+    return folder or ("/" if slash else "."), slash, remote[len(folder) + len(slash) :]
+
+
+def _is_local_folder(name: str) -> bool:
+    return "://" not in name and Path(name).is_dir()
+
+
+def _matching(storage: Storage, pattern: str) -> Iterator[str]:
+    """Names that match a shell glob, sorted; `*` stops at `/`. A plain name must be there."""
+    if not _PATTERN.search(pattern):
+        if not storage.exists(pattern):
+            raise NotFoundError(f"{storage.uri}/{pattern}: the shard is not there")
+        yield pattern
+        return
+    prefix = pattern[: _PATTERN.search(pattern).start()]  # type: ignore[union-attr]
+    with listing(storage):
+        there = list(_tars(storage.list(prefix)))
+    for name in there:
+        if name.count("/") == pattern.count("/") and fnmatch.fnmatchcase(name, pattern):
+            yield name
+
+
+def _in_folder(storage: Storage, split: str | None) -> tuple[Storage, list[str]]:
+    """The shards directly in a folder, or in its subfolder `split` as MosaicML's layout has it."""
+    with listing(storage):
+        names = [name for name in _tars(storage.list()) if "/" not in name]
+    if split is not None and not names:
+        below = storage.at(split)
+        return below, [name for name in _tars(below.list()) if "/" not in name]
+    return storage, _of_split(names, split)
+
+
+def _tars(entries: Iterable[Entry]) -> Iterator[str]:
+    return (entry.path for entry in entries if entry.path.endswith(TAR_SUFFIXES))
+
+
+def _of_split(names: Sequence[str], split: str | None) -> list[str]:
+    """Names whose file begins with the split."""
+    if split is None:
+        return list(names)
+    found = [name for name in names if re.match(rf"(latent_)?{re.escape(split)}([._-]|\d|$)", name.rpartition("/")[2])]
+    if names and not found:
+        raise ConfigError(f"split={split!r}: none of {len(names)} shards begins with it (the first is {names[0]})")
+    return found
+
+
+def _current(storage: Storage, names: list[str]) -> list[str]:
+    """Without the shards that the newest snapshot of their folder, an output of ours, no longer names.
+
+    A folder on a web server that lists nothing is taken for none of ours: what names its shards, names them all.
+    """
+    kept: dict[str, frozenset[str] | None] = {}
+    for folder in {name.rpartition("/")[0] for name in names}:
+        below = storage.at(folder) if folder else storage
+        kept[folder] = frozenset(_newest_names(below)) if _is_ours(below) else None
+    parts = [(name, *name.rpartition("/")[::2]) for name in names]
+    return [name for name, folder, file in parts if (current := kept[folder]) is None or file in current]
+
+
+def _is_ours(storage: Storage) -> bool:
+    try:
+        return bool(listed_snapshots(storage))
+    except UnlistedError:
+        return False
+
+
+def _newest_names(storage: Storage) -> list[str]:
+    return read_table(storage, read_snapshot(storage).snapshot).names()
+
+
+def hint(storage: Storage) -> str:
+    """What may be wrong with the name of a folder in which there are no shards."""
+    if isinstance(storage, LocalStorage) and storage.root.is_file():
+        return f"{storage.root} is a file, and neither a tar nor a sizes.json"
+    if isinstance(storage, LocalStorage) and not storage.root.is_dir():
+        return f"the folder {storage.root} is not there (relative names start at {Path.cwd()})"
+    audio = storage.at("audio")
+    if _is_ours(audio) or (isinstance(audio, LocalStorage) and audio.root.is_dir()):
+        return f"name its folder of shards: {audio.uri}"
+    if isinstance(storage, LocalStorage) and not any(storage.root.iterdir()):
+        return f"the folder {storage.root} is empty: build the data set, or check the path"
+    return way_out(storage) if is_web(storage) else "build the data set, or check the path"
+
+
+def has_shards(storage: Storage) -> bool:
+    """Whether tars lie directly in a folder."""
+    return bool(_in_folder(storage, None)[1])
