@@ -1,14 +1,20 @@
 """A daemon in this process: ticks the sensors of a project and makes the runs that they ask for, counting them."""
 
+import contextlib
 from dataclasses import dataclass, field
+from functools import partial
+from unittest import mock
 
 import dagster as dg
 
 from assets.factory import build_definitions
+from headrace.waves import Limits, Patience, decide
 from resources.storage import StorageResource
 from sensors.factory import build_automation
 from tests.instances import memory_instance
 from tests.projects import Project
+
+_PATIENCE = Patience((3600.0, 3600.0))  # however long a test takes, what failed still backs off
 
 
 @dataclass(frozen=True)
@@ -22,13 +28,17 @@ class Made:
 
 @dataclass
 class Daemon:
-    """Ticks and runs until nothing is left to do. The instance outlives `reload`, as it does a restart."""
+    """Ticks and runs until nothing is left to do. The instance outlives `reload`, as it does a restart.
+
+    A look at the source may take `look_seconds`.
+    """
 
     project: Project
     instance: dg.DagsterInstance = field(default_factory=memory_instance)
     cursors: dict[str, str | None] = field(default_factory=dict)
     reasons: dict[str, str | None] = field(default_factory=dict)
     storage: StorageResource = field(default_factory=StorageResource)
+    look_seconds: float = 600.0
 
     def __post_init__(self) -> None:
         self.reload()
@@ -53,10 +63,22 @@ class Daemon:
         context = dg.build_sensor_context(
             instance=self.instance, cursor=self.cursors.get(name), definitions=self.definitions, sensor_name=sensor.name
         )
-        data = sensor.evaluate_tick(context)
+        with self._at_leisure():
+            data = sensor.evaluate_tick(context)
         self.cursors[name] = data.cursor
         self.reasons[name] = data.skip_message
         return list(data.run_requests or [])
+
+    @contextlib.contextmanager
+    def _at_leisure(self):
+        """Let no tick decide otherwise because the machine is busy."""
+        slow_decide = partial(decide, limits=Limits(patience=_PATIENCE))
+        with (
+            mock.patch("sensors.source_changes._LOOK_SECONDS", self.look_seconds),
+            mock.patch("sensors.source_changes.Patience", return_value=_PATIENCE),
+            mock.patch("sensors.stale_partitions.decide", slow_decide),
+        ):
+            yield
 
     def run(self, request: dg.RunRequest) -> Made:
         """Make a run that was asked for."""

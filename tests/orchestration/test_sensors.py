@@ -158,8 +158,8 @@ def test_a_catalog_of_an_older_version_is_scanned_once_and_nothing_is_built(daem
     assert daemon.reasons == {"source_changes": "no change", "stale_partitions": "up to date"}
 
 
-def test_a_source_too_large_to_list_is_scanned_where_settings_or_the_catalog_ask_for_it(daemon, monkeypatch):
-    monkeypatch.setattr("sensors.source_changes._LOOK_SECONDS", -1.0)
+def test_a_source_too_large_to_list_is_scanned_where_settings_or_the_catalog_ask_for_it(daemon):
+    daemon.look_seconds = -1.0
     daemon.project.write_tone("tone004", hz=999)
     assert daemon.settle() == []  # left to the nightly refresh
     daemon.project.write_yaml(splits={"train": 0.6, "test": 0.4})
@@ -206,11 +206,13 @@ def test_latents_follow_once_their_audio_is_done(daemon):
 def test_a_file_that_still_changes_waits_and_others_do_not(daemon):
     yaml_path = daemon.project.datasets / "tones.yaml"
     content = yaml.safe_load(yaml_path.read_text())
-    content["source"]["settle_seconds"] = 0.4
+    content["source"]["settle_seconds"] = 600
     yaml_path.write_text(yaml.safe_dump(content))
+    for path in (*daemon.project.recordings.iterdir(), daemon.project.folder / "metadata.csv"):
+        touch(path, -1000.0)
     daemon.reload()
     daemon.settle()
-    touch(daemon.project.write_tone("quiet", hz=500), -50.0)
+    touch(daemon.project.write_tone("quiet", hz=500), -1000.0)
     partial = daemon.project.write_tone("partial", hz=600)
     assert len(daemon.tick("source_changes")) == 1
     (daemon.project.recordings / "quiet.wav").unlink()
