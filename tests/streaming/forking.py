@@ -1,7 +1,7 @@
 """A process that forks workers over a store after it has used the store itself; `test_forks` runs it.
 
-Arguments: what it did before, or how it is hampered; the remote; a folder for the cache. Prints the keys that came, or
-how many processes read, or which errors there were.
+Arguments: what it did before, or how it is hampered; the remote; a folder for the cache, beside which the file `begun`
+says when all was imported. Prints the keys that came, or how many processes read, or which errors there were.
 """
 
 import json
@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader
@@ -86,4 +87,5 @@ def found(mode: str, remote: str, cache: str) -> object:
 
 
 if __name__ == "__main__":
+    Path(sys.argv[3]).with_name("begun").touch()
     sys.stdout.write(json.dumps(found(*sys.argv[1:])))
