@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 
 import pytest
 import torch
@@ -18,16 +17,10 @@ pytestmark = pytest.mark.slow
 GLOBAL_BATCH = 12
 
 
-def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def run(folder, size, out, *, state=None, stop=None, commit_late=False):  # noqa: PLR0913 - a run has that many parts
     """Train on `size` ranks. Returns each global batch's keys, and rank 0's state at the end."""
     path = out / f"run-{size}-{stop}"
-    arguments = (size, _free_port(), str(folder), str(path), json.dumps(state), stop, commit_late)
+    arguments = (size, f"{path}.meeting", str(folder), str(path), json.dumps(state), stop, commit_late)
     torch.multiprocessing.spawn(_rank, arguments, nprocs=size, join=True)
     ranks = [json.loads((path.parent / f"{path.name}.{rank}").read_text()) for rank in range(size)]
     assert len({len(rank["keys"]) for rank in ranks}) == 1
@@ -36,10 +29,10 @@ def run(folder, size, out, *, state=None, stop=None, commit_late=False):  # noqa
     return [[key for row in zip(*parts, strict=True) for key in row] for parts in batches], ranks[0]["state"]
 
 
-def _rank(rank, size, port, folder, path, state, stop, commit_late):  # noqa: PLR0913, PLR0917 - spawn passes them so
+def _rank(rank, size, meeting, folder, path, state, stop, commit_late):  # noqa: PLR0913, PLR0917 - spawn passes them so
     from pathlib import Path
 
-    torch.distributed.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
+    torch.distributed.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=size)
     if commit_late and rank == 1:
         _commit_while_rank_one_starts(Path(folder))
     dataset = StreamingDataset(remote=f"{folder}/audio", split="train", batch_size=GLOBAL_BATCH // size, shuffle=True)
@@ -95,7 +88,7 @@ def test_all_ranks_read_one_snapshot_even_if_a_new_one_is_committed_while_they_s
 
 
 def test_a_dataset_made_before_torch_distributed_is_up_is_told_so(dataset_folder, tmp_path):
-    torch.multiprocessing.spawn(_too_early, (_free_port(), str(dataset_folder)), nprocs=2, join=True)
+    torch.multiprocessing.spawn(_too_early, (str(tmp_path / "meeting"), str(dataset_folder)), nprocs=2, join=True)
 
 
 def test_ranks_that_agree_late_stay_on_the_snapshot_of_their_state(tmp_path):
@@ -103,23 +96,23 @@ def test_ranks_that_agree_late_stay_on_the_snapshot_of_their_state(tmp_path):
     folder = str(tmp_path)
     state = StreamingDataset(remote=f"{folder}/audio", batch_size=2).state_dict()
     write_dataset(tmp_path, {"train": clips(60)})
-    torch.multiprocessing.spawn(_late_with_state, (_free_port(), folder, json.dumps(state)), nprocs=2, join=True)
+    torch.multiprocessing.spawn(_late_with_state, (f"{folder}/meeting", folder, json.dumps(state)), nprocs=2, join=True)
 
 
-def _late_with_state(rank, port, folder, state):
+def _late_with_state(rank, meeting, folder, state):
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2"}
     dataset = StreamingDataset(remote=f"{folder}/audio", batch_size=2)
     dataset.load_state_dict(json.loads(state))
-    torch.distributed.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    torch.distributed.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=2)
     assert len(list(StreamingDataLoader(dataset))) == 8
     assert dataset.size == 30
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
 
 
-def _too_early(rank, port, folder):
+def _too_early(rank, meeting, folder):
     dataset = StreamingDataset(remote=f"{folder}/audio", batch_size=2)
-    torch.distributed.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    torch.distributed.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=2)
     with pytest.raises(ConfigError, match="after init_process_group"):
         next(iter(dataset))
     torch.distributed.destroy_process_group()
