@@ -27,7 +27,7 @@ def build_automation(
     stores = storage or StorageResource()
     makers = (source_changes_sensor, stale_partitions_sensor)
     dataset_sensors = [make(config, stores) for config in configs for make in makers]
-    watch = [] if folder is None else [definitions_changes_sensor(folder)]
+    watch = [] if folder is None else [definitions_changes_sensor(folder, configs)]
     return dg.Definitions(
         sensors=[*dataset_sensors, alerts_sensor({config.name: config for config in configs}), *watch],
         schedules=[schedule for config in configs for schedule in dataset_schedules(config)],

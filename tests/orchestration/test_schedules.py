@@ -8,6 +8,7 @@ import pytest
 
 from assets.maintenance import gc_job, verify_job
 from headrace.config import load_config
+from headrace.config_folder import find_configs
 from headrace.errors import ConfigError
 from resources.storage import StorageResource
 from resources.workers import WorkersResource
@@ -90,7 +91,7 @@ def tick(sensor: dg.SensorDefinition):
 
 
 def test_unchanged_yaml_files_are_left_alone(project):
-    assert "no change" in tick(definitions_changes_sensor(project.datasets)).skip_message
+    assert "no change" in tick(watching(project)).skip_message
 
 
 def test_a_changed_yaml_file_makes_the_code_server_load_it(project, monkeypatch):
@@ -101,39 +102,51 @@ def test_a_changed_yaml_file_makes_the_code_server_load_it(project, monkeypatch)
             asked.set()
 
     monkeypatch.setattr("sensors.definitions_changes.code_server", Server)
-    sensor = definitions_changes_sensor(project.datasets)
+    sensor = watching(project)
     project.write_yaml(loader={"num_workers": 1})
     assert "loading" in tick(sensor).skip_message
     assert asked.wait(5)
 
 
-def test_a_wrong_yaml_file_is_not_loaded(project, monkeypatch):
+def watching(project):
+    """The sensor, as it is after the files of now were loaded."""
+    return definitions_changes_sensor(project.datasets, find_configs(project.datasets).configs)
+
+
+def test_a_wrong_yaml_file_is_not_loaded_fails_one_tick_and_is_told_until_it_is_mended(project, monkeypatch):
     monkeypatch.setattr("sensors.definitions_changes.code_server", lambda: pytest.fail("asked"))
-    sensor = definitions_changes_sensor(project.datasets)
+    sensor = watching(project)
     project.write_yaml(loader={"num_wrkers": 1})
     with pytest.raises(dg.Failure, match="num_workers"):
         tick(sensor)
+    assert "num_workers" in tick(sensor).skip_message
+    project.write_yaml(loader={"num_workers": 0})
+    assert "no change" in tick(sensor).skip_message
 
 
-def test_a_file_that_was_wrong_when_the_others_were_loaded_is_told_until_it_is_mended(project):
-    other = project.datasets / "other.yaml"
+def test_a_wrong_file_keeps_no_other_from_being_loaded(project):
+    sensor = watching(project)
+    other, third = project.datasets / "other.yaml", project.datasets / "third.yaml"
     other.write_text("source: {uri: x")
-    sensor = definitions_changes_sensor(project.datasets)
-    for _ in range(2):
-        with pytest.raises(dg.Failure, match=r"other\.yaml: not valid YAML"):
-            tick(sensor)
-    other.unlink()
+    with pytest.raises(dg.Failure, match=r"other\.yaml: not valid YAML"):
+        tick(sensor)
+    third.write_text("source: {uri: x}\noutput: {uri: y}\n")
     assert "press Reload" in tick(sensor).skip_message
+    loaded = watching(project)
+    with pytest.raises(dg.Failure, match=r"other\.yaml: not valid YAML"):
+        tick(loaded)
+    third.unlink()
+    assert "press Reload" in tick(loaded).skip_message
 
 
 def test_a_folder_of_data_sets_that_is_gone_is_named(project):
-    sensor = definitions_changes_sensor(project.datasets)
+    sensor = watching(project)
     project.datasets.rename(project.folder / "elsewhere")
     with pytest.raises(dg.Failure, match="no such folder of data sets"):
         tick(sensor)
 
 
 def test_without_a_reloadable_code_server_a_person_is_asked(project):
-    sensor = definitions_changes_sensor(project.datasets)
+    sensor = watching(project)
     project.write_yaml(loader={"num_workers": 1})
     assert "press Reload" in tick(sensor).skip_message
