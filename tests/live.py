@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 import httpx
 
 from resources.storage import REPOSITORY_ROOT
+from tests.ports import reserved_port
 
 _RUNS = """{ runsOrError(limit: 1000) { ... on Runs { results {
   runId status creationTime assetSelection { path } tags { key value } } } } }"""
@@ -65,11 +65,8 @@ class DagsterDev:
 
     def start(self) -> None:
         """Start everything, and wait until the server answers."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
         command = [str(Path(sys.executable).parent / "dagster"), "dev", "--workspace", "workspace.yaml"]
-        with self.log.open("ab") as log:
+        with reserved_port() as self.port, self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "--host", "127.0.0.1", "--port", str(self.port)],
                 cwd=REPOSITORY_ROOT,
@@ -78,7 +75,7 @@ class DagsterDev:
                 stderr=log,
                 start_new_session=True,
             )
-        self.wait(self._answers, 90, "the webserver to answer")
+            self.wait(self._answers, 180, "the webserver to answer")
 
     def stop(self, number: int = signal.SIGINT) -> None:
         """Stop, with all child processes; SIGKILL is a machine that loses its power."""

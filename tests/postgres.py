@@ -4,11 +4,12 @@ import contextlib
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.ports import reserved_port
 
 _USER = "postgres"  # PostgreSQL refuses to run as root; packages make this user
 _SYSTEM = Path("/usr/lib/postgresql")  # where Debian keeps the programs, version by version
@@ -34,16 +35,15 @@ def postgres_url(programs: Path) -> Iterator[str]:
     def call(program: str, *arguments: str) -> None:
         command = [str(programs / program), "-D", str(data), *arguments]
         with (folder / "log").open("ab") as log:
-            subprocess.run(command, user=user, group=user, cwd=folder, check=True, timeout=60, stdout=log, stderr=log)
+            subprocess.run(command, user=user, group=user, cwd=folder, check=True, timeout=180, stdout=log, stderr=log)
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     try:
         if user is not None:
             shutil.chown(folder, user, user)
         call("initdb", "--username=dagster", "--auth=trust", "--encoding=UTF8", "--no-sync")
-        call("pg_ctl", "-w", "-o", f"-h 127.0.0.1 -p {port} -k {folder} -F", "-l", str(folder / "server.log"), "start")
+        with reserved_port() as port:
+            options = f"-h 127.0.0.1 -p {port} -k {folder} -F"
+            call("pg_ctl", "-w", "-o", options, "-l", str(folder / "server.log"), "start")
         yield f"postgresql+psycopg2://dagster@127.0.0.1:{port}/postgres"
     finally:
         with contextlib.suppress(subprocess.CalledProcessError):  # it never started
