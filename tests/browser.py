@@ -96,7 +96,7 @@ class Browser:
     def _attach(self) -> ClientConnection:
         """Find the port that the browser chose, and its one tab."""
         port_file = Path(self._profile.name, "DevToolsActivePort")
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while not port_file.exists() or not port_file.read_text().strip():
             if time.monotonic() > deadline:
                 raise AssertionError("the browser did not start")

@@ -111,7 +111,7 @@ def test_a_local_store_works_on_both_sides_of_a_fork(tmp_path):
     results = context.Queue()
     child = context.Process(target=_child, args=(storage, results))
     child.start()
-    assert results.get(timeout=20) == b"x"
+    assert results.get(timeout=60) == b"x"
     child.join()
 
 

@@ -75,13 +75,16 @@ def test_a_run_whose_process_is_killed_is_found_and_made_again(live, monkeypatch
     monkeypatch.setenv(VARIABLE, live.server.environment[VARIABLE])
     known = len(live.server.runs())
 
-    def building() -> list[Run]:
-        return [run for run in live.server.runs()[known:] if run.status == "STARTED" and run.partition]
+    building: list[Run] = []
+
+    def is_building() -> bool:
+        building.extend(run for run in live.server.runs()[known:] if run.status == "STARTED" and run.partition)
+        return bool(building)
 
     live.project.write_tone("tone004", hz=888, seconds=60)
-    live.server.wait(lambda: bool(building()), WAIT_SECONDS, "a run to start")
+    live.server.wait(is_building, WAIT_SECONDS, "a run to start")
     with dg.DagsterInstance.from_config(str(live.server.home)) as instance:
-        events = instance.all_logs(building()[0].run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
+        events = instance.all_logs(building[0].run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
         pid = next(int(match[1]) for event in events if (match := re.search(r"\(pid: (\d+)\)", event.message)))
     os.kill(pid, signal.SIGKILL)
     runs = live.runs_until(3)[known:]

@@ -129,7 +129,7 @@ def test_a_compressed_shard_that_another_process_gave_up_is_brought_all_the_same
             while not dataset.reading.traffic.cache_misses:
                 time.sleep(0.001)
             raise ConnectionError
-        assert sample.result(20)["__key__"] == clips(1)[0].key
+        assert sample.result(60)["__key__"] == clips(1)[0].key
 
 
 def test_indexes_are_kept_and_follow_a_changed_file(folder, tmp_path):

@@ -126,7 +126,7 @@ def test_the_next_batch_is_brought_meanwhile_and_an_error_comes_in_its_place():
     ahead = pinned_ahead(batches(), Arena())
     for number in range(3):
         assert next(ahead).keys == [str(number)]
-        assert is_asked[min(number + 1, 2)].wait(20)  # though the consumer has not asked for it
+        assert is_asked[min(number + 1, 2)].wait(60)  # though the consumer has not asked for it
     with pytest.raises(SampleError, match="no such sample"):
         next(ahead)
 

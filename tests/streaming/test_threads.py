@@ -118,7 +118,7 @@ def test_local_batches_are_opened_in_order_and_one_at_a_time():
 
 
 def test_batches_of_stores_are_opened_side_by_side():
-    together = threading.Barrier(3, timeout=20)  # nobody passes it alone
+    together = threading.Barrier(3, timeout=60)  # nobody passes it alone
     batches = ThreadedBatches(Assembler(lambda _: together.wait()), num_threads=1, depth=3, is_local=False)
     assert list(batches.run(plans(6))) == list(range(6))
     batches.close()
@@ -127,11 +127,11 @@ def test_batches_of_stores_are_opened_side_by_side():
 def test_tasks_of_lower_rank_go_first():
     threads, done = WorkThreads(1, "test"), []
     may_begin, is_done = threading.Event(), threading.Event()
-    threads.submit(lambda: may_begin.wait(20))
+    threads.submit(lambda: may_begin.wait(60))
     for number, rank in enumerate([7, 2, 7, 0, 2]):
         threads.submit(lambda entry=(rank, number): done.append(entry), rank)
     threads.submit(is_done.set, 9)
     may_begin.set()
-    assert is_done.wait(20)
+    assert is_done.wait(60)
     assert done == [(0, 3), (2, 1), (2, 4), (7, 0), (7, 2)]
     threads.close()
