@@ -5,11 +5,14 @@ Owns the deep comparison: every byte of every tar against its digest, its index 
 build makes is `audit`'s.
 """
 
+import hashlib
 import random
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import numpy as np
 
@@ -24,9 +27,13 @@ from headrace.outputs import Part, find_parts
 from headrace.shardlists import Shard, resolve_shards
 from headrace.snapshots import NumberedSnapshot, ShardTable, read_table
 from headrace.storage import Storage, open_storage
+from headrace.streaming.batches.columns import JSON_FIELD
+from headrace.streaming.batches.decode import parsed
 from headrace.streaming.shards.finding import is_pattern
+from headrace.streaming.shards.unpacking import ZIP_SUFFIXES, unpacker_of
 from headrace.tar import sha256_of
 
+_PIECE_BYTES = 1 << 20
 _DIGEST_LENGTH = 12  # hex digits of the digest in a shard's name
 
 
@@ -112,7 +119,10 @@ def verify(
     depth: Depth,
     progress: Callable[[CheckedShard], None] = lambda shard: None,  # noqa: ARG005
 ) -> Verdict:
-    """Read every shard of the target. Memory is bounded by one shard's index and one sample per thread."""
+    """Read every shard of the target.
+
+    Memory is bounded by one shard's index and one sample per thread; a compressed tar is unpacked into a file.
+    """
     verdict = Verdict(list(target.faults))
     with ThreadPoolExecutor(depth.num_threads, "verify") as pool:
         window = 2 * depth.num_threads
@@ -189,8 +199,7 @@ def _check_shard(shard: Shard, depth: Depth) -> CheckedShard:
     num_samples = num_bytes = num_decoded = 0
     try:
         num_bytes = shard.storage.size(shard.name)
-        with shard.storage.open(shard.name) as file:
-            sha256 = sha256_of(file)
+        with _opened_tar(shard.storage, shard.name) as (file, sha256):
             faults += _faults_of_digest(shard, sha256)
             found = index_tar(file, shard.name.rpartition("/")[2], num_bytes=num_bytes, sha256=sha256)
             num_samples = len(found)
@@ -203,6 +212,22 @@ def _check_shard(shard: Shard, depth: Depth) -> CheckedShard:
     if shard.num_samples is not None and not faults and num_samples != shard.num_samples:
         faults.append(f"{num_samples} samples in the tar, {shard.num_samples} promised")
     return CheckedShard(shard, num_samples, num_bytes, num_decoded, tuple(Fault(shard.url, what) for what in faults))
+
+
+@contextmanager
+def _opened_tar(storage: Storage, name: str) -> Iterator[tuple[BinaryIO, str]]:
+    """The tar, unpacked if it is compressed, and the SHA-256 (hex) of the stored bytes. Raises `IntegrityError`."""
+    with storage.open(name) as file:
+        if not name.endswith(ZIP_SUFFIXES):
+            yield file, sha256_of(file)
+            return
+        digest, unpacker = hashlib.sha256(), unpacker_of(name)
+        with tempfile.TemporaryFile() as plain:
+            while piece := file.read(_PIECE_BYTES):
+                digest.update(piece)
+                plain.writelines(unpacker.unpacked(piece))
+            unpacker.finish()
+            yield cast("BinaryIO", plain), digest.hexdigest()
 
 
 def _faults_of_digest(shard: Shard, sha256: str) -> Iterator[str]:
@@ -259,9 +284,14 @@ def _chosen(num_samples: int, wanted: int, seed: str) -> Sequence[int]:
 
 
 def _faults_of_sample(file: BinaryIO, index: ShardIndex, row: int) -> Iterator[str]:
-    """Whether a sample decodes to what its index says."""
+    """Whether a sample decodes to what its index says, and its JSON is JSON."""
     fields = [name for name in index.fields if index.range_of(row, name)]
     audio, key = audio_field(tuple(fields)), index.key(row)
+    if span := index.range_of(row, JSON_FIELD):
+        try:
+            parsed(payload(file, span))
+        except ValueError as error:
+            yield f"{key}.{JSON_FIELD}: not JSON ({error}); write the shard again"
     try:
         if audio is not None and (span := index.range_of(row, audio)):
             samples, rate = decode(payload(file, span))

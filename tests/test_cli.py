@@ -1,5 +1,6 @@
 """The command as a user runs it: what it prints, its exit codes, and never a traceback."""
 
+import gzip
 import json
 import os
 import shutil
@@ -8,6 +9,7 @@ import sys
 import time
 
 import pytest
+import zstandard
 
 from headrace import cli
 from headrace.index import index_name
@@ -254,6 +256,31 @@ def test_verify_checks_anybodys_tars(run, tars):
     assert "train-001.tar" in out
     (tars / "train-000.tar").write_bytes(b"no tar")
     assert "not a readable tar" in run("verify", tars)[1]
+
+
+@pytest.mark.parametrize("suffix", [".tar.gz", ".tgz", ".tar.zst"])
+def test_verify_unpacks_compressed_tars_and_looks_inside(run, tars, suffix):
+    pack = zstandard.ZstdCompressor().compress if suffix == ".tar.zst" else gzip.compress
+    for tar in sorted(tars.glob("*.tar")):
+        tar.with_suffix(suffix).write_bytes(pack(tar.read_bytes()))
+        tar.unlink()
+    code, out, _ = run("verify", tars)
+    assert (code, "3 shards" in out, "12 samples" in out) == (0, True, True), out
+    packed = tars / f"train-001{suffix}"
+    cut(packed)
+    code, out, _ = run("verify", tars)
+    assert (code, "cut off" in out or "damaged" in out) == (1, True)
+    write_tar(tars / "inside.tar", {**members_of(clips(3)), "broken.flac": b"fLaC"})
+    packed.write_bytes(pack((tars / "inside.tar").read_bytes()))
+    (tars / "inside.tar").unlink()
+    code, out, _ = run("verify", tars, "--sample", "9")
+    assert (code, "broken.flac" in out) == (1, True)
+
+
+def test_verify_parses_the_json_of_the_samples_that_it_decodes(run, tmp_path):
+    write_tar(tmp_path / "a.tar", {"a.json": b"{not json", "b.json": b'{"x": 1}', "b.txt": b"", "c.json": b"\xff"})
+    code, out, _ = run("verify", tmp_path, "--sample", "9")
+    assert (code, "a.json" in out, "b.json" in out, "c.json" in out) == (1, True, False, True)
 
 
 # index
