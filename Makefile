@@ -10,7 +10,8 @@ UI_PORT ?= 3000
 export DAGSTER_HOME ?= $(CURDIR)/dagster_home
 
 BIN := .venv/bin
-STAMP := .venv/.installed
+COMMA := ,
+STAMP = .venv/.installed-$(subst $(COMMA),-,$(EXTRAS))
 
 .PHONY: help demo ui test test-slow test-gpu check format bench venv constraints clean
 
@@ -59,7 +60,7 @@ bench: $(STAMP)  ## Benchmarks: each prints a table and writes JSON
 	done
 
 constraints:  ## Resolve pyproject.toml anew into constraints.txt (torch stays where it is)
-	tools/make-constraints "$(PYTHON)" "$(EXTRAS),postgres"
+	tools/make-constraints "$(PYTHON)" "$(EXTRAS),postgres,ray"
 
 clean:  ## Remove .venv, caches, built data and Dagster's history
 	rm -rf .venv .venv-constraints .venv.lock data *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
