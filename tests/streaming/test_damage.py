@@ -8,6 +8,9 @@ import pytest
 
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import SampleError
+from headrace.shardwriter import ShardPlace
+from headrace.storage import LocalStorage
+from tests.streaming.corpus import Clip, commit, write_audio_shard
 from tests.streaming.drills import check, keep_all, make
 from tests.streaming.fault_server import fault_server
 
@@ -112,3 +115,42 @@ def test_a_damaged_cached_shard_is_fetched_again(server, corpus, tmp_path):
     for path in tmp_path.glob("*.idx"):
         path.write_bytes(path.read_bytes()[:50])
     check(make(f"{server.uri}/audio", tmp_path), corpus)
+
+
+def flip_in_flac(path):
+    """Another byte within the last frames of the shard's first FLAC, in a file of the same size."""
+    blob = bytearray(path.read_bytes())
+    blob[blob.index(b"fLaC") + 700] ^= 255
+    path.write_bytes(blob)
+
+
+def test_a_cached_copy_of_ours_that_does_not_decode_is_removed_and_comes_anew(server, corpus, tmp_path):
+    keep_all(make(f"{server.uri}/audio", tmp_path))
+    victim = min(tmp_path.glob("train*.tar"))
+    sound = victim.read_bytes()
+    flip_in_flac(victim)
+    dataset = make(f"{server.uri}/audio", tmp_path, shuffle=False)
+    with pytest.warns(UserWarning, match=rf"{victim.name}: .*damaged and has been removed"), pytest.raises(SampleError):
+        dataset.get_item(0)
+    assert not victim.exists()
+    check(dataset, corpus)
+    keep_all(dataset)
+    assert victim.read_bytes() == sound
+
+
+def test_a_sound_copy_of_what_is_damaged_in_the_store_stays_in_the_cache(tmp_path, monkeypatch):
+    """Its digest is what was committed: bringing it again would only give the same."""
+    audio = LocalStorage(tmp_path / "data/audio")
+    broken = Clip(0, 400)
+    monkeypatch.setattr(Clip, "flac", lambda clip: b"fLaC" + bytes(300))
+    shard = write_audio_shard(audio, ShardPlace("train", 0, 0), [broken])
+    commit(audio, {"train-0000": [shard]}, {})
+    with fault_server(tmp_path / "data") as server:
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        dataset = make(f"{server.uri}/audio", tmp_path / "cache")
+        keep_all(dataset)
+        for _ in range(2):
+            with pytest.raises(SampleError, match=broken.key):
+                dataset.get_item(0)
+    assert (tmp_path / "cache" / shard.shard).exists()

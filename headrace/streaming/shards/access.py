@@ -194,11 +194,25 @@ class ShardAccess:
             self.files.let_go(shard)
 
     def doubt(self, shard: int) -> None:
-        """What was read of a shard is damaged. One of a cache whose digest nobody knew goes, so that it comes anew."""
-        if self.in_place(shard) is None and not self.index(shard).sha256 and shard not in self._doubted:
-            self._doubted.add(shard)
-            self.files.let_go(shard)
-            self.cache.discard(self.cache_name(shard))
+        """What was read of a shard is damaged. If it may be its copy in the cache that is, that goes and comes anew.
+
+        Of a shard whose digest is known, the copy's is compared with it, once: what is damaged in the store stays.
+        """
+        if self.in_place(shard) is not None or shard in self._doubted:
+            return
+        self._doubted.add(shard)
+        wanted, name = self.index(shard).sha256, self.cache_name(shard)
+        if wanted:
+            cached = self.cache.find(name, self.index(shard).num_bytes)
+            if cached is None or _digest_of(cached) == wanted:
+                return
+            warnings.warn(
+                f"{cached.path}: its SHA-256 is no longer {wanted}: this copy in the cache was damaged and has been "
+                "removed; it comes anew. If that happens again, check the disk",
+                stacklevel=2,
+            )
+        self.files.let_go(shard)
+        self.cache.discard(name)
 
     def close_idle(self) -> None:
         """Close what is open, so that it may be evicted; readers under way keep theirs."""
@@ -223,9 +237,7 @@ class ShardAccess:
         wanted = self.index(shard).sha256
         if not self._config.validate_hash or not wanted or shard in self._checked:
             return None
-        with open(opened.file_descriptor, "rb", closefd=False) as file:  # its name may be gone: others check it, too
-            found = sha256_of(file)
-        if found != wanted:
+        if (found := _digest_of(opened)) != wanted:
             return found
         self._checked.add(shard)
         return None
@@ -291,3 +303,8 @@ class ShardAccess:
             is_first, self._has_warned = not self._has_warned, True
         if is_first:
             warnings.warn(f"{reason}. Until then samples come from the store one by one, which is slower", stacklevel=2)
+
+
+def _digest_of(opened: FileShard) -> str:
+    with open(opened.file_descriptor, "rb", closefd=False) as file:  # its name may be gone: others check it, too
+        return sha256_of(file)
