@@ -222,6 +222,16 @@ def test_a_fork_while_somebody_looks_whether_a_shard_arrives_leaves_it_unlocked(
     assert is_free(part)
 
 
+def test_a_shard_that_was_read_may_be_evicted_while_a_child_lives_that_was_forked_meanwhile(tmp_path, fork):
+    cache = ShardCache(tmp_path)
+    put(cache, "a.tar", b"hi")
+    reader = cache.find("a.tar", 2)
+    fork()
+    assert not cache.evict("a.tar")
+    del reader
+    assert cache.evict("a.tar")
+
+
 @pytest.mark.parametrize("call", ["os.fsync", "pathlib.Path.rename", "os.ftruncate"])
 def test_a_disk_that_fails_is_an_error_of_the_cache(tmp_path, monkeypatch, call):
     """Over NFS a quota shows as late as there."""

@@ -31,7 +31,7 @@ def pzstd(*parts):
 
 def unpacked(name, packed, num_bytes):
     unpacker = unpacker_of(name)
-    pieces = [unpacker.decompress(packed[i : i + num_bytes]) for i in range(0, len(packed), num_bytes)]
+    pieces = [b"".join(unpacker.unpacked(packed[i : i + num_bytes])) for i in range(0, len(packed), num_bytes)]
     unpacker.finish()
     return b"".join(pieces)
 

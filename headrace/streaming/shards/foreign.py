@@ -121,7 +121,7 @@ def _opened_tar(storage: Storage, shard: str) -> Iterator[BinaryIO]:
         with tempfile.TemporaryFile() as unpacked:
             unpacker = unpacker_of(f"{storage.uri}/{shard}")
             while piece := file.read(_PIECE_BYTES):
-                unpacked.write(unpacker.decompress(piece))
+                unpacked.writelines(unpacker.unpacked(piece))
             unpacker.finish()
             yield cast("BinaryIO", unpacked)
 

@@ -5,6 +5,7 @@ Owns positioned reads and their checks. Which of the two a shard is, and where t
 
 import contextlib
 import errno
+import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,7 +42,7 @@ class FileShard:
             IntegrityError: it does not have `num_bytes` bytes.
             StorageError: it cannot be opened.
         """
-        self.path = path
+        self.path, self._pid = path, os.getpid()
         try:
             self.file_descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:
@@ -65,15 +66,19 @@ class FileShard:
     def of(cls, path: Path, file_descriptor: int) -> "FileShard":
         """An open file, which it takes over; `path` is what messages call it."""
         shard = cls.__new__(cls)
-        shard.path, shard.file_descriptor = path, file_descriptor
+        shard.path, shard.file_descriptor, shard._pid = path, file_descriptor, os.getpid()
         return shard
 
     def __del__(self) -> None:
-        """Close with the last reader."""
+        """Close with the last reader; a lock of the cache's ends here, too, though a forked child has the same one."""
         descriptor = getattr(self, "file_descriptor", None)
-        if descriptor is not None:
+        if descriptor is None:
+            return
+        if self._pid == os.getpid():
             with contextlib.suppress(OSError):
-                os.close(descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
 
     def read(self, start: int, stop: int) -> memoryview:
         """See `OpenShard.read`."""

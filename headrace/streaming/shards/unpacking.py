@@ -64,10 +64,6 @@ class Unpacker:
                 joined, num_bytes = [], 0
         yield b"".join(joined)
 
-    def decompress(self, data: bytes) -> bytes:
-        """The next unpacked bytes at once, however many. Raises as `unpacked`."""
-        return b"".join(self._steps(data))
-
     def finish(self) -> None:
         """Say that the file has ended. Raises `IntegrityError` when that is in the midst of a member."""
         if self._member is not None and self._has_begun:
