@@ -1,20 +1,21 @@
 """A snapshot laid out as the plain WebDataset that other tools expect: `train_000000.tar`, …, and `sizes.json`.
 
-Owns names and placing: hard links on one local disk, copies otherwise. The shards themselves are not looked into.
+Owns names and placing: hard links on one local disk, copies otherwise. The shards themselves are not looked into; what
+in a target is an export's own says `export_mark`.
 """
 
 import secrets
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.errors import ConfigError
+from headrace.export_mark import own_tars, write_mark
 from headrace.index import ShardIndex, index_name
 from headrace.manifests import json_bytes
 from headrace.snapshots import ShardTable, read_snapshot, read_table, snapshot_numbers
 from headrace.storage import Storage
-from headrace.tar_indexes import read_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,42 +75,42 @@ def export_snapshot(
     """Lay out a snapshot of a shard folder in another folder; `sizes.json` is written last.
 
     A target that holds a former export is brought up to date: each file is replaced whole, those that are no longer
-    wanted are removed at the end.
+    wanted are removed at the end. The mark names all of them before the first is touched, so an export that was cut off
+    is gone on with, and what no export wrote stays.
 
     Raises:
         NotFoundError: the folder has no such snapshot.
-        ConfigError: there is no such split, or the target holds tars that are no export's.
+        ConfigError: there is no such split, or the target holds what no export wrote.
+        FormatError: the target's mark cannot be read.
     """
     numbered = read_snapshot(source, number)
     if split is not None and split not in numbered.snapshot.splits:
         there = sorted(numbered.snapshot.splits)
         raise ConfigError(f"{source.uri}: no split {split!r} in snapshot {numbered.number}; there are {there}")
     shards = plan_export(read_table(source, numbered.snapshot), split)
-    former = _former_export(target)
+    if snapshot_numbers(target):
+        raise ConfigError(f"{target.uri}: is a shard folder that Headrace builds; export to another one")
+    former = own_tars(target, (shard.target for shard in shards))
+    wanted = {shard.target: (shard.num_bytes,) for shard in shards}
+    write_mark(target, {name: (*former.get(name, ()), *wanted.get(name, ())) for name in former | wanted})
     num_linked = 0
     for shard in shards:
         num_linked += _place(source, target, shard)
         progress(shard)
     target.write("sizes.json", json_bytes({shard.target: shard.num_samples for shard in shards}))
-    surplus = former - {shard.target for shard in shards}
+    num_removed = _remove(target, former.keys() - wanted.keys())
+    write_mark(target, wanted)
+    return Export(numbered.number, tuple(shards), num_linked, num_removed)
+
+
+def _remove(target: Storage, surplus: Iterable[str]) -> int:
+    """Remove tars that are no longer wanted. Returns how many there were."""
+    num_removed = 0
     for name in sorted(surplus):
+        num_removed += target.exists(name)
         target.delete(index_name(name))
         target.delete(name)
-    return Export(numbered.number, tuple(shards), num_linked, len(surplus))
-
-
-def _former_export(target: Storage) -> set[str]:
-    """The tars that a former export left in the target."""
-    if snapshot_numbers(target):
-        raise ConfigError(f"{target.uri}: is a shard folder that Headrace builds; export to another one")
-    there = {entry.path for entry in target.list() if entry.path.endswith(".tar")}
-    foreign = sorted(there - set(read_sizes(target)))
-    if foreign:
-        raise ConfigError(
-            f"{target.uri}: holds {len(foreign)} tars that its sizes.json does not name ({foreign[0]}); export to an "
-            "empty folder"
-        )
-    return there
+    return num_removed
 
 
 def _place(source: Storage, target: Storage, shard: ExportedShard) -> bool:

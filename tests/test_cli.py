@@ -12,6 +12,7 @@ import pytest
 import zstandard
 
 from headrace import cli
+from headrace.export_mark import MARK
 from headrace.index import index_name
 from headrace.manifests import newest_manifests
 from headrace.snapshots import read_snapshot, read_table, snapshot_numbers
@@ -356,7 +357,7 @@ def test_export_again_brings_a_former_export_up_to_date(run, tmp_path):
     assert f"{len(first) - len(second)} of a former export removed" in out
     assert sorted(path.name for path in target.glob("*.tar")) == sorted(second)
     assert sum(second.values()) == 10
-    assert list(target.glob(".*")) == []
+    assert [path.name for path in target.glob(".*")] == [MARK]
     run("export", project.folder / "output", tmp_path / "old", "--snapshot", 1)
     assert json.loads((tmp_path / "old" / "sizes.json").read_text()) == first
     run("export", project.folder / "output", tmp_path / "test", "--split", "test")

@@ -1,0 +1,142 @@
+"""An export replaces and removes what exports wrote, and nothing else."""
+
+import json
+import shutil
+
+import pytest
+
+from headrace.errors import ConfigError, FormatError
+from headrace.export import export_snapshot
+from headrace.export_mark import MARK
+from headrace.index import index_name
+from headrace.storage import LocalStorage
+from headrace.tar_indexes import index_tars
+from tests.streaming.corpus import clips, write_dataset
+from tests.test_webdataset import members_of, write_tar
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory):
+    """Shard folders of one and of three shards."""
+    folder = tmp_path_factory.mktemp("outputs")
+    write_dataset(folder / "small", {"train": clips(3)}, per_shard=3)
+    write_dataset(folder / "large", {"train": clips(9)}, per_shard=3)
+    return {name: LocalStorage(folder / name / "audio") for name in ("small", "large")}
+
+
+@pytest.fixture
+def target(tmp_path):
+    return LocalStorage(tmp_path / "plain")
+
+
+def tars(target):
+    return sorted(path.name for path in target.root.glob("*.tar"))
+
+
+def everything(target):
+    return {path.relative_to(target.root): path.read_bytes() for path in target.root.rglob("*") if path.is_file()}
+
+
+def refused(source, target, match):
+    before = everything(target)
+    with pytest.raises(ConfigError, match=match):
+        export_snapshot(source, target)
+    assert everything(target) == before
+
+
+def test_tars_of_a_user_who_indexed_them_are_never_touched(outputs, target):
+    target.root.mkdir()
+    for number in range(3):
+        write_tar(target.root / f"train_{number:06d}.tar", members_of(clips(2, first=10 * number)))
+    index_tars(str(target.root), num_threads=1)
+    refused(outputs["small"], target, r"holds 3 tars .*no mark of an export .*remove that folder first")
+
+
+def test_a_folder_of_other_files_is_no_empty_folder(outputs, target):
+    target.root.mkdir()
+    (target.root / "notes.txt").write_text("mine")
+    refused(outputs["small"], target, r"holds files \(notes\.txt\)")
+
+
+def test_a_former_export_without_its_mark_is_refused_with_the_way_out(outputs, target):
+    export_snapshot(outputs["small"], target)
+    target.delete(MARK)
+    refused(outputs["small"], target, "Exports of older versions have no mark: remove that folder first")
+
+
+@pytest.mark.parametrize("name", ["mine.tar", "train_000001.tar", "train_000001.idx", "deep/mine.tar"])
+def test_what_a_user_added_to_an_export_is_never_touched(outputs, target, name):
+    export_snapshot(outputs["small"], target)
+    target.write(name, b"mine")
+    refused(outputs["large"], target, f"{name} is not what an export wrote there")
+
+
+def test_a_tar_that_was_put_in_the_place_of_an_exported_one_is_never_touched(outputs, target):
+    export_snapshot(outputs["large"], target)
+    target.write("train_000002.tar", b"mine")
+    refused(outputs["small"], target, "train_000002.tar is not what an export wrote there")
+
+
+def test_other_files_beside_an_export_stay(outputs, target):
+    export_snapshot(outputs["large"], target)
+    target.write("README.md", b"mine")
+    assert export_snapshot(outputs["small"], target).num_removed == 2
+    assert tars(target) == ["train_000000.tar"]
+    assert target.read("README.md") == b"mine"
+
+
+class CutError(Exception):
+    """A kill after so many changes of the target."""
+
+
+class Dying:
+    """A store that dies before a change."""
+
+    def __init__(self, storage, num_changes):
+        self._storage, self._left = storage, num_changes
+
+    def __getattr__(self, name):
+        return getattr(self._storage, name)
+
+    def local_path(self, path):
+        """None, so that every shard is a write."""
+
+    def _count(self):
+        if self._left == 0:
+            raise CutError
+        self._left -= 1
+
+    def write(self, path, data):
+        self._count()
+        self._storage.write(path, data)
+
+    def delete(self, path):
+        self._count()
+        self._storage.delete(path)
+
+
+@pytest.mark.parametrize(("first", "second"), [("small", "large"), ("large", "small")])
+def test_an_export_that_is_cut_off_anywhere_is_gone_on_with(outputs, tmp_path, first, second):
+    clean = LocalStorage(tmp_path / "clean")
+    export_snapshot(outputs[second], clean)
+    former = LocalStorage(tmp_path / "former")
+    export_snapshot(outputs[first], former)
+    for num_changes in range(100):
+        target = LocalStorage(shutil.copytree(former.root, tmp_path / f"cut{num_changes}"))
+        try:
+            export_snapshot(outputs[second], Dying(target, num_changes))
+            break
+        except CutError:
+            export_snapshot(outputs[second], target)
+        assert everything(target) == everything(clean)
+    assert num_changes > 5
+
+
+def test_the_mark_names_the_tars_with_their_sizes_and_a_later_one_is_not_guessed_at(outputs, target):
+    export_snapshot(outputs["large"], target)
+    mark = json.loads(target.read(MARK))
+    assert mark == {"version": 1, "tars": {name: [target.size(name)] for name in tars(target)}}
+    assert all(target.exists(index_name(name)) for name in tars(target))
+    target.write(MARK, b'{"version": 2}')
+    with pytest.raises(FormatError, match="no mark of an export of this version"):
+        export_snapshot(outputs["large"], target)
