@@ -42,7 +42,7 @@ class FileShard:
             IntegrityError: it does not have `num_bytes` bytes.
             StorageError: it cannot be opened.
         """
-        self.path, self._pid = path, os.getpid()
+        self.path, self.pid = path, os.getpid()
         try:
             self.file_descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:
@@ -66,7 +66,7 @@ class FileShard:
     def of(cls, path: Path, file_descriptor: int) -> "FileShard":
         """An open file, which it takes over; `path` is what messages call it."""
         shard = cls.__new__(cls)
-        shard.path, shard.file_descriptor, shard._pid = path, file_descriptor, os.getpid()
+        shard.path, shard.file_descriptor, shard.pid = path, file_descriptor, os.getpid()
         return shard
 
     def __del__(self) -> None:
@@ -74,7 +74,7 @@ class FileShard:
         descriptor = getattr(self, "file_descriptor", None)
         if descriptor is None:
             return
-        if self._pid == os.getpid():
+        if self.pid == os.getpid():
             with contextlib.suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
         with contextlib.suppress(OSError):
