@@ -68,6 +68,7 @@ class Scan:
         num_found: files of the source: recordings + rejected ones of origin `file` + unsettled.
         num_opened: files that were read.
         num_reused: files whose facts the previous catalog had.
+        num_rows: rows of the user's table.
         seconds: how long each step took: `list`, `read`, `judge`.
     """
 
@@ -76,6 +77,7 @@ class Scan:
     num_found: int
     num_opened: int
     num_reused: int
+    num_rows: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -189,7 +191,8 @@ def scan(
     recordings, rejected = accepted_and_rejected(facts, metadata, unsettled["path"], min_seconds=least, key_column=keys)
     catalog = Catalog(recordings, _with_old_decode_faults(rejected, recordings, previous), version)
     watch.lap("judge")
-    return Scan(catalog, unsettled, listing.height, plan.to_open.height, plan.num_reused, watch.seconds)
+    num_rows = 0 if metadata is None else metadata.height
+    return Scan(catalog, unsettled, listing.height, plan.to_open.height, plan.num_reused, num_rows, watch.seconds)
 
 
 def scan_settled(

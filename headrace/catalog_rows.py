@@ -20,6 +20,9 @@ _ROW = "\0row"
 _COMPOSED, _FILE = "\0composed", "\0file"
 _UNTIDY_PATH = r"(^|/)\.{0,2}(/|$)"
 _NOT_ASCII = r"[^\x00-\x7F]"
+_HIDDEN = r"(^|/)\."
+_BASE_NAME = r"([^/]*)$"
+_NAMESAKE = "\0namesake"
 
 
 def facts_of(recordings: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
@@ -166,7 +169,11 @@ def _refuse_taken_keys(candidates: pl.DataFrame) -> pl.DataFrame:
     if candidates.filter(stays)["key"].is_unique().all():
         return candidates
     holder = pl.col("path").filter(stays).first().over("key")
-    reason = pl.format("has the key '{}', which {} has already; keys must differ", pl.col("key"), holder)
+    way_out = (
+        "has the key '{}', which {} has already: keys must differ; leave the cell of the metadata's key column empty "
+        "to have the key made from the path, or, if that column is no key, set source.key_column: null"
+    )
+    reason = pl.format(way_out, pl.col("key"), holder)
     return _refused(candidates, holder != pl.col("path"), Reject.DUPLICATE_KEY, reason)
 
 
@@ -192,17 +199,36 @@ def _recordings(judged: pl.DataFrame) -> pl.DataFrame:
 def _refused_metadata(table: pl.DataFrame, known: pl.Series) -> pl.DataFrame:
     """Rows of the user's table that join no file."""
     path, row = pl.col("path").fill_null(""), pl.col(_ROW)
+    is_unknown = ~path.is_in(known.implode())
     leaves = path.str.starts_with("/") | path.str.contains(r"^\.\.(/|$)")
     rows = table.select("path", _ROW, code=pl.lit(None, dtype=pl.String), reason=pl.lit(None, dtype=pl.String))
-    verdicts = {
-        Reject.BAD_NAME: (path == "", "has no path"),
-        Reject.OUTSIDE_ROOT: (leaves, "names a path outside the source root; write it relative to the root"),
-        Reject.METADATA_WITHOUT_FILE: (~path.is_in(known.implode()), "names no file of the source"),
-        Reject.DUPLICATE_METADATA: (~path.is_first_distinct(), "names a path that an earlier row has; that one counts"),
-    }
-    for code, (condition, reason) in verdicts.items():
+    verdicts = [
+        (Reject.BAD_NAME, path == "", "has no path"),
+        (Reject.OUTSIDE_ROOT, leaves, "names a path outside the source root; write it relative to the root"),
+        (
+            Reject.METADATA_WITHOUT_FILE,
+            is_unknown & path.str.contains(_HIDDEN),
+            "names a hidden file or folder (begins with a dot), which are not looked at",
+        ),
+        (Reject.METADATA_WITHOUT_FILE, is_unknown, "names no file of the source"),
+        (Reject.DUPLICATE_METADATA, ~path.is_first_distinct(), "names a path that an earlier row has; that one counts"),
+    ]
+    for code, condition, reason in verdicts:
         rows = _refused(rows, condition, code, pl.format(f"row {{}} of the metadata table {reason}", row))
-    return rows.filter(pl.col("code").is_not_null()).with_columns(path=path).drop(_ROW)
+    refused = rows.filter(pl.col("code").is_not_null())
+    return _with_namesakes(refused, known).with_columns(path=path).drop(_ROW)
+
+
+def _with_namesakes(refused: pl.DataFrame, known: pl.Series) -> pl.DataFrame:
+    """Refused rows; where a file of the same name lies elsewhere in the source, the reason says so."""
+    base = pl.col("path").str.extract(_BASE_NAME)
+    files = known.sort().to_frame("path").select(base.alias(_FILE), pl.col("path").alias(_NAMESAKE))
+    named = refused.with_columns(base.alias(_FILE)).join(
+        files.unique(_FILE, keep="first"), on=_FILE, how="left", maintain_order="left"
+    )
+    misses = pl.col("code").is_in([Reject.METADATA_WITHOUT_FILE, Reject.OUTSIDE_ROOT]) & pl.col(_NAMESAKE).is_not_null()
+    hint = pl.format("{}; paths are relative to source.uri, and one of that name is {}", "reason", _NAMESAKE)
+    return named.with_columns(reason=pl.when(misses).then(hint).otherwise("reason")).drop(_FILE, _NAMESAKE)
 
 
 def _rejected_rows(rows: pl.DataFrame, origin: Origin) -> pl.DataFrame:

@@ -14,7 +14,7 @@ from headrace.catalog_summary import SUMMARY_PATH, CatalogSummary, grouping_of
 from headrace.config import DatasetConfig
 from headrace.errors import CatalogError
 from headrace.manifests import NumberedManifest
-from headrace.rejects import Origin, counted
+from headrace.rejects import Origin, Reject, counted
 from headrace.sources import Source
 from headrace.stamps import Stamps, joined, stamps_of
 from headrace.storage import Storage
@@ -34,7 +34,8 @@ def update_catalog(
     Raises:
         ConfigError: the metadata table cannot be used, the user's schema cannot be found, or `group_by` names no
             metadata column.
-        CatalogError: the tables break a promise, or the metadata does not pass the user's schema; nothing is stored.
+        CatalogError: the tables break a promise, no row of the metadata names a file, or the metadata does not pass the
+            user's schema; nothing is stored.
         FormatError: the stored catalog is damaged.
     """
     # pandera brings pandas, a third of what a run takes to start: only a scan pays for it.
@@ -43,9 +44,25 @@ def update_catalog(
     settings = CatalogSettings(config.source.settle_seconds, config.source.min_seconds, config.source.key_column)
     scan = scan_settled(source, read_catalog(output), settings, metadata, runtime)
     check_catalog(scan.recordings, scan.rejected)
+    _check_rows(scan, config)
     if config.source.validation is not None:
         check_metadata(scan.recordings, config.source.validation)
     return scan, store_catalog(output, scan.catalog, config)
+
+
+def _check_rows(scan: Scan, config: DatasetConfig) -> None:
+    """Raises `CatalogError` where no row of the metadata names a file: a mistake of paths, not a gap."""
+    rows = scan.rejected.filter(pl.col("origin") == Origin.METADATA, pl.col("code") != Reject.DUPLICATE_METADATA)
+    if not scan.num_found or not rows.height or rows.height < scan.num_rows:
+        return
+    path, reason = rows.select("path", "reason").row(0)
+    files = pl.concat([scan.recordings["path"], scan.rejected.filter(pl.col("origin") == Origin.FILE)["path"]])
+    found = files[0] if files.len() else scan.unsettled["path"][0]
+    raise CatalogError(
+        f"metadata table {config.source.metadata or ''}: no row of it names a file of {config.source.uri}; `path` is "
+        f"relative to source.uri. The table has, for example, {path!r} ({reason}), the source {found!r}. Correct the "
+        "column, or take source.metadata out"
+    )
 
 
 def existing_catalog(output: Storage) -> Catalog:

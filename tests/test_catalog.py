@@ -360,6 +360,36 @@ def test_a_row_for_a_refused_or_unsettled_file_is_not_without_file(source):
     assert codes(look(source, metadata=table, asked=CatalogSettings(5)), Origin.METADATA) == {}
 
 
+def reasons(result):
+    return dict(result.rejected.select("path", "reason").iter_rows())
+
+
+@pytest.mark.parametrize("path", ["c.wav", "/elsewhere/c.wav", "old/c.wav"])
+def test_a_row_that_misses_names_the_file_of_that_name(source, path):
+    source.put("z/c.wav", b"another")
+    result = look(source, metadata=pl.DataFrame({"path": [path, "a.wav"]}))
+    assert reasons(result)[path].endswith("; paths are relative to source.uri, and one of that name is b/c.wav")
+
+
+def test_a_row_for_nothing_at_all_says_only_that(source):
+    result = look(source, metadata=pl.DataFrame({"path": ["x.wav", "a.wav"]}))
+    assert reasons(result) == {"x.wav": "row 1 of the metadata table names no file of the source"}
+
+
+@pytest.mark.parametrize("path", [".a.wav", "b/.c.wav", ".b/c2.wav"])
+def test_a_row_for_a_hidden_file_says_that_those_are_not_looked_at(source, path):
+    result = look(source, metadata=pl.DataFrame({"path": [path]}))
+    assert codes(result, Origin.METADATA) == {path: "metadata_without_file"}
+    assert "names a hidden file or folder (begins with a dot), which are not looked at" in reasons(result)[path]
+
+
+def test_a_key_that_is_taken_comes_with_the_way_out(source):
+    result = look(source, metadata=pl.DataFrame({"path": ["a.wav", "b/c.wav"], "key": ["k", "k"]}))
+    assert codes(result) == {"b/c.wav": "duplicate_key"}
+    assert "a.wav has already" in reasons(result)["b/c.wav"]
+    assert "source.key_column" in reasons(result)["b/c.wav"]
+
+
 def test_a_refused_file_does_not_take_a_key_from_a_good_one(source):
     source.put("0.wav", b"1")
     table = pl.DataFrame({"path": ["0.wav", "a.wav"], "key": ["k", "k"]})
