@@ -11,6 +11,7 @@ from rich.console import Console
 from assets.keys import DatasetKeys
 from building.driver import Build
 from building.instance import open_instance
+from building.interrupts import Interrupts
 from building.runs import Runner
 from building.terminal import TerminalProgress, show_faults, show_rejected, show_snapshots
 from headrace.catalog_files import read_catalog
@@ -36,9 +37,10 @@ def build_dataset(name: str, folder: Path | None, select: Sequence[str], console
     _check_encoders(config, path)
     storage = StorageResource()
     progress = TerminalProgress(console)
-    with open_instance() as instance:
+    with Interrupts() as interrupts, open_instance() as instance:
         resources = {"storage": storage, "progress": progress, "encoders": EncoderLoader(keep=True)}
-        runner = Runner(config, instance, resources, log_level="INFO" if verbose else "CRITICAL")
+        log_level = "INFO" if verbose else "CRITICAL"
+        runner = Runner(config, instance, resources, log_level=log_level, before_run=interrupts.check)
         selected = _selected(config, runner, select)
         outcomes = Build(config, runner, storage, progress, selected).run()
     failed = [outcome for outcome in outcomes if outcome.faults]

@@ -1,7 +1,7 @@
 """One run of one asset in this process, and what it came to in words."""
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import dagster as dg
@@ -45,8 +45,10 @@ class Runner:
         resources: Mapping[str, object],
         *,
         log_level: str,
+        before_run: Callable[[], None] = lambda: None,
     ) -> None:
         self.instance = instance
+        self._before_run = before_run
         self._definitions = build_definitions([config], resources)
         self._job = self._definitions.resolve_implicit_global_asset_job_def()
         self.records = Records(instance, self._definitions.resolve_asset_graph().asset_check_keys)
@@ -59,6 +61,7 @@ class Runner:
         Raises:
             KeyboardInterrupt: Ctrl-C; shards that are finished are kept.
         """
+        self._before_run()
         result = self._job.execute_in_process(
             run_config=self._config,
             instance=self.instance,
