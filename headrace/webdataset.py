@@ -1,38 +1,32 @@
 """The plain WebDataset pipeline over the shards of Headrace or of anybody else, done right.
 
 Owns `webdataset_loader`: resolving names before webdataset sees them, dividing shards among ranks and workers, the two
-shuffles, decoding, batches and a length. What it gives is approximate where webdataset is: the order depends on ranks
-and workers, and ranks may get unequal numbers of batches. `headrace.StreamingDataset` has neither limit.
+shuffles, batches and a length; tars are read in `web_tars` and decoded in `web_samples`. What it gives is approximate
+where webdataset is: the order depends on ranks and workers, and ranks may get unequal numbers of batches.
+`headrace.StreamingDataset` has neither limit.
 """
 
-import contextlib
-import gzip
-import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import zstandard
-
-from headrace.audio import decode
-from headrace.errors import ConfigError, FormatError, HeadraceError, IntegrityError, SampleError
-from headrace.indexing import LATENT_FIELD, audio_field
-from headrace.pth import unpickled
+from headrace.errors import ConfigError
 from headrace.shardlists import Shard, Urls, resolve_shards
 from headrace.storage import LocalStorage
 from headrace.streaming.batches.batch import Sample, collate
 from headrace.streaming.distributed import current_world
 from headrace.streaming.world import World
+from headrace.web_samples import Decoder, decode_sample
+from headrace.web_tars import RawSample, raw_samples
 
 if TYPE_CHECKING:
     import torch
     from torch.utils.data import DataLoader
 
-_MANY_SHARDS = 100  # of fewer, an order by shard says little; the sample buffer mixes as well
+__all__ = ["WebDatasetLoader", "decode_sample", "webdataset_loader"]
 
-RawSample = dict[str, Any]
-"""What webdataset's grouping gives: `__key__`, `__url__` and the bytes of each field."""
+_MANY_SHARDS = 100  # of fewer, an order by shard says little; the sample buffer mixes as well
 
 
 def webdataset_loader(  # noqa: PLR0913 - the face that users of webdataset and DataLoader expect
@@ -239,10 +233,10 @@ def _pipeline(
     """The stages: webdataset's own around ours. All of it can be pickled to a worker."""
     import webdataset as wds
 
-    stages = [_ShardsOfWorker(shards, epochs), _raw_samples]
+    stages = [_ShardsOfWorker(shards, epochs), raw_samples]
     if epochs.shuffle.buffer > 1:
         stages.append(_ShuffledSamples(epochs))
-    stages.append(wds.map(_Decoder(transform)))
+    stages.append(wds.map(Decoder(transform)))
     if batching.batch_size is not None:
         stages.append(wds.batched(batching.batch_size, collation_fn=batching.collate, partial=not batching.drops_last))
     return wds.DataPipeline(*stages)
@@ -283,114 +277,3 @@ def _worker() -> tuple[int, int]:
 
     info = get_worker_info()
     return (0, 1) if info is None else (info.id, info.num_workers)
-
-
-def _raw_samples(shards: Iterator[Shard]) -> Iterator[RawSample]:
-    """The samples of these shards, by webdataset's rules, each shard checked as it ends."""
-    for shard in shards:
-        try:
-            yield from _samples_of(shard)
-        except HeadraceError:
-            raise
-        except Exception as error:  # webdataset and tarfile raise many kinds; a consumer needs one, with the shard
-            raise FormatError(
-                f"{shard.url}: cannot be read as a WebDataset: {error.args[0] if error.args else error}"
-            ) from error
-
-
-def _samples_of(shard: Shard) -> Iterator[RawSample]:
-    """The samples of one shard.
-
-    Raises:
-        FormatError: the files of a sample are not neighbours, or names have dots too many.
-        IntegrityError: there are fewer or more than `sizes.json` says.
-    """
-    from webdataset.tariterators import group_by_keys, tar_file_expander
-
-    seen: set[str] = set()
-    with _opened(shard) as stream:
-        for sample in group_by_keys(tar_file_expander([{"url": shard.url, "stream": stream}])):
-            _check_names(sample, seen)
-            seen.add(sample["__key__"])
-            yield sample
-    if shard.num_samples is not None and len(seen) != shard.num_samples:
-        raise IntegrityError(
-            f"{shard.url}: {len(seen)} samples came, sizes.json says {shard.num_samples}: fetch or build it again, or "
-            "run `headrace index` if it was changed on purpose"
-        )
-
-
-@contextlib.contextmanager
-def _opened(shard: Shard) -> Iterator[BinaryIO]:
-    """The shard's bytes, unpacked: tarfile would read only the first of several compressed members."""
-    if shard.storage is None:
-        import webdataset as wds
-
-        with wds.gopen(shard.name) as stream:
-            yield stream
-        return
-    with shard.storage.open(shard.name) as file:
-        if shard.name.endswith((".zst", ".zstd")):
-            yield cast("BinaryIO", zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True))
-        elif shard.name.endswith((".gz", ".tgz")):
-            yield cast("BinaryIO", gzip.GzipFile(fileobj=file))
-        else:
-            yield file
-
-
-def _check_names(sample: RawSample, seen: set[str]) -> None:
-    """Refuse what webdataset would split or merge without a word."""
-    key, url = sample["__key__"], sample["__url__"]
-    fields = [name for name in sample if not name.startswith("__")]
-    if key in seen:
-        raise FormatError(f"{url}: the files of sample {key!r} are not neighbours; write the shard again, sorted")
-    if fields and all("." in name for name in fields):
-        raise FormatError(
-            f"{url}: {key}.{fields[0]} has a dot too many: the key ends at the first dot, so this is field "
-            f"{fields[0]!r} of sample {key!r}; write the shard again with underscores in its keys"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Decoder:
-    """From the bytes of a sample's fields to what users see."""
-
-    transform: Callable[[Sample], Sample] | None
-
-    def __call__(self, raw: RawSample) -> Sample:
-        """The decoded sample.
-
-        Raises:
-            SampleError: a field cannot be decoded; names shard, key and reason.
-        """
-        try:
-            sample = decode_sample(raw)
-        except Exception as error:  # decoders raise many kinds; a consumer needs one, with shard and key
-            raise SampleError(f"{raw['__url__']}: sample {raw['__key__']!r}: {error}") from error
-        return sample if self.transform is None else self.transform(sample)
-
-
-def decode_sample(raw: Mapping[str, Any]) -> Sample:
-    """What `webdataset_loader` makes of one sample; for pipelines of your own: `wds.WebDataset(…).map(decode_sample)`.
-
-    Args:
-        raw: `__key__`, and bytes by field name.
-
-    Raises:
-        AudioError: the audio cannot be decoded.
-        ValueError: the JSON is none.
-        FormatError: a `.pth` that is damaged, or more than tensors and plain values.
-    """
-    import torch
-
-    sample: Sample = {"__key__": raw["__key__"]}
-    fields = {name: blob for name, blob in raw.items() if not name.startswith("__")}
-    if (name := audio_field(tuple(fields))) is not None:
-        audio, sample["sample_rate"] = decode(fields.pop(name))
-        sample["audio"] = torch.from_numpy(audio)
-    if LATENT_FIELD in fields:
-        stored = unpickled(fields.pop(LATENT_FIELD))
-        sample |= stored if isinstance(stored, dict) else {LATENT_FIELD: stored}
-    metadata = json.loads(fields.pop("json", b"{}"))
-    sample["metadata"] = metadata if isinstance(metadata, dict) else {"json": metadata}
-    return sample | fields

@@ -1,0 +1,109 @@
+"""Tars that are cut off, damaged or odd, as `webdataset_loader` reads them: what is not whole is an error by name."""
+
+import gzip
+import io
+import json
+import tarfile
+
+import pytest
+import zstandard
+
+from headrace import webdataset_loader
+from headrace.errors import FormatError, NotFoundError
+from headrace.index import group_members
+from headrace.tar import read_members
+
+KEYS = [f"k{number}" for number in range(5)]
+
+
+def tar(**members):
+    """A tar as anybody writes it: padded to 10 KiB."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for name, blob in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(blob)
+            archive.addfile(info, io.BytesIO(blob))
+    return file.getvalue()
+
+
+WHOLE = tar(**{f"{key}.{name}": blob for key in KEYS for name, blob in (("txt", b"x" * 700), ("json", b"{}"))})
+END = 10 * 512 + 5 * (1024 + 512)  # of the last member; two empty blocks and padding follow
+
+
+def read(path):
+    return [sample["__key__"] for sample in webdataset_loader(path, batch_size=None)]
+
+
+def test_every_cut_before_the_end_mark_is_an_error_that_names_the_shard(tmp_path):
+    path = tmp_path / "a.tar"
+    for stop in range(0, END + 512, 256):
+        path.write_bytes(WHOLE[:stop])
+        with pytest.raises(FormatError, match=r"a\.tar: "):
+            read(path)
+
+
+def test_a_cut_is_an_error_though_the_number_of_samples_fits(tmp_path):
+    (tmp_path / "a.tar").write_bytes(WHOLE[: END - 1024])  # the last sample without its json
+    (tmp_path / "sizes.json").write_text(json.dumps({"a.tar": 5}))
+    with pytest.raises(FormatError, match=rf"a\.tar: .*cut off: no end-of-archive mark at byte {END - 1024}; fetch"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("stop", [END + 512, END + 700, END + 1024, len(WHOLE)])
+def test_padding_that_lacks_behind_the_mark_is_no_fault_as_for_the_index(tmp_path, stop):
+    (tmp_path / "a.tar").write_bytes(WHOLE[:stop])
+    assert read(tmp_path / "a.tar") == KEYS
+    assert len(list(group_members(read_members(io.BytesIO(WHOLE[:stop]), "a.tar"), "a.tar"))) == len(KEYS)
+
+
+@pytest.mark.parametrize("stop", range(0, END + 512, 512))
+def test_both_readers_refuse_the_same_cuts(tmp_path, stop):
+    (tmp_path / "a.tar").write_bytes(WHOLE[:stop])
+    with pytest.raises(FormatError):
+        read(tmp_path / "a.tar")
+    with pytest.raises(FormatError):
+        list(read_members(io.BytesIO(WHOLE[:stop]), "a.tar"))
+
+
+def test_a_damaged_header_is_an_error(tmp_path):
+    damaged = bytearray(WHOLE)
+    damaged[512 + 1024 + 5] ^= 1  # in the name of the second member
+    (tmp_path / "a.tar").write_bytes(damaged)
+    with pytest.raises(FormatError, match=r"a\.tar: .*damaged: neither a member nor the end at byte 1536; fetch"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".zst", zstandard.compress)])
+def test_a_cut_tar_that_was_compressed_is_an_error(tmp_path, suffix, pack):
+    for stop in (END - 1024, END):
+        (tmp_path / f"a.tar{suffix}").write_bytes(pack(WHOLE[:stop]))
+        with pytest.raises(FormatError, match=r"a\.tar\.\w+: .*no end-of-archive mark"):
+            read(tmp_path)
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".zst", zstandard.compress)])
+def test_a_compressed_tar_that_was_cut_is_an_error(tmp_path, suffix, pack):
+    packed = pack(WHOLE)
+    for stop in range(0, len(packed) - 20, 5):
+        (tmp_path / f"a.tar{suffix}").write_bytes(packed[:stop])
+        with pytest.raises(FormatError, match=r"a\.tar\.\w+: "):
+            read(tmp_path)
+
+
+def test_a_tar_from_a_pipe_is_held_to_its_end(tmp_path):
+    (tmp_path / "a.tar").write_bytes(WHOLE[:END])
+    with pytest.raises(FormatError, match=r"pipe:cat .*no end-of-archive mark"):
+        read(f"pipe:cat {tmp_path}/a.tar")
+
+
+def test_long_names_notes_and_folders_are_read_as_ever(tmp_path):
+    names = ["__notes__/a.txt", "f/" + "n" * 150 + ".txt", "o" * 300 + ".txt"]
+    (tmp_path / "a.tar").write_bytes(tar(**dict.fromkeys(names, b"text")))
+    assert read(tmp_path) == ["f/" + "n" * 150, "o" * 300]
+
+
+def test_a_shard_that_is_only_listed_says_what_to_do(tmp_path):
+    (tmp_path / "sizes.json").write_text(json.dumps({"gone.tar": 5}))
+    with pytest.raises(NotFoundError, match=r"gone\.tar: the shard is not there, though it is listed: fetch .*index"):
+        read(tmp_path / "sizes.json")
