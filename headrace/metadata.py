@@ -8,6 +8,7 @@ and make every recording stale: a column is integer, float, boolean or list only
 way; so `007` stays text and keeps its zeros. Dates stay text: JSON has no others.
 """
 
+import contextlib
 import csv
 import io
 import itertools
@@ -20,6 +21,7 @@ from typing import Any
 import polars as pl
 
 from headrace.errors import ConfigError
+from headrace.metadata_kinds import check_kinds
 
 _TEXT_COLUMNS = ("path", "key")
 """Never numbers, whatever they look like."""
@@ -160,11 +162,9 @@ def _element_type(lists: Iterable[list[Any]]) -> pl.DataType | None:
 
 
 def _read_json_lines(file: Path) -> pl.DataFrame:
-    try:
+    check_kinds(file, _TEXT_COLUMNS)
+    with contextlib.suppress(pl.exceptions.PolarsError):
         return pl.read_ndjson(file, infer_schema_length=None)
-    except pl.exceptions.PolarsError as error:
-        if where := _first_bad_line(file):
-            raise ConfigError(f"metadata table {file}{where}: {error}") from error
     try:  # what Python's json reads and polars does not: NaN and the infinities, which Python's json also writes
         return pl.read_ndjson(io.BytesIO(_plain_json_lines(file)), infer_schema_length=None)
     except pl.exceptions.PolarsError as error:
@@ -176,18 +176,6 @@ def _plain_json_lines(file: Path) -> bytes:
     with file.open("rb") as lines:
         rows = (json.loads(line, parse_constant=lambda _: None) for line in lines if line.strip())
         return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-
-
-def _first_bad_line(file: Path) -> str:
-    """Where a broken file of JSON Lines breaks; polars does not say."""
-    with file.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                if line.strip() and not isinstance(json.loads(line), dict):
-                    return f", line {number}: expected one JSON object per line"
-            except ValueError:
-                return f", line {number}"
-    return ""
 
 
 def _read_parquet(file: Path) -> pl.DataFrame:

@@ -110,6 +110,31 @@ def test_a_broken_table_is_an_error_that_names_file_and_line(tmp_path, name, con
         table(tmp_path, name, content)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ('["a"]', '"x"', "'c' is a list in line 1 and text in line 3"),
+        ("[1]", '["x"]', r"'c\[\]' is a number in line 1 and text in line 3"),
+        ("1", '"x"', "'c' is a number in line 1 and text in line 3"),
+        ("1", "true", "'c' is a number in line 1 and true or false in line 3"),
+        ("[1, true]", "null", r"'c\[\]' is a number in line 1 and true or false in line 1"),
+        ('{"a": 1, "b": 2}', '{"a": {}, "b": 2}', r"'c\.a' is a number in line 1 and an object in line 3"),
+        ('[{"a": 1}]', '[{"a": "x"}]', r"'c\[\]\.a' is a number in line 1 and text in line 3"),
+    ],
+)
+def test_a_column_of_json_lines_of_two_kinds_is_an_error_that_names_both_lines(tmp_path, first, second, message):
+    with pytest.raises(ConfigError, match=r"m\.jsonl: column " + message):
+        table(tmp_path, "m.jsonl", f'{{"path": "a", "c": {first}}}\n\n{{"path": "b", "c": {second}}}\n')
+
+
+def test_nulls_and_numbers_with_and_without_a_point_are_of_one_kind(tmp_path):
+    lines = '{"path": "a", "n": 1, "l": [1, null]}\n{"path": "b", "n": null}\n{"path": 3, "n": 0.5, "l": [0.5]}\n'
+    found = table(tmp_path, "m.jsonl", lines)
+    assert found["path"].to_list() == ["a", "b", "3"]
+    assert found["n"].to_list() == [1.0, None, 0.5]
+    assert found["l"].to_list() == [[1.0, None], None, [0.5]]
+
+
 def test_a_missing_table_is_an_error_that_names_it(tmp_path):
     with pytest.raises(ConfigError, match=r"gone\.csv: there is no such file"):
         read_metadata(tmp_path / "gone.csv")
