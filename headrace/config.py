@@ -31,12 +31,35 @@ from headrace.plan import Layout
 
 _NAME = r"^[A-Za-z][A-Za-z0-9_]*$"
 Cron = Annotated[str, AfterValidator(checked_cron)]
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SHELL_NAME = re.compile(r"\$(\{|[A-Za-z_])")
 _SPLIT = re.compile(r"^[A-Za-z][A-Za-z0-9-]*$")
 _SHARES_TOLERANCE = 1e-6
 
 
+def _checked_uri(uri: str) -> str:
+    if _SHELL_NAME.search(uri):
+        raise ValueError("variables are not filled in here; write the path itself, or ~ for your home folder")
+    if uri.startswith("file://~"):
+        raise ValueError("~ is for paths; write it without file://")
+    return uri
+
+
+def _checked_variable(name: str) -> str:
+    if not _VARIABLE.fullmatch(name):
+        raise ValueError(
+            "expected the name of an environment variable, such as HEADRACE_ALERTS_WEBHOOK; an address is a secret and "
+            "belongs in that variable, not here"
+        )
+    return name
+
+
+Uri = Annotated[str, Field(min_length=1), AfterValidator(_checked_uri)]
+Variable = Annotated[str, AfterValidator(_checked_variable)]
+
+
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -55,16 +78,15 @@ class SourceConfig(_Section):
         metadata: CSV, JSONL or Parquet with a column `path`, joined to the recordings.
         settle_seconds: a file changed less than this long ago is left for the next scan.
         min_seconds: shorter recordings are refused.
-        key_column: metadata column whose values become sample keys, where there is such a column; null keeps it as
-            plain metadata and derives every key from the path.
+        key_column: metadata column whose values become sample keys; null derives every key from the path.
         validation: `module:object`, a pandera (polars) schema for the metadata columns.
     """
 
-    uri: str = Field(min_length=1)
-    metadata: str | None = Field(None, min_length=1)
+    uri: Uri
+    metadata: Uri | None = None
     settle_seconds: float = Field(5.0, ge=0, allow_inf_nan=False)
     min_seconds: float = Field(0.0, ge=0, allow_inf_nan=False)
-    key_column: str | None = "key"
+    key_column: str | None = Field(None, min_length=1)
     validation: str | None = Field(None, pattern=r"^[\w.]+:\w+$", alias="schema")
 
 
@@ -236,8 +258,8 @@ class AlertsConfig(_Section):
         email_to: recipients; none sends no e-mail.
     """
 
-    webhook: str = "HEADRACE_ALERTS_WEBHOOK"
-    smtp: str = "HEADRACE_ALERTS_SMTP"
+    webhook: Variable = "HEADRACE_ALERTS_WEBHOOK"
+    smtp: Variable = "HEADRACE_ALERTS_SMTP"
     email_from: str = "headrace@localhost"
     email_to: tuple[str, ...] = ()
 
@@ -259,7 +281,7 @@ class DriftConfig(_Section):
 class OutputConfig(_Section):
     """Where the data set goes: a folder or an object-store prefix."""
 
-    uri: str = Field(min_length=1)
+    uri: Uri
 
 
 class DatasetConfig(_Section):
@@ -357,17 +379,38 @@ def _fault(fault: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails is not 
         return f"{where}: missing; this key has no default"
     if fault["loc"] == ("name",):
         return f"the file's name is the data set's: a letter, then letters, digits and _; found {fault['input']!r}"
-    message = fault["msg"].removeprefix("Value error, ")
-    found = f"; found {fault['input']!r}" if fault["loc"] else ""  # else it would be the whole file
+    message = _expected(fault) or fault["msg"].removeprefix("Value error, ")
+    shows = fault["loc"] and not _may_be_secret(fault["loc"])  # without a key it would be the whole file
+    found = f"; found {fault['input']!r}" if shows else ""
     return f"{where}: {message[0].lower() + message[1:]}{found}"
 
 
-def _known_keys(location: tuple[str | int, ...]) -> list[str]:
+def _may_be_secret(location: tuple[str | int, ...]) -> bool:
+    """Whether somebody may have written a webhook or a password there, which belong in the environment."""
+    return location[0] == "alerts" and location[1:2] not in {("email_from",), ("email_to",)}
+
+
+def _expected(fault: Any) -> str | None:  # noqa: ANN401
+    """In YAML's words what pydantic says in Python's: a section, or a list."""
+    if fault["type"] in {"model_type", "dict_type"}:
+        section = _annotation(fault["loc"])
+        fields = getattr(section, "model_fields", {"train": None})  # else splits or shards.partitions
+        needed = [name for name, info in fields.items() if info is not None and info.is_required()]
+        return f"expected keys, such as {{{', '.join(f'{name}: …' for name in needed or list(fields)[:1])}}}"
+    return "expected a list: […]" if fault["type"] == "tuple_type" else None
+
+
+def _annotation(location: tuple[str | int, ...]) -> Any:  # noqa: ANN401 - a section, or the type of a key
     section: Any = DatasetConfig
     for part in location:
         if isinstance(part, int):
             continue
         annotation = section.model_fields[part].annotation
         section = LatentsConfig if part == "latents" else annotation
+    return section
+
+
+def _known_keys(location: tuple[str | int, ...]) -> list[str]:
+    section = _annotation(location)
     fields = {info.alias or name for name, info in section.model_fields.items()}
     return sorted(fields - {"name"} if section is DatasetConfig else fields)

@@ -4,6 +4,7 @@ Owns what can only be seen with all files at hand: two of one name, two that wri
 not keep the others from being built, so faults are values here; whoever needs one file alone asks `config`.
 """
 
+import os
 import posixpath
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,4 +75,6 @@ def clash(path: Path, config: DatasetConfig, others: dict[Path, DatasetConfig]) 
 def _plain(uri: str) -> str:
     """One spelling of a path or URL."""
     scheme, mark, path = uri.removeprefix("file://").rpartition("://")
+    if not mark:
+        path = os.path.expanduser(path)  # noqa: PTH111 - Path would take ./~ for ~, and fail on ~nobody
     return scheme + mark + posixpath.normpath(path)

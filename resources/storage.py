@@ -4,6 +4,7 @@ Owns how a relative URI is resolved and where the parts of an output lie. It ope
 tables that `metadata` and `catalog` are asked for: these alone bring polars, which a code server does without.
 """
 
+import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,8 +31,20 @@ class StorageResource(dg.ConfigurableResource):
     root: str = str(REPOSITORY_ROOT)
 
     def resolve(self, uri: str) -> str:
-        """The URI itself, or an absolute path for a relative one."""
-        return uri if "://" in uri else str(Path(self.root, uri))
+        """The URI itself, or an absolute path for a relative one; `~` at the start is the home folder.
+
+        Raises:
+            ConfigError: `~name` names nobody here.
+        """
+        if "://" in uri:
+            return uri
+        path = os.path.expanduser(uri)  # noqa: PTH111 - Path would take ./~ for ~
+        if path.startswith("~"):
+            raise ConfigError(
+                f"{uri}: there is no home folder of {uri.partition('/')[0]}; write the path itself, or ./{uri} for a "
+                "folder of that name"
+            )
+        return str(Path(self.root, path))
 
     def source(self, config: DatasetConfig) -> Source:
         """The raw recordings. The metadata table and the output are no recordings, even below the source's root."""

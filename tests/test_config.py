@@ -1,4 +1,5 @@
 import re
+import traceback
 
 import pytest
 
@@ -68,6 +69,18 @@ WRONG = {
     f"{MINIMAL}latents: [{{name: a}}]": r"latents\.0\.encoder: missing",
     f"{MINIMAL}latents: [{{name: a, encoder: {{kind: crepe}}, dtpe: y}}]": r"dtpe: unknown key; did you mean dtype\?",
     f"{MINIMAL}loader: {{num_workers: many}}": r"loader\.num_workers: .*found 'many'",
+    "source: /x\noutput: {uri: x}": r"source: expected keys, such as \{uri: …\}; found '/x'",
+    f"{MINIMAL}audio: 44100": r"audio: expected keys, such as \{sample_rate: …\}; found 44100",
+    f"{MINIMAL}splits: [train]": r"splits: expected keys, such as \{train: …\}; found \['train'\]",
+    f"{MINIMAL}shards: {{partitions: 8}}": r"shards\.partitions: expected keys, such as \{train: …\}; found 8",
+    f"{MINIMAL}latents: {{name: a}}": r"latents: expected a list: \[…\]; found \{'name': 'a'\}",
+    f"{MINIMAL}latents: [crepe]": r"latents\.0: expected keys, such as \{name: …, encoder: …\}; found 'crepe'",
+    f"{MINIMAL}latents: [{{name: a, encoder: crepe}}]": r"latents\.0\.encoder: expected keys, such as \{kind: …\}",
+    f"{MINIMAL}alerts: {{email_to: me@x.org}}": r"alerts\.email_to: expected a list: \[…\]; found 'me@x\.org'",
+    "source: {uri: $HOME/a}\noutput: {uri: x}": r"source\.uri: variables are not filled in here; .*found '\$HOME/a'",
+    "source: {uri: a, metadata: '${X}/m.csv'}\noutput: {uri: x}": r"source\.metadata: variables are not filled in here",
+    "source: {uri: a}\noutput: {uri: s3://$BUCKET/x}": r"output\.uri: variables are not filled in here",
+    "source: {uri: a}\noutput: {uri: file://~/x}": r"output\.uri: ~ is for paths",
     "- a list": r"expected keys like source: and output:, found list",
     "a: [": r"not valid YAML",
     "": r"expected keys like source: and output:",
@@ -124,6 +137,41 @@ def test_a_file_whose_name_cannot_be_an_asset_key_is_refused(tmp_path, name):
 def test_what_yaml_would_let_pass_in_silence_is_refused(load, text, says):
     with pytest.raises(ConfigError, match=re.escape(says)):
         load(text)
+
+
+@pytest.mark.parametrize(
+    "alerts",
+    [
+        "{webhook: 'https://hooks.example.org/hidden-token'}",
+        "{smtp: 'smtp://user:hidden-token@mail.example.org:587'}",
+        "{webhook: [hidden-token]}",
+        "{webhook: {url: hidden-token}}",
+        "hidden-token",
+        "{webhook: $hidden-token}",
+        "{url: hidden-token}",
+    ],
+)
+def test_an_address_in_the_place_of_a_variable_is_refused_and_not_shown(load, alerts):
+    with pytest.raises(ConfigError, match=r"demo\.yaml: (?s:.*)  alerts") as caught:
+        load(f"{MINIMAL}alerts: {alerts}\n")
+    assert "hidden-token" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_what_belongs_in_the_place_of_a_variable_is_said(load):
+    with pytest.raises(
+        ConfigError, match=r"alerts\.webhook: expected the name of an environment variable, such as HEAD"
+    ):
+        load(MINIMAL + "alerts: {webhook: 'https://hooks.example.org/x'}\n")
+
+
+def test_a_metadata_column_gives_keys_only_where_it_is_asked_to(load):
+    assert load(MINIMAL).source.key_column is None
+    assert load("source: {uri: a, key_column: take}\noutput: {uri: b}\n").source.key_column == "take"
+
+
+def test_paths_may_hold_dollars_and_tildes_that_name_nothing(load):
+    config = load("source: {uri: 'a/US$5/~x'}\noutput: {uri: ~/birds}\n")
+    assert (config.source.uri, config.output.uri) == ("a/US$5/~x", "~/birds")
 
 
 def test_every_key_of_a_schedule_has_its_default(load):

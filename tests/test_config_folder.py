@@ -48,3 +48,10 @@ def test_two_files_that_write_to_one_output_are_both_refused(tmp_path, other):
     assert [config.name for config in found.configs] == ["third"]
     assert "is that of copy.yaml as well" in found.faults[0]
     assert "is that of birds.yaml as well" in found.faults[1]
+
+
+def test_the_home_folder_is_one_output_however_it_is_spelled(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/somebody")
+    write(tmp_path, "birds.yaml", "~/birds")
+    write(tmp_path, "copy.yaml", "/home/somebody/birds")
+    assert len(find_configs(tmp_path).faults) == 2
