@@ -52,6 +52,8 @@ def send(alert: Alert, config: AlertsConfig, environment: Mapping[str, str]) -> 
         What could not be delivered, in words without secrets; empty when all was.
     """
     _LOG.warning("%s: %s: %s", alert.dataset, alert.title, alert.text)
+    for gap in gaps(config, environment):
+        _LOG.warning("%s: %s", alert.dataset, gap)
     faults = []
     if url := environment.get(config.webhook):
         try:
@@ -64,6 +66,16 @@ def send(alert: Alert, config: AlertsConfig, environment: Mapping[str, str]) -> 
         except (OSError, smtplib.SMTPException, ConfigError) as error:
             faults.append(f"SMTP server of {config.smtp}: {type(error).__name__}: {_without(str(error), address)}")
     return faults
+
+
+def gaps(config: AlertsConfig, environment: Mapping[str, str]) -> list[str]:
+    """Who hears nothing though the settings name them: the variable that says how to reach them has no value."""
+    found = []
+    if config.email_to and not environment.get(config.smtp):
+        found.append(f"no e-mail goes to {', '.join(config.email_to)}: the variable {config.smtp} has no value")
+    if config.webhook != AlertsConfig().webhook and not environment.get(config.webhook):
+        found.append(f"nothing goes to the webhook: the variable {config.webhook} has no value")
+    return found
 
 
 def webhook_body(alert: Alert) -> bytes:

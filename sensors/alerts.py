@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 import dagster as dg
 
 from assets.tags import PARTITION_TAG, dataset_of
-from headrace.alerting import Alert, send
+from headrace.alerting import Alert, gaps, send
 from headrace.config import AlertsConfig, DatasetConfig
 
 UI_VARIABLE = "HEADRACE_UI_URL"
@@ -50,9 +50,15 @@ def alerts_sensor(configs: Mapping[str, DatasetConfig]) -> dg.SensorDefinition:
             start = Position(*(_newest(context.instance, kind) for kind in _KINDS.values()))
             return dg.SensorResult(skip_reason="looking at runs from now on", cursor=json.dumps(asdict(start)))
         position, reason = _go_on(context.instance, Position(**json.loads(context.cursor)), configs)
+        reason = "; ".join([reason, *_all_gaps(configs)])
         return dg.SensorResult(skip_reason=reason, cursor=json.dumps(asdict(position)))
 
     return alerts
+
+
+def _all_gaps(configs: Mapping[str, DatasetConfig]) -> list[str]:
+    """Recipients that no message can reach, by data set."""
+    return [f"{name}: {gap}" for name, config in configs.items() for gap in gaps(config.alerts, os.environ)]
 
 
 def _go_on(

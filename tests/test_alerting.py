@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from headrace.alerting import Alert, send, webhook_body
+from headrace.alerting import Alert, gaps, send, webhook_body
 from headrace.config import AlertsConfig
 
 ALERT = Alert(
@@ -103,6 +103,22 @@ def test_nothing_is_sent_where_nothing_is_set_up_but_the_log_says_it(received, c
     assert send(ALERT, AlertsConfig(email_to=("a@example.org",)), {}) == []
     assert "audio_shards [train-0000]" in caplog.text
     assert (received.bodies, received.mails) == ([], [])
+
+
+def test_recipients_that_no_message_can_reach_are_said_in_the_log(caplog):
+    config = AlertsConfig(email_to=("a@example.org",), webhook="TEAM_WEBHOOK")
+    first, second = gaps(config, {"HEADRACE_ALERTS_SMTP": ""})
+    assert first == "no e-mail goes to a@example.org: the variable HEADRACE_ALERTS_SMTP has no value"
+    assert second == "nothing goes to the webhook: the variable TEAM_WEBHOOK has no value"
+    assert send(ALERT, config, {}) == []
+    assert first in caplog.text
+    assert second in caplog.text
+
+
+def test_without_recipients_or_with_all_variables_set_nobody_is_missed():
+    assert gaps(AlertsConfig(), {}) == []
+    config = AlertsConfig(email_to=("a@example.org",), webhook="TEAM_WEBHOOK")
+    assert gaps(config, {"HEADRACE_ALERTS_SMTP": "smtp://x", "TEAM_WEBHOOK": "https://x"}) == []
 
 
 def test_a_receiver_that_fails_is_reported_without_the_secret_and_keeps_nobody_else_from_hearing(

@@ -3,6 +3,8 @@
 import dagster as dg
 import pytest
 
+from headrace.config import DatasetConfig
+from sensors.alerts import alerts_sensor
 from tests.built import SettledDaemon
 from tests.daemons import Daemon
 from tests.projects import Project
@@ -98,3 +100,15 @@ def test_what_was_before_the_first_look_is_not_told(daemon, told, monkeypatch):
     daemon.tick("alerts")
     daemon.tick("alerts")
     assert told.sent == []
+
+
+def test_each_tick_says_which_recipients_no_message_can_reach(monkeypatch):
+    monkeypatch.delenv("HEADRACE_ALERTS_SMTP", raising=False)
+    alerts = {"email_to": ["a@example.org"]}
+    config = DatasetConfig(name="birds", source={"uri": "a"}, output={"uri": "b"}, alerts=alerts)
+    with dg.DagsterInstance.ephemeral() as instance:
+        context = dg.build_sensor_context(instance=instance, cursor='{"failure": 0, "success": 0}')
+        result = alerts_sensor({"birds": config})(context)
+    assert result.skip_reason.skip_message == (
+        "nothing to tell; birds: no e-mail goes to a@example.org: the variable HEADRACE_ALERTS_SMTP has no value"
+    )
