@@ -12,6 +12,7 @@ import pytest
 import zstandard
 
 from headrace import cli
+from headrace.config import GcConfig
 from headrace.export_mark import MARK
 from headrace.index import index_name
 from headrace.manifests import newest_manifests
@@ -441,6 +442,10 @@ def test_gc_leaves_everything_younger_than_a_day_and_says_so(run, history):
     before = sorted(output.rglob("*"))
     assert "more files are not a day old" in run("gc", output, "--keep", 1)[1]
     assert sorted(output.rglob("*")) == before
+
+
+def test_gc_keeps_as_many_snapshots_by_hand_as_by_the_clock():
+    assert cli.parser().parse_args(["gc", "x"]).keep == GcConfig().keep
 
 
 def test_gc_keeps_shards_of_the_newest_manifests_though_no_snapshot_names_them_yet(run, history):

@@ -107,7 +107,7 @@ def parser() -> argparse.ArgumentParser:
 
     gc = _command(commands, "gc", "remove old snapshots and the shards that only they name")
     gc.add_argument("path", metavar="OUTPUT", help="a data set's output: the folder with audio/ in it")
-    gc.add_argument("--keep", type=_count(1), default=3, metavar="N", help="snapshots to keep (default 3)")
+    gc.add_argument("--keep", type=_count(1), default=10, metavar="N", help="snapshots to keep (default 10)")
     gc.add_argument("--dry-run", action="store_true", help="list what would go, and remove nothing")
 
     simulate = _command(commands, "simulate", "what a training job will ask of its hosts")
