@@ -88,18 +88,20 @@ def _found(shard: Shard) -> BinaryIO:
 
 
 class _Header(tarfile.TarInfo):
-    """A member of a tar that must go on to its end: tarfile takes a damaged header, or none, for the end."""
+    """A header that must be whole: tarfile takes a damaged one, or none, for the end of the archive."""
 
     @classmethod
-    def fromtarfile(cls, archive: tarfile.TarFile) -> "_Header":
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Header":
+        if len(buf) < tarfile.BLOCKSIZE:
+            raise tarfile.ReadError("cut off: no end-of-archive mark at its end")
         try:
-            return super().fromtarfile(archive)
-        except (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError) as error:
-            raise tarfile.ReadError(f"cut off: no end-of-archive mark at byte {archive.offset}") from error
-        except tarfile.InvalidHeaderError as error:
-            if archive.offset == 0:
-                raise  # no tar at all, as tarfile says
-            raise tarfile.ReadError(f"damaged: neither a member nor the end at byte {archive.offset}") from error
+            return super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as error:
+            if any(buf):
+                raise tarfile.ReadError(
+                    "damaged, or no tar: neither a file of it nor its end where one must be"
+                ) from error
+            raise  # the end
 
 
 def _files(stream: BinaryIO, url: str) -> Iterator[dict[str, Any]]:
@@ -113,7 +115,7 @@ def _files(stream: BinaryIO, url: str) -> Iterator[dict[str, Any]]:
             if member.isreg() and not _META_MEMBER.match(member.name):
                 content = cast("BinaryIO", archive.extractfile(member)).read()
                 yield {"fname": member.name, "data": content, "__url__": url}
-            archive.members = []  # each would be kept, for whoever asks for it by name
+            archive.members = []  # type: ignore[attr-defined] # it keeps all, for whoever asks for one by name
 
 
 def _check_names(sample: RawSample, seen: set[str]) -> None:

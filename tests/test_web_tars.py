@@ -46,7 +46,7 @@ def test_every_cut_before_the_end_mark_is_an_error_that_names_the_shard(tmp_path
 def test_a_cut_is_an_error_though_the_number_of_samples_fits(tmp_path):
     (tmp_path / "a.tar").write_bytes(WHOLE[: END - 1024])  # the last sample without its json
     (tmp_path / "sizes.json").write_text(json.dumps({"a.tar": 5}))
-    with pytest.raises(FormatError, match=rf"a\.tar: .*cut off: no end-of-archive mark at byte {END - 1024}; fetch"):
+    with pytest.raises(FormatError, match=r"a\.tar: .*cut off: no end-of-archive mark at its end; fetch"):
         read(tmp_path)
 
 
@@ -70,7 +70,7 @@ def test_a_damaged_header_is_an_error(tmp_path):
     damaged = bytearray(WHOLE)
     damaged[512 + 1024 + 5] ^= 1  # in the name of the second member
     (tmp_path / "a.tar").write_bytes(damaged)
-    with pytest.raises(FormatError, match=r"a\.tar: .*damaged: neither a member nor the end at byte 1536; fetch"):
+    with pytest.raises(FormatError, match=r"a\.tar: .*damaged, or no tar: .*; fetch"):
         read(tmp_path)
 
 
