@@ -6,6 +6,7 @@ for hours. Here it is remembered, and raised again before the next run.
 
 import signal
 from types import FrameType
+from typing import Self
 
 
 class Interrupts:
@@ -15,7 +16,7 @@ class Interrupts:
         self._has_come = False
         self._is_ours = False
 
-    def __enter__(self) -> "Interrupts":
+    def __enter__(self) -> Self:
         """Begin to listen."""
         self._is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
         if self._is_ours:
