@@ -6,7 +6,7 @@ Owns who looks for the newest snapshots: rank 0; the others open what it found. 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headrace.errors import HeadraceError, IntegrityError, NotFoundError, StateError
+from headrace.errors import ConfigError, HeadraceError, IntegrityError, NotFoundError, StateError
 from headrace.streaming import distributed
 from headrace.streaming.settings import FetchConfig
 from headrace.streaming.shards.remote import OpenedRemote, Wanted, open_remote
@@ -45,7 +45,7 @@ def open_for_state(
     """The streams at the snapshots that a state was saved on; streams that it does not know stay as they are.
 
     Raises:
-        StateError: a snapshot is gone.
+        StateError: a snapshot is gone, or is none of what is read now.
     """
     saved = {stream.name: stream for stream in state.streams}
     found: list[OpenedRemote] = []
@@ -61,6 +61,11 @@ def open_for_state(
             raise StateError(
                 f"snapshot: the state was saved with {name} at {before}, which is gone ({error}); restore it, or start "
                 "from the beginning"
+            ) from error
+        except ConfigError as error:
+            raise StateError(
+                f"snapshot: the state was saved with {name} at {before}, which is not to be had of {one.remote} "
+                f"({error}); read the data set that it was saved on, or start from the beginning"
             ) from error
     return found
 

@@ -26,7 +26,8 @@ class StreamState:
     Attributes:
         name: the stream's name.
         split: what it reads of the snapshot; None for all.
-        snapshot: number of the snapshot that it reads; None for plain WebDataset shards.
+        snapshot: number of the snapshot that it reads, or that a glob or `sizes.json` inside an output was filtered by;
+            None for other plain WebDataset shards.
         fingerprint: digest of what the snapshot lists; the same shards in the same order give the same.
         position: samples that the stream has given in this epoch. For the reader: resuming does not need it, and inside
             a window of length buckets it counts as if the window were not sorted.
@@ -287,7 +288,9 @@ def _way_back(before: StreamState, now: StreamState) -> str:
         return f"join as many folders of latents as then, {len(before.latents_snapshots)}"
     if None not in {before.snapshot, now.snapshot} and before.snapshot != now.snapshot:
         return f"open snapshot {before.snapshot}"
-    return "read the data set that it was saved on"
+    if before.snapshot is None and now.snapshot is not None:
+        return f"pass snapshot=… with the number of the one that was read then, if not {now.snapshot}"
+    return "read the data set that it was saved on, by the same kind of remote (folder, glob or sizes.json)"
 
 
 def _mixture(leg: Leg) -> str:

@@ -76,7 +76,7 @@ class ShardAccess:
     @property
     def is_named_by_content(self) -> bool:
         """Whether a shard's name alone says what is in it."""
-        return self.shards.identity.snapshot is not None
+        return self.shards.is_named_by_content
 
     @cached_property
     def is_local(self) -> bool:

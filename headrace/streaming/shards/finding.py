@@ -1,18 +1,20 @@
 """Plain WebDatasets: finding their shards by what a user names.
 
 Owns the forms that a user may name one by: a folder, a `sizes.json`, a shell glob or a brace pattern. A glob or folder
-inside an output of ours is filtered by its newest snapshot, because old and new shards share it. No shard is opened.
+inside an output of ours is filtered by its newest snapshot, or by the one that a saved state names, because old and new
+shards share it. No shard is opened.
 """
 
+import contextlib
 import fnmatch
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.errors import ConfigError, NotFoundError
+from headrace.errors import ConfigError, HeadraceError, NotFoundError
 from headrace.sizes import parse_sizes
 from headrace.snapshots import read_snapshot, read_table
 from headrace.storage import Entry, LocalStorage, Storage, Transfer, open_storage
@@ -65,19 +67,30 @@ class FoundShards:
         storage: where they are.
         names: their paths in it, in order; none when nothing matches.
         counts: samples of each where a `sizes.json` was named, else None.
+        snapshot: number of the snapshot that they were filtered by; None outside of our outputs, and across several.
     """
 
     storage: Storage
     names: tuple[str, ...]
     counts: tuple[int, ...] | None = None
+    snapshot: int | None = None
 
 
-def find_shards(remote: str, split: str | None, transfer: Transfer | None = None) -> FoundShards:
-    """The shards of a plain WebDataset, unopened; those that the newest snapshot of an output no longer names left out.
+def find_shards(
+    remote: str, split: str | None, transfer: Transfer | None = None, snapshot: int | None = None
+) -> FoundShards:
+    """The shards of a plain WebDataset, unopened; inside an output, those that its newest snapshot names.
+
+    Args:
+        remote: what names them.
+        split: None for all.
+        transfer: time limits of stores.
+        snapshot: number of the output's snapshot to take instead of the newest.
 
     Raises:
-        ConfigError: `split` fits none of them, or a folder or glob is on a web server that lists nothing.
-        NotFoundError: one that is named in full, or the `sizes.json`, is not there.
+        ConfigError: `split` fits none of them, a folder or glob is on a web server that lists nothing, or a `snapshot`
+            is asked of shards that are not inside one output.
+        NotFoundError: one that is named in full, the `sizes.json` or the snapshot is not there.
         FormatError: the `sizes.json` is none.
     """
     remote = expanded(remote)
@@ -87,11 +100,15 @@ def find_shards(remote: str, split: str | None, transfer: Transfer | None = None
     folder, _, last = _split_pattern(remote)
     storage = open_storage(folder, transfer)
     if remote.endswith(".json"):
-        sizes = parse_sizes(storage.read(last), f"{storage.uri}/{last}")
-        chosen = _of_split(list(sizes), split)
-        return FoundShards(storage, tuple(chosen), tuple(sizes[name] for name in chosen))
-    names = [name for pattern in expand_braces(last) for name in _matching(storage, pattern)]
-    return FoundShards(storage, tuple(_of_split(_current(storage, list(dict.fromkeys(names))), split)))
+        sizes, number = _of_snapshot(storage, parse_sizes(storage.read(last), f"{storage.uri}/{last}"), snapshot)
+        there, counts = list(sizes), sizes
+    else:
+        names = [name for pattern in expand_braces(last) for name in _matching(storage, pattern)]
+        (there, number), counts = _current(storage, list(dict.fromkeys(names)), snapshot), None
+    if there and snapshot != number and snapshot is not None:
+        raise ConfigError(f"{remote}: snapshot={snapshot} needs a folder with snapshots, not a plain WebDataset")
+    chosen = tuple(_of_split(there, split))
+    return FoundShards(storage, chosen, None if counts is None else tuple(counts[name] for name in chosen), number)
 
 
 def _split_pattern(remote: str) -> tuple[str, str, str]:
@@ -149,17 +166,43 @@ def _of_split(names: Sequence[str], split: str | None) -> list[str]:
     return found
 
 
-def _current(storage: Storage, names: list[str]) -> list[str]:
-    """Without the shards that the newest snapshot of their folder, an output of ours, no longer names.
+def _current(storage: Storage, names: list[str], snapshot: int | None) -> tuple[list[str], int | None]:
+    """Without the shards that a snapshot of their folder, an output of ours, does not name; and the snapshot's number.
 
     A folder on a web server that lists nothing is taken for none of ours: what names its shards, names them all.
     """
-    kept: dict[str, frozenset[str] | None] = {}
-    for folder in {name.rpartition("/")[0] for name in names}:
-        below = storage.at(folder) if folder else storage
-        kept[folder] = frozenset(_newest_names(below)) if _is_ours(below) else None
+    folders = {name.rpartition("/")[0] for name in names}
+    ours = {
+        folder: (below, read_snapshot(below, snapshot))
+        for folder in folders
+        if _is_ours(below := storage.at(folder) if folder else storage)
+    }
+    kept = {folder: frozenset(read_table(below, found.snapshot).names()) for folder, (below, found) in ours.items()}
     parts = [(name, *name.rpartition("/")[::2]) for name in names]
-    return [name for name, folder, file in parts if (current := kept[folder]) is None or file in current]
+    current = [name for name, folder, file in parts if folder not in kept or file in kept[folder]]
+    numbers = [found.number for _, found in ours.values()]
+    return current, numbers[0] if len(numbers) == 1 else None
+
+
+def _of_snapshot(storage: Storage, sizes: dict[str, int], snapshot: int | None) -> tuple[dict[str, int], int | None]:
+    """What a `sizes.json` lists, and the number of the snapshot that this is: the newest, where it is the list of one.
+
+    Instead of such a list, that of another `snapshot` may be asked for.
+    """
+    newest = _newest_if_listed(storage, sizes)
+    if newest is None or snapshot in {None, newest}:
+        return sizes, newest
+    table = read_table(storage, read_snapshot(storage, snapshot).snapshot)
+    return dict(zip(table.names(), table.num_samples.tolist(), strict=True)), snapshot
+
+
+def _newest_if_listed(storage: Storage, sizes: Mapping[str, int]) -> int | None:
+    """Number of the newest snapshot of a folder if the sizes are those of its shards."""
+    with contextlib.suppress(HeadraceError):  # who may not list the folder is told all by the file
+        if _is_ours(storage):
+            newest = read_snapshot(storage)
+            return newest.number if sizes.keys() == set(read_table(storage, newest.snapshot).names()) else None
+    return None
 
 
 def _is_ours(storage: Storage) -> bool:
@@ -167,10 +210,6 @@ def _is_ours(storage: Storage) -> bool:
         return bool(listed_snapshots(storage))
     except UnlistedError:
         return False
-
-
-def _newest_names(storage: Storage) -> list[str]:
-    return read_table(storage, read_snapshot(storage).snapshot).names()
 
 
 def hint(storage: Storage) -> str:

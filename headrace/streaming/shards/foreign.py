@@ -133,15 +133,20 @@ def _read_kept(path: Path) -> ShardIndex | None:
         return None
 
 
-def open_foreign(remote: str, split: str | None, index_folder: Path | None, transfer: Transfer | None) -> ShardSet:
+def open_foreign(
+    remote: str, split: str | None, index_folder: Path | None, transfer: Transfer | None, snapshot: int | None = None
+) -> ShardSet:
     """The shards of a plain WebDataset, in the order of their names (of a brace pattern: in its order).
 
+    Inside an output of ours, those of its newest snapshot, or of the one whose number is `snapshot`.
+
     Raises:
-        ConfigError: there are none, or `split` fits none of them.
+        ConfigError: there are none, `split` fits none of them, or a `snapshot` is asked of what has none.
+        NotFoundError: the snapshot is gone.
         FormatError: a shard is not a WebDataset, or there is no sample in any.
         IntegrityError: a compressed shard is damaged.
     """
-    found = find_shards(remote, split, transfer)
+    found = find_shards(remote, split, transfer, snapshot)
     storage, names = found.storage, list(found.names)
     counts = None if found.counts is None else list(found.counts)
     if not names:
@@ -163,7 +168,7 @@ def open_foreign(remote: str, split: str | None, index_folder: Path | None, tran
     keeper = replace(keeper, versions=versions, counts=told, counted_by=counted_by)
     shards = ListedShards(tuple(names), np.array(counts, np.int32), np.array(sizes, np.int64))
     text = json.dumps([names, counts, sizes])
-    identity = Identity(remote, split, None, hashlib.sha256(text.encode()).hexdigest())
+    identity = Identity(remote, split, found.snapshot, hashlib.sha256(text.encode()).hexdigest())
     return ShardSet(storage, shards, identity, keeper)
 
 

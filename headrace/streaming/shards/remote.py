@@ -80,7 +80,10 @@ def open_remote(wanted: Wanted) -> OpenedRemote:
         NotFoundError: no such snapshot, or no audio snapshot that all latents have.
     """
     if is_pattern(wanted.remote):
-        _refuse_for_foreign(wanted)
+        if wanted.latents:
+            raise ConfigError(
+                f"{wanted.remote}: latents={wanted.latents!r} needs a folder with snapshots, not a plain WebDataset"
+            )
         return OpenedRemote(_open_foreign(wanted))
     storage = open_storage(wanted.remote, wanted.transfer)
     if wanted.latents:
@@ -113,7 +116,7 @@ def _without_snapshots(storage: Storage, asked: str, lack: str) -> NotFoundError
 
 def _open_snapshot(storage: Storage, found: NumberedSnapshot, split: str | None) -> ShardSet:
     shards, identity = snapshot_shards(storage, found, split)
-    return ShardSet(storage, shards, identity, read_index)
+    return ShardSet(storage, shards, identity, read_index, is_named_by_content=True)
 
 
 def _open_joined(storage: Storage, wanted: Wanted) -> OpenedRemote:
@@ -174,15 +177,7 @@ def _by_audio(folder: Storage, pinned: int | None) -> dict[str, NumberedSnapshot
 
 
 def _open_foreign(wanted: Wanted) -> ShardSet:
-    return open_foreign(wanted.remote, wanted.split, wanted.index_folder, wanted.transfer)
-
-
-def _refuse_for_foreign(wanted: Wanted) -> None:
-    for name, value in (("latents", wanted.latents), ("snapshot", wanted.snapshot)):
-        if value:
-            raise ConfigError(
-                f"{wanted.remote}: {name}={value!r} needs a folder with snapshots, not a plain WebDataset"
-            )
+    return open_foreign(wanted.remote, wanted.split, wanted.index_folder, wanted.transfer, wanted.snapshot)
 
 
 def read_index(storage: Storage, shard: str) -> ShardIndex:

@@ -28,7 +28,7 @@ class Identity:
     Attributes:
         uri: where it was read from.
         split: None for all.
-        snapshot: its number; None for a plain WebDataset.
+        snapshot: its number; None for what is in none, or in several.
         fingerprint: equal fingerprints mean the same samples in the same shards.
     """
 
@@ -107,12 +107,14 @@ class ShardSet:
         shards: names and sizes.
         identity: what a saved state says of it.
         load_index: reads or makes the index of a shard by name; called by `Indexes`.
+        is_named_by_content: whether a shard's name alone says what is in it.
     """
 
     storage: Storage
     shards: ShardList
     identity: Identity
     load_index: Callable[[Storage, str], ShardIndex]
+    is_named_by_content: bool = False
 
     def __len__(self) -> int:
         """Number of shards."""
