@@ -1,0 +1,72 @@
+"""docs/config.md names every key of a data set's YAML with its default, and every variable of the environment."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from headrace.config import DatasetConfig, EncoderConfig, load_config
+from headrace.keys import MAX_KEY_LENGTH
+
+DOCUMENT = Path("docs/config.md").read_text()
+(BLOCK,) = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
+REQUIRED = """
+source: {uri: /data/birds}
+latents: [{name: crepe, encoder: {kind: crepe}}]
+output: {uri: /data/shards/birds}
+"""
+
+
+def sections(model, content, where=""):
+    """Every section of the model beside what the document has of it."""
+    yield model, content, where
+    for name, info in model.model_fields.items():
+        types = [info.annotation, *get_args(info.annotation)]
+        inner = next((kind for kind in types if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+        if inner is not None:
+            below = content[name][0] if isinstance(content[name], list) else content[name]
+            yield from sections(inner, below, f"{where}.{name}")
+
+
+@pytest.mark.parametrize(
+    ("model", "content", "where"), list(sections(DatasetConfig, {"name": "", **yaml.safe_load(BLOCK)}))
+)
+def test_every_key_of_a_section_is_in_the_document(model, content, where):
+    assert set(content) == {info.alias or name for name, info in model.model_fields.items()}, where
+
+
+def test_the_values_in_the_document_are_the_defaults(tmp_path):
+    loaded = []
+    for text in (BLOCK, REQUIRED):
+        (tmp_path / "birds.yaml").write_text(text)
+        loaded.append(load_config(tmp_path / "birds.yaml").model_dump())
+    documented, defaults = loaded
+    assert documented == defaults
+
+
+def test_every_key_in_the_document_is_explained():
+    assert [line for line in BLOCK.splitlines() if not re.search(r"\S  +?# .{5}|\S # .{5}", line)] == []
+
+
+def test_every_encoder_and_the_bounds_of_a_key_are_named():
+    from headrace.encoders import KINDS
+
+    assert all(re.search(rf"kind: crepe .*\b{kind}\b", BLOCK) for kind in KINDS)
+    assert EncoderConfig.model_fields.keys() == {"kind"}
+    assert f"1 to {MAX_KEY_LENGTH} of" in DOCUMENT
+
+
+def test_every_variable_of_the_environment_is_in_the_document():
+    sources = [Path("build.py"), Path("definitions.py")]
+    for folder in ("assets", "building", "headrace", "resources", "sensors"):
+        sources += Path(folder).rglob("*.py")
+    found = {name for path in sources for name in re.findall(r"\bHEADRACE_[A-Z_]*[A-Z]", path.read_text())}
+    assert len(found) > 5
+    assert {name for name in found | {"DAGSTER_HOME"} if f"| `{name}` |" not in DOCUMENT} == set()
+
+
+def test_the_readme_leads_there():
+    assert "(docs/config.md)" in Path("README.md").read_text()
