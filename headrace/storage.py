@@ -24,6 +24,7 @@ from headrace.errors import AlreadyExistsError, ConfigError, NotFoundError, Stor
 from headrace.exclusive import name_exclusively
 from headrace.folder_walk import walk
 from headrace.forked_obstore import keep_over_forks
+from headrace.store_errors import missing_fault, place, store_fault
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -407,10 +408,6 @@ def _exactly(blob: bytes, start: int, stop: int, path: str) -> bytes:
     return blob
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
 @contextlib.contextmanager
 def _translated_errors(path: str, uri: str) -> Iterator[None]:
     """Every store's errors in our family, naming the object."""
@@ -419,17 +416,17 @@ def _translated_errors(path: str, uri: str) -> Iterator[None]:
     except StorageError:
         raise
     except FileNotFoundError as error:
-        raise NotFoundError(f"{path}: not found in {uri}") from error
+        raise NotFoundError(missing_fault(error, path, uri)) from error
     except FileExistsError as error:
         raise AlreadyExistsError(f"{path}: exists already in {uri}") from error
     except OSError as error:
-        raise StorageError(f"{path} in {uri}: {error.strerror or error}") from error
+        raise StorageError(f"{place(path, uri)}: {error.strerror or error}") from error
     except Exception as error:
         if not type(error).__module__.startswith("obstore"):
             raise
         if type(error).__name__ == "AlreadyExistsError":  # obstore's own class, not a FileExistsError
             raise AlreadyExistsError(f"{path}: exists already in {uri}") from error
-        raise StorageError(f"{path} in {uri}: {_first_line(error)}") from error
+        raise StorageError(store_fault(error, path, uri)) from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # obstore's, of a range beyond the end: not even an Exception
             raise
