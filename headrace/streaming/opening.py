@@ -23,7 +23,7 @@ from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.reading import Reading, Source, default_cache_folder
 from headrace.streaming.settings import FetchConfig
 from headrace.streaming.shards.access import ShardAccess
-from headrace.streaming.shards.finding import expanded
+from headrace.streaming.shards.finding import absolute
 from headrace.streaming.shards.remote import OpenedRemote, Wanted
 from headrace.streaming.state import OrderState, StreamState
 from headrace.streaming.stream import Stream
@@ -70,10 +70,10 @@ class OpenStreams:
             NotFoundError: no such snapshot.
         """
         self.names = tuple(names)
-        self._streams = tuple(streams)
-        self._defaults = defaults
+        self._streams = tuple(map(_rooted, streams))
+        self._defaults = replace(defaults, local=defaults.local and absolute(defaults.local))
         self._has_agreed = distributed.is_up() or has_own_world
-        self._wanted = [self._wanted_of(stream) for stream in streams]
+        self._wanted = [self._wanted_of(stream) for stream in self._streams]
         self._opened = open_all(self._wanted, defaults.fetch, agree=not has_own_world)
         self._kept_reading: Reading | None = None
         if len({opened.suffixes for opened in self._opened}) > 1:
@@ -190,8 +190,8 @@ class OpenStreams:
 
     def _wanted_of(self, stream: Stream) -> Wanted:
         return Wanted(
-            remote=expanded(stream.place),
-            latents=tuple(map(expanded, stream.latents)),
+            remote=stream.place,
+            latents=tuple(stream.latents),
             split=stream.split or self._defaults.split,
             snapshot=stream.snapshot,
             index_folder=self._cache_folder(stream) / "indexes",
@@ -200,7 +200,7 @@ class OpenStreams:
 
     def _cache_folder(self, stream: Stream) -> Path:
         folder = stream.cache or self._defaults.local
-        return Path(expanded(folder)) if folder is not None else default_cache_folder()
+        return Path(folder) if folder is not None else default_cache_folder()
 
     def _sources(self) -> list[Source]:
         pairs = zip(self._streams, self._opened, strict=True)
@@ -215,6 +215,16 @@ class OpenStreams:
             validate_hash=bool(_or(stream.validate_hash, fetch.validate_hash)),
             keep_zip=_or(stream.keep_zip, fetch.keep_zip),
         )
+
+
+def _rooted(stream: Stream) -> Stream:
+    """The stream by absolute names: the process may change its folder before it reads, and before workers start."""
+    return replace(
+        stream,
+        remote=stream.remote and absolute(stream.remote),
+        local=stream.local and absolute(stream.local),
+        latents=tuple(map(absolute, stream.latents)),
+    )
 
 
 def _state_of(name: str, opened: OpenedRemote) -> StreamState:

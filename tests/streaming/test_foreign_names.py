@@ -1,8 +1,10 @@
 """Names that fit nothing, or something else than was asked for, are told apart."""
 
+import gzip
+
 import pytest
 
-from headrace import StreamingDataset, webdataset_loader
+from headrace import Stream, StreamingDataLoader, StreamingDataset, webdataset_loader
 from headrace.errors import ConfigError, NotFoundError
 from headrace.streaming.shards.finding import expanded
 from tests.streaming.corpus import clips, write_dataset
@@ -73,3 +75,29 @@ def test_the_root_of_an_output_in_a_store_is_told_too(tmp_path, monkeypatch):
             StreamingDataset(remote=server.uri)
         with pytest.raises(ConfigError, match="build the data set, or check the path"):
             StreamingDataset(remote=f"{server.uri}/nowhere")
+
+
+def test_a_split_named_for_the_folder_of_shards_is_told_its_place(tmp_path):
+    write_dataset(tmp_path / "ours", {"train": clips(4)})
+    with pytest.raises(ConfigError, match=r"name its folder of shards: .*/ours/audio"):
+        StreamingDataset(remote=tmp_path / "ours", split="train")
+    with pytest.raises(ConfigError, match=r"ours/train is not there .*; did you mean .*/ours/audio, with split=…"):
+        StreamingDataset(remote=tmp_path / "ours/train")
+
+
+@pytest.mark.parametrize("remote", ["plain", "plain/*.tar", "./plain/", "zipped", "ours/audio"])
+def test_relative_names_hold_when_the_process_goes_elsewhere(plain, tmp_path, monkeypatch, remote):
+    write_dataset(tmp_path / "ours", {"train": clips(4)}, latents=True)
+    (tmp_path / "zipped").mkdir()
+    (tmp_path / "zipped/a.tar.gz").write_bytes(gzip.compress(next(plain.glob("*.tar")).read_bytes()))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    latents = ["ours/latents/crepe"] if remote == "ours/audio" else []
+    dataset = StreamingDataset(remote=remote, local="cache", latents=latents, batch_size=2)
+    mixed = StreamingDataset(streams=[Stream("ours/audio")], local="cache", batch_size=2)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for one in (dataset, mixed):
+        assert sum(bool(key) for batch in StreamingDataLoader(one) for key in batch["keys"]) == 4
+        one.load_state_dict(one.state_dict())
+    assert mixed.state_dict()["streams"][0]["name"] == "ours/audio"
+    assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from headrace.errors import ConfigError, HeadraceError, NotFoundError
 from headrace.sizes import parse_sizes
@@ -29,6 +30,13 @@ _RANGE = re.compile(r"^(-?\d+)\.\.(-?\d+)$")
 def expanded(remote: str) -> str:
     """With `~` as the home folder, as a shell has it; URLs stay as they are."""
     return remote if "://" in remote else os.path.expanduser(remote)  # noqa: PTH111 - a Path drops a slash at the end
+
+
+def absolute(remote: str) -> str:
+    """As seen from the root, `~` expanded, so that the name holds wherever the process goes; URLs stay as they are."""
+    remote = expanded(remote)
+    has_scheme = len(urlsplit(remote).scheme) > 1
+    return remote if has_scheme or os.path.isabs(remote) else os.path.join(os.getcwd(), remote)  # noqa: PTH109, PTH117, PTH118 - as above
 
 
 def is_pattern(remote: str) -> bool:
@@ -148,7 +156,8 @@ def _in_folder(storage: Storage, split: str | None) -> tuple[Storage, list[str]]
         names = [name for name in _tars(storage.list()) if "/" not in name]
     if split is not None and not names:
         below = storage.at(split)
-        return below, [name for name in _tars(below.list()) if "/" not in name]
+        found = [name for name in _tars(below.list()) if "/" not in name]
+        return (below, found) if found else (storage, [])
     return storage, _of_split(names, split)
 
 
@@ -217,7 +226,9 @@ def hint(storage: Storage) -> str:
     if isinstance(storage, LocalStorage) and storage.root.is_file():
         return f"{storage.root} is a file, and neither a tar nor a sizes.json"
     if isinstance(storage, LocalStorage) and not storage.root.is_dir():
-        return f"the folder {storage.root} is not there (relative names start at {Path.cwd()})"
+        beside = storage.root.parent / "audio"
+        other = f"; did you mean {beside}, with split=…?" if beside.is_dir() else ""
+        return f"the folder {storage.root} is not there (relative names start at {Path.cwd()}){other}"
     audio = storage.at("audio")
     if _is_ours(audio) or (isinstance(audio, LocalStorage) and audio.root.is_dir()):
         return f"name its folder of shards: {audio.uri}"
