@@ -41,8 +41,8 @@ entries for other tars. A tar that is cut off or no WebDataset is listed, and th
 Lay out one snapshot as the plain WebDataset that other tools expect: train_000000.tar, train_000001.tar, …, one
 sizes.json, and indexes. On one local disk the tars are hard links that cost no space; otherwise copies. SOURCE is a
 shard folder, or an output, of which the audio is meant. TARGET is an empty folder or a former export, which is brought
-up to date: its hidden .headrace-export.json names the tars that may be replaced or removed, and a folder that holds
-anything else is refused. Never write into the exported tars: they may be the data set's own.
+up to date: its hidden .headrace-export.json names the tars that may be replaced or removed. A folder of other files, or
+with tars that no export wrote, is refused. Never write into the exported tars: they may be the data set's own.
 """,
     "gc": """\
 Remove what nothing needs any more: snapshots but the newest --keep of audio and of each set of latents, manifests and
