@@ -15,6 +15,7 @@ from headrace.errors import ConfigError, HeadraceError, NotFoundError
 from headrace.index import ShardIndex, index_name
 from headrace.snapshots import NumberedSnapshot, read_snapshot, read_table
 from headrace.storage import LocalStorage, Storage, open_storage
+from headrace.streaming.checks import each, optional, path, text, whole
 from headrace.streaming.shards.finding import FoundShards, expanded, find_shards, is_pattern
 from headrace.streaming.shards.listing import is_web, listed_snapshots, way_out
 
@@ -66,18 +67,21 @@ def resolve_shards(urls: Urls, *, split: str | None = None, snapshot: int | None
 
     Raises:
         NotFoundError: nothing matches, or a shard or snapshot that is named is not there.
-        ConfigError: there is no such split, a snapshot is asked for where there are none, or a folder or glob is on a
-            web server that lists nothing.
+        ConfigError: an argument is not allowed, there is no such split, a snapshot is asked for where there are none,
+            or a folder or glob is on a web server that lists nothing.
     """
-    single = [urls] if isinstance(urls, str | os.PathLike) else list(urls)
-    named = list(chain.from_iterable(map(expanded, _separate(os.fspath(url))) for url in single))
+    single = [urls] if isinstance(urls, str | os.PathLike) else urls
+    texts = each("urls", single, path, "a path or URL, or a list of them")
+    named = list(chain.from_iterable(map(expanded, _separate(text)) for text in texts))
     if not named:
         raise ConfigError("no shards: the list of URLs is empty")
+    optional(text)("split", split)
+    optional(whole)("snapshot", snapshot)
     return list(chain.from_iterable(_resolve_one(url, split, snapshot) for url in named))
 
 
 def _separate(url: str) -> list[str]:
-    return [url] if url.startswith("pipe:") else url.split("::")
+    return [url] if url.startswith("pipe:") else [path("a part of urls", part) for part in url.split("::")]
 
 
 def _resolve_one(url: str, split: str | None, snapshot: int | None) -> Iterator[Shard]:

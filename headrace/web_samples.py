@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.audio import decode
-from headrace.errors import SampleError
+from headrace.errors import FormatError, HeadraceError, SampleError
 from headrace.indexing import LATENT_FIELD, audio_field
 from headrace.pth import unpickled
 from headrace.streaming.batches.batch import Sample
@@ -25,13 +25,23 @@ class Decoder:
         """The decoded sample.
 
         Raises:
-            SampleError: a field cannot be decoded; names shard, key and reason.
+            SampleError: a field cannot be decoded, or the transform fails or gives None; names shard, key and reason.
         """
         try:
-            sample = decode_sample(raw)
+            return self._transformed(decode_sample(raw))
         except Exception as error:  # decoders raise many kinds; a consumer needs one, with shard and key
-            raise SampleError(f"{raw['__url__']}: sample {raw['__key__']!r}: {error}") from error
-        return sample if self.transform is None else self.transform(sample)
+            raise SampleError(f"{raw['__url__']}: sample {raw['__key__']!r}: {_reason(error)}") from error
+
+    def _transformed(self, sample: Sample) -> Sample:
+        changed = sample if self.transform is None else self.transform(sample)
+        if changed is None:  # which webdataset would drop without a word
+            raise SampleError("the transform gave None: let it return the sample")
+        return changed
+
+
+def _reason(error: Exception) -> str:
+    """What is wrong, in words: those of others say little without their kind."""
+    return f"{error}" if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
 
 
 def decode_sample(raw: Mapping[str, Any]) -> Sample:
@@ -42,8 +52,7 @@ def decode_sample(raw: Mapping[str, Any]) -> Sample:
 
     Raises:
         AudioError: the audio cannot be decoded.
-        ValueError: the JSON is none.
-        FormatError: a `.pth` that is damaged, or more than tensors and plain values.
+        FormatError: a `.json` that is none, or a `.pth` that is damaged, or more than tensors and plain values.
     """
     import torch
 
@@ -55,6 +64,13 @@ def decode_sample(raw: Mapping[str, Any]) -> Sample:
     if LATENT_FIELD in fields:
         stored = unpickled(fields.pop(LATENT_FIELD))
         sample |= stored if isinstance(stored, dict) else {LATENT_FIELD: stored}
-    metadata = json.loads(fields.pop("json", b"{}"))
-    sample["metadata"] = metadata if isinstance(metadata, dict) else {"json": metadata}
+    sample["metadata"] = _metadata(fields.pop("json", b"{}"))
     return sample | fields
+
+
+def _metadata(blob: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(blob)
+    except ValueError as error:
+        raise FormatError(f"its .json holds no JSON ({error}): write it again") from error
+    return content if isinstance(content, dict) else {"json": content}

@@ -8,13 +8,14 @@ where webdataset is: the order depends on ranks and workers, and ranks may get u
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, FormatError
 from headrace.shardlists import Shard, Urls, resolve_shards
 from headrace.storage import LocalStorage
 from headrace.streaming.batches.batch import Sample, collate
+from headrace.streaming.checks import convert, flag, function, instance, optional, whole
 from headrace.streaming.distributed import current_world
 from headrace.streaming.world import World
 from headrace.web_samples import Decoder, decode_sample
@@ -75,26 +76,30 @@ def webdataset_loader(  # noqa: PLR0913 - the face that users of webdataset and 
 
     Raises:
         NotFoundError: nothing matches, or a shard or snapshot that is named is not there.
-        ConfigError: there is no such split, or there are fewer shards than ranks.
+        ConfigError: an argument is not allowed, there is no such split, or there are fewer shards than ranks.
     """
-    if batch_size is not None and batch_size < 1:
-        raise ConfigError(f"batch_size={batch_size}: expected at least 1, or None for single samples")
-    shards = _of_rank(resolve_shards(urls, split=split, snapshot=snapshot), world or current_world())
-    workers = min(num_workers, len(shards))
-    many = len(shards) >= _MANY_SHARDS and shuffle_buffer > 0
-    shuffle = _Shuffle(seed, shuffle_buffer, many if shuffle_shards is None else shuffle_shards)
     batching = _Batching(batch_size, drop_last, collate_fn)
-    options: dict[str, Any] = {"num_workers": workers, "pin_memory": pin_memory}
-    if workers:  # DataLoader refuses these without workers
-        options["persistent_workers"] = persistent_workers
-        options["multiprocessing_context"] = _start_method(shards)
-        if prefetch_factor is not None:
-            options["prefetch_factor"] = prefetch_factor
+    shuffle = _Shuffle(seed, shuffle_buffer, shuffle_shards)
+    optional(function)("transform", transform)
+    wanted = whole("num_workers", num_workers, least=0)
+    of_workers = {
+        "persistent_workers": flag("persistent_workers", persistent_workers),
+        "prefetch_factor": optional(whole)("prefetch_factor", prefetch_factor, least=1),
+    }
+    options: dict[str, Any] = {"pin_memory": flag("pin_memory", pin_memory)}
+    own_world = optional(instance)("world", world, World, "World(rank, world_size)")
+    shards = _of_rank(resolve_shards(urls, split=split, snapshot=snapshot), own_world or current_world())
+    options["num_workers"] = min(wanted, len(shards))
+    if options["num_workers"]:  # DataLoader refuses these without workers
+        options |= of_workers | {"multiprocessing_context": _start_method(shards)}
     return WebDatasetLoader(shards, shuffle, batching, transform, options)
 
 
 class WebDatasetLoader:
     """What `webdataset_loader` returns: an iterable of batches (or samples) with a length.
+
+    Iterating raises `SampleError`, `FormatError` or `IntegrityError` for a sample or shard that is not what it should
+    be, with its name, and `FormatError` when no shard holds a sample.
 
     Attributes:
         shards: what this rank reads.
@@ -116,10 +121,11 @@ class WebDatasetLoader:
         self.epoch = 0
         self._batching = batching
         self._num_workers: int = options["num_workers"]
-        # Shared with the workers, which outlive an epoch: how they learn which one begins.
-        self._shared_epoch = torch.zeros(1, dtype=torch.int64)
-        self._shared_epoch.share_memory_()  # type: ignore[no-untyped-call]
-        pipeline = _pipeline(self.shards, _Epochs(self._shared_epoch, shuffle), batching, transform)
+        # Shared with the workers, which outlive an epoch: how they learn which one begins, and say that samples came.
+        shared = torch.zeros(2, dtype=torch.int64)
+        shared.share_memory_()  # type: ignore[no-untyped-call]
+        self._epochs = _Epochs(shared, shuffle.among(len(self.shards)))
+        pipeline = _pipeline(self.shards, self._epochs, batching, transform)
         self._loader: DataLoader[Any] = DataLoader(pipeline, batch_size=None, **options)
 
     @property
@@ -142,7 +148,7 @@ class WebDatasetLoader:
         return sum(self._batching.num_batches(sum(counts[worker::workers])) for worker in range(workers))
 
     def __iter__(self) -> Iterator[Any]:
-        self._shared_epoch[0] = self.epoch
+        self._epochs.begin(whole("epoch", self.epoch))
         self.epoch += 1
         batches = iter(self._loader)
         try:
@@ -150,6 +156,11 @@ class WebDatasetLoader:
         except Exception:
             _end_workers(self._loader, batches)
             raise
+        if self.shards and not self._epochs.has_samples:
+            raise FormatError(
+                f"no sample in any of {len(self.shards)} shards (the first is {self.shards[0].url}): a sample is "
+                "neighbouring files KEY.flac, KEY.json, …; check how they were written"
+            )
 
     def _counts(self) -> list[int]:
         counts = [shard.counted() for shard in self.shards]
@@ -175,11 +186,21 @@ def _end_workers(loader: "DataLoader[Any]", batches: Iterator[Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Shuffle:
-    """How an epoch is mixed."""
+    """How an epoch is mixed; whether shards are shuffled is None until their number is known."""
 
     seed: int
     buffer: int
-    shuffles_shards: bool
+    shuffles_shards: bool | None
+
+    def __post_init__(self) -> None:
+        convert(self, whole, "seed")
+        convert(self, whole, "buffer", called="shuffle_buffer", least=0)
+        convert(self, optional(flag), "shuffles_shards", called="shuffle_shards")
+
+    def among(self, num_shards: int) -> "_Shuffle":
+        """With shards shuffled, unless said otherwise, where there are many."""
+        many = num_shards >= _MANY_SHARDS and self.buffer > 0
+        return self if self.shuffles_shards is not None else replace(self, shuffles_shards=many)
 
     def rng(self, epoch: int, worker: int, purpose: str) -> random.Random:
         """A generator of its own for each use; seeded by a string, which Python hashes alike everywhere."""
@@ -188,13 +209,28 @@ class _Shuffle:
 
 @dataclass(frozen=True, slots=True)
 class _Epochs:
-    """The shuffle, and the epoch that is read now (int64 (1,), in shared memory)."""
+    """The shuffle, and what is known of the epoch that is read now (in shared memory)."""
 
-    now: "torch.Tensor"
+    now: "torch.Tensor"  # int64 (2,): its number, and whether there were samples in it
     shuffle: _Shuffle
+
+    def begin(self, epoch: int) -> None:
+        self.now[0], self.now[1] = epoch, 0
 
     def rng(self, worker: int, purpose: str) -> random.Random:
         return self.shuffle.rng(int(self.now[0]), worker, purpose)
+
+    def noting_samples(self, source: Iterator[RawSample]) -> Iterator[RawSample]:
+        """The same samples; from the first one on the epoch has some, whatever is dropped of them."""
+        for sample in source:
+            self.now[1] = 1
+            yield sample
+            break
+        yield from source
+
+    @property
+    def has_samples(self) -> bool:
+        return bool(self.now[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +240,11 @@ class _Batching:
     batch_size: int | None
     drops_last: bool
     collate: Callable[[Sequence[Sample]], Any]
+
+    def __post_init__(self) -> None:
+        convert(self, optional(whole), "batch_size", least=1)
+        convert(self, flag, "drops_last", called="drop_last")
+        convert(self, function, "collate", called="collate_fn")
 
     def num_batches(self, num_samples: int) -> int:
         """Batches that one worker makes of so many samples."""
@@ -233,7 +274,7 @@ def _pipeline(
     """The stages: webdataset's own around ours. All of it can be pickled to a worker."""
     import webdataset as wds
 
-    stages = [_ShardsOfWorker(shards, epochs), raw_samples]
+    stages = [_ShardsOfWorker(shards, epochs), raw_samples, epochs.noting_samples]
     if epochs.shuffle.buffer > 1:
         stages.append(_ShuffledSamples(epochs))
     stages.append(wds.map(Decoder(transform)))

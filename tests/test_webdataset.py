@@ -381,7 +381,7 @@ def test_extra_dots_in_names_are_an_error_that_says_so(tmp_path):
 
 
 def test_a_batch_size_below_one_is_refused():
-    with pytest.raises(ConfigError, match="batch_size=0"):
+    with pytest.raises(ConfigError, match="batch_size is 0: expected a whole number, at least 1"):
         webdataset_loader("x", batch_size=0)
 
 
