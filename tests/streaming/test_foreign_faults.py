@@ -2,14 +2,16 @@
 
 import gzip
 import json
+import os
 import tarfile
 
 import pytest
 import zstandard
 
 from headrace import StreamingDataset, webdataset_loader
-from headrace.errors import FormatError, IntegrityError
-from tests.streaming.corpus import clips
+from headrace.errors import FormatError, IntegrityError, SampleError
+from headrace.tar_indexes import index_tars
+from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.test_foreign import keys, write_tar
 
 ODD = {
@@ -84,3 +86,45 @@ def test_a_compressed_shard_that_cannot_be_unpacked_is_named(tmp_path, name, is_
 def _packed(blob, name):
     zst = zstandard.ZstdCompressor(write_checksum=True)
     return zst.compress(blob) if name.endswith(".zst") else gzip.compress(blob)
+
+
+@pytest.fixture
+def rewritten(tmp_path):
+    """A tar with other words, but of the size of the one that was indexed."""
+    path = tmp_path / "a.tar"
+    write_tar(path, clips(4))
+    index_tars(str(tmp_path), num_threads=1)
+    before = path.stat()
+    write_tar(path, clips(4)[::-1])
+    assert path.stat().st_size == before.st_size
+    return path
+
+
+def date(path, seconds):
+    os.utime(path, (seconds, seconds))
+
+
+@pytest.mark.parametrize("name", ["", "*.tar", "sizes.json"])
+def test_an_index_older_than_its_tar_is_made_anew(rewritten, name):
+    date(rewritten, 2000)
+    date(rewritten.with_suffix(".idx"), 1000)
+    dataset = StreamingDataset(remote=f"{rewritten.parent}/{name}", validate_hash=True)
+    assert [dataset[number]["__key__"] for number in range(4)] == [clip.key for clip in clips(4)[::-1]]
+
+
+def test_an_index_as_old_as_its_tar_is_read_and_its_digest_tells_how_to_go_on(rewritten):
+    """Copies keep both times, or give any within seconds of each other."""
+    for path in (rewritten, rewritten.with_suffix(".idx")):
+        date(path, 1000)
+    dataset = StreamingDataset(remote=rewritten.parent, validate_hash=True)
+    with pytest.raises(SampleError, match=r"SHA-256 .*copy it again, or run `headrace index`"):
+        dataset[0]
+
+
+def test_shards_of_ours_keep_their_index_whichever_was_copied_first(tmp_path):
+    write_dataset(tmp_path, {"train": clips(4)})
+    for path in (tmp_path / "audio").iterdir():
+        if path.suffix in {".idx", ".tar"}:
+            date(path, 1000 if path.suffix == ".idx" else 2000)
+    assert len(keys(tmp_path / "audio/*.tar", local=str(tmp_path / "cache"))) == 4
+    assert not (tmp_path / "cache/indexes").exists()

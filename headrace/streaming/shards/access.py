@@ -222,7 +222,8 @@ class ShardAccess:
         opened = FileShard(path, self.index(shard).num_bytes)
         if (found := self._other_digest(shard, opened)) is not None:
             wanted = self.index(shard).sha256
-            raise IntegrityError(f"{path}: SHA-256 {wanted} expected, {found} found: damaged; copy it again")
+            way_out = "" if self.is_named_by_content else ", or run `headrace index` if it was changed on purpose"
+            raise IntegrityError(f"{path}: SHA-256 {wanted} expected, {found} found: damaged; copy it again{way_out}")
         return opened
 
     def _is_sound(self, shard: int, cached: FileShard) -> bool:

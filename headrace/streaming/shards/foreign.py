@@ -29,6 +29,7 @@ from headrace.streaming.shards.unpacking import ZIP_SUFFIXES, unpacker_of
 
 _INDEXES_AT_ONCE = 8
 _PIECE_BYTES = 1 << 20
+_DIGITS_IN_NAME = 12  # of the digest, where a name holds it (`manifests.shard_name`)
 
 VERSION = "version"
 """Note of an index that says of which version of the shard it is (`Storage.version`)."""
@@ -38,8 +39,8 @@ VERSION = "version"
 class IndexKeeper:
     """Reads or makes the indexes of foreign shards (`ShardSet.load_index`).
 
-    An index beside its shard has the shard's digest; one that is made says in its notes, as `VERSION`, of which version
-    of the shard it is.
+    An index beside its shard has the shard's digest, and counts unless the shard was written after it; one that is made
+    says in its notes, as `VERSION`, of which version of the shard it is.
 
     Attributes:
         folder: where indexes that were made are kept; None keeps none.
@@ -75,7 +76,9 @@ class IndexKeeper:
     def _found_or_made(self, storage: Storage, shard: str) -> ShardIndex:
         beside = index_name(shard)
         if shard not in self.versions and shard.endswith(".tar") and storage.exists(beside):
-            return ShardIndex.from_bytes(storage.read(beside), f"{storage.uri}/{beside}")
+            index = ShardIndex.from_bytes(storage.read(beside), f"{storage.uri}/{beside}")
+            if not _is_outdated(storage, shard, index):
+                return index
         version = self.versions.get(shard) or storage.version(shard)
         kept = self._kept(storage, shard, version)
         if kept is not None and (found := _read_kept(kept)) is not None:
@@ -109,6 +112,17 @@ class IndexKeeper:
             return None
         digest = hashlib.sha256(f"{storage.uri}\0{shard}\0{version}".encode()).hexdigest()
         return self.folder / f"{digest[:32]}.idx"
+
+
+def _is_outdated(storage: Storage, shard: str, index: ShardIndex) -> bool:
+    """Whether a local shard was written after its index: tars are padded, so another content may have the same size.
+
+    One that is named by its content, as ours are, is what its index says, in whichever order a copy wrote the two.
+    """
+    if index.sha256 and shard.endswith(f"-{index.sha256[:_DIGITS_IN_NAME]}.tar"):
+        return False
+    tar, beside = storage.local_path(shard), storage.local_path(index_name(shard))
+    return tar is not None and beside is not None and tar.stat().st_mtime_ns > beside.stat().st_mtime_ns
 
 
 @contextlib.contextmanager
