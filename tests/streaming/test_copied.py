@@ -148,7 +148,7 @@ def with_bad_json(tmp_path):
 
 
 def test_json_that_is_none_is_an_error_that_names_the_sample(with_bad_json):
-    with pytest.raises(SampleError, match=r"a\.tar: sample 'clip00002'"):
+    with pytest.raises(SampleError, match=r"a\.tar: sample 'clip00002': its \.json holds no JSON \(Expecting value"):
         batches(StreamingDataset(remote=str(with_bad_json), batch_size=6))
 
 

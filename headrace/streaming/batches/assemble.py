@@ -7,7 +7,6 @@ index knows); all give the same batch, and tests hold it so. No threads are star
 """
 
 import contextlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -119,7 +118,9 @@ class Assembler:
             if prepared.in_place is not None:
                 prepared.in_place.fill(place)
             elif row is not None:
-                prepared.samples[place] = self._sample(row, prepared.plan.epoch)
+                sample = self._sample(row, prepared.plan.epoch)
+                self._recipe.check(sample)
+                prepared.samples[place] = sample
         except ConfigError:
             raise
         except Exception as error:  # a transform raises what it likes
@@ -136,11 +137,11 @@ class Assembler:
         if prepared.copied is not None:
             batch = prepared.copied.batch
         elif prepared.in_place is None:
-            batch = stack(self._padded(prepared), self._allocator)
+            batch = stack(self._padded(prepared), self._allocator, lambda place: _called(prepared.rows[place]))
         else:
             batch = prepared.in_place.batch
-            for place in prepared.faults:
-                prepared.in_place.blank(place)
+            if prepared.faults:
+                prepared.in_place.drop(prepared.faults)
         batch.faults = [str(fault) for fault in prepared.faults.values()]
         return batch
 
@@ -163,7 +164,9 @@ class Assembler:
         for stream in self._streams:
             for number in range(min(_PATTERN_ATTEMPTS, int(stream.locator.offsets[-1]))):
                 with contextlib.suppress(SampleError):
-                    return self.sample(stream.rows(np.array([number]), [number], patient=False)[0], epoch)
+                    sample = self.sample(stream.rows(np.array([number]), [number], patient=False)[0], epoch)
+                    self._recipe.check(sample)
+                    return sample
         return {"__key__": ""}
 
     def rows(self, plan: BatchPlan) -> list[Row | None]:
@@ -199,7 +202,9 @@ def _doubt(row: Row, error: Exception) -> None:
 
 def sample_error(row: Row, error: Exception) -> SampleError:
     """The error of one sample, naming shard, key and reason."""
-    reason = (
-        f"{error}" if isinstance(error, HeadraceError | json.JSONDecodeError) else f"{type(error).__name__}: {error}"
-    )
-    return SampleError(f"{row.primary.shard_name}: sample {row.primary.key!r}: {reason}")
+    reason = f"{error}" if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
+    return SampleError(f"{row.primary.called}: {reason}")
+
+
+def _called(row: Row | None) -> str:
+    return "padding" if row is None else row.primary.called

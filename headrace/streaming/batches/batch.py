@@ -3,22 +3,25 @@
 Owns the names, shapes and padding of a batch (DESIGN 5). It reads and decodes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
 from headrace.streaming.batches.arena import Allocator, Arena
+from headrace.streaming.batches.fields import OF_LATENTS, OF_SAMPLES, called, flaw
 from headrace.streaming.settings import Output
 
+T = TypeVar("T")
 Sample: TypeAlias = dict[str, Any]
 """A sample as users see it: `__key__`, `audio` and `sample_rate`, `encoder_hidden` and `encoder_length`, `metadata`."""
 
-_OWN_FIELDS = frozenset({"__key__", "audio", "sample_rate", "frame_offset", "metadata", "is_padding"})
-_OF_LATENTS = ("encoder_hidden", "encoder_length", "encoder_offset")
+NameOf: TypeAlias = Callable[[int], str]
+"""What to call a row of a batch in messages."""
+
 BFLOAT16 = "bfloat16"
 
 
@@ -136,25 +139,29 @@ def collate(samples: Sequence[Sample]) -> dict[str, Any]:
 
     Raises:
         ConfigError: the samples' audio differs in channels, or their latents in width; or only some have audio, or
-            latents.
+            latents; or a field is not what it should be.
     """
+    for number, sample in enumerate(samples):
+        if (found := flaw(sample)) is not None:
+            raise ConfigError(f"{called(sample, number)} of a batch has {found}; check the transform")
     return stack(samples, Arena(0)).to_dict(Output.TORCH)
 
 
-def stack(samples: Sequence[Sample], allocator: Allocator) -> Batch:
-    """Samples one by one → a batch. See `collate`."""
+def stack(samples: Sequence[Sample], allocator: Allocator, name_of: NameOf | None = None) -> Batch:
+    """Samples one by one, without flaws → a batch. See `collate`."""
+    name_of = name_of or (lambda row: called(samples[row], row))
     keys = [str(sample.get("__key__", "")) for sample in samples]
     is_padding = np.array([bool(sample.get("is_padding", False)) for sample in samples])
     batch = Batch(keys, [sample.get("metadata", {}) for sample in samples], is_padding)
     # A batch of padding alone has the shapes of its rows, so that a training step never meets a batch without audio.
     shown = [sample for sample in samples if not sample.get("is_padding", False)] or list(samples)
     if any("audio" in sample for sample in shown):
-        batch.audio = _stack_audio(samples, allocator)
+        batch.audio = _stack_audio(samples, allocator, name_of)
     for name in dict.fromkeys(key for sample in shown for key in sample):
         if name.startswith("encoder_hidden"):
             suffix = name.removeprefix("encoder_hidden")
-            batch.latents[suffix] = _stack_latents(samples, suffix, allocator)
-        elif name not in _OWN_FIELDS and not name.startswith(_OF_LATENTS):
+            batch.latents[suffix] = _stack_latents(samples, suffix, allocator, name_of)
+        elif name not in OF_SAMPLES and not name.startswith(OF_LATENTS):
             batch.extra[name] = [sample.get(name) for sample in samples]
     return batch
 
@@ -165,39 +172,53 @@ def padding_like(sample: Sample) -> Sample:
     for name, value in sample.items():
         if name == "audio" or name.startswith("encoder_hidden"):
             row[name] = np.zeros_like(value) if isinstance(value, np.ndarray) else value.new_zeros(value.shape)
-        elif name in {"sample_rate", "frame_offset"} or name.startswith(_OF_LATENTS):
+        elif name in {"sample_rate", "frame_offset"} or name.startswith(OF_LATENTS):
             row[name] = 0
         else:  # every rank's last batch has the same fields
             row.setdefault(name, None)
     return row
 
 
-def check_channels(counts: Sequence[int]) -> int:
+def check_channels(counts: Mapping[int, int], name_of: NameOf) -> int:
     """The number of channels that all rows have; 0 rows give 1.
 
+    Args:
+        counts: of each row that counts.
+        name_of: what to call it.
+
     Raises:
         ConfigError: they differ.
     """
-    found = sorted(set(counts))
-    if len(found) > 1:
+    row_with = {count: row for row, count in counts.items()}
+    if len(row_with) > 1:
+        found = sorted(row_with)
+        examples = ", ".join(f"{count} in {name_of(row_with[count])}" for count in found)
         raise ConfigError(
-            f"a batch holds audio of {' and '.join(map(str, found))} channels: set audio.num_channels in the data "
-            "set's YAML and build again, or pass a transform that gives all samples the same number"
+            f"a batch holds audio of {' and '.join(map(str, found))} channels ({examples}): set audio.num_channels in "
+            "the data set's YAML and build again, or pass a transform that gives all samples the same number"
         )
-    return found[0] if found else 1
+    return next(iter(row_with), 1)
 
 
-def check_width(widths: Sequence[tuple[int, str]]) -> tuple[int, str]:
+def check_width(widths: Mapping[int, tuple[int, str]], name_of: NameOf) -> tuple[int, str]:
     """The width D and dtype that all latents have; none give (0, float32).
 
+    Args:
+        widths: of each row that counts.
+        name_of: what to call it.
+
     Raises:
         ConfigError: they differ.
     """
-    found = sorted(set(widths))
-    if len(found) > 1:
+    row_with = {width: row for row, width in widths.items()}
+    if len(row_with) > 1:
+        found = sorted(row_with)
         shown = " and ".join(f"(T, {width}) {dtype}" for width, dtype in found)
-        raise ConfigError(f"a batch holds latents of the shapes {shown}: build them with one encoder and dtype")
-    return found[0] if found else (0, "float32")
+        examples = ", ".join(f"(T, {pair[0]}) {pair[1]} in {name_of(row_with[pair])}" for pair in found)
+        raise ConfigError(
+            f"a batch holds latents of the shapes {shown} ({examples}): build them with one encoder and dtype"
+        )
+    return next(iter(row_with), (0, "float32"))
 
 
 def storage_dtype(dtype: str) -> np.dtype[Any]:
@@ -223,24 +244,21 @@ def as_numpy(value: Any) -> tuple[NDArray[Any], str]:  # noqa: ANN401 - an array
     return array, array.dtype.name
 
 
-def _check_all_have(samples: Sequence[Sample], name: str) -> None:
-    lacking = next((one for one in samples if not one.get("is_padding") and name not in one), None)
+def _check_all_have(samples: Sequence[Sample], name: str, name_of: NameOf) -> None:
+    lacking = next((row for row, one in enumerate(samples) if not one.get("is_padding") and name not in one), None)
     if lacking is not None:
         raise ConfigError(
-            f"sample {lacking.get('__key__')!r} has no {name}, others of its batch have: keep such samples apart, or "
-            "pass a transform that gives all samples the same fields"
+            f"{name_of(lacking)} has no {name}, others of its batch have: keep such samples apart, or pass a transform "
+            'that gives all samples the same fields (on_bad_sample="skip" skips what cannot be read, and this can)'
         )
 
 
-def _stack_audio(samples: Sequence[Sample], allocator: Allocator) -> Audio:
-    _check_all_have(samples, "audio")
+def _stack_audio(samples: Sequence[Sample], allocator: Allocator, name_of: NameOf) -> Audio:
+    _check_all_have(samples, "audio", name_of)
     arrays = [None if sample.get("is_padding") else as_numpy(sample["audio"])[0] for sample in samples]
-    real = [array for array in arrays if array is not None] or [as_numpy(samples[0]["audio"])[0]]
-    strange = next((array.shape for array in real if array.ndim != 2), None)
-    if strange is not None:
-        raise ConfigError(f"audio of shape {strange}: expected (channels, frames); check the transform")
-    channels = check_channels([array.shape[0] for array in real])
-    length = max((array.shape[1] for array in real), default=0)
+    real = _real(arrays) or {0: as_numpy(samples[0]["audio"])[0]}
+    channels = check_channels({row: array.shape[0] for row, array in real.items()}, name_of)
+    length = max(array.shape[1] for array in real.values())
     out = allocator.empty((len(samples), channels, length), np.float32)
     for row, array in zip(out, arrays, strict=True):
         num_frames = 0 if array is None else array.shape[1]
@@ -252,21 +270,27 @@ def _stack_audio(samples: Sequence[Sample], allocator: Allocator) -> Audio:
     return Audio(out, lengths, rates, _numbers(samples, "frame_offset"))
 
 
-def _stack_latents(samples: Sequence[Sample], suffix: str, allocator: Allocator) -> Latents:
+def _stack_latents(samples: Sequence[Sample], suffix: str, allocator: Allocator, name_of: NameOf) -> Latents:
     name = "encoder_hidden" + suffix
-    _check_all_have(samples, name)
+    _check_all_have(samples, name, name_of)
     pairs = [None if sample.get("is_padding") else as_numpy(sample[name]) for sample in samples]
-    real = [pair for pair in pairs if pair is not None] or [as_numpy(samples[0][name])]
-    width, dtype = check_width([(array.shape[1], kind) for array, kind in real])
-    length = max((array.shape[0] for array, _ in real), default=0)
+    real = _real(pairs) or {0: as_numpy(samples[0][name])}
+    width, dtype = check_width({row: (array.shape[1], kind) for row, (array, kind) in real.items()}, name_of)
+    length = max(array.shape[0] for array, _ in real.values())
     out = allocator.empty((len(samples), length, width), storage_dtype(dtype))
-    for row, pair in zip(out, pairs, strict=True):
-        count = 0 if pair is None else pair[0].shape[0]
-        if pair is not None:
-            row[:count] = pair[0]
-        row[count:] = 0
     lengths = [int(sample.get("encoder_length" + suffix, 0)) for sample in samples]
+    for row, pair, sample, end in zip(out, pairs, samples, lengths, strict=True):
+        array = None if pair is None else pair[0]
+        count = 0 if array is None else end if "encoder_length" + suffix in sample else len(array)
+        if array is not None:
+            row[:count] = array[:count]
+        row[count:] = 0
     return Latents(out, np.array(lengths, np.int64), dtype, _numbers(samples, "encoder_offset" + suffix))
+
+
+def _real(values: Sequence[T | None]) -> dict[int, T]:
+    """Those that are no padding, by row."""
+    return {row: value for row, value in enumerate(values) if value is not None}
 
 
 def _numbers(samples: Sequence[Sample], name: str) -> NDArray[np.int64] | None:

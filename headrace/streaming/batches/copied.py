@@ -36,13 +36,14 @@ class Gathered:
         samples: (n,), which; they keep their files open.
         keys: (n,), `__key__` of each.
         places: (n,), the row of the batch that each goes to; the others are padding.
-        counts: (n,), latent frames that are read of each.
-        lengths: int64 (n,), how many of those count: `encoder_length`.
+        lengths: int64 (n,), latent frames that are read of each: `encoder_length`.
+        ends: (n,), the same.
         offsets: int64 (n,), the first of them: `encoder_offset`; None where nothing is cropped.
         reads: `READ` (n, 2), what is read of each; the latents' addresses count from the batch's first byte.
         texts: uint8, where the samples' JSON goes, end to end.
         text_ends: (n,), where each ends.
         num_rows: rows of the batch.
+        num_frames: T of the batch: its longest row may end before.
         width: D of the latents.
         dtype: name of the latents' dtype.
     """
@@ -50,13 +51,14 @@ class Gathered:
     samples: Sequence[Stored]
     keys: list[str]
     places: list[int]
-    counts: list[int]
     lengths: Ints
+    ends: list[int]
     offsets: Ints | None
     reads: NDArray[np.void]
     texts: NDArray[np.uint8]
     text_ends: list[int]
     num_rows: int
+    num_frames: int
     width: int
     dtype: str
 
@@ -109,8 +111,8 @@ def _shared_out(
         return None
     first, counts = recipe.crop.windows(plans[0].epoch, columns[Column.TENSOR_FRAMES], rates_hz, positions)
     lengths = np.minimum(np.maximum(columns[Column.NUM_FRAMES] - first, 0), counts)
-    reads, texts, text_ends = _reads(columns, first, counts)
-    keys, counted, ended = columns.keys(), counts.tolist(), text_ends.tolist()
+    reads, texts, text_ends = _reads(columns, first, lengths)
+    keys, counted, ends, ended = columns.keys(), counts.tolist(), lengths.tolist(), text_ends.tolist()
     frame_bytes = _frame_bytes(columns)
     found: list[Gathered] = []
     start = text_start = row = 0
@@ -120,13 +122,14 @@ def _shared_out(
             return None
         part = slice(start, stop)
         places = [place - row for place in rows[part]]
-        reads["address"][part, _HIDDEN] = np.array(places) * (max(counted[part]) * frame_bytes)
+        longest = max(counted[part])
+        reads["address"][part, _HIDDEN] = np.array(places) * (longest * frame_bytes)
         offsets = first[part] if recipe.config.crops else None
         found.append(
             Gathered(
-                columns.samples[part], keys[part], places, counted[part], lengths[part], offsets, reads[part],
+                columns.samples[part], keys[part], places, lengths[part], ends[part], offsets, reads[part],
                 texts[text_start : ended[stop - 1]], [end - text_start for end in ended[part]],
-                len(plan), columns.width, columns.dtype,
+                len(plan), longest, columns.width, columns.dtype,
             )
         )  # fmt: skip
         start, text_start, row = stop, ended[stop - 1], row + len(plan)
@@ -171,7 +174,7 @@ class CopiedBatch:
         To be called once.
         """
         found = self._found
-        shape = (found.num_rows, max(found.counts), found.width)
+        shape = (found.num_rows, found.num_frames, found.width)
         hidden = allocator.empty(shape, storage_dtype(found.dtype))
         found.reads["address"][:, _HIDDEN] += np.uint64(_address(hidden))
         if not read_together(found.reads.reshape(-1)):
@@ -210,9 +213,9 @@ class CopiedBatch:
     def _zero_the_rest(self, hidden: NDArray[Any]) -> None:
         """Zeros after the end of each row, and in padding."""
         found = self._found
-        for place, count in zip(found.places, found.counts, strict=True):
-            if count < hidden.shape[1]:
-                hidden[place, count:] = 0
+        for place, end in zip(found.places, found.ends, strict=True):
+            if end < found.num_frames:
+                hidden[place, end:] = 0
         if not found.is_full:
             hidden[self.batch.is_padding] = 0
 
@@ -220,11 +223,14 @@ class CopiedBatch:
 def _fits(columns: Columns) -> bool:
     """Whether the indexes contradict themselves nowhere: what is read into memory by its address must fit there."""
     start, stop, num_frames = (columns[c] for c in (Column.START, Column.STOP, Column.TENSOR_FRAMES))
+    lengths = columns[Column.NUM_FRAMES]
     frame_bytes = _frame_bytes(columns)
     json_start, json_bytes = columns.json_spans()
     ends = np.maximum(stop, json_start + json_bytes)
     return bool(
-        ((stop - start == num_frames * frame_bytes) & (num_frames >= 0) & (json_bytes >= 0)).all()
+        (
+            (stop - start == num_frames * frame_bytes) & (lengths >= 0) & (lengths <= num_frames) & (json_bytes >= 0)
+        ).all()
         and ends.max() <= max(shard.index.num_bytes for shard, _ in columns.samples)
     )
 

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from headrace.audio import decode as decode_any
 from headrace.audio import decode_flac_into, whole_flac_info
-from headrace.errors import AudioError, ConfigError, SampleError
+from headrace.errors import AudioError, ConfigError, FormatError, SampleError
 from headrace.pth import stored_latents
 from headrace.streaming.batches.batch import BFLOAT16, Sample, as_numpy, storage_dtype, widen_bfloat16
+from headrace.streaming.batches.bounds import check_flac, check_length, check_rate, check_tensor
 from headrace.streaming.batches.crop import Cut, Window
 from headrace.streaming.batches.rows import Part, Row
 from headrace.streaming.settings import Output, SampleConfig
@@ -42,9 +43,8 @@ def read_sample(row: Row, suffixes: tuple[str, ...], cut: Cut, config: SampleCon
         SampleError: a joined folder lacks the sample.
         ConfigError: a crop needs a rate that is unknown, or would cut audio that holds its latents beside it.
         AudioError: the audio cannot be decoded.
-        FormatError: the `.pth` holds no latents.
+        FormatError: the `.pth` holds no latents, or the `.json` no JSON.
         IntegrityError: the shard is shorter than its index says.
-        ValueError: the JSON is none.
     """
     part = row.primary
     start, blob = read_around(part)
@@ -102,21 +102,34 @@ def fill_flac(blob: memoryview, out: NDArray[np.float32], window: Window) -> Non
 
 
 def fill_latents(part: Part, out: NDArray[Any], window: Window) -> None:
-    """Copy `window` of the raw latents into `out` (T, D), zeros after it."""
+    """Copy `window` of the raw latents into `out` (T, D), zeros after it and after `encoder_length`.
+
+    Raises:
+        FormatError: there are fewer latents than `encoder_length`.
+    """
     first, count = window
-    if count and part.tensor is not None:
+    if part.tensor is not None:
         start, stop, num_frames, _ = part.tensor
-        part.opened().read_into(start + first * ((stop - start) // num_frames), out[:count].data.cast("B"))
+        check_length(part.num_frames, num_frames)
+        if count := max(0, min(part.num_frames - first, count)):
+            part.opened().read_into(start + first * ((stop - start) // num_frames), out[:count].data.cast("B"))
     if count < len(out):
         out[count:] = 0
 
 
 def metadata(part: Part, start: int, blob: memoryview) -> dict[str, Any]:
-    """The sample's JSON, from `blob`, which begins at byte `start` of the shard; `{}` without one."""
+    """The sample's JSON, from `blob`, which begins at byte `start` of the shard; `{}` without one.
+
+    Raises:
+        FormatError: it is none.
+    """
     span = part.span(part.layout.json)
     if span is None:
         return {}
-    return parsed(blob[span[0] - start : span[1] - start])
+    try:
+        return parsed(blob[span[0] - start : span[1] - start])
+    except ValueError as error:
+        raise FormatError(f"its .json holds no JSON ({error}): write it again") from error
 
 
 def parsed(blob: bytes | memoryview) -> dict[str, Any]:
@@ -165,8 +178,10 @@ def _object_at(text: str, start: int, end: int) -> dict[str, Any] | None:
 def _audio(blob: memoryview, cut: Cut) -> tuple[NDArray[np.float32], int, int]:
     """float32 (channels, frames) of the window of an audio payload, its rate, and the window's first frame."""
     if bytes(blob[:4]) == b"fLaC":
-        num_frames, rate, channels, _ = whole_flac_info(blob)
+        info = whole_flac_info(blob)
+        num_frames, rate, channels, _ = info
         if num_frames > 0:
+            check_flac(blob, info)
             first, count = cut.primary(num_frames, rate)
             out = np.empty((channels, count), np.float32)
             fill_flac(blob, out, (first, count))
@@ -179,12 +194,14 @@ def _audio(blob: memoryview, cut: Cut) -> tuple[NDArray[np.float32], int, int]:
 def _resampled(samples: NDArray[np.float32], rate: int, wanted: int | None) -> tuple[NDArray[np.float32], int]:
     if wanted is None or rate == wanted:
         return samples, rate
+    check_rate(rate)
     return np.ascontiguousarray(soxr.resample(samples.T, rate, wanted, quality="HQ").T), wanted
 
 
 def _latents(part: Part) -> tuple[NDArray[Any], str, int]:
     """(T, D) in the stored dtype (bfloat16 as uint16), the dtype's name, and `encoder_length`."""
     if (tensor := part.tensor) is not None:
+        check_tensor(part)
         hidden = np.empty((tensor.num_frames, tensor.width), storage_dtype(part.tensor_dtype))
         fill_latents(part, hidden, (0, tensor.num_frames))
         return hidden, part.tensor_dtype, part.num_frames
@@ -193,6 +210,10 @@ def _latents(part: Part) -> tuple[NDArray[Any], str, int]:
         raise SampleError("the sample has neither audio nor latents")
     stored, length = stored_latents(bytes(part.opened().read(*span)))
     hidden, dtype = as_numpy(stored)
+    check_length(length, len(hidden))
+    if length < len(hidden):
+        hidden = hidden.copy()  # rows of a tensor may share their memory
+        hidden[length:] = 0
     return hidden, dtype, length
 
 

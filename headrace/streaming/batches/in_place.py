@@ -4,15 +4,25 @@ Owns when that can be done (every length is known from the indexes, and nothing 
 Several threads may fill rows of one batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.streaming.batches.arena import Allocator
-from headrace.streaming.batches.batch import Audio, Batch, Latents, check_channels, check_width, storage_dtype
+from headrace.streaming.batches.batch import (
+    Audio,
+    Batch,
+    Latents,
+    NameOf,
+    check_channels,
+    check_width,
+    storage_dtype,
+)
+from headrace.streaming.batches.bounds import is_likely
 from headrace.streaming.batches.crop import Cut, Window
 from headrace.streaming.batches.decode import fill_flac, fill_latents, metadata, read_around
 from headrace.streaming.batches.recipe import Recipe
@@ -63,6 +73,7 @@ class InPlaceBatch:
         cuts = [None if row is None else recipe.crop.of(row, epoch) for row in rows]
         self._windows = [NOTHING if cut is None else _window(cut) for cut in cuts]
         self._crops = recipe.config.crops
+        self._allocator = allocator
         self._columns: list[_LatentColumn] = []
         real = [part for part in self._primary if part is not None]
         if real[0].audio() is not None:
@@ -83,7 +94,7 @@ class InPlaceBatch:
         Raises:
             AudioError: its audio cannot be decoded.
             IntegrityError: its shard is shorter than its index says.
-            ValueError: its JSON is none.
+            FormatError: its JSON is none, or its latents are fewer than they say.
         """
         batch, part = self.batch, self._primary[place]
         if part is None:
@@ -99,6 +110,29 @@ class InPlaceBatch:
             batch.extra[name][place] = bytes(blob[first - start : last - start])
         batch.keys[place] = part.key
         batch.metadata[place] = metadata(part, start, blob)
+
+    def drop(self, places: Collection[int]) -> None:
+        """Make rows padding that could not be filled; the batch is as long as the longest row that is left."""
+        for place in places:
+            self.blank(place)
+        kept = [place for place, is_padding in enumerate(self.batch.is_padding.tolist()) if not is_padding]
+        if not kept:
+            return
+        if (audio := self.batch.audio) is not None:
+            length = max(self._windows[place][1] for place in kept)
+            audio.samples = self._cut(audio.samples, (*audio.samples.shape[:2], length))
+        for column in self._columns:
+            latents = column.latents
+            length = max(column.windows[place][1] for place in kept)
+            latents.hidden = self._cut(latents.hidden, (len(latents.hidden), length, latents.hidden.shape[2]))
+
+    def _cut(self, array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+        """An array's beginning, in memory of its own: what travels begins where its memory does."""
+        if array.shape == shape:
+            return array
+        cut = self._allocator.empty(shape, array.dtype)
+        cut[:] = array[tuple(map(slice, shape))]
+        return cut
 
     def blank(self, place: int) -> None:
         """Make a row padding: zeros, no key."""
@@ -121,7 +155,7 @@ class InPlaceBatch:
 
 
 def can_fill_in_place(rows: Sequence[Row | None], config: SampleConfig) -> bool:
-    """Whether the length of every row is known, and nothing needs a sample as a whole."""
+    """Whether the length of every row is known and likely, and nothing needs a sample as a whole."""
     present = [row for row in rows if row is not None]
     if not present or config.transform is not None:
         return False
@@ -135,8 +169,10 @@ def _kind(row: Row) -> Kind | None:
     """What rows must have in common; None for a row that cannot be filled in place."""
     part = row.primary
     for joined in row.joined:
-        if joined is None or joined.tensor is None:
+        if joined is None or joined.tensor is None or not is_likely(joined):
             return None
+    if not is_likely(part):
+        return None
     if (found := part.audio()) is not None:
         _, is_flac = found
         if part.span(part.layout.latents) is not None:  # both in one sample: nothing knows the latents' length yet
@@ -158,7 +194,9 @@ def _joined_window(cut: Cut, number: int) -> Window:
 
 
 def _empty_audio(parts: Sequence[Part | None], windows: Sequence[Window], allocator: Allocator) -> Audio:
-    channels = check_channels([part.num_channels for part in parts if part is not None])
+    channels = check_channels(
+        {row: part.num_channels for row, part in enumerate(parts) if part is not None}, _name_of(parts)
+    )
     lengths = np.array([count for _, count in windows], np.int64)
     samples = allocator.empty((len(parts), channels, int(lengths.max())), np.float32)
     rates = np.array([0 if part is None else part.sample_rate_hz for part in parts], np.int64)
@@ -167,7 +205,12 @@ def _empty_audio(parts: Sequence[Part | None], windows: Sequence[Window], alloca
 
 def _empty_latents(parts: Sequence[Part | None], windows: Sequence[Window], allocator: Allocator) -> Latents:
     width, dtype = check_width(
-        [(part.tensor.width, part.tensor_dtype) for part in parts if part is not None and part.tensor is not None]
+        {
+            row: (part.tensor.width, part.tensor_dtype)
+            for row, part in enumerate(parts)
+            if part is not None and part.tensor is not None
+        },
+        _name_of(parts),
     )
     shape = (len(parts), max(count for _, count in windows), width)
     lengths = [
@@ -175,3 +218,11 @@ def _empty_latents(parts: Sequence[Part | None], windows: Sequence[Window], allo
         for part, (first, count) in zip(parts, windows, strict=True)
     ]
     return Latents(allocator.empty(shape, storage_dtype(dtype)), np.array(lengths, np.int64), dtype)
+
+
+def _name_of(parts: Sequence[Part | None]) -> NameOf:
+    def name_of(row: int) -> str:
+        part = parts[row]
+        return "padding" if part is None else part.called
+
+    return name_of

@@ -10,8 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
+from headrace.errors import SampleError
 from headrace.streaming.batches.batch import Sample
 from headrace.streaming.batches.crop import Crop
+from headrace.streaming.batches.fields import flaw
 from headrace.streaming.order.bijection import mix
 from headrace.streaming.settings import SampleConfig
 
@@ -58,6 +60,15 @@ class Recipe:
         if changed is None:
             raise TypeError("the transform gave None: let it return the sample")
         return changed
+
+    def check(self, sample: Sample) -> None:
+        """See that a batch can be made of what the transform gave; decoding gives nothing else.
+
+        Raises:
+            SampleError: it cannot, naming the field.
+        """
+        if self.config.transform is not None and (found := flaw(sample)) is not None:
+            raise SampleError(f"the transform gave {found}")
 
     @cached_property
     def _is_random(self) -> bool:

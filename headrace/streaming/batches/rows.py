@@ -14,10 +14,11 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.errors import IntegrityError, NotFoundError, SampleError
+from headrace.errors import ConfigError, IntegrityError, NotFoundError, SampleError
 from headrace.index import ABSENT, TensorPlace
 from headrace.indexing import LATENT_FIELD, audio_field
 from headrace.streaming.batches.columns import JSON_FIELD, LocalShard, Stored, is_plain, local_file
+from headrace.streaming.batches.fields import is_taken
 from headrace.streaming.parallel import map_on_threads
 from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.shards.coalesce import Span
@@ -38,6 +39,7 @@ class Layout:
         json: None where a shard has none.
         extra: name and column of what is neither latents nor JSON.
         beside_latents: all columns but that of the latents.
+        taken: names among `extra` that batches have for fields of their own.
     """
 
     audio: tuple[tuple[int, bool], ...]
@@ -45,6 +47,7 @@ class Layout:
     json: int | None
     extra: tuple[tuple[str, int], ...]
     beside_latents: tuple[int, ...]
+    taken: frozenset[str]
 
 
 @lru_cache(maxsize=256)
@@ -59,6 +62,7 @@ def layout_of(fields: tuple[str, ...]) -> Layout:
         json=fields.index(JSON_FIELD) if JSON_FIELD in fields else None,
         extra=tuple((name, c) for c, name in enumerate(fields) if name not in {LATENT_FIELD, JSON_FIELD}),
         beside_latents=tuple(c for c, name in enumerate(fields) if name != LATENT_FIELD),
+        taken=frozenset(name for name in fields if is_taken(name)),
     )
 
 
@@ -101,6 +105,11 @@ class Part:
         """Its shard's path in its store, for messages."""
         return self.access.name(self.shard)
 
+    @property
+    def called(self) -> str:
+        """What messages call it."""
+        return f"{self.shard_name}: sample {self.key!r}"
+
     def opened(self) -> OpenShard:
         """The open shard. Raises why it could not be opened."""
         if self.file is None:
@@ -121,12 +130,21 @@ class Part:
         return None
 
     def extra(self) -> Iterator[tuple[str, Span]]:
-        """Fields that are neither the audio, latents nor JSON: name and byte range."""
+        """Fields that are neither the audio, latents nor JSON: name and byte range.
+
+        Raises:
+            ConfigError: a batch has one of that name itself.
+        """
         if len(self.layout.extra) > (1 if self.layout.audio else 0):  # more than the audio that was taken
             audio = self.audio()
             for name, column in self.layout.extra:
                 span = self.span(column)
                 if span is not None and (audio is None or span != audio[0]):
+                    if name in self.layout.taken:
+                        raise ConfigError(
+                            f"{self.called}: its file .{name} would be the field {name!r} of a batch, which is the "
+                            "batch's own: rename such files in the tar"
+                        )
                     yield name, span
 
 

@@ -1,0 +1,86 @@
+"""The fields of a sample: which names a batch has for itself, and what may stand there.
+
+What a batch makes of the fields is `batch`'s, what they are read from is `decode`'s.
+"""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+OF_SAMPLES = frozenset({"__key__", "audio", "sample_rate", "frame_offset", "metadata", "is_padding"})
+"""Fields of a sample that mean something to a batch, besides those of latents."""
+OF_LATENTS = ("encoder_hidden", "encoder_length", "encoder_offset")
+"""How the names of latents' fields begin; a suffix says of which latents."""
+_OF_BATCHES = OF_SAMPLES | {"keys", "num_frames"}
+_REAL_KINDS = "biuf"
+_GREATEST = (1 << 63) - 1
+
+
+def is_taken(name: str) -> bool:
+    """Whether a batch has a field of this name itself, so that no file of a sample can be called so."""
+    return name in _OF_BATCHES or name.startswith(OF_LATENTS)
+
+
+def flaw(sample: object) -> str | None:
+    """Why no batch can be made of a sample: what was found, where, and what was expected; None if all is well.
+
+    >>> flaw({"__key__": "a", "audio": [0.5]})
+    'a list as audio: expected an array or tensor (channels, frames)'
+    """
+    if not isinstance(sample, Mapping):
+        return f"a value of type {type(sample).__name__}: expected a sample, a dict of fields"
+    for name, value in sample.items():
+        if not isinstance(name, str):
+            return f"a field named {name!r}: expected a string"
+        found = None
+        if name == "audio":
+            found = _array_flaw(name, value, "(channels, frames)")
+        elif name.startswith("encoder_hidden"):
+            found = _array_flaw(name, value, "(T, D)") or _length_flaw(sample, name.removeprefix("encoder_hidden"))
+        elif name in {"sample_rate", "frame_offset"} or name.startswith(OF_LATENTS):
+            found = None if _whole(value) is not None else f"{_shown(value)} as {name}: expected a whole number"
+        if found is not None:
+            return found
+    return None
+
+
+def called(sample: object, number: int) -> str:
+    """What messages call the sample at a place in a batch, where nothing is known but the sample."""
+    return f"sample {sample.get('__key__')!r}" if isinstance(sample, Mapping) else f"sample number {number}"
+
+
+def _array_flaw(name: str, value: Any, shape: str) -> str | None:  # noqa: ANN401 - this is what finds out
+    torch = sys.modules.get("torch")  # where there is none, there are no tensors
+    if isinstance(value, np.ndarray):
+        is_real = value.dtype.kind in _REAL_KINDS
+    elif torch is not None and isinstance(value, torch.Tensor):
+        is_real = not value.is_complex()
+    else:
+        return f"{_shown(value)} as {name}: expected an array or tensor {shape}"
+    if is_real and value.ndim == 2:
+        return None
+    return f"{name} of shape {tuple(value.shape)} and dtype {value.dtype}: expected real numbers {shape}"
+
+
+def _length_flaw(sample: Mapping[str, Any], suffix: str) -> str | None:
+    name, hidden = "encoder_length" + suffix, sample["encoder_hidden" + suffix]
+    length = _whole(sample.get(name, 0))
+    if length is None or 0 <= length <= len(hidden):
+        return None
+    return f"{name} {length}: expected 0 to {len(hidden)}, as encoder_hidden{suffix} has shape {tuple(hidden.shape)}"
+
+
+def _whole(value: Any) -> int | None:  # noqa: ANN401 - this is what finds out
+    """A value as the number that a batch makes of it; None if it cannot."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last is torch's, of a tensor of several
+        return None
+    return number if abs(number) <= _GREATEST else None
+
+
+def _shown(value: object) -> str:
+    """A value in few words."""
+    return repr(value) if value is None or isinstance(value, str | int | float) else f"a {type(value).__name__}"
