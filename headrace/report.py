@@ -124,7 +124,9 @@ def _charts(contents: Contents) -> str:
     if contents.durations:
         charts.append(("Length of recordings", figures.histogram(contents.durations, "seconds")))
     if contents.levels_db:
-        charts.append((f"Level of {len(contents.levels_db)} samples", figures.histogram(contents.levels_db, "dB RMS")))
+        clipped = f", {contents.num_clipped} of them clipped" if contents.num_clipped else ""
+        title = f"Level of {len(contents.levels_db)} samples{clipped}"
+        charts.append((title, figures.histogram(contents.levels_db, "dB RMS")))
     if contents.growth:
         numbers, hours = zip(*contents.growth, strict=True)
         charts.append(("Growth over snapshots", figures.growth(numbers, hours)))

@@ -31,6 +31,7 @@ _MOST_SNAPSHOTS = 60
 _LEVEL_SHARDS, _LEVELS_PER_SHARD = 8, 8
 _SECONDS_PER_HOUR = 3600.0
 _QUIETEST_DB = -100.0
+_FULL_SCALE = 1 - 2**-15  # the highest value of 16 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class Contents:
     Attributes:
         durations: seconds of every recording, at most 100,000 of them.
         levels_db: RMS level of samples drawn, dB below full scale.
+        num_clipped: how many of these are cut off at full scale.
         category: name of the metadata column that divides `hours`; empty for none.
         hours: split → category → hours.
         growth: snapshot numbers and the hours they held, oldest first.
@@ -70,6 +72,7 @@ class Contents:
 
     durations: Sequence[float] = ()
     levels_db: Sequence[float] = ()
+    num_clipped: int = 0
     category: str = ""
     hours: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     growth: Sequence[tuple[int, float]] = ()
@@ -99,11 +102,13 @@ def collect(place: Place, num_clips: int = 6, num_rejected: int = 100) -> Conten
     shards = _drawn(table, _LEVEL_SHARDS)
     category = category_column(place.recordings)
     faults: list[str] = []
-    levels_db = [_level_db(samples) for name in shards for _, samples, _ in _samples(place.audio, name, faults)]
+    drawn = (samples for name in shards for _, samples, _ in _samples(place.audio, name, faults))
+    levels = [(_level_db(samples), is_clipped(samples)) for samples in drawn]
     clips = list(_clips(place, shards, num_clips, faults))
     return Contents(
         durations=place.recordings["duration_seconds"].head(100_000).to_list(),
-        levels_db=levels_db,
+        levels_db=[level for level, _ in levels],
+        num_clipped=sum(clipped for _, clipped in levels),
         category=category,
         hours=_hours(place, category),
         growth=_growth(place.audio, snapshot),
@@ -178,6 +183,18 @@ def _noted(faults: list[str]) -> Iterator[None]:
 def _level_db(samples: Array) -> float:
     power = float(np.mean(np.square(samples, dtype=np.float64))) if samples.size else 0.0
     return max(_QUIETEST_DB, 10 * float(np.log10(power))) if power > 0 else _QUIETEST_DB
+
+
+def is_clipped(samples: Array) -> bool:
+    """Whether a channel of float (channels, frames) in [-1, 1] stands at full scale for three frames or more.
+
+    A wave that only just reaches it stays there for one or two.
+    """
+    is_full = np.abs(samples) >= _FULL_SCALE
+    if not is_full.any():
+        return False
+    runs = is_full[:, 2:] & is_full[:, 1:-1] & is_full[:, :-2]
+    return bool(runs.any())
 
 
 def _clips(place: Place, shards: Sequence[str], count: int, faults: list[str]) -> Iterator[Clip]:

@@ -25,6 +25,7 @@ _ID = re.compile(r'(?: id="|"url\(#|href="#)(?=[^<>]*>)')  # of a tag: where an 
 # What matplotlib says of users' names on the terminal; browsers draw the text themselves, and long names leave no room.
 _REMARKS = "Glyph .* missing from font|constrained_layout not applied"
 _POINTS = 600
+_LEGEND_COLUMNS = 4
 _IMAGE_ROWS, _IMAGE_COLUMNS = 96, 360
 SPECTRUM_WINDOW, SPECTRUM_STEP = 1024, 256
 _FLOOR_DB = 80.0
@@ -41,7 +42,8 @@ def histogram(values: Sequence[float], label: str, num_bins: int = 30) -> str:
 def bars(hours: Mapping[str, Mapping[str, float]]) -> str:
     """Hours per category, split by split: `{split: {category: hours}}`."""
     categories = sorted({name for found in hours.values() for name in found})
-    figure = _figure(4.4, 0.7 + 0.24 * len(categories))
+    legend_rows = -(-len(hours) // _LEGEND_COLUMNS)
+    figure = _figure(4.4, 0.7 + 0.18 * legend_rows + 0.24 * len(categories))
     axes = _axes(figure, "hours", "")
     left = np.zeros(len(categories))
     for colour, (split, found) in zip(_SERIES * len(hours), hours.items(), strict=False):
@@ -49,7 +51,7 @@ def bars(hours: Mapping[str, Mapping[str, float]]) -> str:
         axes.barh(categories, width, left=left, color=colour, label=split, height=0.7)
         left += width
     axes.invert_yaxis()
-    axes.legend(frameon=False, fontsize=7, labelcolor=_INK)
+    figure.legend(loc="outside upper left", ncols=_LEGEND_COLUMNS, frameon=False, fontsize=7, labelcolor=_INK)
     return _svg(figure, "hours per category and split")
 
 
@@ -59,7 +61,8 @@ def growth(numbers: Sequence[int], hours: Sequence[float]) -> str:
     axes = _axes(figure, "snapshot", "hours")
     axes.plot(numbers, hours, color=_ACCENT, marker="o", markersize=3, linewidth=1.5)
     axes.set_ylim(bottom=0)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set_xlim(min(numbers) - 0.5, max(numbers) + 0.5)  # of one alone matplotlib would show hundredths
+    axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     return _svg(figure, "hours over snapshots")
 
 

@@ -9,11 +9,12 @@ from html.parser import HTMLParser
 import numpy as np
 import polars as pl
 import pytest
+import soundfile
 
 from headrace import report_figures
 from headrace.audit import read_index
 from headrace.report import Report, render_report
-from headrace.report_contents import Clip, Contents, Place, category_column, collect
+from headrace.report_contents import Clip, Contents, Place, category_column, collect, is_clipped
 from headrace.snapshots import NumberedSnapshot, Snapshot, SplitTotals, read_snapshot
 from resources.storage import StorageResource
 from tests.damage import flip_audio
@@ -221,3 +222,44 @@ def test_a_column_with_few_texts_divides_and_a_title_does_not():
     )
     assert category_column(table.rename({"metadata.title": "title", "metadata.genre": "genre"})) in {"genre", ""}
     assert category_column(pl.DataFrame({"path": ["a"]})) == ""
+
+
+@pytest.mark.parametrize("num_splits", [1, 3, 9])
+def test_the_legend_of_hours_lies_outside_of_the_bars(monkeypatch, num_splits):
+    drawn = []
+    monkeypatch.setattr(report_figures, "_svg", lambda figure, label: drawn.append(figure))
+    report_figures.bars({f"split{number}": {"dog": 3.0, "cat": 1.0} for number in range(num_splits)})
+    (figure,) = drawn
+    figure.draw_without_rendering()
+    (legend,), (axes,) = figure.legends, figure.axes
+    assert legend.get_window_extent().y0 >= axes.get_window_extent().y1
+    assert axes.get_window_extent().height > 25
+
+
+@pytest.mark.parametrize(("numbers", "ticks"), [([1], ["1"]), ([7, 8], ["7", "8"])])
+def test_growth_counts_in_whole_snapshots(numbers, ticks):
+    texts = re.findall(r"<text[^>]*>([^<]*)<", report_figures.growth(numbers, [2.0] * len(numbers)))
+    assert texts[: texts.index("snapshot")] == ticks
+
+
+def test_samples_that_are_cut_off_at_full_scale_are_counted(tmp_path):
+    project = Project(tmp_path)
+    project.write_tones(5)
+    loud = 3.0 * np.sin(2 * np.pi * 440 * np.arange(800) / RATE_HZ)
+    soundfile.write(project.recordings / "loud.wav", loud, RATE_HZ, subtype="FLOAT")
+    project.write_yaml()
+    graph = Graph(project)
+    graph.build()
+    assert graph.run(graph.keys.dataset_report).success
+    assert "samples, 1 of them clipped" in (project.output / "report.html").read_text()
+
+
+def test_a_wave_that_only_just_reaches_full_scale_is_not_clipped():
+    wave = np.zeros((2, 9), np.float32)
+    wave[1, 3:5] = 1.0
+    assert not is_clipped(wave)
+    wave[1, 5] = 1.0
+    assert is_clipped(wave)
+    assert is_clipped(-wave)
+    assert not is_clipped(np.zeros((1, 0), np.float32))
+    assert not is_clipped(np.ones((1, 1), np.float32))
