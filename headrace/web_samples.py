@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.audio import decode
-from headrace.errors import FormatError, HeadraceError, SampleError
+from headrace.errors import ConfigError, FormatError, HeadraceError, SampleError
 from headrace.indexing import LATENT_FIELD, audio_field
-from headrace.pth import unpickled
+from headrace.pth import stored_latents, unpickled
 from headrace.streaming.batches.batch import Sample
+from headrace.streaming.batches.bounds import check_length
+from headrace.streaming.batches.fields import OF_LATENTS, is_taken
+
+_OF_PTH = ("audio", "sample_rate", *OF_LATENTS)  # fields of ours that a `.pth` may well hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,9 @@ def decode_sample(raw: Mapping[str, Any]) -> Sample:
 
     Raises:
         AudioError: the audio cannot be decoded.
-        FormatError: a `.json` that is none, or a `.pth` that is damaged, or more than tensors and plain values.
+        FormatError: a `.json` that is none, or a `.pth` that is damaged, holds more than tensors and plain values, or
+            latents without a length that fits them.
+        ConfigError: a file or an entry of the `.pth` has the name of a field that means something else.
     """
     import torch
 
@@ -62,10 +68,38 @@ def decode_sample(raw: Mapping[str, Any]) -> Sample:
         audio, sample["sample_rate"] = decode(fields.pop(name))
         sample["audio"] = torch.from_numpy(audio)
     if LATENT_FIELD in fields:
-        stored = unpickled(fields.pop(LATENT_FIELD))
-        sample |= stored if isinstance(stored, dict) else {LATENT_FIELD: stored}
+        sample |= _stored(fields.pop(LATENT_FIELD), sample)
     sample["metadata"] = _metadata(fields.pop("json", b"{}"))
+    if (taken := next((name for name in fields if name in sample or is_taken(name)), None)) is not None:
+        raise ConfigError(
+            f"its file .{taken} clashes with the field {taken!r} of samples and batches: give it another extension in "
+            "the shard, or rename it before `decode_sample` in a pipeline of your own"
+        )
     return sample | fields
+
+
+def _stored(blob: bytes, sample: Sample) -> dict[str, Any]:
+    """The fields that a `.pth` adds to a sample: the entries of a dict, or what else it holds, as one."""
+    stored = unpickled(blob)
+    if not isinstance(stored, dict) or not all(isinstance(name, str) for name in stored):
+        return {LATENT_FIELD: stored}
+    for name in stored:
+        if name in sample or (is_taken(name) and not name.startswith(_OF_PTH)):
+            raise ConfigError(
+                f"its .pth has an entry {name!r}, which clashes with a field of samples and batches: write it again "
+                "under another name"
+            )
+    return stored | _latents(stored, blob) if "encoder_hidden" in stored else stored
+
+
+def _latents(stored: Mapping[str, Any], blob: bytes) -> dict[str, Any]:
+    import torch
+
+    hidden, length = stored["encoder_hidden"], stored.get("encoder_length")
+    if not isinstance(hidden, torch.Tensor) or hidden.ndim != 2 or not isinstance(length, int):
+        hidden, length = stored_latents(blob)  # which says what is wrong, or knows the number
+    check_length(length, len(hidden))
+    return {"encoder_hidden": hidden, "encoder_length": length}
 
 
 def _metadata(blob: bytes) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import io
 import tarfile
 
 import pytest
+import torch
 
 from headrace import webdataset_loader
 from headrace.errors import SampleError
@@ -60,3 +61,78 @@ def test_json_that_is_none_is_said_to_be_so(tmp_path):
     write(tmp_path / "a.tar", {"a.json": b"{oops"})
     with pytest.raises(SampleError, match=r"a\.tar: sample 'a': its \.json holds no JSON \(.*write it again"):
         read(tmp_path)
+
+
+TAKEN = (
+    "audio sample_rate num_frames frame_offset metadata keys is_padding encoder_hidden encoder_length encoder_offset "
+    "encoder_hidden_mel"
+)
+
+
+@pytest.mark.parametrize("name", TAKEN.split())
+def test_a_file_that_has_the_name_of_a_field_is_an_error_that_says_so(tmp_path, name):
+    write(tmp_path / "a.tar", {"a.txt": b"", f"a.{name}": b"bytes"})
+    with pytest.raises(SampleError, match=rf"a\.tar: sample 'a': its file \.{name} clashes with .*another extension"):
+        read(tmp_path)
+
+
+def test_other_names_are_fields_as_ever(tmp_path):
+    write(tmp_path / "a.tar", {"a.key": b"1", "a.frames": b"2", "a.audio.txt": b"3"})
+    (batch,) = webdataset_loader(tmp_path)
+    assert [batch[name] for name in ("key", "frames", "audio.txt")] == [[b"1"], [b"2"], [b"3"]]
+
+
+def saved(content):
+    file = io.BytesIO()
+    torch.save(content, file)
+    return file.getvalue()
+
+
+HIDDEN = torch.ones(5, 4)
+
+
+@pytest.mark.parametrize("name", ["metadata", "keys", "is_padding", "__key__"])
+def test_an_entry_of_a_pth_that_has_the_name_of_a_field_is_an_error(tmp_path, name):
+    write(tmp_path / "a.tar", {"a.pth": saved({"encoder_hidden": HIDDEN, "encoder_length": 5, name: 1})})
+    with pytest.raises(SampleError, match=rf"a\.tar: sample 'a': its \.pth has an entry {name!r}, which clashes"):
+        read(tmp_path)
+
+
+def test_a_file_and_an_entry_of_a_pth_of_one_name_are_an_error(tmp_path):
+    write(tmp_path / "a.tar", {"a.cls": b"1", "a.pth": saved({"cls": 2})})
+    with pytest.raises(SampleError, match=r"sample 'a': its file \.cls clashes"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("length", [9, -1, 6])
+def test_a_length_that_the_latents_do_not_have_is_an_error(tmp_path, length):
+    write(tmp_path / "a.tar", {"a.pth": saved({"encoder_hidden": HIDDEN, "encoder_length": length})})
+    with pytest.raises(SampleError, match=rf"a\.tar: sample 'a': .*encoder_length.* {length}.*0 to 5"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", [{"encoder_hidden": HIDDEN}, {"encoder_hidden": HIDDEN[0], "encoder_length": 1}, {"encoder_hidden": [1]}]
+)
+def test_latents_of_another_form_are_an_error(tmp_path, content):
+    write(tmp_path / "a.tar", {"a.pth": saved(content)})
+    with pytest.raises(SampleError, match=r"a\.tar: sample 'a': \.pth holds a dict of .*expected latents"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("length", [0, 3, 5, torch.tensor(3)])
+def test_a_length_that_fits_arrives_as_a_number(tmp_path, length):
+    content = {"encoder_hidden": HIDDEN, "encoder_length": length, "note": "kept"}
+    write(tmp_path / "a.tar", {"a.pth": saved(content)})
+    (sample,) = read(tmp_path)
+    assert sample["encoder_length"] == int(length)
+    assert type(sample["encoder_length"]) is int
+    assert sample["note"] == "kept"
+    assert torch.equal(sample["encoder_hidden"], HIDDEN)
+
+
+@pytest.mark.parametrize("content", [HIDDEN, {0: HIDDEN}, [1, 2]], ids=["tensor", "numbered", "list"])
+def test_what_else_a_pth_may_hold_is_a_field(tmp_path, content):
+    write(tmp_path / "a.tar", {"a.pth": saved(content)})
+    (batch,) = webdataset_loader(tmp_path)
+    assert str(batch["pth"]) == str([content])
