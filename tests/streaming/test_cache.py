@@ -66,6 +66,43 @@ def test_least_recently_used_goes_first_and_the_limit_holds(tmp_path):
     assert cache.find("a.tar", 100) is not None
 
 
+def test_indexes_count_against_the_limit_and_the_newest_stay(tmp_path):
+    cache = ShardCache(tmp_path, 250)
+    put(cache, "a.tar", bytes(100))
+    cache.keep_index("a.tar", bytes(20))
+    for number in range(10):
+        cache.keep_index(f"{number}.tar", bytes(40))
+        os.utime(tmp_path / f"{number}.tar.idx", (number, number))
+        assert cache.usage_bytes() <= 250
+    assert [number for number in range(10) if cache.kept_index(f"{number}.tar")] == [7, 8, 9]
+    assert cache.find("a.tar", 100) is not None
+    assert cache.kept_index("a.tar") is not None
+
+
+def test_an_index_that_finds_no_room_is_no_error(tmp_path):
+    cache = ShardCache(tmp_path, 250)
+    put(cache, "a.tar", bytes(240))
+    reader = cache.find("a.tar", 240)
+    for num_bytes in (40, 400):
+        cache.keep_index("b.tar", bytes(num_bytes))
+        assert cache.kept_index("b.tar") is None
+    del reader
+    cache.keep_index("b.tar", bytes(40))
+    assert cache.kept_index("b.tar") is not None
+    assert cache.usage_bytes() <= 250
+
+
+def test_indexes_do_not_have_a_large_folder_looked_through_for_each(tmp_path, monkeypatch):
+    cache = ShardCache(tmp_path, 1 << 20)
+    looks = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda folder: looks.append(folder) or scandir(folder))
+    for number in range(100):
+        cache.keep_index(f"{number}.tar", bytes(1000))
+    assert len(looks) < 10
+    assert cache.usage_bytes() == 100 * 1000
+
+
 def test_indexes_without_their_shards_make_room_first(tmp_path):
     """Looking at lengths fetches indexes of shards that never come; they must not fill the cache for good."""
     cache = ShardCache(tmp_path, 250)

@@ -32,6 +32,7 @@ _INDEX = ".idx"
 _LOCK = ".lock"
 _LOCK_ATTEMPTS = 5
 _LOCK_PAUSE_SECONDS = 0.002
+_INDEX_SHARE = 64  # of the free room that indexes take before a process looks again what there is
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -45,7 +46,7 @@ class CacheFullError(CacheUnusableError):
 
 @dataclass(slots=True)
 class _Kept:
-    """A shard of the folder with its index, or an index alone: their size, and when the shard was last used."""
+    """A shard of the folder with its index, or an index alone: their size, and when it was last used or written."""
 
     name: str
     is_shard: bool = False
@@ -75,6 +76,7 @@ class ShardCache:
     def __init__(self, folder: Path, limit_bytes: int | None = None) -> None:
         self.folder = folder
         self.limit_bytes = limit_bytes
+        self._room_for_indexes = 0  # changes under the folder's lock alone
 
     def find(self, name: str, num_bytes: int) -> FileShard | None:
         """The shard, opened and marked as just used; None when it is not here.
@@ -166,12 +168,29 @@ class ShardCache:
         return sum(num_bytes for _, num_bytes, _ in self._files())
 
     def keep_index(self, name: str, blob: bytes) -> None:
-        """Keep a shard's index beside it; a folder that cannot be written is no error."""
+        """Keep a shard's index beside it, making room as for a shard; a folder that cannot take it is no error."""
         with contextlib.suppress(OSError):
             self._make_folder()
-            temporary = self.folder / f".{name}{_INDEX}.{uuid.uuid4().hex}"  # containers have the same process ids
-            temporary.write_bytes(blob)
-            temporary.rename(self.folder / f"{name}{_INDEX}")
+            if self.limit_bytes is None:
+                self._write_index(name, blob)
+                return
+            with self._folder_lock():
+                self._reserve_for_index(len(blob), self.limit_bytes)
+                self._write_index(name, blob)
+
+    def _write_index(self, name: str, blob: bytes) -> None:
+        temporary = self.folder / f".{name}{_INDEX}.{uuid.uuid4().hex}"  # containers have the same process ids
+        temporary.write_bytes(blob)
+        temporary.rename(self.folder / f"{name}{_INDEX}")
+
+    def _reserve_for_index(self, num_bytes: int, limit: int) -> None:
+        """Make room for an index, or know of some: the folder is not looked through for each of a million."""
+        if num_bytes > self._room_for_indexes:
+            usage = self.usage_bytes()
+            if usage + num_bytes > limit:
+                usage = self._make_room(limit - max(num_bytes, limit // _INDEX_SHARE), ())
+            self._room_for_indexes = num_bytes + (limit - usage - num_bytes) // _INDEX_SHARE
+        self._room_for_indexes -= num_bytes
 
     def kept_index(self, name: str) -> bytes | None:
         """A kept index; None when there is none."""
@@ -208,6 +227,7 @@ class ShardCache:
         """Give the file its final size, which counts against the limit, after making room for it."""
         with self._folder_lock():
             if self.limit_bytes is not None:
+                self._room_for_indexes = 0
                 self._make_room(self.limit_bytes - num_bytes, keep)
             try:
                 os.posix_fallocate(part, 0, max(1, num_bytes))
@@ -216,7 +236,8 @@ class ShardCache:
                     raise
                 os.ftruncate(part, num_bytes)  # this file system cannot reserve
 
-    def _make_room(self, budget: int, keep: Collection[str]) -> None:
+    def _make_room(self, budget: int, keep: Collection[str]) -> int:
+        """Evict until no more than `budget` bytes are used, or raise; returns how many are."""
         if budget < 0:
             raise CacheUnusableError(f"{self.folder}: a shard is larger than cache_limit={self.limit_bytes}: raise it")
         for leftover in self.folder.glob(f".*{_PART}"):
@@ -232,6 +253,7 @@ class ShardCache:
             raise CacheFullError(
                 f"{self.folder}: cache_limit={self.limit_bytes} is less than what is in use right now: raise it"
             )
+        return usage
 
     def _remove_leftover(self, path: Path) -> None:
         with contextlib.suppress(OSError):
@@ -243,7 +265,7 @@ class ShardCache:
                 _release(part)
 
     def _coldest_first(self) -> list[_Kept]:
-        """Shards with their indexes, and indexes alone, which count as not used for longest."""
+        """Indexes alone, then shards with their indexes; of each, those not used for longest first."""
         found: dict[str, _Kept] = {}
         for file, num_bytes, used_ns in self._files():
             if file[0] == ".":
@@ -252,8 +274,10 @@ class ShardCache:
             kept = found.setdefault(name, _Kept(name))
             kept.num_bytes += num_bytes
             if file == name:
-                kept.is_shard, kept.used_ns = True, used_ns
-        return sorted(found.values(), key=lambda kept: kept.used_ns)
+                kept.is_shard = True
+            if file == name or not kept.is_shard:
+                kept.used_ns = used_ns
+        return sorted(found.values(), key=lambda kept: (kept.is_shard, kept.used_ns))
 
     def _files(self) -> Iterator[tuple[str, int, int]]:
         """Name, size and time of last use of every file."""
