@@ -8,7 +8,7 @@ from dagster._utils.schedules import get_smallest_cron_interval
 
 from assets.events import INPUTS_TAG, OWNER, readable_failures, short_digest
 from assets.keys import DatasetKeys
-from assets.metadata import catalog_metadata, rejected_table
+from assets.metadata import catalog_metadata, left_latents, rejected_table
 from assets.recordings import news
 from headrace.config import DatasetConfig, SchedulesConfig
 from resources.progress import Progress
@@ -74,13 +74,14 @@ def catalog_asset(config: DatasetConfig) -> dg.AssetsDefinition:
                 storage.output(config),
                 runtime,
             )
+            left = left_latents(storage.output(config), {latents.name for latents in config.latents})
         events = news(context.instance, keys.recordings, summary.fingerprints)
         for event in events:
             context.log_event(event)
         changed = dict.fromkeys(str(event.partition) for event in events)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(summary.digest),
-            metadata=catalog_metadata(scan, tuple(changed)),
+            metadata={**catalog_metadata(scan, tuple(changed)), **left},
             tags={INPUTS_TAG: inputs},
             check_results=[_conservation(scan), _has_recordings(scan)],
         )

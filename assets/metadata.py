@@ -4,7 +4,8 @@ Owns how library values become Dagster metadata. It reads a few indexes and deco
 computes nothing that another step relies on: what cannot be drawn is said, and nothing fails.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -76,6 +77,20 @@ def catalog_metadata(scan: "Scan", changed: Sequence[str]) -> Metadata:
             else {}
         ),
     }
+
+
+def left_latents(output: Storage, names: Collection[str]) -> Metadata:
+    """What lies under `latents/` for no set of these names, as a sentence with the way out; empty without any."""
+    sizes: Counter[str] = Counter()
+    for entry in output.list("latents/"):
+        _, name, *below = entry.path.split("/")
+        if below and name not in names:
+            sizes[name] += entry.num_bytes
+    if not sizes:
+        return {}
+    found = ", ".join(f"latents/{name} ({num_bytes:,} bytes)" for name, num_bytes in sorted(sizes.items()))
+    text = f"{found}: not in the YAML any more; delete to free that, and the old audio that `headrace gc` keeps for it"
+    return {"left_behind": dg.MetadataValue.text(text)}
 
 
 def shards_metadata(storage: Storage, build: PartitionBuild) -> Metadata:

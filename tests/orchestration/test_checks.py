@@ -133,3 +133,18 @@ def test_metadata_shows_counts_hours_bytes_tables_and_pictures(graph):
     assert {"dagster/row_count", "shards", "samples", "hours", "bytes", "splits", "snapshot"} <= set(index)
     assert "data:image/png;base64," in shards["waveforms"].value
     assert len(shards["waveforms"].value) + len(shards["durations"].value) < 40_000
+
+
+def test_latents_that_the_yaml_no_longer_names_are_said_with_their_size(tmp_path):
+    project = Project(tmp_path)
+    project.write_tones(2)
+    project.write_yaml(latents=[{"name": "new", "encoder": {"kind": "log_mel"}}])
+    for name in ("new/a.tar", "old/b.tar", "old/snapshots/1.json"):
+        path = project.output / "latents" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(600))
+    graph = Graph(project)
+    assert graph.scan().success
+    event = graph.instance.get_latest_materialization_event(graph.keys.catalog)
+    said = event.asset_materialization.metadata["left_behind"].value
+    assert said.startswith("latents/old (1,200 bytes): not in the YAML any more; delete")
