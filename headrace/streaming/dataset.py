@@ -105,7 +105,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             validate_hash: check the digests of local files too, those in the cache included (any true value); whole
                 shards are always checked when they are downloaded.
             keep_zip: keep foreign `.tar.gz` and `.tar.zst` shards in the cache beside their unpacked form.
-            epoch_size: samples of an epoch under relative weights: 100000, "100k", "64M", "77b".
+            epoch_size: samples of an epoch under relative weights: 100000, "100k", "64M", "77b"; None, 0 or "" takes as
+                many as the streams hold.
             predownload: samples per rank to download ahead, at least 8 batches; None takes a shuffle block.
             cache_limit: bound of the cache folder: bytes, or "50gb".
             sampling_method: "balanced" or "fixed": whether a partial pass takes other samples in each epoch.

@@ -24,7 +24,7 @@ class Stream:
         local: folder of the cache for remote shards; None takes the dataset's. Without `remote`: the data set itself,
             which is read in place, as if it were given as `remote`.
         split: None for all.
-        proportion: share of the epoch, relative to the other streams' proportions.
+        proportion: share of the epoch, relative to the other streams' proportions; 0 switches the stream off.
         repeat: how many times its samples are taken per epoch.
         choose: how many samples are taken per epoch.
         batch_size: samples of this stream in each global batch (`batching_method="stratified"`), or in a global batch
@@ -82,7 +82,7 @@ def convert_weights(stream: object) -> None:
     Raises:
         ConfigError: one is no number, or out of range.
     """
-    convert(stream, optional(number), "proportion")
+    convert(stream, optional(number), "proportion", least=0)
     convert(stream, optional(number), "repeat", least=0)
     convert(stream, optional(whole), "choose", least=0)
     convert(stream, optional(whole), "batch_size", least=1)

@@ -97,7 +97,7 @@ def test_wrong_arguments_of_a_dataset_are_refused_by_name(dataset_folder, name, 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *(("proportion", value) for value in ("0.5", float("nan"), float("inf"), 0)),
+        *(("proportion", value) for value in ("0.5", float("nan"), float("inf"), -1)),
         *(("repeat", value) for value in ("2", float("inf"), -1)),
         *(("choose", value) for value in (2.5, "10", -1)),
         *(("batch_size", value) for value in (2.5, 0)),

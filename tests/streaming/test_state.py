@@ -321,6 +321,32 @@ def test_after_a_change_the_rest_of_the_epoch_follows_the_new_proportions():
     assert np.bincount([stream for stream, _ in rows_of(changed)]).tolist() == [150, 50]
 
 
+@pytest.mark.parametrize("method", list(BatchingMethod))
+def test_a_proportion_of_0_switches_a_stream_off_and_another_on_again(method):
+    """Off at the beginning or later, what it gives is the whole passes and the picks of its own order."""
+    spec = OrderSpec(24, shuffle=True, num_canonical_nodes=8, batching_method=method)
+    off = replace(two(a={"proportion": 1}, b={"proportion": 0}), epoch_size=240)
+    on = replace(off, streams=two(a={"proportion": 0}, b={"proportion": 1}).streams)
+    order = EpochOrder(spec, off, 0)
+    row = order.batch_start(5)
+    state = save(order, row, snapshots(off))
+    changed = resume(through_json(state), spec, on, snapshots(on), change_streams=True)
+    first, rest = given_by(rows_of(order)[:row], off), given_by(rows_of(changed), on)
+    assert (first["a"].sum(), first["b"].sum()) == (120, 0)
+    assert (rest["a"].sum(), rest["b"].sum()) == (0, 120)
+    assert rest["b"].max() == 1
+
+
+def test_what_a_change_of_mixture_leaves_no_place_for_is_told_what_helps_then():
+    spec = OrderSpec(20, batching_method="stratified")
+    before, after = two(a={}), two(a={}, b={"choose": 1})
+    with pytest.raises(ConfigError, match="enlarge the batch or the stream's weight, or give batch_size per stream"):
+        EpochOrder(spec, after, 0)
+    state = save(EpochOrder(spec, before, 0), 40, snapshots(before))
+    with pytest.raises(ConfigError, match="small for stratified batches; give batch_size per stream"):
+        resume(state, spec, after, snapshots(after), change_streams=True)
+
+
 @pytest.mark.parametrize("buckets", [LengthBuckets(4), FrameBudget(1000, batch_multiple=4, window_samples=80)], ids=str)
 def test_the_mixture_changes_at_the_end_of_a_window_of_length_buckets_and_not_inside(buckets):
     spec = OrderSpec(20, shuffle=True, buckets=buckets)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from headrace.errors import ConfigError, StateError
 from headrace.streaming.order.bijection import mix
 from headrace.streaming.order.layouts import LaneLayout, Layout, OwnBatchLayout, StratifiedLayout
-from headrace.streaming.order.mixing import Mixture, share_out, stream_counts
+from headrace.streaming.order.mixing import Mixture, StreamSpec, share_out, stream_counts
 from headrace.streaming.order.spec import BatchingMethod, LastBatch, OrderSpec
 
 _LEG = 301
@@ -89,13 +89,17 @@ def next_leg(opened: OpenLeg, row: int, mixture: Mixture) -> Leg:
     counts = stream_counts(mixture)
     if mixture.is_relative:
         left = max(0, sum(counts) - sum(int(taken.sum()) for taken in before.values()))
-        counts = share_out(left, [stream.proportion or stream.num_samples for stream in mixture.streams])
+        counts = share_out(left, [_share_of(stream) for stream in mixture.streams])
     else:
         counts = [
             count - _num_below(before[stream.name], count) if stream.name in before else count
             for stream, count in zip(mixture.streams, counts, strict=True)
         ]
     return _leg(row, mixture, counts)
+
+
+def _share_of(stream: StreamSpec) -> float:
+    return stream.num_samples if stream.proportion is None else stream.proportion
 
 
 def _num_below(taken: Ints, stop: int) -> int:
@@ -199,9 +203,12 @@ def _portions(spec: OrderSpec, leg: Leg) -> list[int]:
     portions = share_out(spec.global_batch_size, [stream.num_samples for stream in leg.streams])
     for stream, portion in zip(leg.streams, portions, strict=True):
         if stream.num_samples and not portion:
+            way_out = "give batch_size per stream"
+            if not leg.start:  # else the state binds the batch, and weights share out what is left
+                way_out = f"enlarge the batch or the stream's weight, or {way_out}"
             raise ConfigError(
                 f"stream {stream.name!r} has no place in a global batch of {spec.global_batch_size}: its share is too "
-                "small for stratified batches; enlarge the batch or the stream's weight, or give batch_size per stream"
+                f"small for stratified batches; {way_out}"
             )
     return portions
 

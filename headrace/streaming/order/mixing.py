@@ -30,7 +30,7 @@ class StreamSpec:
     Attributes:
         name: what a saved state knows the stream by; unique in a mixture.
         shard_sizes: (num_shards,) samples of each shard, in storage order; an integer array; shards may be empty.
-        proportion: share of the epoch, relative to the other streams' proportions.
+        proportion: share of the epoch, relative to the other streams' proportions; 0 switches the stream off.
         repeat: how many times its samples are taken per epoch.
         choose: how many samples are taken per epoch.
         batch_size: samples of this stream in each global batch (stratified), or in a global batch of its own
@@ -79,26 +79,34 @@ class Mixture:
         names = [stream.name for stream in self.streams]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise ConfigError(f"two streams are named {twice!r}: a saved state tells streams apart by name; rename one")
-        if self.epoch_size is not None and not any(stream.num_samples for stream in self.streams):
+            raise ConfigError(
+                f"two streams are named {twice!r}: a saved state tells streams apart by name; give them other ones by "
+                "Stream(name=…)"
+            )
+        if self.size is not None and not any(stream.num_samples for stream in self.streams):
             raise ConfigError(
                 f"epoch_size is {self.epoch_size!r}, but the streams hold no samples to fill it: leave it out, or read "
                 "another split"
             )
 
     @property
+    def size(self) -> int | None:
+        """`epoch_size` as a number."""
+        return parse_epoch_size(self.epoch_size)
+
+    @property
     def is_relative(self) -> bool:
         """Whether the streams share out an epoch's size, rather than say how many samples they give."""
-        return self.epoch_size is not None or any(stream.proportion is not None for stream in self.streams)
+        return self.size is not None or any(stream.proportion is not None for stream in self.streams)
 
 
 def parse_epoch_size(size: int | str | None) -> int | None:
-    """Number of samples in an `epoch_size` such as 1000, "100k", "1.5M" or "77b"; None stays None.
+    """Number of samples in an `epoch_size` such as 1000, "100k", "1.5M" or "77b"; None for None, 0 and "".
 
     Raises:
         ConfigError: not a positive number with one of the suffixes k, m, b, t (in either case).
     """
-    if size is None:
+    if not size and not isinstance(size, bool):
         return None
     text = "" if isinstance(size, bool | float) else str(size).strip().lower().replace(",", "").replace("_", "")
     suffix = text[-1:] if text[-1:].isalpha() else ""
@@ -118,12 +126,12 @@ def stream_counts(mixture: Mixture) -> list[int]:
     rounding leaves over goes to the largest fractions. Absolute weights (`repeat`, `choose`) say it themselves.
 
     Raises:
-        ConfigError: relative weights beside absolute ones, an `epoch_size` beside absolute weights, or samples asked of
-            an empty stream.
+        ConfigError: relative weights beside absolute ones, an `epoch_size` beside absolute weights, proportions that
+            are all 0, or samples asked of an empty stream.
     """
     streams = mixture.streams
     sizes = [stream.num_samples for stream in streams]
-    total = parse_epoch_size(mixture.epoch_size)
+    total = mixture.size
     relative = [stream.proportion is not None for stream in streams]
     absolute = [stream.repeat is not None or stream.choose is not None for stream in streams]
     if any(relative) and not all(relative):
@@ -132,6 +140,8 @@ def stream_counts(mixture: Mixture) -> list[int]:
             f"stream {streams[relative.index(True)].name!r} has a proportion but stream {other!r} has none: "
             "give every stream a proportion, or none"
         )
+    if all(stream.proportion == 0 for stream in streams):
+        raise ConfigError("every stream's proportion is 0: give at least one a proportion above 0")
     if total is not None and any(absolute):
         name = streams[absolute.index(True)].name
         raise ConfigError(
@@ -176,7 +186,10 @@ def _absolute_count(stream: StreamSpec) -> int:
 def _checked_counts(streams: Sequence[StreamSpec], counts: list[int]) -> list[int]:
     for stream, count in zip(streams, counts, strict=True):
         if count and not stream.num_samples:
-            raise ConfigError(f"stream {stream.name!r} is asked for {count} samples but holds none")
+            raise ConfigError(
+                f"stream {stream.name!r} is asked for {count} samples but holds none: leave it out, give it a "
+                "weight of 0, or read another split"
+            )
     if sum(counts) > MAX_EPOCH_SAMPLES:
         raise ConfigError(
             f"the epoch has {sum(counts)} samples: at most {MAX_EPOCH_SAMPLES} are supported; lower epoch_size"
