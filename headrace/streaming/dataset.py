@@ -299,7 +299,9 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         """
         state = OrderState.from_json(obj)
         with self._streams.reopened(state):
-            self._planner.resumed(state)  # refuse now what would be refused at the next iteration
+            order = self._planner.resumed(state)  # refuse now what would be refused at the next iteration
+            if self._planner.has_ended(order, order.start):  # by what counts samples itself, or at another batch size
+                state = self._planner.state(self._planner.order(state.epoch + 1), 0)
             self._progress.load(state, obj.get("worker"))
 
     # Shards and cache

@@ -67,6 +67,14 @@ class Planner:
         batches = in_buckets(order, lambda rows: self.streams.reading.lengths(rows, self.samples))
         return EpochRun(order, batches, self.world)
 
+    def has_ended(self, order: EpochOrder, row: int) -> bool:
+        """Whether no batch is left from a row of an order's epoch on; never at its first, even if it has none."""
+        if row < order.start or not row:
+            return False
+        if isinstance(self.spec.buckets, FrameBudget):  # its batches are not the order's
+            return row >= order.legs[-1].start + order.num_rows
+        return not order.num_batches_from(row)
+
     def num_batches_before(self, order: EpochOrder) -> int:
         """Batches of an order's epoch that lie before its start, at the batch size and mixture that hold now."""
         if len(order.legs) > 1:

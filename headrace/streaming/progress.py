@@ -142,8 +142,8 @@ class Progress:
         return self._planner.order(self._epoch) if self._waiting is None else self._planner.resumed(self._waiting)
 
     def _state_at(self, run: EpochRun, row: int) -> OrderState:
-        """The state before a row of a run's epoch; at the run's end, that of the next epoch's beginning."""
-        if row >= run.row_after(len(run)):
+        """The state before a row of a run's epoch; where no batch is left, that of the next epoch's beginning."""
+        if row >= run.row_after(len(run)) or self._planner.has_ended(run.order, row):
             return self._planner.state(self._planner.order(run.epoch + 1), 0)
         return self._planner.state(run.order, row)
 

@@ -130,6 +130,32 @@ def test_state_dict_counts_samples_as_the_reference_does(dataset_folder):
     assert resumed.state_dict(8, from_beginning=False)["sample_in_epoch"] == 24
 
 
+@pytest.mark.parametrize(("last_batch", "last"), [("pad", 52), ("drop", 45)])
+def test_where_no_batch_is_left_the_state_is_the_beginning_of_the_next_epoch(dataset_folder, last_batch, last):
+    dataset = make(dataset_folder, global_batch=8, last_batch=last_batch)
+    first = dataset.state_dict()
+    keys_of(dataset, 1)
+    for row in range(60):
+        state = dataset.state_dict(row)
+        assert (state["epoch"], state["sample_in_epoch"]) == ((0, row) if row <= last else (1, 0))
+    resumed = make(dataset_folder, global_batch=8, last_batch=last_batch)
+    resumed.load_state_dict(first | {"sample_in_epoch": last + 1})  # as states were before
+    assert resumed.next_epoch == 1
+    second = keys_of(resumed)
+    resumed.load_state_dict(state)
+    assert keys_of(resumed) == second
+    assert len(second) == (7 if last_batch == "pad" else 6)
+
+
+def test_a_larger_batch_that_leaves_none_of_an_epoch_goes_on_with_the_next(dataset_folder):
+    dataset = make(dataset_folder, global_batch=8, last_batch="drop")
+    keys_of(dataset, 5)
+    resumed = make(dataset_folder, global_batch=16, last_batch="drop")
+    resumed.load_state_dict(dataset.state_dict())
+    assert resumed.next_epoch == 1
+    assert len(keys_of(resumed)) == 3
+
+
 def test_the_global_batch_may_change_where_the_order_does_not_depend_on_it(dataset_folder):
     dataset = make(dataset_folder, global_batch=12)
     flat = [key for batch in keys_of(make(dataset_folder, global_batch=12)) for key in batch if key]

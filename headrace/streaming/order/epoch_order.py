@@ -120,9 +120,17 @@ class EpochOrder:
     @property
     def num_batches(self) -> int:
         """Global batches from `start` to the end of the epoch; the same for every rank of every world."""
+        return self.num_batches_from(self.start)
+
+    def num_batches_from(self, row: int) -> int:
+        """Global batches from a row of the last leg to the end of the epoch.
+
+        Raises:
+            StateError: `row` is inside a global batch, where the order depends on the global batch size.
+        """
         if self.spec.needs_global_batch:
-            return self._layout.num_batches - self._first_batch
-        rows = max(0, self._layout.num_rows - (self.start - self.legs[-1].start))
+            return self._layout.num_batches - check_batch_start(self.spec, self._opened, row)
+        rows = max(0, self._layout.num_rows - (row - self.legs[-1].start))
         size = self.spec.global_batch_size
         return rows // size if self.spec.last_batch is LastBatch.DROP else -(-rows // size)
 
