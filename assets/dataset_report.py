@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.report import Report
 
 REPORT_PATH = "report.html"
-REPORT_VERSION = 3
+REPORT_VERSION = 4
 """Raise it when the page looks different, so that it is drawn again."""
 
 

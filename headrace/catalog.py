@@ -30,12 +30,12 @@ class CatalogSettings:
     Attributes:
         settle_seconds: a file changed less than this long ago may still be being written: it is left for the next scan.
         min_seconds: shorter recordings are refused.
-        key_column: metadata column that gives keys where it is there; None derives every key from the path.
+        key_column: metadata column that gives keys; None derives every key from the path.
     """
 
     settle_seconds: float = 5.0
     min_seconds: float = 0.0
-    key_column: str | None = "key"
+    key_column: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,14 +57,15 @@ def accepted_and_rejected(
         metadata: the user's table with a column `path`, or None.
         unsettled: paths left for the next scan; rows of the user's table may name them.
         min_seconds: shorter recordings are refused.
-        key_column: which of the user's columns gives keys, where it is there; None for none.
+        key_column: which of the user's columns gives keys; None for none.
 
     Raises:
         ConfigError: the user's table lacks `path`, or has a column that cannot be kept.
     """
     facts = facts.sort("path")
     known = pl.concat([facts["path"], unsettled])
-    table = _tidy(pl.DataFrame(schema={"path": pl.String}) if metadata is None else metadata, key_column)
+    without = pl.DataFrame(schema={"path": pl.String})
+    table = _tidy(without, None) if metadata is None else _tidy(metadata, key_column)
     table = _spelled_as_files(table, known)
     is_good = pl.col("code").is_null()
     candidates = (
@@ -105,8 +106,12 @@ def _tidy(metadata: pl.DataFrame, key_column: str | None) -> pl.DataFrame:
     if "path" not in metadata.columns:
         raise ConfigError(f"the metadata table has no column 'path'; its columns are {', '.join(metadata.columns)}")
     check_types(metadata)
-    has_keys = key_column in metadata.columns
-    key = pl.col(str(key_column)).cast(pl.String) if has_keys else pl.lit(None, dtype=pl.String)
+    if key_column is not None and key_column not in metadata.columns:
+        raise ConfigError(
+            f"source.key_column: the metadata table has no column {key_column!r}; its columns are "
+            f"{', '.join(metadata.columns)}"
+        )
+    key = pl.lit(None, dtype=pl.String) if key_column is None else pl.col(key_column).cast(pl.String)
     names = stored_names(name for name in metadata.columns if name not in {"path", key_column})
     table = metadata.select(
         pl.col("path").cast(pl.String),

@@ -20,6 +20,7 @@ from tests.catalog_fakes import NOW_NS, OLD_NS, FakeSource, fake_runtime
 
 SECOND = 1_000_000_000
 AT_ONCE = CatalogSettings(settle_seconds=0)
+KEYED = CatalogSettings(settle_seconds=0, key_column="key")
 
 
 def look(source, previous=None, metadata=None, asked=AT_ONCE, **runtime):
@@ -84,7 +85,7 @@ def test_every_kind_of_refused_file_gets_a_reason_a_person_understands(tmp_path)
     keys = {"key1.wav": "same", "key2.wav": "same", "dotted.wav": "a.b", "good.wav": "mine", "./good.wav": "other"}
     no_keys = ["gone.wav", "../secret.wav", "/etc/passwd", None, "empty.wav"]
     metadata = pl.DataFrame({"path": [*keys, *no_keys], "key": [*keys.values(), *[None] * len(no_keys)]})
-    result = scan(open_source(root), None, CatalogSettings(0, min_seconds=0.05), metadata)
+    result = scan(open_source(root), None, CatalogSettings(0, min_seconds=0.05, key_column="key"), metadata)
     check(result)
     assert paths(result) == ["copy.wav", "flac named.wav", "good.wav", "key1.wav"]
     found = codes(result)
@@ -384,7 +385,7 @@ def test_a_row_for_a_hidden_file_says_that_those_are_not_looked_at(source, path)
 
 
 def test_a_key_that_is_taken_comes_with_the_way_out(source):
-    result = look(source, metadata=pl.DataFrame({"path": ["a.wav", "b/c.wav"], "key": ["k", "k"]}))
+    result = look(source, metadata=pl.DataFrame({"path": ["a.wav", "b/c.wav"], "key": ["k", "k"]}), asked=KEYED)
     assert codes(result) == {"b/c.wav": "duplicate_key"}
     assert "a.wav has already" in reasons(result)["b/c.wav"]
     assert "source.key_column" in reasons(result)["b/c.wav"]
@@ -393,19 +394,25 @@ def test_a_key_that_is_taken_comes_with_the_way_out(source):
 def test_a_refused_file_does_not_take_a_key_from_a_good_one(source):
     source.put("0.wav", b"1")
     table = pl.DataFrame({"path": ["0.wav", "a.wav"], "key": ["k", "k"]})
-    result = look(source, metadata=table, asked=CatalogSettings(0, min_seconds=1))
+    result = look(source, metadata=table, asked=CatalogSettings(0, min_seconds=1, key_column="key"))
     assert codes(result) == {"0.wav": "too_short"}
     assert result.recordings["key"][0] == "k"
 
 
 @pytest.mark.parametrize("key", ["a.b", "C# minor", "x" * 81, "take-s000001", "a/b", "é", "a\n"])
 def test_a_key_that_no_tar_member_should_have_is_refused(source, key):
-    result = look(source, metadata=pl.DataFrame({"path": ["a.wav"], "key": [key]}))
+    result = look(source, metadata=pl.DataFrame({"path": ["a.wav"], "key": [key]}), asked=KEYED)
     assert codes(result) == {"a.wav": "bad_key"}
 
 
+def test_a_column_for_keys_that_is_not_there_is_named_with_those_that_are(source):
+    table = pl.DataFrame({"path": ["a.wav"], "title": ["x"]})
+    with pytest.raises(ConfigError, match=r"source.key_column: .* no column 'key'; its columns are path, title"):
+        look(source, metadata=table, asked=KEYED)
+
+
 def test_an_empty_key_is_derived(source):
-    result = look(source, metadata=pl.DataFrame({"path": ["a.wav", "b/c.wav"], "key": [None, ""]}))
+    result = look(source, metadata=pl.DataFrame({"path": ["a.wav", "b/c.wav"], "key": [None, ""]}), asked=KEYED)
     assert result.recordings["key"].equals(look(source).recordings["key"])
 
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from headrace.inspection import CatalogFacts, Facts, Lengths, PartFacts, TarFacts
 from headrace.snapshots import NumberedSnapshot
+from headrace.streaming.shards.unpacking import ZIP_SUFFIXES
 
 _SHOWN_SNAPSHOTS = 10
 _SHOWN_SHARDS = 30
@@ -124,13 +125,14 @@ def _print_lengths(console: Console, lengths: Lengths) -> None:
 
 def _tars(path: str, tars: TarFacts) -> Table:
     known = [count for _, count, _ in tars.shards if count is not None]
-    unknown = len(tars.shards) - len(known)
+    unknown = [name for name, count, _ in tars.shards if count is None]
+    counts_them = "verify" if any(name.endswith(ZIP_SUFFIXES) for name in unknown) else "index"
     rows = [
         (name, "?" if count is None else count, bytes_text(size)) for name, count, size in tars.shards[:_SHOWN_SHARDS]
     ]
     if len(tars.shards) > _SHOWN_SHARDS:
         rows.append((f"… {len(tars.shards) - _SHOWN_SHARDS} more", "", ""))
-    total = f"{sum(known)}" + (f" + ? of {unknown} shards (headrace index counts them)" if unknown else "")
+    total = f"{sum(known)}" + (f" + ? of {len(unknown)} shards (headrace {counts_them} counts them)" if unknown else "")
     rows.append((f"all {len(tars.shards)}", total, bytes_text(sum(size for _, _, size in tars.shards))))
     return grid(path, ("shard", "samples#", "size#"), rows)
 
