@@ -78,9 +78,7 @@ class Reading:
             samples = rows.sample_ids[chosen]
             frames = reader.lengths(samples)
             if len(frames) and frames.min() < 0:
-                raise ConfigError(
-                    "length buckets need every sample's length, which the index of some shard does not know"
-                )
+                raise _without_length(reader, int(samples[frames < 0][0]))
             found[chosen] = _arriving(frames, *_rates(reader, samples, config), config)
         return found
 
@@ -89,6 +87,16 @@ class Reading:
         opened = source.opened
         accesses = [ShardAccess(s, source.config, cache, self.traffic) for s in (opened.primary, *opened.joined)]
         return StreamReader(accesses[0], accesses[1:])
+
+
+def _without_length(reader: StreamReader, sample: int) -> ConfigError:
+    shards, rows = reader.locator.find(np.array([sample]))
+    access, shard = reader.primary, int(shards[0])
+    return ConfigError(
+        f"{access.shards.storage.uri}/{access.name(shard)}: the index does not know the length of sample "
+        f"{access.index(shard).key(int(rows[0]))!r}, and length buckets need every sample's: its header says none or "
+        "cannot be read; write it again as FLAC, leave its shard out, or use batching='fixed'"
+    )
 
 
 def _rates(

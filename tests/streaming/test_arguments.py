@@ -9,6 +9,10 @@ import torch
 
 from headrace import FrameBudget, LengthBuckets, Stream, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError
+from headrace.streaming.distributed import local_world_size
+from headrace.streaming.order.epoch_order import EpochOrder
+from headrace.streaming.order.mixing import Mixture, StreamSpec
+from headrace.streaming.order.spec import MAX_CANONICAL_NODES, OrderSpec
 from tests.streaming.corpus import clips, write_dataset
 
 
@@ -64,7 +68,7 @@ def test_single_precision_weights_mean_the_decimal_that_they_show(dataset_folder
 WRONG = [
     *(("batch_size", value) for value in ("4", 2.5, 4.0, True, [4], 0)),
     *(("shuffle_seed", value) for value in (None, "9176", 1.5)),
-    *(("num_canonical_nodes", value) for value in ("8", 2.5, 0)),
+    *(("num_canonical_nodes", value) for value in ("8", 2.5, 0, 10**9)),
     *(("shuffle_block_size", value) for value in ("100k", 2.5)),
     *(("sampling_granularity", value) for value in (2.5, "3", None)),
     *(("shuffle", value) for value in ("no", None)),
@@ -240,7 +244,8 @@ def test_an_epoch_of_which_nothing_fills_a_batch_is_a_warning(dataset_folder):
 def test_a_state_at_the_end_of_an_epoch_is_no_reason_to_warn(dataset_folder, recwarn):
     dataset = opened(dataset_folder, last_batch="drop")
     dataset.load_state_dict(dataset.state_dict() | {"sample_in_epoch": 52})
-    assert list(StreamingDataLoader(dataset)) == []
+    assert dataset.next_epoch == 1
+    assert len(list(StreamingDataLoader(dataset))) == 13
     assert not recwarn.list
 
 
@@ -258,3 +263,23 @@ def test_an_epoch_of_a_stream_that_is_not_there_cannot_be_shown(dataset_folder):
         dataset.resample_streams(0, 5)
     with pytest.raises(ConfigError, match="epoch is -1"):
         dataset.resample_streams(-1)
+
+
+@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE"])
+def test_a_place_in_the_environment_that_is_none_is_refused_by_name(dataset_folder, monkeypatch, name):
+    for variable in ("RANK", "WORLD_SIZE"):
+        monkeypatch.setenv(variable, "x" if variable == name else "1")
+    with pytest.raises(ConfigError, match=rf"environment variable {name} is 'x': expected a whole number.*unset it"):
+        opened(dataset_folder)
+
+
+def test_the_ranks_of_a_host_are_a_whole_number(monkeypatch):
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "")
+    with pytest.raises(ConfigError, match="LOCAL_WORLD_SIZE is ''"):
+        local_world_size()
+
+
+def test_as_many_canonical_nodes_as_are_allowed_give_every_sample_once():
+    spec = OrderSpec(8, shuffle=True, num_canonical_nodes=MAX_CANONICAL_NODES)
+    order = EpochOrder(spec, Mixture((StreamSpec("a", np.full(4, 10)),)), 0)
+    assert sorted(sample for index in range(5) for sample in order.batch(index).sample_ids.tolist()) == list(range(40))

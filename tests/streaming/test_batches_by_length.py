@@ -9,6 +9,7 @@ import pytest
 from headrace import FrameBudget, LengthBuckets, Stream, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError, StateError
 from tests.streaming.corpus import RATE_HZ, clips, write_dataset
+from tests.streaming.test_foreign import write_tar
 
 CLIPS = clips(420, frames=(100, 3000))
 """As 1 to 30 s spread, a hundred frames a second."""
@@ -157,3 +158,15 @@ def test_streams_of_other_rates_are_sorted_by_what_they_become(tmp_path, spread)
     dataset = StreamingDataset(streams=streams, batch_size=8, shuffle=True, batching="length_buckets", sample_rate=4000)
     shares = [1 - batch["num_frames"].sum() / frames_of(batch) for batch in StreamingDataLoader(dataset)]
     assert np.mean(shares) < 0.1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sample_of_unknown_length_is_named_with_the_way_out(tmp_path, kind):
+    write_tar(tmp_path / "a.tar", clips(4))
+    content = (tmp_path / "a.tar").read_bytes()
+    (tmp_path / "a.tar").write_bytes(content.replace(b"fLaC", b"none", 1))
+    dataset = StreamingDataset(remote=str(tmp_path), local=str(tmp_path / "cache"), batch_size=4, batching=kind)
+    with pytest.raises(
+        ConfigError, match=r"/a\.tar: the index does not know the length of sample 'clip00000'.*'fixed'"
+    ):
+        list(StreamingDataLoader(dataset))

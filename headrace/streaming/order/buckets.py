@@ -246,7 +246,8 @@ def _next_cut(lengths: Ints, start: int, frames_per_batch: int, multiple: int) -
         longest = int(lengths[min(start + multiple, len(lengths)) - 1])
         raise ConfigError(
             f"frames_per_batch={frames_per_batch} has no room for {multiple} rows (batch_multiple) of {longest} "
-            f"frames, the length of a sample: raise it to at least {multiple * longest}, or crop the samples"
+            f"frames, the length of a sample: raise it to at least {multiple * longest}, which that sample needs (one "
+            "further on may need more), or crop the samples"
         )
     return min(start + low * multiple, len(lengths))
 

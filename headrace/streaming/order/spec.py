@@ -15,6 +15,7 @@ _Member = TypeVar("_Member", bound=StrEnum)
 
 DEFAULT_CANONICAL_NODES = 64
 DEFAULT_SEED = 9176
+MAX_CANONICAL_NODES = 1 << 20  # more than any job has devices; some arrays have an entry for each
 
 
 class ShuffleAlgo(StrEnum):
@@ -164,6 +165,11 @@ class OrderSpec:
         set_field(self, "sampling_method", member(SamplingMethod, "sampling_method", self.sampling_method))
         set_field(self, "last_batch", member(LastBatch, "last_batch", self.last_batch))
         convert(self, whole, "global_batch_size", "num_canonical_nodes", "sampling_granularity", least=1)
+        if self.num_canonical_nodes > MAX_CANONICAL_NODES:
+            raise ConfigError(
+                f"num_canonical_nodes is {self.num_canonical_nodes}: expected at most {MAX_CANONICAL_NODES}; the "
+                "number of devices of the largest world that will train is enough"
+            )
         convert(self, flag, "shuffle")
         convert(self, whole, "shuffle_seed")
         convert(self, optional(whole), "shuffle_block_size", "crop_frames", "sample_rate", least=1)
