@@ -23,6 +23,8 @@ _NOT_ASCII = r"[^\x00-\x7F]"
 _HIDDEN = r"(^|/)\."
 _BASE_NAME = r"([^/]*)$"
 _NAMESAKE = "\0namesake"
+NAMESAKE_HINT = "paths are relative to source.uri, and one of that name is"
+"""Stands in the reason of a row that names no file, where a file of the same name lies elsewhere in the source."""
 
 
 def facts_of(recordings: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
@@ -232,7 +234,7 @@ def _with_namesakes(refused: pl.DataFrame, known: pl.Series) -> pl.DataFrame:
         files.unique(_FILE, keep="first"), on=_FILE, how="left", maintain_order="left"
     )
     misses = pl.col("code").is_in([Reject.METADATA_WITHOUT_FILE, Reject.OUTSIDE_ROOT]) & pl.col(_NAMESAKE).is_not_null()
-    hint = pl.format("{}; paths are relative to source.uri, and one of that name is {}", "reason", _NAMESAKE)
+    hint = pl.format(f"{{}}; {NAMESAKE_HINT} {{}}", "reason", _NAMESAKE)
     return named.with_columns(reason=pl.when(misses).then(hint).otherwise("reason")).drop(_FILE, _NAMESAKE)
 
 

@@ -10,6 +10,7 @@ import polars as pl
 from headrace.catalog import Catalog, CatalogSettings, Scan, ScanRuntime, scan_settled, with_decode_rejects
 from headrace.catalog_files import read_catalog, write_catalog, write_if_new
 from headrace.catalog_partitions import partition_fingerprints
+from headrace.catalog_rows import NAMESAKE_HINT
 from headrace.catalog_summary import SUMMARY_PATH, CatalogSummary, grouping_of
 from headrace.config import DatasetConfig
 from headrace.errors import CatalogError
@@ -34,8 +35,8 @@ def update_catalog(
     Raises:
         ConfigError: the metadata table cannot be used, the user's schema cannot be found, or `group_by` names no
             metadata column.
-        CatalogError: the tables break a promise, no row of the metadata names a file, or the metadata does not pass the
-            user's schema; nothing is stored.
+        CatalogError: the tables break a promise, no row of the metadata names a file though some name one of another
+            folder, or the metadata does not pass the user's schema; nothing is stored.
         FormatError: the stored catalog is damaged.
     """
     # pandera brings pandas, a third of what a run takes to start: only a scan pays for it.
@@ -51,17 +52,19 @@ def update_catalog(
 
 
 def _check_rows(scan: Scan, config: DatasetConfig) -> None:
-    """Raises `CatalogError` where no row of the metadata names a file: a mistake of paths, not a gap."""
+    """Raises `CatalogError` where no row of the metadata names a file, but some name one of another folder.
+
+    That is a mistake of paths, which would build everything without metadata. Rows of files that are nowhere are gaps.
+    """
     rows = scan.rejected.filter(pl.col("origin") == Origin.METADATA, pl.col("code") != Reject.DUPLICATE_METADATA)
-    if not scan.num_found or not rows.height or rows.height < scan.num_rows:
+    misspelt = rows.filter(pl.col("reason").str.contains(NAMESAKE_HINT, literal=True))
+    if rows.height < scan.num_rows or not misspelt.height:
         return
-    path, reason = rows.select("path", "reason").row(0)
-    files = pl.concat([scan.recordings["path"], scan.rejected.filter(pl.col("origin") == Origin.FILE)["path"]])
-    found = files[0] if files.len() else scan.unsettled["path"][0]
+    path, reason = misspelt.select("path", "reason").row(0)
     raise CatalogError(
         f"metadata table {config.source.metadata or ''}: no row of it names a file of {config.source.uri}; `path` is "
-        f"relative to source.uri. The table has, for example, {path!r} ({reason}), the source {found!r}. Correct the "
-        "column, or take source.metadata out"
+        f"relative to source.uri. The table has, for example, {path!r} ({reason}). Correct the column, or take "
+        "source.metadata out"
     )
 
 

@@ -28,11 +28,18 @@ def update(tmp_path):
     return update_one
 
 
-@pytest.mark.parametrize("paths", [["1.wav", "2.wav"], ["/data/a/1.wav"], [None, ".1.wav"], ["x.wav", "x.wav"]])
-def test_a_table_of_which_no_row_names_a_file_is_an_error_and_nothing_is_stored(update, paths):
-    with pytest.raises(CatalogError, match=r"`path` is relative to source\.uri.* for example.*row 1 .*'a/1\.wav'"):
+@pytest.mark.parametrize("paths", [["1.wav", "2.wav"], ["/data/a/1.wav"], [None, "x", "2.wav"]])
+def test_a_table_of_which_all_rows_miss_and_some_by_their_folder_is_an_error_and_nothing_is_stored(update, paths):
+    with pytest.raises(CatalogError, match=r"`path` is relative to source\.uri.* for example.*one of that name is a/"):
         update(paths)
     assert read_catalog(update.output) is None
+
+
+@pytest.mark.parametrize("paths", [["ghost.wav"], [None, ".1.wav"], ["x.wav", "x.wav"]])
+def test_rows_of_files_that_are_nowhere_are_gaps_and_no_fault_of_the_table(update, paths):
+    stored = update(paths)
+    assert stored.recordings.height == 2
+    assert stored.rejected.filter(pl.col("origin") == "metadata").height == len(paths)
 
 
 @pytest.mark.parametrize("paths", [[], ["a/1.wav", "x.wav"], ["bad.wav"], ["a/1.wav", "a/1.wav"]])
