@@ -238,7 +238,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         share = Share(info.id, info.num_workers) if info is not None else Share()
         run = self.begin()
         start = self._progress.take_first_batch()
-        assembler, prefetcher = self.assembler(), self.prefetcher(run, share)
+        assembler, prefetcher = self.assembler(), self.prefetcher(run, share, start)
         pattern: Sample | None = None
         try:
             for index in share.numbers(start, len(run)):
@@ -429,12 +429,12 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         """What makes batches of these streams in this process."""
         return Assembler(self.reading.readers, self._recipe(), allocator or Arena())
 
-    def prefetcher(self, run: EpochRun, share: Share = Share()) -> Prefetcher | None:  # noqa: B008 - frozen
-        """What downloads the shards that a run needs next; None where all are local."""
+    def prefetcher(self, run: EpochRun, share: Share = Share(), start: int = 0) -> Prefetcher | None:  # noqa: B008 - frozen
+        """What downloads the shards that a run needs from batch `start` on; None where all are local."""
         if self.reading.is_local:
             return None
         horizon = self._planner.batches_ahead(self.batch_size, self._fetch.predownload)
-        return Prefetcher(self.reading.readers, run, share, horizon)
+        return Prefetcher(self.reading.readers, run, share, horizon, start)
 
     # Parts
 

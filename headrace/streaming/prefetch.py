@@ -30,7 +30,10 @@ _NEVER = -1
 class Prefetcher:
     """Keeps the shards of the next `horizon` batches of a run, and of at least 8 of the share's, in the cache."""
 
-    def __init__(self, readers: Sequence[StreamReader], run: EpochRun, share: Share, horizon: int) -> None:
+    def __init__(
+        self, readers: Sequence[StreamReader], run: EpochRun, share: Share, horizon: int, start: int = 0
+    ) -> None:
+        """Begin at batch `start` of the run."""
         self._readers = readers
         self._share = share
         self._run = run
@@ -40,9 +43,9 @@ class Prefetcher:
         self._names: dict[_Shard, str] = {}  # in the cache
         self._postponed: dict[_Shard, int] = {}  # what found no room, and which batch needed it first
         self._num_behind = 0
-        self._planned = 0
+        self._planned = start
         self._failed = _NEVER  # the batch that could not be looked at the last time
-        self._delivered = 0
+        self._delivered = start
         self._is_closed = False
         self._planner = WorkThreads(1, "plan")
         self._threads = WorkThreads(_NUM_DOWNLOADS, "download")

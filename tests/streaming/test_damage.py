@@ -124,11 +124,19 @@ def flip_in_flac(path):
     path.write_bytes(blob)
 
 
-def test_a_cached_copy_of_ours_that_does_not_decode_is_removed_and_comes_anew(server, corpus, tmp_path):
+def flip_in_json(path):
+    """What was the first sample's JSON is none."""
+    blob = bytearray(path.read_bytes())
+    blob[blob.index(b'{"')] = ord("x")
+    path.write_bytes(blob)
+
+
+@pytest.mark.parametrize("flip", [flip_in_flac, flip_in_json])
+def test_a_cached_copy_of_ours_that_does_not_decode_is_removed_and_comes_anew(server, corpus, tmp_path, flip):
     keep_all(make(f"{server.uri}/audio", tmp_path))
     victim = min(tmp_path.glob("train*.tar"))
     sound = victim.read_bytes()
-    flip_in_flac(victim)
+    flip(victim)
     dataset = make(f"{server.uri}/audio", tmp_path, shuffle=False)
     with pytest.warns(UserWarning, match=rf"{victim.name}: .*damaged and has been removed"), pytest.raises(SampleError):
         dataset.get_item(0)

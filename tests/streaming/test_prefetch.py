@@ -116,9 +116,9 @@ def begin():
     """Begins a look-ahead; gives what it looks at and what it brings."""
     begun = []
 
-    def start(horizon, share=Share(), run=None, access=None):  # noqa: B008 - frozen
+    def start(horizon, share=Share(), run=None, access=None, first=0):  # noqa: B008 - frozen
         run, access = run or Run(), access or Access(NUM_BATCHES)
-        begun.append(Prefetcher([Reader(access)], run, share, horizon))
+        begun.append(Prefetcher([Reader(access)], run, share, horizon, first))
         return begun[-1], run, access
 
     yield start
@@ -149,6 +149,13 @@ def test_a_short_horizon_is_kept_from_the_start(begin):
     look(prefetcher)
     assert run.looked_at == list(range(31))
     assert access.await_number(4) == [0, 1, 2, 3]
+
+
+def test_a_run_that_goes_on_in_its_midst_is_looked_at_from_there(begin):
+    prefetcher, run, access = begin(30, first=40)
+    look(prefetcher)
+    assert run.looked_at == list(range(40, 70))
+    assert access.await_number(3) == [4, 5, 6]
 
 
 def test_a_long_horizon_is_reached_step_by_step(begin):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headrace.errors import AudioError, ConfigError, HeadraceError, IntegrityError, SampleError
+from headrace.errors import AudioError, ConfigError, FormatError, HeadraceError, IntegrityError, SampleError
 from headrace.streaming.batches.arena import Allocator
 from headrace.streaming.batches.batch import Batch, Sample, padding_like, stack
 from headrace.streaming.batches.copied import CopiedBatch, gathered
@@ -194,7 +194,7 @@ class Assembler:
 
 def _doubt(row: Row, error: Exception) -> None:
     """What is damaged does not stay in the cache."""
-    if isinstance(error, AudioError | IntegrityError):
+    if isinstance(error, AudioError | FormatError | IntegrityError):
         for part in row.parts:
             if part is not None:
                 part.access.doubt(part.shard)
