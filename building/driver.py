@@ -18,7 +18,7 @@ from building.terminal import TerminalProgress
 from headrace.audit import has_true_sizes
 from headrace.catalog_partitions import Work, partition_fingerprints, partition_work
 from headrace.config import DatasetConfig, LatentsConfig
-from headrace.manifests import NumberedManifest, newest_manifests, newest_summaries
+from headrace.manifests import NumberedManifest, file_sizes, newest_manifests, newest_summaries
 from headrace.reconcile import latent_settings, plan_build, wanted_latents, wanted_partitions
 from headrace.snapshots import NumberedSnapshot
 from headrace.storage import Storage
@@ -138,7 +138,7 @@ class Build:
         """Materialize the partitions that are stale, or that the instance does not know as they are."""
         if key not in self.selected:
             return
-        sizes = {entry.path: entry.num_bytes for entry in storage.list()}
+        sizes = file_sizes(storage)
         manifests = newest_manifests(storage)
         damaged = {partition for partition, found in manifests.items() if not found.manifest.is_whole(sizes)}
         plan = plan_build(wanted, manifests, damaged)

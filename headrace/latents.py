@@ -26,6 +26,7 @@ from headrace.manifests import (
     ShardEntry,
     bucket_of,
     commit_manifest,
+    file_sizes,
     newest_manifest,
     newest_manifests,
     read_manifest,
@@ -128,8 +129,8 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
     for _ in range(_COMMIT_ATTEMPTS):
         previous = newest_manifest(storage, partition)
         wanted = settings.wanted(source.digest)
-        is_current = previous is not None and previous.manifest.wanted == wanted
-        if previous is not None and is_current and previous.manifest.is_whole(_sizes(storage, partition)):
+        there = file_sizes(storage, _file_prefix(partition))
+        if previous is not None and previous.manifest.wanted == wanted and previous.manifest.is_whole(there):
             names = tuple(shard.name for shard in previous.manifest.shards)
             progress(previous.manifest.num_samples)
             return LatentBuild(previous, (), names, is_new=False, stats=EncodingStats())
@@ -148,7 +149,8 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
             committed = commit_manifest(storage, manifest, previous)
         except AlreadyExistsError:
             continue
-        if not manifest.is_whole(_sizes(storage, partition)):  # a gc may have removed what was old and is used again
+        there = file_sizes(storage, _file_prefix(partition))  # a gc may have removed what was old and is used again
+        if not manifest.is_whole(there):
             continue
         written = {plan.input_digest for plan in missing}
         return LatentBuild(
@@ -281,11 +283,6 @@ def _existing(
 def _file_prefix(partition: str) -> str:
     """What the names of a partition's latent shards begin with."""
     return f"{PREFIX}{split_of(partition)}_{bucket_of(partition):04d}_"
-
-
-def _sizes(storage: Storage, partition: str) -> dict[str, int]:
-    """What there is of a partition's latent shards: name → bytes."""
-    return {entry.path: entry.num_bytes for entry in storage.list(_file_prefix(partition))}
 
 
 def _checked(encoders: Sequence[Encoder], settings: LatentSettings) -> Sequence[Encoder]:

@@ -185,6 +185,11 @@ def _newest_by_partition(storage: Storage) -> Iterator[tuple[str, NumberedManife
         yield partition, read_manifest(storage, partition, number)
 
 
+def file_sizes(storage: Storage, prefix: str = "") -> dict[str, int]:
+    """What there is in a shard folder under names that begin so, for `Manifest.is_whole`: path → bytes."""
+    return {entry.path: entry.num_bytes for entry in storage.list(prefix)}
+
+
 def commit_manifest(storage: Storage, manifest: Manifest, previous: NumberedManifest | None) -> NumberedManifest:
     """Make `manifest` the one that counts.
 

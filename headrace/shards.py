@@ -21,6 +21,7 @@ from headrace.manifests import (
     ShardEntry,
     bucket_of,
     commit_manifest,
+    file_sizes,
     newest_manifest,
     split_of,
 )
@@ -114,8 +115,8 @@ def build_partition(  # noqa: PLR0913 - the five parts of a build, and who watch
         previous = newest_manifest(storage, partition)
         fingerprint = fingerprint_of(recordings)
         wanted = settings.wanted(fingerprint)
-        is_current = previous is not None and previous.manifest.wanted == wanted
-        if previous is not None and is_current and previous.manifest.is_whole(_sizes(storage, partition)):
+        there = file_sizes(storage, _file_prefix(partition))
+        if previous is not None and previous.manifest.wanted == wanted and previous.manifest.is_whole(there):
             return PartitionBuild(previous, (), tuple(shard.name for shard in previous.manifest.shards), is_new=False)
         planned, too_short = planned_samples(recordings, settings.audio)
         job = _Job(partition, planned, settings, source, storage, num_threads, progress)
@@ -129,7 +130,8 @@ def build_partition(  # noqa: PLR0913 - the five parts of a build, and who watch
             committed = commit_manifest(storage, manifest, previous)
         except AlreadyExistsError:
             continue
-        if manifest.is_whole(_sizes(storage, partition)):  # a gc may have removed what was old and is used again
+        there = file_sizes(storage, _file_prefix(partition))  # a gc may have removed what was old and is used again
+        if manifest.is_whole(there):
             return PartitionBuild(committed, tuple(written), reused, is_new=True)
     raise BuildError(
         f"{partition}: other writers kept committing this partition, or removing its shards; stop them and build again"
@@ -281,11 +283,6 @@ def _removed(recording: Recording, error: OSError) -> BuildError:
 def _file_prefix(partition: str) -> str:
     """What the names of a partition's shards begin with."""
     return f"{split_of(partition)}_{bucket_of(partition):04d}_"
-
-
-def _sizes(storage: Storage, partition: str) -> dict[str, int]:
-    """What there is of a partition's shards: name → bytes."""
-    return {entry.path: entry.num_bytes for entry in storage.list(_file_prefix(partition))}
 
 
 def refusals(index: ShardIndex) -> list[Refusal]:

@@ -1,6 +1,5 @@
 import io
 import json
-import tarfile
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ import torch
 
 from headrace.errors import FormatError
 from headrace.indexing import audio_field, index_tar, latent_facts
+from tests.tars import tar_of
 
 
 def encoded(num_frames, rate=8000, channels=1, form="FLAC", **options):
@@ -29,13 +29,8 @@ def latents(hidden, length=None):
 
 
 def index_of(members):
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w") as archive:
-        for name, blob in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(blob)
-            archive.addfile(info, io.BytesIO(blob))
-    return index_tar(file, "a.tar", num_bytes=len(file.getvalue())), file.getvalue()
+    blob = tar_of(members)
+    return index_tar(io.BytesIO(blob), "a.tar", num_bytes=len(blob)), blob
 
 
 def test_lengths_rates_and_channels_come_from_the_headers_of_every_kind_of_audio():

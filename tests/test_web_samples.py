@@ -1,21 +1,17 @@
 """What is wrong with one sample of `webdataset_loader` is said with its shard, its key and the way out."""
 
 import io
-import tarfile
 
 import pytest
 import torch
 
 from headrace import webdataset_loader
 from headrace.errors import SampleError
+from tests.tars import tar_of
 
 
 def write(path, members):
-    with tarfile.open(path, "w") as archive:
-        for name, blob in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(blob)
-            archive.addfile(info, io.BytesIO(blob))
+    path.write_bytes(tar_of(members))
 
 
 def read(folder, **options):

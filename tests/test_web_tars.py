@@ -3,7 +3,6 @@
 import gzip
 import io
 import json
-import tarfile
 
 import pytest
 import zstandard
@@ -12,22 +11,12 @@ from headrace import webdataset_loader
 from headrace.errors import FormatError, NotFoundError
 from headrace.index import group_members
 from headrace.tar import read_members
+from tests.tars import tar_of
 
 KEYS = [f"k{number}" for number in range(5)]
 
 
-def tar(**members):
-    """A tar as anybody writes it: padded to 10 KiB."""
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w") as archive:
-        for name, blob in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(blob)
-            archive.addfile(info, io.BytesIO(blob))
-    return file.getvalue()
-
-
-WHOLE = tar(**{f"{key}.{name}": blob for key in KEYS for name, blob in (("txt", b"x" * 700), ("json", b"{}"))})
+WHOLE = tar_of({f"{key}.{name}": blob for key in KEYS for name, blob in (("txt", b"x" * 700), ("json", b"{}"))})
 END = 10 * 512 + 5 * (1024 + 512)  # of the last member; two empty blocks and padding follow
 
 
@@ -99,7 +88,7 @@ def test_a_tar_from_a_pipe_is_held_to_its_end(tmp_path):
 
 def test_long_names_notes_and_folders_are_read_as_ever(tmp_path):
     names = ["__notes__/a.txt", "f/" + "n" * 150 + ".txt", "o" * 300 + ".txt"]
-    (tmp_path / "a.tar").write_bytes(tar(**dict.fromkeys(names, b"text")))
+    (tmp_path / "a.tar").write_bytes(tar_of(dict.fromkeys(names, b"text")))
     assert read(tmp_path) == ["f/" + "n" * 150, "o" * 300]
 
 

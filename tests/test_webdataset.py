@@ -3,7 +3,6 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from headrace.errors import ConfigError, FormatError, IntegrityError, NotFoundEr
 from headrace.shardlists import resolve_shards
 from headrace.webdataset import decode_sample
 from tests.streaming.corpus import clips, write_dataset
+from tests.tars import tar_of
 
 CORPUS = clips(23)
 KEYS = sorted(clip.key for clip in CORPUS)
@@ -45,11 +45,7 @@ def members_of(samples):
 
 
 def write_tar(path, members):
-    with tarfile.open(path, "w") as archive:
-        for name, blob in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(blob)
-            archive.addfile(info, io.BytesIO(blob))
+    path.write_bytes(tar_of(members))
 
 
 def keys(loader):

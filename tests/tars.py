@@ -1,0 +1,15 @@
+"""Tars as anybody writes them: Python's own, padded to 10 KiB."""
+
+import io
+import tarfile
+
+
+def tar_of(members):
+    """The bytes of a tar; `members`: name → content."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for name, blob in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(blob)
+            archive.addfile(info, io.BytesIO(blob))
+    return file.getvalue()
