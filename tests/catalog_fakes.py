@@ -3,13 +3,18 @@
 import io
 from dataclasses import dataclass, field
 
+import polars as pl
+
 from headrace.audio import AudioInfo
-from headrace.catalog import ScanRuntime
+from headrace.catalog import CatalogSettings, ScanRuntime, scan
+from headrace.catalog_checks import check_catalog
 from headrace.errors import AudioError
+from headrace.rejects import Origin
 from headrace.sources import Listing, Stamp
 
 NOW_NS = 1_800_000_000_000_000_000
 OLD_NS = NOW_NS - 3600 * 1_000_000_000
+AT_ONCE = CatalogSettings(settle_seconds=0)
 
 
 @dataclass
@@ -65,3 +70,28 @@ def fake_runtime(**changes):
         "probe_version": lambda: "1",
     }
     return ScanRuntime(**settings | changes)
+
+
+def look(source, previous=None, metadata=None, asked=AT_ONCE, **runtime):
+    """One scan of a fake source, with what must hold of every scan."""
+    result = scan(source, previous, asked, metadata, fake_runtime(**runtime))
+    check(result)
+    return result
+
+
+def check(result):
+    check_catalog(result.recordings, result.rejected)
+    num_rejected = result.rejected.filter(pl.col("origin") == Origin.FILE).height
+    assert result.num_found == result.recordings.height + num_rejected + result.num_unsettled
+
+
+def codes(result, origin=Origin.FILE):
+    rows = result.rejected.filter(pl.col("origin") == origin)
+    return dict(zip(rows["path"], rows["code"], strict=True))
+
+
+def three_files():
+    fake = FakeSource()
+    for name in ("a.wav", "b/c.wav", "b/d.wav"):
+        fake.put(name, f"content of {name}".encode())
+    return fake

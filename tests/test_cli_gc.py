@@ -1,0 +1,125 @@
+"""`headrace gc` as a user runs it: what goes, and what stays."""
+
+import os
+import time
+
+import pytest
+
+from headrace import cli
+from headrace.config import GcConfig
+from headrace.index import index_name
+from headrace.manifests import newest_manifests
+from headrace.snapshots import read_snapshot, read_table, snapshot_numbers
+from headrace.storage import LocalStorage
+from tests.builds import Project
+from tests.commands import runner
+from tests.streaming.corpus import clips, write_dataset
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    return runner(capsys, monkeypatch)
+
+
+def age(folder, days=2):
+    """Make every file look old."""
+    long_ago = time.time() - days * 86_400
+    for path in folder.rglob("*"):
+        os.utime(path, (long_ago, long_ago))
+
+
+@pytest.fixture
+def history(tmp_path):
+    """An output with five snapshots, each with one more changed recording."""
+    project = Project(tmp_path)
+    for number in range(12):
+        project.put(f"clip{number:02d}.wav")
+    project.build()
+    for number in range(4):
+        project.put(f"clip{number:02d}.wav", seed=f"changed {number}")
+        project.build()
+    (project.folder / "output" / "audio" / ".x.tar.0123.headrace-tmp").write_bytes(b"half")
+    return project
+
+
+def test_gc_removes_what_no_kept_snapshot_names_and_every_kept_one_stays_whole(run, history):
+    output = history.folder / "output"
+    age(output)
+    audio = LocalStorage(output / "audio")
+    before = {entry.path for entry in audio.list()}
+    code, out, _ = run("gc", output, "--keep", 2, "--dry-run")
+    assert code == 0
+    assert "would be removed" in out
+    assert {entry.path for entry in audio.list()} == before
+    run("gc", output, "--keep", 2)
+    assert snapshot_numbers(audio) == [4, 5]
+    named = set()
+    for number in (4, 5):
+        names = read_table(audio, read_snapshot(audio, number).snapshot).names()
+        assert all(audio.exists(name) and audio.exists(index_name(name)) for name in names)
+        named |= set(names)
+    assert {entry.path for entry in audio.list() if entry.path.endswith(".tar")} == named
+    assert not list((output / "audio").glob(".*"))
+    assert run("verify", output)[0] == 0
+    after = {entry.path for entry in audio.list()}
+    run("gc", output, "--keep", 2)
+    assert {entry.path for entry in audio.list()} == after
+
+
+def test_a_build_after_gc_goes_on_where_it_was(run, history):
+    age(history.folder / "output")
+    run("gc", history.folder / "output", "--keep", 1)
+    result = history.build()
+    assert (result.written, result.is_new) == ([], False)
+    history.put("clip05.wav", seed="again")
+    result = history.build()
+    assert len(result.written) == 1
+    assert result.snapshot.number == 6
+
+
+def test_gc_leaves_everything_younger_than_a_day_and_says_so(run, history):
+    output = history.folder / "output"
+    before = sorted(output.rglob("*"))
+    assert "more files are not a day old" in run("gc", output, "--keep", 1)[1]
+    assert sorted(output.rglob("*")) == before
+
+
+def test_gc_keeps_as_many_snapshots_by_hand_as_by_the_clock():
+    assert cli.parser().parse_args(["gc", "x"]).keep == GcConfig().keep
+
+
+def test_gc_keeps_shards_of_the_newest_manifests_though_no_snapshot_names_them_yet(run, history):
+    from headrace.catalog_update import existing_catalog
+
+    age(history.folder / "output")
+    audio = history.shards
+    names = {s.name for numbered in newest_manifests(audio).values() for s in numbered.manifest.shards}
+    for number in snapshot_numbers(audio)[-1:]:
+        audio.delete(f"snapshots/{number:08d}.json")
+    run("gc", history.folder / "output", "--keep", 1)
+    assert all(audio.exists(name) for name in names)
+    assert existing_catalog(history.output).recordings.height == 12
+
+
+def test_gc_keeps_the_audio_that_kept_latents_were_made_from(run, tmp_path):
+    write_dataset(tmp_path, {"train": clips(8)}, latents=True)
+    for count in (9, 10, 11):
+        write_dataset(tmp_path, {"train": clips(count)})
+    age(tmp_path)
+    run("gc", tmp_path, "--keep", 1)
+    assert snapshot_numbers(LocalStorage(tmp_path / "audio")) == [1, 4]
+    assert run("verify", tmp_path)[0] == 0
+
+
+def test_gc_wants_the_output_itself(run, history):
+    code, _, err = run("gc", history.folder / "output" / "audio")
+    assert (code, "name the output itself" in err) == (1, True)
+
+
+def test_gc_of_files_that_are_not_ours_removes_none(run, history):
+    output = history.folder / "output"
+    foreign = output / "audio" / "README.md"
+    foreign.write_text("mine")
+    age(output)
+    run("gc", output, "--keep", 1)
+    assert foreign.exists()
