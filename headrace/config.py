@@ -3,7 +3,6 @@
 Owns the keys, their defaults and the messages for wrong ones. It reads one file and does nothing else.
 """
 
-import difflib
 import math
 import re
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ from pydantic import (
 )
 
 from headrace.audio import AudioFormat
+from headrace.config_faults import described
 from headrace.cron import checked_cron
 from headrace.encoders import KINDS
 from headrace.errors import ConfigError
@@ -363,54 +363,5 @@ def load_config(path: Path) -> DatasetConfig:
         filled = {key: value for key, value in content.items() if value is not None}  # an empty section is its defaults
         return DatasetConfig.model_validate({**filled, "name": path.stem})
     except ValidationError as error:
-        faults = "\n".join(f"  {_fault(fault)}" for fault in error.errors())
+        faults = "\n".join(f"  {described(fault, DatasetConfig)}" for fault in error.errors())
         raise ConfigError(f"{path}: cannot be used:\n{faults}") from error
-
-
-def _fault(fault: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails is not public
-    """One line for a person: key, what is wrong, what was found."""
-    where = ".".join(str(part) for part in fault["loc"]) or "the data set"
-    if fault["type"] == "extra_forbidden":
-        known = _known_keys(fault["loc"][:-1])
-        close = difflib.get_close_matches(str(fault["loc"][-1]), known, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
-        return f"{where}: unknown key; {hint}known here: {', '.join(known)}"
-    if fault["type"] == "missing":
-        return f"{where}: missing; this key has no default"
-    if fault["loc"] == ("name",):
-        return f"the file's name is the data set's: a letter, then letters, digits and _; found {fault['input']!r}"
-    message = _expected(fault) or fault["msg"].removeprefix("Value error, ")
-    shows = fault["loc"] and not _may_be_secret(fault["loc"])  # without a key it would be the whole file
-    found = f"; found {fault['input']!r}" if shows else ""
-    return f"{where}: {message[0].lower() + message[1:]}{found}"
-
-
-def _may_be_secret(location: tuple[str | int, ...]) -> bool:
-    """Whether somebody may have written a webhook or a password there, which belong in the environment."""
-    return location[0] == "alerts" and location[1:2] not in {("email_from",), ("email_to",)}
-
-
-def _expected(fault: Any) -> str | None:  # noqa: ANN401
-    """In YAML's words what pydantic says in Python's: a section, or a list."""
-    if fault["type"] in {"model_type", "dict_type"}:
-        section = _annotation(fault["loc"])
-        fields = getattr(section, "model_fields", {"train": None})  # else splits or shards.partitions
-        needed = [name for name, info in fields.items() if info is not None and info.is_required()]
-        return f"expected keys, such as {{{', '.join(f'{name}: …' for name in needed or list(fields)[:1])}}}"
-    return "expected a list: […]" if fault["type"] == "tuple_type" else None
-
-
-def _annotation(location: tuple[str | int, ...]) -> Any:  # noqa: ANN401 - a section, or the type of a key
-    section: Any = DatasetConfig
-    for part in location:
-        if isinstance(part, int):
-            continue
-        annotation = section.model_fields[part].annotation
-        section = LatentsConfig if part == "latents" else annotation
-    return section
-
-
-def _known_keys(location: tuple[str | int, ...]) -> list[str]:
-    section = _annotation(location)
-    fields = {info.alias or name for name, info in section.model_fields.items()}
-    return sorted(fields - {"name"} if section is DatasetConfig else fields)
