@@ -3,17 +3,17 @@
 Owns `decode_sample`, and that whatever is wrong with one sample is said with its shard and key. It opens no shard.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.audio import decode
-from headrace.errors import ConfigError, FormatError, HeadraceError, SampleError
+from headrace.errors import ConfigError, HeadraceError, SampleError
 from headrace.indexing import LATENT_FIELD, audio_field
 from headrace.pth import stored_latents, unpickled
 from headrace.streaming.batches.batch import Sample
 from headrace.streaming.batches.bounds import check_length
+from headrace.streaming.batches.decode import metadata_of
 from headrace.streaming.batches.fields import OF_LATENTS, is_taken
 
 _OF_PTH = ("audio", "sample_rate", *OF_LATENTS)  # fields of ours that a `.pth` may well hold
@@ -69,7 +69,7 @@ def decode_sample(raw: Mapping[str, Any]) -> Sample:
         sample["audio"] = torch.from_numpy(audio)
     if LATENT_FIELD in fields:
         sample |= _stored(fields.pop(LATENT_FIELD), sample)
-    sample["metadata"] = _metadata(fields.pop("json", b"{}"))
+    sample["metadata"] = metadata_of(fields.pop("json", b"{}"))
     if (taken := next((name for name in fields if name in sample or is_taken(name)), None)) is not None:
         raise ConfigError(
             f"its file .{taken} clashes with the field {taken!r} of samples and batches: give it another extension in "
@@ -100,11 +100,3 @@ def _latents(stored: Mapping[str, Any], blob: bytes) -> dict[str, Any]:
         hidden, length = stored_latents(blob)  # which says what is wrong, or knows the number
     check_length(length, len(hidden))
     return {"encoder_hidden": hidden, "encoder_length": length}
-
-
-def _metadata(blob: bytes) -> dict[str, Any]:
-    try:
-        content = json.loads(blob)
-    except ValueError as error:
-        raise FormatError(f"its .json holds no JSON ({error}): write it again") from error
-    return content if isinstance(content, dict) else {"json": content}

@@ -126,8 +126,13 @@ def metadata(part: Part, start: int, blob: memoryview) -> dict[str, Any]:
     span = part.span(part.layout.json)
     if span is None:
         return {}
+    return metadata_of(blob[span[0] - start : span[1] - start])
+
+
+def metadata_of(blob: bytes | memoryview) -> dict[str, Any]:
+    """What a sample's `.json` says, see `parsed`. Raises `FormatError` where it is no JSON."""
     try:
-        return parsed(blob[span[0] - start : span[1] - start])
+        return parsed(blob)
     except ValueError as error:
         raise FormatError(f"its .json holds no JSON ({error}): write it again") from error
 
