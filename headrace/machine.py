@@ -1,9 +1,13 @@
-"""What the machine gives this process: cores, and files without a name."""
+"""What the machine gives this process: cores, files without a name, and room on a disk."""
 
+import errno
 import math
 import os
 import tempfile
 from pathlib import Path
+
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""What a full disk or a used-up quota says."""
 
 _CGROUP = Path("/sys/fs/cgroup")
 
@@ -28,6 +32,23 @@ def anonymous_file(name: str) -> int:
         return os.memfd_create(name, os.MFD_CLOEXEC)
     with tempfile.TemporaryFile() as file:  # not Linux: it has no name either, and may come to lie on a disk
         return os.dup(file.fileno())
+
+
+def reserve(file: int, num_bytes: int) -> None:
+    """Give an open file its size, and the room on its disk as well where system and file system can reserve it.
+
+    Raises:
+        OSError: there is no such room (`NO_ROOM`). Where none can be reserved, that shows in writing.
+    """
+    if hasattr(os, "posix_fallocate"):  # macOS has none
+        try:
+            os.posix_fallocate(file, 0, num_bytes)
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise
+        else:
+            return
+    os.ftruncate(file, num_bytes)
 
 
 def _quota(cgroup: Path) -> float:

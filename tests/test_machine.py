@@ -1,10 +1,11 @@
-"""Cores within a container's quota, and files without a name."""
+"""Cores within a container's quota, files without a name, and room on a disk."""
 
+import errno
 import os
 
 import pytest
 
-from headrace.machine import anonymous_file, num_cores
+from headrace.machine import anonymous_file, num_cores, reserve
 
 V1 = {"cpu/cpu.cfs_quota_us": "150000\n", "cpu/cpu.cfs_period_us": "100000\n"}
 
@@ -48,3 +49,18 @@ def test_an_anonymous_file_holds_what_is_written(monkeypatch, has_memory_files):
         assert os.pread(descriptor, 10, 0) == b"abcd"
     finally:
         os.close(descriptor)
+
+
+@pytest.mark.parametrize("num_bytes", [0, 1, 5000])
+@pytest.mark.parametrize("way", ["reserved", "refused by the file system", "unknown to the system"])
+def test_a_file_gets_its_size(tmp_path, monkeypatch, num_bytes, way):
+    def refused(*_):
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    if way == "refused by the file system":
+        monkeypatch.setattr(os, "posix_fallocate", refused)
+    elif way == "unknown to the system":
+        monkeypatch.delattr(os, "posix_fallocate")
+    with (tmp_path / "file").open("wb") as file:
+        reserve(file.fileno(), num_bytes)
+    assert (tmp_path / "file").stat().st_size == num_bytes

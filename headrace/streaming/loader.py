@@ -100,8 +100,8 @@ class StreamingDataLoader:
             pin_memory: page-locked tensors, for copies to a GPU with `non_blocking=True`; batches are decoded straight
                 into such memory. Without an accelerator it warns and has no effect.
             collate_fn: makes a batch of the samples' dicts instead of the default; runs in the consumer.
-            multiprocessing_context: "fork", "forkserver" or "spawn"; None forks where all shards are local, else
-                takes a fork server, which hands workers no threads of a store's client.
+            multiprocessing_context: "fork", "forkserver" or "spawn"; None forks on Linux where all shards are local,
+                else takes a fork server, which hands workers no threads of a store's client.
             whole_epoch_len: let `len` count all batches of an epoch also where a state was loaded in its middle, as
                 trainers with a counter of their own take it (Lightning, Hugging Face's Trainer, ignite), and schedules
                 that are made of it. False counts what comes. None is False but under Lightning, which loads states by

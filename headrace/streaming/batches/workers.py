@@ -172,12 +172,14 @@ def start_method(name: str, value: object) -> str:
 
 
 def start_context(name: str | None, *, is_local: bool) -> BaseContext:
-    """How workers are started: forked where all shards are local; else from a fork server.
+    """How workers are started: forked on Linux where all shards are local; else from a fork server.
 
     A process that has talked to an object store holds threads that do not survive a fork. A forked worker works all the
-    same (`forked_obstore`), but a fork server hands it neither them nor what they had locked.
+    same (`forked_obstore`), but a fork server hands it neither them nor what they had locked. On macOS the system's own
+    libraries do not survive one (Python's bpo-33725).
     """
-    return multiprocessing.get_context(name or ("fork" if is_local else "forkserver"))
+    can_fork = is_local and sys.platform == "linux"
+    return multiprocessing.get_context(name or ("fork" if can_fork else "forkserver"))
 
 
 def _start(context: BaseContext, make: MakeAssembler, number: int, others: Sequence[Connection]) -> _Worker:

@@ -15,7 +15,6 @@ for both, before the file is closed: else they would be held for as long as the 
 """
 
 import contextlib
-import errno
 import fcntl
 import os
 import time
@@ -25,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import HeadraceError, IntegrityError, NotFoundError
+from headrace.machine import NO_ROOM, reserve
 from headrace.streaming.shards.opened import FileShard
 
 _PART = ".part"
@@ -33,7 +33,6 @@ _LOCK = ".lock"
 _LOCK_ATTEMPTS = 5
 _LOCK_PAUSE_SECONDS = 0.002
 _INDEX_SHARE = 64  # of the free room that indexes take before a process looks again what there is
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class CacheUnusableError(HeadraceError, OSError):
@@ -229,12 +228,7 @@ class ShardCache:
             if self.limit_bytes is not None:
                 self._room_for_indexes = 0
                 self._make_room(self.limit_bytes - num_bytes, keep)
-            try:
-                os.posix_fallocate(part, 0, max(1, num_bytes))
-            except OSError as error:
-                if error.errno in _NO_ROOM:
-                    raise
-                os.ftruncate(part, num_bytes)  # this file system cannot reserve
+            reserve(part, num_bytes)
 
     def _make_room(self, budget: int, keep: Collection[str]) -> int:
         """Evict until no more than `budget` bytes are used, or raise; returns how many are."""
@@ -320,7 +314,7 @@ class ShardCache:
         except HeadraceError:
             raise
         except OSError as error:
-            way_out = "free some disk, or set cache_limit" if error.errno in _NO_ROOM else "choose another local=…"
+            way_out = "free some disk, or set cache_limit" if error.errno in NO_ROOM else "choose another local=…"
             raise CacheUnusableError(f"{self.folder}: {error.strerror}: {way_out}") from error
 
 
