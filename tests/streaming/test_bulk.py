@@ -137,4 +137,4 @@ def test_a_shard_that_shrinks_while_it_is_open_is_an_error_that_names_the_sample
     shard = next(folder.glob("*.tar"))
     os.truncate(shard, shard.stat().st_size // 2)
     with pytest.raises(SampleError, match=r"\.tar: sample .*the file ends at"):
-        assembler.fill(prepared, 0, len(prepared))
+        prepared.fill(0, len(prepared))

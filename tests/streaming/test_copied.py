@@ -37,26 +37,26 @@ def latents(folder, name="a"):
 
 
 def prepared(dataset, allocator=None):
-    """An epoch's batches, prepared, with what makes them."""
+    """An epoch's batches, prepared."""
     assembler = dataset.assembler(allocator or Arena())
-    return assembler, [assembler.prepare(plan) for plan in dataset.begin().plans()]
+    return [assembler.prepare(plan) for plan in dataset.begin().plans()]
 
 
 def batches(dataset):
-    return filled(dataset, *prepared(dataset))
+    return filled(dataset, prepared(dataset))
 
 
 def batches_together(dataset):
     """The same, all opened at once."""
     assembler = dataset.assembler(Arena())
-    return filled(dataset, assembler, assembler.prepare_copied(list(dataset.begin().plans())))
+    return filled(dataset, assembler.prepare_copied(list(dataset.begin().plans())))
 
 
-def filled(dataset, assembler, found):
+def filled(dataset, found):
     made = []
     for batch in found:
-        assembler.fill(batch, 0, len(batch))
-        made.append(assembler.finish(batch).to_dict(dataset.output))
+        batch.fill(0, len(batch))
+        made.append(batch.finish().to_dict(dataset.output))
     return made
 
 
@@ -73,7 +73,7 @@ def test_they_are_equal_in_every_byte(folder, case, monkeypatch):
     settings = {"shuffle": True, "batch_size": 5, **SETTINGS[case](folder)}
     copied = batches(StreamingDataset(**settings))
     assert any(batch["is_padding"].any() for batch in copied)
-    _, found = prepared(StreamingDataset(**settings))
+    found = prepared(StreamingDataset(**settings))
     assert all(batch.is_copied for batch in found)
     together = batches_together(StreamingDataset(**settings))
     monkeypatch.setattr(assemble, "gathered", lambda *_: None)
@@ -90,8 +90,8 @@ def test_batches_of_any_sizes_are_opened_together(folder):
     assembler, plans = dataset.assembler(Arena()), list(dataset.begin().plans())
     cut = [plan if number % 2 else BatchPlan(plan.epoch, plan.rows[1:4], plan.positions[1:4])
            for number, plan in enumerate(plans)]  # fmt: skip
-    together = filled(dataset, assembler, assembler.prepare_copied(cut))
-    for one, other in zip(together, filled(dataset, assembler, map(assembler.prepare, cut)), strict=True):
+    together = filled(dataset, assembler.prepare_copied(cut))
+    for one, other in zip(together, filled(dataset, map(assembler.prepare, cut)), strict=True):
         assert one["keys"] == other["keys"]
         assert torch.equal(one["encoder_hidden"], other["encoder_hidden"])
         assert torch.equal(one["encoder_length"], other["encoder_length"])
@@ -111,7 +111,7 @@ def test_only_raw_latents_without_a_transform_are_copied(folder):
         {"remote": f"{folder}/a/audio", "latents": [latents(folder)]},
         {"remote": latents(folder), "transform": lambda sample: sample},
     ):
-        _, found = prepared(StreamingDataset(batch_size=5, **settings))
+        found = prepared(StreamingDataset(batch_size=5, **settings))
         assert not any(batch.is_copied for batch in found)
 
 

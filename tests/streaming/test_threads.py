@@ -1,12 +1,12 @@
 """How threads share out the making of batches."""
 
 import threading
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from headrace.streaming.batches.assemble import Prepared
-from headrace.streaming.batches.copied import CopiedBatch
 from headrace.streaming.batches.threads import ThreadedBatches
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.epoch_order import Rows
@@ -23,6 +23,23 @@ def number_of(plan):
     return int(plan.rows.sample_ids[0])
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A batch that is its number."""
+
+    number: int
+    is_copied: ClassVar[bool] = True
+
+    def __len__(self):
+        return 1
+
+    def fill(self, start, stop):
+        pass
+
+    def finish(self):
+        return self.number
+
+
 class Assembler:
     """Opens batches as a function of their number says, one by one, or else together."""
 
@@ -31,18 +48,12 @@ class Assembler:
 
     def prepare(self, plan):
         self.opening(number_of(plan))
-        return Prepared(plan, CopiedBatch(None, ""))
+        return Prepared(number_of(plan))
 
     def prepare_copied(self, plans):
         if not self.together([number_of(plan) for plan in plans]):
             return None
-        return [Prepared(plan, CopiedBatch(None, "")) for plan in plans]
-
-    def fill(self, prepared, start, stop):
-        pass
-
-    def finish(self, prepared):
-        return number_of(prepared.plan)
+        return [Prepared(number_of(plan)) for plan in plans]
 
 
 @pytest.mark.parametrize("is_local", [True, False])

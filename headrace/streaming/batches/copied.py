@@ -68,8 +68,8 @@ class Gathered:
         return len(self.places) == self.num_rows
 
 
-def gathered(streams: Sequence[StreamReader], plans: Sequence[BatchPlan], recipe: Recipe) -> list[Gathered] | None:
-    """The samples of batches of one epoch that are all merely copied; None if any is not."""
+def gathered(streams: Sequence[StreamReader], plans: Sequence[BatchPlan], recipe: Recipe) -> "list[CopiedBatch] | None":
+    """Batches of one epoch that are all merely copied, ready to be read; None if any is not."""
     if recipe.config.transform is not None or recipe.config.sample_rate_hz is not None:
         return None
     sample_ids = np.concatenate([plan.rows.sample_ids for plan in plans])
@@ -87,7 +87,8 @@ def gathered(streams: Sequence[StreamReader], plans: Sequence[BatchPlan], recipe
     if columns is None or not _fits(columns):
         return None
     rows = [row for row, sample in enumerate(samples) if sample is not None]
-    return _shared_out(columns, rows, plans, recipe)
+    shares = _shared_out(columns, rows, plans, recipe)
+    return None if shares is None else [CopiedBatch(share, recipe.suffixes[0]) for share in shares]
 
 
 def _shared_out(
@@ -167,6 +168,10 @@ class CopiedBatch:
         self._found = found
         self._suffix = suffix
         self.batch: Batch
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return self._found.num_rows
 
     def read(self, allocator: Allocator) -> bool:
         """Make `batch`, its arrays from `allocator`; False, and none, when something is not as the indexes say.

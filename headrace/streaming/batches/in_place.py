@@ -4,7 +4,7 @@ Owns when that can be done (every length is known from the indexes, and nothing 
 Several threads may fill rows of one batch.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.errors import SampleError
 from headrace.streaming.batches.arena import Allocator
 from headrace.streaming.batches.batch import (
     Audio,
@@ -60,7 +61,7 @@ class _LatentColumn:
 
 
 class InPlaceBatch:
-    """A batch being filled."""
+    """A batch being filled in place (`prepared.RowFiller`)."""
 
     def __init__(self, rows: Sequence[Row | None], recipe: Recipe, epoch: int, allocator: Allocator) -> None:
         """Allocate the batch of rows that have a common kind; None for padding.
@@ -89,7 +90,7 @@ class InPlaceBatch:
             self.batch.extra[name] = [None] * len(rows)
 
     def fill(self, place: int) -> None:
-        """Fill one row.
+        """See `RowFiller`.
 
         Raises:
             AudioError: its audio cannot be decoded.
@@ -98,7 +99,7 @@ class InPlaceBatch:
         """
         batch, part = self.batch, self._primary[place]
         if part is None:
-            self.blank(place)
+            self._blank(place)
             return
         start, blob = read_around(part)
         if batch.audio is not None and (found := part.audio()) is not None:
@@ -111,10 +112,16 @@ class InPlaceBatch:
         batch.keys[place] = part.key
         batch.metadata[place] = metadata(part, start, blob)
 
-    def drop(self, places: Collection[int]) -> None:
-        """Make rows padding that could not be filled; the batch is as long as the longest row that is left."""
-        for place in places:
-            self.blank(place)
+    def finish(self, dropped: Mapping[int, SampleError]) -> Batch:
+        """See `RowFiller`."""
+        for place in dropped:
+            self._blank(place)
+        if dropped:
+            self._shorten()
+        return self.batch
+
+    def _shorten(self) -> None:
+        """Make the batch as long as the longest row that is left."""
         kept = [place for place, is_padding in enumerate(self.batch.is_padding.tolist()) if not is_padding]
         if not kept:
             return
@@ -134,7 +141,7 @@ class InPlaceBatch:
         cut[:] = array[tuple(map(slice, shape))]
         return cut
 
-    def blank(self, place: int) -> None:
+    def _blank(self, place: int) -> None:
         """Make a row padding: zeros, no key."""
         batch = self.batch
         batch.keys[place], batch.metadata[place], batch.is_padding[place] = "", {}, True

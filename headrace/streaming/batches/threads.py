@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from queue import SimpleQueue
 
-from headrace.streaming.batches.assemble import Assembler, Prepared
+from headrace.streaming.batches.assemble import Assembler
 from headrace.streaming.batches.batch import Batch
+from headrace.streaming.batches.prepared import Prepared
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.parallel import WorkThreads
 from headrace.streaming.stats import Stage, Work
@@ -166,7 +167,7 @@ class ThreadedBatches:
         batch, pending.batch = pending.batch, None  # the consumer alone keeps it
         if self._closed or batch is None:
             return None
-        if isinstance(batch, Prepared):
+        if not isinstance(batch, BatchPlan):
             return batch
         try:
             with self.work.timed(Stage.FETCH):
@@ -183,11 +184,11 @@ class ThreadedBatches:
             return
         try:
             with self.work.timed(Stage.DECODE):
-                self._assembler.fill(prepared, start, stop)
+                prepared.fill(start, stop)
             with pending.lock:
                 pending.num_left -= 1
                 is_last = pending.num_left == 0
             if is_last:
-                pending.end(self._assembler.finish(prepared))
+                pending.end(prepared.finish())
         except BaseException as error:  # noqa: BLE001 - raised again in the consumer
             pending.end(error)

@@ -281,8 +281,8 @@ def _made(assembler: Assembler, traffic: Traffic, allocator: SlotAllocator, plan
         with work.timed(Stage.FETCH):
             prepared = assembler.prepare(plan)
         with work.timed(Stage.DECODE):
-            assembler.fill(prepared, 0, len(prepared))
-            batch = assembler.finish(prepared)
+            prepared.fill(0, len(prepared))
+            batch = prepared.finish()
         slots: list[tuple[int, int]] = []
         blob = pickle.dumps(batch, protocol=5, buffer_callback=lambda buffer: _in_message(buffer, allocator, slots))
     except Exception as error:  # noqa: BLE001 - raised again in the consumer
