@@ -5,7 +5,7 @@ loaded with it; nothing here knows of snapshots, plans or the other shards.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
@@ -146,7 +146,12 @@ class ShardIndex:
 
     def keys(self) -> list[str]:
         """All keys, in the order of the tar."""
-        return [self.key(i) for i in range(len(self))]
+        return self.keys_of(range(len(self)))
+
+    def keys_of(self, rows: Iterable[int]) -> list[str]:
+        """Keys of these samples."""
+        keys, edges = self._keys, self._key_edges
+        return [str(keys[edges[i] : edges[i + 1]], "utf-8", _NAME_ERRORS) for i in rows]
 
     def row(self, i: int) -> IndexRow:
         """All numbers of sample `i` at once: several times as fast as column by column."""

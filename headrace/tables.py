@@ -16,8 +16,8 @@ import numpy as np
 
 from headrace.errors import FormatError
 
-_DTYPES = {"U8": "<u1", "I16": "<i2", "I32": "<i4", "I64": "<i8"}
-_NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
+_DTYPES = {name: np.dtype(code) for name, code in {"U8": "<u1", "I16": "<i2", "I32": "<i4", "I64": "<i8"}.items()}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _ALIGNMENT_BYTES = 8
 _CHECKSUM = "crc32"
 _WAY_OUT = "remove it and build again, or fetch it again"
@@ -79,8 +79,9 @@ def _checksum(body: bytes | memoryview) -> str:
 
 def _view(body: memoryview, spec: Mapping[str, Any]) -> np.ndarray[Any, Any]:
     start, stop = spec["data_offsets"]
-    count = math.prod(spec["shape"])
-    dtype = np.dtype(_DTYPES[spec["dtype"]])
+    shape, dtype = spec["shape"], _DTYPES[spec["dtype"]]
+    count = math.prod(shape)
     if stop - start != count * dtype.itemsize or stop > len(body):
         raise ValueError(f"array of {count} x {dtype} does not fit bytes {start}..{stop} of {len(body)}")
-    return np.frombuffer(body, dtype, count, start).reshape(spec["shape"])
+    array = np.frombuffer(body, dtype, count, start)
+    return array if len(shape) == 1 else array.reshape(shape)

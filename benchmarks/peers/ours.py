@@ -18,5 +18,5 @@ def read(corpus: Path, kind: str, num_workers: int) -> Iterator[Batch]:
     """Our batches; the last one without its padding rows."""
     dataset = StreamingDataset(remote=str(corpus / kind), batch_size=BATCH, shuffle=True)
     for batch in StreamingDataLoader(dataset, num_workers=num_workers):
-        count = BATCH - int(batch["is_padding"].sum())
+        count = sum(map(bool, batch["keys"]))
         yield batch[FIELD[kind]][:count], batch["metadata"][:count]

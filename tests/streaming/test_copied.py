@@ -9,7 +9,7 @@ import torch
 from headrace import Stream, StreamingDataset
 from headrace.errors import SampleError
 from headrace.index import ShardIndex
-from headrace.streaming.batches import assemble
+from headrace.streaming.batches import assemble, copied
 from headrace.streaming.batches.arena import Arena
 from headrace.streaming.batches.copied import gathered
 from headrace.streaming.batches.recipe import Recipe
@@ -97,6 +97,18 @@ def test_batches_of_any_sizes_are_opened_together(folder):
         assert torch.equal(one["encoder_length"], other["encoder_length"])
 
 
+def test_batches_of_many_shards_are_not_opened_together(folder, monkeypatch):
+    """Their files stay open until they are read, and a process may open only so many."""
+    dataset = StreamingDataset(remote=latents(folder), batch_size=5, shuffle=True, shuffle_algo="full")
+    assembler, plans = dataset.assembler(Arena()), list(dataset.begin().plans())
+    shards = [set(dataset.reading.readers[0].locator.find(plan.rows.sample_ids)[0].tolist()) for plan in plans]
+    monkeypatch.setattr(copied, "_SHARDS_TOGETHER", 2)
+    assert len(shards[0] | shards[1]) > 2
+    assert len(assembler.prepare_copied(plans)) == 1
+    monkeypatch.undo()
+    assert len(assembler.prepare_copied(plans)) == len(plans)
+
+
 def test_a_batch_of_padding_alone_is_not_opened_with_others(folder):
     dataset = StreamingDataset(remote=latents(folder), batch_size=5)
     assembler, plan = dataset.assembler(Arena()), next(dataset.begin().plans())
@@ -117,9 +129,9 @@ def test_only_raw_latents_without_a_transform_are_copied(folder):
 
 def test_a_stream_of_audio_is_looked_at_once(folder, monkeypatch):
     reader = StreamingDataset(remote=f"{folder}/a/audio", batch_size=5).reading.readers[0]
-    assert reader.stored(np.arange(5)) is None
+    assert reader.local_files([0]) is None
     monkeypatch.setattr(reader.primary, "index", lambda shard: pytest.fail(f"asked for shard {shard} again"))
-    assert reader.stored(np.arange(5, 10)) is None
+    assert reader.local_files([1]) is None
 
 
 @pytest.mark.parametrize(

@@ -46,9 +46,14 @@ class Assembler:
         return self._row_by_row(plan)
 
     def prepare_copied(self, plans: Sequence[BatchPlan]) -> list[Prepared] | None:
-        """Open what batches of one epoch need that are all merely copied; None if any is not. Nothing is allocated."""
+        """Open what batches of one epoch need that are all merely copied; None if any is not. Nothing is allocated.
+
+        Opens one or more of the first of `plans`: as many as lie in few shards.
+        """
         found = gathered(self._streams, plans, self._recipe)
-        return None if found is None else [self._copied(*pair) for pair in zip(found, plans, strict=True)]
+        if found is None:
+            return None
+        return [self._copied(batch, plan) for batch, plan in zip(found, plans[: len(found)], strict=True)]
 
     def _copied(self, batch: CopiedBatch, plan: BatchPlan) -> Prepared:
         return Copied(batch, self._allocator, lambda: self._row_by_row(plan))

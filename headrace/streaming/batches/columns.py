@@ -6,7 +6,6 @@ merely copied, an object for each sample would cost more than the copy. `rows` d
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +30,19 @@ class LocalShard:
     file: FileShard
 
 
-Stored: TypeAlias = tuple[LocalShard, int]
-"""One sample: its shard and its row there."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Stored:
+    """Samples in local files.
+
+    Attributes:
+        shards: the shards that they lie in.
+        which: int64 (n,), the shard of each, of `shards`.
+        rows: int64 (n,), its row there.
+    """
+
+    shards: Sequence[LocalShard]
+    which: Ints
+    rows: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,30 +52,32 @@ class Columns:
     Attributes:
         samples: (n,), which samples.
         numbers: int64 (n, 7 + 2 * num_fields), rows of `ShardIndex.numbers`.
+        keys: (n,), `__key__` of each.
         json: column of `numbers` at which the byte range of the JSON begins; None without JSON.
         width: D of the latents.
         dtype: name of the latents' dtype.
     """
 
-    samples: Sequence[Stored]
+    samples: Stored
     numbers: Ints
+    keys: list[str]
     json: int | None
     width: int
     dtype: str
 
     @classmethod
-    def of(cls, samples: Sequence[Stored]) -> "Columns | None":
+    def of(cls, samples: Stored) -> "Columns | None":
         """Gather at least one sample; None if one has no raw latents, or if they do not fit into one array."""
-        first = samples[0][0].index
-        for index in {id(shard): shard.index for shard, _ in samples}.values():
+        first = samples.shards[0].index
+        for index in (shard.index for shard in samples.shards):
             if index.fields != first.fields or index.tensor_dtype != first.tensor_dtype:
                 return None
-        numbers = np.array([shard.index.numbers[row] for shard, row in samples])
+        numbers, keys = _gathered(samples)
         width = int(numbers[0, Column.WIDTH])
         if (numbers[:, Column.START] == ABSENT).any() or (numbers[:, Column.WIDTH] != width).any():
             return None
         json = Column.RANGES + 2 * first.fields.index(JSON_FIELD) if JSON_FIELD in first.fields else None
-        return cls(samples, numbers, json, width, first.tensor_dtype)
+        return cls(samples, numbers, keys, json, width, first.tensor_dtype)
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -77,15 +89,15 @@ class Columns:
 
     def descriptors(self) -> Ints:
         """The open file that each sample lies in, int64 (n,)."""
-        return np.array([shard.file.file_descriptor for shard, _ in self.samples], np.int64)
+        return np.array([shard.file.file_descriptor for shard in self.samples.shards], np.int64)[self.samples.which]
+
+    def shard_bytes(self) -> Ints:
+        """Size of the shard that each sample lies in, int64 (n,)."""
+        return np.array([shard.index.num_bytes for shard in self.samples.shards], np.int64)[self.samples.which]
 
     def rates_hz(self) -> NDArray[np.float64]:
         """Latent frames in a second of each sample, float64 (n,); 0 where unknown."""
-        return np.array([shard.index.latent_rate_hz for shard, _ in self.samples], np.float64)
-
-    def keys(self) -> list[str]:
-        """Each sample's `__key__`."""
-        return [shard.index.key(row) for shard, row in self.samples]
+        return np.array([shard.index.latent_rate_hz for shard in self.samples.shards], np.float64)[self.samples.which]
 
     def json_spans(self) -> tuple[Ints, Ints]:
         """Where each sample's JSON begins, and how many bytes it has, int64 (n,) both; no bytes where it has none."""
@@ -94,6 +106,27 @@ class Columns:
             return nothing, nothing
         start, stop = self.numbers[:, self.json], self.numbers[:, self.json + 1]
         return np.maximum(start, 0), stop - start
+
+
+def _gathered(samples: Stored) -> tuple[Ints, list[str]]:
+    """`ShardIndex.numbers` and key of each sample, taken from one shard after the other."""
+    order = np.argsort(samples.which, kind="stable")
+    rows = samples.rows[order]
+    ends = np.bincount(samples.which, minlength=len(samples.shards)).cumsum().tolist()
+    listed, start = rows.tolist(), 0
+    taken: list[Ints] = []
+    names: list[str] = []
+    for shard, end in zip(samples.shards, ends, strict=True):
+        taken.append(shard.index.numbers.take(rows[start:end], axis=0))
+        names += shard.index.keys_of(listed[start:end])
+        start = end
+    stacked = np.concatenate(taken)
+    numbers = np.empty_like(stacked)
+    numbers[order] = stacked
+    keys = [""] * len(names)
+    for place, name in zip(order.tolist(), names, strict=True):
+        keys[place] = name
+    return numbers, keys
 
 
 def is_plain(index: ShardIndex) -> bool:

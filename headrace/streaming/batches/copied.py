@@ -6,9 +6,9 @@ numpy that takes half a microsecond takes ten. It reports no faults: where anyth
 comes of it, and whoever makes the batch row by row says what is wrong. Both give the same bytes.
 """
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from headrace.index import Column
 from headrace.streaming.batches.arena import Allocator
 from headrace.streaming.batches.batch import Batch, Latents, storage_dtype
 from headrace.streaming.batches.bulk import READ, read_together
-from headrace.streaming.batches.columns import Columns, Ints, Stored
+from headrace.streaming.batches.columns import Columns, Ints, LocalShard, Stored
 from headrace.streaming.batches.decode import parsed_together
 from headrace.streaming.batches.recipe import Recipe
 from headrace.streaming.batches.rows import StreamReader
@@ -26,6 +26,7 @@ from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.epoch_order import PADDING
 
 _HIDDEN, _JSON = 0, 1
+_SHARDS_TOGETHER = 128  # in which batches lie that are opened together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +34,7 @@ class Gathered:
     """The samples of one such batch.
 
     Attributes:
-        samples: (n,), which; they keep their files open.
+        shards: where they lie; they keep their files open.
         keys: (n,), `__key__` of each.
         places: (n,), the row of the batch that each goes to; the others are padding.
         lengths: int64 (n,), latent frames that are read of each: `encoder_length`.
@@ -48,7 +49,7 @@ class Gathered:
         dtype: name of the latents' dtype.
     """
 
-    samples: Sequence[Stored]
+    shards: Sequence[LocalShard]
     keys: list[str]
     places: list[int]
     lengths: Ints
@@ -69,36 +70,59 @@ class Gathered:
 
 
 def gathered(streams: Sequence[StreamReader], plans: Sequence[BatchPlan], recipe: Recipe) -> "list[CopiedBatch] | None":
-    """Batches of one epoch that are all merely copied, ready to be read; None if any is not."""
+    """Batches of one epoch that are all merely copied, ready to be read; None if any is not.
+
+    They are the first ones of `plans`: one, or as many as lie in few shards, whose files stay open.
+    """
     if recipe.config.transform is not None or recipe.config.sample_rate_hz is not None:
         return None
     sample_ids = np.concatenate([plan.rows.sample_ids for plan in plans])
     stream_ids = np.concatenate([plan.rows.stream_ids for plan in plans])
-    samples: list[Stored | None] = [None] * len(sample_ids)
-    for number, stream in enumerate(streams):
-        chosen = np.flatnonzero((stream_ids == number) & (sample_ids != PADDING))
-        if len(chosen):
-            if (found := stream.stored(sample_ids[chosen])) is None:
-                return None
-            for row, sample in zip(chosen.tolist(), found, strict=True):
-                samples[row] = sample
-    held = [sample for sample in samples if sample is not None]
-    columns = Columns.of(held) if held else None
+    held = np.flatnonzero(sample_ids != PADDING)
+    places, rows = _located(streams, stream_ids[held], sample_ids[held])
+    shards, which = np.unique(places, return_inverse=True)
+    if len(plans) > 1 and len(shards) > _SHARDS_TOGETHER:
+        return gathered(streams, plans[: len(plans) // 2], recipe)
+    files = _opened(streams, shards)
+    columns = Columns.of(Stored(files, which, rows)) if files else None
     if columns is None or not _fits(columns):
         return None
-    rows = [row for row, sample in enumerate(samples) if sample is not None]
-    shares = _shared_out(columns, rows, plans, recipe)
+    shares = _shared_out(columns, held, plans, recipe)
     return None if shares is None else [CopiedBatch(share, recipe.suffixes[0]) for share in shares]
 
 
-def _shared_out(
-    columns: Columns, rows: Sequence[int], plans: Sequence[BatchPlan], recipe: Recipe
-) -> list[Gathered] | None:
+def _located(streams: Sequence[StreamReader], stream_ids: Ints, sample_ids: Ints) -> tuple[Ints, Ints]:
+    """Shard, counted over all streams, and row of each sample."""
+    shards, rows = np.empty_like(sample_ids), np.empty_like(sample_ids)
+    first = 0
+    for number, stream in enumerate(streams):
+        own = stream_ids == number
+        found, rows[own] = stream.locator.find(sample_ids[own])
+        shards[own] = found + first
+        first += stream.locator.num_shards
+    return shards, rows
+
+
+def _opened(streams: Sequence[StreamReader], shards: Ints) -> list[LocalShard] | None:
+    """These shards, sorted and counted over all streams; None unless all are merely copied and there."""
+    files: list[LocalShard] = []
+    first = 0
+    for stream in streams:
+        start, stop = np.searchsorted(shards, [first, first + stream.locator.num_shards])
+        if start < stop:
+            if (found := stream.local_files((shards[start:stop] - first).tolist())) is None:
+                return None
+            files += found
+        first += stream.locator.num_shards
+    return files
+
+
+def _shared_out(columns: Columns, held: Ints, plans: Sequence[BatchPlan], recipe: Recipe) -> list[Gathered] | None:
     """The samples, batch by batch.
 
     Args:
         columns: the samples.
-        rows: the row of each, all batches end to end.
+        held: (n,), the row of each, all batches end to end.
         plans: the batches.
         recipe: what is kept of each sample.
 
@@ -106,34 +130,34 @@ def _shared_out(
         None if one has none: a batch of padding alone has the shapes of some sample. Also if a crop is in seconds and
         some latents' frame rate is unknown.
     """
-    positions = np.concatenate([plan.positions for plan in plans])[rows]
+    first_rows = np.cumsum([0, *map(len, plans)])
+    edges = np.searchsorted(held, first_rows)
+    starts, sizes = edges[:-1], np.diff(edges)
     rates_hz = np.zeros(len(columns)) if recipe.config.crop_seconds is None else columns.rates_hz()
-    if recipe.config.crop_seconds is not None and not rates_hz.all():
+    if not sizes.all() or (recipe.config.crop_seconds is not None and not rates_hz.all()):
         return None
+    positions = np.concatenate([plan.positions for plan in plans])[held]
     first, counts = recipe.crop.windows(plans[0].epoch, columns[Column.TENSOR_FRAMES], rates_hz, positions)
     lengths = np.minimum(np.maximum(columns[Column.NUM_FRAMES] - first, 0), counts)
+    places, longest = held - np.repeat(first_rows[:-1], sizes), np.maximum.reduceat(counts, starts)
     reads, texts, text_ends = _reads(columns, first, lengths)
-    keys, counted, ends, ended = columns.keys(), counts.tolist(), lengths.tolist(), text_ends.tolist()
-    frame_bytes = _frame_bytes(columns)
+    reads["address"][:, _HIDDEN] = places * np.repeat(longest, sizes) * _frame_bytes(columns)
+    text_edges = np.concatenate([[0], text_ends])[edges]
+    text_ends -= np.repeat(text_edges[:-1], sizes)
+    listed = places.tolist(), lengths.tolist(), text_ends.tolist()
     found: list[Gathered] = []
-    start = text_start = row = 0
-    for plan in plans:
-        stop = bisect_left(rows, row + len(plan), start)
-        if start == stop:
-            return None
-        part = slice(start, stop)
-        places = [place - row for place in rows[part]]
-        longest = max(counted[part])
-        reads["address"][part, _HIDDEN] = np.array(places) * (longest * frame_bytes)
-        offsets = first[part] if recipe.config.crops else None
+    for plan, num_frames, span, text_span in zip(
+        plans, longest.tolist(), pairwise(edges.tolist()), pairwise(text_edges.tolist()), strict=True
+    ):
+        part = slice(*span)
+        own_places, own_ends, own_text_ends = (column[part] for column in listed)
         found.append(
             Gathered(
-                columns.samples[part], keys[part], places, lengths[part], ends[part], offsets, reads[part],
-                texts[text_start : ended[stop - 1]], [end - text_start for end in ended[part]],
-                len(plan), longest, columns.width, columns.dtype,
+                columns.samples.shards, columns.keys[part], own_places, lengths[part], own_ends,
+                first[part] if recipe.config.crops else None, reads[part], texts[slice(*text_span)], own_text_ends,
+                len(plan), num_frames, columns.width, columns.dtype,
             )
         )  # fmt: skip
-        start, text_start, row = stop, ended[stop - 1], row + len(plan)
     return found
 
 
@@ -229,15 +253,10 @@ def _fits(columns: Columns) -> bool:
     """Whether the indexes contradict themselves nowhere: what is read into memory by its address must fit there."""
     start, stop, num_frames = (columns[c] for c in (Column.START, Column.STOP, Column.TENSOR_FRAMES))
     lengths = columns[Column.NUM_FRAMES]
-    frame_bytes = _frame_bytes(columns)
     json_start, json_bytes = columns.json_spans()
+    fits = (stop - start == num_frames * _frame_bytes(columns)) & (lengths >= 0) & (lengths <= num_frames)
     ends = np.maximum(stop, json_start + json_bytes)
-    return bool(
-        (
-            (stop - start == num_frames * frame_bytes) & (lengths >= 0) & (lengths <= num_frames) & (json_bytes >= 0)
-        ).all()
-        and ends.max() <= max(shard.index.num_bytes for shard, _ in columns.samples)
-    )
+    return bool((fits & (json_bytes >= 0) & (ends <= columns.shard_bytes())).all())
 
 
 def _frame_bytes(columns: Columns) -> int:

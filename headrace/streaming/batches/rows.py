@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from headrace.errors import ConfigError, IntegrityError, NotFoundError, SampleError
 from headrace.index import ABSENT, TensorPlace
 from headrace.indexing import LATENT_FIELD, audio_field
-from headrace.streaming.batches.columns import JSON_FIELD, LocalShard, Stored, is_plain, local_file
+from headrace.streaming.batches.columns import JSON_FIELD, LocalShard, is_plain, local_file
 from headrace.streaming.batches.fields import is_taken
 from headrace.streaming.parallel import map_on_threads
 from headrace.streaming.shards.access import ShardAccess
@@ -230,28 +230,20 @@ class StreamReader:
         self._side_by_side(make, list(places_of))
         return [row for row in made if row is not None]
 
-    def stored(self, samples: NDArray[np.int64]) -> list[Stored] | None:
-        """Where these samples lie in local files, in order; None unless all are raw latents that are there.
+    def local_files(self, shards: list[int]) -> list[LocalShard] | None:
+        """Index and local file of each of these shards; None unless all hold raw latents and are there.
 
         A stream that was found to hold anything else is not looked at again.
         """
         if not self._is_plain:
             return None
-        shards, rows = (found.tolist() for found in self.locator.find(samples))
-        opened = self._files_of(list(dict.fromkeys(shards)))
-        if opened is None:
-            return None
-        return [(opened[shard], row) for shard, row in zip(shards, rows, strict=True)]
-
-    def _files_of(self, shards: list[int]) -> dict[int, LocalShard] | None:
-        """Index and local file of each of these shards; None if one is not merely copied, or not there."""
         known = self._known()
         missing = [shard for shard in shards if shard not in known]
         for shard, place in zip(missing, self._side_by_side(self._opened, missing), strict=True):
             if place is None:
                 return None
             known[shard] = place
-        return known
+        return [known[shard] for shard in shards]
 
     def _known(self) -> dict[int, LocalShard]:
         """What was opened before and is still kept; none of a cache, whose files must be seen to be in use."""

@@ -8,11 +8,11 @@ wait for the GIL, and the batches for it.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from queue import SimpleQueue
 
+from headrace.streaming.batches.ahead import Ahead
 from headrace.streaming.batches.assemble import Assembler
 from headrace.streaming.batches.batch import Batch
 from headrace.streaming.batches.prepared import Prepared
@@ -20,7 +20,7 @@ from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.parallel import WorkThreads
 from headrace.streaming.stats import Stage, Work
 
-_ROWS_TOGETHER = 128  # of batches that are opened together
+_ROWS_TOGETHER = 512  # of batches that are opened together
 
 
 @dataclass(slots=True)
@@ -79,18 +79,20 @@ class ThreadedBatches:
         self._is_local = is_local
         self._turn = threading.Lock()
         self._begun: SimpleQueue[_Pending | None] = SimpleQueue()
+        self._num_begun = 0
         self._openers = WorkThreads(min(num_threads, depth) if is_local else depth, "open")
         self._decoders = WorkThreads(num_threads, "decode")
         self._closed = False
 
     def run(self, plans: Iterator[BatchPlan]) -> Iterator[Batch]:
         """The batches of the plans, in order; an error comes where its batch would have come."""
-        numbered = enumerate(self._opened_ahead(plans) if self._is_local else plans)
+        rows_together = _ROWS_TOGETHER if self._is_local else 0
+        ahead = Ahead(plans, self._together, rows_together)
         for _ in range(self._depth):
-            self._openers.submit(lambda: self._begin_next(numbered))
+            self._openers.submit(lambda: self._begin_next(ahead))
         while (pending := self._begun.get()) is not None:
             batch = pending.result()
-            self._openers.submit(lambda: self._begin_next(numbered))
+            self._openers.submit(lambda: self._begin_next(ahead))
             yield batch
             del batch  # the consumer alone keeps it
 
@@ -100,26 +102,8 @@ class ThreadedBatches:
         self._openers.close()
         self._decoders.close()
 
-    def _opened_ahead(self, plans: Iterator[BatchPlan]) -> Iterator[BatchPlan | Prepared]:
-        """The plans, or instead of those of several batches that are merely copied the batches, opened together."""
-        num_planned, count = 0, 1
-        while True:
-            error: BaseException | None = None
-            group: list[BatchPlan] = []
-            try:
-                group.extend(islice(plans, count))
-            except BaseException as found:  # noqa: BLE001 - raised again after the batches before it
-                error = found
-            yield from self._together(group) or group
-            if error is not None:
-                raise error
-            if len(group) < count:
-                return
-            num_planned += count
-            count = min(num_planned, max(1, _ROWS_TOGETHER // max(1, len(group[-1]))))  # the first ones come soon
-
-    def _together(self, plans: list[BatchPlan]) -> list[Prepared] | None:
-        if len(plans) < 2 or self._closed:
+    def _together(self, plans: Sequence[BatchPlan]) -> Sequence[Prepared] | None:
+        if self._closed:
             return None
         try:
             with self.work.timed(Stage.FETCH):
@@ -127,10 +111,12 @@ class ThreadedBatches:
         except Exception:  # noqa: BLE001 - it comes again when the batch at fault is opened alone
             return None
 
-    def _begin_next(self, batches: Iterator[tuple[int, BatchPlan | Prepared]]) -> None:
+    def _begin_next(self, ahead: Ahead) -> None:
         """Plan the next batch, open it, and have it filled."""
+        if self._is_local:
+            ahead.open_some()
         with self._turn:
-            pending = self._planned(batches)
+            pending = self._taken(ahead)
             prepared = self._opened(pending) if pending and self._is_local else None
         if pending and not self._is_local:
             prepared = self._opened(pending)
@@ -149,16 +135,13 @@ class ThreadedBatches:
         except RuntimeError as error:  # no thread to be had
             pending.end(error)
 
-    def _planned(self, batches: Iterator[tuple[int, BatchPlan | Prepared]]) -> _Pending | None:
+    def _taken(self, ahead: Ahead) -> _Pending | None:
         """The next batch, for which the consumer now waits; None after the last."""
-        pending: _Pending | None = None
-        try:
-            pending = _Pending(*next(batches))
-        except StopIteration:
-            pass
-        except BaseException as error:  # noqa: BLE001 - raised again in the consumer
-            pending = _Pending(0, None)
-            pending.end(error)
+        due = ahead.take()
+        pending = None if due is None else _Pending(self._num_begun, None if isinstance(due, BaseException) else due)
+        self._num_begun += 1
+        if pending is not None and isinstance(due, BaseException):
+            pending.end(due)
         self._begun.put(pending)
         return pending
 

@@ -170,6 +170,11 @@ class Locator:
         np.cumsum(num_samples, out=offsets[1:])
         return cls(offsets)
 
+    @property
+    def num_shards(self) -> int:
+        """Number of shards."""
+        return len(self.offsets) - 1
+
     def find(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Shard and row inside it of each sample number, both int64 of the same shape."""
         shards = np.searchsorted(self.offsets, samples, side="right") - 1
