@@ -97,12 +97,13 @@ def test_batches_of_any_sizes_are_opened_together(folder):
         assert torch.equal(one["encoder_length"], other["encoder_length"])
 
 
-def test_batches_of_many_shards_are_not_opened_together(folder, monkeypatch):
-    """Their files stay open until they are read, and a process may open only so many."""
+@pytest.mark.parametrize("limit", ["_SHARDS_TOGETHER", "_JSON_BYTES_TOGETHER"])
+def test_batches_of_many_shards_or_much_json_are_not_opened_together(folder, monkeypatch, limit):
+    """Files stay open until all are read, and a process may open only so many; their JSON lies in memory as long."""
     dataset = StreamingDataset(remote=latents(folder), batch_size=5, shuffle=True, shuffle_algo="full")
     assembler, plans = dataset.assembler(Arena()), list(dataset.begin().plans())
     shards = [set(dataset.reading.readers[0].locator.find(plan.rows.sample_ids)[0].tolist()) for plan in plans]
-    monkeypatch.setattr(copied, "_SHARDS_TOGETHER", 2)
+    monkeypatch.setattr(copied, limit, 2)
     assert len(shards[0] | shards[1]) > 2
     assert len(assembler.prepare_copied(plans)) == 1
     monkeypatch.undo()

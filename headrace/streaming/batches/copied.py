@@ -27,6 +27,7 @@ from headrace.streaming.order.epoch_order import PADDING
 
 _HIDDEN, _JSON = 0, 1
 _SHARDS_TOGETHER = 128  # in which batches lie that are opened together
+_JSON_BYTES_TOGETHER = 4 << 20  # of such batches
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +73,8 @@ class Gathered:
 def gathered(streams: Sequence[StreamReader], plans: Sequence[BatchPlan], recipe: Recipe) -> "list[CopiedBatch] | None":
     """Batches of one epoch that are all merely copied, ready to be read; None if any is not.
 
-    They are the first ones of `plans`: one, or as many as lie in few shards, whose files stay open.
+    They are the first ones of `plans`: one, or as many as lie in few shards, whose files stay open, with little JSON,
+    which stays in memory until all of them are read.
     """
     if recipe.config.transform is not None or recipe.config.sample_rate_hz is not None:
         return None
@@ -87,6 +89,8 @@ def gathered(streams: Sequence[StreamReader], plans: Sequence[BatchPlan], recipe
     columns = Columns.of(Stored(files, which, rows)) if files else None
     if columns is None or not _fits(columns):
         return None
+    if len(plans) > 1 and columns.json_spans()[1].sum() > _JSON_BYTES_TOGETHER:
+        return gathered(streams, plans[: len(plans) // 2], recipe)
     shares = _shared_out(columns, held, plans, recipe)
     return None if shares is None else [CopiedBatch(share, recipe.suffixes[0]) for share in shares]
 
