@@ -115,9 +115,10 @@ def build_partition(  # noqa: PLR0913 - the five parts of a build, and who watch
         previous = newest_manifest(storage, partition)
         fingerprint = fingerprint_of(recordings)
         wanted = settings.wanted(fingerprint)
-        there = file_sizes(storage, _file_prefix(partition))
-        if previous is not None and previous.manifest.wanted == wanted and previous.manifest.is_whole(there):
-            return PartitionBuild(previous, (), tuple(shard.name for shard in previous.manifest.shards), is_new=False)
+        if previous is not None and previous.manifest.wanted == wanted:
+            kept = previous.manifest
+            if kept.is_whole(file_sizes(storage, _file_prefix(partition))):
+                return PartitionBuild(previous, (), tuple(shard.name for shard in kept.shards), is_new=False)
         planned, too_short = planned_samples(recordings, settings.audio)
         job = _Job(partition, planned, settings, source, storage, num_threads, progress)
         entries, undecodable, written = job.run(previous.manifest if previous else None)

@@ -18,7 +18,7 @@ LINUX_ALONE = ["copy_file_range", "memfd_create", "posix_fadvise", "posix_falloc
 @pytest.fixture(autouse=True)
 def no_linux(monkeypatch):
     for name in LINUX_ALONE:
-        monkeypatch.delattr(os, name)
+        monkeypatch.delattr(os, name, raising=False)
     monkeypatch.setattr(bulk, "_CALLS", {})
     monkeypatch.setattr(bulk, "_free", deque())
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 
-from headrace.streaming.batches.ahead import Ahead
+from headrace.streaming.batches.ahead import Ahead, Due
 from headrace.streaming.batches.assemble import Assembler
 from headrace.streaming.batches.batch import Batch
 from headrace.streaming.batches.prepared import Prepared
@@ -29,8 +29,8 @@ class _Pending:
 
     Attributes:
         number: in the run; an earlier batch is worked on first.
-        batch: its plan, or the batch with its shards open if it was opened with others; None from then on when somebody
-            works on it, and if planning it failed.
+        due: its plan, or the batch with its shards open if it was opened with others, or why it could not be planned;
+            None from then on when somebody works on it.
         lock: guards what follows.
         num_left: parts of it that are not filled yet.
         is_over: whether it is made, or failed.
@@ -38,7 +38,7 @@ class _Pending:
     """
 
     number: int
-    batch: BatchPlan | Prepared | None
+    due: Due | None
     lock: threading.Lock = field(default_factory=threading.Lock)
     num_left: int = 0
     is_over: bool = False
@@ -138,23 +138,24 @@ class ThreadedBatches:
     def _taken(self, ahead: Ahead) -> _Pending | None:
         """The next batch, for which the consumer now waits; None after the last."""
         due = ahead.take()
-        pending = None if due is None else _Pending(self._num_begun, None if isinstance(due, BaseException) else due)
+        pending = None if due is None else _Pending(self._num_begun, due)
         self._num_begun += 1
-        if pending is not None and isinstance(due, BaseException):
-            pending.end(due)
         self._begun.put(pending)
         return pending
 
     def _opened(self, pending: _Pending) -> Prepared | None:
         """The batch with its shards open; None, and the error in its place, if that fails."""
-        batch, pending.batch = pending.batch, None  # the consumer alone keeps it
-        if self._closed or batch is None:
+        due, pending.due = pending.due, None  # the consumer alone keeps it
+        if self._closed or due is None:
             return None
-        if not isinstance(batch, BatchPlan):
-            return batch
+        if isinstance(due, BaseException):
+            pending.end(due)
+            return None
+        if not isinstance(due, BatchPlan):
+            return due
         try:
             with self.work.timed(Stage.FETCH):
-                return self._assembler.prepare(batch)
+                return self._assembler.prepare(due)
         except BaseException as error:  # noqa: BLE001 - raised again in the consumer
             pending.end(error)
             return None
