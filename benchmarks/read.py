@@ -22,6 +22,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from importlib.metadata import distribution
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -91,7 +92,15 @@ def hardware() -> dict[str, object]:
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line for line in lines if line.startswith("model name")), "").partition(": ")[2]
     cores = len(os.sched_getaffinity(0))
-    return {"cpu": model, "cores": cores, "python": platform.python_version(), "load": os.getloadavg()}
+    facts = {"cpu": model, "cores": cores, "python": platform.python_version(), "load": os.getloadavg()}
+    return facts | {"decoder": decoder()}
+
+
+def decoder() -> str:
+    """Ours, and whether `make decoder` compiled it: wheels for everybody are tagged `manylinux`."""
+    miniaudio = distribution("miniaudio")
+    made = "compiled here" if "-linux_" in (miniaudio.read_text("WHEEL") or "") else "from its wheel"
+    return f"miniaudio {miniaudio.version}, {made}"
 
 
 def parsed() -> argparse.Namespace:
@@ -133,6 +142,7 @@ def main() -> None:
         for kind, chosen in timings.items():
             for entry, runs in chosen.items():
                 runs.extend(timings_of(entry, corpus, kind))
+    print(f"\ndecoder of headrace and of the limit: {decoder()}")
     for kind, chosen in timings.items():
         show(kind, chosen, memories[kind])
     readings = [

@@ -171,7 +171,10 @@ class Meter:
         if work.fetch_seconds > work.decode_seconds:
             advice = "most of it on fetching: raise predownload, or put the cache (local=) on a faster disk"
         else:
-            advice = "most of it on decoding: raise num_threads or num_workers, or give this process more cores"
+            advice = (
+                "most of it on decoding: raise num_threads or num_workers, give this process more cores, "
+                "or compile the FLAC decoder for its processor (docs/scaling.md)"
+            )
         warnings.warn(
             f"the training loop spends {self.wait_share:.0%} of its time waiting for data, {advice}", stacklevel=3
         )
