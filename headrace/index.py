@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import cached_property
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from headrace import tables
 from headrace.errors import FormatError
+from headrace.lazy import cached_property
 from headrace.tar import Member
 
 FORMAT_VERSION = 1

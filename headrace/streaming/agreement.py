@@ -14,17 +14,17 @@ from headrace.streaming.shards.retry import retried
 from headrace.streaming.state import OrderState
 
 
-def open_all(wanted: Sequence[Wanted], config: FetchConfig, *, agree: bool = True) -> list[OpenedRemote]:
-    """Open each stream; where torch.distributed is up, at the snapshots that rank 0 finds.
+def open_all(wanted: Sequence[Wanted], configs: Sequence[FetchConfig], *, agree: bool = True) -> list[OpenedRemote]:
+    """Open each stream, as its own settings say; where torch.distributed is up, at the snapshots that rank 0 finds.
 
     Raises:
         IntegrityError: a rank finds other shards than rank 0 under the same name.
     """
     if not agree or not distributed.is_up():
-        return [_open(one, config) for one in wanted]
+        return list(map(_open, wanted, configs))
     mine: list[OpenedRemote] | HeadraceError
     try:
-        mine = [_open(one, config) for one in wanted] if distributed.current_world().rank == 0 else []
+        mine = list(map(_open, wanted, configs)) if distributed.current_world().rank == 0 else []
     except HeadraceError as error:  # the others must not wait for a rank that failed
         mine = error
     told = distributed.from_rank_zero(mine if isinstance(mine, HeadraceError) else [_pins(one) for one in mine])
@@ -32,7 +32,7 @@ def open_all(wanted: Sequence[Wanted], config: FetchConfig, *, agree: bool = Tru
         raise told
     if mine:
         return list(mine) if not isinstance(mine, HeadraceError) else []
-    return [_open_as(one, *pins, config) for one, pins in zip(wanted, told, strict=True)]
+    return [_open_as(one, *pins, config) for one, pins, config in zip(wanted, told, configs, strict=True)]
 
 
 def open_for_state(
@@ -40,7 +40,7 @@ def open_for_state(
     names: Sequence[str],
     opened: Sequence[OpenedRemote],
     state: OrderState,
-    config: FetchConfig,
+    configs: Sequence[FetchConfig],
 ) -> list[OpenedRemote]:
     """The streams at the snapshots that a state was saved on; streams that it does not know stay as they are.
 
@@ -49,7 +49,7 @@ def open_for_state(
     """
     saved = {stream.name: stream for stream in state.streams}
     found: list[OpenedRemote] = []
-    for one, name, now in zip(wanted, names, opened, strict=True):
+    for one, name, now, config in zip(wanted, names, opened, configs, strict=True):
         before = saved.get(name)
         if before is None or before.snapshot is None or before.fingerprint == now.identity.fingerprint:
             found.append(now)

@@ -170,6 +170,7 @@ class StreamingDataLoader:
             SampleError: a sample cannot be read, or too many were skipped.
             RuntimeError: a worker process died.
         """
+        is_ending = sys.is_finalizing  # at the interpreter's end modules are emptied, and threads are gone
         run = self.dataset.begin()
         maker = self._maker()
         self._run, self._work = run, maker.work
@@ -191,11 +192,12 @@ class StreamingDataLoader:
                 yield shown
                 del shown
         finally:
-            self._run = None
-            self._add_up()
-            if prefetcher is not None:
-                prefetcher.close()
-            maker.close()
+            if not is_ending():
+                self._run = None
+                self._add_up()
+                if prefetcher is not None:
+                    prefetcher.close()
+                maker.close()
 
     def state_dict(self) -> dict[str, Any]:
         """The position after the batches delivered so far, as readable JSON; what is prefetched does not count."""

@@ -74,7 +74,7 @@ class OpenStreams:
         self._defaults = replace(defaults, local=defaults.local and absolute(defaults.local))
         self._has_agreed = distributed.is_up() or has_own_world
         self._wanted = [self._wanted_of(stream) for stream in self._streams]
-        self._opened = open_all(self._wanted, defaults.fetch, agree=not has_own_world)
+        self._opened = open_all(self._wanted, self._fetches(), agree=not has_own_world)
         self._kept_reading: Reading | None = None
         if len({opened.suffixes for opened in self._opened}) > 1:
             raise ConfigError("streams of one dataset join latents of the same names, in the same order, or none")
@@ -123,7 +123,7 @@ class OpenStreams:
             StateError: one is gone.
         """
         before = self._opened, self._kept_reading
-        self._opened = open_for_state(self._wanted, self.names, self._opened, state, self._defaults.fetch)
+        self._opened = open_for_state(self._wanted, self.names, self._opened, state, self._fetches())
         self._kept_reading = None
         try:
             yield
@@ -145,7 +145,7 @@ class OpenStreams:
                 f"the dataset was made as {world}, but torch.distributed now says {found}: make the dataset after "
                 "init_process_group (under Lightning: in train_dataloader), or pass world=World(rank, world_size)"
             )
-        self._opened, self._kept_reading, self._has_agreed = open_all(self._wanted, self._defaults.fetch), None, True
+        self._opened, self._kept_reading, self._has_agreed = open_all(self._wanted, self._fetches()), None, True
         if waiting is not None:
             with self.reopened(waiting):
                 pass
@@ -205,6 +205,9 @@ class OpenStreams:
     def _sources(self) -> list[Source]:
         pairs = zip(self._streams, self._opened, strict=True)
         return [Source(opened, self._cache_folder(stream), self._fetch_of(stream)) for stream, opened in pairs]
+
+    def _fetches(self) -> list[FetchConfig]:
+        return list(map(self._fetch_of, self._streams))
 
     def _fetch_of(self, stream: Stream) -> FetchConfig:
         fetch = self._defaults.fetch

@@ -150,18 +150,30 @@ def test_an_index_that_contradicts_itself_is_not_trusted_with_memory(tmp_path, c
     assert gathered(dataset.reading.readers, [next(dataset.begin().plans())], Recipe(SampleConfig(), 0)) is None
 
 
+NO_JSON = {
+    "cut off": (b'{"title": ', r"its \.json holds no JSON \(Expecting value"),
+    "empty": (b"", r"its \.json holds no JSON"),
+    "too deep": (b"[" * 100_000 + b"]" * 100_000, "RecursionError"),
+}
+
+
+@pytest.fixture(params=NO_JSON)
+def case(request):
+    return request.param
+
+
 @pytest.fixture
-def with_bad_json(tmp_path):
+def with_bad_json(tmp_path, case):
     """A foreign tar of latents; the JSON of its third sample is none."""
     members = {}
     for clip in clips(6):
         members |= {f"{clip.key}.pth": clip.pth(), f"{clip.key}.json": clip.json()}
-    write_tar(tmp_path / "a.tar", (members | {"clip00002.json": b'{"title": '}).items())
+    write_tar(tmp_path / "a.tar", (members | {"clip00002.json": NO_JSON[case][0]}).items())
     return tmp_path
 
 
-def test_json_that_is_none_is_an_error_that_names_the_sample(with_bad_json):
-    with pytest.raises(SampleError, match=r"a\.tar: sample 'clip00002': its \.json holds no JSON \(Expecting value"):
+def test_json_that_is_none_is_an_error_that_names_the_sample(with_bad_json, case):
+    with pytest.raises(SampleError, match=rf"a\.tar: sample 'clip00002': {NO_JSON[case][1]}"):
         batches(StreamingDataset(remote=str(with_bad_json), batch_size=6))
 
 

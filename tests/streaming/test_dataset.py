@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import Stream, StreamingDataLoader, StreamingDataset, World
-from headrace.errors import ConfigError, NotFoundError, StateError
+from headrace.errors import ConfigError, NotFoundError, StateError, StorageError
+from headrace.streaming import agreement
 from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.modes import MODES, open_mode
 
@@ -101,6 +102,20 @@ def test_what_only_concerns_speed_changes_nothing(dataset_folder, tmp_path):
         keep_zip=True, predownload=1, cache_limit="50gb", partition_algo="orig",
     )  # fmt: skip
     assert keys_of(other) == plain
+
+
+@pytest.mark.parametrize("num_retries", [0, 1])
+def test_a_stream_is_opened_with_its_own_number_of_retries(dataset_folder, monkeypatch, num_retries):
+    looks = []
+
+    def unreachable(wanted):
+        looks.append(wanted)
+        raise StorageError(f"{wanted.remote}: not to be reached")
+
+    monkeypatch.setattr(agreement, "open_remote", unreachable)
+    with pytest.raises(StorageError, match=f"failed {num_retries + 1} times"):
+        StreamingDataset(streams=[Stream(remote=str(dataset_folder), download_retry=num_retries)], download_retry=5)
+    assert len(looks) == num_retries + 1
 
 
 def test_epochs_differ_and_are_counted(dataset_folder):

@@ -27,6 +27,8 @@ ODD = {
     "a rate in words": (giving(sample_rate="8k"), "'8k' as sample_rate: expected a whole number"),
     "flat latents": (giving(encoder_hidden=np.zeros(3)), r"encoder_hidden of shape \(3,\)"),
     "two lengths": (giving(encoder_length=torch.ones(2)), "a Tensor as encoder_length: expected a whole number"),
+    "keys of its own": (giving(keys="mine"), "a field 'keys', which a batch has of its own"),
+    "lengths of its own": (giving(num_frames=7), "a field 'num_frames', which a batch has of its own"),
     "a length behind the end": (
         giving(encoder_hidden=np.zeros((3, 2)), encoder_length=4), "encoder_length 4: expected 0 to 3"
     ),
@@ -47,6 +49,15 @@ def test_a_sample_of_which_the_transform_makes_nonsense_can_be_skipped(dataset_f
     dataset = make(dataset_folder, transform=transform, on_bad_sample="skip")
     keys = {key for batch in StreamingDataLoader(dataset) for key in batch["keys"]}
     assert keys - {""} == {clip.key for clip in clips(53)} - {"clip00003"}
+
+
+def test_latents_that_a_transform_makes_are_as_long_as_they_are(dataset_folder):
+    def transform(sample):
+        return sample | {"encoder_hidden_mel": sample["audio"][0, : 3 + int(sample["__key__"][-1])].reshape(-1, 1)}
+
+    for batch in StreamingDataLoader(make(dataset_folder, transform=transform)):
+        expected = [3 + int(key[-1]) if key else 0 for key in batch["keys"]]
+        assert batch["encoder_length_mel"].tolist() == expected
 
 
 def test_collate_names_the_sample_with_a_flaw():

@@ -367,9 +367,10 @@ def test_a_worker_terminated_while_it_is_forked_ends_there(dataset_folder):
     assert done.stderr == ""
 
 
-def test_a_script_that_leaves_its_loaders_to_the_interpreter_ends_without_a_word(dataset_folder):
+@pytest.mark.parametrize("also", ["", "import headrace, json, warnings\n"])  # it decides what is torn down first
+def test_a_script_that_leaves_its_loaders_to_the_interpreter_ends_without_a_word(dataset_folder, also):
     program = (
-        "import sys; from headrace import StreamingDataLoader, StreamingDataset\n"
+        f"{also}import sys; from headrace import StreamingDataLoader, StreamingDataset\n"
         "dataset = StreamingDataset(remote=sys.argv[1], batch_size=8)\n"
         "running = [iter(StreamingDataLoader(dataset, num_workers=n)) for n in (0, 2)]\n"
         "print([len(next(batches)['keys']) for batches in running])\n"

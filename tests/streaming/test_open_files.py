@@ -28,9 +28,10 @@ def test_the_file_used_least_lately_is_let_go(file):
     for shard in range(3):
         files.keep(shard, file, most=3)
     assert files.get(0) is file
+    files.notes[1] = "of its file"
     files.keep(3, file, most=3)
+    assert files.notes == {}
     assert [shard for shard in range(4) if shard in files] == [0, 2, 3]
-    assert files.generation == 1
 
 
 def test_streams_share_what_a_process_may_open(file, monkeypatch):
@@ -54,6 +55,16 @@ READ_ALL = textwrap.dedent("""
     print(sum(4 - int(batch["is_padding"].sum()) for batch in StreamingDataLoader(dataset)))
 """)
 
+READ_IN_TURN = textwrap.dedent("""
+    import os, resource, sys
+    from headrace import StreamingDataLoader, StreamingDataset
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+    datasets = []
+    for _ in range(6):
+        datasets.append(StreamingDataset(remote=sys.argv[1], batch_size=4))
+        print(sum(len(batch["keys"]) for batch in StreamingDataLoader(datasets[-1])))
+""")
+
 OPEN_ONE = textwrap.dedent("""
     import resource, sys
     from pathlib import Path
@@ -70,6 +81,13 @@ def test_many_streams_of_many_shards_are_read_with_few_open_files(tmp_path):
     done = subprocess.run([sys.executable, "-c", READ_ALL, *remotes], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == NUM_STREAMS * NUM_SHARDS
+
+
+def test_data_sets_of_latents_that_are_read_in_turn_share_what_a_process_may_open(tmp_path):
+    write_dataset(tmp_path, {"train": clips(32)}, per_shard=1, latents=True)
+    words = [sys.executable, "-c", READ_IN_TURN, str(tmp_path / "latents/crepe")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("32\n" * 6, "")
 
 
 def test_a_process_that_may_open_no_more_is_told_what_to_do(file):

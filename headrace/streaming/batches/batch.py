@@ -278,12 +278,13 @@ def _stack_latents(samples: Sequence[Sample], suffix: str, allocator: Allocator,
     width, dtype = check_width({row: (array.shape[1], kind) for row, (array, kind) in real.items()}, name_of)
     length = max(array.shape[0] for array, _ in real.values())
     out = allocator.empty((len(samples), length, width), storage_dtype(dtype))
-    lengths = [int(sample.get("encoder_length" + suffix, 0)) for sample in samples]
-    for row, pair, sample, end in zip(out, pairs, samples, lengths, strict=True):
-        array = None if pair is None else pair[0]
-        count = 0 if array is None else end if "encoder_length" + suffix in sample else len(array)
-        if array is not None:
-            row[:count] = array[:count]
+    lengths = [
+        0 if pair is None else int(sample.get("encoder_length" + suffix, len(pair[0])))
+        for sample, pair in zip(samples, pairs, strict=True)
+    ]
+    for row, pair, count in zip(out, pairs, lengths, strict=True):
+        if pair is not None:
+            row[:count] = pair[0][:count]
         row[count:] = 0
     return Latents(out, np.array(lengths, np.int64), dtype, _numbers(samples, "encoder_offset" + suffix))
 

@@ -107,6 +107,13 @@ class Columns:
         start, stop = self.numbers[:, self.json], self.numbers[:, self.json + 1]
         return np.maximum(start, 0), stop - start
 
+    def has_empty_json(self) -> bool:
+        """Whether some sample has a JSON of no bytes, which is no JSON."""
+        if self.json is None:
+            return False
+        start, stop = self.numbers[:, self.json], self.numbers[:, self.json + 1]
+        return bool(((start == stop) & (start >= 0)).any())
+
 
 def _gathered(samples: Stored) -> tuple[Ints, list[str]]:
     """`ShardIndex.numbers` and key of each sample, taken from one shard after the other."""

@@ -214,7 +214,7 @@ class CopiedBatch:
             return False
         try:
             metadata = parsed_together(found.texts.tobytes(), found.text_ends)
-        except ValueError:  # no JSON
+        except (ValueError, RecursionError):  # no JSON
             return False
         self.batch = self._described(metadata)
         self._zero_the_rest(hidden)
@@ -260,7 +260,8 @@ def _fits(columns: Columns) -> bool:
     json_start, json_bytes = columns.json_spans()
     fits = (stop - start == num_frames * _frame_bytes(columns)) & (lengths >= 0) & (lengths <= num_frames)
     ends = np.maximum(stop, json_start + json_bytes)
-    return bool((fits & (json_bytes >= 0) & (ends <= columns.shard_bytes())).all())
+    fits &= (json_bytes >= 0) & (ends <= columns.shard_bytes())
+    return bool(fits.all()) and not columns.has_empty_json()
 
 
 def _frame_bytes(columns: Columns) -> int:

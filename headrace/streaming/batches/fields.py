@@ -13,7 +13,8 @@ OF_SAMPLES = frozenset({"__key__", "audio", "sample_rate", "frame_offset", "meta
 """Fields of a sample that mean something to a batch, besides those of latents."""
 OF_LATENTS = ("encoder_hidden", "encoder_length", "encoder_offset")
 """How the names of latents' fields begin; a suffix says of which latents."""
-_OF_BATCHES = OF_SAMPLES | {"keys", "num_frames"}
+_OF_BATCHES_ALONE = {"keys", "num_frames"}
+_OF_BATCHES = OF_SAMPLES | _OF_BATCHES_ALONE
 _REAL_KINDS = "biuf"
 _GREATEST = (1 << 63) - 1
 
@@ -35,7 +36,9 @@ def flaw(sample: object) -> str | None:
         if not isinstance(name, str):
             return f"a field named {name!r}: expected a string"
         found = None
-        if name == "audio":
+        if name in _OF_BATCHES_ALONE:
+            found = f"a field {name!r}, which a batch has of its own: call it something else"
+        elif name == "audio":
             found = _array_flaw(name, value, "(channels, frames)")
         elif name.startswith("encoder_hidden"):
             found = _array_flaw(name, value, "(T, D)") or _length_flaw(sample, name.removeprefix("encoder_hidden"))

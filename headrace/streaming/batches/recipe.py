@@ -6,11 +6,11 @@ nothing else, so that it is the same on every world, thread and worker.
 
 import inspect
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from headrace.errors import SampleError
+from headrace.lazy import cached_property
 from headrace.streaming.batches.batch import Sample
 from headrace.streaming.batches.crop import Crop
 from headrace.streaming.batches.fields import flaw

@@ -177,8 +177,6 @@ class StreamReader:
         self.locator = Locator.of(primary.shards.shards.num_samples)
         self._partners = [_partners(primary, access) for access in joined]
         self._is_plain = not joined
-        self._local: dict[int, LocalShard] = {}
-        self._generation = primary.files.generation
 
     def shards_of(self, samples: NDArray[np.int64]) -> Iterator[tuple[ShardAccess, int]]:
         """Every shard that these samples need, in the order of their first need: what to prefetch."""
@@ -237,21 +235,16 @@ class StreamReader:
         """
         if not self._is_plain:
             return None
-        known = self._known()
-        missing = [shard for shard in shards if shard not in known]
-        for shard, place in zip(missing, self._side_by_side(self._opened, missing), strict=True):
-            if place is None:
+        # What was opened before and is still kept; nothing of a cache, whose files must be seen to be in use.
+        known = self.primary.files.notes if self.primary.is_local else {}
+        found: list[LocalShard | None] = [known.get(shard) for shard in shards]
+        missing = [place for place, shard in enumerate(found) if shard is None]
+        opened = self._side_by_side(self._opened, [shards[place] for place in missing])
+        for place, shard in zip(missing, opened, strict=True):
+            if shard is None:
                 return None
-            known[shard] = place
-        return [known[shard] for shard in shards]
-
-    def _known(self) -> dict[int, LocalShard]:
-        """What was opened before and is still kept; none of a cache, whose files must be seen to be in use."""
-        if not self.primary.is_local:
-            return {}
-        if self._generation != self.primary.files.generation:
-            self._local, self._generation = {}, self.primary.files.generation
-        return self._local
+            found[place] = known[shards[place]] = shard
+        return [shard for shard in found if shard is not None]
 
     def _side_by_side(self, task: Callable[[int], T], shards: Sequence[int]) -> list[T]:
         """The results of a task for each shard: those that may wait for a store on threads, in the time of one."""

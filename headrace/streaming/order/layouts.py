@@ -6,12 +6,12 @@ which rank reads a row.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.lazy import cached_property
 from headrace.streaming.order.bijection import mix
 from headrace.streaming.order.interleave import Interleave
 

@@ -11,11 +11,11 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Collection, Sequence
-from functools import cached_property
 from pathlib import Path
 
 from headrace.errors import FormatError, IntegrityError, StorageError
 from headrace.index import ShardIndex, index_name
+from headrace.lazy import cached_property
 from headrace.streaming.settings import FetchConfig
 from headrace.streaming.shards.cache import CacheFullError, CacheUnusableError, ShardCache
 from headrace.streaming.shards.coalesce import Span, coalesce

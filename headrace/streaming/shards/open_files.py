@@ -8,6 +8,7 @@ import os
 import resource
 import threading
 from collections import OrderedDict
+from typing import Any
 from weakref import WeakSet
 
 from headrace.streaming.shards.opened import FileShard
@@ -19,8 +20,8 @@ class OpenFiles:
     """The files of one stream; safe for threads."""
 
     def __init__(self) -> None:
-        self.generation = 0
-        """Grows when a file is let go, so that others know how long they may hold what they found here."""
+        self.notes: dict[int, Any] = {}
+        """What a reader knows of the shards whose files it found here; emptied when a file is let go."""
         self._files: OrderedDict[int, FileShard] = OrderedDict()
         with _guard.lock:
             _guard.members.add(self)
@@ -53,7 +54,7 @@ class OpenFiles:
         """Let go of a shard's file, if it is kept."""
         with _guard.lock:
             if self._files.pop(shard, None) is not None:
-                self.generation += 1
+                self.notes.clear()
 
     def clear(self) -> None:
         """Let go of all."""
@@ -64,7 +65,7 @@ class OpenFiles:
     def let_one_go(self) -> None:
         """Let go of the file used least lately."""
         self._files.popitem(last=False)
-        self.generation += 1
+        self.notes.clear()
 
 
 class _Guard:
