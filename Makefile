@@ -27,6 +27,7 @@ demo: $(STAMP)  ## Take the demo corpus through the whole graph
 	@$(BIN)/python build.py demo
 
 ui: $(STAMP)  ## Dagster's web interface, on loopback
+	@mkdir -p "$(DAGSTER_HOME)" && [ -e "$(DAGSTER_HOME)/dagster.yaml" ] || cp dagster_home/dagster.yaml "$(DAGSTER_HOME)"
 	$(BIN)/dagster dev --workspace workspace.yaml --host 127.0.0.1 --port $(UI_PORT)
 
 # One torch thread per test process: two processes with all cores each are slower than two with one.

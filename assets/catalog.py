@@ -1,10 +1,11 @@
 """NAME/catalog: one scan of the source, and the news about each partition's recordings."""
 
 from datetime import timedelta
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from dagster._utils.schedules import get_smallest_cron_interval
+from dagster._utils.schedules import cron_string_iterator
 
 from assets.events import INPUTS_TAG, OWNER, readable_failures, short_digest
 from assets.keys import DatasetKeys
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from headrace.catalog import Scan
 
 _GRACE = timedelta(hours=2)
+_A_FRIDAY = 1_709_251_200.0  # the pause of a weekend is among the first
+_NUM_TICKS = 400  # a year of nights
 
 
 def source_inputs(config: DatasetConfig, storage: StorageResource) -> str:
@@ -93,7 +96,8 @@ def _freshness(schedules: SchedulesConfig) -> dg.FreshnessPolicy | None:
     """Late when one nightly refresh has not come, too late when two have not; None where none is to come."""
     if not schedules.refresh.enabled:
         return None
-    period = get_smallest_cron_interval(schedules.refresh.cron, schedules.time_zone)
+    ticks = islice(cron_string_iterator(_A_FRIDAY, schedules.refresh.cron, schedules.time_zone), _NUM_TICKS)
+    period = max(later - tick for tick, later in pairwise(ticks))
     return dg.FreshnessPolicy.time_window(warn_window=period + _GRACE, fail_window=2 * period + _GRACE)
 
 

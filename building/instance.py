@@ -24,15 +24,17 @@ _OVERRIDES = {
 
 
 def open_instance() -> dg.DagsterInstance:
-    """The instance of `DAGSTER_HOME`, or of the repository's `dagster_home/`; a new home gets our `dagster.yaml`.
+    """The instance of `DAGSTER_HOME`, or of the repository's `dagster_home/`.
+
+    A home without a `dagster.yaml` gets ours.
 
     Raises:
         ConfigError: the home is no folder, cannot be written, or its `dagster.yaml` is wrong.
     """
     home = Path(os.environ.get("DAGSTER_HOME") or _DEFAULT_HOME).expanduser().resolve()
     try:
-        if not home.exists():
-            home.mkdir(parents=True)
+        home.mkdir(parents=True, exist_ok=True)
+        if not (home / "dagster.yaml").exists():  # the limits of runs and GPUs are there
             shutil.copyfile(_DEFAULT_HOME / "dagster.yaml", home / "dagster.yaml")
         os.environ["DAGSTER_HOME"] = str(home)
         return dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=_OVERRIDES))

@@ -16,6 +16,7 @@ _FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
     ("month", 1, 12, _MONTHS),
     ("day of the week", 0, 7, _DAYS),
 )
+_LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)  # days of each month
 _PART = re.compile(r"(?:(?P<any>\*)|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\d+))?")
 
 
@@ -37,7 +38,27 @@ def checked_cron(text: str) -> str:
                     f"cron: the {name} is {field!r}, expected numbers from {least} to {most}{known}, ranges 1-5, steps "
                     "*/2, lists 1,3, or *"
                 )
+    _check_day(*fields[2:4])
     return text
+
+
+def _check_day(days: str, months: str) -> None:
+    """Raises `ValueError` for a day that never comes: with one, schedulers fail for all data sets."""
+    named = [number for part in months.split(",") for number in _values(part, 1, 12, _MONTHS)]
+    least = min(_values(part, 1, 31, {})[0] for part in days.split(","))
+    if least > max(_LONGEST[number - 1] for number in named):
+        raise ValueError(f"cron: the month {months!r} has no day {least}: name one that comes")
+
+
+def _values(part: str, least: int, most: int, words: dict[str, int]) -> range | list[int]:
+    """What a part that is right stands for, the first first; 'nov-feb' goes over the year's end."""
+    match = _PART.fullmatch(part.lower())
+    if match is None or match["any"]:
+        return range(least, most + 1)
+    first = _number(match["first"], words) or least
+    last = _number(match["last"] or (str(most) if match["step"] else match["first"]), words) or most
+    numbers = [*range(first, last + 1)] if first <= last else [*range(first, most + 1), *range(least, last + 1)]
+    return numbers[:: int(match["step"] or 1)]
 
 
 def _is_part(part: str, least: int, most: int, words: dict[str, int]) -> bool:

@@ -11,7 +11,7 @@ RAY_CPUS = "HEADRACE_RAY_CPUS"
 
 
 def workers_of(environment: Mapping[str, str]) -> Workers:
-    """A Ray cluster's nodes where `HEADRACE_RAY_ADDRESS` names one, else this machine's threads (docs/operations.md).
+    """A Ray cluster's nodes where `HEADRACE_RAY_ADDRESS` names one, else this machine's threads (docs/scaling.md).
 
     Raises:
         ConfigError: `HEADRACE_RAY_CPUS` is no number.

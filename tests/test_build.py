@@ -16,7 +16,7 @@ import pytest
 import build
 from building.instance import open_instance
 from headrace.errors import BuildError
-from resources.storage import StorageResource
+from resources.storage import REPOSITORY_ROOT, StorageResource
 from tests.built import BuiltProject
 from tests.instances import memory_instance
 from tests.projects import Project, touch
@@ -114,6 +114,12 @@ def test_a_lost_shard_is_made_again_with_the_same_bytes(built):
     (built.output / "audio" / name).unlink()
     assert run(built) == 0
     assert built.files() == before
+
+
+def test_a_home_without_settings_gets_ours(project, home):
+    home.mkdir()
+    assert run(project) == 0
+    assert (home / "dagster.yaml").read_text() == (REPOSITORY_ROOT / "dagster_home/dagster.yaml").read_text()
 
 
 def test_a_home_that_cannot_be_used_is_named_without_a_traceback(project, home, capsys):

@@ -1,7 +1,7 @@
 """Which cron expressions pass, and what is said of those that do not."""
 
 import pytest
-from dagster._utils.schedules import is_valid_cron_schedule
+from dagster._utils.schedules import get_smallest_cron_interval, is_valid_cron_schedule
 
 from headrace.cron import checked_cron
 
@@ -16,11 +16,18 @@ from headrace.cron import checked_cron
         "0 4 * * 7",
         "5-50/15 * * MAR-OCT mon,wed",
         " 0 3  * * * ",
+        "0 3 29 2 *",
+        "0 3 31 4-6 *",
+        "0 3 31 */2 *",
+        "0 3 31 2/2 *",
+        "0 3 31 nov-feb *",
+        "0 3 28,31 feb *",
     ],
 )
 def test_what_passes_is_what_dagster_takes(text):
     assert checked_cron(text) == text
     assert is_valid_cron_schedule(text.strip())
+    assert get_smallest_cron_interval(text.strip())
 
 
 @pytest.mark.parametrize(
@@ -37,6 +44,10 @@ def test_what_passes_is_what_dagster_takes(text):
         ("*/0 * * * *", "the minute is"),
         ("1, * * * *", "the minute is"),
         ("a b c d e", "the minute is 'a'"),
+        ("0 3 30 2 *", "the month '2' has no day 30"),
+        ("0 3 31 apr,6 *", "the month 'apr,6' has no day 31"),
+        ("0 3 31 4 1", "no day 31"),
+        ("0 3 30/1 feb *", "no day 30"),
     ],
 )
 def test_what_is_wrong_is_named(text, says):

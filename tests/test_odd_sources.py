@@ -3,6 +3,7 @@
 import io
 import json
 import tarfile
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -12,6 +13,7 @@ from headrace.audit import conservation_faults
 from headrace.catalog_files import read_catalog
 from headrace.catalog_tables import OWN_COLUMNS
 from headrace.errors import BuildError
+from headrace.manifests import Refusal
 from headrace.metadata import read_metadata
 from headrace.rejects import Reject
 from tests.builds import Project
@@ -40,6 +42,24 @@ def test_recordings_shorter_than_a_segment_are_refused_where_the_last_part_is_dr
     assert result.snapshot.snapshot.num_samples == 1
     for build in result.partitions.values():
         assert conservation_faults(project.shards, build.manifest.manifest) == []
+
+
+def test_a_refusal_hides_no_other_loss(project):
+    project.audio = AudioFormat(segment_seconds=0.05)
+    project.put("whole.wav", num_frames=1000)
+    project.put("broken.wav", num_frames=1000)
+    builds = project.build().partitions.values()
+    manifest = next(build.manifest.manifest for build in builds if build.manifest.manifest.shards)
+
+    def faults(*lost, num_refused):
+        shards = [replace(shard, samples=(*shard.samples, *lost)) for shard in manifest.shards[:1]]
+        refused = (Refusal("broken.wav", "undecodable", "as a test"),) * num_refused
+        return conservation_faults(project.shards, replace(manifest, shards=tuple(shards), refused=refused))
+
+    assert faults("lost-s000000", "lost-s000001", num_refused=1) == []
+    assert "1 planned samples of 1 recordings are not written, 0" in faults("a-s000000", num_refused=0)[0]
+    assert "2 planned samples of 2 recordings are not written, 1" in faults("a-s000000", "b-s000000", num_refused=1)[0]
+    assert "0 planned samples of 0 recordings are not written, 1" in faults(num_refused=1)[0]
 
 
 def test_a_recording_of_which_resampling_leaves_no_frame_is_refused(project):

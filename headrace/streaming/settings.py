@@ -87,7 +87,7 @@ class FetchConfig:
 
     Attributes:
         download_retry: further attempts after a failed one, with growing pauses.
-        download_timeout_seconds: how long a server may send nothing before an attempt counts as failed.
+        download_timeout_seconds: of one request, to its last byte; whole shards come in requests of 8 MiB.
         validate_hash: check digests of local files too, those in the cache included, once per process and shard; whole
             shards are always checked when they are downloaded.
         keep_zip: keep the compressed form of foreign `.tar.gz` and `.tar.zst` shards in the cache as well.

@@ -38,7 +38,15 @@ def state(project: Project, instance: dg.DagsterInstance) -> FreshnessState:
     return asyncio.run(evaluator.evaluate_freshness(context=LoadingContextForTest(instance), node=node))
 
 
-@pytest.mark.parametrize(("cron", "period"), [("0 3 * * *", DAY), ("0 3 * * 0", 7 * DAY), ("0 */6 * * *", 6 * HOUR)])
+@pytest.mark.parametrize(
+    ("cron", "period"),
+    [
+        ("0 3 * * *", DAY),
+        ("0 3 * * 0", 7 * DAY),
+        ("0 */6 * * *", 6 * HOUR),
+        ("0 3 * * 1-5", 3 * DAY),
+    ],
+)
 def test_the_catalog_alone_has_a_policy_and_it_follows_the_refresh(project, cron, period):
     project.write_yaml(schedules={"refresh": {"cron": cron}})
     late = dg.FreshnessPolicy.time_window(warn_window=period + 2 * HOUR, fail_window=2 * period + 2 * HOUR)
