@@ -305,7 +305,7 @@ class DatasetConfig(_Section):
     def _shares_add_up(cls, splits: dict[str, float]) -> dict[str, float]:
         for name in splits:
             if not _SPLIT.match(name):
-                raise ValueError(f"split name {name!r}: use letters, digits and hyphens")
+                raise ValueError(f"split name {name!r}: use a letter, then letters, digits and hyphens")
         if not math.isclose(sum(splits.values()), 1.0, abs_tol=_SHARES_TOLERANCE):
             raise ValueError(f"shares must add up to 1, they add up to {sum(splits.values()):g}")
         return splits

@@ -101,14 +101,14 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
                 `streams` is the data set itself, read in place as if it were given as `remote`.
             split: None for all.
             download_retry: further attempts after a failed one.
-            download_timeout: seconds that a request may take.
+            download_timeout: seconds that a request may take to its last byte; whole shards come in requests of 8 MiB.
             validate_hash: check the digests of local files too, those in the cache included (any true value); whole
                 shards are always checked when they are downloaded.
             keep_zip: keep foreign `.tar.gz` and `.tar.zst` shards in the cache beside their unpacked form.
             epoch_size: samples of an epoch under relative weights: 100000, "100k", "64M", "77b"; None, 0 or "" takes as
                 many as the streams hold.
             predownload: samples per rank to download ahead, at least 8 batches; None takes a shuffle block.
-            cache_limit: bound of the cache folder: bytes, or "50gb".
+            cache_limit: bound of the cache folder: bytes, or "50gb" (of 1,024s).
             sampling_method: "balanced" or "fixed": whether a partial pass takes other samples in each epoch.
             sampling_granularity: samples picked from a shard at a time in a partial pass.
             partition_algo: accepted for compatibility; without effect, since the order never looks at the world.

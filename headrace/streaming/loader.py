@@ -104,8 +104,8 @@ class StreamingDataLoader:
                 else takes a fork server, which hands workers no threads of a store's client.
             whole_epoch_len: let `len` count all batches of an epoch also where a state was loaded in its middle, as
                 trainers with a counter of their own take it (Lightning, Hugging Face's Trainer, ignite), and schedules
-                that are made of it. False counts what comes. None is False but under Lightning, which loads states by
-                itself and would end such an epoch early.
+                that are made of it. False counts what comes. None is False but where Lightning is imported, which loads
+                states by itself and would end such an epoch early.
             others: no arguments of this loader, but of torch's; a value that asks for something is refused.
 
         Raises:
