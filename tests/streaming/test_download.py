@@ -1,9 +1,11 @@
 """Bringing a shard: how often it is asked for, who waits for whom, and what a compressed one may cost."""
 
 import contextlib
+import gc
 import gzip
 import hashlib
 import os
+import weakref
 from types import SimpleNamespace
 
 import numpy as np
@@ -206,3 +208,24 @@ def _packed_zeros(name, num_bytes):
         return zstandard.compress(bytes(num_bytes))
     block = 1 << 20
     return gzip.compress(bytes(block)) * (num_bytes // block)
+
+
+def test_an_error_that_is_dropped_is_gone_at_once():
+    """With whatever the frames of its traceback hold: batches, and open files."""
+    alive = []
+
+    class FailedError(StorageError):
+        def __init__(self, message):
+            super().__init__(message)
+            alive.append(weakref.ref(self))
+
+    def fail():
+        raise FailedError("as a test")
+
+    gc.disable()
+    try:
+        with contextlib.suppress(StorageError):
+            retry.retried(fail, FetchConfig(download_retry=0), "a shard")
+        assert [error() for error in alive] == [None, None]
+    finally:
+        gc.enable()

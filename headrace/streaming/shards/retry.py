@@ -46,4 +46,7 @@ def retried(
             raise
         except failures as error:
             last = error
-    raise type(last)(f"{what}: failed {config.download_retry + 1} times, the last time: {last}") from last
+    try:
+        raise type(last)(f"{what}: failed {config.download_retry + 1} times, the last time: {last}") from last
+    finally:
+        del last  # it holds this frame, which would hold it
