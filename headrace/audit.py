@@ -5,18 +5,16 @@ and headers are read, payloads are not: re-reading every byte is `headrace verif
 """
 
 import json
-import re
 
 from headrace.encoding.plans import AUDIO_SHARD_NOTE
 from headrace.errors import HeadraceError, NotFoundError
 from headrace.index import ShardIndex, group_members, index_name
 from headrace.manifests import Manifest, ShardEntry, newest_manifest
 from headrace.rejects import Reject
+from headrace.samples import recording_key
 from headrace.snapshots import Snapshot, read_table
 from headrace.storage import Storage
 from headrace.tar import read_members
-
-_SEGMENT = re.compile(r"-s\d{6,}$")  # behind a recording's key where it was cut (`samples.sample_key`)
 
 
 def read_index(storage: Storage, shard: str) -> ShardIndex:
@@ -34,7 +32,7 @@ def conservation_faults(storage: Storage, manifest: Manifest) -> list[str]:
         absent += sorted(planned - written)
         faults += [f"{shard.name}: {key} was written and not planned" for key in sorted(written - planned)]
     refused = [refusal for refusal in manifest.refused if refusal.code != Reject.TOO_SHORT]  # those plan no sample
-    num_recordings = len({_SEGMENT.sub("", key) for key in absent})  # at least: whole ones may have such keys, too
+    num_recordings = len({recording_key(key) for key in absent})  # at least
     if not num_recordings <= len(refused) <= len(absent):
         faults.append(
             f"{manifest.partition}: {len(absent)} planned samples of {num_recordings} recordings are not written, "

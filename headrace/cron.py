@@ -44,14 +44,14 @@ def checked_cron(text: str) -> str:
 
 def _check_day(days: str, months: str) -> None:
     """Raises `ValueError` for a day that never comes: with one, schedulers fail for all data sets."""
-    named = [number for part in months.split(",") for number in _values(part, 1, 12, _MONTHS)]
-    least = min(_values(part, 1, 31, {})[0] for part in days.split(","))
-    if least > max(_LONGEST[number - 1] for number in named):
+    longest = max(_LONGEST[number - 1] for part in months.split(",") for number in _values(part, 1, 12, _MONTHS))
+    least = min(number for part in days.split(",") for number in _values(part, 1, 31, {}))
+    if least > longest:
         raise ValueError(f"cron: the month {months!r} has no day {least}: name one that comes")
 
 
 def _values(part: str, least: int, most: int, words: dict[str, int]) -> range | list[int]:
-    """What a part that is right stands for, the first first; 'nov-feb' goes over the year's end."""
+    """What a part that is right stands for; 'nov-feb' goes over the year's end, and a step of '*' keeps the first."""
     match = _PART.fullmatch(part.lower())
     if match is None or match["any"]:
         return range(least, most + 1)

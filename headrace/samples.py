@@ -4,6 +4,7 @@ Owns what a sample is called and what is said beside it. Pure: it plans from hea
 """
 
 import json
+import re
 from collections.abc import Sequence
 
 from headrace.audio import AudioFormat, EncodedSegment, Segment, plan_segments
@@ -14,6 +15,7 @@ from headrace.rejects import Reject
 
 Planned = dict[str, tuple[Recording, Segment]]
 """Every sample to write, by key."""
+_SEGMENT = re.compile(r"-s\d{6,}$")
 
 
 def planned_samples(recordings: Sequence[Recording], audio: AudioFormat) -> tuple[Planned, list[Refusal]]:
@@ -50,6 +52,15 @@ def sample_json(recording: Recording, segment: Segment, encoded: EncodedSegment)
 def sample_key(recording: Recording, segment: Segment, *, is_whole: bool) -> str:
     """Key of a sample: the recording's own, or with the segment's number when recordings are cut."""
     return recording.key if is_whole else f"{recording.key}-s{segment.index:06d}"
+
+
+def recording_key(key: str) -> str:
+    """Key of the recording that a sample was cut from; a whole one whose key looks like a segment's loses its end.
+
+    >>> recording_key("birds/dawn-s000012"), recording_key("birds/dawn")
+    ('birds/dawn', 'birds/dawn')
+    """
+    return _SEGMENT.sub("", key)
 
 
 def _why_none(recording: Recording, audio: AudioFormat) -> str:

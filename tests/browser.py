@@ -52,10 +52,15 @@ class Browser:
         """Go to a page and wait until a JavaScript expression is true."""
         self.console.clear()
         self.call("Page.navigate", url=url)
+        self.wait(ready, seconds)
+
+    def wait(self, ready: str, seconds: float = 60) -> None:
+        """Wait until a JavaScript expression is true."""
         deadline = time.monotonic() + seconds
         while self.ask(ready) is not True:
             if time.monotonic() > deadline:
-                raise AssertionError(f"{url}: {ready} did not come true; the page says: {self.ask(_TEXT)[:1500]}")
+                page = f"{self.ask('location.href')} says: {self.ask(_TEXT)[:1500]}"
+                raise AssertionError(f"{ready} did not come true; {page}")
             time.sleep(0.25)
 
     def ask(self, expression: str) -> object:

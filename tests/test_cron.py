@@ -22,6 +22,7 @@ from headrace.cron import checked_cron
         "0 3 31 2/2 *",
         "0 3 31 nov-feb *",
         "0 3 28,31 feb *",
+        "0 3 30-2 feb *",
     ],
 )
 def test_what_passes_is_what_dagster_takes(text):

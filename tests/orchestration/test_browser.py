@@ -22,6 +22,7 @@ pytestmark = [
 ]
 
 IMAGES = REPOSITORY_ROOT / "docs/images"
+PLAYER = "document.querySelector('audio')"
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ def says(*texts: str) -> str:
 def test_a_page_of_the_interface_shows_what_it_should(built, browser, tmp_path, name, path, texts):  # noqa: PLR0913, PLR0917 - cases
     server, _ = built
     browser.open(server.url + path, says(*texts))
-    browser.ask("new Promise(done => setTimeout(done, 2500))")
+    browser.ask("new Promise(done => setTimeout(done, 2500))")  # what moves comes to rest: nothing is judged by it
     photograph(browser, name, tmp_path)
     ours = [line for line in browser.console if "favicon" not in line]
     assert ours == []
@@ -80,10 +81,9 @@ def test_numbers_are_plotted_over_time(built, browser, tmp_path):
     server, _ = built
     browser.open(server.url + "/assets/demo/sizes_index", says("Metadata", "Plots"))
     browser.ask("[...document.querySelectorAll('button')].find(one => one.innerText.trim() === 'Plots').click()")
-    browser.ask("new Promise(done => setTimeout(done, 2500))")
-    assert browser.ask("document.querySelectorAll('canvas').length") > 0
+    browser.wait("document.querySelector('canvas') !== null")
     browser.ask("document.querySelector('canvas').scrollIntoView({block: 'center'})")
-    browser.ask("new Promise(done => setTimeout(done, 500))")
+    browser.ask("new Promise(done => setTimeout(done, 2500))")  # as above
     photograph(browser, "asset-plots", tmp_path)
 
 
@@ -93,15 +93,10 @@ def test_the_report_opens_plays_and_shows_its_pictures(built, browser, tmp_path,
     browser.size(width, 900)
     browser.dark(is_dark)
     browser.open(f"file://{output}/report.html", says("How to load it"))
-    assert browser.ask("[...document.images].every(image => image.complete && image.naturalWidth > 0)") is True
+    browser.wait("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
     assert browser.ask("document.images.length") >= 12
     assert browser.ask("document.documentElement.scrollWidth <= window.innerWidth") is True
-    played = browser.ask("""(async () => {
-        const player = document.querySelector('audio');
-        await player.play();
-        await new Promise(done => setTimeout(done, 300));
-        return player.currentTime > 0 && player.duration > 0 && !player.error;
-    })()""")
-    assert played is True
+    browser.ask(f"{PLAYER}.play()")
+    browser.wait(f"{PLAYER}.currentTime > 0 && {PLAYER}.duration > 0 && !{PLAYER}.error")
     photograph(browser, name, tmp_path)
     assert browser.console == []

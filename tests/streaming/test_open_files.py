@@ -28,9 +28,11 @@ def test_the_file_used_least_lately_is_let_go(file):
     for shard in range(3):
         files.keep(shard, file, most=3)
     assert files.get(0) is file
-    files.notes[1] = "of its file"
+    files.note(1, "let go")
+    files.note(2, "kept")
     files.keep(3, file, most=3)
-    assert files.notes == {}
+    files.note(1, "too late")
+    assert files.notes == {2: "kept"}
     assert [shard for shard in range(4) if shard in files] == [0, 2, 3]
 
 

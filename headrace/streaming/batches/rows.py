@@ -243,7 +243,9 @@ class StreamReader:
         for place, shard in zip(missing, opened, strict=True):
             if shard is None:
                 return None
-            found[place] = known[shards[place]] = shard
+            found[place] = shard
+            if self.primary.is_local:
+                self.primary.files.note(shards[place], shard)
         return [shard for shard in found if shard is not None]
 
     def _side_by_side(self, task: Callable[[int], T], shards: Sequence[int]) -> list[T]:

@@ -21,7 +21,7 @@ class OpenFiles:
 
     def __init__(self) -> None:
         self.notes: dict[int, Any] = {}
-        """What a reader knows of the shards whose files it found here; emptied when a file is let go."""
+        """What a reader noted of shards whose files are kept, by shard; to be read only."""
         self._files: OrderedDict[int, FileShard] = OrderedDict()
         with _guard.lock:
             _guard.members.add(self)
@@ -50,11 +50,17 @@ class OpenFiles:
             while sum(map(len, _guard.members)) > _budget():
                 max(_guard.members, key=len).let_one_go()
 
+    def note(self, shard: int, facts: object) -> None:
+        """Have something in `notes` for as long as a shard's file is kept: it may hold the file open."""
+        with _guard.lock:
+            if shard in self._files:
+                self.notes[shard] = facts
+
     def let_go(self, shard: int) -> None:
         """Let go of a shard's file, if it is kept."""
         with _guard.lock:
-            if self._files.pop(shard, None) is not None:
-                self.notes.clear()
+            self._files.pop(shard, None)
+            self.notes.pop(shard, None)
 
     def clear(self) -> None:
         """Let go of all."""
@@ -64,8 +70,8 @@ class OpenFiles:
 
     def let_one_go(self) -> None:
         """Let go of the file used least lately."""
-        self._files.popitem(last=False)
-        self.notes.clear()
+        shard, _ = self._files.popitem(last=False)
+        self.notes.pop(shard, None)
 
 
 class _Guard:
