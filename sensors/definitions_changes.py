@@ -5,10 +5,10 @@ server that `dagster dev` and `dagster code-server start` run to load them again
 A wrong file keeps no other from being loaded.
 """
 
-import hashlib
+import os
+import subprocess
 import threading
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,11 +16,12 @@ import dagster as dg
 from dagster._grpc.client import DagsterGrpcClient
 
 from headrace.config import DatasetConfig
-from headrace.config_folder import find_configs, yaml_files
-from headrace.errors import ConfigError
+from headrace.config_folder import yaml_files
+from sensors.loaded import configs_now
 
 _INTERVAL_SECONDS = 5
 _RELOAD_SECONDS = 120
+_PROC = Path("/proc")
 
 
 def definitions_changes_sensor(folder: Path, configs: Sequence[DatasetConfig]) -> dg.SensorDefinition:
@@ -41,7 +42,7 @@ def definitions_changes_sensor(folder: Path, configs: Sequence[DatasetConfig]) -
         "tick says what is wrong with it, and fails when it is seen for the first time.",
     )
     def definitions_changes(context: dg.SensorEvaluationContext) -> dg.SkipReason:  # noqa: ARG001 - Dagster's signature
-        found, faults = _found(folder, folder_digest(folder))
+        found, faults = configs_now(folder)
         if _differs(found, loaded, folder):
             return dg.SkipReason(_reload())
         if not faults:
@@ -53,14 +54,6 @@ def definitions_changes_sensor(folder: Path, configs: Sequence[DatasetConfig]) -
         raise dg.Failure(reason, allow_retries=False)
 
     return definitions_changes
-
-
-def folder_digest(folder: Path) -> str:
-    """Digest of the YAML files of a folder."""
-    digest = hashlib.sha256()
-    for path in yaml_files(folder):
-        digest.update(f"{path.name}\0".encode() + path.read_bytes() + b"\0")
-    return digest.hexdigest()
 
 
 def _differs(found: Mapping[str, DatasetConfig], loaded: Mapping[str, DatasetConfig], folder: Path) -> bool:
@@ -79,23 +72,9 @@ def _reload() -> str:
     return "the YAML files changed: loading them"
 
 
-@lru_cache(maxsize=1)
-def _found(folder: Path, digest: str) -> tuple[dict[str, DatasetConfig], tuple[str, ...]]:  # noqa: ARG001 - its files
-    """The data sets of a folder by name, and what is wrong with the other files; files of one digest are read once."""
-    try:
-        found = find_configs(folder)
-    except ConfigError as error:
-        return {}, (str(error),)
-    return {config.name: config for config in found.configs}, found.faults
-
-
 def code_server() -> DagsterGrpcClient | None:
     """The reloadable server that this process serves, found by the command line of its parent; None without one."""
-    try:
-        parent = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[1])
-        words = Path(f"/proc/{parent}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    except (OSError, ValueError, IndexError):
-        return None
+    words = _parents_words()
     if "code-server" not in words:
         return None
     options = dict(pairwise(words))
@@ -103,3 +82,15 @@ def code_server() -> DagsterGrpcClient | None:
     if socket:
         return DagsterGrpcClient(socket=socket)
     return DagsterGrpcClient(port=int(port), host=options.get("--host", "localhost")) if port else None
+
+
+def _parents_words() -> list[str]:
+    """The command line that the parent of this process was started with; nothing where it cannot be asked for."""
+    try:
+        return (_PROC / str(os.getppid()) / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:  # no Linux
+        command = ["ps", "-ww", "-o", "command=", "-p", str(os.getppid())]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()  # noqa: S603 - ours
+    except OSError:
+        return []

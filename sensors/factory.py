@@ -26,7 +26,7 @@ def build_automation(
     """
     stores = storage or StorageResource()
     makers = (source_changes_sensor, stale_partitions_sensor)
-    dataset_sensors = [make(config, stores) for config in configs for make in makers]
+    dataset_sensors = [make(config, stores, folder) for config in configs for make in makers]
     watch = [] if folder is None else [definitions_changes_sensor(folder, configs)]
     return dg.Definitions(
         sensors=[*dataset_sensors, alerts_sensor({config.name: config for config in configs}), *watch],

@@ -1,6 +1,7 @@
 """NAME_source_changes: a cheap look at the source, and a scan when it differs from the catalog."""
 
 import time
+from pathlib import Path
 
 import dagster as dg
 
@@ -15,6 +16,7 @@ from headrace.storage import Storage
 from headrace.waves import Patience, patience_left
 from resources.storage import StorageResource
 from sensors.activity import ActiveRun, active_runs, attempts_at
+from sensors.loaded import why_held
 
 _INTERVAL_SECONDS = 1  # every round of the daemon, which takes 5 s
 _LOOK_SECONDS = 1.4
@@ -25,8 +27,10 @@ _FIRST = {"dagster/priority": "1"}
 _NS = 1_000_000_000
 
 
-def source_changes_sensor(config: DatasetConfig, storage: StorageResource) -> dg.SensorDefinition:
-    """The sensor of a data set, whose relative URIs `storage` resolves."""
+def source_changes_sensor(
+    config: DatasetConfig, storage: StorageResource, folder: Path | None = None
+) -> dg.SensorDefinition:
+    """The sensor of a data set, whose relative URIs `storage` resolves and whose YAML file lies in `folder`."""
     keys = DatasetKeys(config.name)
 
     @dg.sensor(
@@ -43,7 +47,7 @@ def source_changes_sensor(config: DatasetConfig, storage: StorageResource) -> dg
         is_resting = _is_resting(context.cursor)
         listing = None if is_resting else list_within(storage.source(config), _LOOK_SECONDS)
         if listing is None:
-            return _unlisted(context, config, storage, inputs, is_resting=is_resting)
+            return _unlisted(context, config, storage, folder, inputs, is_resting=is_resting)
         output = storage.output(config)
         mark = short_digest(inputs, listing.digest, *_catalog_marks(output))
         if context.cursor == mark:
@@ -58,16 +62,17 @@ def source_changes_sensor(config: DatasetConfig, storage: StorageResource) -> dg
             reason = f"{difference.num_waiting} files are still settling" if waiting else "no change"
             return dg.SensorResult(skip_reason=reason, cursor=None if waiting else mark)
         token = short_digest(inputs, difference.digest, made)
-        hold = _hold(context.instance, keys, config, token)
+        hold = why_held(config, folder) or _hold(context.instance, keys, config, token)
         return dg.SkipReason(hold) if hold else _scan(keys, token)
 
     return source_changes
 
 
-def _unlisted(
+def _unlisted(  # noqa: PLR0913 - what a tick knows
     context: dg.SensorEvaluationContext,
     config: DatasetConfig,
     storage: StorageResource,
+    folder: Path | None,
     inputs: str,
     *,
     is_resting: bool,
@@ -84,7 +89,7 @@ def _unlisted(
         reason = f"not listed within {_LOOK_SECONDS} s: the source is left to the schedule `refresh`"
         return dg.SensorResult(skip_reason=reason, cursor=cursor)
     token = short_digest(inputs, made)
-    hold = _hold(context.instance, keys, config, token)
+    hold = why_held(config, folder) or _hold(context.instance, keys, config, token)
     return dg.SensorResult(skip_reason=hold, cursor=cursor) if hold else _scan(keys, token, cursor)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import dagster as dg
 
@@ -14,12 +15,15 @@ from headrace.waves import Decision, Situation, decide
 from resources.storage import StorageResource
 from sensors.activity import ActiveRun, active_runs, attempts_at, newest_run
 from sensors.level import AUDIO, Level, LevelReader
+from sensors.loaded import why_held
 
 _INTERVAL_SECONDS = 1  # every round of the daemon, which takes 5 s
 
 
-def stale_partitions_sensor(config: DatasetConfig, storage: StorageResource) -> dg.SensorDefinition:
-    """The sensor of a data set, whose relative URIs `storage` resolves."""
+def stale_partitions_sensor(
+    config: DatasetConfig, storage: StorageResource, folder: Path | None = None
+) -> dg.SensorDefinition:
+    """The sensor of a data set, whose relative URIs `storage` resolves and whose YAML file lies in `folder`."""
     keys = DatasetKeys(config.name)
 
     @dg.sensor(
@@ -42,6 +46,8 @@ def stale_partitions_sensor(config: DatasetConfig, storage: StorageResource) -> 
             return _nothing("waiting for a scan of the source", None)
         if failed := failed_catalog(context.instance, keys.catalog):
             return _nothing(f"held back: the catalog failed its checks: {', '.join(failed)}", None)
+        if held := why_held(config, folder):
+            return _nothing(held, None)
         decision = decide(_situation(reader, level, runs))
         return dg.SensorResult(
             run_requests=_requests(reader, level, decision),

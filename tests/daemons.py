@@ -48,7 +48,7 @@ class Daemon:
         self.config = self.project.config()
         self.definitions = dg.Definitions.merge(
             build_definitions([self.config], {"storage": self.storage}),
-            build_automation([self.config], storage=self.storage),
+            build_automation([self.config], self.project.datasets, self.storage),
         )
         self.job = self.definitions.resolve_implicit_global_asset_job_def()
 

@@ -1,6 +1,9 @@
 """What happens by the clock follows the YAML; a changed YAML is loaded without a click."""
 
+import os
 import shutil
+import subprocess
+import sys
 import threading
 
 import dagster as dg
@@ -12,7 +15,7 @@ from headrace.config_folder import find_configs
 from headrace.errors import ConfigError
 from resources.storage import StorageResource
 from resources.workers import WorkersResource
-from sensors.definitions_changes import definitions_changes_sensor
+from sensors.definitions_changes import code_server, definitions_changes_sensor
 from sensors.schedules import dataset_schedules
 from tests.projects import Graph, Project
 
@@ -150,3 +153,23 @@ def test_without_a_reloadable_code_server_a_person_is_asked(project):
     sensor = watching(project)
     project.write_yaml(loader={"num_workers": 1})
     assert "press Reload" in tick(sensor).skip_message
+
+
+@pytest.mark.parametrize("has_proc", [True, False])
+def test_the_code_server_is_found_by_the_command_line_of_its_child_s_parent(tmp_path, monkeypatch, has_proc):
+    if not has_proc:  # as on macOS
+        if shutil.which("ps") is None:
+            pytest.skip("this system has no ps")
+        monkeypatch.setattr("sensors.definitions_changes._PROC", tmp_path)
+    command = [sys.executable, "-c", "input()", "code-server", "start", "--port", "4321"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as parent:
+        monkeypatch.setattr("os.getppid", lambda: parent.pid)
+        found = code_server()
+        parent.communicate("\n")
+    assert found is not None
+    assert (found.host, found.port) == ("localhost", 4321)
+
+
+def test_a_parent_that_is_no_code_server_is_not_asked(monkeypatch):
+    monkeypatch.setattr("os.getppid", os.getpid)
+    assert code_server() is None

@@ -140,6 +140,24 @@ def test_a_changed_yaml_makes_what_it_touches(daemon):
     assert [sorted(run.assets) for run in daemon.settle()] == [["dataset_report", "loader_smoke_test"]]
 
 
+def test_nothing_starts_while_the_yaml_is_not_as_it_was_loaded(daemon):
+    """A run would load the new file, and the sensors would never see what the old one asks for."""
+    project, path = daemon.project, daemon.project.datasets / "tones.yaml"
+    loaded = path.read_text()
+    project.write_tone("tone004", hz=999)
+    for other in (loaded + "audio: {bits_per_sample: 24}\n", loaded + "adio: {}\n"):
+        path.write_text(other)
+        assert daemon.settle() == []
+        assert "held back: the YAML file of tones changed" in daemon.reasons["source_changes"]
+    path.write_text(loaded)
+    assert daemon.run(*daemon.tick("source_changes")).success
+    path.unlink()
+    assert daemon.tick("stale_partitions") == []
+    assert "held back" in daemon.reasons["stale_partitions"]
+    path.write_text(loaded)
+    assert partitions_made(daemon.settle()) == [project.partition_of("tone004.wav")]
+
+
 def test_a_changed_layout_is_scanned_for_first_and_makes_every_partition_once(daemon):
     daemon.project.write_yaml(shards={"samples_per_shard": 2, "partitions": {"train": 2, "test": 2}})
     daemon.reload()
