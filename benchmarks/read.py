@@ -4,10 +4,11 @@
 
 Every system reads the same 5 s clips (FLAC and JSON), then the same latents, shuffled, in padded batches of 32, in a
 fresh process, page cache warm and memory at hand, with worker processes and without, one after the other, `--rounds`
-times; where a run takes less than half a second, up to four times a round. Before that each is read once to its last
-sample, and what arrived compared with ours. Reported: samples/s from the first call to the last batch (construction
-included, imports not), the same after the first batch, seconds to the first batch, CPU seconds; and the peak memory of
-the process tree, from a run of its own. "limit" decodes bytes that lie in memory and builds no batch.
+times; ours, whose runs are short, before each of the others. Before that each is read once to its last sample, and what
+arrived compared with ours. Reported: samples/s from the first call to the last batch (construction included, imports
+not), the same after the first batch, seconds to the first batch, CPU seconds, the share of the cores that a virtual
+machine's host gave to others meanwhile; and the peak memory of the process tree, from a run of its own. "limit" decodes
+bytes that lie in memory and builds no batch.
 The better setting of a system counts. Read the ratios: absolute figures move with the machine.
 
 `peers/__init__.py` says how each peer is used and how to make the environments that `--peers-python` names. Prints
@@ -20,7 +21,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict
 from importlib.metadata import distribution
 from pathlib import Path
@@ -33,7 +34,6 @@ from benchmarks.peers.systems import AUDIO, LATENTS, OURS, SYSTEMS, Entry  # noq
 from benchmarks.peers.table import show  # noqa: E402
 
 LONGEST_SECONDS = 600
-LEAST_SECONDS, MOST_RUNS = 0.5, 4
 QUIET = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore", "PYTHONPATH": str(ROOT)}
 
 
@@ -68,12 +68,17 @@ def run_apart(entry: Entry, corpus: Path, kind: str, *flags: str) -> dict[str, o
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def timings_of(entry: Entry, corpus: Path, kind: str) -> list[Timing]:
-    """One round: what is over in a moment runs again, so that it meets the machine's moods as often as others do."""
-    found: list[Timing] = []
-    while len(found) < MOST_RUNS and sum(timing.seconds for timing in found) < LEAST_SECONDS:
-        found.append(Timing(**run_apart(entry, corpus, kind)))  # type: ignore[arg-type]
-    return found
+def in_turn(chosen: Collection[Entry]) -> Iterator[Entry]:
+    """One round: each entry, and ours before every other one.
+
+    A run of ours is over in a moment, so it could meet one mood of the machine alone; so often it meets all of them.
+    """
+    ours = next((entry for entry in chosen if entry.system == OURS), None)
+    for entry in chosen:
+        if ours is not None:
+            yield ours
+        if entry != ours:
+            yield entry
 
 
 def check(chosen: Iterable[Entry], corpus: Path, kind: str) -> None:
@@ -140,8 +145,8 @@ def main() -> None:
     for number in range(options.rounds):
         print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
         for kind, chosen in timings.items():
-            for entry, runs in chosen.items():
-                runs.extend(timings_of(entry, corpus, kind))
+            for entry in in_turn(chosen):
+                chosen[entry].append(Timing(**run_apart(entry, corpus, kind)))  # type: ignore[arg-type]
     print(f"\ndecoder of headrace and of the limit: {decoder()}")
     for kind, chosen in timings.items():
         show(kind, chosen, memories[kind])

@@ -54,6 +54,7 @@ class Timing:
         first_seconds: from the call to the first batch.
         first_samples: that came with it.
         cpu_seconds: of this process and its children, up to their end.
+        stolen_share: of the cores' time meanwhile, what a virtual machine's host gave to others; 0 where unknown.
     """
 
     num_samples: int
@@ -61,6 +62,7 @@ class Timing:
     first_seconds: float
     first_samples: int
     cpu_seconds: float
+    stolen_share: float
 
     @property
     def rate(self) -> float:
@@ -101,12 +103,14 @@ class Contents:
 
 def timed(system: ModuleType, run: Run) -> Timing:
     """Measure one pass."""
+    stolen = _stolen_seconds()
     start, cpu = time.perf_counter(), _cpu_seconds()
     arrivals: list[tuple[float, int]] = []
     for _, metadata in _batches(system, run):
         arrivals.append((time.perf_counter() - start, len(metadata)))
     cpu = _cpu_seconds() - cpu
-    return Timing(sum(count for _, count in arrivals), arrivals[-1][0], *arrivals[0], cpu)
+    stolen_share = (_stolen_seconds() - stolen) / (time.perf_counter() - start) / len(os.sched_getaffinity(0))
+    return Timing(sum(count for _, count in arrivals), arrivals[-1][0], *arrivals[0], cpu, stolen_share)
 
 
 def watched(system: ModuleType, run: Run) -> Memory:
@@ -188,6 +192,15 @@ def bring_memory_back(num_bytes: int = 1 << 30) -> None:
 def _cpu_seconds() -> float:
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
+
+
+def _stolen_seconds() -> float:
+    """Of all cores since they started (proc_stat(5))."""
+    try:
+        ticks = Path("/proc/stat").read_text().partition("\n")[0].split()[8]
+    except (OSError, IndexError):
+        return 0.0
+    return int(ticks) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from benchmarks.peers.measure import Memory, Timing
 from benchmarks.peers.systems import LIMIT, OURS, Entry, System
 
-TITLES = ("samples/s", "range", "of limit", "ours/it", "after 1st", "1st s", "CPU s", "peak MiB")
-WIDTHS = (10, 14, 9, 9, 10, 8, 8, 9)
+TITLES = ("samples/s", "range", "of limit", "ours/it", "after 1st", "1st s", "CPU s", "stolen", "peak MiB")
+WIDTHS = (10, 14, 9, 9, 10, 8, 8, 8, 9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ def show(kind: str, timings: Mapping[Entry, Sequence[Timing]], memories: Mapping
         star = "*" if row == _best(rows, row.entry.system) else " "
         cells = (f"{row.rate:.0f}", f"{min(rates):.0f}-{max(rates):.0f}", of_limit, lead)
         more = (f"{row.median('steady_rate'):.0f}", f"{row.median('first_seconds'):.3f}")
-        rest = (f"{row.median('cpu_seconds'):.2f}", f"{row.memory.peak_mib:.0f}")
+        stolen = f"{statistics.mean(run.stolen_share for run in row.runs):.1%}"
+        rest = (f"{row.median('cpu_seconds'):.2f}", stolen, f"{row.memory.peak_mib:.0f}")
         _print(f"{star} {row.entry.label}", (*cells, *more, *rest))
 
 
