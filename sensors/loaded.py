@@ -24,9 +24,7 @@ def why_held(config: DatasetConfig, folder: Path | None) -> str | None:
     """
     if folder is None or configs_now(folder)[0].get(config.name) == config:
         return None
-    return (
-        f"held back: {config.name}'s YAML file has changed and is not loaded, the sensor definitions_changes says why"
-    )
+    return f"held back: the YAML file of {config.name} changed and is not loaded; definitions_changes says why"
 
 
 @lru_cache(maxsize=1)
