@@ -108,6 +108,25 @@ def decoder() -> str:
     return f"miniaudio {miniaudio.version}, {made}"
 
 
+def write(
+    path: Path,
+    num_clips: int,
+    timings: dict[str, dict[Entry, list[Timing]]],
+    memories: dict[str, dict[Entry, Memory]],
+) -> None:
+    """All runs so far, as JSON with the hardware."""
+    readings = [
+        {"system": entry.system.name, "kind": kind, "num_workers": entry.num_workers}
+        | asdict(run)
+        | asdict(memories[kind][entry])
+        for kind, chosen in timings.items()
+        for entry, runs in chosen.items()
+        for run in runs
+    ]
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"hardware": hardware(), "clips": num_clips, "readings": readings}, indent=1) + "\n")
+
+
 def parsed() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -147,21 +166,10 @@ def main() -> None:
         for kind, chosen in timings.items():
             for entry in in_turn(chosen):
                 chosen[entry].append(Timing(**run_apart(entry, corpus, kind)))  # type: ignore[arg-type]
+        write(options.out, options.clips, timings, memories)  # so that whoever stops it has the rounds before
     print(f"\ndecoder of headrace and of the limit: {decoder()}")
     for kind, chosen in timings.items():
         show(kind, chosen, memories[kind])
-    readings = [
-        {"system": entry.system.name, "kind": kind, "num_workers": entry.num_workers}
-        | asdict(run)
-        | asdict(memories[kind][entry])
-        for kind, chosen in timings.items()
-        for entry, runs in chosen.items()
-        for run in runs
-    ]
-    options.out.parent.mkdir(exist_ok=True)
-    options.out.write_text(
-        json.dumps({"hardware": hardware(), "clips": options.clips, "readings": readings}, indent=1) + "\n"
-    )
 
 
 if __name__ == "__main__":
