@@ -135,6 +135,26 @@ def test_batches_of_stores_are_opened_side_by_side():
     batches.close()
 
 
+@pytest.mark.parametrize(
+    ("is_copied", "is_local", "count"),
+    [(True, True, 4), (False, True, 3), (True, False, 3)],
+    ids=["a thread each", "shared out", "of a store"],
+)
+def test_so_many_batches_are_under_way_besides_the_one_that_was_taken(monkeypatch, is_copied, is_local, count):
+    monkeypatch.setattr(Prepared, "is_copied", is_copied)
+    opened, is_one_more = [], threading.Semaphore(0)
+
+    def opening(number):
+        opened.append(number)
+        is_one_more.release()
+
+    batches = ThreadedBatches(Assembler(opening), num_threads=2, depth=3, is_local=is_local)
+    assert next(batches.run(plans(20))) == 0
+    assert all(is_one_more.acquire(timeout=60) for _ in range(1 + count))
+    batches.close()
+    assert sorted(opened) == list(range(1 + count))
+
+
 def test_tasks_of_lower_rank_go_first():
     threads, done = WorkThreads(1, "test"), []
     may_begin, is_done = threading.Event(), threading.Event()

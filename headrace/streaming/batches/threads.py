@@ -3,8 +3,8 @@
 Owns the hand-over: a batch's rows are shared out over all threads, and an earlier batch goes before a later one, so the
 first batch comes as fast as all cores can make it, and only a few batches are alive at a time. Decoding and reading
 free the GIL. A batch that is merely copied is one read, so it stays on the thread that begins it, while another thread
-begins the next; several of them are opened at a time. The consumer does nothing but take batches: whatever it did would
-wait for the GIL, and the batches for it.
+begins the next, and one more is under way for each of them; several are opened at a time. The consumer does nothing but
+take batches: whatever it did would wait for the GIL, and the batches for it.
 """
 
 import threading
@@ -20,7 +20,7 @@ from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.parallel import WorkThreads
 from headrace.streaming.stats import Stage, Work
 
-_ROWS_TOGETHER = 512  # of batches that are opened together
+_ROWS_TOGETHER = 1024  # of batches that are opened together
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class ThreadedBatches:
         Args:
             assembler: makes the batches.
             num_threads: threads that decode.
-            depth: batches that are under way at a time.
+            depth: batches that are under way at a time, one that is worked on among them.
             is_local: whether all shards are local files. Opening those is Python, which one thread at a time does
                 fastest; threads that open shards of stores mostly wait.
         """
@@ -77,10 +77,12 @@ class ThreadedBatches:
         self._num_threads = num_threads
         self._depth = depth
         self._is_local = is_local
+        self._num_openers = min(num_threads, depth) if is_local else depth
+        self._num_more = 0
         self._turn = threading.Lock()
         self._begun: SimpleQueue[_Pending | None] = SimpleQueue()
         self._num_begun = 0
-        self._openers = WorkThreads(min(num_threads, depth) if is_local else depth, "open")
+        self._openers = WorkThreads(self._num_openers, "open")
         self._decoders = WorkThreads(num_threads, "decode")
         self._closed = False
 
@@ -88,6 +90,7 @@ class ThreadedBatches:
         """The batches of the plans, in order; an error comes where its batch would have come."""
         rows_together = _ROWS_TOGETHER if self._is_local else 0
         ahead = Ahead(plans, self._together, rows_together)
+        self._num_more = self._num_openers - 1 if self._is_local else 0
         for _ in range(self._depth):
             self._openers.submit(lambda: self._begin_next(ahead))
         while (pending := self._begun.get()) is not None:
@@ -123,6 +126,7 @@ class ThreadedBatches:
         if pending is None or prepared is None:
             return
         if prepared.is_copied:
+            self._widen(ahead)
             pending.num_left = 1
             self._fill(pending, prepared, 0, len(prepared))
             return
@@ -134,6 +138,14 @@ class ThreadedBatches:
                 self._decoders.submit(self._filling(pending, prepared, start, step), pending.number)
         except RuntimeError as error:  # no thread to be had
             pending.end(error)
+
+    def _widen(self, ahead: Ahead) -> None:
+        """Each thread works on a batch of its own: have as many more under way; none waits for the consumer."""
+        if self._num_more:
+            with self._turn:
+                num_more, self._num_more = self._num_more, 0
+            for _ in range(num_more):
+                self._openers.submit(lambda: self._begin_next(ahead))
 
     def _taken(self, ahead: Ahead) -> _Pending | None:
         """The next batch, for which the consumer now waits; None after the last."""
