@@ -7,13 +7,14 @@ shards share it. No shard is opened.
 
 import contextlib
 import fnmatch
-import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from braceexpand import braceexpand
 
 from headrace.errors import ConfigError, HeadraceError, NotFoundError
 from headrace.sizes import parse_sizes
@@ -24,7 +25,6 @@ from headrace.streaming.shards.unpacking import ZIP_SUFFIXES
 
 TAR_SUFFIXES = (".tar", *ZIP_SUFFIXES)
 _PATTERN = re.compile(r"[*?\[{]")
-_RANGE = re.compile(r"^(-?\d+)\.\.(-?\d+)$")
 
 
 def expanded(remote: str) -> str:
@@ -47,24 +47,15 @@ def is_pattern(remote: str) -> bool:
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """Every name that a brace pattern stands for, in its order; a shell's rules for `{a,b}` and `{000..010}`.
+    """Every name that a brace pattern stands for, in its order, by a shell's rules: a brace without its other is plain.
 
     >>> expand_braces("{train,test}-{08..10}.tar")[:4]
     ['train-08.tar', 'train-09.tar', 'train-10.tar', 'test-08.tar']
     """
-    parts = re.split(r"\{([^{}]*)\}", pattern)
-    choices = [[part] if place % 2 == 0 else _choices(part) for place, part in enumerate(parts)]
-    return ["".join(names) for names in itertools.product(*choices)]
-
-
-def _choices(text: str) -> list[str]:
-    match = _RANGE.match(text)
-    if match is None:
-        return text.split(",") if "," in text else ["{" + text + "}"]
-    first, last = match.groups()
-    width = max(len(first), len(last)) if first.startswith("0") or last.startswith("0") else 0
-    step = 1 if int(first) <= int(last) else -1
-    return [f"{number:0{width}d}" for number in range(int(first), int(last) + step, step)]
+    try:
+        return list(braceexpand(pattern, escape=False))
+    except ValueError:  # a brace without its other
+        return [pattern]
 
 
 @dataclass(frozen=True, slots=True)
