@@ -23,7 +23,7 @@ def datasets_folder() -> Path:
     return REPOSITORY_ROOT / os.environ.get(DATASETS_VARIABLE, "datasets")
 
 
-_found = find_configs(datasets_folder())
+_found = find_configs(datasets_folder(), REPOSITORY_ROOT)
 for _fault in _found.faults:
     logging.getLogger("headrace").error("not loaded: %s", _fault)
 defs = dg.Definitions.merge(build_definitions(_found.configs), build_automation(_found.configs, datasets_folder()))

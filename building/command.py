@@ -52,7 +52,7 @@ def build_dataset(name: str, folder: Path | None, select: Sequence[str], console
 def _check_siblings(config: DatasetConfig, path: Path) -> None:
     """Refuse what two data sets must not share; a sibling that is wrong itself is no matter here."""
     siblings, _ = load_each(path.parent)
-    if (fault := clash(path, config, siblings)) is not None:
+    if (fault := clash(path, config, siblings, REPOSITORY_ROOT)) is not None:
         raise ConfigError(fault)
 
 

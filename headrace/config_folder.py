@@ -31,8 +31,8 @@ def yaml_files(folder: Path) -> list[Path]:
     return sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
 
 
-def find_configs(folder: Path) -> FoundConfigs:
-    """The data sets of a folder.
+def find_configs(folder: Path, root: Path) -> FoundConfigs:
+    """The data sets of a folder; relative URIs in its files are below `root`.
 
     Raises:
         ConfigError: the folder is not there.
@@ -40,7 +40,7 @@ def find_configs(folder: Path) -> FoundConfigs:
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder of data sets; set HEADRACE_DATASETS or pass --datasets")
     found, faults = load_each(folder)
-    clashes = {path: fault for path, config in found.items() if (fault := clash(path, config, found)) is not None}
+    clashes = {path: fault for path, config in found.items() if (fault := clash(path, config, found, root)) is not None}
     usable = [config for path, config in found.items() if path not in clashes]
     return FoundConfigs(tuple(sorted(usable, key=lambda config: config.name)), (*faults, *clashes.values()))
 
@@ -57,14 +57,14 @@ def load_each(folder: Path) -> tuple[dict[Path, DatasetConfig], list[str]]:
     return found, faults
 
 
-def clash(path: Path, config: DatasetConfig, others: dict[Path, DatasetConfig]) -> str | None:
-    """What two files must not share: their name, or where they write to."""
+def clash(path: Path, config: DatasetConfig, others: dict[Path, DatasetConfig], root: Path) -> str | None:
+    """What two files must not share: their name, or where they write to; relative URIs are below `root`."""
     for other, theirs in others.items():
         if other == path:
             continue
         if theirs.name == config.name:
             return f"{path}: {other.name} is a data set of the same name; rename one of them"
-        if _plain(theirs.output.uri) == _plain(config.output.uri):
+        if _plain(theirs.output.uri, root) == _plain(config.output.uri, root):
             return (
                 f"{path}: output.uri {config.output.uri} is that of {other.name} as well, and each would undo what the "
                 "other wrote; give one of them another output"
@@ -72,9 +72,10 @@ def clash(path: Path, config: DatasetConfig, others: dict[Path, DatasetConfig]) 
     return None
 
 
-def _plain(uri: str) -> str:
-    """One spelling of a path or URL."""
+def _plain(uri: str, root: Path) -> str:
+    """One spelling of a path or URL: links are followed."""
     scheme, mark, path = uri.removeprefix("file://").rpartition("://")
-    if not mark:
-        path = os.path.expanduser(path)  # noqa: PTH111 - Path would take ./~ for ~, and fail on ~nobody
-    return scheme + mark + posixpath.normpath(path)
+    if mark:
+        return scheme + mark + posixpath.normpath(path)
+    path = os.path.expanduser(path)  # noqa: PTH111 - Path would take ./~ for ~, and fail on ~nobody
+    return os.path.realpath(root / path)

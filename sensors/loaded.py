@@ -10,6 +10,7 @@ from pathlib import Path
 from headrace.config import DatasetConfig
 from headrace.config_folder import find_configs, yaml_files
 from headrace.errors import ConfigError
+from resources.storage import REPOSITORY_ROOT
 
 
 def configs_now(folder: Path) -> tuple[dict[str, DatasetConfig], tuple[str, ...]]:
@@ -31,7 +32,7 @@ def why_held(config: DatasetConfig, folder: Path | None) -> str | None:
 def _configs_of(folder: Path, digest: str) -> tuple[dict[str, DatasetConfig], tuple[str, ...]]:  # noqa: ARG001 - its files
     """Files of one digest are read once."""
     try:
-        found = find_configs(folder)
+        found = find_configs(folder, REPOSITORY_ROOT)
     except ConfigError as error:
         return {}, (str(error),)
     return {config.name: config for config in found.configs}, found.faults

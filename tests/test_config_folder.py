@@ -14,17 +14,17 @@ def test_a_folder_gives_its_data_sets_by_name(tmp_path):
     write(tmp_path, "b.yaml", "one")
     write(tmp_path, "a.yml", "two")
     write(tmp_path, "readme.md")
-    found = find_configs(tmp_path)
+    found = find_configs(tmp_path, tmp_path)
     assert ([config.name for config in found.configs], found.faults) == (["a", "b"], ())
     with pytest.raises(ConfigError, match="HEADRACE_DATASETS"):
-        find_configs(tmp_path / "absent")
+        find_configs(tmp_path / "absent", tmp_path)
 
 
 def test_a_wrong_file_is_a_fault_and_the_others_are_found(tmp_path):
     write(tmp_path, "good.yaml")
     write(tmp_path, "typo.yaml", "other", "audoi: {}\n")
     (tmp_path / "half.yaml").write_text("source: {uri: x")
-    found = find_configs(tmp_path)
+    found = find_configs(tmp_path, tmp_path)
     assert [config.name for config in found.configs] == ["good"]
     assert [fault.partition(": ")[0] for fault in found.faults] == [
         str(tmp_path / f"{n}.yaml") for n in ("half", "typo")
@@ -34,7 +34,7 @@ def test_a_wrong_file_is_a_fault_and_the_others_are_found(tmp_path):
 def test_two_files_of_one_data_set_are_both_refused(tmp_path):
     write(tmp_path, "birds.yaml", "one")
     write(tmp_path, "birds.yml", "two")
-    found = find_configs(tmp_path)
+    found = find_configs(tmp_path, tmp_path)
     assert found.configs == ()
     assert all("is a data set of the same name; rename one" in fault for fault in found.faults)
 
@@ -44,14 +44,22 @@ def test_two_files_that_write_to_one_output_are_both_refused(tmp_path, other):
     write(tmp_path, "birds.yaml", "data/birds")
     write(tmp_path, "copy.yaml", other)
     write(tmp_path, "third.yaml", "data/third")
-    found = find_configs(tmp_path)
+    found = find_configs(tmp_path, tmp_path)
     assert [config.name for config in found.configs] == ["third"]
     assert "is that of copy.yaml as well" in found.faults[0]
     assert "is that of birds.yaml as well" in found.faults[1]
+
+
+@pytest.mark.parametrize("other", ["{}/data/birds", "file://{}/data/birds", "{}/link/birds", "link/birds"])
+def test_an_output_is_known_by_a_relative_path_by_an_absolute_one_and_through_a_link(tmp_path, other):
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    write(tmp_path, "birds.yaml", "data/birds")
+    write(tmp_path, "copy.yaml", other.format(tmp_path))
+    assert len(find_configs(tmp_path, tmp_path).faults) == 2
 
 
 def test_the_home_folder_is_one_output_however_it_is_spelled(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", "/home/somebody")
     write(tmp_path, "birds.yaml", "~/birds")
     write(tmp_path, "copy.yaml", "/home/somebody/birds")
-    assert len(find_configs(tmp_path).faults) == 2
+    assert len(find_configs(tmp_path, tmp_path).faults) == 2

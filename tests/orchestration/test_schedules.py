@@ -113,7 +113,7 @@ def test_a_changed_yaml_file_makes_the_code_server_load_it(project, monkeypatch)
 
 def watching(project):
     """The sensor, as it is after the files of now were loaded."""
-    return definitions_changes_sensor(project.datasets, find_configs(project.datasets).configs)
+    return definitions_changes_sensor(project.datasets, find_configs(project.datasets, project.datasets).configs)
 
 
 def test_a_wrong_yaml_file_is_not_loaded_fails_one_tick_and_is_told_until_it_is_mended(project, monkeypatch):
