@@ -60,6 +60,20 @@ def test_latents_that_a_transform_makes_are_as_long_as_they_are(dataset_folder):
         assert batch["encoder_length_mel"].tolist() == expected
 
 
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_what_is_said_of_audio_stays_when_a_transform_takes_the_audio_away(dataset_folder, num_workers):
+    dataset = make(dataset_folder, transform=without_audio, crop_seconds=0.01)
+    for batch in StreamingDataLoader(dataset, num_workers=num_workers):
+        assert "audio" not in batch
+        assert batch["sample_rate"].tolist() == [8_000 if key else 0 for key in batch["keys"]]
+        assert batch["sample_rate"].dtype == batch["frame_offset"].dtype == torch.int64
+        assert len(batch["energy"]) == len(batch["keys"])
+
+
+def without_audio(sample):
+    return sample | {"energy": float(sample.pop("audio").square().sum())}
+
+
 def test_collate_names_the_sample_with_a_flaw():
     with pytest.raises(ConfigError, match="sample 'a' of a batch has a list as audio: expected"):
         collate([{"__key__": "a", "audio": [0.5]}])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
 from headrace.streaming.batches.arena import Allocator, Arena
-from headrace.streaming.batches.fields import OF_LATENTS, OF_SAMPLES, called, flaw
+from headrace.streaming.batches.fields import OF_LATENTS, OF_SAMPLES, called, flaw, is_number
 from headrace.streaming.settings import Output
 
 T = TypeVar("T")
@@ -69,6 +69,8 @@ class Batch:
         is_padding: bool (B,).
         audio: None where samples have none.
         latents: None where samples have none.
+        numbers: int64 (B,) each, by their names: what is said of audio or latents that a transform took away, like
+            `sample_rate`; 0 in padding rows.
         extra: other fields, one value a row; None in padding rows.
         faults: what was wrong with the rows that were skipped, in words.
     """
@@ -78,6 +80,7 @@ class Batch:
     is_padding: NDArray[np.bool_]
     audio: Audio | None = None
     latents: dict[str, Latents] = field(default_factory=dict)
+    numbers: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     extra: dict[str, list[Any]] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
 
@@ -100,6 +103,7 @@ class Batch:
             sample["encoder_length" + name] = int(latents.lengths[row])
             if latents.offsets is not None:
                 sample["encoder_offset" + name] = int(latents.offsets[row])
+        sample |= {name: int(values[row]) for name, values in self.numbers.items()}
         return sample | {name: values[row] for name, values in self.extra.items()}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -114,7 +118,7 @@ class Batch:
             named |= {"encoder_hidden" + name: latents.hidden, "encoder_length" + name: latents.lengths}
             if latents.offsets is not None:
                 named["encoder_offset" + name] = latents.offsets
-        return named | {"is_padding": self.is_padding}
+        return named | self.numbers | {"is_padding": self.is_padding}
 
     def to_dict(self, output: Output) -> dict[str, Any]:
         """The batch as users see it, sharing memory with this one (only numpy's bfloat16 is widened to float32)."""
@@ -157,12 +161,16 @@ def stack(samples: Sequence[Sample], allocator: Allocator, name_of: NameOf | Non
     shown = [sample for sample in samples if not sample.get("is_padding", False)] or list(samples)
     if any("audio" in sample for sample in shown):
         batch.audio = _stack_audio(samples, allocator, name_of)
-    for name in dict.fromkeys(key for sample in shown for key in sample):
+    names = dict.fromkeys(key for sample in shown for key in sample)
+    for name in names:
         if name.startswith("encoder_hidden"):
             suffix = name.removeprefix("encoder_hidden")
             batch.latents[suffix] = _stack_latents(samples, suffix, allocator, name_of)
         elif name not in OF_SAMPLES and not name.startswith(OF_LATENTS):
             batch.extra[name] = [sample.get(name) for sample in samples]
+    for name in filter(is_number, names):
+        if name not in batch.arrays():
+            batch.numbers[name] = _numbers(samples, name)
     return batch
 
 
@@ -172,7 +180,7 @@ def padding_like(sample: Sample) -> Sample:
     for name, value in sample.items():
         if name == "audio" or name.startswith("encoder_hidden"):
             row[name] = np.zeros_like(value) if isinstance(value, np.ndarray) else value.new_zeros(value.shape)
-        elif name in {"sample_rate", "frame_offset"} or name.startswith(OF_LATENTS):
+        elif is_number(name):
             row[name] = 0
         else:  # every rank's last batch has the same fields
             row.setdefault(name, None)
@@ -266,8 +274,7 @@ def _stack_audio(samples: Sequence[Sample], allocator: Allocator, name_of: NameO
             row[:, :num_frames] = array
         row[:, num_frames:] = 0
     lengths = np.array([0 if array is None else array.shape[1] for array in arrays], np.int64)
-    rates = np.array([int(sample.get("sample_rate", 0)) for sample in samples], np.int64)
-    return Audio(out, lengths, rates, _numbers(samples, "frame_offset"))
+    return Audio(out, lengths, _numbers(samples, "sample_rate"), _numbers_of_some(samples, "frame_offset"))
 
 
 def _stack_latents(samples: Sequence[Sample], suffix: str, allocator: Allocator, name_of: NameOf) -> Latents:
@@ -286,7 +293,7 @@ def _stack_latents(samples: Sequence[Sample], suffix: str, allocator: Allocator,
         if pair is not None:
             row[:count] = pair[0][:count]
         row[count:] = 0
-    return Latents(out, np.array(lengths, np.int64), dtype, _numbers(samples, "encoder_offset" + suffix))
+    return Latents(out, np.array(lengths, np.int64), dtype, _numbers_of_some(samples, "encoder_offset" + suffix))
 
 
 def _real(values: Sequence[T | None]) -> dict[int, T]:
@@ -294,11 +301,14 @@ def _real(values: Sequence[T | None]) -> dict[int, T]:
     return {row: value for row, value in enumerate(values) if value is not None}
 
 
-def _numbers(samples: Sequence[Sample], name: str) -> NDArray[np.int64] | None:
-    """A field of whole numbers, 0 where a sample lacks it; None if all do."""
-    if not any(name in sample for sample in samples):
-        return None
+def _numbers(samples: Sequence[Sample], name: str) -> NDArray[np.int64]:
+    """A field of whole numbers, 0 where a sample lacks it."""
     return np.array([int(sample.get(name, 0)) for sample in samples], np.int64)
+
+
+def _numbers_of_some(samples: Sequence[Sample], name: str) -> NDArray[np.int64] | None:
+    """The same; None if all lack it."""
+    return _numbers(samples, name) if any(name in sample for sample in samples) else None
 
 
 def _tensor(array: NDArray[Any], *, is_bfloat16: bool) -> Any:  # noqa: ANN401 - torch is imported late

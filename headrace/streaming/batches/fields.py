@@ -13,6 +13,7 @@ OF_SAMPLES = frozenset({"__key__", "audio", "sample_rate", "frame_offset", "meta
 """Fields of a sample that mean something to a batch, besides those of latents."""
 OF_LATENTS = ("encoder_hidden", "encoder_length", "encoder_offset")
 """How the names of latents' fields begin; a suffix says of which latents."""
+_NUMBERS = frozenset({"sample_rate", "frame_offset"})
 _OF_BATCHES_ALONE = {"keys", "num_frames"}
 _OF_BATCHES = OF_SAMPLES | _OF_BATCHES_ALONE
 _REAL_KINDS = "biuf"
@@ -22,6 +23,11 @@ _GREATEST = (1 << 63) - 1
 def is_taken(name: str) -> bool:
     """Whether a batch has a field of this name itself, so that no file of a sample can be called so."""
     return name in _OF_BATCHES or name.startswith(OF_LATENTS)
+
+
+def is_number(name: str) -> bool:
+    """Whether a field says something of audio or latents in a whole number."""
+    return name in _NUMBERS or (name.startswith(OF_LATENTS) and not name.startswith("encoder_hidden"))
 
 
 def flaw(sample: object) -> str | None:
@@ -42,7 +48,7 @@ def flaw(sample: object) -> str | None:
             found = _array_flaw(name, value, "(channels, frames)")
         elif name.startswith("encoder_hidden"):
             found = _array_flaw(name, value, "(T, D)") or _length_flaw(sample, name.removeprefix("encoder_hidden"))
-        elif name in {"sample_rate", "frame_offset"} or name.startswith(OF_LATENTS):
+        elif is_number(name):
             found = None if _whole(value) is not None else f"{_shown(value)} as {name}: expected a whole number"
         if found is not None:
             return found
