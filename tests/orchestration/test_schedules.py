@@ -161,8 +161,9 @@ def test_the_code_server_is_found_by_the_command_line_of_its_child_s_parent(tmp_
         if shutil.which("ps") is None:
             pytest.skip("this system has no ps")
         monkeypatch.setattr("sensors.definitions_changes._PROC", tmp_path)
-    command = [sys.executable, "-c", "input()", "code-server", "start", "--port", "4321"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as parent:
+    command = [sys.executable, "-c", "print(flush=True), input()", "code-server", "start", "--port", "4321"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        parent.stdout.readline()  # the kernel shows its command line a moment after it began
         monkeypatch.setattr("os.getppid", lambda: parent.pid)
         found = code_server()
         parent.communicate("\n")
