@@ -6,13 +6,14 @@ import fcntl
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from headrace.errors import IntegrityError
-from headrace.streaming.shards.cache import CacheUnusableError, ShardCache
+from headrace.streaming.shards.cache import CacheFullError, CacheUnusableError, ShardCache
 
 
 def put(cache: ShardCache, name: str, content: bytes) -> None:
@@ -64,6 +65,40 @@ def test_least_recently_used_goes_first_and_the_limit_holds(tmp_path):
     assert cache.usage_bytes() <= 250
     assert cache.find("b.tar", 100) is None
     assert cache.find("a.tar", 100) is not None
+
+
+def test_a_shard_gets_its_name_while_nobody_makes_room(tmp_path, monkeypatch):
+    """Who lists the folder before and looks at its files after would find neither name, and take in too much."""
+    rename, seen = Path.rename, []
+
+    def watched(path, target):
+        with (tmp_path / ".lock").open() as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        seen.append(target.name)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", watched)
+    put(ShardCache(tmp_path, 250), "a.tar", b"hello")
+    assert seen == ["a.tar"]
+
+
+def test_the_limit_holds_while_many_bring_shards(tmp_path):
+    cache, usages = ShardCache(tmp_path, 3_400), []
+
+    def bring(first):
+        for number in range(first, first + 60):
+            with contextlib.suppress(CacheFullError):
+                put(cache, f"{number}.tar", bytes(1_000))
+            with cache._folder_lock():  # nobody takes anything in meanwhile
+                usages.append(cache.usage_bytes())
+
+    threads = [threading.Thread(target=bring, args=(first,)) for first in range(0, 360, 60)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(usages) == 360
+    assert max(usages) <= 3_400
 
 
 def test_indexes_count_against_the_limit_and_the_newest_stay(tmp_path):

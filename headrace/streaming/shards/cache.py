@@ -7,7 +7,7 @@ is no shared memory, no barrier, and nothing to clean up after a kill. What is h
 A lock belongs to the open file, and a forked child has the same one. So locks are dropped by `LOCK_UN`, which counts
 for both, before the file is closed: else they would be held for as long as the child lives.
 
-    .lock                  held while room is made; short
+    .lock                  held while room is made, and while a shard gets its name; short
     .NAME.part             a shard on its way in; its lock is held by the process that brings it. Without a holder it is
                            a leftover, and the next one to come begins it again
     NAME                   a whole shard; readers hold a shared lock, so that what is open is not evicted
@@ -132,7 +132,8 @@ class ShardCache:
                 raise IntegrityError(f"{name}: {num_bytes} bytes announced, {os.lseek(part, 0, os.SEEK_CUR)} came")
             with self._translated():
                 os.fsync(part)  # a power cut must not leave a whole-looking file of zeros
-                self._part(name).rename(self.folder / name)
+                with self._folder_lock():  # who makes room and looks meanwhile would find neither of the two names
+                    self._part(name).rename(self.folder / name)
 
     def evict(self, name: str) -> bool:
         """Remove a shard that nobody has open. Returns whether it is gone."""
