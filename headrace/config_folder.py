@@ -8,6 +8,7 @@ import os
 import posixpath
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from headrace.config import DatasetConfig, load_config
 from headrace.errors import ConfigError
@@ -74,7 +75,10 @@ def clash(path: Path, config: DatasetConfig, others: dict[Path, DatasetConfig], 
 
 def _plain(uri: str, root: Path) -> str:
     """One spelling of a path or URL: links are followed."""
-    scheme, mark, path = uri.removeprefix("file://").rpartition("://")
+    url = urlsplit(uri)
+    if url.scheme == "file":
+        return os.path.realpath(unquote(url.path))
+    scheme, mark, path = uri.rpartition("://")
     if mark:
         return scheme + mark + posixpath.normpath(path)
     path = os.path.expanduser(path)  # noqa: PTH111 - Path would take ./~ for ~, and fail on ~nobody

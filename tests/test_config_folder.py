@@ -50,7 +50,7 @@ def test_two_files_that_write_to_one_output_are_both_refused(tmp_path, other):
     assert "is that of birds.yaml as well" in found.faults[1]
 
 
-@pytest.mark.parametrize("other", ["{}/data/birds", "file://{}/data/birds", "{}/link/birds", "link/birds"])
+@pytest.mark.parametrize("other", ["{0}/data/birds", "file://{0}/data/%62irds", "{0}/link/birds", "link/birds"])
 def test_an_output_is_known_by_a_relative_path_by_an_absolute_one_and_through_a_link(tmp_path, other):
     (tmp_path / "link").symlink_to(tmp_path / "data")
     write(tmp_path, "birds.yaml", "data/birds")

@@ -168,9 +168,8 @@ def stack(samples: Sequence[Sample], allocator: Allocator, name_of: NameOf | Non
             batch.latents[suffix] = _stack_latents(samples, suffix, allocator, name_of)
         elif name not in OF_SAMPLES and not name.startswith(OF_LATENTS):
             batch.extra[name] = [sample.get(name) for sample in samples]
-    for name in filter(is_number, names):
-        if name not in batch.arrays():
-            batch.numbers[name] = _numbers(samples, name)
+    arrays = batch.arrays()
+    batch.numbers = {name: _numbers(samples, name) for name in names if is_number(name) and name not in arrays}
     return batch
 
 

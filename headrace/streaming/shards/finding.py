@@ -47,7 +47,7 @@ def is_pattern(remote: str) -> bool:
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """Every name that a brace pattern stands for, in its order, by a shell's rules: a brace without its other is plain.
+    """Every name that a brace pattern stands for, in its order; where braces do not pair up, all of it is a plain name.
 
     >>> expand_braces("{train,test}-{08..10}.tar")[:4]
     ['train-08.tar', 'train-09.tar', 'train-10.tar', 'test-08.tar']
