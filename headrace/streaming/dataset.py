@@ -52,6 +52,16 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
     cache. Global batches are the same on every world size. Each iteration is the next epoch.
     """
 
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        """Refuse what users of the reference do, and what would have no effect here. Raises `ConfigError`."""
+        super().__init_subclass__(**kwargs)
+        for name in ("__getitem__", "get_item"):
+            if getattr(cls, name) is not getattr(StreamingDataset, name):
+                raise ConfigError(
+                    f"{cls.__name__}.{name} would not be called, since batches are not made of single samples: pass "
+                    "what it does to a sample's dict as transform=…, or give it another name"
+                )
+
     def __init__(  # noqa: PLR0913 - the signature that users of the reference know, and what is ours
         self,
         *,

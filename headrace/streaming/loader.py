@@ -113,6 +113,11 @@ class StreamingDataLoader:
             TypeError: there is no such argument.
         """
         instance("dataset", dataset, StreamingDataset, "a StreamingDataset")
+        if type(dataset).__iter__ is not StreamingDataset.__iter__:
+            raise ConfigError(
+                f"{type(dataset).__name__}.__iter__ would not be called, since batches are not made of single samples: "
+                "pass what it does to a sample's dict as transform=…, or take torch's DataLoader"
+            )
         _check_others(others)
         if batch_size not in (None, dataset.batch_size):
             raise ConfigError(f"batch_size={batch_size}, but the dataset has {dataset.batch_size}: set it there, once")
