@@ -78,6 +78,16 @@ def test_a_generator_that_a_transform_was_given_stays(dataset_folder):
     assert sorted(draws) == sorted(again.random() for _ in draws)
 
 
+class _Noise(torch.nn.Module):
+    def forward(self, sample, rng):
+        return _drawing_its_own(sample, rng)
+
+
+def test_a_module_gets_a_generator_as_a_function_does(dataset_folder):
+    batches = [drawn(StreamingDataLoader(make(dataset_folder, transform=f))) for f in (_Noise(), _drawing_its_own)]
+    assert batches[0] == batches[1]
+
+
 def test_a_transform_that_forgets_to_return_the_sample_is_named(dataset_folder):
     with pytest.raises(SampleError, match="the transform gave None: let it return the sample"):
         next(iter(StreamingDataLoader(make(dataset_folder, transform=lambda s: None))))

@@ -74,8 +74,9 @@ class Recipe:
     def _is_random(self) -> bool:
         if self.config.transform is None:
             return False
+        called = getattr(self.config.transform, "forward", self.config.transform)  # an nn.Module hands on what it gets
         try:
-            wanted = inspect.signature(self.config.transform).parameters.get("rng")
+            wanted = inspect.signature(called).parameters.get("rng")
         except (TypeError, ValueError):  # a function of C may have none
             return False
         # One that was given, as by functools.partial, stays.
