@@ -443,7 +443,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         """What downloads the shards that a run needs from batch `start` on; None where all are local."""
         if self.reading.is_local:
             return None
-        horizon = self._planner.batches_ahead(self.batch_size, self._fetch.predownload)
+        horizon = self._planner.batches_ahead(run, self._fetch.predownload)
         return Prefetcher(self.reading.readers, run, share, horizon, start)
 
     # Parts

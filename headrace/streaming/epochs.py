@@ -51,6 +51,12 @@ class EpochRun:
         """Number of the epoch."""
         return self.order.epoch
 
+    @property
+    def mean_batch_size(self) -> float:
+        """Rows of a batch of one rank: where batches differ, their mean; of `FrameBudget`, padding not counted."""
+        num_batches = len(self)
+        return (self.row_after(num_batches) - self.row_after(0)) / (max(1, num_batches) * self.world.world_size)
+
     def row_after(self, num_batches: int, num_rows: int = 0) -> int:
         """`sample_in_epoch` when this many batches, and rows of the next one, were delivered on every rank."""
         return self._batches.batch_start(num_batches) + num_rows * self.world.world_size

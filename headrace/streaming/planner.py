@@ -4,6 +4,7 @@ Owns the meeting of settings, streams and world; it holds no position (`progress
 for buckets.
 """
 
+import math
 from dataclasses import dataclass
 
 from headrace.streaming.epochs import EpochRun
@@ -85,8 +86,8 @@ class Planner:
         """The state before `row` of an order's epoch."""
         return save(order, row, self.streams.states())
 
-    def batches_ahead(self, batch_size: int, num_samples: int | None) -> int:
-        """How many batches to download ahead: `num_samples` of this rank, or else a shuffle block.
+    def batches_ahead(self, run: EpochRun, num_samples: int | None) -> int:
+        """How many batches of a run to download ahead: `num_samples` of this rank, or else a shuffle block.
 
         What a loader is about to read comes whole, too, or it would come by ranges first and then once more.
         """
@@ -95,4 +96,4 @@ class Planner:
             shards = BLOCK_SHARDS * streams.num_samples // max(1, streams.num_shards)
             block = self.spec.shuffle_block_size or shards
             num_samples = block // self.world.world_size
-        return max(_LEAST_AHEAD_BATCHES, -(-num_samples // batch_size))
+        return max(_LEAST_AHEAD_BATCHES, math.ceil(num_samples / max(1, run.mean_batch_size)))

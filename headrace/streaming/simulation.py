@@ -105,10 +105,11 @@ def simulate(planner: Planner, fetch: FetchConfig, epoch: int, cluster: Cluster,
     if world_size % size:
         raise ConfigError(f"ranks_per_host={size} does not divide {world_size} ranks: all hosts must have as many")
     num_hosts = world_size // size
-    total = len(planner.run(planner.order(epoch)))
+    run = planner.run(planner.order(epoch))
+    total = len(run)
     num_batches = min(total, extent.num_batches or total)
     host = Host(
-        planner.batches_ahead(planner.spec.global_batch_size // world_size, fetch.predownload),
+        planner.batches_ahead(run, fetch.predownload),
         COLD_BATCHES,
         fetch.cache_limit_bytes,
         cluster.bytes_per_second,

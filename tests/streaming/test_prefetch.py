@@ -6,6 +6,8 @@ import time
 import numpy as np
 import pytest
 
+from headrace import FrameBudget, Stream, World
+from headrace.streaming import dataset
 from headrace.streaming.epochs import Share
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.epoch_order import Rows
@@ -246,3 +248,26 @@ def test_batches_that_keep_failing_are_left_to_their_readers(begin):
         look(prefetcher)
     assert run.looked_at == [*range(10), *range(12, 32)]
     assert access.await_number(4) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"remote": "audio", "batch_size": 4},
+        {"remote": "audio", "batching": FrameBudget(10_000)},
+        {"streams": {"train": 8, "test": 2}, "batch_size": 2, "batching_method": "per_stream"},
+    ],
+    ids=["fixed", "frame budget", "per stream"],
+)
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_predownload_is_counted_in_samples_however_large_batches_are(server, tmp_path, monkeypatch, more, world_size):
+    monkeypatch.setattr(dataset, "Prefetcher", lambda readers, run, share, horizon, start: horizon)
+    uri, more = f"{server.uri}/audio", dict(more)
+    if "streams" in more:
+        more["streams"] = [Stream(uri, split=name, batch_size=size) for name, size in more["streams"].items()]
+    else:
+        more |= {"remote": uri, "split": "train"}
+    made = dataset.StreamingDataset(local=str(tmp_path), predownload=1000, world=World(0, world_size), **more)
+    run = made.next_run()
+    num_rows = sum(int((~run.plan(index).rows.is_padding).sum()) for index in range(len(run)))
+    assert made.prefetcher(run) == pytest.approx(1000 * len(run) / num_rows, rel=0.15)
