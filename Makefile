@@ -56,7 +56,7 @@ format: $(STAMP)  ## Format, and fix what lint can fix
 
 decoder: .venv/.decoder  ## Compile the FLAC decoder for AVX2: a quarter less time (docs/scaling.md)
 
-.venv/.decoder: $(STAMP)
+.venv/.decoder: $(STAMP) tools/compile-decoder
 	@tools/compile-decoder $(BIN)/python
 	@touch $@
 

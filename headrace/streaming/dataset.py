@@ -229,7 +229,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         run = self._progress.next_run()
         if isinstance(self._planner.spec.buckets, FrameBudget):  # whose positions do not count padding
             return sum(len(plan.rows) for plan in run.plans())
-        return (run.row_after(len(run)) - run.row_after(0)) // self.world.world_size
+        return run.num_rows
 
     @property
     def num_batches(self) -> int:

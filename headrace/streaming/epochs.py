@@ -52,10 +52,9 @@ class EpochRun:
         return self.order.epoch
 
     @property
-    def mean_batch_size(self) -> float:
-        """Rows of a batch of one rank: where batches differ, their mean; of `FrameBudget`, padding not counted."""
-        num_batches = len(self)
-        return (self.row_after(num_batches) - self.row_after(0)) / (max(1, num_batches) * self.world.world_size)
+    def num_rows(self) -> int:
+        """Rows of one rank; with `FrameBudget`, whose positions do not count padding, its share of the samples."""
+        return (self.row_after(len(self)) - self.row_after(0)) // self.world.world_size
 
     def row_after(self, num_batches: int, num_rows: int = 0) -> int:
         """`sample_in_epoch` when this many batches, and rows of the next one, were delivered on every rank."""

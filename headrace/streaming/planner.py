@@ -96,4 +96,4 @@ class Planner:
             shards = BLOCK_SHARDS * streams.num_samples // max(1, streams.num_shards)
             block = self.spec.shuffle_block_size or shards
             num_samples = block // self.world.world_size
-        return max(_LEAST_AHEAD_BATCHES, math.ceil(num_samples / max(1, run.mean_batch_size)))
+        return max(_LEAST_AHEAD_BATCHES, math.ceil(num_samples * len(run) / max(1, run.num_rows)))

@@ -253,8 +253,8 @@ def test_batches_that_keep_failing_are_left_to_their_readers(begin):
 @pytest.mark.parametrize(
     "more",
     [
-        {"remote": "audio", "batch_size": 4},
-        {"remote": "audio", "batching": FrameBudget(10_000)},
+        {"batch_size": 4},
+        {"batching": FrameBudget(10_000)},
         {"streams": {"train": 8, "test": 2}, "batch_size": 2, "batching_method": "per_stream"},
     ],
     ids=["fixed", "frame budget", "per stream"],

@@ -88,6 +88,18 @@ def test_a_module_gets_a_generator_as_a_function_does(dataset_folder):
     assert batches[0] == batches[1]
 
 
+class _Reversed:
+    forward = False
+
+    def __call__(self, sample, rng):
+        return _drawing_its_own(sample, rng)
+
+
+def test_only_a_modules_forward_is_looked_at(dataset_folder):
+    batches = [drawn(StreamingDataLoader(make(dataset_folder, transform=f))) for f in (_Reversed(), _drawing_its_own)]
+    assert batches[0] == batches[1]
+
+
 def test_a_transform_that_forgets_to_return_the_sample_is_named(dataset_folder):
     with pytest.raises(SampleError, match="the transform gave None: let it return the sample"):
         next(iter(StreamingDataLoader(make(dataset_folder, transform=lambda s: None))))

@@ -72,11 +72,15 @@ class Recipe:
 
     @cached_property
     def _is_random(self) -> bool:
-        if self.config.transform is None:
+        transform = self.config.transform
+        if transform is None:
             return False
-        called = getattr(self.config.transform, "forward", self.config.transform)  # an nn.Module hands on what it gets
+        import torch
+
+        if isinstance(transform, torch.nn.Module):  # which hands on what it is called with
+            transform = transform.forward
         try:
-            wanted = inspect.signature(called).parameters.get("rng")
+            wanted = inspect.signature(transform).parameters.get("rng")
         except (TypeError, ValueError):  # a function of C may have none
             return False
         # One that was given, as by functools.partial, stays.
