@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
+from urllib.parse import urlsplit
 from zoneinfo import available_timezones
 
 import yaml
@@ -42,6 +43,10 @@ def _checked_uri(uri: str) -> str:
         raise ValueError("variables are not filled in here; write the path itself, or ~ for your home folder")
     if uri.startswith("file://~"):
         raise ValueError("~ is for paths; write it without file://")
+    try:
+        urlsplit(uri)
+    except ValueError as error:
+        raise ValueError(f"this is neither a path nor a URL ({error})") from error
     return uri
 
 

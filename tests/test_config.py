@@ -81,6 +81,7 @@ WRONG = {
     "source: {uri: a, metadata: '${X}/m.csv'}\noutput: {uri: x}": r"source\.metadata: variables are not filled in here",
     "source: {uri: a}\noutput: {uri: s3://$BUCKET/x}": r"output\.uri: variables are not filled in here",
     "source: {uri: a}\noutput: {uri: file://~/x}": r"output\.uri: ~ is for paths",
+    "source: {uri: a}\noutput: {uri: 's3://[bad/x'}": r"output\.uri: this is neither a path nor a URL",
     "- a list": r"expected keys like source: and output:, found list",
     "a: [": r"not valid YAML",
     "": r"expected keys like source: and output:",

@@ -24,10 +24,11 @@ def test_a_wrong_file_is_a_fault_and_the_others_are_found(tmp_path):
     write(tmp_path, "good.yaml")
     write(tmp_path, "typo.yaml", "other", "audoi: {}\n")
     (tmp_path / "half.yaml").write_text("source: {uri: x")
+    write(tmp_path, "odd.yaml", "'s3://[odd/x'")
     found = find_configs(tmp_path, tmp_path)
     assert [config.name for config in found.configs] == ["good"]
     assert [fault.partition(": ")[0] for fault in found.faults] == [
-        str(tmp_path / f"{n}.yaml") for n in ("half", "typo")
+        str(tmp_path / f"{n}.yaml") for n in ("half", "odd", "typo")
     ]
 
 
