@@ -173,10 +173,12 @@ def main() -> None:
         for kind, chosen in timings.items()
     }
     for number in range(options.rounds):
-        print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
         for kind, chosen in timings.items():
             for entry in in_turn(chosen):
-                chosen[entry].append(timing(entry, corpus, kind))
+                run = timing(entry, corpus, kind)
+                chosen[entry].append(run)
+                said = f"round {number + 1} of {options.rounds}: {entry.label} on {kind}, {run.rate:.0f} samples/s"
+                print(said, file=sys.stderr, flush=True)
         write(options.out, options.clips, timings, memories)  # so that whoever stops it has the rounds before
     print(f"\ndecoder of headrace and of the limit: {decoder()}")
     for kind, chosen in timings.items():
