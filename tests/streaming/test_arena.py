@@ -59,3 +59,8 @@ def test_memory_is_used_again_once_no_view_is_left(num_bytes):
     assert (view == 7).all()
     del view
     assert arena.empty((num_bytes,), np.uint8).__array_interface__["data"][0] == place
+
+
+def test_memory_that_cannot_be_had_is_a_memory_error():
+    with pytest.raises(MemoryError, match=r"Unable to allocate|no memory for 1,125,899,907 MB of a batch"):
+        Arena().empty((1 << 50,), np.uint8)

@@ -74,13 +74,16 @@ def _aligned(num_bytes: int) -> NDArray[np.uint8]:
     """New memory; from the size of a huge page on, it begins on one, and the kernel gives it in few faults.
 
     Its last page is a huge one only if half of that is used. Left to numpy and the kernel it always is, and then a
-    batch of 28.2 MB takes 29.4. What is never touched takes no memory.
+    batch of 28.2 MB takes 29.4. What is never touched takes no memory. Raises `MemoryError`, as numpy does.
     """
     if num_bytes < _HUGE_PAGE_BYTES or not hasattr(mmap, "MADV_HUGEPAGE"):
         return np.empty(num_bytes, np.uint8)
     in_huge_pages = _rounded(num_bytes - _HUGE_PAGE_BYTES // 2, _HUGE_PAGE_BYTES)
     private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    memory = mmap.mmap(-1, max(num_bytes, in_huge_pages) + _HUGE_PAGE_BYTES, flags=private)
+    try:
+        memory = mmap.mmap(-1, max(num_bytes, in_huge_pages) + _HUGE_PAGE_BYTES, flags=private)
+    except OSError as error:  # which would look like a shard that cannot be read
+        raise MemoryError(f"no memory for {num_bytes / 1e6:,.0f} MB of a batch; make batches smaller") from error
     place = np.frombuffer(memory, np.uint8)
     start = -place.__array_interface__["data"][0] % _HUGE_PAGE_BYTES
     with contextlib.suppress(OSError):  # a kernel without huge pages
