@@ -1,13 +1,14 @@
-"""Headrace: raw audio to training-ready streams.
+"""Headrace builds shards for training from audio files, and streams them into training jobs.
 
-The library under the asset graph, and what a training job imports. It never imports Dagster, and importing it
-imports neither torch nor any reader: public names are lazily loaded attributes only.
+This package is the library that training jobs import; the Dagster assets are built on it. It never imports Dagster.
+The public names are loaded on first use, so that importing the package imports neither torch nor a decoder.
 """
 
 import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headrace.plain.loader import webdataset_loader
     from headrace.streaming.batches.batch import collate
     from headrace.streaming.dataset import StreamingDataset
     from headrace.streaming.loader import StreamingDataLoader
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from headrace.streaming.simulation import Cluster
     from headrace.streaming.stream import Stream
     from headrace.streaming.world import World
-    from headrace.webdataset import webdataset_loader
 
 __all__ = [
     "Cluster",
@@ -38,7 +38,7 @@ _HOMES = {
     "StreamingDataset": "headrace.streaming.dataset",
     "World": "headrace.streaming.world",
     "collate": "headrace.streaming.batches.batch",
-    "webdataset_loader": "headrace.webdataset",
+    "webdataset_loader": "headrace.plain.loader",
 }
 
 

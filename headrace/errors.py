@@ -1,40 +1,57 @@
-"""The family of errors that Headrace raises on purpose.
+"""The exceptions that Headrace raises, all derived from `HeadraceError`.
 
-Owns the exception classes and nothing else: it imports nothing from the project. Every class is also the matching
-built-in, so callers may catch either. A message names the object (path, shard, key), what was expected, what was found
-and what to do next.
+Every class is also derived from the matching built-in exception, so callers may catch either. A message names the
+object (path, shard, key), what was expected, what was found, and what to do next.
 """
 
 
 class HeadraceError(Exception):
-    """Root of every error that Headrace raises on purpose."""
+    """Base class of all errors that Headrace raises."""
 
 
 class ConfigError(HeadraceError, ValueError):
-    """A setting is missing, misspelt or contradicts another one."""
+    """A setting or argument is missing, misspelt or invalid, or contradicts another one."""
 
 
 class StorageError(HeadraceError, OSError):
-    """A store could not be read or written."""
+    """Reading from or writing to a store failed."""
+
+
+class StoreUnavailableError(StorageError):
+    """A store did not respond, or responded with a temporary error; the same request may succeed later.
+
+    Attributes:
+        status: HTTP status of the response; None without a response.
+    """
+
+    status: int | None = None
 
 
 class NotFoundError(StorageError, FileNotFoundError):
-    """The named object is not in the store."""
+    """The named object does not exist in the store."""
+
+
+class NoShardsError(NotFoundError, ConfigError):
+    """The place that a user named as a data set of shards does not exist, is empty, or contains something else."""
+
+
+class NotAFileError(StorageError):
+    """A local path is not a regular file but a folder, a named pipe, a socket, a device or a broken link."""
 
 
 class AlreadyExistsError(StorageError, FileExistsError):
-    """Create-if-absent found the name taken: another writer was first."""
+    """An object that must be created already exists, because another writer was first."""
 
 
 class UnsafePathError(HeadraceError, ValueError):
-    """A name that would leave the root it belongs to."""
+    """A path that would leave its root folder."""
 
 
 class AudioError(HeadraceError, ValueError):
-    """A recording that cannot be used, with the reason that the rejects table shows.
+    """A recording is unusable.
 
     Attributes:
-        reason: one of the machine-readable reasons of `headrace.audio` (``"truncated"``, ``"undecodable"``, ...).
+        reason: the code for the rejected table, from `headrace.audio` (``"truncated"``, ``"undecodable"``, …).
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -42,37 +59,37 @@ class AudioError(HeadraceError, ValueError):
         self.reason = reason
 
     def __reduce__(self) -> tuple[type["AudioError"], tuple[str, str]]:
-        """Survive pickling between processes, which calls the class with `args` alone otherwise."""
+        """Make the error picklable: by default, unpickling would call the class with `args` only."""
         return type(self), (self.reason, str(self))
 
 
 class CatalogError(HeadraceError, ValueError):
-    """The catalog or its metadata table breaks a promise that later steps rely on."""
+    """The catalog or its metadata table is missing or does not pass its checks."""
 
 
 class FormatError(HeadraceError, ValueError):
-    """Bytes on disk are not in the format that they claim (tar, index, manifest, snapshot)."""
+    """A stored file (tar, index, manifest, snapshot, …) does not have the expected format."""
 
 
 class IntegrityError(HeadraceError, OSError):
-    """Stored bytes do not have the size or digest that their index or name promises."""
+    """Stored bytes do not have the size or digest that their index or name states."""
 
 
 class SampleCountError(IntegrityError):
-    """A shard is whole, but holds more or fewer samples than a list of shards says; reading it again cannot help."""
+    """A shard is undamaged, but has another number of samples than a list of shards states; a retry does not help."""
 
 
 class StateError(HeadraceError, ValueError):
-    """A saved training state does not fit the data set or settings that it is loaded into."""
+    """A saved training state does not fit the data set or the settings."""
 
 
 class SampleError(HeadraceError, RuntimeError):
-    """A sample could not be read or decoded; the message names shard, key and reason."""
+    """A sample could not be read or decoded. The message names shard, key and reason."""
 
 
 class BuildError(HeadraceError, RuntimeError):
-    """A build could not finish or would publish something that is not true."""
+    """A build could not finish, or its result would be incomplete or incorrect."""
 
 
 class MissingDependencyError(HeadraceError, ImportError):
-    """An optional package is not installed; the message says which extra brings it."""
+    """An optional package is not installed. The message names the extra that installs it."""

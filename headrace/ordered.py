@@ -1,6 +1,7 @@
-"""Running tasks on threads while their results are taken in order, with a bound on how many are under way.
+"""Runs tasks ahead of the consumer of their results, in order, with a bound on how many are under way.
 
-Owns that loop and nothing else; what the tasks do is the caller's.
+`map_in_order` runs a function over tasks on a pool. `start_in_order` is the same for tasks that the caller starts by
+itself. `Backlog` is for a caller that adds tasks one by one.
 """
 
 import math
@@ -8,19 +9,30 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Pending(Protocol[R_co]):
+    """A task that was started, such as a `concurrent.futures.Future`."""
+
+    def result(self) -> R_co:
+        """Wait for the result. Raises the task's exception."""
+
+    def cancel(self) -> bool:
+        """Cancel the task, unless it is running or done."""
 
 
 @dataclass(frozen=True, slots=True)
-class Budget(Generic[T]):
+class WeightLimit(Generic[T]):
     """A bound besides the number of tasks.
 
     Attributes:
-        weigh: what a task counts for, such as the memory that its result takes.
-        max_weight: no further task is begun while those under way or waiting to be taken weigh so much together.
+        weigh: weight of a task, such as the memory that its result takes.
+        max_weight: no task is started while the tasks under way, or with results not taken yet, weigh this much.
     """
 
     weigh: Callable[[T], float] = lambda task: 0.0  # noqa: ARG005
@@ -33,56 +45,97 @@ def map_in_order(
     tasks: Iterable[T],
     *,
     window: int,
-    budget: Budget[T] | None = None,
+    limit: WeightLimit[T] | None = None,
 ) -> Iterator[R]:
-    """Results of `function` over `tasks`, in their order; at most `window` are under way or waiting to be taken.
+    """Results of `function` over `tasks`, in the order of the tasks.
 
-    Unlike `Executor.map` it neither reads all tasks nor keeps all results at once. An exception of a task is raised
-    where its result would have come, one of `tasks` itself after the results of all tasks before it; tasks that have
-    not begun are cancelled.
+    Unlike `Executor.map`, this neither reads all tasks at once nor keeps all results. See `start_in_order` for the
+    bounds and for exceptions.
     """
-    begun: _Begun[T, R] = _Begun(iter(tasks), budget or Budget(), window)
+    return start_in_order(lambda task: pool.submit(function, task), tasks, window=window, limit=limit)
+
+
+def start_in_order(
+    start: Callable[[T], Pending[R]],
+    tasks: Iterable[T],
+    *,
+    window: int,
+    limit: WeightLimit[T] | None = None,
+) -> Iterator[R]:
+    """Results of tasks, in the order of the tasks.
+
+    Args:
+        start: starts a task.
+        tasks: read only as far as tasks are started.
+        window: the most tasks that are under way, or have results that are not taken yet.
+        limit: a bound on the weight of these tasks.
+
+    Raises:
+        Exception: that of a task in place of its result, or that of `tasks` after the results of all tasks before it.
+            Tasks that are not running yet are then cancelled.
+    """
+    started: _Started[T, R] = _Started(iter(tasks), limit or WeightLimit(), window)
     try:
-        begun.fill(pool, function)
-        while begun.futures:
-            result = begun.take()
-            begun.fill(pool, function)
+        started.fill(start)
+        while started.pending:
+            result = started.take()
+            started.fill(start)
             yield result
-        if begun.fault is not None:
-            raise begun.fault
+        if started.error is not None:
+            raise started.error
     finally:
-        for _, future in begun.futures:
-            future.cancel()
+        for _, task in started.pending:
+            task.cancel()
 
 
 @dataclass(slots=True)
-class _Begun(Generic[T, R]):
-    """Tasks under way or waiting to be taken, with their weights."""
+class _Started(Generic[T, R]):
+    """Tasks under way, or with results that are not taken yet, and their weights."""
 
     waiting: Iterator[T]
-    budget: Budget[T]
+    limit: WeightLimit[T]
     window: int
-    futures: deque[tuple[float, Future[R]]] = field(default_factory=deque)
+    pending: deque[tuple[float, Pending[R]]] = field(default_factory=deque)
     weight: float = 0.0
-    fault: Exception | None = None
+    error: Exception | None = None
 
-    def fill(self, pool: Executor, function: Callable[[T], R]) -> None:
-        """Begin as many further tasks as there is room for."""
-        while self.fault is None and len(self.futures) < self.window and self.weight < self.budget.max_weight:
+    def fill(self, start: Callable[[T], Pending[R]]) -> None:
+        """Start as many further tasks as both bounds allow."""
+        while self.error is None and len(self.pending) < self.window and self.weight < self.limit.max_weight:
             try:
                 task = next(self.waiting)
             except StopIteration:
                 return
-            except Exception as fault:  # noqa: BLE001 - raised again in the consumer, in its turn
-                self.fault = fault
+            except Exception as error:  # noqa: BLE001 - raised again in the consumer, in its turn
+                self.error = error
                 return
-            weight = self.budget.weigh(task)
-            self.futures.append((weight, pool.submit(function, task)))
+            weight = self.limit.weigh(task)
+            self.pending.append((weight, start(task)))
             self.weight += weight
 
     def take(self) -> R:
-        """The result of the task that was begun first."""
-        weight, future = self.futures.popleft()
-        result = future.result()
+        """The result of the task that was started first."""
+        weight, task = self.pending.popleft()
+        result = task.result()
         self.weight -= weight
         return result
+
+
+@dataclass(slots=True)
+class Backlog(Generic[R]):
+    """Tasks that the caller started and added; their results are taken in the order in which they were added."""
+
+    _pending: deque[Future[R]] = field(default_factory=deque)
+
+    def add(self, task: Future[R]) -> None:
+        """Add a task that was started."""
+        self._pending.append(task)
+
+    def take(self, num_left: int) -> Iterator[R]:
+        """Wait until no more than `num_left` tasks are left; yield the results of the others and of finished tasks.
+
+        Raises:
+            Exception: that of a task, in place of its result.
+        """
+        while len(self._pending) > num_left or (self._pending and self._pending[0].done()):
+            yield self._pending.popleft().result()

@@ -1,14 +1,13 @@
-"""Audio bytes to arrays and back: the face of this layer, which is all that others import.
+"""Decodes and encodes audio: probing of recordings, decoding to arrays, and encoding of segments as FLAC.
 
-Pure in the sense of the house: files come in opened, nothing here knows paths, data sets, storage or threads. Inside:
-`forms` (types) → `segments`, `levels`, `headers`, `flac`, `sound` → `reader`, `resampling`, `writer`, `probe` →
-`encode`, `decode`.
+Other packages import from here only. Functions take open files and arrays; nothing in this package knows paths, data
+sets, storage or threads.
 """
 
 from headrace.audio.decode import decode
-from headrace.audio.encode import encode_segments
+from headrace.audio.encode import encode_segments, prove, proves
 from headrace.audio.flac import FlacInfo, decode_flac_into, flac_info, whole_flac_info
-from headrace.audio.forms import AudioFormat, AudioInfo, EncodedSegment, Reject, Segment
+from headrace.audio.forms import AudioFormat, AudioInfo, AudioReject, EncodedSegment, Segment
 from headrace.audio.probe import probe
 from headrace.audio.segments import plan_segments
 from headrace.audio.writer import codec_version
@@ -16,9 +15,9 @@ from headrace.audio.writer import codec_version
 __all__ = [
     "AudioFormat",
     "AudioInfo",
+    "AudioReject",
     "EncodedSegment",
     "FlacInfo",
-    "Reject",
     "Segment",
     "codec_version",
     "decode",
@@ -27,5 +26,7 @@ __all__ = [
     "flac_info",
     "plan_segments",
     "probe",
+    "prove",
+    "proves",
     "whole_flac_info",
 ]

@@ -1,7 +1,6 @@
-"""Any audio in memory to float32, for readers.
+"""Decodes a whole audio file in memory to float32.
 
-Owns the choice of decoder. Plain FLAC goes through `flac`; everything else, and FLAC whose length is unknown, through
-libsndfile.
+Plain FLAC is decoded by `headrace.audio.flac`. Other formats, and FLAC of unknown length, are decoded by libsndfile.
 """
 
 import io
@@ -11,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.audio.flac import MAGIC, FlacBytes, decode_flac_into, whole_flac_info
+from headrace.audio.opening import open_sound
 from headrace.audio.probe import probe
 from headrace.audio.reader import FrameReader
-from headrace.audio.sound import open_sound
 
 _BLOCK_FRAMES = 1 << 18
 
@@ -22,11 +21,11 @@ def decode(data: FlacBytes) -> tuple[npt.NDArray[np.float32], int]:
     """Decode a whole audio file of any format that libsndfile opens.
 
     Returns:
-        float32 (channels, frames), C-contiguous, full scale at 1.0 (integers lie in [-1, 1), floats where they lay);
-        and the sample rate in Hz.
+        Samples, float32 (channels, frames), C-contiguous; and the sample rate in Hz. Full scale is 1.0: integers
+        become values in [-1, 1), floats keep their values.
 
     Raises:
-        AudioError: as `probe` does; or damaged, cut off, or not finite.
+        AudioError: see `probe`; or the audio is damaged, truncated, or not finite.
     """
     if bytes(data[:4]) == MAGIC and (info := whole_flac_info(data)).num_frames:
         samples = np.empty((info.num_channels, info.num_frames), np.float32)

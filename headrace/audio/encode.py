@@ -1,7 +1,7 @@
-"""A recording to FLAC, segment by segment, in bounded memory.
+"""Encodes segments of a recording as FLAC, in bounded memory.
 
-Owns the path from source frames to a shard's payloads: which frames, in which dtype, through which steps. It knows no
-data set, no storage and no threads: callers run many of these at once, since libsndfile and soxr work without the GIL.
+A segment is decoded, mixed, resampled and rounded as needed. libsndfile and soxr release the GIL, so callers can encode
+several recordings at once on threads.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,25 +11,27 @@ from typing import BinaryIO
 import numpy as np
 
 from headrace.audio.flac import MAGIC, flac_info
+from headrace.audio.flac_sound import open_flac
 from headrace.audio.forms import (
     MAX_CHANNELS,
     MAX_SAMPLE_RATE_HZ,
     AudioFormat,
     AudioInfo,
+    AudioReject,
     EncodedSegment,
-    Reject,
     Segment,
 )
 from headrace.audio.levels import Samples, to_mono, to_pcm
-from headrace.audio.reader import FrameReader, native_dtype, overlap_of, read_to_end
+from headrace.audio.opening import open_sound
+from headrace.audio.reader import FrameReader, covers, native_dtype, overlap_of, read_to_end
 from headrace.audio.resampling import dtype_for, resampled
-from headrace.audio.segments import Window, resampling_window
-from headrace.audio.sound import open_sound
+from headrace.audio.segments import SourceWindow, resampling_window
 from headrace.audio.writer import FlacForm, copy_file, write_flac
 from headrace.errors import AudioError
 
-_BLOCK_SAMPLES = 1 << 20  # decoded at a time: bounds memory, and a short clip is one read and one write
+_BLOCK_SAMPLES = 1 << 20  # decoded at a time: bounds the memory; a short clip is one read and one write
 _FLAC_HEAD_BYTES = 42
+_FLAC = "FLAC"
 
 
 def encode_segments(
@@ -40,23 +42,23 @@ def encode_segments(
     *,
     block_samples: int = _BLOCK_SAMPLES,
 ) -> Iterator[EncodedSegment]:
-    """Encode segments of a recording, lazily, in the order given, which must be ascending.
+    """Encode segments of a recording, lazily, in the given order, which must be ascending.
 
-    A segment's bytes depend neither on which others are asked for nor on `block_samples`. Integers that fit are kept
-    bit for bit; others are rounded and clipped (`levels`). A resampled segment sees its surroundings, so that segments
-    put together equal the whole within one step of the output. A source that already is FLAC in the wanted form, asked
-    for whole, is decoded once to prove that it is sound and then copied byte for byte.
+    A segment's bytes depend neither on the other segments nor on `block_samples`. Integers that fit are kept bit for
+    bit; others are rounded and clipped (`levels.to_pcm`). A segment is resampled with the audio around it, so that
+    joined segments equal the resampled whole within one step of the output. A source that is already FLAC in the wanted
+    form, with one segment over all of it, is decoded once to check it and then copied byte for byte.
 
     Args:
-        file: the recording, seekable; not to be read meanwhile. Its position is left as found.
-        info: what `probe` said of it.
-        wanted: the form in the shard.
+        file: the recording, seekable. The caller must not read it meanwhile. Its position is restored.
+        info: result of `probe` for this recording.
+        wanted: format in the shard.
         segments: from `plan_segments`.
-        block_samples: how many samples (frames times channels) to decode at a time.
+        block_samples: number of samples (frames times channels) to decode at a time.
 
     Raises:
-        AudioError: `truncated`, `undecodable`, `non_finite`; or `unsupported` where the wanted form cannot be made,
-            naming the YAML key that settles it.
+        AudioError: `truncated`, `undecodable`, `non_finite`; or `unsupported` if the wanted format is not possible;
+            the message names the YAML key to change.
         BuildError: the encoder or the disk failed.
     """
     if not segments:
@@ -64,14 +66,14 @@ def encode_segments(
     form = _form(info, wanted)
     block_frames = max(1, block_samples // info.num_channels)
     if _is_copyable(file, info, form, segments):
-        with open_sound(file) as sound:
-            read_to_end(FrameReader(sound, info, dtype=native_dtype(info), block_frames=block_frames), info.num_frames)
+        prove(file, info, block_samples=block_samples)
         yield _copied(file, segments[0], form)
         return
-    job = _Job(info, form)
+    job = _Conversion(info, form)
     windows = [job.window(segment) for segment in segments]
-    overlap = overlap_of([(window.start_frame, window.stop_frame) for window in windows])
-    with open_sound(file) as sound:
+    overlap = overlap_of(windows)
+    is_whole_flac = info.container == _FLAC and covers(windows, info.num_frames)
+    with open_flac(file, info) if is_whole_flac else open_sound(file) as sound:
         reader = FrameReader(sound, info, dtype=job.reading_dtype, block_frames=block_frames, keep=overlap)
         for segment, window in zip(segments, windows, strict=True):
             blocks = job.prepared(reader.blocks(window.start_frame, window.stop_frame), segment, window)
@@ -79,9 +81,42 @@ def encode_segments(
             yield _result(segment, payload, num_bytes, form, copied=False)
 
 
+def proves(info: AudioInfo, wanted: AudioFormat, segments: Sequence[Segment]) -> bool:
+    """Whether `encode_segments` with these segments checks the whole recording; if not, `prove` does.
+
+    Only FLAC has a checksum of the whole audio, which can be checked only by decoding all of it from the beginning.
+    """
+    if info.container != _FLAC:
+        return True
+    try:
+        job = _Conversion(info, _form(info, wanted))
+    except AudioError:  # `encode_segments` raises the same error
+        return True
+    return covers([job.window(segment) for segment in segments], info.num_frames)
+
+
+def prove(file: BinaryIO, info: AudioInfo, *, block_samples: int = _BLOCK_SAMPLES) -> None:
+    """Check that a whole FLAC recording has the number of frames and the MD5 of its header, by decoding it.
+
+    Other formats are not checked. `proves` reports whether `encode_segments` makes this check by itself.
+
+    Args:
+        file: the recording; its position is restored.
+        info: result of `probe` for this recording.
+        block_samples: number of samples (frames times channels) to decode at a time.
+
+    Raises:
+        AudioError: `truncated` or `undecodable`.
+    """
+    if info.container == _FLAC:
+        block_frames = max(1, block_samples // info.num_channels)
+        with open_flac(file, info) as sound:
+            read_to_end(FrameReader(sound, info, dtype=native_dtype(info), block_frames=block_frames), info.num_frames)
+
+
 @dataclass(frozen=True, slots=True)
-class _Job:
-    """The steps from one source to one form."""
+class _Conversion:
+    """The steps that convert a source to one form of FLAC."""
 
     info: AudioInfo
     form: FlacForm
@@ -96,19 +131,19 @@ class _Job:
 
     @property
     def reading_dtype(self) -> str:
-        """Means are taken in float64, which holds any sum exactly; what is only copied or rounded keeps its own."""
+        """Dtype to decode to: float64 for means, which keeps sums exact; otherwise the source's or the resampler's."""
         if self.mixes:
             return "float64"
         return dtype_for(self.form.bits) if self.resamples else native_dtype(self.info)
 
-    def window(self, segment: Segment) -> Window:
-        """The source frames that a segment is made of."""
+    def window(self, segment: Segment) -> SourceWindow:
+        """The source frames that a segment is made from."""
         if self.resamples:
             return resampling_window(segment, self.info.sample_rate_hz, self.form.sample_rate_hz)
-        return Window(segment.start_frame, segment.stop_frame, 0)
+        return SourceWindow(segment.start_frame, segment.stop_frame, 0)
 
-    def prepared(self, blocks: Iterable[Samples], segment: Segment, window: Window) -> Iterator[Samples]:
-        """Source blocks of a window as the segment's PCM, (frames, channels of the form)."""
+    def prepared(self, blocks: Iterable[Samples], segment: Segment, window: SourceWindow) -> Iterator[Samples]:
+        """The segment's PCM, in blocks (frames, channels of the form), from the source blocks of its window."""
         if self.mixes:
             blocks = map(to_mono, blocks)
         if self.resamples:
@@ -121,7 +156,7 @@ class _Job:
 
 
 def _form(info: AudioInfo, wanted: AudioFormat) -> FlacForm:
-    """The wanted form, with the source's own values where none is asked for.
+    """The wanted form, with the source's values for settings that are None.
 
     Raises:
         AudioError: `unsupported`.
@@ -129,22 +164,24 @@ def _form(info: AudioInfo, wanted: AudioFormat) -> FlacForm:
     num_channels = wanted.output_channels(info)
     if num_channels > MAX_CHANNELS:
         raise AudioError(
-            Reject.UNSUPPORTED, f"{num_channels} channels, FLAC holds {MAX_CHANNELS}: set audio.num_channels to 1"
+            AudioReject.UNSUPPORTED, f"{num_channels} channels, FLAC holds {MAX_CHANNELS}: set audio.num_channels to 1"
         )
     if num_channels not in (1, info.num_channels) and info.num_channels != 1:
         raise AudioError(
-            Reject.UNSUPPORTED,
-            f"{info.num_channels} channels cannot be made {num_channels}: set audio.num_channels to 1 (mean) or null",
+            AudioReject.UNSUPPORTED,
+            f"{info.num_channels} channels cannot be mixed to {num_channels}: set audio.num_channels to 1 or null",
         )
     rate_hz = wanted.output_rate_hz(info.sample_rate_hz)
     if rate_hz > MAX_SAMPLE_RATE_HZ or (rate_hz >= 1 << 16 and rate_hz % 10):  # RFC 9639, section 7
-        raise AudioError(Reject.UNSUPPORTED, f"FLAC cannot stream {rate_hz} Hz: set audio.sample_rate to a common rate")
+        raise AudioError(
+            AudioReject.UNSUPPORTED, f"FLAC cannot stream {rate_hz} Hz: set audio.sample_rate to a common rate"
+        )
     return FlacForm(rate_hz, num_channels, wanted.output_bits(info), wanted.compression_level)
 
 
 def _is_copyable(file: BinaryIO, info: AudioInfo, form: FlacForm, segments: Sequence[Segment]) -> bool:
-    """Whether the file is plain FLAC (nothing before its magic) in the wanted form, and one segment is all of it."""
-    if info.container != "FLAC" or list(segments) != [Segment(0, 0, info.num_frames)]:
+    """Whether the file is plain FLAC (nothing before its magic) in the wanted form, and one segment covers it."""
+    if info.container != _FLAC or list(segments) != [Segment(0, 0, info.num_frames)]:
         return False
     before = file.tell()
     file.seek(0)

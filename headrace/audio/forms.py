@@ -1,7 +1,4 @@
-"""The words of the audio layer as small types: what a source is, what form is wanted, what came out.
-
-Owns names, units and the few rules that hold between fields. It opens nothing and computes no samples.
-"""
+"""Types that describe audio: a recording, the wanted format, a segment, an encoded segment, reasons for rejection."""
 
 import math
 import re
@@ -17,21 +14,21 @@ MAX_SAMPLE_RATE_HZ = 655_350
 """The largest rate that every FLAC frame header can carry (RFC 9639, section 9.1.2)."""
 
 
-class Reject(StrEnum):
-    """Why a recording's bytes cannot be used: the `reason` of every `AudioError` raised here."""
+class AudioReject(StrEnum):
+    """Why a recording is rejected: the `reason` of every `AudioError` that this package raises."""
 
     EMPTY = "empty"
     """The file has no bytes."""
     TRUNCATED = "truncated"
-    """The header, or the container's framing, promises more than the file holds."""
+    """The file is shorter than its header, or its container's framing, says."""
     UNDECODABLE = "undecodable"
-    """A known format whose bytes are damaged: a checksum fails, a header contradicts itself."""
+    """The file has a known format and is damaged: a checksum is wrong, or a header contradicts itself."""
     UNSUPPORTED = "unsupported"
-    """Not audio that libsndfile reads, or a form that the wanted shards cannot hold."""
+    """The file is not audio that libsndfile reads, or cannot be converted to the wanted format."""
     NON_FINITE = "non_finite"
     """A sample is NaN or infinite."""
     NO_FRAMES = "no_frames"
-    """A sound header, and no audio behind it."""
+    """The header is valid, but there is no audio after it."""
 
 
 _EXACT_SEEK = ("PCM_", "FLOAT", "DOUBLE")
@@ -51,10 +48,15 @@ def bits_of_subtype(subtype: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class AudioInfo:
-    """What a recording's header says.
+    """Facts of a recording's header.
 
-    `container` and `subtype` are libsndfile's names ("WAV", "PCM_16"). `num_frames` counts instants, not samples.
-    `bits_per_sample` is None for companded and lossy codings.
+    Attributes:
+        container: libsndfile's name of the container, for example `WAV`.
+        subtype: libsndfile's name of the coding, for example `PCM_16`.
+        num_frames: length; a frame has one sample of each channel.
+        sample_rate_hz: sample rate.
+        num_channels: channels.
+        bits_per_sample: bits of a stored sample; None for companded and lossy codings.
     """
 
     container: str
@@ -71,24 +73,24 @@ class AudioInfo:
 
     @property
     def is_float(self) -> bool:
-        """Whether samples are stored as floating point, which alone can hold NaN and values beyond full scale."""
+        """Whether samples are stored as floating point; only these can be NaN or exceed full scale."""
         return self.subtype in _FLOAT_BITS
 
     @property
     def has_exact_seek(self) -> bool:
-        """Whether a position in the middle is reached without decoding all before it.
+        """Whether samples after a seek equal those that are decoded from the beginning.
 
-        After a seek in a lossy coding the decoder's memory is another, and so are the samples that follow.
+        In lossy codings they do not, because they depend on the decoder's state.
         """
         return self.subtype.startswith(_EXACT_SEEK)
 
 
 @dataclass(frozen=True, slots=True)
 class AudioFormat:
-    """The form of audio wanted in shards (`audio:` of the YAML); None keeps the source's.
+    """The wanted format of audio in shards (`audio` in the YAML). A field that is None keeps the source's value.
 
     Raises:
-        ConfigError: a value that FLAC cannot hold; the message names the YAML key.
+        ConfigError: FLAC does not support a value; the message names the YAML key.
     """
 
     sample_rate_hz: int | None = None
@@ -99,7 +101,7 @@ class AudioFormat:
     last_segment: Literal["keep", "drop"] = "keep"
 
     def __post_init__(self) -> None:
-        """Refuse what FLAC or this library cannot do, before any file is opened."""
+        """Check every value, before any file is opened."""
         rate, channels, seconds = self.sample_rate_hz, self.num_channels, self.segment_seconds
         rules = {
             f"sample_rate: expected 1 to {MAX_SAMPLE_RATE_HZ} or null, found {rate!r}": rate is None
@@ -118,7 +120,7 @@ class AudioFormat:
                 raise ConfigError(f"audio.{rule}")
 
     def canonical(self) -> dict[str, int | float | str | None]:
-        """The settings as plain values in a fixed order, for digests: equal dicts give equal audio."""
+        """The settings as plain values in a fixed order, for digests."""
         return {
             "sample_rate_hz": self.sample_rate_hz,
             "num_channels": self.num_channels,
@@ -129,17 +131,17 @@ class AudioFormat:
         }
 
     def output_rate_hz(self, source_rate_hz: int) -> int:
-        """Sample rate in the shard."""
+        """Sample rate in the shard, for a source of this rate."""
         return self.sample_rate_hz or source_rate_hz
 
     def output_channels(self, info: AudioInfo) -> int:
-        """Channels in the shard."""
+        """Channels in the shard, for this source."""
         return self.num_channels or info.num_channels
 
     def output_bits(self, info: AudioInfo) -> Literal[16, 24]:
-        """Bits per sample in the shard: the wanted ones, or the fewest of 16 and 24 that keep the source's.
+        """Bits per sample in the shard: as set, or else 16 or 24, whichever is enough for the source.
 
-        Lossy and companded codings give 16; 32-bit integers and floats give 24, the most that FLAC carries everywhere.
+        Lossy and companded codings get 16. 32-bit integers and floats get 24, the most that all FLAC decoders support.
         """
         if self.bits_per_sample is not None:
             return self.bits_per_sample
@@ -164,8 +166,16 @@ class Segment:
 class EncodedSegment:
     """A segment as FLAC.
 
-    `payload` is the whole file as bytes or, where it may be large, a binary file that stands at its beginning; it is
-    the consumer's to read before asking for the next segment. `copied`: the source's own bytes, not encoded again.
+    Attributes:
+        segment: which part of the recording it is.
+        payload: the FLAC file, as bytes; or, if it may be large, as a binary file at position 0, which has to be read
+            before the next segment is requested.
+        num_bytes: size of the payload.
+        num_frames: length.
+        sample_rate_hz: sample rate.
+        num_channels: channels.
+        bits_per_sample: 16 or 24.
+        copied: whether the payload is the source's own bytes, which were not encoded again.
     """
 
     segment: Segment

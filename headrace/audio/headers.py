@@ -1,27 +1,35 @@
-"""How long a file should be, by what its own headers say: truncation without decoding.
+"""Checks that an audio file is as long as its headers say, without decoding it.
 
-Owns the chunk walks of the containers that announce their length. libsndfile opens a cut file without complaint and
-reports the frames that are left; this is what notices. It reads headers only and says nothing on damaged contents.
-Lengths that a streaming writer leaves open (0, -1, or next to the largest that fits) are no truncation.
+libsndfile opens a truncated file without an error, and reports the frames that are left. It also ignores audio after
+the length in a header that was not updated when the recording ended, or that cannot count more than 4 GB. The check
+finds both. It reads the chunk headers of WAV, AIFF, AU, CAF and Wave64 only; damaged audio is not found. A length that
+a streaming writer left open (0, -1, or close to the largest possible number) is not checked.
 """
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
-from headrace.audio.forms import Reject
+from headrace.audio.forms import AudioReject
 from headrace.errors import AudioError
 
 _OPEN_ENDS = (1 << 31, 1 << 32, 1 << 63, 1 << 64)  # ffmpeg writes -1, sox and arecord about 2**31
 _OPEN_MARGIN_BYTES = 1 << 16
-_MAX_OGG_PAGE_BYTES = 65_307
-_MAX_CHUNKS = 4096  # a walk through more than this is a walk through noise
+_MAX_CHUNKS = 4096  # more chunks than this are noise
+_STRAY_BYTES = 4096  # accepted after the audio without being a chunk: padding to a sector, or a stray tag
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How a container's chunks follow each other; `header` is the struct of a name and a size."""
+    """The layout of a container's chunks.
+
+    Attributes:
+        first_byte: offset of the first chunk.
+        header: `struct` format of a chunk's name and size.
+        align: chunks begin at multiples of this, in bytes.
+        counts_header: whether a chunk's size includes its header.
+    """
 
     first_byte: int
     header: str
@@ -29,11 +37,15 @@ class _Layout:
     counts_header: bool = False
 
 
+_IFF = _Layout(12, ">4sI", 2)
+_CAF = _Layout(8, ">4sQ", 1)
+
+
 def check_whole(file: BinaryIO, num_bytes: int) -> None:
-    """Refuse a file that is shorter than its container says; formats that do not say pass.
+    """Check that a file is neither shorter nor longer than its container says. Containers without a length pass.
 
     Raises:
-        AudioError: `truncated`, with the bytes expected and found.
+        AudioError: `truncated` or `undecodable`, with the expected and the found number of bytes.
     """
     file.seek(0)
     head = file.read(64)
@@ -42,31 +54,33 @@ def check_whole(file: BinaryIO, num_bytes: int) -> None:
             expected = promised(file, num_bytes)
             if expected is not None and expected > num_bytes:
                 raise AudioError(
-                    Reject.TRUNCATED,
-                    f"cut off: its header promises at least {expected} bytes, the file has {num_bytes}; fetch it again",
+                    AudioReject.TRUNCATED,
+                    f"truncated: its header promises at least {expected} bytes, the file has {num_bytes}; fetch it "
+                    "again",
                 )
             return
 
 
 def _riff(file: BinaryIO, num_bytes: int) -> int | None:
-    """RIFF, RIFX, RF64 and BW64 (EBU Tech 3306): where the data chunk ends."""
+    """End of the data chunk in RIFF, RIFX, RF64 and BW64 (EBU Tech 3306); None if the length is open."""
     file.seek(0)
     order = ">" if file.read(4) == b"RIFX" else "<"
     size64 = None
-    for name, start, size in _chunks(file, num_bytes, _Layout(12, order + "4sI", 2)):
+    layout = _Layout(12, order + "4sI", 2)
+    for name, start, size in _chunks(file, num_bytes, layout):
         if name == b"ds64":
             file.seek(start + 8)
             size64 = _unpack("<Q", file)
         elif name == b"data":
             promised = size64 if size == 0xFFFFFFFF and size64 is not None else size
-            return None if _is_open(promised) else start + promised
+            return None if _is_open(promised) else _end(file, num_bytes, start + promised, layout)
         if start + size > num_bytes:
             return start + size
     return None
 
 
 def _w64(file: BinaryIO, num_bytes: int) -> int | None:
-    """Sony Wave64: chunks with 16-byte names, whose 64-bit sizes count their own headers."""
+    """End of the data chunk in Sony Wave64, whose chunks have 16-byte names; None if the length is open."""
     for name, start, size in _chunks(file, num_bytes, _Layout(40, "<16sQ", 8, counts_header=True)):
         if name.startswith(b"data"):
             return None if _is_open(size) else start + size
@@ -76,72 +90,63 @@ def _w64(file: BinaryIO, num_bytes: int) -> int | None:
 
 
 def _aiff(file: BinaryIO, num_bytes: int) -> int | None:
-    """AIFF and AIFF-C: where the SSND chunk ends."""
-    for name, start, size in _chunks(file, num_bytes, _Layout(12, ">4sI", 2)):
-        if name == b"SSND" and (size == 8 or _is_open(size)):  # 8: two fields, then nothing
-            return None
+    """End of the SSND chunk in AIFF and AIFF-C; None if the length is open."""
+    for name, start, size in _chunks(file, num_bytes, _IFF):
+        if name == b"SSND":
+            is_open = size == 8 or _is_open(size)  # 8: two fields, then nothing
+            return None if is_open else _end(file, num_bytes, start + size, _IFF)
         if start + size > num_bytes:
             return start + size
     return None
 
 
 def _caf(file: BinaryIO, num_bytes: int) -> int | None:
-    """Apple's Core Audio Format: where the data chunk ends."""
-    for name, start, size in _chunks(file, num_bytes, _Layout(8, ">4sQ", 1)):
-        if name == b"data" and _is_open(size):
-            return None
+    """End of the data chunk in Apple's Core Audio Format; None if the length is open."""
+    for name, start, size in _chunks(file, num_bytes, _CAF):
+        if name == b"data":
+            return None if _is_open(size) else _end(file, num_bytes, start + size, _CAF)
         if start + size > num_bytes:
             return start + size
     return None
 
 
 def _au(file: BinaryIO, num_bytes: int) -> int | None:
-    """Sun's AU, either byte order: header size and data size are the two words after the magic."""
-    del num_bytes
+    """End of the audio in Sun's AU, in either byte order; None if the length is open."""
     file.seek(0)
     order = ">" if file.read(4) == b".snd" else "<"
     words = file.read(8)
     if len(words) < 8:
         return None
     header, size = struct.unpack(order + "II", words)
-    return None if _is_open(size) else header + size
+    return None if _is_open(size) else _end(file, num_bytes, header + size, None)
 
 
-def _ogg(file: BinaryIO, num_bytes: int) -> int | None:
-    """Ogg (RFC 3533): where the last page ends, by its own lacing table."""
-    tail_start = max(0, num_bytes - _MAX_OGG_PAGE_BYTES)
-    file.seek(tail_start)
-    tail = file.read(_MAX_OGG_PAGE_BYTES)
-    at = tail.rfind(b"OggS\x00")
-    if at < 0:
-        return None
-    num_lacings = tail[at + 26] if at + 26 < len(tail) else 255
-    lacings = tail[at + 27 : at + 27 + num_lacings]
-    missing_lacings = num_lacings - len(lacings)
-    return tail_start + at + 27 + num_lacings + sum(lacings) + missing_lacings
+def _end(file: BinaryIO, num_bytes: int, audio_stop: int, layout: _Layout | None) -> int:
+    """End of what the headers promise: of the audio, or of a chunk after it.
 
-
-def _mp3(file: BinaryIO, num_bytes: int) -> int | None:
-    """MPEG audio: the byte count of a Xing or Info frame, where the encoder wrote one."""
-    del num_bytes
-    file.seek(0)
-    head = file.read(10)
-    start = 0
-    if head.startswith(b"ID3") and len(head) == 10:
-        start = 10 + ((head[6] & 127) << 21 | (head[7] & 127) << 14 | (head[8] & 127) << 7 | head[9] & 127)
-    file.seek(start)
-    frame = file.read(192)
-    for mark in (b"Xing", b"Info"):
-        at = frame.find(mark, 4)
-        if at >= 0 and len(frame) >= at + 16:
-            flags, *counts = struct.unpack_from(">III", frame, at + 4)
-            if flags & 2:
-                return start + int(counts[flags & 1])
-    return None
+    Raises:
+        AudioError: `undecodable`: many bytes after the audio are not in a chunk.
+    """
+    at = audio_stop
+    if layout is not None:
+        at += -at % layout.align
+        for _, start, size in _chunks(file, num_bytes, replace(layout, first_byte=at)):
+            if start + size > num_bytes:
+                return start + size if num_bytes - at > _STRAY_BYTES else audio_stop
+            at = start + size
+            at += -at % layout.align
+    if num_bytes - at > _STRAY_BYTES:
+        raise AudioError(
+            AudioReject.UNDECODABLE,
+            f"its header promises audio up to byte {audio_stop}, and {num_bytes - at} bytes follow that are not in a "
+            "chunk: perhaps the header was not updated when the recording ended; repair it (ffmpeg -ignore_length 1 "
+            "-i OLD NEW, or sox --ignore-length OLD NEW)",
+        )
+    return audio_stop
 
 
 def _chunks(file: BinaryIO, num_bytes: int, layout: _Layout) -> Iterator[tuple[bytes, int, int]]:
-    """Walk chunks: name, where the payload starts, its size. Ends at the file's end or where a name is noise."""
+    """Name, start and size of each chunk's content, up to the end of the file or to an invalid name."""
     header_bytes = struct.calcsize(layout.header)
     at = layout.first_byte
     for _ in range(_MAX_CHUNKS):
@@ -161,7 +166,7 @@ def _chunks(file: BinaryIO, num_bytes: int, layout: _Layout) -> Iterator[tuple[b
 
 
 def _is_open(size: int) -> bool:
-    """Whether a size says that its writer did not know."""
+    """Whether a size means that its writer did not know it."""
     return size == 0 or any(end - _OPEN_MARGIN_BYTES <= size <= end for end in _OPEN_ENDS)
 
 
@@ -184,10 +189,4 @@ _PROMISES: tuple[tuple[bytes, Callable[[BinaryIO, int], int | None]], ...] = (
     (b"caff", _caf),
     (b".snd", _au),
     (b"dns.", _au),
-    (b"OggS", _ogg),
-    (b"ID3", _mp3),
-    (b"\xff\xfb", _mp3),
-    (b"\xff\xfa", _mp3),
-    (b"\xff\xf3", _mp3),
-    (b"\xff\xf2", _mp3),
 )

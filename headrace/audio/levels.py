@@ -1,7 +1,7 @@
-"""Sample values: integers and floats of any width to the 16 or 24 bits of a shard, and channels to one.
+"""Converts sample values to the 16 or 24 bits of a shard, and several channels to one.
 
-Owns the arithmetic. Everything is elementwise, so results are the same on every machine. No dither: the same input
-must give the same bytes.
+All operations are elementwise, so results are the same on every machine. There is no dither, because equal input must
+give equal bytes.
 """
 
 from typing import Any, Literal
@@ -14,10 +14,10 @@ Samples = npt.NDArray[Any]
 
 
 def to_pcm(block: Samples, bits: Literal[16, 24]) -> Samples:
-    """Samples as libsndfile wants them for a stream of `bits`: int16, or int32 with 24 significant upper bits.
+    """Samples in the form that libsndfile takes for a stream of `bits`: int16, or int32 with 24 significant upper bits.
 
-    int16 passes as it is (libsndfile widens it); wider integers are rounded half up, floats half to even. What does
-    not fit is clipped. Floats must be finite.
+    int16 is returned as it is (libsndfile widens it). Wider integers are rounded half up, floats half to even. Values
+    that do not fit are clipped. Floats must be finite.
 
     >>> to_pcm(np.array([[0.5], [1.5], [-1.5]]), 16).ravel().tolist()
     [16384, 32767, -32768]
@@ -34,7 +34,7 @@ def to_pcm(block: Samples, bits: Literal[16, 24]) -> Samples:
 
 
 def to_mono(block: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The mean of the channels, (frames, 1). Added one by one: a library's reduction may reorder the sum."""
+    """Mean of the channels, (frames, 1). Channels are added one by one, because numpy's sum may reorder them."""
     total: npt.NDArray[np.float64] = block[:, 0].copy()
     for channel in range(1, block.shape[1]):
         total += block[:, channel]
@@ -43,7 +43,7 @@ def to_mono(block: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def first_non_finite(block: Samples) -> int | None:
-    """The first frame of a float block with a NaN or an infinity in any channel."""
+    """Number of the first frame with a NaN or an infinity in any channel; None if all values are finite."""
     finite = np.isfinite(block)
     return None if finite.all() else int(np.argmin(finite.all(axis=1)))
 

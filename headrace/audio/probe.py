@@ -1,50 +1,56 @@
-"""What a recording is, from its header alone.
-
-Owns `probe`. It decodes nothing, unless a header leaves the length open.
-"""
+"""Reads the facts of a recording from its header, and checks that the file is complete, without decoding it."""
 
 from dataclasses import replace
 from typing import BinaryIO
 
-import numpy as np
-
-from headrace.audio.forms import AudioInfo, Reject
+from headrace.audio.flac_sound import check_first_frame
+from headrace.audio.forms import AudioInfo, AudioReject
 from headrace.audio.headers import check_whole
-from headrace.audio.sound import UNKNOWN_FRAMES, ForwardSound, info_of, open_sound
+from headrace.audio.opening import Sound, open_sound
+from headrace.audio.sound import UNKNOWN_FRAMES, position_kept
 from headrace.errors import AudioError
 
 _BLOCK_SAMPLES = 1 << 18
+_FLAC = "FLAC"
 
 
 def probe(file: BinaryIO, *, num_bytes: int) -> AudioInfo:
-    """Read a recording's header. Content decides the format, not the file's name; the file's position is kept.
+    """Read a recording's header.
 
-    A stream whose header leaves its length open (FLAC from a pipe) is decoded once, to count.
+    The format is found from the content, not from a file name. A stream whose header has no length (FLAC from a pipe)
+    is decoded once to count its frames. All pages of Ogg and all frames of MPEG audio are counted and checked, without
+    decoding them.
+
+    Args:
+        file: the recording; its position is restored.
+        num_bytes: size of the file.
 
     Raises:
-        AudioError: with one of `Reject` as its reason: `empty`; `truncated` where the container says how long it
-            should be (WAV and kin, AIFF, AU, CAF, Ogg, MP3 with a Xing frame; FLAC shows it only when decoded);
-            `unsupported`; `undecodable`; `no_frames`.
+        AudioError: with one of `AudioReject` as its reason: `empty`; `truncated` if the container has a length (WAV and
+            relatives, AIFF, AU, CAF, Ogg, MPEG audio; truncated FLAC is found only by decoding); `unsupported`;
+            `undecodable`; `no_frames`.
     """
     if num_bytes == 0:
-        raise AudioError(Reject.EMPTY, "the file is empty (0 bytes); fetch it again or remove it")
-    before = file.tell()
-    try:
+        raise AudioError(AudioReject.EMPTY, "the file is empty (0 bytes); fetch it again or remove it")
+    with position_kept(file):
         check_whole(file, num_bytes)
-    finally:
-        file.seek(before)
     with open_sound(file) as sound:
-        info = info_of(sound)
+        info = sound.info
         if info.num_frames >= UNKNOWN_FRAMES:
             info = replace(info, num_frames=_count_frames(sound))
+    if info.container == _FLAC:
+        with position_kept(file):
+            check_first_frame(file)
     if info.num_frames <= 0:
-        raise AudioError(Reject.NO_FRAMES, f"the {info.container} header announces no audio; remove or mend the file")
+        raise AudioError(
+            AudioReject.NO_FRAMES, f"the {info.container} header announces no audio; remove or mend the file"
+        )
     return info
 
 
-def _count_frames(sound: ForwardSound) -> int:
-    block = np.empty((max(1, _BLOCK_SAMPLES // sound.channels), sound.channels), np.int32)
+def _count_frames(sound: Sound) -> int:
+    num_frames = max(1, _BLOCK_SAMPLES // sound.info.num_channels)
     total = 0
-    while (got := len(sound.read(out=block))) > 0:
+    while (got := len(sound.read(num_frames, "int32"))) > 0:
         total += got
     return total

@@ -1,22 +1,23 @@
-"""Frames of a source, in ascending windows that may overlap, decoded once and in bounded memory.
+"""Reads ascending windows of a recording, which may overlap. Each frame is decoded once, in bounded memory.
 
-Owns what is read, in which dtype, and the proof that it is whole and finite. It changes no values.
+Also checks that the recording is complete and finite. Values are not changed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from headrace.audio.forms import AudioInfo, Reject
+from headrace.audio.forms import AudioInfo, AudioReject
 from headrace.audio.levels import Samples, first_non_finite
-from headrace.audio.sound import ForwardSound
+from headrace.audio.opening import Sound
+from headrace.audio.segments import SourceWindow
 from headrace.errors import AudioError
 
 _DECODED_AS_FLOAT = ("FLOAT", "VORBIS", "OPUS", "MPEG_LAYER_I", "MPEG_LAYER_II", "MPEG_LAYER_III")
 
 
 def native_dtype(info: AudioInfo) -> str:
-    """The narrowest dtype of libsndfile's that loses nothing of a source."""
+    """The narrowest dtype in which libsndfile decodes a source without loss."""
     if info.subtype in _DECODED_AS_FLOAT:
         return "float32"
     if info.subtype == "DOUBLE":
@@ -27,11 +28,11 @@ def native_dtype(info: AudioInfo) -> str:
 class FrameReader:
     """Reads forward through an open recording.
 
-    `keep` is how many frames before the current position stay at hand for a window that begins before the last one
-    ended. A gap between windows is skipped by seeking where that is exact, by decoding otherwise.
+    The last `keep` frames are kept for windows that begin before the end of the previous one. A gap between windows is
+    skipped by seeking if that is exact, otherwise by decoding.
     """
 
-    def __init__(self, sound: ForwardSound, info: AudioInfo, *, dtype: str, block_frames: int, keep: int = 0) -> None:
+    def __init__(self, sound: Sound, info: AudioInfo, *, dtype: str, block_frames: int, keep: int = 0) -> None:
         self._sound = sound
         self._info = info
         self._dtype = dtype
@@ -41,18 +42,18 @@ class FrameReader:
         self._tail: Samples = np.empty((0, info.num_channels), dtype)
 
     def blocks(self, start: int, stop: int) -> Iterator[Samples]:
-        """Frames `start` to `stop`, or to the recording's end, as (frames, channels) of at most the block size.
+        """Frames `start` to `stop`, or to the recording's end, in blocks (frames, channels) of at most the block size.
 
         Raises:
-            AudioError: `truncated`, `undecodable` or `non_finite`, naming the frame.
-            ValueError: the window begins before what is still at hand.
+            AudioError: `truncated`, `undecodable` or `non_finite`; the message names the frame.
+            ValueError: the window begins before the kept frames.
         """
         stop = min(stop, self._info.num_frames)
         self._advance_to(start)
         if start < self._position:
             first = start - (self._position - len(self._tail))
             if first < 0:
-                raise ValueError(f"frame {start} asked for after frame {self._position}: windows must ascend")
+                raise ValueError(f"frame {start} requested after frame {self._position}: windows must be ascending")
             yield self._tail[first : first + stop - start]
         while self._position < stop:
             yield self._next(min(self._block_frames, stop - self._position))
@@ -66,16 +67,17 @@ class FrameReader:
             self._next(min(self._block_frames, start - self._position))
 
     def _next(self, num_frames: int) -> Samples:
-        block: Samples = self._sound.read(num_frames, dtype=self._dtype, always_2d=True)
+        block: Samples = self._sound.read(num_frames, self._dtype)
         if len(block) < num_frames:
             raise AudioError(
-                Reject.TRUNCATED,
-                f"cut off: {self._info.num_frames} frames promised, decoding ends after "
+                AudioReject.TRUNCATED,
+                f"truncated: the header promises {self._info.num_frames} frames, decoding ends after "
                 f"{self._position + len(block)}; fetch the recording again",
             )
         if block.dtype.kind == "f" and (bad := first_non_finite(block)) is not None:
             raise AudioError(
-                Reject.NON_FINITE, f"frame {self._position + bad} is NaN or infinite; mend or remove the recording"
+                AudioReject.NON_FINITE,
+                f"frame {self._position + bad} is NaN or infinite; repair or remove the recording",
             )
         self._position += num_frames
         if self._keep:
@@ -83,16 +85,26 @@ class FrameReader:
         return block
 
 
-def overlap_of(windows: list[tuple[int, int]]) -> int:
-    """The most frames that a window shares with what came before it."""
+def overlap_of(windows: Sequence[SourceWindow]) -> int:
+    """The most frames that a window shares with the windows before it."""
     overlap = reached = 0
-    for start, stop in windows:
-        overlap = max(overlap, reached - start)
-        reached = max(reached, stop)
+    for window in windows:
+        overlap = max(overlap, reached - window.start_frame)
+        reached = max(reached, window.stop_frame)
     return overlap
 
 
+def covers(windows: Sequence[SourceWindow], num_frames: int) -> bool:
+    """Whether ascending windows contain all frames from 0 to `num_frames`."""
+    reached = 0
+    for window in windows:
+        if window.start_frame > reached:
+            return False
+        reached = max(reached, window.stop_frame)
+    return reached >= num_frames
+
+
 def read_to_end(reader: FrameReader, num_frames: int) -> None:
-    """Decode a recording and drop it: the proof that it is whole and finite."""
+    """Decode a recording and drop the samples, to check that it is complete and finite."""
     for _ in reader.blocks(0, num_frames):
         pass

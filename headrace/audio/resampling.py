@@ -1,9 +1,7 @@
-"""Changing the sample rate of a stream of blocks, by soxr.
+"""Resamples a segment from blocks of its source window, with soxr.
 
-Owns the choice of quality and the bookkeeping of one segment's window (`segments.resampling_window`).
-
-soxr keeps the ratio of common rates exactly. One that hardly reduces (44,100 to 44,099) it approximates, and drifts by
-some hundred-thousandths of a frame per minute: far below one step of 16 bits, a hundred steps of 24.
+soxr keeps the ratio of common sample rates exactly. A ratio such as 44,100 to 44,099 is approximated: the result drifts
+by some hundred-thousandths of a frame per minute: far less than one step of 16 bits, and a hundred steps of 24.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,28 +11,29 @@ import numpy as np
 import soxr
 
 from headrace.audio.levels import Samples
-from headrace.audio.segments import Window
+from headrace.audio.segments import SourceWindow
 
 
 def dtype_for(bits: Literal[16, 24]) -> str:
-    """What to resample in: HQ computes in float32 and is good for 20 bits; 24 need VHQ, which computes in float64."""
+    """Dtype for resampling: float32 for 16 bits (quality HQ, exact to 20 bits), float64 for 24 bits (VHQ)."""
     return "float32" if bits == 16 else "float64"
 
 
 def resampled(
-    blocks: Iterable[Samples], window: Window, num_frames: int, rates_hz: tuple[int, int], bits: Literal[16, 24]
+    blocks: Iterable[Samples], window: SourceWindow, num_frames: int, rates_hz: tuple[int, int], bits: Literal[16, 24]
 ) -> Iterator[Samples]:
-    """The `num_frames` output frames of a segment from the blocks of its window.
+    """The output frames of a segment, from the blocks of its window.
 
     Args:
-        blocks: float (frames, channels), all of the window that the recording has; silence stands in for the rest.
-        window: what the blocks cover, and how many output frames precede the segment.
-        num_frames: of the segment, at the output rate.
-        rates_hz: source and output.
-        bits: of the shard; decides the quality.
+        blocks: float (frames, channels), the part of the window that is in the recording. The rest of the window is
+            silence.
+        window: source frames of the blocks, and the number of output frames before the segment.
+        num_frames: length of the segment at the output rate.
+        rates_hz: source rate and output rate.
+        bits: bits per sample in the shard; they decide the quality.
 
     Yields:
-        Blocks in order, `num_frames` in total, whatever the sizes of the blocks that went in.
+        Blocks in order, `num_frames` frames in total.
     """
     stream: soxr.ResampleStream | None = None
     skip, left, remaining = window.skip_frames, num_frames, window.stop_frame - window.start_frame

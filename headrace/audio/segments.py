@@ -1,7 +1,4 @@
-"""Where segments begin and end, and which source frames a resampled one needs: integer arithmetic only.
-
-Owns the lengths that resampling promises and the seams between segments. It touches no samples.
-"""
+"""Plans where segments of a recording begin and end, and which source frames each of them needs. Pure arithmetic."""
 
 import math
 from dataclasses import dataclass
@@ -18,12 +15,14 @@ transition band of 8.7% of Nyquist); beyond half of that an edge leaves no trace
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class SourceWindow:
     """The source frames that a segment is resampled from.
 
-    `start_frame` is a multiple of the ratio's numerator, so that it falls on a frame of the output grid: every segment
-    then sees the filter's phases as the whole recording does. `stop_frame` may lie past the recording's end, where
-    silence stands in. The segment's first frame is number `skip_frames` of what comes out.
+    Attributes:
+        start_frame: first source frame. It is a multiple of the ratio's numerator, and thus at the time of an output
+            frame: every segment is then filtered with the same phases as the whole recording.
+        stop_frame: one past the last source frame; frames after the recording's end are silence.
+        skip_frames: number of output frames before the segment's first one.
     """
 
     start_frame: int
@@ -43,9 +42,9 @@ def resampled_length(num_frames: int, source_rate_hz: int, rate_hz: int) -> int:
 def plan_segments(num_frames: int, source_rate_hz: int, wanted: AudioFormat) -> tuple[Segment, ...]:
     """Cut a recording of `num_frames` source frames into segments of the shard's rate, in order and without gaps.
 
-    Without `segment_seconds` there is one segment over everything. The last part is kept or dropped as
-    `last_segment` says. A recording that is too short for the first segment, or for one frame at the new rate, gives
-    none: the caller owes its users a reject for that.
+    Without `segment_seconds`, there is one segment over the whole recording. A shorter last part is kept or dropped as
+    `last_segment` says. A recording that is too short for one segment, or for one frame at the new rate, has no
+    segments; the caller has to report it as rejected.
 
     Raises:
         ConfigError: `segment_seconds` is shorter than a frame.
@@ -70,12 +69,12 @@ def plan_segments(num_frames: int, source_rate_hz: int, wanted: AudioFormat) -> 
     return tuple(Segment(i, start, min(length, total - start)) for i, start in enumerate(range(0, stop, length)))
 
 
-def resampling_window(segment: Segment, source_rate_hz: int, rate_hz: int) -> Window:
-    """The source frames from which `segment` can be resampled as if the whole recording had been."""
+def resampling_window(segment: Segment, source_rate_hz: int, rate_hz: int) -> SourceWindow:
+    """The source frames from which `segment` can be resampled with the same result as from the whole recording."""
     divisor = math.gcd(source_rate_hz, rate_hz)
     per_period_in, per_period_out = source_rate_hz // divisor, rate_hz // divisor
     context = -(-CONTEXT_FRAMES * source_rate_hz // min(source_rate_hz, rate_hz))
     first_needed = segment.start_frame * per_period_in // per_period_out - context
     period = max(0, first_needed // per_period_in)
     stop = -(-segment.stop_frame * per_period_in // per_period_out) + context
-    return Window(period * per_period_in, stop, segment.start_frame - period * per_period_out)
+    return SourceWindow(period * per_period_in, stop, segment.start_frame - period * per_period_out)

@@ -1,6 +1,7 @@
-"""Opening a recording with libsndfile: one way in, for headers and samples alike.
+"""Opens a recording with libsndfile, and translates libsndfile's errors.
 
-Owns the handle and the translation of libsndfile's refusals. Content decides the format, never the file's name.
+The format is found from the content, never from a file name. `headrace.audio.opening` makes sure that all of a
+recording is read.
 """
 
 import contextlib
@@ -11,53 +12,65 @@ from typing import BinaryIO
 
 import soundfile as sf
 
-from headrace.audio.forms import AudioInfo, Reject, bits_of_subtype
+from headrace.audio.forms import AudioInfo, AudioReject, bits_of_subtype
 from headrace.errors import AudioError
 
 _UNRECOGNISED = (1, 4)  # SF_ERR_UNRECOGNISED_FORMAT, SF_ERR_UNSUPPORTED_ENCODING
-UNKNOWN_FRAMES = 1 << 62  # libsndfile reports 2**63 - 1 where the header leaves the length open
+UNKNOWN_FRAMES = 1 << 62  # libsndfile reports 2**63 - 1 if the header has no length
 
 
 class ForwardSound(sf.SoundFile):  # type: ignore[misc]  # soundfile has no types
-    """A sound file that goes on where the last call ended, as libsndfile itself does.
+    """A sound file in which each read continues after the last one, without a seek.
 
-    soundfile seeks after each call on a file that can seek. That makes MP3 that is read in blocks differ from MP3 that
-    is read at once (the decoder loses what it carries from frame to frame), and FLAC in small blocks five times slower.
-    `seek` works nonetheless.
+    soundfile seeks after each read of a seekable file. As a result, MP3 that is read in blocks differs from MP3 that is
+    read at once (the decoder loses its state), and FLAC in small blocks is five times slower. `seek` works as usual.
     """
 
     def seekable(self) -> bool:
-        """Denied, so that soundfile leaves the position alone."""
+        """False, so that soundfile does not seek by itself."""
         return False
 
 
 @contextlib.contextmanager
-def open_sound(file: BinaryIO) -> Iterator[ForwardSound]:
-    """A recording opened from the file's beginning; the file's own position is left as it was found.
+def open_plain(file: BinaryIO) -> Iterator[ForwardSound]:
+    """Open a recording at its beginning. The file's own position is restored at the end.
 
-    A plain file is read through its descriptor: libsndfile then calls no Python, which otherwise takes the GIL once
-    per 8 kB. Only a file that Python itself opened counts as plain: `fileno()` of a GzipFile, say, is of other bytes.
+    A plain file is read through its descriptor. Otherwise libsndfile would call Python, and take the GIL, once per 8
+    kB. Only a file that Python itself opened is plain: for example, `fileno()` of a GzipFile has other bytes.
 
     Raises:
-        AudioError: on opening and on reading alike. Not audio that libsndfile reads (`unsupported`), a header or
-            contents that are damaged (`undecodable`), FLAC whose end is missing (`truncated`).
+        AudioError: when opening or reading: the file is not audio that libsndfile reads (`unsupported`), its header or
+            content is damaged (`undecodable`), or the end of a FLAC file is missing (`truncated`).
     """
-    descriptor = _plain_descriptor(file)
+    descriptor = plain_descriptor(file)
     before = file.tell() if descriptor is None else os.lseek(descriptor, 0, os.SEEK_CUR)
     try:
         with _opened(file, descriptor) as sound:
             yield sound
     except sf.LibsndfileError as error:
-        raise _refusal(error, file, descriptor) from error
+        if error.code not in _UNRECOGNISED and _flac_end_is_missing(file, descriptor):
+            found = "FLAC truncated, or damaged at its end: its last frame is missing; fetch it again"
+            raise AudioError(AudioReject.TRUNCATED, found) from error
+        raise refusal(error) from error
     finally:
         if descriptor is None:
             file.seek(before)
-        else:
+        else:  # the descriptor's position, which differs from Python's because of buffering
             os.lseek(descriptor, before, os.SEEK_SET)
 
 
+@contextlib.contextmanager
+def position_kept(file: BinaryIO) -> Iterator[None]:
+    """Context that restores the position of a file at its end."""
+    before = file.tell()
+    try:
+        yield
+    finally:
+        file.seek(before)
+
+
 def info_of(sound: sf.SoundFile) -> AudioInfo:
-    """What libsndfile says of an open recording."""
+    """Facts of an open recording, as libsndfile reports them."""
     return AudioInfo(
         sound.format, sound.subtype, sound.frames, sound.samplerate, sound.channels, bits_of_subtype(sound.subtype)
     )
@@ -71,21 +84,21 @@ def _opened(file: BinaryIO, descriptor: int | None) -> ForwardSound:
     return ForwardSound(descriptor, closefd=False)
 
 
-def _refusal(error: sf.LibsndfileError, file: BinaryIO, descriptor: int | None) -> AudioError:
-    """What an error of libsndfile's means to the recording's owner."""
+def refusal(error: sf.LibsndfileError) -> AudioError:
+    """The `AudioError` for an error of libsndfile."""
     if error.code in _UNRECOGNISED:
-        return AudioError(Reject.UNSUPPORTED, "not a form of audio that libsndfile reads")
-    if _flac_end_is_missing(file, descriptor):
-        return AudioError(
-            Reject.TRUNCATED, "FLAC cut off or damaged at its end: its last frame is gone; fetch it again"
-        )
+        return AudioError(AudioReject.UNSUPPORTED, "not a format that libsndfile reads")
     return AudioError(
-        Reject.UNDECODABLE, f"damaged: libsndfile stops with error {error.code}: {error.error_string} Fetch it again"
+        AudioReject.UNDECODABLE,
+        f"damaged: libsndfile reports error {error.code}: {error.error_string} Fetch it again",
     )
 
 
 def _flac_end_is_missing(file: BinaryIO, descriptor: int | None) -> bool:
-    """Opens it anew: libFLAC gives the same error for both kinds of damage, and cannot be used after it."""
+    """Whether a FLAC file lacks its last frame.
+
+    The file is opened again, because libFLAC reports the same error for other damage, and cannot be used after it.
+    """
     try:
         with _opened(file, descriptor) as sound:
             if sound.format != "FLAC":
@@ -99,31 +112,32 @@ def _flac_end_is_missing(file: BinaryIO, descriptor: int | None) -> bool:
         return False
 
 
-def _plain_descriptor(file: BinaryIO) -> int | None:
+def plain_descriptor(file: BinaryIO) -> int | None:
+    """The descriptor of a file that Python opened; None for other objects, whose bytes may differ from those of it."""
     raw = file.raw if isinstance(file, io.BufferedReader | io.BufferedRandom) else file
     return raw.fileno() if isinstance(raw, io.FileIO) else None
 
 
 class _Nameless:
-    """A file as libsndfile calls it, without a name: soundfile would take one that ends in `.raw` for a format."""
+    """A file without a name for soundfile, which would otherwise take the format from a name that ends in `.raw`."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
 
     def seek(self, offset: int, whence: int) -> int:
-        """Move; a damaged header can send libsndfile before the beginning, which it notices by staying where it is."""
+        """Move. A damaged header can make libsndfile seek before the beginning; then the position stays."""
         with contextlib.suppress(ValueError, OSError):
             return self._file.seek(offset, whence)
         return self._file.tell()
 
     def tell(self) -> int:
-        """Where it stands."""
+        """The current position."""
         return self._file.tell()
 
     def read(self, num_bytes: int) -> bytes:
-        """The next bytes."""
+        """Read the next bytes."""
         return self._file.read(num_bytes)
 
     def write(self, data: bytes) -> int:
-        """Never called: soundfile asks for the method even to read."""
-        raise io.UnsupportedOperation(f"{len(data)} bytes written to a recording")
+        """Not supported; soundfile requires the method even for reading."""
+        raise io.UnsupportedOperation(f"write of {len(data)} bytes to a recording")

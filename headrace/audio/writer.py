@@ -1,10 +1,7 @@
-"""Blocks of PCM to one FLAC stream, in memory or in a temporary file.
+"""Encodes blocks of PCM as one FLAC stream, in memory or in a temporary file.
 
-Owns the encoder's settings and where its output goes. It converts nothing: samples come in the shard's own width.
-
-The same samples, form and `codec_version()` give the same bytes. One reservation: libFLAC picks its predictors in
-floating point with the vector instructions that it finds, so another kind of CPU may give other bytes, never other
-audio.
+Equal samples, form and `codec_version()` give equal bytes, with one exception: libFLAC chooses its predictors in
+floating point, with the vector instructions of the CPU. Another CPU may give other bytes, but never other audio.
 """
 
 import contextlib
@@ -24,7 +21,7 @@ from headrace.audio.sound import ForwardSound
 from headrace.errors import BuildError
 from headrace.machine import anonymous_file
 
-_OWN_VERSION = 1  # count up when the same input would give other bytes for a reason that no library's version shows
+_OWN_VERSION = 2  # increase it if equal input gives other bytes for a reason that no library's version shows
 _IN_MEMORY_BYTES = 32 << 20  # of PCM; what may be larger goes to a temporary file
 _COPY_BYTES = 1 << 20
 _VENDOR = b"reference libFLAC "
@@ -32,7 +29,7 @@ _VENDOR = b"reference libFLAC "
 
 @dataclass(frozen=True, slots=True)
 class FlacForm:
-    """The form of one recording in its shard, all choices made."""
+    """The form of one recording in its shard, without open choices."""
 
     sample_rate_hz: int
     num_channels: int
@@ -40,15 +37,15 @@ class FlacForm:
     compression_level: int
 
     def fits_in_memory(self, num_frames: int) -> bool:
-        """Whether so many frames are few enough to be held as bytes."""
+        """Whether this many frames are few enough to be kept in memory."""
         return num_frames * self.num_channels * (self.bits // 8) <= _IN_MEMORY_BYTES
 
 
 def write_flac(blocks: Iterable[Samples], num_frames: int, form: FlacForm) -> tuple[bytes | BinaryIO, int]:
-    """Encode blocks of (frames, channels), `num_frames` in total. Returns the payload and its size in bytes.
+    """Encode blocks (frames, channels) with `num_frames` frames in total. Returns the payload and its size in bytes.
 
-    The encoder writes to a descriptor, never to a Python object: no callbacks, so the GIL is taken a few times per
-    recording instead of once per 4,096 frames. In memory the descriptor is a memfd.
+    The encoder writes to a descriptor (in memory, a memfd) and not to a Python object. The GIL is then taken a few
+    times per recording instead of once per 4,096 frames.
 
     Raises:
         BuildError: the encoder or the disk failed.
@@ -61,12 +58,12 @@ def write_flac(blocks: Iterable[Samples], num_frames: int, form: FlacForm) -> tu
         file.seek(0)
         if in_memory:
             return file.read(), num_bytes
-        stack.pop_all()  # the consumer's now
+        stack.pop_all()  # the caller closes the file
         return file, num_bytes
 
 
 def copy_file(file: BinaryIO, num_frames: int, form: FlacForm) -> tuple[bytes | BinaryIO, int]:
-    """A FLAC file's own bytes from where it stands, held like `write_flac`'s. Returns payload and size in bytes."""
+    """Copy a FLAC file from its current position. Returns the payload and its size in bytes, as `write_flac` does."""
     if form.fits_in_memory(num_frames):
         data = file.read()
         return data, len(data)
@@ -80,9 +77,9 @@ def copy_file(file: BinaryIO, num_frames: int, form: FlacForm) -> tuple[bytes | 
 
 @functools.cache
 def codec_version() -> str:
-    """All that the bytes of an encoded segment depend on besides source and format: the libraries and our own code.
+    """Versions of the libraries and of this project's code, on which the bytes of an encoded segment depend.
 
-    libFLAC, which is built into libsndfile, signs every stream that it writes.
+    The version of libFLAC, which is built into libsndfile, is read from a stream that it writes.
     """
     sample, _ = write_flac([np.zeros((1, 1), np.int16)], 1, FlacForm(44_100, 1, 16, 5))
     flac = cast("bytes", sample).split(_VENDOR)[1].split()[0].decode()
@@ -90,12 +87,12 @@ def codec_version() -> str:
 
 
 def _memory_file() -> BinaryIO:
-    """An unnamed file, in memory where the system has such."""
+    """An unnamed file, in memory if the system supports it."""
     return cast("BinaryIO", os.fdopen(anonymous_file("headrace-flac"), "w+b", buffering=0))
 
 
 def _disk_file() -> BinaryIO:
-    """An unnamed file in the temporary folder: gone with its last handle, even after a kill."""
+    """An unnamed file in the temporary folder, which disappears with its last handle, even after a kill."""
     return cast("BinaryIO", tempfile.TemporaryFile(buffering=0))
 
 
@@ -118,11 +115,11 @@ def _encode(blocks: Iterable[Samples], num_frames: int, descriptor: int, form: F
     except _EncoderError as error:
         raise BuildError(f"FLAC could not be encoded ({error.__cause__}): is the temporary folder full?") from error
     if written != num_frames:
-        raise BuildError(f"{num_frames} frames to encode, {written} came: an error in headrace.audio, please report it")
+        raise BuildError(f"expected {num_frames} frames to encode, found {written}: please report this bug")
 
 
 def _write(sound: sf.SoundFile, block: Samples) -> None:
-    """Blocks are read from the source as they are written: the source's errors must not pass for the encoder's."""
+    """Write a block. The encoder's errors become `_EncoderError`, to distinguish them from errors of the source."""
     try:
         sound.write(np.ascontiguousarray(block))
     except sf.SoundFileError as error:
@@ -130,4 +127,4 @@ def _write(sound: sf.SoundFile, block: Samples) -> None:
 
 
 class _EncoderError(Exception):
-    """The encoder's own error, on its way out of the loop that also reads the source."""
+    """An error of the encoder, and not of the source that is read in the same loop."""

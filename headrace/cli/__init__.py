@@ -1,7 +1,7 @@
-"""The command `headrace`: looking at data sets, checking and handing them on, without Dagster.
+"""The command `headrace`, which inspects, verifies, indexes, exports, cleans and simulates data sets without Dagster.
 
-Owns arguments, exit codes and the promise that no expected error shows a traceback. What a command does is a module of
-the library each; how it is shown is `commands` and `tables`.
+This module parses arguments and sets exit codes; expected errors are printed without a traceback. `commands` calls the
+library, and `tables` prints the results.
 """
 
 import argparse
@@ -10,51 +10,54 @@ import sys
 from collections.abc import Sequence
 
 from headrace.errors import HeadraceError
+from headrace.format.member_names import KeyAt
 from headrace.machine import num_cores
 
 EPILOG = """\
-exit codes: 0 done and sound · 1 something is off or could not be done, and is listed · 2 wrong arguments ·
-130 interrupted
+exit codes: 0 done, no faults · 1 faults found, or not done; they are printed · 2 wrong arguments · 130 interrupted
 
 Paths may be folders or object-store URLs (s3://bucket/prefix; credentials come from the environment, AWS_…).
 """
 
 DESCRIPTIONS = {
     "inspect": """\
-Show what is in a data set: splits, shards, samples, hours, bytes, lengths, snapshots, encoders, and refused files with
+Show what is in a data set: splits, shards, samples, hours, bytes, lengths, snapshots, encoders, and rejected files with
 their reasons. PATH is an output of Headrace, one of its shard folders, or any folder, glob or sizes.json of WebDataset
 tars. Reads snapshots and indexes only, so it is quick on data sets of any size.
 """,
     "verify": """\
-Read every byte of every shard again and compare: the bytes with the digest in the shard's name, the .idx with one made
-again from the tar, sizes.json with the snapshot, the snapshot with its manifests; and decode some samples of each
-shard. PATH is as for inspect; of anybody's tars it checks that they are whole WebDatasets, and their .idx and
-sizes.json where there are some. Lists what is off and exits with 1. Changes nothing.
+Read every byte of every shard and compare: the bytes with the digest in the shard's name, the .idx with one made from
+the tar, sizes.json with the snapshot, the snapshot with its manifests; and decode some samples of each shard. PATH is
+as for inspect; tars that Headrace did not build are checked to be complete WebDatasets that match their .idx and
+sizes.json, if any. Faults are listed, and the exit code is then 1. Nothing is changed.
 """,
     "index": """\
-Write the .idx beside each tar that matches, and the sizes.json of their folder: then loaders know lengths, and
-headrace.StreamingDataset starts at once and reads at random. GLOB is a folder, a shell glob or a brace pattern; quote
-it. Each file is written whole or not at all; sizes.json is written last and only if every tar is sound, and keeps its
-entries for other tars. A tar that is cut off or no WebDataset is listed, and the exit code is 1.
+Write the .idx beside each tar that matches, and the sizes.json of their folder: loaders then know lengths, and
+headrace.StreamingDataset starts at once. Where another tool's file is called X.idx, as DALI's are, that file stays, and
+Headrace's is called X.headrace.idx. GLOB is a folder, a shell glob or a brace pattern; quote it. Files are replaced
+atomically. sizes.json is written last and only if every tar is valid, and keeps its entries for other tars. Tars that
+are cut off or not WebDatasets are listed, and the exit code is then 1.
 """,
     "export": """\
-Lay out one snapshot as the plain WebDataset that other tools expect: train_000000.tar, train_000001.tar, …, one
-sizes.json, and indexes. On one local disk the tars are hard links that cost no space; otherwise copies. SOURCE is a
-shard folder, or an output, of which the audio is meant. TARGET is an empty folder or a former export, which is brought
-up to date: its hidden .headrace-export.json names the tars that may be replaced or removed. A folder of other files, or
-with tars that no export wrote, is refused. Never write into the exported tars: they may be the data set's own.
+Export one snapshot as the plain WebDataset that other tools expect: train_000000.tar, train_000001.tar, …, one
+sizes.json, and indexes. On one local disk the tars are hard links, which take no space; otherwise copies. SOURCE is a
+shard folder, or an output, which means its audio. TARGET is an empty folder or an earlier export, which is updated: its
+hidden .headrace-export.json lists the tars that may be replaced or removed. A folder with other files, or with tars
+that no export wrote, is rejected. Never write into the exported tars: they may be the same files as the data set's.
 """,
     "gc": """\
-Remove what nothing needs any more: snapshots but the newest --keep of audio and of each set of latents, manifests and
-shards that neither a kept snapshot nor the newest manifest of a partition names, and temporary files of writers that
-died. Audio snapshots that kept latents were computed from stay. Nothing younger than a day is removed, so a build may
-be running; training jobs on a snapshot that goes will fail. Removes at once: try --dry-run first, which only lists.
+Remove files that are no longer needed: all but the newest --keep snapshots of audio and of each set of latents,
+manifests and shards that neither a kept snapshot nor the newest manifest of a partition names, and temporary files of
+writers that died. Audio snapshots that kept latents were computed from stay. Files younger than a day stay, and all
+that a snapshot younger than a day names. A build may run at the same time. Training jobs on a removed snapshot fail.
+Files are removed without asking: try --dry-run first, which only lists them.
 """,
     "simulate": """\
-Tell before a training job runs what it will ask of its hosts: shards and bytes each of them reads, the cache it needs,
-and with --bandwidth and --step-seconds how long it waits. No shard is read, since the order is a function. PATH is as
-for inspect; a local one is taken as if it came from a store. The options are StreamingDataset's arguments of the same
-names; its other arguments can be simulated from Python: StreamingDataset(…, world=World(0, 64)).simulate(Cluster(8)).
+Predict what a training job needs on each host: the shards and bytes that it reads, the size of its cache, and, with
+--bandwidth and --step-seconds, how long it waits. No shard is read, because the order of samples is a pure function.
+PATH is as for inspect, but of an output only the audio is simulated; a local data set is treated as if a store held it.
+The options are StreamingDataset's arguments of the same names. Its other arguments can be simulated from Python:
+StreamingDataset(…, world=World(0, 64)).simulate(Cluster(8)).
 """,
 }
 
@@ -69,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except HeadraceError as error:
         print(f"headrace {options.command}: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # the reader of our output left: `headrace inspect … | head`
+    except BrokenPipeError:  # the reader of the output has ended: `headrace inspect … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
@@ -88,29 +91,31 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _path(_command(commands, "inspect", "show what is in a data set"))
 
-    verify = _command(commands, "verify", "re-read shards against their digests and indexes")
+    verify = _command(commands, "verify", "compare shards with their digests and indexes")
     _path(verify)
     _jobs(verify)
+    _key_at(verify)
     verify.add_argument(
-        "--sample", type=_count(0), default=1, metavar="K", help="samples to decode of each shard (default 1)"
+        "--sample", type=_count(0), default=1, metavar="K", help="samples of each shard to decode (default 1)"
     )
 
-    index = _command(commands, "index", "write sizes.json and .idx for anybody's WebDataset tars")
+    index = _command(commands, "index", "write sizes.json and .idx for any WebDataset tars")
     index.add_argument("path", metavar="GLOB", help="folder, shell glob or brace pattern; quote it")
     _jobs(index)
+    _key_at(index)
 
-    export = _command(commands, "export", "lay out a snapshot as plain train_000000.tar …")
+    export = _command(commands, "export", "export a snapshot as plain train_000000.tar …")
     export.add_argument("path", metavar="SOURCE", help="an output, or one of its shard folders")
-    export.add_argument("target", metavar="TARGET", help="an empty folder, or a former export")
+    export.add_argument("target", metavar="TARGET", help="an empty folder, or an earlier export")
     export.add_argument("--snapshot", type=_count(1), metavar="N", help="number of the snapshot (default: the newest)")
     export.add_argument("--split", help="only this split")
 
     gc = _command(commands, "gc", "remove old snapshots and the shards that only they name")
     gc.add_argument("path", metavar="OUTPUT", help="a data set's output: the folder with audio/ in it")
     gc.add_argument("--keep", type=_count(1), default=10, metavar="N", help="snapshots to keep (default 10)")
-    gc.add_argument("--dry-run", action="store_true", help="list what would go, and remove nothing")
+    gc.add_argument("--dry-run", action="store_true", help="list the files that would be removed, and remove none")
 
-    simulate = _command(commands, "simulate", "what a training job will ask of its hosts")
+    simulate = _command(commands, "simulate", "what a training job needs on each host")
     _path(simulate)
     _job(simulate)
     return top
@@ -135,36 +140,66 @@ def _path(command: argparse.ArgumentParser) -> None:
 def _jobs(command: argparse.ArgumentParser) -> None:
     cores = num_cores()
     command.add_argument(
-        "--jobs", type=_count(1), default=cores, metavar="N", help=f"shards read at a time (default here: {cores})"
+        "--jobs", type=_count(1), default=cores, metavar="N", help=f"shards read at a time (default: {cores})"
     )
+
+
+def _key_at(command: "argparse._ActionsContainer") -> None:
+    command.add_argument(
+        "--key-at",
+        type=_rule,
+        default=KeyAt.FIRST_DOT,
+        metavar="DOT",
+        help="where the key ends in the names of files in plain tars: first_dot (the default, WebDataset's rule), or "
+        "last_dot where keys contain dots",
+    )
+
+
+def _rule(text: str) -> KeyAt:
+    if text not in list(KeyAt):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected {' or '.join(KeyAt)}")
+    return KeyAt(text)
 
 
 def _job(command: argparse.ArgumentParser) -> None:
     """The options of `simulate`."""
     job = command.add_argument_group("the job")
     job.add_argument("--world-size", type=_count(1), required=True, metavar="N", help="ranks")
-    job.add_argument("--batch-size", type=_count(1), required=True, metavar="N", help="samples of a batch on one rank")
+    job.add_argument("--batch-size", type=_count(1), required=True, metavar="N", help="samples in a batch of one rank")
     job.add_argument("--ranks-per-host", type=_count(1), metavar="N", help="ranks on a host (default: up to 8)")
-    job.add_argument("--step-seconds", type=float, default=0.0, metavar="S", help="from one batch to the next (0)")
-    job.add_argument("--bandwidth", metavar="SIZE", help="bytes a second from the store to a host: 1gb (default: any)")
+    job.add_argument(
+        "--step-seconds", type=float, default=0.0, metavar="S", help="seconds from one batch to the next (default 0)"
+    )
+    job.add_argument(
+        "--bandwidth", metavar="SIZE", help="bytes a second from the store to a host, such as 1gb (default: unlimited)"
+    )
     order = command.add_argument_group("what it reads, and in which order")
     order.add_argument("--split", help="only this split")
     order.add_argument("--snapshot", type=_count(1), metavar="N", help="number of the snapshot (default: the newest)")
     order.add_argument("--latents", nargs="+", default=(), metavar="FOLDER", help="latents to join to the audio")
+    _key_at(order)
     order.add_argument("--no-shuffle", action="store_true", help="storage order")
     order.add_argument("--shuffle-algo", default="block", metavar="NAME", help="block (the default) or full")
-    order.add_argument("--shuffle-block-size", type=_count(1), metavar="N", help="samples mixed with each other")
-    order.add_argument("--num-canonical-nodes", type=_count(1), metavar="N", help="walks through a block (default 64)")
+    order.add_argument("--shuffle-block-size", type=_count(1), metavar="N", help="samples in a shuffle block")
+    order.add_argument(
+        "--num-canonical-nodes", type=_count(1), metavar="N", help="canonical nodes that share a block (default 64)"
+    )
     fetch = command.add_argument_group("how shards are fetched")
-    fetch.add_argument("--cache-limit", metavar="SIZE", help="of a host's cache: 50gb (default: none)")
+    fetch.add_argument(
+        "--cache-limit", metavar="SIZE", help="size of a host's cache, such as 50gb (default: unlimited)"
+    )
     fetch.add_argument("--predownload", type=_count(0), metavar="N", help="samples per rank to download ahead")
     extent = command.add_argument_group("how much is simulated")
-    extent.add_argument("--batches", type=_count(1), default=2000, metavar="N", help="of each rank (default 2000)")
-    extent.add_argument("--hosts", type=_count(1), default=2, metavar="N", help="evenly chosen (default 2)")
+    extent.add_argument(
+        "--batches", type=_count(1), default=2000, metavar="N", help="batches of each rank (default 2000)"
+    )
+    extent.add_argument(
+        "--hosts", type=_count(1), default=2, metavar="N", help="hosts, chosen at equal distances (default 2)"
+    )
 
 
 class _count:  # noqa: N801 - argparse shows the name in its messages
-    """A whole number that is at least so large."""
+    """The argparse type of a whole number with a least value."""
 
     def __init__(self, least: int) -> None:
         self._least = least

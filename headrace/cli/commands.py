@@ -1,25 +1,25 @@
-"""What each command does: call the library, show progress, print the result, return the exit code.
+"""Runs each command: calls the library, shows progress, prints the result and returns the exit code.
 
-Owns that thread alone. Results go to standard output, progress and errors to standard error.
+Results go to standard output, progress to standard error.
 """
 
 import argparse
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from headrace.checks.verify import Depth, find_target, verify
 from headrace.cli.tables import bytes_text, grid, print_facts
-from headrace.export import export_snapshot
-from headrace.gc import collect, find_garbage, find_leftovers, remove_leftovers
-from headrace.inspection import inspect
-from headrace.outputs import AUDIO, find_parts, need_parts
-from headrace.storage import open_storage
-from headrace.tar_indexes import index_tars
-from headrace.verify import Depth, find_target, verify
+from headrace.locate import locate
+from headrace.stores.storage import StoredObject, open_storage
+from headrace.tools.export import export_snapshot
+from headrace.tools.gc import Garbage, collect, find_garbage, find_leftovers, remove_leftovers
+from headrace.tools.inspection import inspect
+from headrace.tools.tar_indexes import index_tars
 
 _SHOWN_FAULTS = 100
 
@@ -34,14 +34,14 @@ def run_inspect(options: argparse.Namespace) -> int:
 
 def run_verify(options: argparse.Namespace) -> int:
     """`headrace verify`."""
-    target = find_target(options.path)
+    target = find_target(options.path, options.key_at)
     with _progress("verifying", len(target.shards)) as advance:
         verdict = verify(target, Depth(options.jobs, options.sample), lambda _: advance())
     console = Console()
     if verdict.faults:
         faults = [(fault.where, fault.what) for fault in verdict.faults[:_SHOWN_FAULTS]]
         more = f", the first {_SHOWN_FAULTS}" if len(verdict.faults) > _SHOWN_FAULTS else ""
-        console.print(grid(f"{len(verdict.faults)} faults{more}", ("where", "what is off"), faults))
+        console.print(grid(f"{len(verdict.faults)} faults{more}", ("where", "what is wrong"), faults))
     read = f"{verdict.num_shards} shards, {verdict.num_samples} samples, {bytes_text(verdict.num_bytes)} read"
     console.print(f"{read}, {verdict.num_decoded} samples decoded: {_judgement(len(verdict.faults))}", highlight=False)
     return 1 if verdict.faults else 0
@@ -50,11 +50,13 @@ def run_verify(options: argparse.Namespace) -> int:
 def run_index(options: argparse.Namespace) -> int:
     """`headrace index`."""
     with _progress("indexing", None) as advance:
-        results = index_tars(options.path, num_threads=options.jobs, progress=lambda _: advance())
+        results = index_tars(
+            options.path, num_threads=options.jobs, key_at=options.key_at, progress=lambda _: advance()
+        )
     faults = [(result.name, result.fault) for result in results if result.fault]
     console = Console()
     if faults:
-        console.print(grid("not indexed; sizes.json is left as it was", ("tar", "why"), faults))
+        console.print(grid("not indexed; sizes.json was not changed", ("tar", "why"), faults))
     total = sum(result.num_samples for result in results)
     console.print(
         f"{len(results) - len(faults)} tars indexed, {total} samples: {_judgement(len(faults))}", highlight=False
@@ -64,9 +66,7 @@ def run_index(options: argparse.Namespace) -> int:
 
 def run_export(options: argparse.Namespace) -> int:
     """`headrace export`."""
-    source = open_storage(options.path)
-    parts = {part.name: part.storage for part in need_parts(source)}
-    folder = parts.get(".") or parts.get(AUDIO) or next(iter(parts.values()))
+    folder = locate(options.path).one_folder("headrace export").storage
     target = open_storage(options.target)
     with _progress("exporting", None) as advance:
         done = export_snapshot(
@@ -74,7 +74,7 @@ def run_export(options: argparse.Namespace) -> int:
         )
     num_copied = len(done.shards) - done.num_linked
     samples = sum(shard.num_samples for shard in done.shards)
-    removed = f", {done.num_removed} of a former export removed" if done.num_removed else ""
+    removed = f", {done.num_removed} of an earlier export removed" if done.num_removed else ""
     Console().print(
         f"snapshot {done.snapshot}: {len(done.shards)} shards, {samples} samples → {target.uri} "
         f"({done.num_linked} hard links, {num_copied} copies{removed})",
@@ -86,38 +86,49 @@ def run_export(options: argparse.Namespace) -> int:
 
 def run_gc(options: argparse.Namespace) -> int:
     """`headrace gc`."""
-    storage, now = open_storage(options.path), time.time()
-    need_parts(storage)
-    found = find_garbage(find_parts(storage), keep=options.keep, now_seconds=now)
+    located, now = locate(options.path), time.time()
+    located.check_snapshots("headrace gc")
+    storage = located.storage
+    found = find_garbage(storage, keep=options.keep, now_seconds=now)
     leftovers = find_leftovers(storage, now_seconds=now)
-    rows = [
-        (
-            garbage.part,
-            ", ".join(map(str, garbage.kept)),
-            garbage.num_shards,
-            len(garbage.entries),
-            bytes_text(garbage.num_bytes),
-        )
-        for garbage in found
-    ]
-    if leftovers:
-        size = bytes_text(sum(entry.num_bytes for entry in leftovers))
-        rows.append(("files of dead writers", "", 0, len(leftovers), size))
+    entries = {garbage.part: list(garbage.entries) for garbage in found}
     console = Console()
-    title = "would be removed (--dry-run)" if options.dry_run else "removed"
-    if not options.dry_run:
-        total = sum(len(garbage.entries) for garbage in found)
-        with _progress("removing", total) as advance:
-            for garbage in found:
-                collect(garbage, lambda _: advance())
-            remove_leftovers(storage, leftovers)
-    elif any(garbage.entries for garbage in found):
+    if options.dry_run:
         for garbage in found:
-            console.print(*(f"{garbage.storage.uri}/{entry.path}" for entry in garbage.entries), sep="\n", markup=False)
+            console.print(*(f"{garbage.storage.uri}/{path}" for path in garbage.paths), sep="\n", markup=False)
+    else:
+        with _progress("removing", sum(map(len, entries.values()))) as advance:
+            entries = collect(storage, found, lambda _: advance())
+            remove_leftovers(storage, leftovers)
+    rows = [(g.part, ", ".join(map(str, g.kept)), *_gc_numbers(entries[g.part])) for g in found]
+    if leftovers:
+        rows.append(("files of dead writers", "", *_gc_numbers(leftovers)))
+    title = "would be removed (--dry-run)" if options.dry_run else "removed"
     console.print(grid(title, ("part", "snapshots kept", "shards#", "files#", "size#"), rows))
-    if num_young := sum(garbage.num_young for garbage in found):
-        console.print(f"{num_young} more files are not a day old, and stay until they are: a build may be running")
+    for line in _gc_notes(found, entries):
+        console.print(line, markup=False)
     return 0
+
+
+def _gc_numbers(entries: Sequence[StoredObject]) -> tuple[int, int, str]:
+    """Numbers of shards and files, and bytes, of removed files."""
+    num_shards = sum(entry.path.endswith(".tar") for entry in entries)
+    return num_shards, len(entries), bytes_text(sum(entry.num_bytes for entry in entries))
+
+
+def _gc_notes(found: Sequence[Garbage], removed: Mapping[str, Sequence[StoredObject]]) -> Iterator[str]:
+    """Notes on files that stay although no snapshot needs them, and on records of earlier gcs."""
+    if num_files := sum(garbage.num_young + len(garbage.young) for garbage in found):
+        yield f"{num_files} more files are younger than a day and stay until then: a build may be running"
+    if num_spared := sum(len(garbage.entries) - len(removed[garbage.part]) for garbage in found):
+        yield f"{num_spared} more files stay: a build has named them while gc was running"
+    for garbage in found:
+        for record in garbage.unfinished:
+            yield (
+                f"{garbage.storage.uri}/{record}: record of a gc that is running, or was killed on another machine; "
+                "builds do not use the names in it. The first gc after thirty days removes it; delete it if no gc is "
+                "running"
+            )
 
 
 def run_simulate(options: argparse.Namespace) -> int:
@@ -142,13 +153,13 @@ COMMANDS: dict[str, Command] = {
 
 def _judgement(num_faults: int) -> str:
     if num_faults == 0:
-        return "all sound"
+        return "no faults"
     return "1 fault" if num_faults == 1 else f"{num_faults} faults"
 
 
 @contextlib.contextmanager
 def _progress(what: str, total: int | None) -> Iterator[Callable[[], None]]:
-    """A bar on standard error, where that is a terminal; gives what to call after each step."""
+    """Show a progress bar if standard error is a terminal. Yields a function to call after each step."""
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

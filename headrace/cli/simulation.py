@@ -1,6 +1,6 @@
-"""`headrace simulate`: from options to a dataset, and from what it tells to a table and advice.
+"""Runs `headrace simulate`: makes a dataset from the options, and prints the result as a table with advice.
 
-Owns these two steps; the simulation itself is the library's.
+The simulation itself is `headrace.streaming.simulation`.
 """
 
 import argparse
@@ -10,13 +10,10 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 
 from headrace.cli.tables import bytes_text, duration_text, grid
-from headrace.outputs import find_parts
-from headrace.storage import open_storage
 from headrace.streaming.dataset import StreamingDataset
 from headrace.streaming.order.passes import BLOCK_SHARDS
 from headrace.streaming.order.spec import DEFAULT_CANONICAL_NODES
 from headrace.streaming.settings import parse_bytes
-from headrace.streaming.shards.finding import is_pattern
 from headrace.streaming.simulation import Cluster, Simulation
 from headrace.streaming.world import World
 
@@ -28,10 +25,11 @@ _MOST_RANKS = 8
 def simulate(options: argparse.Namespace, advance: Callable[[], object]) -> Simulation:
     """Simulate the job that the options describe; `advance` is called for each batch of each host."""
     dataset = StreamingDataset(
-        remote=_shards_of(options.path),
+        remote=options.path,
         latents=options.latents,
         split=options.split,
         snapshot=options.snapshot,
+        key_at=options.key_at,
         batch_size=options.batch_size,
         world=World(0, options.world_size),
         shuffle=not options.no_shuffle,
@@ -49,29 +47,21 @@ def simulate(options: argparse.Namespace, advance: Callable[[], object]) -> Simu
     return dataset.simulate(cluster, num_batches=options.batches, num_hosts=options.hosts, progress=advance)
 
 
-def _shards_of(path: str) -> str:
-    """The shards that a path means: of an output of ours its audio."""
-    if not is_pattern(path):
-        for part in find_parts(storage := open_storage(path)):
-            return path if part.name == "." else storage.at(part.name).uri
-    return path
-
-
 def _usual_host(world_size: int) -> int:
-    """Ranks on each host where nobody says it."""
+    """Ranks on each host where the option is not given: the greatest divisor of the world size up to 8."""
     return next(size for size in range(_MOST_RANKS, 0, -1) if world_size % size == 0)
 
 
 def print_simulation(console: Console, found: Simulation, options: argparse.Namespace) -> None:
-    """The table and the advice."""
+    """Print the table and the advice."""
     hosts, cluster = found.hosts.values(), found.cluster
     rows = [
         ("shards that a batch draws from", *(f"{use.shards_per_batch:.1f}" for use in hosts)),
         (f"shards read, of {found.num_shards}", *(use.num_shards for use in hosts)),
         ("their size", *(bytes_text(use.num_bytes) for use in hosts)),
-        ("needed at a time: the working set", *(bytes_text(use.working_set_bytes) for use in hosts)),
+        ("working set: bytes needed at a time", *(bytes_text(use.working_set_bytes) for use in hosts)),
         ("downloaded", *(bytes_text(use.num_bytes_downloaded) for use in hosts)),
-        ("… again, since the cache was full", *(bytes_text(use.num_bytes_again) for use in hosts)),
+        ("… again, because the cache was full", *(bytes_text(use.num_bytes_again) for use in hosts)),
         ("read sample by sample", *(bytes_text(use.num_bytes_ranged) for use in hosts)),
     ]
     if cluster.step_seconds:
@@ -91,7 +81,7 @@ def print_simulation(console: Console, found: Simulation, options: argparse.Name
 
 
 def advice(found: Simulation, options: argparse.Namespace) -> Iterator[str]:
-    """What to change, in sentences; none where all is well."""
+    """Advice on settings, one sentence each; empty where no change is needed."""
     hosts = found.hosts.values()
     if not options.no_shuffle and options.shuffle_algo != "full":
         yield from _locality(found, options)
@@ -99,17 +89,17 @@ def advice(found: Simulation, options: argparse.Namespace) -> Iterator[str]:
     if most > (parse_bytes(options.cache_limit) or most):
         yield (
             f"A cache_limit of {options.cache_limit} is less than the {bytes_text(most)} that a host needs at a time: "
-            "raise it, or lower shuffle_block_size (another order)."
+            "raise it, or lower shuffle_block_size (which changes the order)."
         )
     if (share := max(use.wait_share for use in hosts)) > _MUCH_WAITING:
-        yield f"A host waits {share:.0%} of its time: its line gives less than it needs."
+        yield f"A host waits {share:.0%} of its time: its bandwidth is too low."
 
 
 def _locality(found: Simulation, options: argparse.Namespace) -> Iterator[str]:
-    """How many hosts read each shard, and how it would be one.
+    """Advice on how many hosts read each shard, and on settings with which it would be one.
 
-    Rows go round the nodes of a block, so a rank meets those that are alike modulo gcd(world size, nodes), and each
-    node has its own part of the block's shards (docs/order.md).
+    The samples of a block are dealt to its canonical nodes in turn, and each node has its own shards of the block. A
+    rank reads from the nodes that are equal modulo gcd(world size, number of nodes); see docs/order.md.
     """
     samples_per_shard = found.num_samples / max(1, found.num_shards)
     block_shards = (options.shuffle_block_size or BLOCK_SHARDS * samples_per_shard) / max(1.0, samples_per_shard)
@@ -120,6 +110,6 @@ def _locality(found: Simulation, options: argparse.Namespace) -> Iterator[str]:
     if readers >= _FEW_READERS and wanted < found.num_shards:
         yield (
             f"Each shard is read by {readers:.3g} of {found.num_hosts} hosts. With num_canonical_nodes={wanted} and "
-            f"shuffle_block_size={math.ceil(wanted * samples_per_shard)} it would be one (another order, and another "
-            "working set)."
+            f"shuffle_block_size={math.ceil(wanted * samples_per_shard)} it would be one (which changes the order and "
+            "the working set)."
         )

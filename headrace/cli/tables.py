@@ -1,6 +1,6 @@
-"""Facts as tables on a terminal.
+"""Prints facts about data sets as tables on a terminal.
 
-Owns layout and wording of what commands print; it gathers nothing.
+Only layout and wording are decided here; the facts come from `headrace.tools.inspection`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,16 +9,16 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headrace.inspection import CatalogFacts, Facts, Lengths, PartFacts, TarFacts
-from headrace.snapshots import NumberedSnapshot
-from headrace.streaming.shards.unpacking import ZIP_SUFFIXES
+from headrace.format.snapshots import NumberedSnapshot
+from headrace.format.unpacking import ZIP_SUFFIXES
+from headrace.tools.inspection import CatalogFacts, Facts, Lengths, PartFacts, TarFacts
 
 _SHOWN_SNAPSHOTS = 10
 _SHOWN_SHARDS = 30
 
 
 def bytes_text(count: float) -> str:
-    """A size for people: `3.1 GB`."""
+    """A number of bytes as text: `3.1 GB`."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -27,7 +27,7 @@ def bytes_text(count: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """A length for people: `0.43 s`, `12 min`, `3.5 h`."""
+    """A duration as text: `0.43 s`, `12.0 min`, `3.5 h`."""
     if seconds < 120:
         return f"{seconds:.2f} s"
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
@@ -39,12 +39,12 @@ def grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -
     for column in columns:
         table.add_column(column.removesuffix("#"), justify="right" if column.endswith("#") else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))  # Text: a name with brackets is no markup
+        table.add_row(*(Text(str(cell)) for cell in row))  # Text: brackets in a name are not markup
     return table
 
 
 def print_facts(console: Console, facts: Facts) -> None:
-    """Everything `inspect` found."""
+    """Print everything that `inspect` found."""
     for part in facts.parts:
         for table in _part(part):
             console.print(table)
@@ -65,11 +65,14 @@ def _part(part: PartFacts) -> Iterable[RenderableType]:
     columns = ("split", "shards#", "samples#", "length#", "size#")
     yield grid(f"{part.name} · snapshot {newest.number}", columns, [*rows, _totals(newest)])
     yield from _lengths(part.lengths)
+    if part.rejects:
+        more = f" (first {len(part.rejects)} of {part.num_rejected})" if part.num_rejected > len(part.rejects) else ""
+        yield grid(f"samples without latents{more}", ("key", "path", "code", "reason"), part.rejects)
     yield _snapshots(part.snapshots)
     num_shards, num_bytes = part.unnamed
     if num_shards:
         size = bytes_text(num_bytes)
-        yield Text(f"{num_shards} older shards ({size}) that snapshot {newest.number} does not name; see headrace gc\n")
+        yield Text(f"{num_shards} other shards ({size}) that snapshot {newest.number} does not name; see headrace gc\n")
 
 
 def _totals(numbered: NumberedSnapshot) -> tuple[object, ...]:
@@ -95,7 +98,7 @@ def _snapshots(snapshots: Sequence[NumberedSnapshot]) -> Table:
 
 
 def _origin(numbered: NumberedSnapshot) -> str:
-    """For latents: `audio snapshot 3, encoder 1a2b3c4d5e6f, …`."""
+    """What a snapshot was made from; of latents `audio snapshot 3, encoder 1a2b3c4d5e6f, …`."""
     parts = []
     for name, value in numbered.snapshot.origin.items():
         is_digest = isinstance(value, str) and len(value) == 64
@@ -141,9 +144,9 @@ def _catalog(catalog: CatalogFacts) -> Iterable[Table]:
     rows = [("recordings", catalog.num_recordings), ("hours", f"{catalog.hours:.2f}")]
     if catalog.num_duplicates:
         rows.append(("byte-identical to another one", catalog.num_duplicates))
-    rows += [(f"refused: {code}", count) for code, count in catalog.reasons.items()]
+    rows += [(f"rejected: {code}", count) for code, count in catalog.reasons.items()]
     yield grid("catalog (the last scan of the source)", ("what", "count#"), rows)
     if catalog.rejects:
         total = sum(catalog.reasons.values())
         more = f" (first {len(catalog.rejects)} of {total})" if total > len(catalog.rejects) else ""
-        yield grid(f"refused{more}", ("path", "code", "reason"), catalog.rejects)
+        yield grid(f"rejected{more}", ("path", "code", "reason"), catalog.rejects)

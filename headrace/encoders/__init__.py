@@ -1,6 +1,6 @@
-"""Frozen encoders behind one protocol, one file each; found by their kind, loaded when asked for.
+"""Frozen encoders, each of which turns audio into latents, and the functions that load one by its kind.
 
-Importing this package imports neither torch nor any model's package.
+A kind is the value of `encoder.kind` in the YAML. Importing this package imports neither torch nor any model's package.
 """
 
 import importlib
@@ -21,7 +21,7 @@ KINDS = {
 
 
 class _Module(Protocol):
-    """What the file of an encoder offers."""
+    """The functions that the module of every kind has."""
 
     def fingerprint(self, settings: Mapping[str, object]) -> str: ...
 
@@ -29,18 +29,23 @@ class _Module(Protocol):
 
 
 def load(kind: str, settings: Mapping[str, object], device: str = "cpu") -> Encoder:
-    """The encoder, its weights on `device` (`cpu`, `cuda:0`), frozen.
+    """Load an encoder onto a device, frozen.
+
+    Args:
+        kind: one of `KINDS`.
+        settings: the other entries of `encoder` in the YAML.
+        device: where it computes, for example `cpu` or `cuda:0`.
 
     Raises:
-        ConfigError: unknown kind or setting.
-        MissingDependencyError: its package or weights are not there; the message says what to install.
-        IntegrityError: its weights cannot be loaded safely, or are not finite numbers.
+        ConfigError: the kind or a setting is unknown, or a setting is invalid.
+        MissingDependencyError: the encoder's package or weights are not installed; the message says what to install.
+        IntegrityError: the weights cannot be loaded safely, or are not finite numbers.
     """
     return _module(kind).load(settings, device)
 
 
 def fingerprint(kind: str, settings: Mapping[str, object]) -> str:
-    """What `load(kind, settings).fingerprint` will be, without loading the model.
+    """The fingerprint of the encoder that `load` would return, without loading its model.
 
     Raises:
         ConfigError, MissingDependencyError: as for `load`.
@@ -50,5 +55,5 @@ def fingerprint(kind: str, settings: Mapping[str, object]) -> str:
 
 def _module(kind: str) -> _Module:
     if kind not in KINDS:
-        raise ConfigError(f"encoder kind {kind!r} is not known; there are {', '.join(sorted(KINDS))}")
+        raise ConfigError(f"encoder kind {kind!r} is unknown; the kinds are {', '.join(sorted(KINDS))}")
     return cast("_Module", importlib.import_module(KINDS[kind]))

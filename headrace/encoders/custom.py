@@ -1,9 +1,9 @@
-"""`kind: custom`: a user's own encoder, named `module:Class`.
+"""`kind: custom`: an encoder that the user wrote, named by `module:Class`.
 
-Owns finding the class, filling in what it leaves to us, and errors that name it. The class is called with `device=` and
-the settings of the YAML entry, and has what `Encoder` has; `info`, `num_latent_frames` and `device` may be left out
-where the defaults fit. Its fingerprint must change whenever its results do: it is a property of the instance, over
-weights, code and settings. Only an `info` that says `is_concurrent` has it called from several threads at once.
+The class is called with `device=` and the other settings of the YAML entry. Its instances have the attributes of
+`Encoder`; `info`, `num_latent_frames` and `device` are optional. `fingerprint` must change whenever the results change:
+it has to cover weights, code and settings. `encode` is called from several threads at once only if `info` says
+`is_concurrent`. Errors of the user's code are reported with the name of the class.
 """
 
 import importlib
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.encoders import settings as forms
 from headrace.encoders.protocol import Encoder, EncoderInfo
-from headrace.encoders.settings import Cut
+from headrace.encoders.settings import WindowSeconds
 from headrace.errors import BuildError, ConfigError, HeadraceError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _WINDOW_SECONDS, _OVERLAP_SECONDS, _CONTEXT_SECONDS = 30.0, 2.0, 0.5
 
 
 def fingerprint(settings: Mapping[str, object]) -> str:
-    """See `headrace.encoders.fingerprint`. A classmethod `fingerprint_of(settings)` of the class spares loading it."""
+    """See `headrace.encoders.fingerprint`. The encoder is loaded, unless its class has `fingerprint_of(settings)`."""
     found, own = _class_of(settings)
     if hasattr(found, "fingerprint_of"):
         with _blamed(settings, "its fingerprint_of"):
@@ -46,7 +46,7 @@ def load(settings: Mapping[str, object], device: str) -> Encoder:
 def _check_facts(encoder: Any, name: str) -> None:  # noqa: ANN401
     missing = [fact for fact in _NEEDED if getattr(encoder, fact, None) is None]
     if missing:
-        raise ConfigError(f"encoder custom: {name} has no {', '.join(missing)}; see headrace.encoders.Encoder")
+        raise ConfigError(f"encoder custom: {name} lacks {', '.join(missing)}; see headrace.encoders.Encoder")
     for fact in _COUNTS:
         value = getattr(encoder, fact)
         if int(value) != value or value < 1:
@@ -65,7 +65,7 @@ def _named(settings: Mapping[str, object], own: str) -> str:
 
 
 def _class_of(settings: Mapping[str, object]) -> tuple[Any, dict[str, Any]]:
-    """The class and its own settings, which it takes."""
+    """The user's class, and the settings to call it with."""
     name = settings.get("encoder")
     module, _, attribute = str(name or "").partition(":")
     if not module or not attribute:
@@ -97,7 +97,7 @@ def _check_settings(found: Any, name: str, own: Mapping[str, Any]) -> None:  # n
 
 @contextmanager
 def _blamed(settings: Mapping[str, object], what: str) -> Iterator[None]:
-    """Errors of the user's code while it is loaded, as ours that name the class."""
+    """Turn errors of the user's code into `ConfigError`s that name the class."""
     try:
         yield
     except HeadraceError:
@@ -109,10 +109,10 @@ def _blamed(settings: Mapping[str, object], what: str) -> Iterator[None]:
 
 
 class Custom:
-    """Implements `Encoder` around the user's object.
+    """An `Encoder` around the user's object, with defaults for what the object lacks.
 
     Attributes:
-        name: how messages name it.
+        name: name of the encoder in messages.
     """
 
     def __init__(self, encoder: Any, settings: Mapping[str, object], device: str) -> None:  # noqa: ANN401
@@ -127,14 +127,14 @@ class Custom:
     def _default_info(self) -> EncoderInfo:
         context = max(self.hop, round(_CONTEXT_SECONDS * self.sample_rate_hz))
         return EncoderInfo(
-            context, *Cut(_WINDOW_SECONDS, _OVERLAP_SECONDS).frames(self.sample_rate_hz, self.hop, context)
+            context, *WindowSeconds(_WINDOW_SECONDS, _OVERLAP_SECONDS).frames(self.sample_rate_hz, self.hop, context)
         )
 
     def num_latent_frames(self, num_frames: int) -> int:
-        """See `Encoder`; N / hop rounded up when the user's object does not say.
+        """See `Encoder`. N / hop, rounded up, if the user's object has no such method.
 
         Raises:
-            BuildError: the user's own raises an error, which is chained.
+            BuildError: the user's method raises an error, which is chained.
         """
         own = getattr(self._encoder, "num_latent_frames", None)
         if own is None:
@@ -147,5 +147,5 @@ class Custom:
             ) from error
 
     def encode(self, batch: "torch.Tensor", lengths: "torch.Tensor") -> Any:  # noqa: ANN401
-        """See `Encoder`; whatever the user's object gives and raises, for the caller to check (`output.checked`)."""
+        """See `Encoder`. The result is not checked here; `output.checked` does that."""
         return self._encoder.encode(batch, lengths)

@@ -1,22 +1,22 @@
-"""The mel transform of `kind: log_mel`, on torch's STFT."""
+"""The transform of `kind: log_mel`: windowed FFT, mel filters, logarithm."""
 
 import torch
 from torch import Tensor
 
 from headrace.encoders.framing import centred_frames, zero_padding
-from headrace.encoders.log_mel import Settings
+from headrace.encoders.log_mel_settings import LogMelSettings
 from headrace.encoders.protocol import EncoderInfo
-from headrace.encoders.settings import Cut
+from headrace.encoders.settings import WindowSeconds
 
 _WINDOW_SECONDS = 60.0
 
 
 class LogMel:
-    """Implements `Encoder`. Frames are centred on multiples of the hop: T = 1 + N // hop."""
+    """The encoder of `kind: log_mel`. Frames are centred on multiples of the hop: T = 1 + N // hop."""
 
     num_channels = 1
 
-    def __init__(self, settings: Settings, fingerprint: str, device: str) -> None:
+    def __init__(self, settings: LogMelSettings, fingerprint: str, device: str) -> None:
         self._settings = settings
         self.fingerprint = fingerprint
         self.device = device
@@ -24,7 +24,7 @@ class LogMel:
         self.hop = max(1, round(settings.hop_seconds * settings.sample_rate_hz))
         self.latent_dim = settings.num_mels
         context = settings.window_size
-        cut = Cut(_WINDOW_SECONDS, 0.0).frames(self.sample_rate_hz, self.hop, context)
+        cut = WindowSeconds(_WINDOW_SECONDS, 0.0).frames(self.sample_rate_hz, self.hop, context)
         self.info = EncoderInfo(context, *cut, is_concurrent=True)
         self._window = torch.hann_window(settings.window_size, device=device)
         self._filters = mel_filters(settings).to(device)
@@ -43,7 +43,7 @@ class LogMel:
         return zero_padding(latents, num_latent), num_latent
 
 
-def mel_filters(settings: Settings) -> Tensor:
+def mel_filters(settings: LogMelSettings) -> Tensor:
     """Triangular filters (window_size // 2 + 1, num_mels) on the HTK mel scale, m = 2595 log10(1 + f / 700)."""
     nyquist_hz, band = settings.sample_rate_hz / 2, (settings.min_hz, settings.band_stop_hz)
     low, high = (2595.0 * torch.log10(torch.tensor(1 + hz / 700, dtype=torch.float64)) for hz in band)

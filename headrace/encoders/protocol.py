@@ -1,7 +1,7 @@
-"""What every encoder of latents promises; `tests/encoders` holds each of them to it.
+"""The interface of encoders: `Encoder`, and the facts about one that the pipeline needs, `EncoderInfo`.
 
-Owns the protocol and the arithmetic that follows from it. It imports torch for types only, so that fingerprints can be
-computed, and stale latents found, without loading it.
+`tests/encoders` checks every encoder against it. Torch is imported for types only, so that fingerprints can be computed
+and stale latents can be found without loading it.
 """
 
 from dataclasses import dataclass
@@ -13,17 +13,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EncoderInfo:
-    """What the pipeline must know of an encoder before it runs.
+    """Facts about an encoder that the pipeline needs before it runs the encoder.
 
     Attributes:
-        context: PCM frames at a cut edge of the input whose latents feel what lies beyond the cut; trimmed when a
-            recording is encoded in windows.
-        window: PCM frames that it is given at a time; longer recordings are cut into windows.
+        context: distance in PCM frames over which a cut changes latents. Latents that are nearer to a cut are dropped
+            when a recording is encoded in windows.
+        window: longest input in PCM frames; longer recordings are cut into windows.
         overlap: PCM frames that neighbouring windows share: whole hops, more than twice the context (in whole hops).
-        normalizes: whether it wants zero mean and unit variance over the recording (wav2vec2's family). The pipeline
-            does it before it cuts windows, or the windows would differ in loudness.
-        is_concurrent: whether `encode` may be called from several threads at once. On a CPU it then is, with one core
-            for each batch; otherwise one batch at a time has all of them.
+        normalizes: whether the input must have zero mean and unit variance over the recording (wav2vec2's family). The
+            pipeline normalises before it cuts windows; otherwise windows would differ in loudness.
+        is_concurrent: whether `encode` may be called from several threads at once. If so, a CPU encodes one batch per
+            core at the same time; otherwise one batch at a time uses all cores.
+        padded_to: PCM frames to which the encoder itself pads every row (Whisper: 30 s); 0 if it does not. A shorter
+            row costs the memory and the time of a row of this length.
+        batch_tolerance: how much a row's latents may depend on the rest of its batch, as a share of the largest frame.
+            Float32 rounding is allowed anyway; half precision needs more.
     """
 
     context: int
@@ -31,23 +35,26 @@ class EncoderInfo:
     overlap: int
     normalizes: bool = False
     is_concurrent: bool = False
+    padded_to: int = 0
+    batch_tolerance: float = 0.0
 
 
 @runtime_checkable
 class Encoder(Protocol):
-    """A frozen network, or a transform, from audio to one vector per step.
+    """A frozen network, or a transform, that computes one vector per time step from audio.
 
-    Latent frame t belongs to PCM frame `t * hop`, so input that begins `k * hop` later gives the same latents from k on
-    (but for `info.context`). Results do not depend on which other rows are in the batch, nor on the padding.
+    Latent frame t belongs to PCM frame `t * hop`: input that begins `k * hop` later gives the same latents from frame k
+    on, except within `info.context` of its beginning. Results depend neither on the other rows of the batch nor on the
+    padding.
     """
 
     @property
     def sample_rate_hz(self) -> int:
-        """Rate of the audio that it takes."""
+        """Sample rate of the input."""
 
     @property
     def num_channels(self) -> int:
-        """Channels of the audio that it takes."""
+        """Channels of the input."""
 
     @property
     def hop(self) -> int:
@@ -55,19 +62,19 @@ class Encoder(Protocol):
 
     @property
     def latent_dim(self) -> int:
-        """D."""
+        """D: size of one latent frame."""
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of all that its results depend on: weights, version of its code, settings."""
+        """SHA-256 (hex) of everything that the results depend on: weights, version of the code, settings."""
 
     @property
     def device(self) -> str:
-        """Where it computes: `cpu`, `cuda:0`."""
+        """Where the encoder computes, for example `cpu` or `cuda:0`."""
 
     @property
     def info(self) -> EncoderInfo:
-        """How it wants long recordings cut."""
+        """What the pipeline needs to know: windows, normalisation, threads."""
 
     def num_latent_frames(self, num_frames: int) -> int:
         """T for an input of `num_frames` PCM frames; at least 1."""

@@ -1,4 +1,4 @@
-"""EnCodec's encoder. Imports torch; not transformers."""
+"""The EnCodec family of `kind: transformers`. Imports torch, but not transformers."""
 
 from typing import Any
 
@@ -11,10 +11,11 @@ from headrace.encoders.framing import to_device
 
 
 class Encodec:
-    """EnCodec's encoder before quantisation: channels come before time and are swapped; there are no hidden states.
+    """EnCodec's encoder, before quantisation. It has an output and no hidden states.
 
-    Input is filled with zeros to whole hops, because the model itself mirrors the end of a row, which in a batch is
-    the padding. The causal model (24 kHz) takes padded batches then; the other one (48 kHz) looks ahead and does not.
+    Input is padded with zeros to whole hops; otherwise the model would mirror the end of a row, which in a batch is
+    padding. With that, the causal model (24 kHz) can encode padded batches. The other model (48 kHz) looks ahead, and
+    cannot.
     """
 
     def __init__(self, model: Any) -> None:  # noqa: ANN401
@@ -26,7 +27,7 @@ class Encodec:
         self.hop = int(np.prod(config.upsampling_ratios))
         self.latent_dim = int(config.hidden_size)
         self.context = self.sample_rate_hz // 2
-        self.min_frames = 32 * self.hop  # the mirrored start of every layer then lies within the row
+        self.min_frames = 32 * self.hop  # enough for every layer to mirror the start of the row
         self.max_frames = 0
         self.num_states = 1
         self.normalizes = False
@@ -37,8 +38,8 @@ class Encodec:
         """See `Family`."""
         return -(-num_frames // self.hop)
 
-    def keep_states(self, last: int | None) -> None:
-        """See `Family`. There is only the output."""
+    def keep_states(self, last: int | None, *, hidden: bool) -> None:
+        """See `Family`. Does nothing, because there are no hidden states."""
 
     def to(self, device: str, *, wants_compiled: bool) -> None:
         """See `Family`."""

@@ -1,6 +1,6 @@
-"""The encoder around a Hugging Face model: choosing among its layers, batching as its family allows.
+"""The encoder of `kind: transformers`: runs a Hugging Face model on batches and selects or sums its hidden states.
 
-How a model gets here is `transformers_loading`'s business; what differs between families is in `transformers_families`.
+`transformers_loading` loads the model; `transformers_families` has what differs between families of models.
 """
 
 from pathlib import Path
@@ -12,19 +12,19 @@ from torch.nn import functional
 from headrace.encoders import running
 from headrace.encoders.framing import to_device, zero_padding
 from headrace.encoders.protocol import EncoderInfo
-from headrace.encoders.settings import Cut
-from headrace.encoders.transformers import Settings
+from headrace.encoders.settings import WindowSeconds
 from headrace.encoders.transformers_families import Family, family_of
 from headrace.encoders.transformers_loading import brings_code, load_model, not_runnable
+from headrace.encoders.transformers_settings import TransformersSettings
 from headrace.errors import BuildError, ConfigError
 
 
-def load_encoder(folder: Path, settings: Settings, fingerprint: str, device: str) -> "TransformersEncoder":
-    """The encoder over the model in `folder`.
+def load_encoder(folder: Path, settings: TransformersSettings, fingerprint: str, device: str) -> "TransformersEncoder":
+    """Load the model in `folder` as an encoder.
 
     Raises:
-        IntegrityError, MissingDependencyError: as `load_model` does.
-        ConfigError: its family is not one that is known, it has no such layer, or its own code does not run here.
+        IntegrityError, MissingDependencyError: see `load_model`.
+        ConfigError: the model's family is unknown, it has no such layer, or its own code does not run here.
     """
     model, extractor = load_model(folder, settings)
     encoder = TransformersEncoder(family_of(model, extractor), settings, fingerprint, device)
@@ -34,7 +34,7 @@ def load_encoder(folder: Path, settings: Settings, fingerprint: str, device: str
 
 
 def _try_out(encoder: "TransformersEncoder", folder: Path) -> None:
-    """Encode a second of silence: whether code that nobody here has seen does what its family promises."""
+    """Encode a second of silence, to check that the model's own code works as its family does."""
     num_frames = min(encoder.sample_rate_hz, encoder.info.window)
     silence = torch.zeros(1, encoder.num_channels, num_frames, device=encoder.device)
     try:
@@ -44,16 +44,16 @@ def _try_out(encoder: "TransformersEncoder", folder: Path) -> None:
 
 
 class TransformersEncoder:
-    """Implements `Encoder` over a family of models."""
+    """An `Encoder` around a model of any family."""
 
-    def __init__(self, family: Family, settings: Settings, fingerprint: str, device: str) -> None:
+    def __init__(self, family: Family, settings: TransformersSettings, fingerprint: str, device: str) -> None:
         self._family, self._settings = family, settings
         self.device, self.fingerprint = device, fingerprint
         self.sample_rate_hz, self.num_channels, self.hop = family.sample_rate_hz, family.num_channels, family.hop
         self.latent_dim = family.latent_dim
         self.info = _info(family, settings)
         self._layers = _LayerChoice(settings, family.num_states)
-        family.keep_states(self._layers.last_needed)
+        family.keep_states(self._layers.last_needed, hidden=self._layers.needs_hidden)
         family.to(device, wants_compiled=settings.compile)
 
     def num_latent_frames(self, num_frames: int) -> int:
@@ -62,10 +62,11 @@ class TransformersEncoder:
 
     @torch.inference_mode()
     def encode(self, batch: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Encoder`. Rows of families that cannot be padded are encoded by length."""
+        """See `Encoder`. If the family does not allow padding, rows of equal length are encoded together."""
         if batch.shape[2] > self.info.window:
             raise ConfigError(
-                f"{batch.shape[2]} PCM frames at once, this model takes {self.info.window}: cut them into windows"
+                f"the input has {batch.shape[2]} PCM frames, this model takes at most {self.info.window}: cut it into "
+                "windows"
             )
         num_latent = torch.tensor([self.num_latent_frames(int(length)) for length in lengths])
         short = max(0, self._family.min_frames - batch.shape[2])
@@ -75,18 +76,18 @@ class TransformersEncoder:
             return zero_padding(run(padded, lengths, num_latent), num_latent), num_latent
 
     def _run(self, batch: Tensor, lengths: Tensor, num_latent: Tensor) -> Tensor:
-        """(B, C, N) to (B, T of the longest row, D), behind each row's T whatever the model gives for padding."""
+        """Latents (B, T of the longest row, D) of audio (B, C, N). Latents of padding are undefined."""
         hidden = self._layers.combined(self._family.states(batch, lengths)).float()
         longest = int(num_latent.max())
         if hidden.shape[1] < longest or hidden.shape[2] != self.latent_dim:
             raise BuildError(
-                f"the model gives latents of shape {tuple(hidden.shape)} for {batch.shape[2]} PCM frames, its "
-                f"configuration promises (B, {longest}, {self.latent_dim}); it is not of the family that it seems to be"
+                f"the model returned latents of shape {tuple(hidden.shape)} for {batch.shape[2]} PCM frames; by its "
+                f"configuration, (B, {longest}, {self.latent_dim}) is expected: it may be of an unknown family"
             )
         return hidden[:, :longest]
 
     def _run_by_length(self, batch: Tensor, lengths: Tensor, num_latent: Tensor) -> Tensor:
-        """The same, rows of one length at a time and without padding."""
+        """The same as `_run`, without padding: rows of one length at a time."""
         hidden = batch.new_zeros(len(batch), int(num_latent.max()), self.latent_dim)
         for length in sorted(set(lengths.tolist())):
             chosen = (lengths == length).nonzero()[:, 0]
@@ -97,9 +98,9 @@ class TransformersEncoder:
 
 
 class _LayerChoice:
-    """One of the hidden states, or a weighted sum of all."""
+    """Selects the model's output, one of its hidden states, or a weighted sum of all of them."""
 
-    def __init__(self, settings: Settings, num_states: int) -> None:
+    def __init__(self, settings: TransformersSettings, num_states: int) -> None:
         self._layer, self._weights = settings.layer, settings.layer_weights
         if self._layer is not None and not -num_states <= self._layer < num_states:
             raise ConfigError(
@@ -108,12 +109,17 @@ class _LayerChoice:
         if self._weights is not None and len(self._weights) != num_states:
             given = len(self._weights)
             raise ConfigError(f"encoder transformers: {given} layer_weights, this model has {num_states} hidden states")
+        self.needs_hidden = self._layer is not None or self._weights is not None
         self.last_needed: int | None = None
         if self._layer is not None:
             self.last_needed = self._layer % num_states
 
     def combined(self, states: tuple[Tensor, ...]) -> Tensor:
-        """What is asked for of (all hidden states, then the output), each (B, T, D)."""
+        """The selected state or sum (B, T, D).
+
+        Args:
+            states: the hidden states if `needs_hidden`, then the output; each (B, T, D).
+        """
         if self._layer is not None and self.last_needed is not None:
             return states[self.last_needed]
         if self._weights is None:
@@ -124,19 +130,21 @@ class _LayerChoice:
         return total
 
 
-def _info(family: Family, settings: Settings) -> EncoderInfo:
+def _info(family: Family, settings: TransformersSettings) -> EncoderInfo:
     longest = family.max_frames / family.sample_rate_hz if family.max_frames else 30.0
     window_seconds = settings.window_seconds or longest
     if family.max_frames and window_seconds > longest:
         raise ConfigError(
-            f"encoder transformers: window_seconds {window_seconds:g}: this model takes {longest:g} s at most"
+            f"encoder transformers: window_seconds is {window_seconds:g}, this model takes at most {longest:g} s"
         )
-    cut = Cut(window_seconds, settings.overlap_seconds)
+    cut = WindowSeconds(window_seconds, settings.overlap_seconds)
     window, overlap = cut.frames(family.sample_rate_hz, family.hop, family.context)
     return EncoderInfo(
         context=family.context,
         window=min(window, family.max_frames or window),
         overlap=overlap,
         normalizes=family.normalizes,
-        is_concurrent=not (settings.compile or settings.trust_remote_code),  # transformers' own forward passes are
+        is_concurrent=not (settings.compile or settings.trust_remote_code),  # other forward passes are thread-safe
+        padded_to=family.max_frames,  # families with a longest input pad every input to it
+        batch_tolerance=running.batch_tolerance(settings.autocast),
     )

@@ -1,8 +1,8 @@
-"""How each family of Hugging Face audio models is fed with audio and read as one vector per step.
+"""Families of Hugging Face audio models: their common interface, and the choice of the family for a model.
 
-One small class per family, each with the trap that its authors left: lengths that are not N / hop, inputs always 30 s
-long, channels before time, patches instead of steps, statistics that padding would spoil. Owns what they have in common
-and finding the right one.
+Each family is a class that prepares the model's input and converts its output to one vector per time step. Families
+differ in what needs care: lengths that are not N / hop, inputs that are always 30 s long, channels before time, patches
+instead of time steps, statistics that padding would change.
 """
 
 from typing import Any, Protocol
@@ -16,14 +16,14 @@ from headrace.errors import ConfigError
 
 
 class Family(Protocol):
-    """One model of a family.
+    """A model, with the interface that all families share.
 
     Attributes:
         sample_rate_hz, num_channels, hop, latent_dim: see `Encoder`.
-        context: PCM frames that are trimmed at a cut edge.
-        min_frames: shorter input is padded with zeros to this.
-        max_frames: longest input; 0 for any.
-        num_states: hidden states that the model gives, the embeddings among them.
+        context: see `EncoderInfo`.
+        min_frames: shortest input in PCM frames; shorter input is padded with zeros.
+        max_frames: longest input in PCM frames; 0 for no limit.
+        num_states: number of hidden states, embeddings included.
         normalizes: see `EncoderInfo`.
         takes_padding: whether rows of different lengths may share a batch.
     """
@@ -40,23 +40,29 @@ class Family(Protocol):
     takes_padding: bool
 
     def num_latent_frames(self, num_frames: int) -> int:
-        """T; below 1 for input shorter than the model can take, which is padded and counts as 1."""
+        """T for an input of `num_frames` PCM frames; below 1 if the input is shorter than `min_frames`."""
 
-    def keep_states(self, last: int | None) -> None:
-        """Layers beyond hidden state `last` are not needed (None: all are)."""
+    def keep_states(self, last: int | None, *, hidden: bool) -> None:
+        """Remove the layers after hidden state `last`.
+
+        Args:
+            last: the last hidden state that is needed; None to keep all layers.
+            hidden: whether hidden states are needed. If not, `states` returns the output only, and the memory of a
+                layer's state is freed after the next layer.
+        """
 
     def to(self, device: str, *, wants_compiled: bool) -> None:
-        """Move to the device, frozen."""
+        """Freeze the model, move it to a device, and compile it if wanted."""
 
     def states(self, batch: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
-        """All hidden states and then the output, each (B, T, D); rows may be longer than their T."""
+        """Hidden states if `keep_states` asked for them, then the output: each (B, T, D). T may include padding."""
 
 
 def family_of(model: Any, extractor: Any) -> Family:  # noqa: ANN401 - transformers' classes are not typed
-    """The family that a model belongs to.
+    """Wrap a model in the class of its family.
 
     Raises:
-        ConfigError: none that is known.
+        ConfigError: the model's family is unknown.
     """
     config = model.config
     if config.model_type == "whisper":
@@ -68,7 +74,7 @@ def family_of(model: Any, extractor: Any) -> Family:  # noqa: ANN401 - transform
     if hasattr(config, "conv_kernel") and hasattr(config, "conv_stride") and hasattr(model, "feature_extractor"):
         return Waveform(model, extractor)
     raise ConfigError(
-        f"encoder transformers: models of type {config.model_type!r} are not known here (wav2vec2, HuBERT, WavLM and "
-        "their like, Whisper, EnCodec, AST are); write a few lines of your own and use kind: custom, "
+        f"encoder transformers: models of type {config.model_type!r} are not supported; supported are wav2vec2, "
+        "HuBERT, WavLM and similar models, Whisper, EnCodec and AST. Write your own encoder and use kind: custom, "
         'encoder: "module:Class"'
     )

@@ -1,7 +1,7 @@
-"""Bringing a saved Hugging Face model into memory without running anything that nobody asked for.
+"""Loads a saved Hugging Face model without running code that the user did not allow.
 
-Owns the refusals: weights that would run code, that are missing or not finite, and models whose own Python code is not
-trusted. Imports torch; transformers as late as it is needed. What the model is good for is `transformers_families`'.
+Rejects weights that would run code, that are missing or not finite, and models whose own Python code is not trusted.
+Imports torch; transformers is imported only when a model is loaded.
 """
 
 import json
@@ -14,17 +14,20 @@ from typing import Any
 import torch
 
 from headrace.encoders import weights
-from headrace.encoders.transformers import Settings
+from headrace.encoders.transformers_settings import TransformersSettings
 from headrace.errors import ConfigError, IntegrityError, MissingDependencyError
 
 
-def load_model(folder: Path, settings: Settings) -> tuple[Any, Any]:
-    """The model of a folder that `save_pretrained` wrote, in float32 on the CPU, and its feature extractor.
+def load_model(folder: Path, settings: TransformersSettings) -> tuple[Any, Any]:
+    """Load the model in a folder that `save_pretrained` wrote.
+
+    Returns:
+        The model, in float32 on the CPU, and its feature extractor.
 
     Raises:
-        IntegrityError: its weights would run code, are cut off, do not fit, or are not finite.
-        ConfigError: it needs code of its own that is not trusted, or does not run here.
-        MissingDependencyError: that code needs a package.
+        IntegrityError: the weights would run code, are truncated, do not fit, or are not finite.
+        ConfigError: the model needs its own code, which is not trusted or does not run here.
+        MissingDependencyError: the model's code needs a package that is not installed.
     """
     from transformers import AutoConfig, AutoFeatureExtractor, AutoModel  # noqa: PLC0415 - optional, and slow to import
 
@@ -47,16 +50,14 @@ def load_model(folder: Path, settings: Settings) -> tuple[Any, Any]:
     except (AttributeError, TypeError, KeyError, AssertionError) as error:
         raise not_runnable(folder, error) from error
     if missing := sorted(report["missing_keys"]):
-        raise IntegrityError(
-            f"{folder}: the weights of {', '.join(missing[:3])} are missing and would be random; fetch the model again"
-        )
+        raise IntegrityError(f"{folder}: the weights of {', '.join(missing[:3])} are missing; download the model again")
     weights.check_finite(model.state_dict(), str(folder))
     return model, extractor
 
 
 @contextmanager
 def _without_progress_bar() -> Iterator[None]:
-    """Keep transformers from writing one to the terminal, where a build shows its own."""
+    """Context without transformers' own progress bar, which would disturb that of a build."""
     from transformers.utils import logging  # noqa: PLC0415
 
     was_enabled = logging.is_progress_bar_enabled()
@@ -69,24 +70,24 @@ def _without_progress_bar() -> Iterator[None]:
 
 
 def brings_code(model: Any) -> bool:  # noqa: ANN401 - transformers' classes are not typed
-    """Whether a loaded model is of a class that came with its files."""
+    """Whether the class of a loaded model comes from the model's own files."""
     return type(model).__module__.startswith("transformers_modules")
 
 
 def not_runnable(folder: Path, error: Exception) -> ConfigError:
-    """That a model's own code fails here, for the reason that it gave."""
+    """The error for a model whose own code fails with this version of transformers."""
     import transformers  # noqa: PLC0415 - optional, and slow to import
 
     written_for = _described(folder).get("transformers_version", "an unknown version")
     return ConfigError(
         f"encoder transformers: {folder}: the model's own code does not run with transformers "
         f"{transformers.__version__} ({type(error).__name__}: {_first_line(error)}); it was saved by {written_for}: "
-        'install that, or write a few lines of your own and use kind: custom, encoder: "module:Class"'
+        'install that version, or write your own encoder and use kind: custom, encoder: "module:Class"'
     )
 
 
-def _check_trust(folder: Path, described: dict[str, Any], settings: Settings) -> None:
-    """Refuse a model that cannot be loaded without running code that comes with it, unless that is trusted."""
+def _check_trust(folder: Path, described: dict[str, Any], settings: TransformersSettings) -> None:
+    """Raise `ConfigError` if loading the model runs code that comes with it and is not trusted."""
     from transformers import CONFIG_MAPPING  # noqa: PLC0415
 
     is_known = described.get("model_type") in CONFIG_MAPPING or _is_plain_mert(described)
@@ -100,13 +101,13 @@ def _check_trust(folder: Path, described: dict[str, Any], settings: Settings) ->
 
 
 def _is_plain_mert(described: dict[str, Any]) -> bool:
-    """Whether it is a MERT of HuBERT's layers alone; some have a CQT, deep norm or attention of their own."""
+    """Whether it is a MERT that has HuBERT's layers only; some also have a CQT, deep norm or their own attention."""
     has_more = described.get("deepnorm") or described.get("feature_extractor_cqt")
     return described.get("model_type") == "mert_model" and not has_more and described.get("attention_relax", -1) <= 0
 
 
 def _as_hubert(described: dict[str, Any]) -> Any:  # noqa: ANN401
-    """MERT's configuration as HuBERT's: the same network under another name, so its code need not run."""
+    """A HuBERT configuration for a plain MERT, which is the same network. Then MERT's own code is not needed."""
     from transformers import HubertConfig  # noqa: PLC0415
 
     known = HubertConfig().to_dict().keys() - {"model_type", "architectures", "auto_map", "transformers_version"}
@@ -117,7 +118,7 @@ def _described(folder: Path) -> dict[str, Any]:
     try:
         described = json.loads((folder / "config.json").read_bytes())
     except ValueError as error:
-        raise IntegrityError(f"{folder}/config.json: not valid JSON ({error}); fetch the model again") from error
+        raise IntegrityError(f"{folder}/config.json: not valid JSON ({error}); download the model again") from error
     return described if isinstance(described, dict) else {}
 
 

@@ -1,6 +1,7 @@
-"""Whisper's encoder and AST: models of fixed length that see a spectrogram, computed here on the device.
+"""The Whisper and AST families of `kind: transformers`: models whose input is a spectrogram of fixed length.
 
-Their feature extractors compute it with numpy, one recording at a time: too slow to feed a GPU.
+The spectrogram is computed here, on the device. The models' own feature extractors compute it with numpy, one recording
+at a time, which is too slow for a GPU.
 """
 
 from typing import Any
@@ -15,7 +16,7 @@ from headrace.encoders.framing import to_device, valid_mask
 
 
 class Whisper:
-    """Whisper's encoder: always 30 s of log-mel, so input is padded, and 1500 steps are trimmed to the valid ones."""
+    """Whisper's encoder. Its input is 30 s of log-mel, padded with zeros; the valid ones of 1500 steps are kept."""
 
     def __init__(self, model: Any, extractor: Any) -> None:  # noqa: ANN401
         config = model.config
@@ -34,13 +35,15 @@ class Whisper:
         self.normalizes = False
         self.takes_padding = True
         self._forward: Any = self._model
+        self._hidden = True
 
     def num_latent_frames(self, num_frames: int) -> int:
         """See `Family`."""
         return -(-num_frames // self.hop)
 
-    def keep_states(self, last: int | None) -> None:
+    def keep_states(self, last: int | None, *, hidden: bool) -> None:
         """See `Family`."""
+        self._hidden = hidden
         if last is not None:
             self._model.layers = self._model.layers[: last + 1]
 
@@ -53,11 +56,11 @@ class Whisper:
     def states(self, batch: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG002
         """See `Family`."""
         audio = functional.pad(batch[:, 0], (0, self.max_frames - batch.shape[2]))
-        out = self._forward(self.log_mel(audio), output_hidden_states=True)
-        return *out.hidden_states, out.last_hidden_state
+        out = self._forward(self.log_mel(audio), output_hidden_states=self._hidden)
+        return *(out.hidden_states if self._hidden else ()), out.last_hidden_state
 
     def log_mel(self, audio: Tensor) -> Tensor:
-        """(B, 480000) to (B, mels, 3000), as WhisperFeatureExtractor computes it."""
+        """Log-mel (B, mels, 3000) of audio (B, 480000), as WhisperFeatureExtractor computes it."""
         with torch.autocast(audio.device.type, enabled=False):
             spectrum = torch.stft(audio, self._n_fft, self._mel_hop, window=self._window, return_complex=True)
             energies = self._filters @ spectrum[..., :-1].abs().square()
@@ -67,7 +70,7 @@ class Whisper:
 
 
 class SpectrogramTransformer:
-    """AST: patches of a spectrogram, always 10.24 s. Patches over the same time are averaged to a step of 0.1 s."""
+    """AST. Its input is patches of a spectrogram of 10.24 s; patches of the same time are averaged: 0.1 s per step."""
 
     _FRAME, _FRAME_HOP, _FFT = 400, 160, 512  # Kaldi's 25 ms and 10 ms at 16 kHz
 
@@ -104,6 +107,7 @@ class SpectrogramTransformer:
         self.normalizes = False
         self.takes_padding = True
         self._forward: Any = model
+        self._hidden = True
 
     def _num_mel_frames(self, num_frames: int) -> int:
         return (num_frames - self._FRAME) // self._FRAME_HOP + 1
@@ -113,8 +117,9 @@ class SpectrogramTransformer:
         steps = (self._num_mel_frames(num_frames) - int(self._config.patch_size)) // int(self._config.time_stride) + 1
         return min(steps, int(self._num_steps))
 
-    def keep_states(self, last: int | None) -> None:
+    def keep_states(self, last: int | None, *, hidden: bool) -> None:
         """See `Family`."""
+        self._hidden = hidden
         if last is not None:
             layers = self._model.layers if hasattr(self._model, "layers") else self._model.encoder.layer
             del layers[last + 1 :]
@@ -127,16 +132,18 @@ class SpectrogramTransformer:
 
     def states(self, batch: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
         """See `Family`."""
-        out = self._forward(self.log_mel(batch[:, 0], lengths), output_hidden_states=True)
-        return tuple(self._steps(state) for state in (*out.hidden_states, out.last_hidden_state))
+        out = self._forward(self.log_mel(batch[:, 0], lengths), output_hidden_states=self._hidden)
+        return tuple(
+            self._steps(state) for state in (*(out.hidden_states if self._hidden else ()), out.last_hidden_state)
+        )
 
     def _steps(self, state: Tensor) -> Tensor:
-        """(B, 2 + bands * steps, D) to (B, steps, D)."""
+        """Mean over the bands, (B, steps, D), of a state (B, 2 + bands * steps, D)."""
         patches = state[:, 2:].reshape(len(state), self._num_bands, self._num_steps, self.latent_dim)
         return patches.mean(1)
 
     def log_mel(self, audio: Tensor, lengths: Tensor) -> Tensor:
-        """(B, N) to (B, max_length, mels), as ASTFeatureExtractor computes it: zeros behind each row, normalised."""
+        """Log-mel (B, max_length, mels) of audio (B, N), as ASTFeatureExtractor computes it, zero-padded."""
         with torch.autocast(audio.device.type, enabled=False):
             frames = audio.unfold(1, self._FRAME, self._FRAME_HOP)
             frames = frames - frames.mean(2, keepdim=True)

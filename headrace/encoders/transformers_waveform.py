@@ -1,4 +1,7 @@
-"""wav2vec2 and its like: models that hear the waveform through convolutions. Imports torch; not transformers."""
+"""The wav2vec2 family of `kind: transformers`: models whose first layers are convolutions over the waveform.
+
+Imports torch, but not transformers.
+"""
 
 import threading
 from typing import Any
@@ -12,10 +15,10 @@ from headrace.encoders.framing import to_device, valid_mask
 
 
 class Waveform:
-    """wav2vec2, HuBERT, WavLM, MERT and their like: convolutions without padding, then a transformer.
+    """wav2vec2, HuBERT, WavLM, MERT and similar models: convolutions without padding, then a transformer.
 
-    T is not N / hop: 5 s at 16 kHz give 249 steps, not 250, since the last convolution needs its whole kernel. Those
-    with group norm take statistics over time, which padding would spoil: they are taken over the valid part here.
+    T is not N / hop: 5 s at 16 kHz give 249 steps, not 250, because the last convolution needs its whole kernel. Models
+    with group norm compute statistics over time, which padding would change; `MaskedGroupNorm` leaves the padding out.
     """
 
     _PADDABLE = ("wav2vec2", "hubert", "wavlm", "unispeech", "unispeech-sat")
@@ -23,7 +26,7 @@ class Waveform:
     def __init__(self, model: Any, extractor: Any) -> None:  # noqa: ANN401
         config = model.config
         self._model = model
-        model.adapter = None  # the states before it are what all layers share
+        model.adapter = None  # hidden states and output are those before the adapter
         self._kernels, self._strides = tuple(config.conv_kernel), tuple(config.conv_stride)
         self.sample_rate_hz = int(extractor.sampling_rate)
         self.num_channels = 1
@@ -37,6 +40,7 @@ class Waveform:
         self.takes_padding = config.model_type in self._PADDABLE and not getattr(config, "conv_pos_batch_norm", False)
         self._norm = _masked_norm(model) if self.takes_padding else None
         self._forward: Any = model
+        self._hidden = True
 
     def _receptive_field(self) -> int:
         field = 1
@@ -50,8 +54,9 @@ class Waveform:
             num_frames = (num_frames - kernel) // stride + 1
         return num_frames
 
-    def keep_states(self, last: int | None) -> None:
-        """See `Family`. One layer more than needed stays: the last state is normalised by some models."""
+    def keep_states(self, last: int | None, *, hidden: bool) -> None:
+        """See `Family`. One layer more than needed is kept, because some models normalise the last state."""
+        self._hidden = hidden
         if last is not None:
             self._model.encoder.layers = self._model.encoder.layers[: last + 1]
 
@@ -68,14 +73,15 @@ class Waveform:
             if self._norm is not None:
                 kernel, stride = self._kernels[0], self._strides[0]
                 self._norm.expect(to_device((lengths - kernel) // stride + 1, batch.device))
-        out = self._forward(batch[:, 0], attention_mask=mask, output_hidden_states=True)
-        return *out.hidden_states, out.last_hidden_state
+        out = self._forward(batch[:, 0], attention_mask=mask, output_hidden_states=self._hidden)
+        return *(out.hidden_states if self._hidden else ()), out.last_hidden_state
 
 
 class MaskedGroupNorm(nn.Module):
-    """A group norm with one group per channel, its statistics over the valid part of each row.
+    """A group norm with one group per channel that leaves padding out of its statistics.
 
-    What calls it cannot hand lengths through the model, so they are set before, by each thread for its own batch.
+    The model cannot pass lengths to it. So each thread sets the lengths of its batch with `expect` before it runs the
+    model.
     """
 
     def __init__(self, norm: nn.GroupNorm) -> None:
@@ -84,11 +90,11 @@ class MaskedGroupNorm(nn.Module):
         self._batch = threading.local()
 
     def expect(self, lengths: Tensor) -> None:
-        """How many positions of each row of this thread's next batch are valid: int64 (B,), on the device."""
+        """Set the valid positions of each row in this thread's next batch: int64 (B,), on the device."""
         self._batch.lengths = lengths
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """(B, C, N) to the same."""
+        """The normalised input, (B, C, N) like the input."""
         lengths: Tensor = self._batch.lengths[:, None]
         mask = (torch.arange(hidden.shape[2], device=hidden.device) < lengths)[:, None]
         count = lengths[:, None]
@@ -101,7 +107,7 @@ class MaskedGroupNorm(nn.Module):
 
 
 def _masked_norm(model: Any) -> MaskedGroupNorm | None:  # noqa: ANN401
-    """Put a masked norm in the place of the first convolution's group norm; None where it has none."""
+    """Replace the first convolution's group norm by a masked one. Returns it; None if the model has no group norm."""
     first = model.feature_extractor.conv_layers[0]
     norm = getattr(first, "layer_norm", None)
     if not isinstance(norm, nn.GroupNorm):

@@ -1,6 +1,6 @@
-"""Weight files: where an installed package keeps them, their digests, loading them without running anybody's code.
+"""Finds, digests, loads and checks files of weights. Loading never runs code from the file.
 
-Owns the checks that every set of weights passes. Torch is imported only to load them.
+Torch is imported only when weights are loaded.
 """
 
 import functools
@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 
 
 def packaged_file(package: str, path: str, install: str) -> Path:
-    """A file inside an installed package, found without importing the package (its imports may not work here).
+    """Path of a file in an installed package. The package is not imported, because its own imports may fail.
+
+    Args:
+        package: name of the package.
+        path: path of the file inside of the package.
+        install: command that installs the package, for the message.
 
     Raises:
-        MissingDependencyError: the package or the file is not there; the message says to run `install`.
+        MissingDependencyError: the package is not installed, or lacks the file.
     """
     spec = importlib.util.find_spec(package)
     places = list(spec.submodule_search_locations or ()) if spec else []
@@ -33,7 +38,7 @@ def packaged_file(package: str, path: str, install: str) -> Path:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 (hex) of a file; of an unchanged file it is computed once."""
+    """SHA-256 (hex) of a file, computed once as long as the file's size and time stay the same."""
     stat = path.stat()
     return _digest(path, (stat.st_size, stat.st_mtime_ns))
 
@@ -45,11 +50,11 @@ def _digest(path: Path, stamp: tuple[int, int]) -> str:  # noqa: ARG001 - part o
 
 
 def load_state(path: Path) -> dict[str, "Tensor"]:
-    """The tensors of a weights file, on the CPU. Nothing in the file is run.
+    """Load the tensors of a weights file to the CPU, without running code from the file.
 
     Raises:
-        IntegrityError: the file holds anything but tensors (a pickle that would run code, say), is cut off, or a weight
-            is not a finite number.
+        IntegrityError: the file contains something else than tensors (for example, a pickle that would run code), is
+            truncated, or a weight is not a finite number.
     """
     import torch  # noqa: PLC0415 - only to load weights
 
@@ -57,7 +62,9 @@ def load_state(path: Path) -> dict[str, "Tensor"]:
         state: Any = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise IntegrityError(f"{path}: refused, not a plain file of weights ({reason}); install it again") from error
+        raise IntegrityError(
+            f"{path}: rejected, because it is not a plain file of weights ({reason}); install it again"
+        ) from error
     if not isinstance(state, Mapping) or not all(isinstance(value, torch.Tensor) for value in state.values()):
         raise IntegrityError(f"{path}: expected names and tensors, found {type(state).__name__}; install it again")
     check_finite(state, str(path))
@@ -65,21 +72,25 @@ def load_state(path: Path) -> dict[str, "Tensor"]:
 
 
 def check_finite(state: Mapping[str, "Tensor"], name: str) -> None:
-    """Refuse weights that would make every latent NaN.
+    """Check that all weights are finite numbers; other weights would make every latent NaN.
+
+    Args:
+        state: name → weight.
+        name: name of the file or folder, for the message.
 
     Raises:
         IntegrityError: a weight is not finite; the message names it.
     """
     for key, value in state.items():
         if value.is_floating_point() and not bool(value.isfinite().all()):
-            raise IntegrityError(f"{name}: the weight {key} holds numbers that are not finite; fetch the weights again")
+            raise IntegrityError(f"{name}: the weight {key} has numbers that are not finite; install the weights again")
 
 
 def fill(network: "nn.Module", state: Mapping[str, "Tensor"], name: str) -> None:
-    """Load the state into the network.
+    """Set the weights of a network.
 
     Raises:
-        FormatError: they do not fit.
+        FormatError: names or shapes do not match the network.
     """
     try:
         network.load_state_dict(dict(state))

@@ -1,1 +1,1 @@
-"""From the audio in shards to latents: cutting, batching, decoding, running encoders. No manifests here."""
+"""Computes latents from audio shards: windows, batches, decoding, encoders on devices, and the latent shards."""

@@ -1,4 +1,4 @@
-"""Joining the windows of clips to whole latents, whatever order they come back in."""
+"""Joins the latents of a clip's windows to the latents of the whole clip, in any order of the windows."""
 
 from dataclasses import dataclass, field
 
@@ -7,41 +7,59 @@ from torch import Tensor
 
 from headrace.encoders.protocol import Encoder
 from headrace.encoding.batches import Piece
-from headrace.encoding.windows import Window, blend_weights
+from headrace.encoding.plans import Rejection
+from headrace.encoding.windows import ClipWindow, blend_weights
 
 
 @dataclass(slots=True)
 class Assembly:
-    """Latents of the clips of one group, as far as their windows have come back.
+    """Latents of the clips of one group, as far as their windows are encoded.
 
     Attributes:
-        windows: of each clip.
+        windows: the windows of each clip.
         lengths: PCM frames of each clip at the encoder's rate.
     """
 
-    windows: tuple[tuple[Window, ...], ...]
+    windows: tuple[tuple[ClipWindow, ...], ...]
     lengths: tuple[int, ...]
     _parts: dict[int, Tensor] = field(default_factory=dict)
     _missing: dict[int, int] = field(default_factory=dict)
+    _rejections: dict[int, set[Rejection]] = field(default_factory=dict)
 
-    def add(self, piece: Piece, hidden: Tensor, encoder: Encoder) -> Tensor | None:
-        """Take the latents of one window, (T, D) in the dtype they are stored in.
+    def add(self, piece: Piece, hidden: Tensor | Rejection, encoder: Encoder) -> Tensor | Rejection | None:
+        """Add the latents of one window, (T, D) in the stored dtype, or its rejection.
 
         Returns:
-            The whole clip's latents when this was its last window.
+            None, unless this was the clip's last window. Then the latents of the whole clip, or its rejection: a clip
+            is rejected if one of its windows is.
         """
         windows = self.windows[piece.clip]
         if len(windows) == 1:
             return hidden
-        num_latent = encoder.num_latent_frames(self.lengths[piece.clip])
+        missing = self._missing[piece.clip] = self._missing.get(piece.clip, len(windows)) - 1
+        if isinstance(hidden, Rejection):
+            self._rejections.setdefault(piece.clip, set()).add(hidden)
+        elif piece.clip not in self._rejections:
+            self._blend(piece, hidden, encoder)
+        return None if missing else self._whole(piece.clip)
+
+    def _blend(self, piece: Piece, hidden: Tensor, encoder: Encoder) -> None:
+        windows = self.windows[piece.clip]
         if piece.clip not in self._parts:
+            num_latent = encoder.num_latent_frames(self.lengths[piece.clip])
             self._parts[piece.clip] = torch.zeros(num_latent, hidden.shape[1], dtype=hidden.dtype)
-            self._missing[piece.clip] = len(windows)
         weights = torch.from_numpy(blend_weights(windows, piece.index, len(hidden), encoder))
         first = piece.window.start // encoder.hop
         part = self._parts[piece.clip][first : first + len(hidden)]
         part += (hidden.float() * weights[:, None]).to(hidden.dtype)[: len(part)]
-        self._missing[piece.clip] -= 1
-        if self._missing[piece.clip]:
-            return None
-        return self._parts.pop(piece.clip)
+
+    def _whole(self, clip: int) -> Tensor | Rejection:
+        """The latents of a clip whose windows were all added, or its rejection."""
+        del self._missing[clip]
+        hidden = self._parts.pop(clip, None)
+        if (found := self._rejections.pop(clip, None)) is not None:
+            return min(found, key=lambda rejection: rejection.code)  # does not depend on the order of the windows
+        assert hidden is not None
+        if not hidden.isfinite().all():  # blending two windows near the dtype's largest number may overflow
+            return Rejection.overflow(str(hidden.dtype).removeprefix("torch."))
+        return hidden

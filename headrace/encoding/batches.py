@@ -1,9 +1,9 @@
-"""Which pieces of which clips are encoded together: sorted by length under a budget of seconds. Pure."""
+"""Plans batches: sorts the windows of clips by length and groups them up to a number of PCM frames. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.encoding.windows import Window
+from headrace.encoding.windows import ClipWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,21 +11,27 @@ class Piece:
     """One row of a batch: a window of a clip.
 
     Attributes:
-        clip: which clip, by its place in the list that was planned.
-        index: which of its windows.
-        window: PCM frames at the encoder's rate.
+        clip: position of the clip in the list of clips.
+        index: number of the window in the clip.
+        window: the window, in PCM frames at the encoder's rate.
     """
 
     clip: int
     index: int
-    window: Window
+    window: ClipWindow
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """Rows that are encoded together, the longest first."""
+class EncodingBatch:
+    """Rows that are encoded together.
+
+    Attributes:
+        pieces: the rows, the longest first.
+        padded_to: PCM frames to which the encoder itself pads every row; 0 if it does not.
+    """
 
     pieces: tuple[Piece, ...]
+    padded_to: int = 0
 
     @property
     def num_frames(self) -> int:
@@ -33,28 +39,35 @@ class Batch:
         return max(piece.window.num_frames for piece in self.pieces)
 
     @property
+    def num_computed_frames(self) -> int:
+        """PCM frames of all rows with all padding, including the encoder's own: the cost of the batch."""
+        return len(self.pieces) * max(self.num_frames, self.padded_to)
+
+    @property
     def num_valid_frames(self) -> int:
         """PCM frames of all rows without padding."""
         return sum(piece.window.num_frames for piece in self.pieces)
 
-    def halves(self) -> tuple["Batch", "Batch"]:
-        """Two batches of half the rows; there are at least two."""
+    def halves(self) -> tuple["EncodingBatch", "EncodingBatch"]:
+        """Two batches with half of the rows each. The batch must have at least two rows."""
         middle = len(self.pieces) // 2
-        return Batch(self.pieces[:middle]), Batch(self.pieces[middle:])
+        return EncodingBatch(self.pieces[:middle], self.padded_to), EncodingBatch(self.pieces[middle:], self.padded_to)
 
 
-def plan_batches(windows: Sequence[tuple[Window, ...]], budget_frames: int) -> list[Batch]:
-    """All windows of all clips in batches whose padded size stays within `budget_frames`, the longest rows first.
+def plan_batches(
+    windows: Sequence[tuple[ClipWindow, ...]], budget_frames: int, padded_to: int = 0
+) -> list[EncodingBatch]:
+    """All windows of all clips in batches whose `num_computed_frames` stay within a budget, the longest rows first.
 
     Sorted by length, so that rows of a batch differ little; longest first, so that memory runs out at once or never.
     A row longer than the budget is a batch of its own.
     """
     pieces = [Piece(i, k, window) for i, parts in enumerate(windows) for k, window in enumerate(parts)]
     pieces.sort(key=lambda piece: (-piece.window.num_frames, piece.clip, piece.index))
-    batches: list[Batch] = []
+    batches: list[EncodingBatch] = []
     start = 0
     while start < len(pieces):
-        rows = max(1, budget_frames // max(1, pieces[start].window.num_frames))
-        batches.append(Batch(tuple(pieces[start : start + rows])))
+        rows = max(1, budget_frames // max(1, padded_to, pieces[start].window.num_frames))
+        batches.append(EncodingBatch(tuple(pieces[start : start + rows]), padded_to))
         start += rows
     return batches

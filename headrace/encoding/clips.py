@@ -1,14 +1,14 @@
-"""Reading a stretch of a sample's audio in the form that an encoder takes.
+"""Reads a range of a sample's audio as float32, in the sample rate and channels that an encoder takes.
 
-Owns decoding, mixing and resampling for encoders: float32 at the encoder's rate and channels. A stretch of a long
-recording is read by seeking, and is what the same stretch of the whole recording would be.
+A range of a long recording is read by seeking. Its values equal those of the same range in the whole recording after
+decoding, mixing and resampling.
 """
 
 import math
 import mmap
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,25 +17,26 @@ import soxr
 
 from headrace.audio import decode_flac_into
 from headrace.errors import AudioError, SampleError
+from headrace.stores.client_errors import translated_errors
 
-Samples = np.ndarray[tuple[int, int], np.dtype[np.float32]]
+FloatSamples = np.ndarray[tuple[int, int], np.dtype[np.float32]]
 
 _READ_BYTES = 16 << 20
-_GUARD_SECONDS = 0.25  # of source audio on both sides of a stretch: soxr HQ's filter is a tenth of that
+_GUARD_SECONDS = 0.25  # of source audio on both sides of a range: soxr HQ's filter is a tenth of that
 
 
 @dataclass(frozen=True, slots=True)
-class Clip:
-    """One sample of an audio shard, on this machine's disk.
+class AudioClip:
+    """One sample of an audio shard on a local disk.
 
     Attributes:
-        shard: the tar's file name, for messages.
-        path: the tar.
-        key: the sample's.
-        span: half-open byte range of its audio in the tar.
-        num_frames: PCM frames in the shard.
-        sample_rate_hz: in the shard.
-        num_channels: in the shard.
+        shard: file name of the shard, for messages.
+        path: path of the tar.
+        key: key of the sample.
+        span: half-open byte range of the sample's FLAC in the tar.
+        num_frames: PCM frames of the FLAC.
+        sample_rate_hz: sample rate of the FLAC.
+        num_channels: channels of the FLAC.
     """
 
     shard: str
@@ -48,7 +49,7 @@ class Clip:
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """Length of the sample."""
         return self.num_frames / self.sample_rate_hz
 
     def num_frames_at(self, sample_rate_hz: int) -> int:
@@ -58,17 +59,17 @@ class Clip:
 
 @dataclass(frozen=True, slots=True)
 class AudioForm:
-    """What an encoder takes."""
+    """Sample rate and channels that an encoder takes."""
 
     sample_rate_hz: int
     num_channels: int
 
 
-def read_clip(clip: Clip, form: AudioForm, start: int, stop: int) -> Samples:
-    """Float32 (C, stop - start): PCM frames `start` to `stop` of the clip in the encoder's form.
+def read_clip(clip: AudioClip, form: AudioForm, start: int, stop: int) -> FloatSamples:
+    """PCM frames `start` to `stop` of a clip in the encoder's form: float32 (C, stop - start).
 
     Raises:
-        SampleError: it cannot be decoded, ends early, or has channels that cannot be mixed to the encoder's.
+        SampleError: the clip cannot be decoded, ends early, or has channels that cannot be mixed to the encoder's.
     """
     try:
         with _payload(clip) as data:
@@ -80,12 +81,15 @@ def read_clip(clip: Clip, form: AudioForm, start: int, stop: int) -> Samples:
 
 
 @contextmanager
-def _payload(clip: Clip) -> Iterator[bytes | memoryview]:
-    """The clip's FLAC stream: short ones are read, long ones mapped, so that a stretch costs what it is long."""
+def _payload(clip: AudioClip) -> Iterator[bytes | memoryview]:
+    """The clip's FLAC stream. A long one is mapped into memory, so that only the wanted range is read."""
     start, stop = clip.span
-    with clip.path.open("rb") as file:
-        if stop - start <= _READ_BYTES:
-            yield os.pread(file.fileno(), stop - start, start)
+    with ExitStack() as stack:
+        with translated_errors(clip.path.name, str(clip.path.parent)):
+            file = stack.enter_context(clip.path.open("rb"))
+            short = os.pread(file.fileno(), stop - start, start) if stop - start <= _READ_BYTES else None
+        if short is not None:
+            yield short
             return
         with (
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
@@ -95,37 +99,37 @@ def _payload(clip: Clip) -> Iterator[bytes | memoryview]:
             yield data
 
 
-def _resampled(data: bytes | memoryview, clip: Clip, form: AudioForm, start: int, stop: int) -> Samples:
-    """(C, stop - start) in the encoder's form."""
+def _resampled(data: bytes | memoryview, clip: AudioClip, form: AudioForm, start: int, stop: int) -> FloatSamples:
+    """The range in the encoder's form, (C, stop - start)."""
     rate_hz = form.sample_rate_hz
     if rate_hz == clip.sample_rate_hz:
         return _decoded(data, clip, form, start, stop)
     divisor = math.gcd(rate_hz, clip.sample_rate_hz)
-    period_out, period_in = rate_hz // divisor, clip.sample_rate_hz // divisor  # where both grids meet
+    period_out, period_in = rate_hz // divisor, clip.sample_rate_hz // divisor  # frames of equal duration
     guard = -(-round(_GUARD_SECONDS * rate_hz) // period_out)
     first = max(0, start // period_out - guard)
     last = -(-stop // period_out) + guard
     source = _decoded(data, clip, form, first * period_in, min(last * period_in, clip.num_frames))
     out = soxr.resample(source.T, clip.sample_rate_hz, rate_hz, quality="HQ")
     wanted = out[start - first * period_out : stop - first * period_out]
-    missing = stop - start - len(wanted)  # rounding of the last frame
+    missing = stop - start - len(wanted)  # at most the last frame, by rounding
     return np.ascontiguousarray(np.pad(wanted, ((0, missing), (0, 0))).T)
 
 
-def _decoded(data: bytes | memoryview, clip: Clip, form: AudioForm, start: int, stop: int) -> Samples:
-    """(C, stop - start) at the shard's rate, mixed already: one channel is resampled in half the time of two."""
+def _decoded(data: bytes | memoryview, clip: AudioClip, form: AudioForm, start: int, stop: int) -> FloatSamples:
+    """The range at the shard's rate, mixed: (C, stop - start). Mixing first halves the time to resample stereo."""
     samples = np.empty((clip.num_channels, stop - start), np.float32)
     decode_flac_into(data, samples, start, stop - start)
     return _mixed(samples, clip, form.num_channels)
 
 
-def _mixed(samples: Samples, clip: Clip, num_channels: int) -> Samples:
-    """Any number to one by their mean, one to any number by repeating it."""
+def _mixed(samples: FloatSamples, clip: AudioClip, num_channels: int) -> FloatSamples:
+    """Samples with `num_channels` channels: the mean of all for one channel; one channel is repeated for several."""
     found = samples.shape[0]
     if found == num_channels:
         return samples
     if num_channels == 1:
-        mixed: Samples = samples.mean(axis=0, keepdims=True, dtype=np.float32)
+        mixed: FloatSamples = samples.mean(axis=0, keepdims=True, dtype=np.float32)
         return mixed
     if found == 1:
         return np.repeat(samples, num_channels, axis=0)

@@ -1,7 +1,4 @@
-"""Running encoders over batches on every device, while threads decode what comes next.
-
-Owns putting the reader and the lanes together; what becomes of the latents is the caller's.
-"""
+"""Runs encoders over jobs on every device, while other threads decode the audio of the next jobs."""
 
 import queue
 import time
@@ -12,23 +9,30 @@ from dataclasses import dataclass, field
 
 import torch
 
+from headrace.encoders import running
 from headrace.encoders.protocol import Encoder
-from headrace.encoding.lanes import Budget, EncodedJob, Lane
-from headrace.encoding.payload import torch_dtype
+from headrace.encoding.device_worker import BatchLimit, DeviceWorker, EncodedJob
 from headrace.encoding.plans import EncodingOptions, LatentDtype
-from headrace.encoding.reading import DecodedJob, Job, Reader
+from headrace.encoding.reading import DecodedJob, EncodingJob, JobDecoder
 from headrace.encoding.stats import EncodingStats
 from headrace.ordered import map_in_order
 
 _CUDA_BATCH_SECONDS = 320.0
-_CPU_BATCH_SECONDS = 10.0  # more at a time is no faster there, and with one core each it would be more memory
+_CPU_BATCH_SECONDS = 10.0  # larger batches take more memory and are not faster
+
+_TORCH_DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 
 
 @dataclass(slots=True)
-class Meter:
-    """Adds up the figures of a run; `num_computing` batches compute at a time, on all devices together."""
+class EncodingMeter:
+    """Adds up the figures of a run.
 
-    budget: Budget
+    Attributes:
+        budget: the limit on batches, which counts how often it was halved.
+        num_computing: number of batches that compute at the same time, on all devices together.
+    """
+
+    budget: BatchLimit
     num_computing: int
     started: float = field(default_factory=time.perf_counter)
     num_batches: int = 0
@@ -61,60 +65,72 @@ class Meter:
 
 @dataclass(slots=True)
 class Engine:
-    """Encoders, one per device, and how they are run."""
+    """Runs the same encoder on one or several devices.
+
+    Attributes:
+        encoders: the encoder, once per device.
+        dtype: dtype of the stored latents.
+        options: batch size and threads.
+        meter: figures of the run.
+    """
 
     encoders: Sequence[Encoder]
     dtype: LatentDtype
     options: EncodingOptions
-    meter: Meter = field(init=False)
-    _lanes: list[Lane] = field(init=False)
+    meter: EncodingMeter = field(init=False)
+    _workers: list[DeviceWorker] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Set up one lane per device."""
-        budget, dtype = Budget(self.budget_frames), torch_dtype(self.dtype)
+        """Create one worker per device."""
+        budget, dtype = BatchLimit(self.budget_frames), _TORCH_DTYPES[self.dtype]
         num_cores = max(1, torch.get_num_threads() // max(1, self.devices.count("cpu")))
-        self._lanes = [Lane(encoder, dtype, budget, num_cores) for encoder in self.encoders]
-        self.meter = Meter(budget, sum(lane.num_computing for lane in self._lanes))
+        self._workers = [DeviceWorker(encoder, dtype, budget, num_cores) for encoder in self.encoders]
+        self.meter = EncodingMeter(budget, sum(worker.num_computing for worker in self._workers))
         for device in self.devices:
             if device.startswith("cuda"):
                 torch.cuda.reset_peak_memory_stats(device)
-                torch.cuda.synchronize(device)  # weights are there before another stream reads them
+                torch.cuda.synchronize(device)  # the weights are copied before another stream reads them
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Where each encoder is."""
+        """Device of each encoder."""
         return tuple(encoder.device for encoder in self.encoders)
 
     @property
     def budget_frames(self) -> int:
-        """PCM frames of one batch, padding included."""
+        """The most PCM frames of a batch, padding included."""
         on_cuda = any(device.startswith("cuda") for device in self.devices)
         seconds = self.options.batch_seconds or (_CUDA_BATCH_SECONDS if on_cuda else _CPU_BATCH_SECONDS)
         return round(seconds * self.encoders[0].sample_rate_hz)
 
-    def run(self, jobs: Iterable[Job]) -> Generator[EncodedJob, None, None]:
-        """Latents of all jobs, in their order (a job may come in parts); closing it ends its threads.
+    def run(self, jobs: Iterable[EncodingJob]) -> Generator[EncodedJob, None, None]:
+        """Latents of all jobs, in their order; a job may come in several parts. Closing the generator ends its threads.
 
         Raises:
-            SampleError: a clip cannot be read, or its latents are not finite.
-            BuildError: one row alone does not fit a device's memory.
+            SampleError: a clip cannot be decoded.
+            BuildError: see `DeviceWorker.run`.
         """
-        free: queue.SimpleQueue[Lane] = queue.SimpleQueue()
-        slots = [lane for lane in self._lanes for _ in range(lane.num_slots)]
-        for lane in slots:
-            free.put(lane)
+        free: queue.SimpleQueue[DeviceWorker] = queue.SimpleQueue()
+        slots = [worker for worker in self._workers for _ in range(worker.num_slots)]
+        for worker in slots:
+            free.put(worker)
 
         def encode(decoded: DecodedJob) -> list[EncodedJob]:
-            lane = free.get()
+            worker = free.get()
             try:
-                return lane.run(decoded)
+                return worker.run(decoded)
             finally:
-                free.put(lane)
+                free.put(worker)
 
-        pin_memory = any(lane.is_cuda for lane in self._lanes)
+        pin_memory = any(worker.is_cuda for worker in self._workers)
         with (
             _torch_threads_kept(),
-            Reader(self.encoders[0], num_threads=self.options.decoding_threads(), pin_memory=pin_memory) as reader,
+            running.full_float32(),
+            JobDecoder(
+                self.encoders[0],
+                num_threads=self.options.decoding_threads(len(self.encoders)),
+                pin_memory=pin_memory,
+            ) as reader,
             ThreadPoolExecutor(len(slots), "headrace-encode") as pool,
         ):
             decoded = reader.read(jobs, ahead=2 * len(slots))
@@ -126,7 +142,7 @@ class Engine:
 
 @contextmanager
 def _torch_threads_kept() -> Iterator[None]:
-    """Lanes give their threads less cores, which torch takes for the default of threads to come."""
+    """Context that restores torch's number of threads: a worker sets fewer, and torch uses that for new threads."""
     num_threads = torch.get_num_threads()
     try:
         yield

@@ -1,20 +1,23 @@
-"""What is asked of the encoding of a partition: which latent shards, stored how, how fast. No torch here."""
+"""The input of an encoding: the latent shards to write, their dtype, batch size and threads. Does not import torch."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from headrace.format.rejects import RejectReason
+from headrace.format.writer import ShardPlace
 from headrace.machine import num_cores
-from headrace.shardwriter import ShardPlace
-from headrace.storage import Storage
+from headrace.stores.storage import Storage
 
 LatentDtype = Literal["float16", "bfloat16", "float32"]
 
 AUDIO_SHARD_NOTE = "audio_shard"
+DTYPE_NOTE = "dtype"
 ENCODER_NOTE = "encoder"
 SECONDS_NOTE = "seconds"
 
-_MOST_THREADS = 16
+_MOST_THREADS_PER_DEVICE = 16
+_FETCHES_PER_DEVICE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +25,10 @@ class LatentPlan:
     """A latent shard that should exist.
 
     Attributes:
-        audio_shard: name of the audio shard that it is made of.
-        seconds: audio in it.
-        place: where it belongs.
-        input_digest: of what it is made from.
+        audio_shard: name of the audio shard that it is made from.
+        seconds: length of the audio in it.
+        place: its partition and sequence number.
+        input_digest: digest of everything that it is made from.
     """
 
     audio_shard: str
@@ -35,34 +38,66 @@ class LatentPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class EncodingOptions:
-    """How fast latents are computed; nothing here changes what they are beyond rounding.
+class Rejection:
+    """Why a sample has no latents.
 
     Attributes:
-        batch_seconds: audio of one batch, padding included; None chooses by device.
-        num_threads: threads that decode; each keeps up with over 2000 times real time. None for one per core, at
-            most 16.
+        code: `RejectReason.NOT_FINITE` or `RejectReason.OVERFLOW`.
+        reason: explanation in a sentence.
+    """
+
+    code: str
+    reason: str
+
+    @classmethod
+    def not_finite(cls) -> "Rejection":
+        """The rejection of latents that are not finite as the encoder computed them."""
+        return cls(
+            RejectReason.NOT_FINITE.value,
+            "the encoder gives latents that are not finite numbers; check its weights and settings (autocast float16 "
+            "overflows easily), or list the sample's key under exclude",
+        )
+
+    @classmethod
+    def overflow(cls, dtype: str) -> "Rejection":
+        """The rejection of finite latents that are too large for the stored dtype."""
+        wider = "float32" if dtype == "bfloat16" else "bfloat16 or float32"
+        return cls(RejectReason.OVERFLOW.value, f"its latents do not fit {dtype}; store them as {wider}")
+
+
+@dataclass(frozen=True, slots=True)
+class EncodingOptions:
+    """Options that change the speed of an encoding, and its results by rounding only.
+
+    Attributes:
+        batch_seconds: audio of one batch, padding included; None to choose by device.
+        num_threads: threads that decode audio, each over 2000 times real time; None for one per core, at most 16 per
+            device.
     """
 
     batch_seconds: float | None = None
     num_threads: int | None = None
 
-    def decoding_threads(self) -> int:
-        """How many threads decode."""
-        return self.num_threads or min(_MOST_THREADS, num_cores())
+    def decoding_threads(self, num_devices: int) -> int:
+        """Number of threads that decode audio."""
+        return self.num_threads or min(_MOST_THREADS_PER_DEVICE * num_devices, num_cores())
+
+    def fetching_threads(self, num_devices: int) -> int:
+        """Number of threads that fetch audio shards and check their digests (a core checks 1 to 2 GB/s)."""
+        return min(_FETCHES_PER_DEVICE * num_devices, num_cores())
 
 
 @dataclass(frozen=True, slots=True)
 class EncodingRun:
-    """From where to where latents are made, stored how, how fast, and who watches.
+    """Folders, dtype and options of one encoding.
 
     Attributes:
         audio: the folder of audio shards.
-        storage: the folder of the latents.
-        dtype: how they are stored.
-        options: how fast.
-        progress: called with a number of samples each time so many are done.
-        held: key of a sample → name of the latent shard that holds it from before.
+        storage: the folder of this set of latents.
+        dtype: dtype of the stored latents.
+        options: batch size and threads.
+        progress: called with a number of samples each time this many are done.
+        held: key of a sample → name of the existing latent shard that has it.
     """
 
     audio: Storage

@@ -1,81 +1,88 @@
-"""From audio shards to published latent shards.
+"""Encodes audio shards and writes the latent shards of a partition.
 
-Owns the walk over a partition's shards: neighbouring ones are opened together as a group, so that their clips can be
-sorted by length into common batches; each latent shard is published, beside the encoding, as soon as its last clip is
-done. Memory holds the latents of the groups under way and no more.
+Neighbouring shards are opened together as a group, so that their clips can be sorted by length into common batches.
+Another thread writes each latent shard as soon as its last clip is encoded. Only the latents of the groups under way
+are in memory.
 """
 
 import json
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
+from typing import Any, TypeAlias
 
 from torch import Tensor
 
 from headrace.encoders.protocol import Encoder, frame_rate_hz
+from headrace.encoding.alone import AloneCheck
 from headrace.encoding.assembly import Assembly
 from headrace.encoding.batches import plan_batches
-from headrace.encoding.clips import Clip
+from headrace.encoding.clips import AudioClip
+from headrace.encoding.device_worker import EncodedJob
 from headrace.encoding.engine import Engine
 from headrace.encoding.kept import KeptLatents
-from headrace.encoding.lanes import EncodedJob
-from headrace.encoding.payload import encode_payload
 from headrace.encoding.plans import (
     AUDIO_SHARD_NOTE,
+    DTYPE_NOTE,
     ENCODER_NOTE,
     SECONDS_NOTE,
     EncodingRun,
     LatentPlan,
+    Rejection,
 )
-from headrace.encoding.reading import Job
+from headrace.encoding.reading import EncodingJob
 from headrace.encoding.sources import AudioShard, audio_shard
 from headrace.encoding.stats import EncodingStats
 from headrace.encoding.windows import plan_windows
-from headrace.index import FRAME_RATE_NOTE, SampleEntry, ShardIndex, TensorPlace
-from headrace.ordered import map_in_order
-from headrace.shardwriter import ShardWriter
+from headrace.format.index import FRAME_RATE_NOTE, REFUSED_NOTE, ShardIndex
+from headrace.format.index_entries import SampleEntry
+from headrace.format.manifests import ManifestRejection
+from headrace.format.pth import saved_latents
+from headrace.format.writer import ShardWriter
+from headrace.ordered import Backlog, map_in_order
 
 _GROUP_BATCHES = 32  # of audio in a group: with lengths spread 1-30 s padding is 3-4%
-_GROUP_BYTES = 512 << 20  # of latents in a group, as far as it has more than one shard
-_PUBLISHING = 2  # shards on their way to the storage at a time
+_GROUP_BYTES = 512 << 20  # of latents in a group; a single shard may have more
+_PUBLISHING = 2  # shards that wait to be written, or are being written
+Made: TypeAlias = Tensor | Rejection
+"""The result of a clip: latents (T, D), or why it has none."""
 _BYTES_PER_NUMBER = {"float16": 2, "bfloat16": 2, "float32": 4}
 
 
 @dataclass(slots=True)
-class Group:
+class ShardGroup:
     """Shards that are encoded together.
 
     Attributes:
-        plans: the latent shards to make.
-        shards: the audio shards they are made of.
-        clips: of all shards, end to end.
-        assembly: joins their windows.
-        kept: latents of clips that need not be encoded.
-        whole: finished latents by clip, until their shard is published.
+        plans: the latent shards to write.
+        shards: the audio shards that they are made from.
+        clips: the clips of all shards, one shard after another.
+        assembly: joins the latents of windows to latents of clips.
+        kept: results of an earlier build, by position in `clips`; these clips are not encoded.
         stack: closes the audio shards.
+        whole: results of finished clips whose shard is not finished.
     """
 
     plans: Sequence[LatentPlan]
     shards: tuple[AudioShard, ...]
-    clips: tuple[Clip, ...]
+    clips: tuple[AudioClip, ...]
     assembly: Assembly
-    kept: dict[int, Tensor]
+    kept: dict[int, Made]
     stack: ExitStack
-    whole: dict[int, Tensor] = field(default_factory=dict)
+    whole: dict[int, Made] = field(default_factory=dict)
     _starts: list[int] = field(init=False)
     _left: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Nothing is done yet."""
+        """Count the clips of each shard."""
         self._left = [len(shard.clips) for shard in self.shards]
         self._starts = [0, *accumulate(self._left)]
 
-    def finish(self, clip: int, latents: Tensor) -> tuple[int, list[Tensor]] | None:
-        """Take a clip's latents. Returns number and latents, in order, of the shard that this completes."""
+    def finish(self, clip: int, latents: Made) -> tuple[int, list[Made]] | None:
+        """Add the result of a clip. Returns number and results, in order, of the shard that this completes, or None."""
         self.whole[clip] = latents
         shard = bisect_right(self._starts, clip) - 1
         self._left[shard] -= 1
@@ -85,55 +92,66 @@ class Group:
 
     @property
     def is_done(self) -> bool:
-        """Whether every clip is."""
+        """Whether every clip has a result."""
         return not any(self._left)
 
 
 @dataclass(slots=True)
 class ShardEncoding:
-    """One partition's run: from plans to indexes of published shards."""
+    """Encodes and writes the planned shards of one partition.
+
+    Attributes:
+        engine: runs the encoders.
+        route: the folders, dtype and options.
+    """
 
     engine: Engine
     route: EncodingRun
-    _groups: dict[int, Group] = field(default_factory=dict)
+    _groups: dict[int, ShardGroup] = field(default_factory=dict)
     _opened: ExitStack = field(default_factory=ExitStack)
     _published: dict[str, ShardIndex] = field(default_factory=dict)
-    _publishing: deque[tuple[str, Future[ShardIndex]]] = field(default_factory=deque)
+    _publishing: Backlog[tuple[str, ShardIndex]] = field(default_factory=Backlog)
     _publisher: ThreadPoolExecutor = field(init=False)
+    _fetchers: ThreadPoolExecutor = field(init=False)
     _kept: KeptLatents = field(init=False)
+    _alone: AloneCheck = field(init=False)
     _num_kept: int = 0
     _seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        """Look for what is there where the route says so."""
+        """Prepare the reuse of existing latents, and the check that rows do not depend on their batch."""
         route = self.route
         self._kept = KeptLatents(route.audio, route.storage, self.encoder.fingerprint, route.dtype, route.held)
+        self._alone = AloneCheck(self.encoder, route.dtype)
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder; all devices have the same."""
+        """The encoder; it is the same on all devices."""
         return self.engine.encoders[0]
 
     def run(self, plans: Sequence[LatentPlan]) -> tuple[dict[str, ShardIndex], EncodingStats]:
-        """Indexes of the shards by input digest, and figures."""
+        """Write the shards. Returns their indexes by input digest, and figures."""
+        num_fetching = self.engine.options.fetching_threads(len(self.engine.encoders))
         with (
             self._opened,
+            ThreadPoolExecutor(num_fetching, "headrace-fetch") as fetchers,
             ThreadPoolExecutor(1, "headrace-open") as opener,
             ThreadPoolExecutor(1, "headrace-publish") as publisher,
         ):
-            self._publisher = publisher
+            self._publisher, self._fetchers = publisher, fetchers
             groups = map_in_order(opener, self._open, plan_groups(plans, self.encoder, self.engine), window=1)
-            with closing(self.engine.run(self._jobs(groups))) as results:  # its threads end before their files close
+            with closing(self.engine.run(self._jobs(groups))) as results:  # its threads end before the files are closed
                 for encoded in results:
-                    self._take(encoded)
-            self._await_published(0)
+                    for passed in self._alone.passed(encoded):
+                        self._take(passed)
+            self._published |= self._publishing.take(0)
         stats = self.engine.meter.stats(self._seconds, self.engine.devices)
-        return self._published, replace(stats, num_kept=self._num_kept)
+        return self._published, replace(stats, num_kept=self._num_kept, alone=self._alone.comparison)
 
-    def _open(self, plans: Sequence[LatentPlan]) -> Group:
-        """Fetch and check the audio shards of a group, and what is there of their latents."""
+    def _open(self, plans: Sequence[LatentPlan]) -> ShardGroup:
+        """Fetch and check the audio shards of a group, and read the latents that are reused."""
         with ExitStack() as stack:
-            shards = tuple(stack.enter_context(audio_shard(self.route.audio, plan.audio_shard)) for plan in plans)
+            shards = self._fetched(plans, stack)
             clips = tuple(clip for shard in shards for clip in shard.clips)
             kept = dict(self._kept.of(clips))
             lengths = tuple(clip.num_frames_at(self.encoder.sample_rate_hz) for clip in clips)
@@ -141,20 +159,30 @@ class ShardEncoding:
                 () if number in kept else plan_windows(length, self.encoder) for number, length in enumerate(lengths)
             )
             held = stack.pop_all()
-        self._opened.callback(held.close)  # for groups that an error leaves open; closing twice does nothing
-        return Group(plans, shards, clips, Assembly(windows, lengths), kept, held)
+        self._opened.callback(held.close)  # closes the group after an error; a second close does nothing
+        return ShardGroup(plans, shards, clips, Assembly(windows, lengths), kept, held)
 
-    def _jobs(self, groups: Iterator[Group]) -> Iterator[Job]:
+    def _fetched(self, plans: Sequence[LatentPlan], stack: ExitStack) -> tuple[AudioShard, ...]:
+        """The audio shards of a group, several at a time; `stack` closes them."""
+        fetches = [
+            self._fetchers.submit(stack.enter_context, audio_shard(self.route.audio, plan.audio_shard))
+            for plan in plans
+        ]
+        wait(fetches)  # also if one fails: none may enter a stack that is closed
+        return tuple(fetch.result() for fetch in fetches)
+
+    def _jobs(self, groups: Iterator[ShardGroup]) -> Iterator[EncodingJob]:
         for number, group in enumerate(groups):
             self._groups[number] = group
             self._num_kept += len(group.kept)
             while group.kept:
                 self._finish(number, *group.kept.popitem())
-            for batch in plan_batches(group.assembly.windows, self.engine.budget_frames):
-                yield Job(number, group.clips, batch)
+            budget, padded_to = self.engine.budget_frames, self.encoder.info.padded_to
+            batches = plan_batches(group.assembly.windows, budget, padded_to)
+            yield from self._alone.with_one_alone([EncodingJob(number, group.clips, batch) for batch in batches])
 
     def _take(self, encoded: EncodedJob) -> None:
-        """Put latents where they belong."""
+        """Add the latents of a batch to their clips."""
         group = self._groups[encoded.group]
         for piece, hidden in encoded.rows:
             latents = group.assembly.add(piece, hidden, self.encoder)
@@ -162,64 +190,76 @@ class ShardEncoding:
                 self._seconds += group.clips[piece.clip].seconds
                 self._finish(encoded.group, piece.clip, latents)
 
-    def _finish(self, number: int, clip: int, latents: Tensor) -> None:
-        """A clip's latents are whole; a shard that they complete is published beside what goes on."""
+    def _finish(self, number: int, clip: int, latents: Made) -> None:
+        """Add the result of a clip. A shard that this completes is written by another thread."""
         self.route.progress(1)
         group = self._groups[number]
         if complete := group.finish(clip, latents):
             shard, parts = complete
             plan = group.plans[shard]
-            task = self._publisher.submit(self._publish, plan, group.shards[shard], parts)
-            self._publishing.append((plan.input_digest, task))
+            self._publishing.add(self._publisher.submit(self._publish, plan, group.shards[shard], parts))
         if group.is_done:
             self._groups.pop(number).stack.close()
-        self._await_published(_PUBLISHING)
+        self._published |= self._publishing.take(_PUBLISHING)
 
-    def _await_published(self, num_left: int) -> None:
-        """Note the shards that are published, until no more than `num_left` are on their way."""
-        while len(self._publishing) > num_left or (self._publishing and self._publishing[0][1].done()):
-            digest, task = self._publishing.popleft()
-            self._published[digest] = task.result()
+    def _publish(self, plan: LatentPlan, shard: AudioShard, latents: list[Made]) -> tuple[str, ShardIndex]:
+        """Write one latent shard. Returns its input digest and its index.
 
-    def _publish(self, plan: LatentPlan, shard: AudioShard, latents: list[Tensor]) -> ShardIndex:
-        """Write one latent shard: `<key>.pth` and `<key>.json` for each of the audio shard's samples, in its order."""
+        The shard has `<key>.pth` and `<key>.json` for each sample of the audio shard, in the same order. A sample
+        without latents has only its JSON, which has the reason.
+        """
+        refused: list[ManifestRejection] = []
         with ShardWriter(self.route.storage, plan.place) as writer:
             for clip, text, hidden in zip(shard.clips, shard.texts, latents, strict=True):
-                payload, about = encode_payload(hidden), sample_json(text, self.encoder)
-                facts = SampleEntry(
-                    clip.key, {}, len(hidden), tensor=TensorPlace(payload.start, payload.stop, *hidden.shape)
-                )
-                fields = {"pth": (payload.blob, len(payload.blob)), "json": (about, len(about))}
-                writer.add(clip.key, fields, facts)
+                content = json.loads(text)
+                if isinstance(hidden, Rejection):
+                    path = str(content.get("headrace", {}).get("source", ""))
+                    refused.append(ManifestRejection(path, hidden.code, hidden.reason, clip.key))
+                    about = sample_json(content, self.encoder, hidden)
+                    writer.add(clip.key, {"json": (about, len(about))})
+                else:
+                    _add(writer, clip.key, hidden, sample_json(content, self.encoder))
             notes = {
                 AUDIO_SHARD_NOTE: plan.audio_shard,
+                DTYPE_NOTE: self.route.dtype,
                 ENCODER_NOTE: self.encoder.fingerprint,
                 FRAME_RATE_NOTE: repr(frame_rate_hz(self.encoder)),
+                REFUSED_NOTE: json.dumps([asdict(refusal) for refusal in refused], ensure_ascii=False),
                 SECONDS_NOTE: repr(round(shard.seconds, 6)),
             }
-            return writer.publish(plan.input_digest, notes, self.route.dtype)
+            has_tensors = len(refused) < len(shard.clips)
+            index = writer.publish(plan.input_digest, notes, self.route.dtype if has_tensors else "")
+            return plan.input_digest, index
+
+
+def _add(writer: ShardWriter, key: str, hidden: Tensor, about: bytes) -> None:
+    """Append a sample with latents to a shard."""
+    saved = saved_latents(hidden)
+    facts = SampleEntry(key, {}, len(hidden), tensor=saved.place)
+    writer.add(key, {"pth": (saved.blob, len(saved.blob)), "json": (about, len(about))}, facts)
 
 
 def encode_shards(
     plans: Sequence[LatentPlan], encoders: Sequence[Encoder], route: EncodingRun
 ) -> tuple[dict[str, ShardIndex], EncodingStats]:
-    """Encode and publish these shards. Returns their indexes by input digest, and figures.
+    """Encode and write latent shards. Returns their indexes by input digest, and figures.
 
     Args:
-        plans: the latent shards to make, in their order.
+        plans: the latent shards to write, in order.
         encoders: the same encoder on each device.
-        route: from where to where, and how.
+        route: the folders, dtype and options.
 
     Raises:
-        SampleError: a sample cannot be read, or its latents are not finite.
+        SampleError: a sample cannot be decoded.
         IntegrityError: an audio shard is damaged.
-        BuildError: one window of one sample does not fit a device's memory.
+        BuildError: one window of a sample does not fit a device's memory, latents depend on their batch, or the encoder
+            fails.
     """
     return ShardEncoding(Engine(encoders, route.dtype, route.options), route).run(plans)
 
 
 def plan_groups(plans: Sequence[LatentPlan], encoder: Encoder, engine: Engine) -> list[list[LatentPlan]]:
-    """Neighbouring shards together, up to the audio of 32 batches and 512 MiB of latents; at least one. Pure."""
+    """Group neighbouring shards up to the audio of 32 batches and 512 MiB of latents; at least one per group. Pure."""
     bytes_per_second = frame_rate_hz(encoder) * encoder.latent_dim * _BYTES_PER_NUMBER[engine.dtype]
     batch_seconds = engine.budget_frames / encoder.sample_rate_hz
     most_seconds = min(_GROUP_BATCHES * batch_seconds * len(engine.encoders), _GROUP_BYTES / bytes_per_second)
@@ -234,9 +274,15 @@ def plan_groups(plans: Sequence[LatentPlan], encoder: Encoder, engine: Engine) -
     return groups
 
 
-def sample_json(audio_json: bytes, encoder: Encoder) -> bytes:
-    """The latent sample's JSON: the audio sample's, with the encoder and its frame rate under `headrace`."""
-    content = json.loads(audio_json)
+def sample_json(audio: Mapping[str, Any], encoder: Encoder, rejection: Rejection | None = None) -> bytes:
+    """The JSON of a latent sample: that of the audio sample, with facts about the encoder under `headrace`.
+
+    Args:
+        audio: content of the audio sample's JSON.
+        encoder: the encoder of the latents.
+        rejection: why the sample has no latents; None if it has.
+    """
     facts = {"encoder": encoder.fingerprint, "frame_rate_hz": frame_rate_hz(encoder)}
-    content["headrace"] = {**content.get("headrace", {}), **facts}
+    refused = {} if rejection is None else {"refused": rejection.code}
+    content = {**audio, "headrace": {**audio.get("headrace", {}), **facts, **refused}}
     return json.dumps(content, ensure_ascii=False).encode()

@@ -1,7 +1,4 @@
-"""The audio shards that latents are made from, on this machine and proven whole.
-
-Owns getting one shard's tar to a local path, checking its digest, and listing its clips from the index.
-"""
+"""Makes an audio shard available as a local file, checks its digest, and lists its clips."""
 
 import hashlib
 import tempfile
@@ -11,45 +8,48 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from headrace.encoding.clips import Clip
+from headrace.encoding.clips import AudioClip
 from headrace.errors import FormatError, IntegrityError
-from headrace.index import ShardIndex, index_name
-from headrace.storage import Storage
+from headrace.format.index import ShardIndex
+from headrace.format.index_files import read_index
+from headrace.stores.client_errors import translated_errors
+from headrace.stores.refetch import DAMAGED_IN_STORE, until_sound
+from headrace.stores.storage import Storage
 
 _COPY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class AudioShard:
-    """One audio shard, readable at a local path.
+    """One audio shard in a local file.
 
     Attributes:
-        index: its index.
-        clips: its samples, in the order of the tar.
+        index: the shard's index.
+        clips: the shard's samples, in the order of the tar.
         texts: the samples' JSON, in the same order.
     """
 
     index: ShardIndex
-    clips: tuple[Clip, ...]
+    clips: tuple[AudioClip, ...]
     texts: tuple[bytes, ...]
 
     @property
     def seconds(self) -> float:
-        """Length of all clips together."""
+        """Total length of the clips."""
         return sum(clip.seconds for clip in self.clips)
 
 
 @contextmanager
 def audio_shard(storage: Storage, name: str) -> Iterator[AudioShard]:
-    """The shard `name`, as long as the context lasts: in place on a local disk, else as a temporary copy.
+    """Context with the shard `name` in a local file: the stored file itself on a local disk, else a temporary copy.
 
-    Every byte is read once and checked, so that no latents are made from damaged audio.
+    Every byte is read and checked first, so that no latents are computed from damaged audio.
 
     Raises:
-        NotFoundError: the tar or its index is not there.
-        IntegrityError: size or digest are not those that the index names.
+        NotFoundError: the tar or its index does not exist.
+        IntegrityError: the tar has another size or digest than its index says.
     """
-    index = ShardIndex.from_bytes(storage.read(index_name(name)), index_name(name))
+    index = read_index(storage, name)
     local = storage.local_path(name)
     if local is not None:
         with storage.open(name) as file:
@@ -57,10 +57,17 @@ def audio_shard(storage: Storage, name: str) -> Iterator[AudioShard]:
         yield _listed(index, local)
         return
     with tempfile.NamedTemporaryFile(prefix="headrace-", suffix=".tar") as copy:
-        with storage.open(name) as file:
-            _check(file, cast("BinaryIO", copy), index)
-        copy.flush()
+        target = cast("BinaryIO", copy)
+        until_sound(lambda source: _copy(source, name, target, index), storage, f"{storage.uri}/{name}")
         yield _listed(index, Path(copy.name))
+
+
+def _copy(storage: Storage, name: str, copy: BinaryIO, index: ShardIndex) -> None:
+    copy.seek(0)
+    copy.truncate()
+    with storage.open(name) as file:
+        _check(file, copy, index)
+    copy.flush()
 
 
 def _check(file: BinaryIO, copy: BinaryIO | None, index: ShardIndex) -> None:
@@ -73,19 +80,19 @@ def _check(file: BinaryIO, copy: BinaryIO | None, index: ShardIndex) -> None:
     if (num_bytes, digest.hexdigest()) != (index.num_bytes, index.sha256 or digest.hexdigest()):
         raise IntegrityError(
             f"{index.shard}: expected {index.num_bytes} bytes with SHA-256 {index.sha256[:12]}…, found {num_bytes} "
-            f"with {digest.hexdigest()[:12]}…; the audio shard is damaged: delete it and build the data set again"
+            f"with {digest.hexdigest()[:12]}…; {DAMAGED_IN_STORE}"
         )
 
 
 def _listed(index: ShardIndex, path: Path) -> AudioShard:
     clips, texts = [], []
-    with path.open("rb") as file:
+    with translated_errors(path.name, str(path.parent)), path.open("rb") as file:
         for i, key in enumerate(index.keys()):
             span, text = index.range_of(i, "flac"), index.range_of(i, "json")
             if span is None or text is None:
                 raise FormatError(f"{index.shard}: sample {key!r} lacks .flac or .json; build the audio shard again")
             rate, channels = int(index.sample_rate_hz[i]), int(index.num_channels[i])
-            clips.append(Clip(index.shard, path, key, span, int(index.num_frames[i]), rate, channels))
+            clips.append(AudioClip(index.shard, path, key, span, int(index.num_frames[i]), rate, channels))
             file.seek(text[0])
             texts.append(file.read(text[1] - text[0]))
     return AudioShard(index, tuple(clips), tuple(texts))

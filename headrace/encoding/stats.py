@@ -1,6 +1,30 @@
-"""What encoding came to: the figures that a person wants to see beside the latents."""
+"""Figures of an encoding that are shown to the user: speed, padding, memory, and the check of one sample."""
 
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The difference between two encodings of one sample.
+
+    Attributes:
+        key: key of the sample.
+        difference: largest difference of a frame, as a share of the largest frame.
+        allowed: largest difference that rounding explains.
+    """
+
+    key: str
+    difference: float
+    allowed: float
+
+    @property
+    def is_same(self) -> bool:
+        """Whether rounding explains the difference."""
+        return self.difference <= self.allowed
+
+    def __str__(self) -> str:
+        """The comparison in words, without the key."""
+        return f"encoded alone, a frame differs by {self.difference:.2g} of the largest ({self.allowed:.2g} is allowed)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -8,15 +32,16 @@ class EncodingStats:
     """Figures of one partition's encoding; all zero when nothing had to be encoded.
 
     Attributes:
-        audio_seconds: audio encoded, windows' overlaps not counted twice.
-        wall_seconds: from the first batch asked for to the last one done.
-        num_batches: batches run.
-        padding_share: share of the PCM frames given to the encoder that were padding.
-        busy_share: share of the wall time during which the devices computed; GPU utilization where there is a GPU.
-        devices: where it ran.
-        peak_memory_bytes: largest memory allocated on a GPU; 0 without one.
-        halvings: how many times memory ran out and the batches were halved.
-        num_kept: samples whose latents were taken over from before, since their audio is the same.
+        audio_seconds: length of the encoded audio; overlaps of windows count once.
+        wall_seconds: time from the start of the first batch to the end of the last one.
+        num_batches: number of batches.
+        padding_share: share of padding in the PCM frames that the encoder computed.
+        busy_share: share of the wall time in which the devices computed; for a GPU, its utilization.
+        devices: the devices that were used.
+        peak_memory_bytes: largest memory allocated on a GPU; 0 without a GPU.
+        halvings: how often memory ran out and the batches were halved.
+        num_kept: samples whose latents were reused, because their audio has not changed.
+        alone: the comparison of one sample encoded in a batch and alone; None if no batch had several rows.
     """
 
     audio_seconds: float = 0.0
@@ -28,6 +53,7 @@ class EncodingStats:
     peak_memory_bytes: int = 0
     halvings: int = 0
     num_kept: int = 0
+    alone: Comparison | None = None
 
     @property
     def times_real_time(self) -> float:

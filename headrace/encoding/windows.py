@@ -1,48 +1,64 @@
-"""How a long recording is cut for an encoder, and how its latents are joined so that no seam shows. Pure arithmetic.
+"""Cuts long recordings into overlapping windows, and computes the weights that blend the windows' latents. Pure.
 
 PCM      |------- window 0 -------|
                           |------- window 1 -------|
 latents  [ own ........ ctx|blend|ctx ....... own ...]
 
 Neighbouring windows share `overlap` PCM frames. Of the latents in the shared part, those within `context` of a cut
-feel the cut and are dropped; over what lies between, one window fades into the next. An encoder whose latents depend on
-`context` alone gives the same numbers as if it had seen the whole; one with global attention changes over smoothly.
+depend on the cut and are dropped. Over the rest of the shared part, one window is blended into the next. If an
+encoder's latents depend on `context` only, the result equals that of the whole recording. If the encoder has global
+attention, the result changes smoothly from one window to the next.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from headrace.encoders import output
 from headrace.encoders.protocol import Encoder
+from headrace.errors import BuildError
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """A part of a recording, in PCM frames of the encoder's rate: `start` is a multiple of its hop."""
+class ClipWindow:
+    """A range of a clip, in PCM frames at the encoder's rate. `start` is a multiple of the encoder's hop."""
 
     start: int
     stop: int
 
     @property
     def num_frames(self) -> int:
-        """Its length."""
+        """Length of the window."""
         return self.stop - self.start
 
 
-def plan_windows(num_frames: int, encoder: Encoder) -> tuple[Window, ...]:
-    """The windows that cover a recording, in order; one when it fits."""
+def plan_windows(num_frames: int, encoder: Encoder) -> tuple[ClipWindow, ...]:
+    """The windows that cover a recording, in order; one if the recording is short enough.
+
+    Raises:
+        BuildError: the recording needs several windows, but the encoder returns fewer latent frames than windows (for
+            example, one vector for a recording of any length), so that the windows' latents cannot be joined.
+    """
     info = encoder.info
     if num_frames <= info.window:
-        return (Window(0, num_frames),)
+        return (ClipWindow(0, num_frames),)
     step = info.window - info.overlap
     starts = range(0, num_frames - info.overlap, step)
-    return tuple(Window(start, min(start + info.window, num_frames)) for start in starts)
+    if encoder.num_latent_frames(num_frames) < len(starts):
+        window_seconds, seconds = (frames / encoder.sample_rate_hz for frames in (info.window, num_frames))
+        raise BuildError(
+            f"{output.name_of(encoder)}: a recording of {seconds:.1f} s needs {len(starts)} windows of "
+            f"{window_seconds:g} s, but the encoder returns {encoder.num_latent_frames(num_frames)} latent frames for "
+            "it, so the latents of the windows cannot be joined; give the encoder an info whose window is as long as "
+            "the longest recording, or set audio.segment_seconds"
+        )
+    return tuple(ClipWindow(start, min(start + info.window, num_frames)) for start in starts)
 
 
 def blend_weights(
-    windows: tuple[Window, ...], i: int, num_latent: int, encoder: Encoder
+    windows: tuple[ClipWindow, ...], i: int, num_latent: int, encoder: Encoder
 ) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    """Weight of each of window i's latent frames, float32 (num_latent,); over all windows they add up to 1."""
+    """Weights of the latent frames of window i, float32 (num_latent,). Over all windows, the weights add up to 1."""
     info, hop = encoder.info, encoder.hop
     weights = np.ones(num_latent, np.float32)
     dropped = -(-info.context // hop)

@@ -1,6 +1,6 @@
-"""What is taken from torch.distributed: which rank this is, and agreeing on what is read.
+"""Asks torch.distributed for the rank of this process, and broadcasts values from rank 0.
 
-Owns the only calls to torch.distributed in this package. It never starts it.
+All calls of the library to torch.distributed are here. It is never started here.
 """
 
 import os
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 def current_world() -> World:
-    """This process's place: from torch.distributed where it is up, else from `RANK` and `WORLD_SIZE`, else alone.
+    """Rank and world size of this process: from torch.distributed if it is up, else from `RANK` and `WORLD_SIZE`.
 
     Raises:
-        ConfigError: the two are no whole numbers, or no place.
+        ConfigError: a variable is not a whole number, or the rank is not below the world size.
     """
     import torch.distributed
 
@@ -35,7 +35,7 @@ def is_up() -> bool:
 
 
 def from_rank_zero(value: T) -> T:
-    """Rank 0's value on every rank; all ranks must call this."""
+    """The value of rank 0, on every rank; all ranks must call this function."""
     import torch.distributed
 
     values = [value]
@@ -44,7 +44,7 @@ def from_rank_zero(value: T) -> T:
 
 
 def local_world_size() -> int:
-    """Ranks on this host, as torchrun says; 1 when nobody says. Raises `ConfigError` when it is no whole number."""
+    """Ranks on this host, from torchrun's `LOCAL_WORLD_SIZE`, else 1. Raises `ConfigError` for other than a number."""
     return max(1, _from_environment("LOCAL_WORLD_SIZE") if "LOCAL_WORLD_SIZE" in os.environ else 1)
 
 

@@ -1,11 +1,11 @@
-"""What a dataset and its copies in the workers of a torch DataLoader tell each other.
+"""Shares epochs and loaded states between a dataset and its copies in the workers of a torch DataLoader.
 
-torch makes every worker's copy anew in each iteration, and the dataset that it copies never hears that one began:
-without more, each iteration would be epoch 0. So the copies write what they begin into memory that they share with the
-dataset. Where workers persist, they in turn never hear that the dataset loaded a state; so it posts that there.
+torch copies the dataset to each worker in each iteration, and the dataset is not informed that an iteration began: each
+iteration would be epoch 0. So the copies write the epochs that they begin into memory that they share with the dataset.
+Persistent workers are not informed that the dataset loaded a state, so the dataset posts the state there.
 
-Owns that memory. It is an anonymous file, so nothing is left behind whatever dies; each worker writes one word of its
-own, and the dataset alone writes what is posted, its number last, so there are no locks and nobody waits.
+The memory is an anonymous file, so nothing is left behind after a crash. Each worker writes one word of its own. Only
+the dataset posts, and it writes the number of the post last, so no locks are needed.
 """
 
 import mmap
@@ -13,53 +13,52 @@ import os
 import struct
 import weakref
 from collections.abc import Callable
-from multiprocessing import reduction
-from multiprocessing.context import get_spawning_popen
 from typing import Any
 
 import numpy as np
 
 from headrace.machine import anonymous_file
+from headrace.streaming.descriptors import descriptor_of, for_starting_process, is_starting_a_process
 
 _NUM_WORKERS = 1024
 _NUM_BYTES = _NUM_WORKERS * 8
 _EPOCH_BITS = 32
 _EPOCH_MASK = 2**_EPOCH_BITS - 1
-_POSTED = struct.Struct("<qq")  # its number, and its bytes, which follow
+_POSTED = struct.Struct("<qq")  # number of the post, and number of the bytes that follow
 
 
 class EpochBoard:
-    """The epoch that each worker began last, and the iteration in which it did; shared with copies in processes."""
+    """The epoch that each worker began last, with its iteration; shared with the copies in worker processes."""
 
     def __init__(self, descriptor: int | None = None) -> None:
-        """A board of its own, or the one behind a file descriptor, which it takes over."""
+        """Create a board, or open the one of a file descriptor, which then belongs to this object."""
         self._descriptor = anonymous_file("headrace-epochs") if descriptor is None else descriptor
         if descriptor is None:
             os.ftruncate(self._descriptor, _NUM_BYTES + _POSTED.size)
-        # The file closes with the board, the memory with its last user. `__del__` would be too late at a process's end.
+        # The file is closed with the board, the memory with its last user. `__del__` is too late when a process ends.
         weakref.finalize(self, os.close, self._descriptor)
         # A word for each worker: 31 bits of the iteration's number, and epoch + 1 (0: none). One store writes it whole.
         self._words = np.frombuffer(mmap.mmap(self._descriptor, _NUM_BYTES), np.int64)
 
     def latest(self) -> int | None:
-        """The newest epoch that any worker began; None when none did."""
+        """The newest epoch that any worker began; None if no worker began one."""
         newest = int((self._words & _EPOCH_MASK).max())
         return newest - 1 if newest else None
 
     def claim(self, worker: int, iteration: int, epoch: int) -> int:
-        """The epoch of a worker in an iteration: that of its fellows, else the one after the latest, at least `epoch`.
+        """The epoch of a worker: that of the other workers of the iteration, else the latest plus 1, at least `epoch`.
 
-        Two fellows that claim at once find the same.
+        Two workers that call this at the same time get the same epoch.
 
         Args:
-            worker: its number in the iteration.
-            iteration: what its fellows share and no other iteration has: the seed that torch draws for them all.
-            epoch: what follows if none was begun.
+            worker: number of the worker.
+            iteration: number that only the workers of one iteration share: the base seed that torch draws for them.
+            epoch: the epoch if no worker has begun one.
         """
         words = self._words.copy()
-        fellows = words[words >> _EPOCH_BITS == _tag(iteration)] & _EPOCH_MASK
-        if fellows.any():
-            found = int(fellows.max()) - 1
+        siblings = words[words >> _EPOCH_BITS == _tag(iteration)] & _EPOCH_MASK
+        if siblings.any():
+            found = int(siblings.max()) - 1
         else:
             latest = int((words & _EPOCH_MASK).max()) - 1
             found = max(epoch, latest + 1)
@@ -67,22 +66,22 @@ class EpochBoard:
         return found
 
     def write(self, worker: int, iteration: int, epoch: int) -> None:
-        """A worker has begun `epoch`."""
+        """Record that a worker has begun `epoch`."""
         self._words[worker % _NUM_WORKERS] = _tag(iteration) << _EPOCH_BITS | epoch + 1
 
     def clear(self) -> None:
-        """Forget all: a state was loaded, and its epoch counts from here."""
+        """Clear all epochs: a loaded state decides the epoch."""
         self._words[:] = 0
 
     def post(self, content: bytes) -> int:
-        """Tell all copies something, and get the number that it has."""
+        """Post bytes for all copies. Returns the number of the post."""
         number = self._posted()[0] + 1
         os.pwrite(self._descriptor, content, _NUM_BYTES + _POSTED.size)
         os.pwrite(self._descriptor, _POSTED.pack(number, len(content)), _NUM_BYTES)
         return number
 
     def posted(self, seen: int) -> tuple[int, bytes | None]:
-        """The number of what was posted last; and what, unless that is the number that was `seen`."""
+        """The number of the last post, and its bytes; None instead of the bytes if the number is `seen`."""
         number, num_bytes = self._posted()
         if number == seen:
             return number, None
@@ -94,9 +93,9 @@ class EpochBoard:
         return number, num_bytes
 
     def __reduce__(self) -> tuple[Callable[..., "EpochBoard"], tuple[Any, ...]]:
-        """The same memory for a process that is being started; a copy of what is in it for everybody else."""
-        if get_spawning_popen() is not None:
-            return _shared, (reduction.DupFd(self._descriptor),)
+        """Pickle for a process that is being started, with the same memory; else as a copy of its content."""
+        if is_starting_a_process():
+            return _shared, (for_starting_process(self._descriptor),)
         return _copied, (os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0),)
 
 
@@ -105,7 +104,7 @@ def _tag(iteration: int) -> int:
 
 
 def _shared(descriptor: Any) -> EpochBoard:  # noqa: ANN401 - multiprocessing's own
-    return EpochBoard(descriptor.detach())
+    return EpochBoard(descriptor_of(descriptor))
 
 
 def _copied(content: bytes) -> EpochBoard:

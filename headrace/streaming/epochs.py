@@ -1,6 +1,7 @@
-"""One run through an epoch, or through the rest of one: its batches' plans, and where it stands after each.
+"""Runs through an epoch, or through the rest of one: plans the batches of one rank, and counts its position.
 
-Owns the step from the order's rows to `BatchPlan`s of one rank. It reads nothing but lengths, and only for buckets.
+An `EpochRun` turns the rows of the order into a `BatchPlan` for each batch. It reads no data except lengths, and these
+only for length buckets.
 """
 
 import threading
@@ -16,7 +17,7 @@ from headrace.streaming.order.epoch_order import EpochOrder
 from headrace.streaming.world import World
 
 COLD_BATCHES = 4
-"""Batches at a run's start that do not wait for shards that are on their way."""
+"""Number of batches at the start of a run that do not wait for shards that are being downloaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Share:
 
 
 class EpochRun:
-    """A run of one rank from where its order starts to the epoch's end; safe for threads."""
+    """The batches of one rank from the start of its order to the end of the epoch; safe for threads."""
 
     def __init__(self, order: EpochOrder, batches: GlobalBatches, world: World) -> None:
         self.order = order
@@ -40,7 +41,7 @@ class EpochRun:
         self._batches = batches
         self._lock = threading.Lock()
         self._ahead: dict[int, BatchPlan] = {}
-        self._next = 0  # after all that was planned
+        self._next = 0  # the batch after the last one that was planned
 
     def __len__(self) -> int:
         """Batches of the run; the same on every rank."""
@@ -61,22 +62,22 @@ class EpochRun:
         return self._batches.batch_start(num_batches) + num_rows * self.world.world_size
 
     def row_at(self, row: int) -> int:
-        """The last row up to `row` that a state can stand at: any, or a batch's first where batches make the order."""
+        """The last row up to `row` that a state can have: any, or the first of a batch if the order needs it."""
         spec = self.order.spec
         if row < self.row_after(0) or not (spec.needs_global_batch or spec.buckets):
             return row
         return self.row_after(bisect_right(range(len(self) + 1), row, key=self.row_after) - 1)
 
     def peek(self, index: int) -> BatchPlan:
-        """The plan of batch `index`, for those who look ahead; `plan` will not compute it again."""
+        """The plan of batch `index` for a look-ahead; `plan` does not compute it again."""
         with self._lock:
             plan = self._ahead.get(index) or self._plan(index)
-            if index >= self._next:  # else nobody will ask for it any more: workers may run ahead of who looks ahead
+            if index >= self._next:  # else it was planned already: workers may be further than the look-ahead
                 self._ahead[index] = plan
             return plan
 
     def plan(self, index: int) -> BatchPlan:
-        """The plan of batch `index` of the run; of one worker's batches in order."""
+        """The plan of batch `index` of the run; a worker asks for its batches in order."""
         with self._lock:
             self._next = max(self._next, index + 1)
             return self._ahead.pop(index, None) or self._plan(index)

@@ -1,56 +1,56 @@
-"""One host of a training job on paper: a cache, a line to the store, and batches that need shards.
+"""Simulates one host of a training job: a cache, a network link to the store, and batches that need shards.
 
-Owns the arithmetic of what `headrace.simulate` tells: it plays a host's batches against the rules that `prefetch`,
-`access` and `cache` follow, without reading anything. Must not know where the shards that a batch needs come from.
+It applies the rules of `prefetch`, `access` and `cache` to the batches of a host, without reading anything.
+`simulation` computes which shards the batches need.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from headrace.streaming.checks import convert, number, optional, whole
+from headrace.arguments import convert, number, optional, whole
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
-    """A shard as stored: its size, and how many samples share it."""
+class StoredShard:
+    """Size of a shard, and its number of samples."""
 
     num_bytes: int
     num_samples: int
 
 
 Need = tuple[int, int]
-"""A shard, by its place in `Needs.shards`, and how many of its samples a batch takes."""
+"""Index of a shard in `Needs.shards`, and the number of its samples in a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What the ranks of one host need, batch by batch.
+    """The shards that the ranks of one host need, batch by batch.
 
     Attributes:
         shards: every shard that is needed.
-        batches: of each batch its needs, each shard once.
+        batches: for each batch the shards it needs, each shard once.
     """
 
-    shards: Sequence[Shard]
+    shards: Sequence[StoredShard]
     batches: Sequence[Sequence[Need]]
 
     def sample_bytes(self, need: Need) -> int:
-        """What it takes to read just these samples, by the shard's mean."""
+        """Bytes of only these samples, by the mean size of a sample of the shard."""
         shard, count = need
         return self.shards[shard].num_bytes * count // self.shards[shard].num_samples
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What a host has.
+    """Resources and settings of a host.
 
     Attributes:
         horizon: how many batches ahead shards are downloaded.
-        cold_batches: how many of the first batches do not wait for shards, but read their samples by ranges.
-        cache_limit_bytes: of its cache; None for none.
-        bytes_per_second: what the store gives it; None for as much as it takes.
-        step_seconds: from one batch to the next if none is waited for.
+        cold_batches: number of the first batches that do not wait for shards but read their samples by ranges.
+        cache_limit_bytes: limit of its cache; None for no limit.
+        bytes_per_second: rate of its link to the store; None for no limit.
+        step_seconds: time of a training step.
     """
 
     horizon: int
@@ -68,18 +68,18 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What the batches of one host ask of it.
+    """What the batches of one host take: shards, bytes and time.
 
     Attributes:
-        shards_per_batch: shards that a batch draws from, the mean over batches.
+        shards_per_batch: mean number of shards of a batch.
         num_shards: different shards over all batches.
-        num_bytes: their size.
-        working_set_bytes: the most that a cache holds if each shard goes right after its last need.
-        num_bytes_downloaded: whole shards, each as often as it was downloaded.
-        num_bytes_again: of these, what had been there before, and had to make room.
-        num_bytes_ranged: read sample by sample, in a cold start and where the cache had no room.
+        num_bytes: size of these shards.
+        working_set_bytes: largest size of a cache that evicts each shard right after its last use.
+        num_bytes_downloaded: bytes of whole shards, each as often as it was downloaded.
+        num_bytes_again: part of `num_bytes_downloaded` for shards that had been evicted before.
+        num_bytes_ranged: bytes read by ranges, in a cold start and when the cache had no room.
         first_batch_seconds: wait for the first batch.
-        wait_seconds: waits for all batches, the first included.
+        wait_seconds: wait for all batches, the first included.
         seconds: waits and steps.
     """
 
@@ -96,33 +96,32 @@ class Use:
 
     @property
     def num_bytes_fetched(self) -> int:
-        """What came over the line."""
+        """All bytes that came from the store."""
         return self.num_bytes_downloaded + self.num_bytes_ranged
 
     @property
     def wait_share(self) -> float:
-        """Of the time, from 0 to 1, that the host waits; 0 where no time passes."""
+        """Share of the time that the host waits, from 0 to 1; 0 if no time passes."""
         return self.wait_seconds / self.seconds if self.seconds else 0.0
 
 
 def play(needs: Needs, host: Host) -> Use:
-    """Play a host's batches, one step after the other.
+    """Simulate the batches of a host, one step after the other.
 
-    The line is one queue: downloads follow each other, and samples read by ranges push back what is asked for later.
-    But for the first batches, one waits for whole shards where these are on their way; in truth it might read some of
-    its samples by ranges meanwhile.
+    The link is one queue: downloads follow each other, and samples read by ranges delay later downloads. After the
+    first batches, a batch waits for whole shards that are being downloaded; a real one may read some samples by ranges.
     """
     cache, line = _Cache(needs.shards, host), _Line(host.bytes_per_second)
     clock = waited = first = 0.0
     ranged = downloaded = again = 0
-    brought: set[int] = set()
+    fetched: set[int] = set()
     ahead = _ahead(needs, host.horizon)
     for index, batch in enumerate(needs.batches):
         for shard in cache.arriving(index, next(ahead)):
             num_bytes = needs.shards[shard].num_bytes
             downloaded += num_bytes
-            again += num_bytes if shard in brought else 0
-            brought.add(shard)
+            again += num_bytes if shard in fetched else 0
+            fetched.add(shard)
             cache.arrives(shard, line.queued(clock, num_bytes))
         by_ranges, ready = 0, clock
         for need in batch:
@@ -152,7 +151,7 @@ def play(needs: Needs, host: Host) -> Use:
 
 
 def working_set_bytes(needs: Needs, horizon: int) -> int:
-    """The most that lies in a cache at a time if each shard comes when it is in sight, and goes after its last need."""
+    """Largest size of a cache that fetches each shard at the horizon, and evicts it right after its last use."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for index, batch in enumerate(needs.batches):
@@ -171,7 +170,7 @@ def working_set_bytes(needs: Needs, horizon: int) -> int:
 
 
 def _ahead(needs: Needs, horizon: int) -> Iterator[list[tuple[int, int]]]:
-    """Before each batch, the batches and shards that come into sight: (batch, shard) in the order of need."""
+    """For each batch, the (batch, shard) pairs that newly come within the horizon, in the order of use."""
     seen = 0
     for index in range(len(needs.batches)):
         stop = min(index + max(1, horizon), len(needs.batches))
@@ -180,19 +179,19 @@ def _ahead(needs: Needs, horizon: int) -> Iterator[list[tuple[int, int]]]:
 
 
 class _Line:
-    """A host's line to the store."""
+    """The network link of a host to the store."""
 
     def __init__(self, bytes_per_second: float | None) -> None:
         self._bytes_per_second = bytes_per_second
         self._free_at = 0.0
 
     def queued(self, now: float, num_bytes: int) -> float:
-        """When a download that is asked for now has come."""
+        """Time at which a download that is requested now is complete."""
         self._free_at = max(now, self._free_at) + self._seconds(num_bytes)
         return self._free_at
 
     def at_once(self, now: float, num_bytes: int) -> float:
-        """When bytes that do not queue have come."""
+        """Time at which bytes that do not queue have arrived."""
         self._free_at = max(now, self._free_at) + self._seconds(num_bytes)
         return now + self._seconds(num_bytes)
 
@@ -201,27 +200,27 @@ class _Line:
 
 
 class _Cache:
-    """Which shards are there or on their way; the least recently used go, but none that a batch in sight needs."""
+    """Shards in the cache or being downloaded; evicts the least recently used, but none needed within the horizon."""
 
-    def __init__(self, shards: Sequence[Shard], host: Host) -> None:
+    def __init__(self, shards: Sequence[StoredShard], host: Host) -> None:
         self._shards = shards
         self._limit = host.cache_limit_bytes
         self._arrivals: dict[int, float] = {}
         self._last_need: dict[int, int] = {}
-        self._idle: list[tuple[int, int]] = []  # a heap of (last need, shard), also of needs that were not the last
+        self._idle: list[tuple[int, int]] = []  # a heap of (last use, shard), also of uses that were not the last
         self._queue: list[int] = []
         self._num_bytes = 0
 
     def arrival(self, shard: int) -> float | None:
-        """When a shard has come, or will have; None if it is not on its way."""
+        """Time at which a shard arrived or will arrive; None if it is not being downloaded."""
         return self._arrivals.get(shard)
 
     def arrives(self, shard: int, when: float) -> None:
-        """A shard that there is room for comes at that time."""
+        """Record the time at which a shard arrives."""
         self._arrivals[shard] = when
 
     def arriving(self, index: int, in_sight: Sequence[tuple[int, int]]) -> Iterator[int]:
-        """The shards to download before batch `index`, in turn, after room was made for each."""
+        """The shards to download before batch `index`, in order; room is made for each."""
         for batch, shard in in_sight:
             if shard not in self._arrivals and self._last_need.get(shard, -1) < index:
                 self._queue.append(shard)
@@ -237,7 +236,7 @@ class _Cache:
                 self._queue.append(shard)
 
     def _make_room(self, num_bytes: int, index: int) -> bool:
-        """Take room for a shard; False if what is in sight needs it."""
+        """Reserve room for a shard; False if shards within the horizon need it."""
         if self._limit is None:
             return True
         while self._num_bytes + num_bytes > self._limit and self._idle and self._idle[0][0] < index:

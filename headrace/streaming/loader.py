@@ -1,31 +1,31 @@
-"""`StreamingDataLoader`: batches of a `StreamingDataset`, made ahead of their use by threads or worker processes.
+"""Defines `StreamingDataLoader`: batches of a `StreamingDataset`, made ahead by threads or worker processes.
 
-Owns the face that a training loop holds: iteration, exact length, state, statistics. Threads and workers make the same
-batches; which of them, and how many, is a matter of speed alone.
+It gives a training loop iteration, the exact length, state and statistics. Threads and workers make the same batches;
+their number changes only the speed.
 """
 
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from headrace.arguments import flag, function, instance, optional, whole
 from headrace.errors import ConfigError, SampleError
 from headrace.machine import num_cores
 from headrace.streaming import distributed
 from headrace.streaming.batches.arena import Allocator
-from headrace.streaming.batches.assemble import Assembler
+from headrace.streaming.batches.assembler import Assembler
 from headrace.streaming.batches.batch import Batch, Sample, collate
 from headrace.streaming.batches.pinning import PinnedMemory, pinned, pinned_ahead
-from headrace.streaming.batches.threads import ThreadedBatches
-from headrace.streaming.batches.workers import WorkerBatches, start_context, start_method
-from headrace.streaming.checks import flag, function, instance, optional, whole
+from headrace.streaming.batches.threaded_batches import ThreadedBatches
+from headrace.streaming.batches.worker_batches import WorkerBatches, start_context, start_method
 from headrace.streaming.dataset import StreamingDataset
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.settings import Output
-from headrace.streaming.stats import LoaderStats, Meter, Traffic, Work
+from headrace.streaming.stats import ConsumerMeter, LoaderStats, StageSeconds, Traffic
 
 if TYPE_CHECKING:
     from headrace.streaming.epochs import EpochRun
@@ -42,39 +42,42 @@ _ELSEWHERE = {
     "drop_last": "pass last_batch='drop' to the StreamingDataset",
     "generator": "pass shuffle_seed to the StreamingDataset; a transform with a parameter rng gets a seeded generator",
     "worker_init_fn": "a transform with a parameter rng gets a seeded generator, and workers seed the global ones",
-    "persistent_workers": "leave it out: workers start with each iteration",
-    "timeout": "leave it out: the death of a worker is an error at once",
+    "timeout": "leave it out: if a worker dies, an error is raised at once",
 }
-"""Arguments of torch's DataLoader that are none of this one: where to ask for the same."""
+"""`torch.utils.data.DataLoader` arguments that this loader does not accept, and what to use instead."""
 
 
 class BatchMaker(Protocol):
-    """Makes the batches of a run ahead of their use."""
+    """Makes the batches of a run ahead of time."""
 
-    work: Work
+    work: StageSeconds
 
     def run(self, plans: Iterator[BatchPlan]) -> Iterator[Batch]:
-        """The batches of the plans, in order; an error comes where its batch would have come."""
+        """The batches of the plans, in order; an error is raised at the place of its batch."""
 
     def close(self) -> None:
-        """End threads or processes; batches under way are dropped."""
+        """End threads or processes, and drop batches under way."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerAssembler:
-    """Makes a worker's assembler from the dataset that travelled to it."""
+    """Makes the assembler of a worker from the pickled dataset."""
 
     dataset: StreamingDataset
 
     def __call__(self, allocator: Allocator) -> tuple[Assembler, Traffic]:
-        """See `workers.MakeAssembler`."""
+        """See `worker_batches.MakeAssembler`."""
         return self.dataset.assembler(allocator), self.dataset.reading.traffic
 
 
 class StreamingDataLoader:
-    """Batches of one rank: each iteration is the next epoch, or the rest of the one that a state was saved in."""
+    """Batches of one rank: each iteration is the next epoch, or the rest of the epoch of a loaded state.
 
-    def __init__(  # noqa: PLR0913 - torch's names for the same things
+    A batch is a dict: `keys` (a sample's `__key__`), `audio`, `num_frames`, … docs/batches.md lists all of its fields,
+    with shapes, dtypes and units.
+    """
+
+    def __init__(  # noqa: PLR0913 - the parameters of torch's DataLoader
         self,
         dataset: StreamingDataset,
         *,
@@ -86,39 +89,43 @@ class StreamingDataLoader:
         collate_fn: Callable[[Sequence[Sample]], Any] | None = None,
         multiprocessing_context: str | None = None,
         whole_epoch_len: bool | None = None,
+        persistent_workers: bool = False,
         **others: object,
     ) -> None:
-        """Nothing starts before the first batch is asked for.
+        """Make a loader. No thread or process starts before the first batch is needed.
 
         Args:
-            dataset: what to read.
-            batch_size: if given, must be the dataset's, which the order of samples may depend on.
+            dataset: the dataset to read.
+            batch_size: if given, must equal that of the dataset, since the order of samples may depend on it.
             num_workers: 0 decodes on threads of this process, which is fastest for FLAC and latents; more for
                 transforms in Python that hold the GIL.
-            num_threads: decoding threads with `num_workers=0`; None takes this rank's share of the cores.
+            num_threads: decoding threads with `num_workers=0`; None takes the share of the cores of this rank.
             prefetch_factor: batches made ahead, for each worker; None takes 2.
-            pin_memory: page-locked tensors, for copies to a GPU with `non_blocking=True`; batches are decoded straight
-                into such memory. Without an accelerator it warns and has no effect.
-            collate_fn: makes a batch of the samples' dicts instead of the default; runs in the consumer.
-            multiprocessing_context: "fork", "forkserver" or "spawn"; None forks on Linux where all shards are local,
-                else takes a fork server, which hands workers no threads of a store's client.
-            whole_epoch_len: let `len` count all batches of an epoch also where a state was loaded in its middle, as
-                trainers with a counter of their own take it (Lightning, Hugging Face's Trainer, ignite), and schedules
-                that are made of it. False counts what comes. None is False but where Lightning is imported, which loads
-                states by itself and would end such an epoch early.
-            others: no arguments of this loader, but of torch's; a value that asks for something is refused.
+            pin_memory: deliver page-locked tensors, for copies to a GPU with `non_blocking=True`; batches are decoded
+                directly into such memory. Without an accelerator it warns and has no effect.
+            collate_fn: makes a batch from the dicts of the samples, instead of the default; runs in the consumer.
+            multiprocessing_context: "fork", "forkserver" or "spawn"; None forks on Linux if all shards are local,
+                else takes a fork server, since the client of a store has threads, which are not forked.
+            whole_epoch_len: let `len` count all batches of an epoch even if a state was loaded in its middle. Trainers
+                that count batches themselves (Lightning, Hugging Face's Trainer, ignite), and schedules that are
+                computed from the length, expect this. False counts the remaining batches. None means True if Lightning
+                is imported, which loads states itself and would end such an epoch early, else False.
+            persistent_workers: part of torch's interface and without effect here: workers start with each iteration,
+                which takes milliseconds if they are forked.
+            others: arguments of torch's DataLoader that this loader does not have; only empty values are accepted.
 
         Raises:
-            ConfigError: a value is not allowed; says where to ask for it instead.
+            ConfigError: a value is not allowed; the message says what to use instead.
             TypeError: there is no such argument.
         """
         instance("dataset", dataset, StreamingDataset, "a StreamingDataset")
         if type(dataset).__iter__ is not StreamingDataset.__iter__:
             raise ConfigError(
                 f"{type(dataset).__name__}.__iter__ would not be called, since batches are not made of single samples: "
-                "pass what it does to a sample's dict as transform=…, or take torch's DataLoader"
+                "pass a function of a sample's dict as transform=…, or use torch's DataLoader"
             )
         _check_others(others)
+        flag("persistent_workers", persistent_workers)
         if batch_size not in (None, dataset.batch_size):
             raise ConfigError(f"batch_size={batch_size}, but the dataset has {dataset.batch_size}: set it there, once")
         ahead = optional(whole)("prefetch_factor", prefetch_factor, least=1) or _AHEAD
@@ -129,20 +136,20 @@ class StreamingDataLoader:
         self._num_threads = optional(whole)("num_threads", num_threads, least=1) or default_num_threads()
         self._prefetch_factor = ahead
         self._collate = optional(function)("collate_fn", collate_fn)
-        # As torch's loader has them: Accelerate's skip_first_batches makes another loader with them.
+        # Attributes of torch's loader, from which Accelerate's skip_first_batches makes another loader.
         self.collate_fn, self.drop_last = collate_fn or collate, False
         self.prefetch_factor = ahead if self.num_workers else None
         self._whole_epoch_len = optional(flag)("whole_epoch_len", whole_epoch_len)
         self._context = optional(start_method)("multiprocessing_context", multiprocessing_context)
-        self._meter = Meter()
-        self._work, self._past_work = Work(), Work()
-        self._traffic, self._past_traffic = Traffic(), Traffic()  # of worker processes; this one's is the reading's
+        self._meter = ConsumerMeter()
+        self._work, self._past_work = StageSeconds(), StageSeconds()
+        self._traffic, self._past_traffic = Traffic(), Traffic()  # of worker processes; see `Reading` for this one
         self._run: EpochRun | None = None
 
     def __len__(self) -> int:
-        """Batches of the iteration under way, or else of the next; exact, and the same on every rank.
+        """Batches of the current iteration, or else of the next one; exact, and the same on every rank.
 
-        With `whole_epoch_len` also those of its epoch that lie before it.
+        With `whole_epoch_len`, the batches of its epoch before it are counted as well.
         """
         is_whole = _is_under_lightning() if self._whole_epoch_len is None else self._whole_epoch_len
         run = self.dataset.next_run() if self._run is None else self._run
@@ -150,10 +157,10 @@ class StreamingDataLoader:
 
     @property
     def stats(self) -> LoaderStats:
-        """Whether the training loop starves, and on what; counted over all epochs of this loader."""
+        """How long the training loop waits for data, and the reasons; counted over all epochs of this loader."""
         meter, elapsed = self._meter, self._meter.elapsed_seconds
         here, past, now = self.dataset.reading.traffic, self._past_traffic, self._traffic
-        hits, misses, fetched = map(sum, zip(here.counts(), past.counts(), now.counts(), strict=True))
+        counts = here.counts() + past.counts() + now.counts()
         return LoaderStats(
             num_batches=meter.num_batches,
             num_samples=meter.num_samples,
@@ -162,9 +169,7 @@ class StreamingDataLoader:
             wait_share=meter.wait_share,
             fetch_seconds=self._past_work.fetch_seconds + self._work.fetch_seconds,
             decode_seconds=self._past_work.decode_seconds + self._work.decode_seconds,
-            cache_hits=hits,
-            cache_misses=misses,
-            num_bytes_fetched=fetched,
+            **asdict(counts),
             samples_per_second=meter.num_samples / elapsed if elapsed else 0.0,
         )
 
@@ -172,10 +177,10 @@ class StreamingDataLoader:
         """Batches, in order.
 
         Raises:
-            SampleError: a sample cannot be read, or too many were skipped.
+            SampleError: a sample cannot be read, or more than `max_bad_samples` were skipped.
             RuntimeError: a worker process died.
         """
-        is_ending = sys.is_finalizing  # at the interpreter's end modules are emptied, and threads are gone
+        is_ending = sys.is_finalizing  # at the end of the interpreter, modules are empty and threads are gone
         run = self.dataset.begin()
         maker = self._maker()
         self._run, self._work = run, maker.work
@@ -190,7 +195,7 @@ class StreamingDataLoader:
                 self._meter.waited(began)
                 self._count(batch)
                 shown = self._shown(batch)
-                del batch  # the consumer alone keeps it, so that its memory can be used again
+                del batch  # only the consumer keeps it, so that its memory can be used again
                 self.dataset.delivered(run, index + 1)
                 if prefetcher is not None:
                     prefetcher.delivered(index)
@@ -203,13 +208,14 @@ class StreamingDataLoader:
                 if prefetcher is not None:
                     prefetcher.close()
                 maker.close()
+                self.dataset.close_idle()
 
     def state_dict(self) -> dict[str, Any]:
         """The position after the batches delivered so far, as readable JSON; what is prefetched does not count."""
         return self.dataset.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved position at the next iteration. Raises as `StreamingDataset.load_state_dict`."""
+        """Continue from a saved position at the next iteration. Raises like `StreamingDataset.load_state_dict`."""
         self.dataset.load_state_dict(state)
 
     def _maker(self) -> BatchMaker:
@@ -228,28 +234,28 @@ class StreamingDataLoader:
         return maker
 
     def _add_up(self) -> None:
-        """An iteration is over: its counters join those of the ones before."""
+        """Add the counters of a finished iteration to those of the iterations before."""
         for stage, seconds in self._work.seconds().items():
             self._past_work.add(stage, seconds)
-        self._past_traffic.add(*self._traffic.counts())
-        self._work, self._traffic = Work(), Traffic()
+        self._past_traffic.add(self._traffic.counts())
+        self._work, self._traffic = StageSeconds(), Traffic()
 
     def _count(self, batch: Batch) -> None:
         self._meter.delivered(len(batch.keys) - int(np.count_nonzero(batch.is_padding)))
-        self._meter.num_bad_samples += len(batch.faults)
+        self._meter.num_bad_samples += len(batch.errors)
         self._meter.warn_once(self._work)
         if self._meter.num_bad_samples > self.dataset.max_bad_samples:
             raise SampleError(
                 f"{self._meter.num_bad_samples} samples could not be read, more than max_bad_samples="
-                f"{self.dataset.max_bad_samples}; the last: {batch.faults[-1]}"
+                f"{self.dataset.max_bad_samples}; the last: {batch.errors[-1]}"
             )
 
     @property
     def _pins_batches(self) -> bool:
-        """Whether batches lie in page-locked memory before the consumer has them."""
+        """Whether batches are made in page-locked memory."""
         return self.pin_memory and self._collate is None and self.dataset.output is Output.TORCH
 
-    def _shown(self, batch: Batch) -> Any:  # noqa: ANN401 - what a collate_fn gives
+    def _shown(self, batch: Batch) -> Any:  # noqa: ANN401 - the result of a collate_fn
         if self._collate is not None:
             shown = self._collate(batch.samples(self.dataset.output))
             return pinned(shown) if self.pin_memory else shown
@@ -263,7 +269,7 @@ def _is_under_lightning() -> bool:
 
 
 def _can_pin() -> bool:
-    """Whether there is an accelerator; a script that is tried out on a laptop warns, as under torch's DataLoader."""
+    """Whether there is an accelerator; if not, warn, as torch's DataLoader does."""
     import torch
 
     if torch.accelerator.is_available():
@@ -273,14 +279,14 @@ def _can_pin() -> bool:
 
 
 def _check_others(others: Mapping[str, object]) -> None:
-    """Refuse arguments that only torch's loader has, but for those which ask for nothing."""
+    """Reject arguments that only torch's loader has, except empty values."""
     for name, value in others.items():
         if name not in _ELSEWHERE:
             raise TypeError(f"StreamingDataLoader() got an unexpected keyword argument {name!r}")
         if value:
-            raise ConfigError(f"{name}={value!r} cannot be asked of a StreamingDataLoader: {_ELSEWHERE[name]}")
+            raise ConfigError(f"{name}={value!r} is not an argument of StreamingDataLoader: {_ELSEWHERE[name]}")
 
 
 def default_num_threads() -> int:
-    """This rank's share of the cores that this process may use."""
+    """The share of this rank of the cores that this process may use."""
     return max(1, min(_MAX_THREADS, num_cores() // distributed.local_world_size()))

@@ -1,7 +1,7 @@
-"""The streams of a dataset: as the user named them, opened at one snapshot each, and as this process reads them.
+"""Opens the streams of a dataset, each at one snapshot, with the settings of the stream or of the dataset.
 
-Owns the step from `Stream`s to shards: which settings hold for each, agreement among ranks, and the one `Reading` of
-this process. What an epoch takes of them is `planner`'s.
+`OpenStreams` also agrees on snapshots with other ranks, and holds the `Reading` of this process. `planner` decides how
+much an epoch takes of each stream.
 """
 
 import contextlib
@@ -9,24 +9,28 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from headrace.arguments import convert, optional, path, position, text
 from headrace.errors import ConfigError
-from headrace.storage import Transfer
+from headrace.format.member_names import KeyAt
+from headrace.locate.names import absolute
+from headrace.stores.requests import StoreRequests
+from headrace.stores.retry_policy import RetryPolicy
+from headrace.stores.storage import Transfer
 from headrace.streaming import distributed
 from headrace.streaming.agreement import open_all, open_for_state
-from headrace.streaming.batches.rows import Row
-from headrace.streaming.checks import convert, optional, path, position, text
+from headrace.streaming.batches.stored_sample import BatchRow
 from headrace.streaming.order.mixing import Mixture, StreamSpec
-from headrace.streaming.reading import Reading, Source, default_cache_folder
+from headrace.streaming.reading import Reading, StreamSource, default_cache_folder
 from headrace.streaming.settings import FetchConfig
 from headrace.streaming.shards.access import ShardAccess
-from headrace.streaming.shards.finding import absolute
 from headrace.streaming.shards.remote import OpenedRemote, Wanted
 from headrace.streaming.state import OrderState, StreamState
-from headrace.streaming.stream import Stream
+from headrace.streaming.stats import Traffic
+from headrace.streaming.stream import Stream, key_rule
 from headrace.streaming.world import World
 
 T = TypeVar("T")
@@ -34,54 +38,64 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StreamDefaults:
-    """What a stream takes from its dataset where it says nothing itself.
+    """Settings of a dataset for streams that do not have their own.
 
     Attributes:
         local: folder of the cache; None takes one below the temporary folder.
         split: None for all.
+        key_at: where keys end in plain tars, or its name.
         fetch: how shards are fetched.
     """
 
     local: str | None
     split: str | None
+    key_at: KeyAt
     fetch: FetchConfig
 
     def __post_init__(self) -> None:
         convert(self, optional(path), "local")
         convert(self, optional(text), "split")
+        convert(self, key_rule, "key_at")
 
 
 class OpenStreams:
-    """The opened streams of a dataset. It travels to workers without open files; each process reads for itself."""
+    """The opened streams of a dataset. It is pickled without open files; each process opens its own."""
 
     def __init__(
         self, streams: Sequence[Stream], names: Sequence[str], defaults: StreamDefaults, *, has_own_world: bool
     ) -> None:
-        """Open the streams; where torch.distributed is up, at the snapshots that rank 0 finds.
+        """Open the streams; if torch.distributed is up, at the snapshots that rank 0 finds.
 
         Args:
-            streams: what to read.
-            names: what saved states know them by.
-            defaults: the dataset's settings.
-            has_own_world: the user says which rank this is, so ranks cannot ask each other.
+            streams: the streams to read.
+            names: their names in saved states.
+            defaults: settings of the dataset.
+            has_own_world: whether the user passed `world`; then ranks cannot communicate.
 
         Raises:
-            ConfigError: a remote is none, or the streams' latents differ.
+            ConfigError: there is no data set at a remote, or the latents of the streams differ.
             NotFoundError: no such snapshot.
         """
         self.names = tuple(names)
         self._streams = tuple(map(_rooted, streams))
         self._defaults = replace(defaults, local=defaults.local and absolute(defaults.local))
         self._has_agreed = distributed.is_up() or has_own_world
+        self._traffic = Traffic(StoreRequests())
         self._wanted = [self._wanted_of(stream) for stream in self._streams]
-        self._opened = open_all(self._wanted, self._fetches(), agree=not has_own_world)
+        self._opened = open_all(self._wanted, agree=not has_own_world)
         self._kept_reading: Reading | None = None
         if len({opened.suffixes for opened in self._opened}) > 1:
-            raise ConfigError("streams of one dataset join latents of the same names, in the same order, or none")
+            found = "; ".join(
+                f"{name}: {', '.join(stream.latents) or 'none'}" for name, stream in zip(names, streams, strict=True)
+            )
+            raise ConfigError(
+                f"streams of one dataset join latents of the same names in the same order; these differ ({found}): "
+                "give each stream the same latents"
+            )
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """What is added to `encoder_hidden` for a sample and for each of its joined latents."""
+        """Suffixes of `encoder_hidden`: for the sample itself, and for each of its joined latents."""
         return self._opened[0].suffixes
 
     @property
@@ -91,18 +105,23 @@ class OpenStreams:
 
     @property
     def num_shards(self) -> int:
-        """Shards of all streams, joined latents not counted."""
+        """Shards of all streams, without those of joined latents."""
         return sum(len(opened.primary) for opened in self._opened)
 
     @property
     def reading(self) -> Reading:
         """The streams as this process reads them."""
         if self._kept_reading is None or self._kept_reading.pid != os.getpid():
-            self._kept_reading = Reading(self._sources())
+            self._kept_reading = Reading(self._sources(), self._traffic)
         return self._kept_reading
 
+    def close_idle(self) -> None:
+        """Close the files that this process keeps for later."""
+        if self._kept_reading is not None and self._kept_reading.pid == os.getpid():
+            self._kept_reading.close_idle()
+
     def mixture(self, epoch_size: int | str | None) -> Mixture:
-        """The streams as the order sees them."""
+        """The streams with their weights, for the order."""
         specs = [
             StreamSpec(
                 name, o.primary.shards.num_samples, stream.proportion, stream.repeat, stream.choose, stream.batch_size
@@ -112,30 +131,36 @@ class OpenStreams:
         return Mixture(tuple(specs), epoch_size)
 
     def states(self) -> list[StreamState]:
-        """What a saved state says of the streams."""
+        """The streams for a saved state."""
         return [_state_of(name, opened) for name, opened in zip(self.names, self._opened, strict=True)]
 
     @contextlib.contextmanager
     def reopened(self, state: OrderState) -> Iterator[None]:
-        """Go to the snapshots that a state was saved on, and back again if the block fails.
+        """Open the snapshots that a state was saved on; if the block fails, return to those before.
 
         Raises:
-            StateError: one is gone.
+            StateError: a snapshot is gone.
         """
         before = self._opened, self._kept_reading
-        self._opened = open_for_state(self._wanted, self.names, self._opened, state, self._fetches())
+        self._opened = open_for_state(self._wanted, self.names, self._opened, state)
         self._kept_reading = None
         try:
             yield
         except BaseException:
             self._opened, self._kept_reading = before
             raise
+        if before[1] is not None and before[1].pid == os.getpid():
+            before[1].close_idle()
 
     def agree(self, world: World, waiting: OrderState | None) -> None:
-        """Agree with the other ranks if torch.distributed came up after opening; at a waiting state's snapshots.
+        """Agree on snapshots with the other ranks if torch.distributed started after opening.
+
+        Args:
+            world: rank and world size with which the dataset was made.
+            waiting: loaded state, whose snapshots are then opened.
 
         Raises:
-            ConfigError: this rank is not who it was taken for.
+            ConfigError: the rank or world size was another one when the dataset was made.
         """
         if self._has_agreed or not distributed.is_up():
             return
@@ -145,25 +170,25 @@ class OpenStreams:
                 f"the dataset was made as {world}, but torch.distributed now says {found}: make the dataset after "
                 "init_process_group (under Lightning: in train_dataloader), or pass world=World(rank, world_size)"
             )
-        self._opened, self._kept_reading, self._has_agreed = open_all(self._wanted, self._fetches()), None, True
+        self._opened, self._kept_reading, self._has_agreed = open_all(self._wanted), None, True
         if waiting is not None:
             with self.reopened(waiting):
                 pass
 
-    def row(self, number: int) -> Row:
-        """A sample by its number over all streams in storage order; its bytes alone if its shard is not here.
+    def row(self, number: int) -> BatchRow:
+        """A sample by its number over all streams in storage order; of a remote shard, only its bytes are fetched.
 
         Args:
-            number: from 0 to `num_samples`; negative numbers count from the end.
+            number: from 0 to `num_samples` - 1; negative numbers count from the end.
 
         Raises:
             IndexError: there is no such sample.
-            TypeError: `number` is no whole number.
+            TypeError: `number` is not a whole number.
         """
         number = position("sample", number)
         sample = left = number + self.num_samples if number < 0 else number
         if not 0 <= sample < self.num_samples:
-            raise IndexError(f"sample {number} of {self.num_samples}")
+            raise IndexError(f"sample {number}: there are {self.num_samples}, from 0 to {self.num_samples - 1}")
         for reader, opened in zip(self.reading.readers, self._opened, strict=True):
             if left < opened.primary.num_samples:
                 return reader.rows(np.array([left]), [sample], patient=False)[0]
@@ -171,11 +196,11 @@ class OpenStreams:
         raise AssertionError
 
     def shard(self, number: int) -> tuple[ShardAccess, int]:
-        """The shard of a number over all streams: who reads it, and its number there.
+        """The access to a shard by its number over all streams, and the number of the shard in its stream.
 
         Raises:
             IndexError: there is no such shard.
-            TypeError: `number` is no whole number.
+            TypeError: `number` is not a whole number.
         """
         left = position("shard", number)
         for reader in self.reading.readers:
@@ -185,7 +210,7 @@ class OpenStreams:
         raise IndexError(f"shard {number}: there are {self.num_shards}")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel without open files, locks and clients."""
+        """Pickle without open files, locks and clients."""
         return self.__dict__ | {"_kept_reading": None}
 
     def _wanted_of(self, stream: Stream) -> Wanted:
@@ -194,20 +219,21 @@ class OpenStreams:
             latents=tuple(stream.latents),
             split=stream.split or self._defaults.split,
             snapshot=stream.snapshot,
+            key_at=KeyAt(stream.key_at or self._defaults.key_at),
             index_folder=self._cache_folder(stream) / "indexes",
-            transfer=Transfer(self._fetch_of(stream).download_timeout_seconds),
+            transfer=self._transfer_of(self._fetch_of(stream)),
         )
+
+    def _transfer_of(self, fetch: FetchConfig) -> Transfer:
+        return Transfer(fetch.download_timeout_seconds, RetryPolicy(fetch.download_retry), self._traffic.requests)
 
     def _cache_folder(self, stream: Stream) -> Path:
         folder = stream.cache or self._defaults.local
         return Path(folder) if folder is not None else default_cache_folder()
 
-    def _sources(self) -> list[Source]:
+    def _sources(self) -> list[StreamSource]:
         pairs = zip(self._streams, self._opened, strict=True)
-        return [Source(opened, self._cache_folder(stream), self._fetch_of(stream)) for stream, opened in pairs]
-
-    def _fetches(self) -> list[FetchConfig]:
-        return list(map(self._fetch_of, self._streams))
+        return [StreamSource(opened, self._cache_folder(stream), self._fetch_of(stream)) for stream, opened in pairs]
 
     def _fetch_of(self, stream: Stream) -> FetchConfig:
         fetch = self._defaults.fetch
@@ -215,13 +241,13 @@ class OpenStreams:
             fetch,
             download_retry=_or(stream.download_retry, fetch.download_retry),
             download_timeout_seconds=_or(stream.download_timeout, fetch.download_timeout_seconds),
-            validate_hash=bool(_or(stream.validate_hash, fetch.validate_hash)),
+            validate_hash=cast("bool", _or(stream.validate_hash, fetch.validate_hash)),  # FetchConfig converts it
             keep_zip=_or(stream.keep_zip, fetch.keep_zip),
         )
 
 
 def _rooted(stream: Stream) -> Stream:
-    """The stream by absolute names: the process may change its folder before it reads, and before workers start."""
+    """The stream with absolute names, since the process may change its folder before it reads or starts workers."""
     return replace(
         stream,
         remote=stream.remote and absolute(stream.remote),
@@ -232,9 +258,16 @@ def _rooted(stream: Stream) -> Stream:
 
 def _state_of(name: str, opened: OpenedRemote) -> StreamState:
     data = opened.identity
-    return StreamState(name, data.split, data.snapshot, data.fingerprint, latents_snapshots=opened.latents_snapshots)
+    return StreamState(
+        name,
+        data.split,
+        data.snapshot,
+        data.fingerprint,
+        latents_snapshots=opened.latents_snapshots,
+        key_at=data.key_at,
+    )
 
 
 def _or(own: T | None, common: T) -> T:
-    """A stream's own value, or that of the dataset."""
+    """The value of a stream, or else that of the dataset."""
     return common if own is None else own

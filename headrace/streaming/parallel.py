@@ -1,7 +1,6 @@
-"""Threads that nobody has to wait for.
+"""Runs tasks on daemon threads, which do not delay the end of the process.
 
-Owns running tasks on daemon threads. `concurrent.futures` joins its threads at exit, so a read that hangs would hold up
-Ctrl-C; these do not.
+`concurrent.futures` joins its threads at exit, so a read that hangs would block Ctrl-C; these threads do not.
 """
 
 import heapq
@@ -9,9 +8,11 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Generic, TypeVar, cast
+
+from headrace.stores.waiting import current_end, is_over, waits_end_with
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -20,10 +21,10 @@ _MOST_THREADS = 32  # of one call
 
 
 class WorkThreads:
-    """Daemon threads that run tasks: those of lower rank first, else in the order in which they were submitted."""
+    """Daemon threads that run tasks: lower ranks first, equal ranks in the order of submission."""
 
     def __init__(self, num_threads: int, name: str) -> None:
-        """Nothing starts before it has a task."""
+        """No thread starts before there is a task for it."""
         self._num_threads = num_threads
         self._name = name
         self._threads: list[threading.Thread] = []
@@ -31,27 +32,33 @@ class WorkThreads:
         self._due: SimpleQueue[None] = SimpleQueue()  # one for each task: `queue.PriorityQueue` is several times slower
         self._numbers = itertools.count()
         self._lock = threading.RLock()  # the end of an abandoned loader may close these at any allocation
-        self._is_closed = False
+        self._end = threading.Event()
 
     def submit(self, task: Callable[[], None], rank: int = 0) -> None:
         """Run `task` when a thread is free; it must not raise. `rank` is at least 0.
 
         Raises:
-            RuntimeError: the system lets this process start no thread.
+            RuntimeError: this process cannot start a thread, and has none.
         """
         with self._lock:
-            if len(self._threads) < self._num_threads and not self._is_closed:
+            if len(self._threads) < self._num_threads and not self._end.is_set():
                 self._start_one()
         self._put(rank, task)
 
     def close(self, timeout_seconds: float = 1.0) -> None:
-        """End the threads: at once those that are idle, the others after their task; what waits is dropped."""
+        """End the threads: idle and waiting ones (`headrace.stores.waiting`) at once, others after their task.
+
+        Tasks that were not begun are dropped, with everything they refer to.
+        """
+        self._end.set()
         with self._lock:
-            self._is_closed = True
-        for _ in self._threads:
+            threads, self._threads = self._threads, []
+            dropped, self._tasks = self._tasks, []
+        del dropped
+        for _ in threads:
             self._put(_END, None)
         deadline = time.monotonic() + timeout_seconds
-        for thread in self._threads:
+        for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
 
@@ -60,7 +67,7 @@ class WorkThreads:
         thread = threading.Thread(target=self._run, name=name, daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # as many as a container may have: those that there are do it
+        except RuntimeError:  # the limit of a container: the existing threads do the work
             if not self._threads:
                 raise
         else:
@@ -68,40 +75,79 @@ class WorkThreads:
 
     def _put(self, rank: int, task: Callable[[], None] | None) -> None:
         with self._lock:
+            if self._end.is_set() and task is not None:
+                return
             heapq.heappush(self._tasks, (rank, next(self._numbers), task))
         self._due.put(None)
 
     def _run(self) -> None:
-        while (task := self._next()) is not None:
-            if not self._is_closed:
-                task()
-            del task  # a waiting thread must not keep a batch alive
+        with waits_end_with(self._end):
+            while (task := self._next()) is not None:
+                if not self._end.is_set():
+                    task()
+                del task  # a waiting thread must not keep a batch alive
 
     def _next(self) -> Callable[[], None] | None:
+        """The next task; None at the end."""
         self._due.get()
         with self._lock:
-            return heapq.heappop(self._tasks)[2]
+            return heapq.heappop(self._tasks)[2] if self._tasks else None
 
 
 def map_on_threads(function: Callable[[T], R], items: Sequence[T], name: str) -> list[R]:
-    """Results of `function`, side by side on up to 32 threads: for waits on a network.
+    """Results of `function`, computed on up to 32 threads at the same time: for waits on a network.
+
+    The waits of the threads end when those of the caller end, when an item fails, or when the caller is interrupted.
 
     Raises:
-        Exception: that of the first item that failed.
+        Exception: the error of the first item that failed.
+        CancelledError: the results are no longer wanted.
     """
-    results: list[Future[R]] = [Future() for _ in items]
+    if len(items) <= 1:
+        return [function(item) for item in items]
+    results: list[_Result[R]] = [_Result() for _ in items]
     left = iter(list(zip(results, items, strict=True)))
+    end = current_end() or threading.Event()
 
     def run() -> None:
-        for result, item in left:
-            try:
-                result.set_result(function(item))
-            except BaseException as error:  # noqa: BLE001 - raised again in the caller
-                result.set_exception(error)
+        with waits_end_with(end):
+            for result, item in left:
+                result.fill(function, item)
 
     try:
         for _ in range(min(len(items), _MOST_THREADS)):
             threading.Thread(target=run, name=f"headrace-{name}", daemon=True).start()
-    except RuntimeError:  # the system gives no more of them
+    except RuntimeError:  # no more threads can be started
         run()
-    return [result.result() for result in results]
+    try:
+        return [result.take() for result in results]
+    except BaseException:
+        if current_end() is None:  # else others wait on it as well
+            end.set()
+        raise
+
+
+class _Result(Generic[R]):
+    """Result or error of one item, to be taken once. No other reference to an error is kept: it may hold open files."""
+
+    def __init__(self) -> None:
+        self._outcome: SimpleQueue[tuple[R | None, BaseException | None]] = SimpleQueue()
+
+    def fill(self, function: Callable[[T], R], item: T) -> None:
+        """Call the function, unless the result is no longer wanted."""
+        try:
+            self._outcome.put((None, CancelledError()) if is_over() else (function(item), None))
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller
+            self._outcome.put((None, error))
+        finally:
+            del self  # an error holds this frame
+
+    def take(self) -> R:
+        """Wait for the result. Raises what the function raised."""
+        value, error = self._outcome.get()
+        try:
+            if error is not None:
+                raise error
+            return cast("R", value)
+        finally:
+            del error

@@ -1,7 +1,6 @@
-"""From what a dataset was told to the orders and runs of its epochs.
+"""Makes the orders and runs of the epochs of a dataset, from its settings, its streams and the world.
 
-Owns the meeting of settings, streams and world; it holds no position (`progress`), reads lengths alone, and those only
-for buckets.
+The position of a dataset is in `progress`. The planner reads no data except lengths, and these only for length buckets.
 """
 
 import math
@@ -26,11 +25,11 @@ class Planner:
 
     Attributes:
         spec: what the order depends on besides the data.
-        streams: the data.
-        world: which rank this is.
-        samples: what becomes of a sample, and so how long it is.
-        epoch_size: as `mixing.parse_epoch_size` takes it.
-        change_streams: whether a state may come from another mixture.
+        streams: the opened streams.
+        world: rank and world size.
+        samples: crop and resampling of a sample, which decide its length.
+        epoch_size: a value that `mixing.parse_epoch_size` accepts.
+        change_streams: whether a state may have another mixture.
     """
 
     spec: OrderSpec
@@ -45,10 +44,10 @@ class Planner:
         return EpochOrder(self.spec, self.streams.mixture(self.epoch_size), epoch)
 
     def check(self) -> None:
-        """Refuse now what the first epoch would be refused for; this takes arithmetic alone.
+        """Raise the errors of the settings now rather than in the first epoch; this is only arithmetic.
 
         Raises:
-            ConfigError: weights or batch sizes contradict each other, or do not divide by the world size.
+            ConfigError: weights or batch sizes contradict each other, or the world size does not divide a batch size.
         """
         self.order(0)
         if isinstance(self.spec.buckets, FrameBudget):
@@ -59,7 +58,7 @@ class Planner:
                 self.world.batch_size(size, f"stream {stream.name!r} with a batch_size")
 
     def resumed(self, state: OrderState) -> EpochOrder:
-        """The order from a state's position on. Raises `StateError` when something that it depends on differs."""
+        """The order from the position of a state on. Raises `StateError` if something that it depends on differs."""
         mixture, now = self.streams.mixture(self.epoch_size), self.streams.states()
         return resume(state, self.spec, mixture, now, change_streams=self.change_streams)
 
@@ -69,16 +68,16 @@ class Planner:
         return EpochRun(order, batches, self.world)
 
     def has_ended(self, order: EpochOrder, row: int) -> bool:
-        """Whether no batch is left from a row of an order's epoch on; never at its first, even if it has none."""
+        """Whether no batch is left from a row of an epoch on; always False at its first row."""
         if row < order.start or not row:
             return False
         if isinstance(self.spec.buckets, FrameBudget):  # its batches are not the order's
-            return row >= order.legs[-1].start + order.num_rows
+            return row >= order.phases[-1].start + order.num_rows
         return not order.num_batches_from(row)
 
     def num_batches_before(self, order: EpochOrder) -> int:
-        """Batches of an order's epoch that lie before its start, at the batch size and mixture that hold now."""
-        if len(order.legs) > 1:
+        """Batches of an epoch before the start of its order, counted with the current batch size and mixture."""
+        if len(order.phases) > 1:
             return -(-order.start // self.spec.global_batch_size)
         return len(self.run(self.order(order.epoch))) - len(self.run(order)) if order.start else 0
 
@@ -89,7 +88,7 @@ class Planner:
     def batches_ahead(self, run: EpochRun, num_samples: int | None) -> int:
         """How many batches of a run to download ahead: `num_samples` of this rank, or else a shuffle block.
 
-        What a loader is about to read comes whole, too, or it would come by ranges first and then once more.
+        It is at least 8 batches: a loader would otherwise read by ranges the shards that are downloaded right after.
         """
         if num_samples is None:
             streams = self.streams

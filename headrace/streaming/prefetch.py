@@ -1,7 +1,7 @@
-"""Downloading shards before they are needed: the order says which ones those are.
+"""Downloads shards before they are needed; which ones these are follows from the order.
 
-Owns the look-ahead of one rank and its download threads. It never makes a reader wait, and what it fails to bring is
-fetched, or reported, by the reader that needs it.
+Each rank has one look-ahead with its own download threads. No reader waits for it: if a download fails, the reader that
+needs the shard fetches it or reports the error.
 """
 
 import threading
@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from headrace.streaming.batches.rows import StreamReader
+from headrace.streaming.batches.stream_reader import StreamReader
 from headrace.streaming.epochs import EpochRun, Share
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.epoch_order import PADDING
@@ -21,9 +21,9 @@ from headrace.streaming.shards.cache import CacheFullError
 _Shard: TypeAlias = tuple[ShardAccess, int]
 
 _NUM_DOWNLOADS = 4
-_UNDER_WAY = 4  # batches that are being read already
-_BATCHES_AT_ONCE = 64  # looked at for each one delivered: a run's first batches need the processor, too
-_OWN_BATCHES = 8  # a worker of several looks at least as far, or it would find none of its own within the horizon
+_UNDER_WAY = 4  # batches that are already being read
+_BATCHES_AT_ONCE = 64  # planned for each delivered one, as the first batches of a run need the processor as well
+_OWN_BATCHES = 8  # least number of a worker's own batches to plan ahead: the horizon may hold none of them
 _NEVER = -1
 
 
@@ -41,10 +41,10 @@ class Prefetcher:
         self._lock = threading.Lock()
         self._last_need: dict[_Shard, int] = {}
         self._names: dict[_Shard, str] = {}  # in the cache
-        self._postponed: dict[_Shard, int] = {}  # what found no room, and which batch needed it first
+        self._postponed: dict[_Shard, int] = {}  # shards without room in the cache, and the first batch that needs each
         self._num_behind = 0
         self._planned = start
-        self._failed = _NEVER  # the batch that could not be looked at the last time
+        self._failed = _NEVER  # the batch whose plan failed the last time
         self._delivered = start
         self._is_closed = False
         self._planner = WorkThreads(1, "plan")
@@ -52,12 +52,12 @@ class Prefetcher:
         self._planner.submit(self._look_ahead)
 
     def delivered(self, index: int) -> None:
-        """The consumer has batch `index` of the run: what lies behind it is needed no more."""
+        """Record that the consumer has batch `index` of the run: shards that later batches do not need are released."""
         self._delivered = index + 1
         self._planner.submit(self._look_ahead)
 
     def close(self) -> None:
-        """End the threads; a download under way is dropped with its process or finishes by itself."""
+        """End the threads. A download under way finishes, or ends with the process."""
         self._is_closed = True
         self._planner.close(0.1)
         self._threads.close(0.1)
@@ -67,7 +67,7 @@ class Prefetcher:
         self._leave_behind()
 
     def _plan_ahead(self) -> None:
-        """Look at the next batches. One that fails is tried again at the next delivery, then left to its readers."""
+        """Plan the next batches. One that fails is tried again at the next delivery, then left to its readers."""
         start = max(self._planned, self._delivered)
         most = start + _BATCHES_AT_ONCE * self._share.stride
         for index in self._share.numbers(start, min(self._delivered + self._horizon, most, len(self._run))):
@@ -75,7 +75,7 @@ class Prefetcher:
                 return
             try:
                 self._want(index, self._run.peek(index))
-            except Exception:  # noqa: BLE001 - this thread must go on; whoever needs the batch says what is wrong
+            except Exception:  # noqa: BLE001 - this thread must continue; the reader of the batch raises the error
                 if self._failed != index:
                     self._failed = index
                     return
@@ -102,47 +102,47 @@ class Prefetcher:
                     is_new = key not in self._last_need
                     self._last_need[key] = index
                 if is_new and access.in_place(shard) is None:
-                    if access.is_named_by_content:  # else naming it takes its index, so it waits for its turn
+                    if access.is_named_by_content:  # else the name needs the index, which is read later
                         self._names[key] = access.cache_name(shard)
                     self._submit(key, index)
 
     def _submit(self, shard: _Shard, first: int) -> None:
-        """Have a shard brought, before those that batches after `first` need first."""
-        self._threads.submit(self._bringing(shard, first), first)
+        """Queue the download of a shard before those that are first needed after batch `first`."""
+        self._threads.submit(self._fetching(shard, first), first)
 
-    def _bringing(self, shard: _Shard, first: int) -> Callable[[], None]:
-        return lambda: self._bring(shard, first)
+    def _fetching(self, shard: _Shard, first: int) -> Callable[[], None]:
+        return lambda: self._fetch(shard, first)
 
-    def _bring(self, shard: _Shard, first: int) -> None:
-        if self._is_closed or self._last_need.get(shard, _NEVER) < self._delivered:  # it lies behind
+    def _fetch(self, shard: _Shard, first: int) -> None:
+        if self._is_closed or self._last_need.get(shard, _NEVER) < self._delivered:  # no longer needed
             return
         access, number = shard
         num_behind = self._num_behind
         try:
             self._names.setdefault(shard, access.cache_name(number))
-            access.bring(number, self._needed())
-        except CacheFullError:  # there will be room once what is in use lies behind
+            access.fetch(number, self._needed())
+        except CacheFullError:  # there is room when the shards in use are released
             with self._lock:
                 self._postponed[shard] = first
             if self._num_behind == num_behind:
                 return
-        except Exception:  # noqa: BLE001 - whoever needs it tries by itself and says what is wrong
+        except Exception:  # noqa: BLE001 - the reader that needs the shard tries again and raises the error
             return
         self._try_again()
 
     def _try_again(self) -> None:
-        """Bring what is needed first of what found no room; where that succeeds, the next of it follows."""
+        """Fetch the first needed of the shards that had no room; after a success, the next one follows."""
         with self._lock:
             self._postponed = {shard: n for shard, n in self._postponed.items() if shard in self._last_need}
             soon = self._delivered + _UNDER_WAY * self._share.stride
             later = [item for item in self._postponed.items() if self._last_need[item[0]] >= soon]
-            if not later:  # of the others, readers take what they need by ranges
+            if not later:  # readers read from the other shards by ranges
                 return
             shard, first = min(later, key=lambda item: item[1])
             del self._postponed[shard]
         self._submit(shard, first)
 
     def _needed(self) -> set[str]:
-        """Names that must not be evicted for others that are needed later."""
+        """Names of the shards that must not be evicted."""
         with self._lock:
             return {self._names[shard] for shard in self._last_need if shard in self._names}

@@ -1,7 +1,7 @@
-"""How far a dataset is: the epoch, what was delivered of it, and the state that says so.
+"""Counts the epochs of a dataset and the delivered batches, and saves and loads the state.
 
-Owns the epoch counter, also over the copies that torch's DataLoader makes for its workers, and the position. What an
-order is, and how a state is written, is `planner`'s.
+It also counts the epochs of the copies that torch's DataLoader makes for its workers (`epoch_board`). Orders and states
+are made by `planner`.
 """
 
 import json
@@ -11,8 +11,8 @@ from typing import Any
 
 import torch.utils.data  # noqa: TID253 - a DataLoader's workers are known by it
 
+from headrace.arguments import whole
 from headrace.errors import StateError
-from headrace.streaming.checks import whole
 from headrace.streaming.epoch_board import EpochBoard
 from headrace.streaming.epochs import EpochRun
 from headrace.streaming.order.epoch_order import EpochOrder
@@ -22,7 +22,7 @@ from headrace.streaming.state import OrderState
 
 @dataclass(slots=True)
 class _Position:
-    """Where a run stands: batches delivered, and rows of the next."""
+    """Position in a run: delivered batches, and delivered rows of the next batch."""
 
     run: EpochRun
     num_batches: int = 0
@@ -30,7 +30,7 @@ class _Position:
 
     @property
     def row(self) -> int:
-        """Row of the epoch that a state can stand at."""
+        """Row of the epoch for a saved state."""
         row = self.run.row_after(self.num_batches, self.num_rows)
         return self.run.row_at(row) if self.num_rows else row
 
@@ -40,23 +40,23 @@ class Progress:
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
-        self._epoch = 0  # that follows, if no state waits
+        self._epoch = 0  # the next one, if no state is loaded
         self._waiting: OrderState | None = None
         self._position: _Position | None = None
         self._elsewhere: EpochOrder | None = None  # the epoch that copies in workers are in
         self._first_batch = 0
         self._board = EpochBoard()
         self._settled_in: int | None = None
-        self._num_loaded = 0  # states that this dataset loaded, also before it was copied
+        self._num_loaded = 0  # number of loaded states, also of those before this copy was made
 
     @property
     def waiting(self) -> OrderState | None:
-        """The loaded state that the next run goes on from."""
+        """The loaded state from which the next run continues."""
         return self._waiting
 
     @property
     def next_epoch(self) -> int:
-        """The epoch that the next run gives, or goes on with."""
+        """The epoch of the next run."""
         self._settle()
         return self._next_epoch
 
@@ -78,12 +78,12 @@ class Progress:
         return run
 
     def take_first_batch(self) -> int:
-        """The batch of the run that has just begun at which this worker goes on."""
+        """First batch of this worker in the run that has just begun."""
         first, self._first_batch = self._first_batch, 0
         return first
 
     def delivered(self, run: EpochRun, num_batches: int, num_rows: int = 0) -> None:
-        """This many batches of a run, and rows of the next, were handed out."""
+        """Record that this many batches of a run, and rows of the next one, were delivered."""
         if self._position is not None and self._position.run is run:
             self._position.num_batches, self._position.num_rows = num_batches, num_rows
 
@@ -107,23 +107,23 @@ class Progress:
         return self._state_before_next().to_json()
 
     def loaded_elsewhere(self) -> dict[str, Any] | None:
-        """In a worker that outlives an iteration: the state that the dataset it is a copy of has loaded meanwhile."""
+        """In a persistent worker: the state that the original dataset has loaded since the last call."""
         if torch.utils.data.get_worker_info() is None:
             return None
         self._num_loaded, state = self._board.posted(self._num_loaded)
         return None if state is None else json.loads(state)
 
     def load(self, state: OrderState, worker: dict[str, Any] | None) -> None:
-        """Go on from a state, in a worker from that worker's own batch.
+        """Continue from a state; in a worker, from the next batch of this worker.
 
         Raises:
-            StateError: the state is that of another worker.
+            StateError: the state is of another worker.
         """
         info = torch.utils.data.get_worker_info()
         here = (info.id, info.num_workers) if info is not None else None
         if worker is not None and (worker["id"], worker["num_workers"]) != here:
             raise StateError(
-                f"the state is that of worker {worker['id']} of {worker['num_workers']} of a DataLoader: load it with "
+                f"the state is of worker {worker['id']} of {worker['num_workers']} of a DataLoader: load it with "
                 f"torchdata's StatefulDataLoader and num_workers={worker['num_workers']}"
             )
         self._waiting, self._position, self._elsewhere = state, None, None
@@ -142,7 +142,7 @@ class Progress:
         return self._planner.order(self._epoch) if self._waiting is None else self._planner.resumed(self._waiting)
 
     def _state_at(self, run: EpochRun, row: int) -> OrderState:
-        """The state before a row of a run's epoch; where no batch is left, that of the next epoch's beginning."""
+        """The state before a row of a run; if no batch is left, the state at the beginning of the next epoch."""
         if row >= run.row_after(len(run)) or self._planner.has_ended(run.order, row):
             return self._planner.state(self._planner.order(run.epoch + 1), 0)
         return self._planner.state(run.order, row)
@@ -151,7 +151,7 @@ class Progress:
         return self._waiting or self._planner.state(self._next_order(), 0)
 
     def _worker_state(self, worker: int, num_workers: int) -> dict[str, Any]:
-        """The state of one worker's share: where the run began, and this worker's next batch."""
+        """The state of one worker: the start of the run, and the next batch of this worker."""
         if self._position is None:
             return self._state_before_next().to_json()
         run = self._position.run
@@ -159,7 +159,7 @@ class Progress:
         return state | {"worker": {"id": worker, "num_workers": num_workers, "next_batch": self._position.num_batches}}
 
     def _settle(self) -> None:
-        """Learn which epochs copies in workers have begun; in a worker, which one its fellows are in."""
+        """Read which epochs copies in workers have begun; in a worker, the epoch of the other workers."""
         info = torch.utils.data.get_worker_info()
         if info is None:
             latest = self._board.latest()
@@ -177,11 +177,11 @@ class Progress:
         self._epoch, self._waiting, self._position, self._first_batch = epoch, None, None, 0
 
     def _write(self, epoch: int) -> None:
-        """Tell fellows and the dataset that this is a copy of."""
+        """Write the epoch for the other workers and the original dataset."""
         info = torch.utils.data.get_worker_info()
         if info is not None:
             self._board.write(info.id, info.seed - info.id, epoch)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel to a worker without what is under way here."""
+        """Pickle without the run that is under way here."""
         return self.__dict__ | {"_position": None, "_elsewhere": None}

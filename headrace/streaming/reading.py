@@ -1,6 +1,6 @@
-"""The streams of a dataset as one process reads them: open shards, caches, counters.
+"""Holds what one process needs to read the streams of a dataset: open shards, caches and counters.
 
-Owns what must not travel between processes (files, locks, clients), so that a dataset value can: each process makes its
+Files, locks and clients of stores cannot be pickled, so they are here and not in the dataset. Each process makes its
 own `Reading` on first use, also after a fork.
 """
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
 from headrace.streaming.batches.crop import frames_kept
-from headrace.streaming.batches.rows import StreamReader
+from headrace.streaming.batches.stream_reader import StreamReader
 from headrace.streaming.order.epoch_order import Rows
 from headrace.streaming.settings import FetchConfig, SampleConfig
 from headrace.streaming.shards.access import ShardAccess
@@ -31,13 +31,13 @@ _OTHERS = 0o077
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """What one stream reads, and through which cache.
+class StreamSource:
+    """The shards of one stream, and the cache through which they are read.
 
     Attributes:
-        opened: its shards.
-        cache_folder: where shards of stores are kept.
-        config: how they get there.
+        opened: the shards.
+        cache_folder: folder in which shards of stores are kept.
+        config: how shards are fetched.
     """
 
     opened: OpenedRemote
@@ -48,9 +48,9 @@ class Source:
 class Reading:
     """The streams as this process reads them; safe for threads."""
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[StreamSource], traffic: Traffic) -> None:
         self.pid = os.getpid()
-        self.traffic = Traffic()
+        self.traffic = traffic
         self._caches = {
             source.cache_folder: ShardCache(source.cache_folder, source.config.cache_limit_bytes) for source in sources
         }
@@ -61,16 +61,22 @@ class Reading:
         """Each cache folder once."""
         return iter(self._caches.values())
 
+    def close_idle(self) -> None:
+        """Close the files that are kept for later; a reader of such a file keeps it open until it is done."""
+        for reader in self.readers:
+            for access in (reader.primary, *reader.joined):
+                access.close_idle()
+
     @property
     def is_local(self) -> bool:
-        """Whether every shard is read where it lies, so that nothing is ever downloaded or unpacked."""
+        """Whether every shard is read in place, so that nothing is downloaded or unpacked."""
         return all(access.is_local for reader in self.readers for access in (reader.primary, *reader.joined))
 
     def lengths(self, rows: Rows, config: SampleConfig) -> NDArray[np.int64]:
-        """Frames of each row's sample as it will arrive (cropped, resampled), int64 (n,); no row may be padding.
+        """Frames of the sample of each row after crop and resampling, int64 (n,); no row may be padding.
 
         Raises:
-            ConfigError: an index does not know a length.
+            ConfigError: an index has no length for a sample.
         """
         found = np.empty(len(rows), np.int64)
         for number, reader in enumerate(self.readers):
@@ -82,7 +88,7 @@ class Reading:
             found[chosen] = _arriving(frames, *_rates(reader, samples, config), config)
         return found
 
-    def _reader(self, source: Source) -> StreamReader:
+    def _reader(self, source: StreamSource) -> StreamReader:
         cache = self._caches[source.cache_folder]
         opened = source.opened
         accesses = [ShardAccess(s, source.config, cache, self.traffic) for s in (opened.primary, *opened.joined)]
@@ -94,7 +100,7 @@ def _without_length(reader: StreamReader, sample: int) -> ConfigError:
     access, shard = reader.primary, int(shards[0])
     return ConfigError(
         f"{access.shards.storage.uri}/{access.name(shard)}: the index does not know the length of sample "
-        f"{access.index(shard).key(int(rows[0]))!r}, and length buckets need every sample's: its header says none or "
+        f"{access.index(shard).key(int(rows[0]))!r}, and length buckets need all lengths: its header has none or "
         "cannot be read; write it again as FLAC, leave its shard out, or use batching='fixed'"
     )
 
@@ -102,9 +108,9 @@ def _without_length(reader: StreamReader, sample: int) -> ConfigError:
 def _rates(
     reader: StreamReader, samples: NDArray[np.int64], config: SampleConfig
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Of each sample the audio's rate, int64 (n,), and the latents', float64 (n,); 0 where there is none.
+    """Sample rate of the audio, int64 (n,), and frame rate of the latents, float64 (n,); 0 if a sample has none.
 
-    Both are 0 where nothing depends on them.
+    Both are 0 if no setting depends on them.
     """
     audio, latents = np.zeros(len(samples), np.int64), np.zeros(len(samples), np.float64)
     if config.crop_seconds is not None or config.sample_rate_hz is not None:
@@ -118,7 +124,7 @@ def _rates(
 def _arriving(
     frames: NDArray[np.int64], audio_hz: NDArray[np.int64], latents_hz: NDArray[np.float64], config: SampleConfig
 ) -> NDArray[np.int64]:
-    """Stored frames → frames that arrive: what a crop keeps of a sample, and soxr makes of that."""
+    """Frames after crop and resampling by soxr, from stored frames."""
     frames = frames_kept(config, frames, np.where(audio_hz > 0, audio_hz, latents_hz))
     if config.sample_rate_hz is not None:
         arriving = (2 * frames * config.sample_rate_hz + audio_hz) // np.maximum(2 * audio_hz, 1)
@@ -127,23 +133,23 @@ def _arriving(
 
 
 def default_cache_folder() -> Path:
-    """Where shards are kept when no `local` is given: one folder below the temporary one, for all data sets of a user.
+    """The cache folder if no `local` is given: one below the temporary folder, for all data sets of a user.
 
-    Names in it are made of contents or origins, so data sets never meet, and later runs find what is there. Anybody can
-    guess its name and write beside it, so it is made here, for this user alone.
+    The names of its files come from contents or origins, so data sets do not collide, and later runs find their shards.
+    Other users can guess the name of the folder, so it is created here with rights for this user only.
 
     Raises:
-        ConfigError: another user has it, who could put there what we would read.
+        ConfigError: the folder belongs to another user, who could write other shards into it.
     """
     user = hashlib.sha256(str(os.getuid()).encode()).hexdigest()[:8]
     folder = Path(tempfile.gettempdir()) / f"headrace-{user}"
-    with contextlib.suppress(OSError):  # a folder that cannot be made costs a warning when it is needed
+    with contextlib.suppress(OSError):  # if the folder cannot be made, a warning follows when it is needed
         folder.mkdir(mode=_PRIVATE, exist_ok=True)
         found = folder.lstat()
         if found.st_uid != os.getuid():
             raise ConfigError(
                 f"{folder}: the default cache folder belongs to another user (number {found.st_uid}), who could put "
-                "other shards there: pass local=… with a folder of your own, or have it removed"
+                "other shards there: pass local=… with your own folder, or have this one removed"
             )
         if stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) & _OTHERS:
             folder.chmod(_PRIVATE)

@@ -1,7 +1,6 @@
-"""The two configurations of a loader: what each sample becomes, and how fast samples come.
+"""Settings of a dataset besides its order: how samples are processed, and how shards are fetched.
 
-Owns the typed settings and reading "50gb". The order has its own (`spec.OrderSpec`). Nothing in `FetchConfig` changes
-what arrives; tests hold it so.
+The settings of the order are in `order.spec`. Nothing in `FetchConfig` changes the samples, which tests check.
 """
 
 import re
@@ -10,17 +9,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+import numpy as np
+
+from headrace.arguments import convert, flag, function, number, one_of, optional, whole
 from headrace.errors import ConfigError
-from headrace.streaming.checks import convert, flag, function, number, optional, whole
 
 Transform = Callable[..., dict[str, Any]]
-"""`f(sample)`, or `f(sample, rng)` with a `numpy.random.Generator`; gives a sample."""
+"""`f(sample)`, or `f(sample, rng)` with a `numpy.random.Generator`; returns a sample."""
 
 _BYTE_UNITS = {unit: 1024**power for power, unit in enumerate(("b", "kb", "mb", "gb", "tb", "pb", "eb"))} | {"": 1}
 
 
 class OnBadSample(StrEnum):
-    """What becomes of a sample that cannot be read."""
+    """What happens to a sample that cannot be read."""
 
     RAISE = "raise"
     """`SampleError`, naming shard, key and reason."""
@@ -28,8 +29,19 @@ class OnBadSample(StrEnum):
     """A row of padding in its place, counted and limited; batch counts stay equal on all ranks."""
 
 
+class OnMissingLatents(StrEnum):
+    """What happens to a sample whose latents were rejected when they were made."""
+
+    RAISE = "raise"
+    """`SampleError`, naming shard, key and reason."""
+    SKIP = "skip"
+    """A row of padding in its place; batch counts stay equal on all ranks."""
+    ZEROS = "zeros"
+    """The sample with latents of length 0."""
+
+
 class Output(StrEnum):
-    """What batches are made of."""
+    """Type of the arrays in batches."""
 
     TORCH = "torch"
     NUMPY = "numpy"
@@ -37,19 +49,20 @@ class Output(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SampleConfig:
-    """What each sample becomes.
+    """How samples are processed.
 
     Attributes:
-        crop_frames: frames (of the stored audio, or latent frames where only latents are read) to cut out at a place
-            drawn from seed, epoch and position; shorter samples stay whole. Joined latents are cut with their audio.
+        crop_frames: frames (of the stored audio, or latent frames if only latents are read) to cut out at a place that
+            is drawn from seed, epoch and position; shorter samples stay whole. Joined latents are cut with their audio.
         crop_seconds: the same in seconds.
-        sample_rate_hz: resample audio to this rate on reading; None keeps each sample's own.
+        sample_rate_hz: rate to which audio is resampled; None keeps the rate of each sample.
         transform: called with each sample's dict, after decoding and resampling; its result is collated. If it has a
-            parameter `rng`, it is given a generator that is seeded for the sample.
+            parameter `rng`, it gets a generator that is seeded for the sample.
         on_bad_sample: `OnBadSample`, or its name.
-        max_bad_samples: how many one rank may skip, over the life of a loader, before it is an error after all. Samples
-            that are taken from the dataset itself are counted apart.
+        max_bad_samples: how many bad samples one rank may skip over the life of a loader; one more is an error. Samples
+            of a loop over the dataset itself are counted separately.
         output: `Output`, or its name.
+        on_missing_latents: `OnMissingLatents`, or its name. Samples that it skips do not count as bad samples.
     """
 
     crop_frames: int | None = None
@@ -59,6 +72,7 @@ class SampleConfig:
     on_bad_sample: OnBadSample = OnBadSample.RAISE
     max_bad_samples: int = 100
     output: Output = Output.TORCH
+    on_missing_latents: OnMissingLatents = OnMissingLatents.RAISE
 
     @property
     def crops(self) -> bool:
@@ -66,7 +80,7 @@ class SampleConfig:
         return self.crop_frames is not None or self.crop_seconds is not None
 
     def __post_init__(self) -> None:
-        """Refuse what contradicts itself."""
+        """Check the values. Raises `ConfigError`."""
         if self.crop_frames is not None and self.crop_seconds is not None:
             raise ConfigError("crop_frames and crop_seconds are both given: give one of them")
         convert(self, optional(whole), "crop_frames", least=1)
@@ -74,7 +88,8 @@ class SampleConfig:
         convert(self, optional(number), "crop_seconds")
         convert(self, optional(function), "transform")
         convert(self, whole, "max_bad_samples", least=0)
-        for name, kind in (("on_bad_sample", OnBadSample), ("output", Output)):
+        kinds = {"on_bad_sample": OnBadSample, "on_missing_latents": OnMissingLatents, "output": Output}
+        for name, kind in kinds.items():
             value = getattr(self, name)
             if value not in list(kind):
                 raise ConfigError(f"{name} {value!r} is not known: expected one of {', '.join(kind)}")
@@ -83,19 +98,20 @@ class SampleConfig:
 
 @dataclass(frozen=True, slots=True)
 class FetchConfig:
-    """How shards get here. Only speed depends on it.
+    """How shards are fetched. Only speed depends on it.
 
     Attributes:
-        download_retry: further attempts after a failed one, with growing pauses.
-        download_timeout_seconds: of one request, to its last byte; whole shards come in requests of 8 MiB.
+        download_retry: how often a failed request is sent again, with growing pauses; None keeps trying for 120 s.
+            Damaged data is fetched again as often, or twice for None.
+        download_timeout_seconds: limit of one request, to its last byte; whole shards are read in requests of 8 MiB.
         validate_hash: check digests of local files too, those in the cache included, once per process and shard; whole
             shards are always checked when they are downloaded.
-        keep_zip: keep the compressed form of foreign `.tar.gz` and `.tar.zst` shards in the cache as well.
-        cache_limit_bytes: bound of the cache folder; None for none.
+        keep_zip: keep the compressed form of `.tar.gz` and `.tar.zst` shards in the cache as well.
+        cache_limit_bytes: limit of the cache folder; None for no limit.
         predownload: samples per rank to download ahead, at least 8 batches; None takes a shuffle block.
     """
 
-    download_retry: int = 2
+    download_retry: int | None = None
     download_timeout_seconds: float = 60.0
     validate_hash: bool = False
     keep_zip: bool = False
@@ -103,11 +119,23 @@ class FetchConfig:
     predownload: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
-        convert(self, whole, "download_retry", least=0)
+        """Check the values. Raises `ConfigError`."""
+        convert(self, optional(whole), "download_retry", least=0)
         convert(self, number, "download_timeout_seconds", called="download_timeout")
+        convert(self, digest_check, "validate_hash")
         convert(self, flag, "keep_zip")
         convert(self, optional(whole), "predownload", least=0)
+
+
+def digest_check(name: str, value: object) -> bool:
+    """Whether digests of local files are checked: None, False, True, or "sha256", the only algorithm.
+
+    Raises:
+        ConfigError: the value is something else.
+    """
+    if value is None or isinstance(value, bool | np.bool_):
+        return bool(value)
+    return bool(one_of(name, value, "sha256"))
 
 
 def parse_bytes(size: int | str | None, name: str = "cache_limit") -> int | None:
@@ -117,7 +145,7 @@ def parse_bytes(size: int | str | None, name: str = "cache_limit") -> int | None
     1536
 
     Raises:
-        ConfigError: not such a size, or not positive.
+        ConfigError: it is not such a size, or not positive.
     """
     if size is None:
         return None

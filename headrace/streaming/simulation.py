@@ -1,7 +1,7 @@
-"""What a training job will ask of its hosts, told before it runs.
+"""Simulates a training job before it runs: shards, cache, traffic and waits of its hosts.
 
-Owns the step from a dataset to the needs of some of its hosts: the order is a function, so which shards a host reads
-when is known without reading one. What comes of that is `host_model`'s.
+The order is a function, so the shards that each batch needs are known without reading any. `host_model` simulates a
+host with them.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from headrace.arguments import convert, number, optional, whole
 from headrace.errors import ConfigError
-from headrace.streaming.batches.rows import StreamReader
-from headrace.streaming.checks import convert, number, optional, whole
+from headrace.streaming.batches.stream_reader import StreamReader
 from headrace.streaming.epochs import COLD_BATCHES, EpochRun
-from headrace.streaming.host_model import Host, Need, Needs, Shard, Use, play
+from headrace.streaming.host_model import Host, Need, Needs, StoredShard, Use, play
 from headrace.streaming.planner import Planner
 from headrace.streaming.settings import FetchConfig
 from headrace.streaming.shards.access import ShardAccess
@@ -25,9 +25,9 @@ class Cluster:
     """The machines of a job.
 
     Attributes:
-        ranks_per_host: ranks that share a cache folder and a line.
-        bytes_per_second: what the store gives a host; None for as much as it takes.
-        step_seconds: from one batch to the next if none is waited for.
+        ranks_per_host: ranks that share a cache folder and a network link.
+        bytes_per_second: rate of the link of a host to the store; None for no limit.
+        step_seconds: time of a training step.
     """
 
     ranks_per_host: int = 1
@@ -42,17 +42,17 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """What `StreamingDataset.simulate` found.
+    """Result of `StreamingDataset.simulate`.
 
     Attributes:
         cluster: the machines.
-        world_size: ranks.
-        num_hosts: hosts that they are on.
+        world_size: number of ranks.
+        num_hosts: number of hosts.
         num_batches: batches of a rank in the epoch.
-        num_simulated: how many of them, from the first on, were simulated.
+        num_simulated: number of simulated batches, from the first on.
         num_samples: samples of the data, each counted once.
-        num_shards: its shards, those of joined latents not counted.
-        hosts: what was found for some hosts, by their number.
+        num_shards: shards of the data, without those of joined latents.
+        hosts: results of the simulated hosts, by number of the host.
     """
 
     cluster: Cluster
@@ -84,19 +84,19 @@ class Extent:
         convert(self, whole, "num_hosts", least=1)
 
     def hosts_of(self, total: int) -> list[int]:
-        """The numbers of the hosts."""
+        """Numbers of the hosts to simulate."""
         return [round(place) for place in np.linspace(0, total - 1, min(self.num_hosts, total))]
 
 
 def simulate(planner: Planner, fetch: FetchConfig, epoch: int, cluster: Cluster, extent: Extent) -> Simulation:
-    """Simulate an epoch's beginning on some hosts of a job.
+    """Simulate the beginning of an epoch on some hosts of a job.
 
     Args:
-        planner: makes the epoch's order for `planner.world`, whichever rank that is.
+        planner: makes the order of the epoch; the rank of its world does not matter.
         fetch: how shards are fetched.
-        epoch: its number.
+        epoch: number of the epoch.
         cluster: the machines.
-        extent: how much of it.
+        extent: how much to simulate.
 
     Raises:
         ConfigError: the ranks do not fill the hosts.
@@ -124,7 +124,7 @@ def simulate(planner: Planner, fetch: FetchConfig, epoch: int, cluster: Cluster,
 
 
 def _run(planner: Planner, rank: int, epoch: int) -> EpochRun:
-    """A rank's run; each has an order of its own, for an order computes ahead for one rank."""
+    """The run of a rank, with its own order, because an order computes batches ahead for one rank."""
     planner = replace(planner, world=World(rank, planner.world.world_size))
     return planner.run(planner.order(epoch))
 
@@ -132,7 +132,7 @@ def _run(planner: Planner, rank: int, epoch: int) -> EpochRun:
 def _needs(
     readers: Sequence[StreamReader], runs: Sequence[EpochRun], num_batches: int, progress: Callable[[], object]
 ) -> Needs:
-    """What some ranks need together."""
+    """The shards that some ranks need together."""
     places: dict[tuple[ShardAccess, int], int] = {}
     batches = []
     for index in range(num_batches):
@@ -148,9 +148,9 @@ def _needs(
     return Needs([_shard(*key) for key in places], batches)
 
 
-def _shard(access: ShardAccess, shard: int) -> Shard:
+def _shard(access: ShardAccess, shard: int) -> StoredShard:
     shards = access.shards.shards
     num_bytes = int(shards.num_bytes[shard])
-    if num_bytes < 0:  # of a plain WebDataset, whose indexes are made on first use
+    if num_bytes < 0:  # a plain WebDataset, whose indexes are made on first use
         num_bytes = access.index(shard).num_bytes
-    return Shard(num_bytes, int(shards.num_samples[shard]))
+    return StoredShard(num_bytes, int(shards.num_samples[shard]))

@@ -1,7 +1,7 @@
-"""A saved position in a training run: what it holds, how it is written, and when it may be resumed.
+"""Saves a position in a training run as JSON, and computes the order from a saved position on.
 
-The position is plain, readable JSON; it holds no random state and nothing of the world, workers or caches. Must not
-contain how an order is computed (`order`), nor look for snapshots: the caller opens those that the state names.
+A state is plain, readable JSON. It holds no random state and nothing of the world, workers or caches. The order is
+computed by `order`, and the caller opens the snapshots that a state names.
 """
 
 from collections.abc import Sequence
@@ -9,14 +9,15 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self
 
 from headrace.errors import StateError
+from headrace.format.member_names import KeyAt
 from headrace.streaming.order.epoch_order import EpochOrder
-from headrace.streaming.order.legs import Leg, LegStream, first_leg, next_leg, open_leg
 from headrace.streaming.order.mixing import Mixture
+from headrace.streaming.order.phases import EpochPhase, PhaseStream, current_phase, first_phase, next_phase
 from headrace.streaming.order.spec import FrameBudget, LengthBuckets, OrderSpec
 
-STATE_VERSION = 2  # 1 did not say the split
+STATE_VERSION = 2
 
-_TOP_LEVEL = ("shuffle_seed", "num_canonical_nodes")  # where MosaicML's states have them
+_TOP_LEVEL = ("shuffle_seed", "num_canonical_nodes")  # at the same place as in MosaicML's states
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +25,15 @@ class StreamState:
     """One stream of the mixture in a state.
 
     Attributes:
-        name: the stream's name.
-        split: what it reads of the snapshot; None for all.
-        snapshot: number of the snapshot that it reads, or that a glob or `sizes.json` inside an output was filtered by;
-            None for other plain WebDataset shards.
-        fingerprint: digest of what the snapshot lists; the same shards in the same order give the same.
-        position: samples that the stream has given in this epoch. For the reader: resuming does not need it, and inside
-            a window of length buckets it counts as if the window were not sorted.
-        latents_snapshots: numbers of the snapshots of the latents joined to it, one a folder.
+        name: name of the stream.
+        split: the split of the snapshot that is read; None for all.
+        snapshot: number of the snapshot that is read, or that filtered a glob or `sizes.json` inside an output; None
+            for other plain WebDatasets.
+        fingerprint: digest of the list of shards; equal for the same shards in the same order.
+        position: samples that the stream has given in this epoch. It is for human readers and not needed to resume;
+            inside a window of length buckets it counts as if the window were not sorted.
+        latents_snapshots: numbers of the snapshots of the joined latents, one for each folder.
+        key_at: where keys end in plain tars; the fingerprint depends on it as well.
     """
 
     name: str
@@ -40,34 +42,43 @@ class StreamState:
     fingerprint: str
     position: int = 0
     latents_snapshots: tuple[int, ...] = ()
+    key_at: KeyAt = KeyAt.FIRST_DOT
 
     def to_json(self) -> dict[str, Any]:
-        """JSON object; `from_json` is its inverse. What a stream without latents has none of is left out."""
-        fields = asdict(self)
-        fields["latents_snapshots"] = list(self.latents_snapshots)
-        return fields if self.latents_snapshots else {n: v for n, v in fields.items() if n != "latents_snapshots"}
+        """JSON object without empty `latents_snapshots` and the default `key_at`; `from_json` is its inverse."""
+        fields = asdict(self) | {"latents_snapshots": list(self.latents_snapshots), "key_at": self.key_at.value}
+        if not self.latents_snapshots:
+            del fields["latents_snapshots"]
+        if self.key_at is KeyAt.FIRST_DOT:
+            del fields["key_at"]
+        return fields
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """The stream that `to_json` wrote. Raises `TypeError` when a field is missing or unknown."""
-        return cls(**fields | {"latents_snapshots": tuple(fields.get("latents_snapshots", ()))})
+        """The stream that `to_json` wrote. Raises `TypeError` or `ValueError` when a field is missing or unknown."""
+        read = {
+            "latents_snapshots": tuple(fields.get("latents_snapshots", ())),
+            "key_at": KeyAt(fields.get("key_at", KeyAt.FIRST_DOT)),
+        }
+        return cls(**fields | read)
 
     @property
     def data(self) -> tuple[str | None, str]:
-        """What decides which samples it has, in which shards."""
+        """Split and fingerprint: they identify the samples and their shards."""
         return self.split, self.fingerprint
 
     def __str__(self) -> str:
-        """What it reads, as messages say it."""
+        """Split, snapshots and fingerprint, for messages."""
         split = "all splits" if self.split is None else f"split {self.split!r}"
         snapshot = "" if self.snapshot is None else f" of snapshot {self.snapshot}"
         latents = f" with latents at {', '.join(map(str, self.latents_snapshots))}" if self.latents_snapshots else ""
-        return f"{split}{snapshot}{latents} ({self.fingerprint})"
+        keys = "" if self.key_at is KeyAt.FIRST_DOT else f" with key_at={self.key_at.value!r}"
+        return f"{split}{snapshot}{latents}{keys} ({self.fingerprint})"
 
 
 @dataclass(frozen=True, slots=True)
 class OrderState:
-    """A position in an order, and all that the order depends on.
+    """A position in an order, with everything that the order depends on.
 
     Attributes:
         epoch: number of the epoch.
@@ -75,14 +86,14 @@ class OrderState:
             `FrameBudget`.
         spec: the settings.
         streams: the mixture, in order.
-        legs: the epoch's legs so far.
+        phases: the phases of the epoch so far.
     """
 
     epoch: int
     sample_in_epoch: int
     spec: OrderSpec
     streams: tuple[StreamState, ...]
-    legs: tuple[Leg, ...]
+    phases: tuple[EpochPhase, ...]
 
     def to_json(self) -> dict[str, Any]:
         """JSON object; `from_json` is its inverse."""
@@ -94,7 +105,9 @@ class OrderState:
             **{name: spec.pop(name) for name in _TOP_LEVEL},
             "order": spec,
             "streams": [stream.to_json() for stream in self.streams],
-            "legs": [asdict(leg) | {"streams": [asdict(stream) for stream in leg.streams]} for leg in self.legs],
+            "phases": [
+                asdict(phase) | {"streams": [asdict(stream) for stream in phase.streams]} for phase in self.phases
+            ],
         }
 
     @classmethod
@@ -102,53 +115,53 @@ class OrderState:
         """The state that `to_json` wrote.
 
         Raises:
-            StateError: another version, not a state of Headrace, or a field is missing or of a wrong kind.
+            StateError: it is of another version or not a state of Headrace, or a field is missing or invalid.
         """
         if not isinstance(state, dict):
-            raise StateError(f"expected a state as state_dict() gives it, a dict, not {type(state).__name__}")
+            raise StateError(f"expected a state from state_dict(), which is a dict, not {type(state).__name__}")
         version = state.get("headrace_state")
         if version != STATE_VERSION:
             raise StateError(
                 f"headrace_state is {version!r}, expected {STATE_VERSION}: this state was written by "
                 f"{'another version of Headrace' if version else 'something else'}; resume with what wrote it"
             )
-        if not state.get("legs"):
-            raise StateError("the state has no legs: it was cut or edited")
+        if not state.get("phases"):
+            raise StateError("the state has no phases: it was cut or edited")
         try:
             return cls(
                 epoch=_count(state, "epoch"),
                 sample_in_epoch=_count(state, "sample_in_epoch"),
                 spec=OrderSpec.from_json(state["order"] | {name: state[name] for name in _TOP_LEVEL}),
                 streams=tuple(StreamState.from_json(stream) for stream in state["streams"]),
-                legs=tuple(
-                    Leg(_count(leg, "start"), tuple(LegStream(**stream) for stream in leg["streams"]))
-                    for leg in state["legs"]
+                phases=tuple(
+                    EpochPhase(_count(phase, "start"), tuple(PhaseStream(**stream) for stream in phase["streams"]))
+                    for phase in state["phases"]
                 ),
             )
         except KeyError as error:
             raise StateError(f"the state lacks the field {error}: it was cut or edited") from error
         except (TypeError, ValueError) as error:
-            raise StateError(f"the state does not make sense: {error}") from error
+            raise StateError(f"the state has an invalid value: {error}") from error
 
 
 def _count(fields: dict[str, Any], name: str) -> int:
     value = fields[name]
     if type(value) is not int or value < 0:
-        raise ValueError(f"{name} is {value!r}, which is no count")
+        raise ValueError(f"{name} is {value!r}, expected a whole number from 0 on")
     return value
 
 
 def save(order: EpochOrder, sample_in_epoch: int, streams: Sequence[StreamState]) -> OrderState:
-    """State of an order after `sample_in_epoch` (as `batch_start` of the batches gives it).
+    """State of an order after `sample_in_epoch`, a value of `GlobalBatches.batch_start`.
 
     Args:
-        order: the epoch's order.
+        order: order of the epoch.
         sample_in_epoch: see `OrderState`.
-        streams: what the mixture's streams read; positions are filled in.
+        streams: what the streams of the mixture read; their positions are filled in.
     """
     positions = order.stream_positions(sample_in_epoch)
     filled = (replace(stream, position=positions[stream.name]) for stream in streams)
-    return OrderState(order.epoch, sample_in_epoch, order.spec, tuple(filled), order.legs)
+    return OrderState(order.epoch, sample_in_epoch, order.spec, tuple(filled), order.phases)
 
 
 def resume(
@@ -159,77 +172,81 @@ def resume(
     *,
     change_streams: bool = False,
 ) -> EpochOrder:
-    """The order from the state's position on.
+    """The order from the position of a state on.
 
     Args:
-        state: what was saved.
-        spec: the settings now. The global batch size may differ where the order does not depend on it.
-        mixture: the streams now.
-        snapshots: what each stream reads now; same names and order as the mixture's streams.
-        change_streams: whether `mixture` may be another mixture, which then holds from the position on: streams that
-            stay go on where they were.
+        state: the saved state.
+        spec: the current settings. The global batch size may differ if the order does not depend on it.
+        mixture: the current streams.
+        snapshots: what each stream reads now; same names and order as the streams of the mixture.
+        change_streams: whether `mixture` may be another mixture, which then applies from the position on; streams that
+            stay continue at their positions.
 
     Raises:
-        StateError: something that the order depends on differs; names it, both values and the way out.
+        StateError: something that the order depends on differs; the message has its name, both values and a remedy.
     """
     _check_spec(state.spec, spec)
     state = _with_names_of_now(state, snapshots)
     _check_streams(state, snapshots, change_streams=change_streams)
-    wanted = _leg_now(state, mixture)
-    if wanted == state.legs[-1]:
-        order = EpochOrder(spec, mixture, state.epoch, legs=state.legs, start=state.sample_in_epoch)
+    wanted = _phase_now(state, mixture)
+    if wanted == state.phases[-1]:
+        order = EpochOrder(spec, mixture, state.epoch, phases=state.phases, start=state.sample_in_epoch)
         _check_is_inside(state, order)
         return order
     if not change_streams:
         raise StateError(
-            f"the mixture differs: the state was saved with {_mixture(state.legs[-1])}, but now it is "
-            f"{_mixture(wanted)}; restore the streams' weights and epoch_size, or pass change_streams=True to go on "
-            "with the new mixture"
+            f"the mixture differs: the state was saved with {_mixture(state.phases[-1])}, but now it is "
+            f"{_mixture(wanted)}; restore the streams' weights and epoch_size, or pass change_streams=True to "
+            "continue with the new mixture"
         )
-    legs = _change_mixture(state, spec, mixture)
-    return EpochOrder(spec, mixture, state.epoch, legs=legs, start=state.sample_in_epoch)
+    phases = _change_mixture(state, spec, mixture)
+    return EpochOrder(spec, mixture, state.epoch, phases=phases, start=state.sample_in_epoch)
 
 
 def _check_is_inside(state: OrderState, order: EpochOrder) -> None:
-    """In its last global batch a run may be behind the last sample, among rows of padding."""
-    stop = state.legs[-1].start + order.num_rows
+    """Raise if a position is past the end of the epoch; it may be among the padding rows of the last global batch."""
+    stop = state.phases[-1].start + order.num_rows
     if state.sample_in_epoch >= stop + order.spec.global_batch_size:
-        raise StateError(f"sample_in_epoch is {state.sample_in_epoch}, but the epoch has {stop} rows: edited?")
+        raise StateError(
+            f"sample_in_epoch is {state.sample_in_epoch}, but the epoch has {stop} rows: the state was edited"
+        )
 
 
 def _with_names_of_now(state: OrderState, snapshots: Sequence[StreamState]) -> OrderState:
-    """The state, with its streams renamed if it reads the very data of now by other names: data may move."""
+    """The state with the current names of its streams, if only the names differ: data may be moved."""
     if {stream.name for stream in state.streams} == {stream.name for stream in snapshots}:
         return state
     if [stream.data for stream in state.streams] != [stream.data for stream in snapshots]:
         return state
     now = {old.name: new.name for old, new in zip(state.streams, snapshots, strict=True)}
-    legs = tuple(
-        replace(leg, streams=tuple(replace(stream, name=now.get(stream.name, stream.name)) for stream in leg.streams))
-        for leg in state.legs
+    phases = tuple(
+        replace(
+            phase, streams=tuple(replace(stream, name=now.get(stream.name, stream.name)) for stream in phase.streams)
+        )
+        for phase in state.phases
     )
     streams = tuple(replace(stream, name=now[stream.name]) for stream in state.streams)
-    return replace(state, streams=streams, legs=legs)
+    return replace(state, streams=streams, phases=phases)
 
 
-def _leg_now(state: OrderState, mixture: Mixture) -> Leg:
-    """The leg that the mixture of now would have made where the state's last leg began."""
-    *before, last = state.legs
+def _phase_now(state: OrderState, mixture: Mixture) -> EpochPhase:
+    """The last phase of the state, computed again from the current mixture."""
+    *before, last = state.phases
     if not before:
-        return first_leg(mixture)
-    return next_leg(open_leg(state.spec, state.epoch, before), last.start, mixture)
+        return first_phase(mixture)
+    return next_phase(current_phase(state.spec, state.epoch, before), last.start, mixture)
 
 
-def _change_mixture(state: OrderState, spec: OrderSpec, mixture: Mixture) -> tuple[Leg, ...]:
+def _change_mixture(state: OrderState, spec: OrderSpec, mixture: Mixture) -> tuple[EpochPhase, ...]:
     if state.sample_in_epoch == 0:
-        return (first_leg(mixture),)
-    opened = open_leg(spec, state.epoch, state.legs)
-    _check_window_end(spec, state.sample_in_epoch - opened.leg.start)
-    return (*state.legs, next_leg(opened, state.sample_in_epoch, mixture))
+        return (first_phase(mixture),)
+    opened = current_phase(spec, state.epoch, state.phases)
+    _check_window_end(spec, state.sample_in_epoch - opened.phase.start)
+    return (*state.phases, next_phase(opened, state.sample_in_epoch, mixture))
 
 
 def _check_window_end(spec: OrderSpec, row: int) -> None:
-    """Inside a window of length buckets, what was delivered is no prefix of the streams, so no mixture can go on."""
+    """Raise if the mixture changes inside a window of length buckets, where the delivered samples are not a prefix."""
     if isinstance(spec.buckets, LengthBuckets):
         window = spec.buckets.window_batches * spec.global_batch_size
     elif isinstance(spec.buckets, FrameBudget):
@@ -255,7 +272,7 @@ def _check_spec(saved: OrderSpec, now: OrderSpec) -> None:
 
 
 def _setting(name: str, value: object) -> str:
-    """How a user gives a setting of the order that value."""
+    """The instruction that gives a setting of the order this value."""
     if name == "global_batch_size":
         return f"set batch_size so that batch_size times the number of ranks is {value}"
     if name == "buckets":
@@ -269,7 +286,7 @@ def _check_streams(state: OrderState, snapshots: Sequence[StreamState], *, chang
     if names != list(saved) and not change_streams:
         raise StateError(
             f"the streams differ: the state was saved with {list(saved)}, but now they are {names}; restore them, or "
-            "pass change_streams=True to go on with the new mixture"
+            "pass change_streams=True to continue with the new mixture"
         )
     for stream in snapshots:
         before = saved.get(stream.name, stream)
@@ -281,11 +298,13 @@ def _check_streams(state: OrderState, snapshots: Sequence[StreamState], *, chang
 
 
 def _way_back(before: StreamState, now: StreamState) -> str:
-    """How to read again what a stream read before."""
+    """The instruction that makes a stream read what it read before."""
     if before.split != now.split:
         return f"pass split={before.split!r}"
+    if before.key_at != now.key_at:
+        return f"pass key_at={before.key_at.value!r}"
     if len(before.latents_snapshots) != len(now.latents_snapshots):
-        return f"join as many folders of latents as then, {len(before.latents_snapshots)}"
+        return f"join {len(before.latents_snapshots)} folders of latents, as in the saved run"
     if None not in {before.snapshot, now.snapshot} and before.snapshot != now.snapshot:
         return f"open snapshot {before.snapshot}"
     if before.snapshot is None and now.snapshot is not None:
@@ -293,8 +312,8 @@ def _way_back(before: StreamState, now: StreamState) -> str:
     return "read the data set that it was saved on, by the same kind of remote (folder, glob or sizes.json)"
 
 
-def _mixture(leg: Leg) -> str:
-    return ", ".join(f"{stream.name}: {stream.num_samples} samples" for stream in leg.streams)
+def _mixture(phase: EpochPhase) -> str:
+    return ", ".join(f"{stream.name}: {stream.num_samples} samples" for stream in phase.streams)
 
 
 def _shown(value: object) -> str:

@@ -1,15 +1,19 @@
-"""What a training loop can ask of its loader: does the accelerator starve, and on what?
+"""Counts how long a training loop waits for data and what the loader spends its time on, and warns if it waits much.
 
-Owns counters and the one warning. It changes nothing.
+`LoaderStats` is what users read. `StageSeconds` counts the time of threads, `Traffic` what came from stores and caches,
+`ConsumerMeter` the waits of the training loop.
 """
 
 import contextlib
+import operator
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from enum import StrEnum
+
+from headrace.stores.requests import StoreRequests
 
 _WARN_SHARE = 0.3
 _WARN_AFTER_SECONDS = 30.0
@@ -24,8 +28,8 @@ class Stage(StrEnum):
 
 
 @dataclass(slots=True)
-class Work:
-    """Seconds that threads (or workers) spent, added up over all of them; safe for threads."""
+class StageSeconds:
+    """Seconds that threads or workers spent on each stage, added up over all of them; safe for threads."""
 
     fetch_seconds: float = 0.0
     decode_seconds: float = 0.0
@@ -54,41 +58,65 @@ class Work:
                 self.decode_seconds += seconds
 
 
-@dataclass(slots=True)
-class Traffic:
-    """What came from stores and caches; safe for threads."""
+@dataclass(frozen=True, slots=True)
+class TrafficCounts:
+    """One reading of `Traffic`; see `LoaderStats`. Readings add up, and their difference is what came in between."""
 
     cache_hits: int = 0
     cache_misses: int = 0
+    num_bytes_needed: int = 0
     num_bytes_fetched: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    num_requests: int = 0
+    num_retries: int = 0
+    retry_seconds: float = 0.0
+
+    def __add__(self, other: "TrafficCounts") -> "TrafficCounts":
+        return TrafficCounts(*map(operator.add, astuple(self), astuple(other)))
+
+    def __sub__(self, other: "TrafficCounts") -> "TrafficCounts":
+        return TrafficCounts(*map(operator.sub, astuple(self), astuple(other)))
+
+
+class Traffic:
+    """What came from stores and caches; safe for threads, and travels without its counts."""
+
+    def __init__(self, requests: StoreRequests | None = None) -> None:
+        """Count, beside what is reported here, the requests that are sent by `requests`."""
+        self.requests = requests or StoreRequests()
+        self._counts = TrafficCounts()
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type["Traffic"], tuple[StoreRequests]]:
+        """Travel with the requests, which stores share with it, and start at 0."""
+        return type(self), (self.requests,)
 
     def hit(self) -> None:
         """A shard was in the cache when it was needed."""
-        with self._lock:
-            self.cache_hits += 1
+        self.add(TrafficCounts(cache_hits=1))
 
     def missed(self) -> None:
         """A shard was not in the cache when it was needed."""
-        with self._lock:
-            self.cache_misses += 1
+        self.add(TrafficCounts(cache_misses=1))
 
-    def add(self, hits: int, misses: int, num_bytes: int) -> None:
+    def needed(self, num_bytes: int) -> None:
+        """Bytes of shards were asked for."""
+        self.add(TrafficCounts(num_bytes_needed=num_bytes))
+
+    def add(self, counts: TrafficCounts) -> None:
         """Count what another process counted."""
         with self._lock:
-            self.cache_hits += hits
-            self.cache_misses += misses
-            self.num_bytes_fetched += num_bytes
+            self._counts += counts
 
-    def counts(self) -> tuple[int, int, int]:
-        """Hits, misses and bytes."""
+    def counts(self) -> TrafficCounts:
+        """What was counted so far, in this process and added to it."""
+        sent = self.requests.counts()
         with self._lock:
-            return self.cache_hits, self.cache_misses, self.num_bytes_fetched
-
-    def fetched(self, num_bytes: int) -> None:
-        """Bytes came from a store."""
-        with self._lock:
-            self.num_bytes_fetched += num_bytes
+            return self._counts + TrafficCounts(
+                num_bytes_fetched=sent.num_bytes,
+                num_requests=sent.num_requests,
+                num_retries=sent.num_retries,
+                retry_seconds=sent.retry_seconds,
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +125,20 @@ class LoaderStats:
 
     Attributes:
         num_batches: batches delivered.
-        num_samples: samples delivered to this rank, padding not counted.
+        num_samples: samples delivered to this rank, without padding.
         num_bad_samples: samples that could not be read and were skipped.
         wait_seconds: time that the consumer waited in `next`.
-        wait_share: of the time between the first `next` and now, from 0 to 1.
+        wait_share: the waits as a share of the time since the first `next`, from 0 to 1.
         fetch_seconds: time in opening shards and waiting for stores, added up over threads.
         decode_seconds: time in reading and decoding, added up over threads.
         cache_hits: shards that were in the cache when they were needed.
         cache_misses: shards that were not.
-        num_bytes_fetched: bytes that came from stores, whole shards and ranges.
+        num_bytes_needed: bytes of shards that were requested: single samples, and whole shards.
+        num_bytes_fetched: bytes that came from stores for them, with those between samples of one request, and with
+            indexes and lists of shards.
+        num_requests: requests to stores, with failed ones and those for opening the data set.
+        num_retries: requests that were sent again because a store failed.
+        retry_seconds: time waited before them, added up over threads.
         samples_per_second: of this rank, since the first `next`.
     """
 
@@ -118,13 +151,17 @@ class LoaderStats:
     decode_seconds: float = 0.0
     cache_hits: int = 0
     cache_misses: int = 0
+    num_bytes_needed: int = 0
     num_bytes_fetched: int = 0
+    num_requests: int = 0
+    num_retries: int = 0
+    retry_seconds: float = 0.0
     samples_per_second: float = 0.0
 
 
 @dataclass(slots=True)
-class Meter:
-    """The consumer's side of the counters: used by one thread."""
+class ConsumerMeter:
+    """Counts the batches that the consumer takes and its waits for them. For one thread."""
 
     num_batches: int = 0
     num_samples: int = 0
@@ -135,14 +172,14 @@ class Meter:
     _has_warned: bool = False
 
     def begin(self) -> float:
-        """The consumer begins to wait: the time, for `waited`."""
+        """Start the wait timer. Returns the time, for `waited`."""
         now = self.clock()
         if self._since is None:
             self._since = now
         return now
 
     def waited(self, since: float) -> None:
-        """It has what it waited for."""
+        """Stop the wait timer."""
         self.wait_seconds += self.clock() - since
 
     def delivered(self, num_samples: int) -> None:
@@ -161,8 +198,8 @@ class Meter:
         elapsed = self.elapsed_seconds
         return self.wait_seconds / elapsed if elapsed else 0.0
 
-    def warn_once(self, work: Work) -> None:
-        """Say once that the consumer starves, and which setting to raise."""
+    def warn_once(self, work: StageSeconds) -> None:
+        """Warn once if the consumer waits much, and say which setting to raise."""
         if self._has_warned or self.num_batches < _WARN_AFTER_BATCHES or self.elapsed_seconds < _WARN_AFTER_SECONDS:
             return
         if self.wait_share < _WARN_SHARE:

@@ -1,37 +1,38 @@
-"""One data set in a mixture, as a user names it.
+"""Defines `Stream`, one data set of a mixture: where it is, and how much of it an epoch takes.
 
-Owns the public `Stream`: where it is and how much of it an epoch takes, and the names by which saved states know
-streams. Opening one is `remote`'s.
+It also decides the names of streams in saved states. Streams are opened by `shards.remote`.
 """
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headrace.arguments import convert, each, instance, number, one_of, optional, path, text, whole
 from headrace.errors import ConfigError
-from headrace.streaming.checks import convert, each, instance, number, optional, path, text, whole
+from headrace.format.member_names import KeyAt
 
 ONLY_STREAM = "data"
-"""Name of the stream of `remote=…`: a copy elsewhere must take the same state."""
+"""Name of the stream of `remote=…`; the same for a copy at another place, so that states fit both."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A data set to read, with the parameter names of MosaicML's Stream. What is None takes the dataset's value.
+    """A data set to read, with the parameter names of MosaicML's Stream. None takes the value of the dataset.
 
     Attributes:
         remote: an `audio/` or `latents/<name>/` folder or prefix, or any plain WebDataset.
-        local: folder of the cache for remote shards; None takes the dataset's. Without `remote`: the data set itself,
-            which is read in place, as if it were given as `remote`.
+        local: folder of the cache for remote shards; None takes the one of the dataset. Without `remote`: the data set
+            itself, which is read in place, as if it were given as `remote`.
         split: None for all.
-        proportion: share of the epoch, relative to the other streams' proportions; 0 switches the stream off.
+        proportion: share of the epoch, relative to the proportions of the other streams; 0 switches the stream off.
         repeat: how many times its samples are taken per epoch.
         choose: how many samples are taken per epoch.
-        batch_size: samples of this stream in each global batch (`batching_method="stratified"`), or in a global batch
-            of its own (`"per_stream"`).
+        batch_size: samples of this stream in each global batch (`batching_method="stratified"`), or in its own
+            global batches (`"per_stream"`).
         latents: folders of latents to join to audio by key.
-        snapshot: its number; None for the newest.
-        name: what a saved state knows the stream by; None takes `remote` (and split).
+        snapshot: number of the snapshot; None for the newest.
+        key_at: see `StreamingDataset`.
+        name: name of the stream in saved states; None takes `remote` (and split).
         download_retry: see `StreamingDataset`.
         download_timeout: see `StreamingDataset`.
         validate_hash: see `StreamingDataset`.
@@ -47,6 +48,7 @@ class Stream:
     batch_size: int | None = None
     latents: Sequence[str] = ()
     snapshot: int | None = None
+    key_at: str | None = None
     name: str | None = None
     download_retry: int | None = None
     download_timeout: float | None = None
@@ -54,33 +56,39 @@ class Stream:
     keep_zip: bool | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no such argument; what the dataset has as well is checked with it."""
+        """Check the arguments; those that the dataset also has are checked by the dataset. Raises `ConfigError`."""
         convert(self, optional(path), "remote", "local")
         convert(self, optional(text), "split", "name")
         convert(self, optional(whole), "snapshot")
         convert(self, _folders, "latents")
+        convert(self, optional(key_rule), "key_at")
         convert_weights(self)
         if self.remote is None and self.local is None:
-            raise ConfigError("Stream() names no data set: pass remote=…, or local=… alone for a folder that is here")
+            raise ConfigError("Stream() names no data set: pass remote=…, or local=… alone for a local folder")
 
     @property
     def place(self) -> str:
-        """What is read: `remote`, or else `local`, in place."""
+        """The data set to read: `remote`, or else `local`."""
         found = self.remote or self.local
         assert found is not None
         return found
 
     @property
     def cache(self) -> str | None:
-        """Folder of the cache; None takes the dataset's."""
+        """Folder of the cache; None takes the one of the dataset."""
         return self.local if self.remote is not None else None
 
 
+def key_rule(name: str, value: object) -> KeyAt:
+    """The rule for where keys end. Raises `ConfigError` for an unknown one."""
+    return KeyAt(one_of(name, value, *KeyAt))
+
+
 def convert_weights(stream: object) -> None:
-    """Check how much of a stream an epoch takes: the fields that `Stream` and `mixing.StreamSpec` share.
+    """Check the weights of a stream: the fields that `Stream` and `mixing.StreamSpec` share.
 
     Raises:
-        ConfigError: one is no number, or out of range.
+        ConfigError: one is not a number, or out of range.
     """
     convert(stream, optional(number), "proportion", least=0)
     convert(stream, optional(number), "repeat", least=0)
@@ -89,14 +97,16 @@ def convert_weights(stream: object) -> None:
 
 
 def chosen(streams: Sequence[Stream] | Stream | None, single: Stream | None) -> tuple[Sequence[Stream], Sequence[str]]:
-    """What a user gave, streams or one alone; and what saved states know them by.
+    """The streams that the user gave, as a list or as `remote`, and their names in saved states.
 
     Raises:
-        ConfigError: both or neither, or streams that are none.
+        ConfigError: both or neither are given, `streams` is empty, or an item of it is not a `Stream`.
     """
-    if (streams is None) == (single is None):
+    if streams is not None and single is not None:
+        raise ConfigError(f"streams and remote={single.place!r} are both given: pass one of them")
+    if streams is None and single is None:
         raise ConfigError(
-            "pass remote=…, or streams=[Stream(remote=…), …], or local=… alone for a folder that is here: one of them"
+            "no data set is named: pass remote=…, or streams=[Stream(remote=…), …], or local=… alone for a local folder"
         )
     if single is not None:
         return (single,), (ONLY_STREAM,)
@@ -118,7 +128,7 @@ def _folders(name: str, value: object) -> tuple[str, ...]:
 
 
 def _names(streams: Sequence[Stream]) -> list[str]:
-    """`demo/audio#train`, so that a copy elsewhere goes on; all of `remote` where that is not enough."""
+    """Names like `demo/audio#train`, which copies at other places share; the whole `remote` if these are not unique."""
     remotes = [stream.place.rstrip("/") for stream in streams]
     marks = [f"#{stream.split}" if stream.split else "" for stream in streams]
     short = ["/".join(remote.split("/")[-2:]) + mark for remote, mark in zip(remotes, marks, strict=True)]

@@ -1,9 +1,9 @@
-"""Which process this is among those that train together, and which rows of a global batch are its own."""
+"""Defines `World`: the rank of this process, the world size, and the rows of a global batch that belong to a rank."""
 
 from dataclasses import dataclass
 
+from headrace.arguments import convert, whole
 from headrace.errors import ConfigError
-from headrace.streaming.checks import convert, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,10 @@ class World:
             )
 
     def batch_size(self, global_batch_size: int, what: str = "a global batch") -> int:
-        """Rows of this rank in a global batch, which a message calls `what`.
+        """Rows of this rank in a global batch; `what` is the name of the batch in messages.
 
         Raises:
-            ConfigError: the global batch does not divide by the world size; names the nearest sizes of both that fit.
+            ConfigError: the world size does not divide the global batch; the message has the nearest possible sizes.
         """
         size, rest = divmod(global_batch_size, self.world_size)
         if rest == 0:
@@ -46,7 +46,7 @@ ALONE = World()
 
 
 def _nearest_worlds(global_batch_size: int, world_size: int) -> str:
-    """The divisors of the global batch next below and next above the world size, as words."""
+    """The divisors of the global batch next below and next above the world size, for a message."""
     divisors = [size for size in range(1, global_batch_size + 1) if global_batch_size % size == 0]
     below = [size for size in divisors if size < world_size][-1:]
     above = [size for size in divisors if size > world_size][:1]

@@ -1,1 +1,1 @@
-"""From rows to arrays: finding, reading and decoding the samples of a batch, by threads or worker processes."""
+"""Makes batches: finds, reads and decodes samples, on threads or in worker processes."""

@@ -1,8 +1,8 @@
-"""Memory for batches, used again once a batch is dropped.
+"""Allocates the arrays of batches, and uses their memory again after a batch is dropped.
 
-A batch of audio is tens of megabytes: fresh pages for each one cost the kernel about a tenth of what decoding costs.
-Owns a free list of buffers; a buffer returns to it when the last array or tensor that looks at it is gone, however the
-user passed it on, because every view keeps its `_Lease` alive.
+A batch of audio takes tens of megabytes, and new pages for each batch take the kernel about a tenth of the time that
+decoding takes. A buffer returns to the free list when the last array or tensor that refers to it is gone: every view
+keeps its `_Lease` alive.
 """
 
 import contextlib
@@ -16,11 +16,11 @@ from numpy.typing import DTypeLike, NDArray
 
 _PAGE_BYTES = 1 << 16
 _HUGE_PAGE_BYTES = 2 << 20
-_SMALLEST_BYTES = 1 << 18  # smaller arrays are malloc's business
+_SMALLEST_BYTES = 1 << 18  # smaller arrays come from malloc
 
 
 class Allocator(Protocol):
-    """Where the arrays of a batch come from."""
+    """Allocates the arrays of batches."""
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """An array with arbitrary content."""
@@ -30,7 +30,8 @@ class Arena:
     """Recycles the memory of large arrays inside one process; safe for threads (`Allocator`)."""
 
     def __init__(self, num_kept: int = 4) -> None:
-        # A deque and no lock: a finalizer may run in the middle of anything, also of code that holds the lock.
+        """Allocate nothing yet; keep at most `num_kept` free buffers."""
+        # A deque without a lock: a finalizer may run at any point, also in code that holds the lock.
         self._free: deque[NDArray[np.uint8]] = deque(maxlen=num_kept)
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -44,7 +45,7 @@ class Arena:
     def _take(self, num_bytes: int) -> NDArray[np.uint8]:
         for _ in range(len(self._free)):
             try:
-                buffer = self._free.pop()  # the one used last, which may still lie in a cache
+                buffer = self._free.pop()  # the one used last, which may still be in a processor's cache
             except IndexError:  # another thread took the last
                 break
             if num_bytes <= len(buffer) <= 2 * num_bytes:
@@ -54,7 +55,7 @@ class Arena:
 
 
 class _Lease:
-    """A buffer while arrays look at it; numpy makes it their base, as it is no array itself."""
+    """A buffer that is in use. It is not an array itself, so numpy makes it the base of all arrays on the buffer."""
 
     __slots__ = ("__array_interface__", "_buffer", "_free")
 
@@ -66,15 +67,15 @@ class _Lease:
         self.__array_interface__ = {"version": 3, "data": place, "shape": shape, "typestr": kind.str}
 
     def __del__(self) -> None:
-        """Give it back."""
+        """Return the buffer to the free list."""
         self._free.append(self._buffer)
 
 
 def _aligned(num_bytes: int) -> NDArray[np.uint8]:
-    """New memory; from the size of a huge page on, it begins on one, and the kernel gives it in few faults.
+    """New memory, aligned to huge pages if it is at least as large as one: then the kernel maps it in few page faults.
 
-    Its last page is a huge one only if half of that is used. Left to numpy and the kernel it always is, and then a
-    batch of 28.2 MB takes 29.4. What is never touched takes no memory. Raises `MemoryError`, as numpy does.
+    Its last page is a huge page only if at least half of it is used. By default numpy and the kernel always use one,
+    and a batch of 28.2 MB takes 29.4 MB. Memory that is never written takes no pages. Raises `MemoryError` like numpy.
     """
     if num_bytes < _HUGE_PAGE_BYTES or not hasattr(mmap, "MADV_HUGEPAGE"):
         return np.empty(num_bytes, np.uint8)
@@ -82,7 +83,7 @@ def _aligned(num_bytes: int) -> NDArray[np.uint8]:
     private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     try:
         memory = mmap.mmap(-1, max(num_bytes, in_huge_pages) + _HUGE_PAGE_BYTES, flags=private)
-    except OSError as error:  # which would look like a shard that cannot be read
+    except OSError as error:  # an OSError would be taken for a shard that cannot be read
         raise MemoryError(f"no memory for {num_bytes / 1e6:,.0f} MB of a batch; make batches smaller") from error
     place = np.frombuffer(memory, np.uint8)
     start = -place.__array_interface__["data"][0] % _HUGE_PAGE_BYTES

@@ -1,6 +1,6 @@
-"""Batches: what the default collate gives, from samples one by one or as arrays that were filled in place.
+"""Defines a batch, its fields, shapes and padding, and stacks samples into one (`collate`, `stack`).
 
-Owns the names, shapes and padding of a batch (DESIGN 5). It reads and decodes nothing.
+docs/batches.md lists the fields for users. Nothing is read or decoded here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,18 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
+from headrace.format.tensors import BFLOAT16, storage_dtype, widen_bfloat16
 from headrace.streaming.batches.arena import Allocator, Arena
 from headrace.streaming.batches.fields import OF_LATENTS, OF_SAMPLES, called, flaw, is_number
+from headrace.streaming.batches.user_fields import Origin, Stacked, as_numpy, padding_value, stacked
 from headrace.streaming.settings import Output
 
 T = TypeVar("T")
 Sample: TypeAlias = dict[str, Any]
-"""A sample as users see it: `__key__`, `audio` and `sample_rate`, `encoder_hidden` and `encoder_length`, `metadata`."""
+"""A sample for users: `__key__`, `audio` and `sample_rate`, `encoder_hidden` and `encoder_length`, `metadata`."""
 
 NameOf: TypeAlias = Callable[[int], str]
-"""What to call a row of a batch in messages."""
+"""The name of a batch's row in messages."""
 
-BFLOAT16 = "bfloat16"
+_APART = 'give each kind a stream of its own, with batching_method="per_stream": then each batch is of one stream'
 
 
 @dataclass(slots=True)
@@ -33,7 +35,7 @@ class Audio:
         samples: float32 (B, C, N), zero after each row's end.
         num_frames: int64 (B,).
         sample_rate_hz: int64 (B,); 0 in padding rows.
-        offsets: int64 (B,), `frame_offset`: the first stored frame that a crop kept; None without one.
+        offsets: int64 (B,), `frame_offset`: the first stored frame that a crop kept; None without a crop.
     """
 
     samples: NDArray[np.float32]
@@ -50,7 +52,7 @@ class Latents:
         hidden: (B, T, D) in the stored dtype, zero after each row's end; bfloat16 as uint16.
         lengths: int64 (B,), `encoder_length`.
         dtype: name of the stored dtype.
-        offsets: int64 (B,), `encoder_offset`: the first stored latent frame that a crop kept; None without one.
+        offsets: int64 (B,), `encoder_offset`: the first stored latent frame that a crop kept; None without a crop.
     """
 
     hidden: NDArray[Any]
@@ -67,12 +69,13 @@ class Batch:
         keys: `''` in padding rows.
         metadata: the samples' JSON; `{}` in padding rows.
         is_padding: bool (B,).
-        audio: None where samples have none.
-        latents: None where samples have none.
-        numbers: int64 (B,) each, by their names: what is said of audio or latents that a transform took away, like
-            `sample_rate`; 0 in padding rows.
-        extra: other fields, one value a row; None in padding rows.
-        faults: what was wrong with the rows that were skipped, in words.
+        audio: None if samples have no audio.
+        latents: by suffix of their fields' names; empty if samples have no latents.
+        numbers: int64 (B,) each, by name: fields such as `sample_rate`, if a transform removed the audio or latents
+            that they describe; 0 in padding rows.
+        stacked: other fields whose values have one shape; zeros in padding rows.
+        extra: other fields, one value for each row; empty text or None in padding rows.
+        errors: messages of the errors of skipped rows.
     """
 
     keys: list[str]
@@ -81,11 +84,12 @@ class Batch:
     audio: Audio | None = None
     latents: dict[str, Latents] = field(default_factory=dict)
     numbers: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    stacked: dict[str, Stacked] = field(default_factory=dict)
     extra: dict[str, list[Any]] = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
     def samples(self, output: Output) -> list[Sample]:
-        """The rows one by one, as a `collate_fn` takes them: views without their padding."""
+        """The rows as samples for a `collate_fn`: views without padding at their ends."""
         whole = self.to_dict(output)
         return [self._sample(whole, row) for row in range(len(self.keys))]
 
@@ -104,10 +108,12 @@ class Batch:
             if latents.offsets is not None:
                 sample["encoder_offset" + name] = int(latents.offsets[row])
         sample |= {name: int(values[row]) for name, values in self.numbers.items()}
+        for name, found in self.stacked.items():
+            sample[name] = _one(found, whole[name], row)
         return sample | {name: values[row] for name, values in self.extra.items()}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays by the names that users see; bfloat16 as uint16."""
+        """The arrays by the names of their fields; bfloat16 as uint16."""
         named: dict[str, NDArray[Any]] = {}
         if self.audio is not None:
             audio = self.audio
@@ -118,12 +124,14 @@ class Batch:
             named |= {"encoder_hidden" + name: latents.hidden, "encoder_length" + name: latents.lengths}
             if latents.offsets is not None:
                 named["encoder_offset" + name] = latents.offsets
-        return named | self.numbers | {"is_padding": self.is_padding}
+        users = {name: found.values for name, found in self.stacked.items()}
+        return named | self.numbers | users | {"is_padding": self.is_padding}
 
     def to_dict(self, output: Output) -> dict[str, Any]:
-        """The batch as users see it, sharing memory with this one (only numpy's bfloat16 is widened to float32)."""
+        """The batch for users, sharing memory with this one (only numpy's bfloat16 is widened to float32)."""
         named: dict[str, Any] = {"keys": self.keys, "metadata": self.metadata, **self.extra}
         narrow = {"encoder_hidden" + name for name, latents in self.latents.items() if latents.dtype == BFLOAT16}
+        narrow |= {name for name, found in self.stacked.items() if found.dtype == BFLOAT16}
         for name, array in self.arrays().items():
             if output is Output.TORCH:
                 named[name] = _tensor(array, is_bfloat16=name in narrow)
@@ -137,13 +145,14 @@ def collate(samples: Sequence[Sample]) -> dict[str, Any]:
 
     Returns:
         `audio` float32 (B, C, N), `num_frames` int64 (B,), `sample_rate` int64 (B,); `encoder_hidden` (B, T, D) in
-        its stored dtype, `encoder_length` int64 (B,); `keys` and `metadata` lists; `is_padding` bool (B,); of cropped
-        samples `frame_offset` and `encoder_offset`, int64 (B,), where the crop begins; every other field a list. Fields
-        that no sample has are left out.
+        its stored dtype, `encoder_length` int64 (B,); `keys` and `metadata` lists; `is_padding` bool (B,); for cropped
+        samples `frame_offset` and `encoder_offset`, int64 (B,), where the crop begins. Other fields: tensors, arrays,
+        numbers and bools of one shape are stacked, (B, …), with zeros in padding rows; the rest are lists. Fields that
+        no sample has are left out.
 
     Raises:
-        ConfigError: the samples' audio differs in channels, or their latents in width; or only some have audio, or
-            latents; or a field is not what it should be.
+        ConfigError: the samples' audio differs in channels, or their latents in width; or only some samples have audio
+            or latents; or a field has a wrong type or shape.
     """
     for number, sample in enumerate(samples):
         if (found := flaw(sample)) is not None:
@@ -152,12 +161,12 @@ def collate(samples: Sequence[Sample]) -> dict[str, Any]:
 
 
 def stack(samples: Sequence[Sample], allocator: Allocator, name_of: NameOf | None = None) -> Batch:
-    """Samples one by one, without flaws → a batch. See `collate`."""
+    """Samples that were checked → a batch. See `collate`."""
     name_of = name_of or (lambda row: called(samples[row], row))
     keys = [str(sample.get("__key__", "")) for sample in samples]
     is_padding = np.array([bool(sample.get("is_padding", False)) for sample in samples])
     batch = Batch(keys, [sample.get("metadata", {}) for sample in samples], is_padding)
-    # A batch of padding alone has the shapes of its rows, so that a training step never meets a batch without audio.
+    # A batch of padding only has the shapes of its rows, so a training step never gets a batch without audio.
     shown = [sample for sample in samples if not sample.get("is_padding", False)] or list(samples)
     if any("audio" in sample for sample in shown):
         batch.audio = _stack_audio(samples, allocator, name_of)
@@ -167,34 +176,34 @@ def stack(samples: Sequence[Sample], allocator: Allocator, name_of: NameOf | Non
             suffix = name.removeprefix("encoder_hidden")
             batch.latents[suffix] = _stack_latents(samples, suffix, allocator, name_of)
         elif name not in OF_SAMPLES and not name.startswith(OF_LATENTS):
-            batch.extra[name] = [sample.get(name) for sample in samples]
+            _add_users(batch, name, [sample.get(name) for sample in samples], allocator)
     arrays = batch.arrays()
     batch.numbers = {name: _numbers(samples, name) for name in names if is_number(name) and name not in arrays}
     return batch
 
 
 def padding_like(sample: Sample) -> Sample:
-    """A row of padding with the fields and shapes of `sample`: zeros, key `''`, None, `is_padding` true."""
+    """A row of padding with the fields and shapes of `sample`: zeros, key `''`, `is_padding` true."""
     row: Sample = {"__key__": "", "metadata": {}, "is_padding": True}
     for name, value in sample.items():
         if name == "audio" or name.startswith("encoder_hidden"):
             row[name] = np.zeros_like(value) if isinstance(value, np.ndarray) else value.new_zeros(value.shape)
         elif is_number(name):
             row[name] = 0
-        else:  # every rank's last batch has the same fields
-            row.setdefault(name, None)
+        else:  # so that every rank's last batch has the same fields
+            row.setdefault(name, padding_value(value))
     return row
 
 
 def check_channels(counts: Mapping[int, int], name_of: NameOf) -> int:
-    """The number of channels that all rows have; 0 rows give 1.
+    """The number of channels that all rows have; 1 for no rows.
 
     Args:
-        counts: of each row that counts.
-        name_of: what to call it.
+        counts: number of channels by row, without padding.
+        name_of: the name of a row in messages.
 
     Raises:
-        ConfigError: they differ.
+        ConfigError: rows differ in channels.
     """
     row_with = {count: row for row, count in counts.items()}
     if len(row_with) > 1:
@@ -202,20 +211,20 @@ def check_channels(counts: Mapping[int, int], name_of: NameOf) -> int:
         examples = ", ".join(f"{count} in {name_of(row_with[count])}" for count in found)
         raise ConfigError(
             f"a batch holds audio of {' and '.join(map(str, found))} channels ({examples}): set audio.num_channels in "
-            "the data set's YAML and build again, or pass a transform that gives all samples the same number"
+            f"the data set's YAML and build again, pass a transform that gives all samples the same number, or {_APART}"
         )
     return next(iter(row_with), 1)
 
 
 def check_width(widths: Mapping[int, tuple[int, str]], name_of: NameOf) -> tuple[int, str]:
-    """The width D and dtype that all latents have; none give (0, float32).
+    """The width D and dtype that all latents have; (0, float32) for no rows.
 
     Args:
-        widths: of each row that counts.
-        name_of: what to call it.
+        widths: width and dtype by row, without padding.
+        name_of: the name of a row in messages.
 
     Raises:
-        ConfigError: they differ.
+        ConfigError: rows differ in width or dtype.
     """
     row_with = {width: row for row, width in widths.items()}
     if len(row_with) > 1:
@@ -223,40 +232,36 @@ def check_width(widths: Mapping[int, tuple[int, str]], name_of: NameOf) -> tuple
         shown = " and ".join(f"(T, {width}) {dtype}" for width, dtype in found)
         examples = ", ".join(f"(T, {pair[0]}) {pair[1]} in {name_of(row_with[pair])}" for pair in found)
         raise ConfigError(
-            f"a batch holds latents of the shapes {shown} ({examples}): build them with one encoder and dtype"
+            f"a batch holds latents of the shapes {shown} ({examples}): build them with one encoder and "
+            f"dtype, or {_APART}"
         )
     return next(iter(row_with), (0, "float32"))
 
 
-def storage_dtype(dtype: str) -> np.dtype[Any]:
-    """The numpy dtype that holds latents of a dtype's name: bfloat16 travels as uint16."""
-    return np.dtype(np.uint16) if dtype == BFLOAT16 else np.dtype(dtype)
+def _add_users(batch: Batch, name: str, values: list[Any], allocator: Allocator) -> None:
+    """Add a field of the user's, stacked if its values have one shape."""
+    found = stacked(name, values, batch.is_padding, allocator)
+    if found is None:
+        batch.extra[name] = values
+    else:
+        batch.stacked[name] = found
 
 
-def widen_bfloat16(bits: NDArray[Any]) -> NDArray[np.float32]:
-    """bfloat16 as uint16 → float32, exactly; numpy has no bfloat16."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)
-
-
-def as_numpy(value: Any) -> tuple[NDArray[Any], str]:  # noqa: ANN401 - an array of any library
-    """An array or tensor as numpy, and the name of its dtype; bfloat16 as uint16."""
-    if isinstance(value, np.ndarray):
-        return value, value.dtype.name
-    import torch
-
-    tensor = value.detach().cpu()
-    if tensor.dtype is torch.bfloat16:
-        return tensor.view(torch.uint16).numpy(), BFLOAT16
-    array = tensor.numpy()
-    return array, array.dtype.name
+def _one(found: Stacked, whole: Any, row: int) -> Any:  # noqa: ANN401 - a user's
+    """A row's value as the sample had it: a number, an array, or for a tensor the batch's kind of array."""
+    if found.origin is Origin.SCALAR:
+        return found.values[row].item()
+    if found.origin is Origin.ARRAY and found.dtype != BFLOAT16:
+        return found.values[row]
+    return whole[row]
 
 
 def _check_all_have(samples: Sequence[Sample], name: str, name_of: NameOf) -> None:
     lacking = next((row for row, one in enumerate(samples) if not one.get("is_padding") and name not in one), None)
     if lacking is not None:
         raise ConfigError(
-            f"{name_of(lacking)} has no {name}, others of its batch have: keep such samples apart, or pass a transform "
-            'that gives all samples the same fields (on_bad_sample="skip" skips what cannot be read, and this can)'
+            f"{name_of(lacking)} has no {name}, others of its batch have: {_APART}, or pass a transform that gives all "
+            'samples the same fields (on_bad_sample="skip" skips what cannot be read, and this can)'
         )
 
 
@@ -296,7 +301,7 @@ def _stack_latents(samples: Sequence[Sample], suffix: str, allocator: Allocator,
 
 
 def _real(values: Sequence[T | None]) -> dict[int, T]:
-    """Those that are no padding, by row."""
+    """The values of rows that are not padding, by row."""
     return {row: value for row, value in enumerate(values) if value is not None}
 
 
@@ -306,13 +311,13 @@ def _numbers(samples: Sequence[Sample], name: str) -> NDArray[np.int64]:
 
 
 def _numbers_of_some(samples: Sequence[Sample], name: str) -> NDArray[np.int64] | None:
-    """The same; None if all lack it."""
+    """`_numbers`; None if no sample has the field."""
     return _numbers(samples, name) if any(name in sample for sample in samples) else None
 
 
 def _tensor(array: NDArray[Any], *, is_bfloat16: bool) -> Any:  # noqa: ANN401 - torch is imported late
     import torch
 
-    owner: Any = array.base  # a tensor, where torch gave the memory (`pinning`)
+    owner: Any = array.base  # a tensor if torch allocated the memory (`pinning`)
     tensor = owner if isinstance(owner, torch.Tensor) else torch.from_numpy(array)
     return tensor.view(torch.bfloat16) if is_bfloat16 else tensor

@@ -1,11 +1,10 @@
-"""From a sample's bytes to arrays, into a row of the batch or into an array of its own.
+"""Decodes a sample's bytes: audio to float32, stored latents to arrays, JSON to metadata.
 
-Owns what a sample becomes: FLAC and other audio to float32, stored latents to their raw values, JSON to metadata.
-Reading is `opened`'s, batching `batch`'s.
+`read_sample` makes a sample with arrays of its own; `fill_flac` and `fill_latents` decode into a row of a batch.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,85 +14,92 @@ from numpy.typing import NDArray
 from headrace.audio import decode as decode_any
 from headrace.audio import decode_flac_into, whole_flac_info
 from headrace.errors import AudioError, ConfigError, FormatError, SampleError
-from headrace.pth import stored_latents
-from headrace.streaming.batches.batch import BFLOAT16, Sample, as_numpy, storage_dtype, widen_bfloat16
-from headrace.streaming.batches.bounds import check_flac, check_length, check_rate, check_tensor
-from headrace.streaming.batches.crop import Cut, Window
-from headrace.streaming.batches.rows import Part, Row
+from headrace.format.member_names import LATENT_FIELD
+from headrace.format.pth import check_length, stored_latents
+from headrace.format.tensors import BFLOAT16, storage_dtype, widen_bfloat16
+from headrace.streaming.batches.batch import Sample
+from headrace.streaming.batches.crop import FrameWindow, SampleCrop
+from headrace.streaming.batches.missing_latents import check_latents
+from headrace.streaming.batches.plausibility import check_flac, check_header, check_rate
+from headrace.streaming.batches.stored_sample import BatchRow, StoredSample
+from headrace.streaming.batches.user_fields import as_numpy
 from headrace.streaming.settings import Output, SampleConfig
 from headrace.streaming.shards.coalesce import Span
 
+_LABEL_BYTES = 4 << 10
 _BYTE_ORDER_MARK = "\ufeff"
 _JSON = json.JSONDecoder()  # json.loads would guess encodings
 
 Around = tuple[int, memoryview]
-"""What a sample needs besides raw latents: where in the shard it starts, and the bytes."""
+"""The bytes of a sample's fields other than raw latents, and their first byte in the shard."""
 
 
-def read_sample(row: Row, suffixes: tuple[str, ...], cut: Cut, config: SampleConfig) -> Sample:
-    """One sample as users see it, before the transform: arrays are torch's, or numpy's if the config says so.
+def read_sample(row: BatchRow, suffixes: tuple[str, ...], crop: SampleCrop, config: SampleConfig) -> Sample:
+    """One sample before the transform, with torch tensors, or numpy arrays if the config says so.
 
     Args:
-        row: where its bytes lie.
-        suffixes: what is added to `encoder_hidden` for the primary and for each joined part.
-        cut: which part of it to keep.
-        config: the rate to resample to, and what arrays are made of.
+        row: byte ranges of the sample.
+        suffixes: suffix of `encoder_hidden` for the stream's own latents and for each joined latents folder.
+        crop: frames to keep.
+        config: the rate to resample to, and the kind of arrays.
 
     Raises:
-        SampleError: a joined folder lacks the sample.
-        ConfigError: a crop needs a rate that is unknown, or would cut audio that holds its latents beside it.
+        SampleError: a joined folder lacks the sample, or its latents were rejected.
+        ConfigError: a crop needs a rate that is unknown, or the sample has audio and latents in one folder.
         AudioError: the audio cannot be decoded.
-        FormatError: the `.pth` holds no latents, or the `.json` no JSON.
+        FormatError: a `.pth` without audio beside it holds no latents, or the `.json` is not JSON.
         IntegrityError: the shard is shorter than its index says.
     """
-    part = row.primary
-    start, blob = read_around(part)
-    sample: Sample = {"__key__": part.key}
-    if (found := part.audio()) is not None:
+    check_latents(row)
+    stored = row.primary
+    start, blob = read_around(stored)
+    sample: Sample = {"__key__": stored.key}
+    if (found := stored.audio()) is not None:
         span, _ = found
-        samples, rate, first = _audio(blob[span[0] - start : span[1] - start], cut)
+        samples, rate, first = _audio(stored, blob[span[0] - start : span[1] - start], crop)
         samples, sample["sample_rate"] = _resampled(samples, rate, config.sample_rate_hz)
         sample["audio"] = _shown(samples, "float32", config.output)
         if config.crops:
             sample["frame_offset"] = first
-        if part.span(part.layout.latents) is not None:
-            sample |= _latents_of_audio(part, config)
-    elif part.layout.latents is not None:
-        latents = _latents(part)
-        sample |= _cut_latents(latents, cut.primary(len(latents[0]), part.latent_rate_hz), "", config)
+        if stored.span(stored.columns.latents) is not None:
+            sample |= _beside_audio(stored, config)
+    elif stored.columns.latents is not None or stored.tensor is not None:
+        latents = _latents(stored)
+        sample |= _cropped_latents(latents, crop.primary(len(latents[0]), stored.latent_rate_hz), "", config)
     for number, (joined, suffix) in enumerate(zip(row.joined, suffixes[1:], strict=True)):
         if joined is None:
             raise SampleError(f"the joined latents (encoder_hidden{suffix}) do not have this sample")
         latents = _latents(joined)
-        sample |= _cut_latents(latents, cut.joined(number, len(latents[0])), suffix, config)
-    for name, span in part.extra():
-        sample[name] = bytes(blob[span[0] - start : span[1] - start])
-    sample["metadata"] = metadata(part, start, blob)
+        sample |= _cropped_latents(latents, crop.joined(number, len(latents[0])), suffix, config)
+    for name, content in extra(stored, start, blob):
+        sample[name] = content
+    sample["metadata"] = metadata(stored, start, blob)
     return sample
 
 
-def read_around(part: Part) -> Around:
-    """All that a sample needs but raw latents, which are read straight to where they belong, in one read."""
-    start, stop = _span_around(part)
-    return start, part.opened().read(start, stop)
+def read_around(sample: StoredSample) -> Around:
+    """Read all fields of a sample in one read, except raw latents, which are read directly into their array."""
+    start, stop = _span_around(sample)
+    return start, sample.opened().read(start, stop)
 
 
-def _span_around(part: Part) -> Span:
-    columns = part.layout.beside_latents if part.tensor is not None else range(len(part.spans) // 2)
+def _span_around(sample: StoredSample) -> Span:
+    columns = sample.columns.beside_latents if sample.tensor is not None else range(len(sample.spans) // 2)
     if len(columns) == 1:
-        return part.span(columns[0]) or (0, 0)
-    present = [span for column in columns if (span := part.span(column)) is not None]
+        return sample.span(columns[0]) or (0, 0)
+    present = [span for column in columns if (span := sample.span(column)) is not None]
     if not present:
         return 0, 0
     return min(start for start, _ in present), max(stop for _, stop in present)
 
 
-def fill_flac(blob: memoryview, out: NDArray[np.float32], window: Window) -> None:
-    """Decode `window` of a FLAC payload into `out` (channels, frames), zeros after it.
+def fill_flac(sample: StoredSample, blob: memoryview, out: NDArray[np.float32], window: FrameWindow) -> None:
+    """Decode `window` of a FLAC payload into `out` (channels, frames), and write zeros after it.
 
     Raises:
-        AudioError: it cannot be decoded, or is shorter than its index says.
+        AudioError: it cannot be decoded, or differs from its index.
     """
+    check_header(sample, whole_flac_info(blob))
     first, count = window
     decoded = decode_flac_into(blob, out[:, :count], first, count)
     if decoded != count:
@@ -101,65 +107,82 @@ def fill_flac(blob: memoryview, out: NDArray[np.float32], window: Window) -> Non
     out[:, count:] = 0
 
 
-def fill_latents(part: Part, out: NDArray[Any], window: Window) -> None:
-    """Copy `window` of the raw latents into `out` (T, D), zeros after it and after `encoder_length`.
+def fill_latents(sample: StoredSample, out: NDArray[Any], window: FrameWindow) -> None:
+    """Copy `window` of the raw latents into `out` (T, D), and write zeros after it and after `encoder_length`.
 
     Raises:
-        FormatError: there are fewer latents than `encoder_length`.
+        FormatError: there are fewer latent frames than `encoder_length`.
     """
     first, count = window
-    if part.tensor is not None:
-        start, stop, num_frames, _ = part.tensor
-        check_length(part.num_frames, num_frames)
-        if count := max(0, min(part.num_frames - first, count)):
-            part.opened().read_into(start + first * ((stop - start) // num_frames), out[:count].data.cast("B"))
+    if sample.tensor is not None:
+        start, stop, num_frames, _ = sample.tensor
+        check_length(sample.num_frames, num_frames)
+        if count := max(0, min(sample.num_frames - first, count)):
+            sample.opened().read_into(start + first * ((stop - start) // num_frames), out[:count].data.cast("B"))
     if count < len(out):
         out[count:] = 0
 
 
-def metadata(part: Part, start: int, blob: memoryview) -> dict[str, Any]:
-    """The sample's JSON, from `blob`, which begins at byte `start` of the shard; `{}` without one.
+def extra(sample: StoredSample, start: int, blob: memoryview) -> Iterator[tuple[str, bytes]]:
+    """Name and bytes of the fields other than audio, latents and JSON, from `blob`; see `metadata`.
+
+    The checksum of a small field, such as a label, is checked: its content has no other protection. For a large field
+    that would take longer than reading it.
 
     Raises:
-        FormatError: it is none.
+        ConfigError: a batch has a field of that name of its own.
+        IntegrityError: a small field does not have its checksum.
     """
-    span = part.span(part.layout.json)
-    if span is None:
+    for name, column, (first, last) in sample.extra():
+        data = blob[first - start : last - start]
+        yield name, bytes(sample.checked(column, data) if len(data) <= _LABEL_BYTES else data)
+
+
+def metadata(sample: StoredSample, start: int, blob: memoryview) -> dict[str, Any]:
+    """The sample's JSON, from `blob`, which begins at byte `start` of the shard; `{}` for a sample without JSON.
+
+    Raises:
+        FormatError: it is not valid JSON.
+        IntegrityError: it does not have its checksum.
+    """
+    column = sample.columns.json
+    span = sample.span(column)
+    if column is None or span is None:
         return {}
-    return metadata_of(blob[span[0] - start : span[1] - start])
+    return metadata_of(sample.checked(column, blob[span[0] - start : span[1] - start]))
 
 
 def metadata_of(blob: bytes | memoryview) -> dict[str, Any]:
-    """What a sample's `.json` says, see `parsed`. Raises `FormatError` where it is no JSON."""
+    """The content of a sample's `.json`; see `parsed`. Raises `FormatError` if it is not valid JSON."""
     try:
         return parsed(blob)
     except ValueError as error:
-        raise FormatError(f"its .json holds no JSON ({error}): write it again") from error
+        raise FormatError(f"its .json is not valid JSON ({error}): write it again") from error
 
 
-def parsed(blob: bytes | memoryview) -> dict[str, Any]:
-    """A JSON object from its bytes; anything else as the object's `json`. Raises `ValueError` where it is none."""
+def parsed(blob: bytes | bytearray | memoryview) -> dict[str, Any]:
+    """A JSON object from its bytes; another JSON value as `{"json": value}`. Raises `ValueError` if it is not JSON."""
     text = str(blob, "utf-8").removeprefix(_BYTE_ORDER_MARK)
     try:
         found, end = _JSON.raw_decode(text)
     except json.JSONDecodeError:
         end = -1
     if end != len(text):
-        found = _JSON.decode(text)  # there is space around it, or an error
+        found = _JSON.decode(text)  # spaces around the value, or an error
     return found if isinstance(found, dict) else {"json": found}
 
 
-def parsed_together(blob: bytes, ends: Sequence[int]) -> list[dict[str, Any]]:
-    """What `parsed` makes of texts that lie end to end; `{}` of one without bytes.
+def parsed_together(blob: bytes | bytearray, ends: Sequence[int]) -> list[dict[str, Any]]:
+    """`parsed` for many texts; `{}` for a text without bytes.
 
     Args:
-        blob: the texts.
-        ends: where each ends.
+        blob: the texts, end to end.
+        ends: where each text ends.
 
     Raises:
-        ValueError: one is no JSON.
+        ValueError: a text is not JSON.
     """
-    text = blob.decode("ascii") if blob.isascii() else ""  # where each byte is a character, none is copied again
+    text = blob.decode("ascii") if blob.isascii() else ""  # in ASCII a byte is a character: no text is copied again
     found: list[dict[str, Any]] = []
     start = 0
     for end in ends:
@@ -172,7 +195,7 @@ def parsed_together(blob: bytes, ends: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def _object_at(text: str, start: int, end: int) -> dict[str, Any] | None:
-    """The object that is all of `text[start:end]`; None if it is anything else."""
+    """The object in `text[start:end]`; None if that is anything else than exactly one object."""
     try:
         value, stop = _JSON.raw_decode(text, start)
     except json.JSONDecodeError:
@@ -180,19 +203,19 @@ def _object_at(text: str, start: int, end: int) -> dict[str, Any] | None:
     return value if stop == end and isinstance(value, dict) else None
 
 
-def _audio(blob: memoryview, cut: Cut) -> tuple[NDArray[np.float32], int, int]:
-    """float32 (channels, frames) of the window of an audio payload, its rate, and the window's first frame."""
+def _audio(sample: StoredSample, blob: memoryview, crop: SampleCrop) -> tuple[NDArray[np.float32], int, int]:
+    """Kept frames of an audio payload, float32 (channels, frames); its rate; and the first kept frame."""
     if bytes(blob[:4]) == b"fLaC":
         info = whole_flac_info(blob)
         num_frames, rate, channels, _ = info
         if num_frames > 0:
             check_flac(blob, info)
-            first, count = cut.primary(num_frames, rate)
+            first, count = crop.primary(num_frames, rate)
             out = np.empty((channels, count), np.float32)
-            fill_flac(blob, out, (first, count))
+            fill_flac(sample, blob, out, (first, count))
             return out, rate, first
     samples, rate = decode_any(blob)
-    first, count = cut.primary(samples.shape[1], rate)
+    first, count = crop.primary(samples.shape[1], rate)
     return samples[:, first : first + count], rate, first
 
 
@@ -203,38 +226,46 @@ def _resampled(samples: NDArray[np.float32], rate: int, wanted: int | None) -> t
     return np.ascontiguousarray(soxr.resample(samples.T, rate, wanted, quality="HQ").T), wanted
 
 
-def _latents(part: Part) -> tuple[NDArray[Any], str, int]:
-    """(T, D) in the stored dtype (bfloat16 as uint16), the dtype's name, and `encoder_length`."""
-    if (tensor := part.tensor) is not None:
-        check_tensor(part)
-        hidden = np.empty((tensor.num_frames, tensor.width), storage_dtype(part.tensor_dtype))
-        fill_latents(part, hidden, (0, tensor.num_frames))
-        return hidden, part.tensor_dtype, part.num_frames
-    span = part.span(part.layout.latents)
+def _latents(sample: StoredSample) -> tuple[NDArray[Any], str, int]:
+    """Latents (T, D) in the stored dtype (bfloat16 as uint16), the dtype's name, and `encoder_length`."""
+    if (tensor := sample.tensor) is not None:
+        hidden = np.empty((tensor.num_frames, tensor.width), storage_dtype(sample.tensor_dtype))
+        fill_latents(sample, hidden, (0, tensor.num_frames))
+        return hidden, sample.tensor_dtype, sample.num_frames
+    span = sample.span(sample.columns.latents)
     if span is None:
         raise SampleError("the sample has neither audio nor latents")
-    stored, length = stored_latents(bytes(part.opened().read(*span)))
+    stored, length = stored_latents(bytes(sample.opened().read(*span)))
     hidden, dtype = as_numpy(stored)
-    check_length(length, len(hidden))
     if length < len(hidden):
-        hidden = hidden.copy()  # rows of a tensor may share their memory
+        hidden = hidden.copy()  # rows of a stored tensor may share their memory
         hidden[length:] = 0
     return hidden, dtype, length
 
 
-def _latents_of_audio(part: Part, config: SampleConfig) -> Sample:
-    """The fields of latents that lie beside the audio in one sample, as other people's tars have them."""
+def _beside_audio(sample: StoredSample, config: SampleConfig) -> Sample:
+    """The fields of latents that are in the same sample as audio, as in other people's tars.
+
+    A `.pth` without latents is returned as bytes: a reader of the audio may not need it.
+    """
+    try:
+        latents = _latents(sample)
+    except FormatError:
+        if sample.tensor is not None or (span := sample.span(sample.columns.latents)) is None:
+            raise  # according to the index it has latents
+        return {LATENT_FIELD: bytes(sample.opened().read(*span))}
     if config.crops:
         raise ConfigError(
-            f"{part.shard_name}: its samples hold audio and latents in one, and nothing says how many latent frames a "
-            "second has, so no crop can cut both alike: leave the crop out, and cut in a transform"
+            f"{sample.shard_name}: its samples hold audio and latents in one, and nothing says how many latent frames "
+            "a second has, so no crop can cut both alike: leave the crop out, and cut in a transform"
         )
-    latents = _latents(part)
-    return _cut_latents(latents, (0, len(latents[0])), "", config)
+    return _cropped_latents(latents, (0, len(latents[0])), "", config)
 
 
-def _cut_latents(found: tuple[NDArray[Any], str, int], window: Window, suffix: str, config: SampleConfig) -> Sample:
-    """The fields of a sample that say what a crop keeps of latents; see `_latents`."""
+def _cropped_latents(
+    found: tuple[NDArray[Any], str, int], window: FrameWindow, suffix: str, config: SampleConfig
+) -> Sample:
+    """The fields of latents in a sample, cropped to `window`; see `_latents`."""
     hidden, dtype, length = found
     first, count = window
     fields = {"encoder_hidden": _shown(hidden[first : first + count], dtype, config.output)}
@@ -245,7 +276,7 @@ def _cut_latents(found: tuple[NDArray[Any], str, int], window: Window, suffix: s
 
 
 def _shown(array: NDArray[Any], dtype: str, output: Output) -> Any:  # noqa: ANN401 - torch is imported late
-    """An array as users see it."""
+    """An array in the form that users get: a tensor, or a numpy array with bfloat16 widened to float32."""
     if output is Output.NUMPY:
         return widen_bfloat16(array) if dtype == BFLOAT16 else array
     import torch

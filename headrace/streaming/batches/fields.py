@@ -1,6 +1,6 @@
-"""The fields of a sample: which names a batch has for itself, and what may stand there.
+"""Defines the fields of a sample: which names a batch uses itself, and which values they may have.
 
-What a batch makes of the fields is `batch`'s, what they are read from is `decode`'s.
+`flaw` checks a sample that a transform returned. `batch` stacks the fields, and `decode` reads them.
 """
 
 import sys
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 OF_SAMPLES = frozenset({"__key__", "audio", "sample_rate", "frame_offset", "metadata", "is_padding"})
-"""Fields of a sample that mean something to a batch, besides those of latents."""
+"""Fields of a sample with a meaning of their own in a batch, besides those of latents."""
 OF_LATENTS = ("encoder_hidden", "encoder_length", "encoder_offset")
-"""How the names of latents' fields begin; a suffix says of which latents."""
+"""Beginnings of the names of latents' fields; the suffix is the latents' name."""
 _NUMBERS = frozenset({"sample_rate", "frame_offset"})
 _OF_BATCHES_ALONE = {"keys", "num_frames"}
 _OF_BATCHES = OF_SAMPLES | _OF_BATCHES_ALONE
@@ -21,17 +21,17 @@ _GREATEST = (1 << 63) - 1
 
 
 def is_taken(name: str) -> bool:
-    """Whether a batch has a field of this name itself, so that no file of a sample can be called so."""
+    """Whether a batch uses this field name itself, so that no file of a sample may have it."""
     return name in _OF_BATCHES or name.startswith(OF_LATENTS)
 
 
 def is_number(name: str) -> bool:
-    """Whether a field says something of audio or latents in a whole number."""
+    """Whether a field is a whole number that describes audio or latents."""
     return name in _NUMBERS or (name.startswith(OF_LATENTS) and not name.startswith("encoder_hidden"))
 
 
 def flaw(sample: object) -> str | None:
-    """Why no batch can be made of a sample: what was found, where, and what was expected; None if all is well.
+    """Why no batch can be made of a sample: the value that was found, and what was expected; None if it is valid.
 
     >>> flaw({"__key__": "a", "audio": [0.5]})
     'a list as audio: expected an array or tensor (channels, frames)'
@@ -56,12 +56,12 @@ def flaw(sample: object) -> str | None:
 
 
 def called(sample: object, number: int) -> str:
-    """What messages call the sample at a place in a batch, where nothing is known but the sample."""
+    """The name in messages of a sample with this number in a batch."""
     return f"sample {sample.get('__key__')!r}" if isinstance(sample, Mapping) else f"sample number {number}"
 
 
-def _array_flaw(name: str, value: Any, shape: str) -> str | None:  # noqa: ANN401 - this is what finds out
-    torch = sys.modules.get("torch")  # where there is none, there are no tensors
+def _array_flaw(name: str, value: Any, shape: str) -> str | None:  # noqa: ANN401 - its type is checked here
+    torch = sys.modules.get("torch")  # if torch was never imported, there are no tensors
     if isinstance(value, np.ndarray):
         is_real = value.dtype.kind in _REAL_KINDS
     elif torch is not None and isinstance(value, torch.Tensor):
@@ -81,15 +81,15 @@ def _length_flaw(sample: Mapping[str, Any], suffix: str) -> str | None:
     return f"{name} {length}: expected 0 to {len(hidden)}, as encoder_hidden{suffix} has shape {tuple(hidden.shape)}"
 
 
-def _whole(value: Any) -> int | None:  # noqa: ANN401 - this is what finds out
-    """A value as the number that a batch makes of it; None if it cannot."""
+def _whole(value: Any) -> int | None:  # noqa: ANN401 - its type is checked here
+    """A value as a whole number; None if it cannot be one."""
     try:
         number = int(value)
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last is torch's, of a tensor of several
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor with several values
         return None
     return number if abs(number) <= _GREATEST else None
 
 
 def _shown(value: object) -> str:
-    """A value in few words."""
+    """A short text for a value in a message."""
     return repr(value) if value is None or isinstance(value, str | int | float) else f"a {type(value).__name__}"

@@ -1,11 +1,10 @@
-"""Page-locked memory, from which a GPU copies by itself while the training loop goes on.
+"""Puts batches into page-locked (pinned) memory, from which a GPU copies while the training loop goes on.
 
-Owns getting batches into such memory without the training loop's thread copying them: threads decode straight into it
-(`PinnedMemory`), and what worker processes made is copied by a thread of its own (`pinned_ahead`).
+The training loop's thread copies nothing: threads decode directly into such memory (`PinnedMemory`), and the batches of
+worker processes are copied by a thread of their own (`pinned_ahead`).
 """
 
 from collections.abc import Iterator, Mapping
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from headrace.streaming.batches.arena import Allocator
 from headrace.streaming.batches.batch import Batch
+from headrace.streaming.lookahead import LookAhead, PendingResult
 from headrace.streaming.parallel import WorkThreads
 
 if TYPE_CHECKING:
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 class PinnedMemory:
-    """Page-locked arrays (`Allocator`); safe for threads.
+    """Allocates page-locked arrays (`Allocator`); safe for threads.
 
-    They are torch's, which uses such memory again only after the copies that a device began from it, and keeps it
-    (https://docs.pytorch.org/docs/stable/notes/cuda.html): a buffer of our own would come
-    back to us while a copy with `non_blocking=True` still reads it. `Batch.to_dict` shows the tensors themselves.
+    The memory is torch's, which keeps it and uses it again only after the copies that a device began from it
+    (https://docs.pytorch.org/docs/stable/notes/cuda.html). A buffer of an `Arena` would be free again while a copy with
+    `non_blocking=True` still reads it. `Batch.to_dict` returns torch's tensors.
     """
 
     def __init__(self) -> None:
-        """Nothing of any size is allocated."""
-        page_locked((1,), np.uint8)  # begins torch's context of this thread's device; later threads find and use it
+        """Allocate one byte, to start torch's context."""
+        page_locked((1,), np.uint8)  # starts torch's context of this thread's device, which later threads use
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """See `Allocator.empty`; its base is the tensor."""
+        """See `Allocator.empty`; the array's base is the tensor."""
         return page_locked(shape, dtype).numpy()
 
 
@@ -44,7 +44,7 @@ def page_locked(shape: tuple[int, ...], dtype: DTypeLike) -> "torch.Tensor":
 
 
 def pinned(value: Any) -> Any:  # noqa: ANN401 - a batch, or what a collate_fn gives
-    """All tensors in dicts, lists and tuples, and whatever else has `pin_memory()`, in page-locked memory."""
+    """`value` in page-locked memory: tensors and other objects with `pin_memory()`, also in dicts, lists and tuples."""
     if isinstance(value, Mapping):
         return {name: pinned(part) for name, part in value.items()}
     if type(value) in (list, tuple):
@@ -53,27 +53,20 @@ def pinned(value: Any) -> Any:  # noqa: ANN401 - a batch, or what a collate_fn g
 
 
 def pinned_ahead(batches: Iterator[Batch], memory: Allocator) -> Iterator[Batch]:
-    """The batches, of which a thread copies the next into `memory` while the consumer works on one."""
-    ready: SimpleQueue[Batch | BaseException | None] = SimpleQueue()
-
-    def bring() -> None:
-        try:
-            batch = next(batches, None)
-            ready.put(batch and _moved(batch, memory))
-        except BaseException as error:  # noqa: BLE001 - raised again in the consumer
-            ready.put(error)
-
+    """The batches, copied into `memory`; a thread copies the next batch while the consumer works on one."""
     thread = WorkThreads(1, "pin")
+    ahead: LookAhead[Batch, Batch] = LookAhead(
+        batches, lambda batch, pending: _move(batch, memory, pending), thread.submit, 1
+    )
     try:
-        thread.submit(bring)
-        while (found := ready.get()) is not None:
-            if isinstance(found, BaseException):
-                raise found
-            thread.submit(bring)
-            yield found
-            del found
+        yield from ahead.results()
     finally:
         thread.close()
+        ahead.close()
+
+
+def _move(batch: Batch, memory: Allocator, pending: PendingResult[Batch]) -> None:
+    pending.end(_moved(batch, memory))
 
 
 def _moved(batch: Batch, memory: Allocator) -> Batch:

@@ -1,8 +1,8 @@
-"""Shared memory that batches travel in: a worker decodes into it, and the consumer's tensors lie on it.
+"""Shared memory for batches of worker processes: a worker decodes into a slot, and the consumer's tensors use it.
 
-Owns the memory of both sides. A slot is an anonymous memory file, named nowhere, so nothing is left
-behind whatever dies. The consumer gives a slot back when the last tensor on it is gone; if it keeps all batches, the
-worker makes new slots, so nobody ever waits for one.
+A slot is an anonymous memory file without a name, so nothing is left behind if a process dies. The consumer returns a
+slot when the last tensor on it is gone. If it keeps all batches, the worker makes new slots, so neither process waits
+for a slot.
 """
 
 import math
@@ -20,19 +20,19 @@ from numpy.typing import DTypeLike, NDArray
 from headrace.machine import anonymous_file
 
 _PAGE_BYTES = 1 << 16
-_SMALLEST_BYTES = 1 << 18  # smaller arrays travel in the message
+_SMALLEST_BYTES = 1 << 18  # smaller arrays are sent in the message
 
 
 @dataclass(frozen=True, slots=True)
 class NewSlot:
-    """A slot that the consumer has not seen yet; its file descriptor follows the message."""
+    """A slot that the consumer has not mapped yet; its file descriptor follows the message."""
 
     number: int
     num_bytes: int
 
 
 class SlotAllocator:
-    """The worker's side: arrays of a batch in slots (`Allocator`). Used by one thread."""
+    """The worker's side: allocates the arrays of a batch in slots (`Allocator`). For one thread."""
 
     def __init__(self) -> None:
         self._maps: dict[int, mmap.mmap] = {}
@@ -54,20 +54,20 @@ class SlotAllocator:
         return array
 
     def slot_of(self, buffer: memoryview) -> int | None:
-        """The slot that a buffer lies at the start of; None for other memory."""
+        """The slot whose first bytes are `buffer`; None for other memory."""
         return self._addresses.get(np.frombuffer(buffer, np.uint8).__array_interface__["data"][0] if len(buffer) else 0)
 
     def take_back(self, numbers: Iterable[int]) -> None:
-        """The consumer is done with these."""
+        """Mark slots as free that the consumer returned."""
         self._free.update(numbers)
 
     def sent(self, numbers: Iterable[int]) -> None:
-        """These went to the consumer; what else was taken since the last call is of no batch and free again."""
+        """Mark slots as sent to the consumer; other slots taken since the last call are in no batch and free again."""
         self._free |= self._taken.difference(numbers)
         self._taken.clear()
 
     def unseen(self) -> list[tuple[NewSlot, int]]:
-        """Slots made since the last call, with their file descriptors, which the caller closes."""
+        """Slots made since the last call, with their file descriptors, which the caller must close."""
         made, self._unseen = self._unseen, []
         return made
 
@@ -91,20 +91,20 @@ class SlotViews:
 
     def __init__(self) -> None:
         self._maps: dict[int, mmap.mmap] = {}
-        # A deque, because a finalizer may run in the middle of anything.
+        # A deque without a lock: a finalizer may run at any point.
         self._returned: deque[int] = deque()
 
     def add(self, slot: NewSlot, descriptor: int) -> None:
-        """Map a slot that the worker made; takes over the descriptor."""
+        """Map a slot that the worker made, and close the descriptor."""
         self._maps[slot.number] = mmap.mmap(descriptor, slot.num_bytes)
         os.close(descriptor)
 
     def lease(self, number: int, num_bytes: int) -> NDArray[np.uint8]:
-        """A slot's first bytes; it counts as returned once nothing looks at them any more."""
+        """A slot's first bytes; the slot is returned when the last array on them is gone."""
         lease = np.frombuffer(self._maps[number], np.uint8, num_bytes)
         weakref.finalize(lease, self._returned.append, number).atexit = False
         return lease
 
     def returned(self) -> list[int]:
-        """Slots that were given back since the last call."""
+        """Slots that were returned since the last call."""
         return [self._returned.popleft() for _ in range(len(self._returned))]

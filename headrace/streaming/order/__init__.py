@@ -1,1 +1,1 @@
-"""Which sample comes when: pure arithmetic, from shard sizes to the rows of every global batch (docs/order.md)."""
+"""Computes which sample is in which row of which global batch, from the shard sizes alone (docs/order.md)."""

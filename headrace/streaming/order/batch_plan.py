@@ -1,4 +1,4 @@
-"""What a batch is before anything of it is read: which samples of which epoch, and where they are in it."""
+"""Describes a batch that is still to be read: the samples of one rank, and their rows in the epoch."""
 
 from dataclasses import dataclass
 
@@ -14,9 +14,10 @@ class BatchPlan:
 
     Attributes:
         epoch: number of the epoch.
-        rows: which samples.
-        positions: int64 (B,), the row of the epoch that each is: seeds of what is random about a sample.
-        patient: wait for shards that are on their way; False in a cold start, which fetches samples by ranged reads.
+        rows: the samples.
+        positions: int64 (B,), the row of the epoch of each sample; it seeds every random choice about the sample.
+        patient: whether to wait for shards that are being downloaded; False in a cold start, which fetches samples by
+            ranged reads.
     """
 
     epoch: int

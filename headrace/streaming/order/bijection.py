@@ -1,8 +1,8 @@
 """Keyed permutations of [0, n) that are evaluated one element at a time, and the hash that makes their keys.
 
-Owns all the randomness of the order. It is integer arithmetic modulo 2**64 and nothing else: no generator, no state, no
-library whose stream could change between versions. Must not contain anything that knows of samples, shards or epochs.
-The golden vectors in ``tests/golden/order.json`` hold these functions still.
+All randomness of the order comes from these functions. They are integer arithmetic modulo 2**64 without a generator or
+a state, so no new version of a library can change an order. They know nothing of samples, shards or epochs. The golden
+vectors in ``tests/golden/order.json`` fix their results.
 """
 
 import numpy as np
@@ -14,8 +14,8 @@ MAX_SIZE = 2**52
 """Largest domain of `permute`: up to here the float64 square root that splits it is exact."""
 
 _ROUNDS = 8  # enough from 64 elements on: pairs of images are uniform by a chi-square test of 200,000 keys
-_SMALL = 64  # below, each half has so few values that more rounds are needed to make all orders equally likely
-_SMALL_WALKS = 3
+_SMALL = 64  # below, the halves have few values, and all orders are equally likely only after more rounds
+_SMALL_REPEATS = 3
 _CHUNK = 16_384  # elements at a time, so that the temporaries of a large call stay in the processor's cache
 _UINT64 = 2**64 - 1
 _GOLDEN_RATIO = 0x9E3779B97F4A7C15
@@ -46,7 +46,7 @@ def permute(index: ArrayLike, size: ArrayLike, key: ArrayLike) -> NDArray[np.int
     """Image of each index under a keyed bijection of [0, size).
 
     For one size and key, distinct indices have distinct images and all of [0, size) is reached. The work and memory per
-    element do not depend on the size, so a permutation of a billion elements costs nothing until it is asked.
+    element do not depend on the size, so a permutation of a billion elements costs nothing until it is evaluated.
 
     Args:
         index: integers, each in [0, size).
@@ -68,22 +68,22 @@ def permute(index: ArrayLike, size: ArrayLike, key: ArrayLike) -> NDArray[np.int
 
 
 def _aligned(values: _Words, shape: tuple[int, ...]) -> _Words:
-    """One value, or one for each element: a value that all share is not repeated, which makes division by it fast."""
+    """The values with one entry, or with one for each element: division by a single value is faster."""
     return values.reshape(1) if values.size == 1 else np.broadcast_to(values, shape).ravel()
 
 
 def _permute_part(x: _Words, n: _Words, key: _Words) -> _Words:
-    x = _walk(x, n, key)
+    x = _cycle_walk(x, n, key)
     small = np.flatnonzero(np.broadcast_to(n < _SMALL, x.shape))
     if small.size:
         n, key = (values if len(values) == 1 else values[small] for values in (n, key))
-        for walk in range(1, _SMALL_WALKS):
-            x[small] = _walk(x[small], n, _finalize(key + np.uint64(walk)))
+        for repeat in range(1, _SMALL_REPEATS):
+            x[small] = _cycle_walk(x[small], n, _finalize(key + np.uint64(repeat)))
     return x
 
 
-def _walk(x: _Words, n: _Words, key: _Words) -> _Words:
-    """Permute the smallest grid of at least n cells, again and again until the image is below n (cycle walking).
+def _cycle_walk(x: _Words, n: _Words, key: _Words) -> _Words:
+    """Permute the smallest grid of at least n cells, repeatedly until the image is below n (cycle walking).
 
     The grid has fewer than sqrt(n) cells too many, so a second step is rare.
     """
@@ -122,7 +122,7 @@ def _shift(half: _Words, other: _Words, size: _Words, key: _Words) -> _Words:
     word *= size  # a 32-bit fraction times the size: Lemire's reduction to [0, size)
     word >>= _HALF
     word += half
-    wrapped: _Words = np.minimum(word, word - size)  # a negative difference wraps to a huge one: no branch is needed
+    wrapped: _Words = np.minimum(word, word - size)  # a negative difference wraps to a huge number: no branch
     return wrapped
 
 

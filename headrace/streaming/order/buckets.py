@@ -1,8 +1,8 @@
 """Batches of samples of similar length, as a function of the order and of the index of lengths alone.
 
-The order is taken a window at a time: the window's samples are sorted by length, cut into global batches, and these are
-shuffled. So the same batches come out on every world, and any batch is found without reading those before it. Must not
-know where lengths come from: they are asked of a function.
+The order is cut into windows. The samples of a window are sorted by length and cut into global batches, and these
+batches are shuffled. So the batches are the same on every world, and a batch is found without reading those before it.
+The lengths come from a function that the caller passes.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from headrace.streaming.world import ALONE, World
 _WINDOW = 401
 
 BATCH_MULTIPLE = "FrameBudget's batch_multiple"
-"""What a world size must divide, as messages call it."""
+"""Name, in error messages, of the number that a world size must divide."""
 
 Ints = NDArray[np.int64]
 Lengths = Callable[[Rows], Ints]
@@ -29,7 +29,7 @@ Lengths = Callable[[Rows], Ints]
 
 
 class GlobalBatches(Protocol):
-    """What a loader follows: an `EpochOrder`, or one put into length buckets."""
+    """The global batches of an epoch: an `EpochOrder`, or one with length buckets."""
 
     @property
     def num_samples(self) -> int:
@@ -37,17 +37,17 @@ class GlobalBatches(Protocol):
 
     @property
     def num_batches(self) -> int:
-        """Global batches of this run of the epoch; the same for every rank of every world."""
+        """Global batches from the start of the order to the end of the epoch; the same for every rank and world."""
 
     def batch(self, index: int, world: World = ALONE) -> Rows:
         """This rank's rows of global batch `index`."""
 
     def batch_start(self, index: int) -> int:
-        """`sample_in_epoch` once `index` batches are delivered."""
+        """`sample_in_epoch` after `index` batches are delivered."""
 
 
 def in_buckets(order: EpochOrder, lengths: Lengths) -> GlobalBatches:
-    """The order with the length buckets that its spec asks for, if any."""
+    """The order with the length buckets that its spec requests, if any."""
     if isinstance(order.spec.buckets, LengthBuckets):
         return BucketedOrder(order, lengths, order.spec.buckets)
     if isinstance(order.spec.buckets, FrameBudget):
@@ -58,12 +58,12 @@ def in_buckets(order: EpochOrder, lengths: Lengths) -> GlobalBatches:
 class BucketedOrder:
     """Global batches of constant size, each of samples of similar length.
 
-    As many batches as the order has, each sample once, and the last batch's padding rows beside the longest samples of
-    its window.
+    There are as many batches as in the order, and each sample comes once. The padding rows of the last batch are sorted
+    to the longest samples of its window.
     """
 
     def __init__(self, order: EpochOrder, lengths: Lengths, buckets: LengthBuckets) -> None:
-        """Put `order` into `buckets`; `lengths` is asked for one window at a time."""
+        """Sort `order` by `lengths` as `buckets` says; `lengths` is called for one window at a time."""
         self._order = order
         self._lengths = lengths
         self._window_batches = buckets.window_batches
@@ -105,15 +105,15 @@ class BucketedOrder:
 
 
 class BudgetedOrder:
-    """Global batches of similar length whose rows times longest sample stay within a budget of frames.
+    """Global batches of samples of similar length; rows times longest sample stays within a budget of frames.
 
-    The batches' sizes depend on all lengths, so these are scanned once, in the order's own sequence. `sample_in_epoch`
-    counts the samples delivered, without padding. Only the epoch's last batch may need rows of padding to be a multiple
-    of `batch_multiple`; ``last_batch="drop"`` leaves out the samples that would need them.
+    The sizes of the batches depend on all lengths, so all lengths are read once, in the sequence of the order.
+    `sample_in_epoch` counts the samples delivered, without padding. Only the last batch of the epoch may need padding
+    rows to be a multiple of `batch_multiple`; ``last_batch="drop"`` leaves out the samples that would need them.
     """
 
     def __init__(self, order: EpochOrder, lengths: Lengths, budget: FrameBudget) -> None:
-        """Scan the lengths of the order's last leg and cut it into batches.
+        """Read the lengths of the last phase of the order and cut it into batches.
 
         Raises:
             ConfigError: a sample does not fit the budget.
@@ -122,14 +122,14 @@ class BudgetedOrder:
         self._order = order
         self._lengths = lengths
         self._budget = budget
-        self._leg_start = order.legs[-1].start
-        self._open: tuple[int, _Window] | None = None
+        self._phase_start = order.phases[-1].start
+        self._open: tuple[int, _SortedWindow] | None = None
         is_whole = order.spec.last_batch is LastBatch.DROP
         self._num_samples = order.num_rows - (order.num_rows % budget.batch_multiple if is_whole else 0)
         num_windows = -(-self._num_samples // budget.window_rows)
         sizes = [self._window(number).sizes for number in range(num_windows)]
         self._first_of_window = np.cumsum([0] + [len(size) for size in sizes])
-        self._starts = self._leg_start + np.cumsum(np.concatenate([np.zeros(1, np.int64), *sizes]))
+        self._starts = self._phase_start + np.cumsum(np.concatenate([np.zeros(1, np.int64), *sizes]))
         self._first = int(np.searchsorted(self._starts, order.start))
         if self._first == len(self._starts) or self._starts[self._first] != order.start:
             raise StateError(
@@ -148,7 +148,7 @@ class BudgetedOrder:
         return len(self._starts) - 1 - self._first
 
     def batch_start(self, index: int) -> int:
-        """Samples of the epoch delivered once `index` batches are."""
+        """Samples of the epoch delivered after `index` batches."""
         return int(self._starts[self._first + index])
 
     def batch(self, index: int, world: World = ALONE) -> Rows:
@@ -165,22 +165,22 @@ class BudgetedOrder:
         rows = self._window(number).batch(index - int(self._first_of_window[number]), self._budget.batch_multiple)
         return rows[world.rank :: world.world_size]
 
-    def _window(self, number: int) -> "_Window":
+    def _window(self, number: int) -> "_SortedWindow":
         if self._open is None or self._open[0] != number:
             begin = number * self._budget.window_rows
             stop = min(begin + self._budget.window_rows, self._num_samples)
-            rows = self._order.positions(self._leg_start + begin, self._leg_start + stop)
+            rows = self._order.positions(self._phase_start + begin, self._phase_start + stop)
             lengths = _lengths_of(rows, self._lengths)
             by_length = np.argsort(lengths, kind="stable")
             cuts = cut_by_frames(lengths[by_length], self._budget.frames_per_batch, self._budget.batch_multiple)
             shuffled = _shuffled(len(cuts) - 1, _shuffle_key(self._order, number))
-            self._open = number, _Window(rows[by_length], cuts[:-1][shuffled], np.diff(cuts)[shuffled])
+            self._open = number, _SortedWindow(rows[by_length], cuts[:-1][shuffled], np.diff(cuts)[shuffled])
         return self._open[1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Window:
-    """Rows sorted by length, and the batches cut from them in the order in which they are delivered."""
+class _SortedWindow:
+    """Rows of one window sorted by length, and the batches cut from them, in the order of delivery."""
 
     rows: Rows
     starts: Ints
@@ -237,7 +237,10 @@ def cut_by_frames(lengths: Ints, frames_per_batch: int, multiple: int) -> Ints:
 
 def _next_cut(lengths: Ints, start: int, frames_per_batch: int, multiple: int) -> int:
     left = len(lengths) - start
-    low, high = 0, -(-left // multiple)  # groups of rows; the more, the longer the longest, so a binary search will do
+    low, high = (
+        0,
+        -(-left // multiple),
+    )  # groups of rows: more rows never have a shorter longest sample, so a binary search is possible
     while low < high:
         middle = (low + high + 1) // 2
         longest = int(lengths[min(start + middle * multiple, len(lengths)) - 1])
@@ -246,14 +249,14 @@ def _next_cut(lengths: Ints, start: int, frames_per_batch: int, multiple: int) -
         longest = int(lengths[min(start + multiple, len(lengths)) - 1])
         raise ConfigError(
             f"frames_per_batch={frames_per_batch} has no room for {multiple} rows (batch_multiple) of {longest} "
-            f"frames, the length of a sample: raise it to at least {multiple * longest}, which that sample needs (one "
-            "further on may need more), or crop the samples"
+            f"frames, the length of a sample: raise it to at least {multiple * longest}, which that sample needs (a "
+            "later one may need more), or crop the samples"
         )
     return min(start + low * multiple, len(lengths))
 
 
 def _lengths_of(rows: Rows, lengths: Lengths) -> Ints:
-    """Lengths of rows, padding rows longer than all."""
+    """Lengths of rows; a padding row is longer than every sample."""
     frames = np.full(len(rows), np.iinfo(np.int64).max)
     held = ~rows.is_padding
     frames[held] = lengths(rows[held])
@@ -263,7 +266,7 @@ def _lengths_of(rows: Rows, lengths: Lengths) -> Ints:
 def _shuffle_key(order: EpochOrder, window: int) -> int | None:
     if not order.spec.shuffle:
         return None
-    return int(mix(order.spec.shuffle_seed, _WINDOW, order.epoch, len(order.legs), window))
+    return int(mix(order.spec.shuffle_seed, _WINDOW, order.epoch, len(order.phases), window))
 
 
 def _shuffled(count: int, key: int | None) -> Ints:

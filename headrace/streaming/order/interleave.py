@@ -1,7 +1,7 @@
-"""How units of several streams follow one another: in proportion everywhere, shuffled close by, exact in number.
+"""Interleaves units of several streams: in proportion everywhere, shuffled within windows, exact in number.
 
-A lane is a sequence of units, each from one stream, so many from each. Owns that sequence and how much of each stream
-lies before any point of it. Must not contain what a unit is (`layouts`).
+The units of a canonical-node slot form a sequence; each unit is of one stream. This module computes the stream of each
+unit, and the number of units of each stream before a unit. What a unit is, `layouts` decides.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from headrace.errors import ConfigError
 from headrace.streaming.order.bijection import mix, permute
 
-_WINDOW_PHASE, _WINDOW_ORDER = range(101, 103)
+_WINDOW_OFFSET, _WINDOW_ORDER = range(101, 103)
 _MIN_WINDOW = 16  # units; long enough to look random, short enough that a batch evaluates few of them
 _UNITS_PER_STREAM = 4  # in a window, on average
 
@@ -21,24 +21,25 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interleave:
-    """Sequences of units, one for each lane.
+    """Sequences of units, one for each slot.
 
-    The lane's U units are cut in M windows. Stream s with n of them has ``(n*(m+1) + phase)//M - (n*m + phase)//M`` in
-    window m: its share, rounded now up, now down, and exact in the sum. (The phase, its own for each stream and lane,
-    keeps rare streams of different lanes out of step.) Inside a window a keyed bijection says which stream comes when;
-    the units of one stream stay in their order, so what lies before a point is a prefix of every stream.
+    The U units of a slot are cut into M windows. A stream with n of these units has
+    ``(n*(m+1) + offset)//M - (n*m + offset)//M`` of them in window m: its share, rounded up or down, and exact in the
+    sum. Each stream and slot has its own offset, so that units of a rare stream do not come in all slots at the same
+    time. Inside a window a keyed bijection permutes the streams of the units. The units of one stream stay in their
+    order, so the units before any point are a prefix of each stream.
 
     Attributes:
-        counts: (num_streams, num_lanes); units of each stream in each lane.
-        key: what the shuffle depends on.
+        counts: (num_streams, num_slots); units of each stream in each slot.
+        key: key of the shuffle.
     """
 
     counts: Ints
     key: int
 
     def __post_init__(self) -> None:
-        """Refuse lanes so long that units times windows do not fit 64 bits; one stream alone needs no windows."""
-        longest = int(self.lane_units.max(initial=0))
+        """Raise if a slot is so long that units times windows exceed 64 bits; a single stream needs no windows."""
+        longest = int(self.slot_units.max(initial=0))
         if len(self.counts) > 1 and longest * (longest // self._window_units + 2) >= 2**63:
             raise ConfigError(
                 f"{longest} samples of several streams in one canonical node are too many: raise num_canonical_nodes, "
@@ -46,77 +47,77 @@ class Interleave:
             )
 
     @property
-    def lane_units(self) -> Ints:
-        """(num_lanes,); units in each lane."""
+    def slot_units(self) -> Ints:
+        """(num_slots,); units in each slot."""
         return np.asarray(self.counts.sum(axis=0))
 
-    def locate(self, lane: Ints, unit: Ints) -> tuple[Ints, Ints]:
-        """Stream of each unit, and its number among the lane's units of that stream.
+    def locate(self, slot: Ints, unit: Ints) -> tuple[Ints, Ints]:
+        """Stream of each unit, and its number among the slot's units of that stream.
 
         Args:
-            lane: (n,) lanes.
-            unit: (n,) units, each below the number in its lane.
+            slot: (n,) slots.
+            unit: (n,) units, each below the number in its slot.
         """
         if len(self.counts) == 1:
             return np.zeros_like(unit), unit
         num_windows = int(self._num_windows().max())
-        window, inverse = np.unique(lane * num_windows + self._window_of(lane, unit), return_inverse=True)
+        window, inverse = np.unique(slot * num_windows + self._window_of(slot, unit), return_inverse=True)
         begin, stream, number, first_unit = self._open(*np.divmod(window, num_windows))
         at = begin[inverse] + unit - first_unit[inverse]
         return stream[at], number[at]
 
-    def num_before(self, lane: Ints, unit: Ints) -> Ints:
-        """(num_streams, n); units of each stream before each unit, which may be the lane's end."""
+    def num_before(self, slot: Ints, unit: Ints) -> Ints:
+        """(num_streams, n); units of each stream before each unit, which may be the slot's end."""
         if len(self.counts) == 1:
             return unit[None]
-        window = self._window_of(lane, np.maximum(unit - 1, 0))
-        before = self._before_window(lane, window)
-        begin, stream, _, first_unit = self._open(lane, window)
+        window = self._window_of(slot, np.maximum(unit - 1, 0))
+        before = self._before_window(slot, window)
+        begin, stream, _, first_unit = self._open(slot, window)
         for row in range(len(unit)):
             inside = stream[begin[row] : begin[row] + unit[row] - first_unit[row]]
             before[:, row] += np.bincount(inside, minlength=len(self.counts))
         return before
 
-    def _open(self, lane: Ints, window: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-        """Windows end to end: where each begins, stream and number of every unit; and each window's first unit."""
-        before = self._before_window(lane, window)
-        sizes = self._before_window(lane, window + 1) - before  # (num_streams, num_windows)
+    def _open(self, slot: Ints, window: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """Begin of each window in the list of all their units; stream and number of these; first unit of each."""
+        before = self._before_window(slot, window)
+        sizes = self._before_window(slot, window + 1) - before  # (num_streams, num_windows)
         num_streams, num_windows = sizes.shape
         total = sizes.sum(axis=0)
         begin = np.cumsum(total) - total
-        # Slots of a window: its units sorted by stream, and by number in each stream.
-        slot_stream = np.repeat(np.tile(np.arange(num_streams), num_windows), sizes.T.ravel())
-        slot_number = np.arange(total.sum()) + np.repeat(
+        # The units of a window, sorted by stream, and by number in each stream.
+        sorted_stream = np.repeat(np.tile(np.arange(num_streams), num_windows), sizes.T.ravel())
+        sorted_number = np.arange(total.sum()) + np.repeat(
             (before - (np.cumsum(sizes, axis=0) - sizes) - begin).T.ravel(), sizes.T.ravel()
         )
         owner = np.repeat(np.arange(num_windows), total)
         place = np.arange(total.sum()) - begin[owner]
-        keys = mix(self.key, _WINDOW_ORDER, lane, window)
-        stream = slot_stream[begin[owner] + permute(place, total[owner], keys[owner])]
-        # The j-th unit of a stream in this shuffled window is the stream's j-th slot: a stable sort finds it.
-        number = np.empty_like(slot_number)
-        number[np.argsort(owner * num_streams + stream, kind="stable")] = slot_number
+        keys = mix(self.key, _WINDOW_ORDER, slot, window)
+        stream = sorted_stream[begin[owner] + permute(place, total[owner], keys[owner])]
+        # The j-th unit of a stream in the shuffled window is its j-th in the sorted window: a stable sort finds it.
+        number = np.empty_like(sorted_number)
+        number[np.argsort(owner * num_streams + stream, kind="stable")] = sorted_number
         return begin, stream, number, before.sum(axis=0)
 
-    def _window_of(self, lane: Ints, unit: Ints) -> Ints:
-        """Window that holds each unit: a guess from the proportion that is never too high, then steps upwards."""
-        num_units = np.maximum(self.lane_units[lane], 1)
-        window = np.maximum(unit - len(self.counts), 0) * self._num_windows()[lane] // num_units
+    def _window_of(self, slot: Ints, unit: Ints) -> Ints:
+        """Window of each unit: an estimate from the proportion that is never too high, then steps upwards."""
+        num_units = np.maximum(self.slot_units[slot], 1)
+        window = np.maximum(unit - len(self.counts), 0) * self._num_windows()[slot] // num_units
         while True:
-            behind = (self._before_window(lane, window + 1).sum(axis=0) <= unit) & (unit < self.lane_units[lane])
+            behind = (self._before_window(slot, window + 1).sum(axis=0) <= unit) & (unit < self.slot_units[slot])
             if not behind.any():
                 return window
             window = window + behind
 
-    def _before_window(self, lane: Ints, window: Ints) -> Ints:
+    def _before_window(self, slot: Ints, window: Ints) -> Ints:
         """(num_streams, n); units of each stream before each window."""
-        num_windows = self._num_windows()[lane]
+        num_windows = self._num_windows()[slot]
         stream = np.arange(len(self.counts))[:, None]
-        phase = (mix(self.key, _WINDOW_PHASE, stream, lane) % num_windows.astype(np.uint64)).astype(np.int64)
-        return (self.counts[:, lane] * window + phase) // num_windows
+        offset = (mix(self.key, _WINDOW_OFFSET, stream, slot) % num_windows.astype(np.uint64)).astype(np.int64)
+        return (self.counts[:, slot] * window + offset) // num_windows
 
     def _num_windows(self) -> Ints:
-        return np.maximum(self.lane_units // self._window_units, 1)
+        return np.maximum(self.slot_units // self._window_units, 1)
 
     @property
     def _window_units(self) -> int:

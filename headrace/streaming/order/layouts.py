@@ -1,8 +1,8 @@
-"""Where the samples of each stream go in the rows of global batches, for each batching method.
+"""Assigns the samples of each stream to the rows of global batches, for each batching method.
 
-A layout covers one leg of an epoch: rows are counted from the leg's start, and each stream continues where earlier legs
-left it. It maps rows to positions in the streams' own orders (`passes`). Must not know what sample a position is, nor
-which rank reads a row.
+A layout covers one phase of an epoch. Its rows are counted from the start of the phase, and each stream continues where
+the phases before ended. A layout maps rows to positions in the orders of the streams; `passes` maps positions to
+samples.
 """
 
 from dataclasses import dataclass
@@ -11,120 +11,122 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.lazy import cached_property
+from headrace.format.lazy import cached_property
 from headrace.streaming.order.bijection import mix
 from headrace.streaming.order.interleave import Interleave
 
-_SLOT = 201
+_ROW_SHUFFLE = 201
 
 Ints = NDArray[np.int64]
 
 
-class Layout(Protocol):
-    """Rows of a leg ↔ positions of its streams."""
+class RowLayout(Protocol):
+    """Maps the rows of a phase to positions of its streams."""
 
     @property
     def num_rows(self) -> int:
-        """Rows up to the last that holds a sample, or that is padding which its unit needs."""
+        """Rows up to the last one with a sample, or with the padding that completes its unit."""
 
     @property
     def num_batches(self) -> int:
-        """Global batches, as many as `LastBatch` keeps; for every rank alike."""
+        """Global batches, as many as `LastBatch` keeps; the same for every rank."""
 
     def batch_start(self, batch: int) -> int:
         """Row at which global batch `batch` begins, for `batch` in [0, num_batches]."""
 
     def locate(self, row: Ints) -> tuple[Ints, Ints]:
-        """Stream of each row, and the position in that stream's order; position -1 where padding."""
+        """Stream of each row, and its position in the order of that stream; position -1 for padding."""
 
     def taken(self, row: int) -> Ints:
-        """(num_streams, num_lanes); samples taken before `row`, a batch's start, from each lane of each stream.
+        """(num_streams, num_slots); samples taken before `row`, a batch's start, from each slot of each stream.
 
-        Lane c of a stream holds its positions c, c + num_lanes, c + 2 * num_lanes, ...; a lane is taken in order.
+        Slot c of a stream has its positions c, c + num_slots, c + 2 * num_slots, ...; they are taken in this order.
         """
 
 
 @dataclass(frozen=True, eq=False)
-class LaneLayout:
-    """Rows dealt to lanes round-robin, and each lane a sequence of units of one stream each.
+class SlotLayout:
+    """Rows take the canonical-node slots in turn; a slot is a sequence of units, each of one stream.
 
-    ``random``: num_canonical_nodes lanes, units of one sample. ``device_per_stream``: as many lanes as devices' batches
-    in a global batch, units of a device's batch. ``per_stream``: one lane, units of a global batch. Position q of a
-    stream is in lane ``q % num_lanes``, so a lane's rows stay in the shards of one canonical node.
+    ``random``: num_canonical_nodes slots, and a unit is one sample. ``device_per_stream``: as many slots as a global
+    batch has batches of devices, and a unit is the batch of a device. ``per_stream``: one slot, and a unit is a global
+    batch. Position q of a stream is in slot ``q % num_slots``, so the rows of a slot stay in the shards of one
+    canonical node.
 
-    Lanes differ a little in length: once the shortest has ended, what the others still hold follows, lane by lane.
+    Slots differ slightly in length: when the shortest has ended, the remaining units of the others follow, slot by
+    slot.
 
     Attributes:
-        begin: (num_streams, num_lanes); samples of each lane that earlier legs took.
-        counts: (num_streams, num_lanes); samples that this leg takes.
+        begin: (num_streams, num_slots); samples of each slot that earlier phases took.
+        counts: (num_streams, num_slots); samples of each slot that this phase takes.
         unit: samples in a unit.
-        first_lane: lane of row 0.
+        first_slot: slot of row 0.
         batch_size: rows of a global batch.
-        drop_last: whether samples that fill no unit, and units that fill no batch, are left out.
-        key: what the shuffle depends on.
+        drop_last: whether samples that do not fill a unit, and units that do not fill a batch, are left out.
+        key: key of the shuffle.
     """
 
     begin: Ints
     counts: Ints
     unit: int
-    first_lane: int
+    first_slot: int
     batch_size: int
     drop_last: bool
     key: int
 
     @cached_property
     def num_rows(self) -> int:
-        """As `Layout.num_rows`."""
+        """As `RowLayout.num_rows`."""
         return int(self._interleave.counts.sum()) * self.unit
 
     @cached_property
     def num_batches(self) -> int:
-        """As `Layout.num_batches`."""
+        """As `RowLayout.num_batches`."""
         return self.num_rows // self.batch_size if self.drop_last else -(-self.num_rows // self.batch_size)
 
     def batch_start(self, batch: int) -> int:
-        """As `Layout.batch_start`."""
+        """As `RowLayout.batch_start`."""
         return batch * self.batch_size
 
     def locate(self, row: Ints) -> tuple[Ints, Ints]:
-        """As `Layout.locate`."""
+        """As `RowLayout.locate`."""
         streams, positions = np.zeros_like(row), np.full_like(row, -1)
-        lane, unit, offset = self._unit_of(row)
+        slot, unit, offset = self._unit_of(row)
         held = unit >= 0
-        streams[held], positions[held] = self._within_unit(lane[held], unit[held], offset[held])
+        streams[held], positions[held] = self._within_unit(slot[held], unit[held], offset[held])
         return streams, positions
 
     def _unit_of(self, row: Ints) -> tuple[Ints, Ints, Ints]:
-        """Lane of each row, number of its unit in the lane (-1 past the end), and offset of the row in the unit."""
-        num_lanes = self.counts.shape[1]
+        """Slot of each row, number of its unit in the slot (-1 past the end), and offset of the row in the unit."""
+        num_slots = self.counts.shape[1]
         rounds, leftovers = self._split
-        visit, lane = np.divmod(row, num_lanes)
+        visit, slot = np.divmod(row, num_slots)
         round_, offset = np.divmod(visit, self.unit)
-        late = (round_ - rounds) * num_lanes + lane  # which of the leftover units, if not negative
+        late = (round_ - rounds) * num_slots + slot  # number of the leftover unit, if not negative
         owner = np.searchsorted(leftovers, np.clip(late, 0, leftovers[-1] - 1), side="right") - 1
-        lane = (np.where(late < 0, lane, owner) + self.first_lane) % num_lanes
+        slot = (np.where(late < 0, slot, owner) + self.first_slot) % num_slots
         unit = np.where(late < 0, round_, rounds + late - leftovers[owner])
-        return lane, np.where(late < leftovers[-1], unit, -1), offset
+        return slot, np.where(late < leftovers[-1], unit, -1), offset
 
-    def _within_unit(self, lane: Ints, unit: Ints, offset: Ints) -> tuple[Ints, Ints]:
-        stream, number = self._interleave.locate(lane, unit)
+    def _within_unit(self, slot: Ints, unit: Ints, offset: Ints) -> tuple[Ints, Ints]:
+        stream, number = self._interleave.locate(slot, unit)
         item = number * self.unit + offset
-        position = (self.begin[stream, lane] + item) * self.counts.shape[1] + lane
-        return stream, np.where(item < self.counts[stream, lane], position, -1)
+        position = (self.begin[stream, slot] + item) * self.counts.shape[1] + slot
+        return stream, np.where(item < self.counts[stream, slot], position, -1)
 
     def taken(self, row: int) -> Ints:
-        """As `Layout.taken`."""
-        num_lanes = self.counts.shape[1]
+        """As `RowLayout.taken`."""
+        num_slots = self.counts.shape[1]
         rounds, leftovers = self._split
-        round_, rest = divmod(row, num_lanes * self.unit)
+        round_, rest = divmod(row, num_slots * self.unit)
         visits = rest if self.unit == 1 else 0
-        late = max(0, (round_ - rounds) * num_lanes + visits)
-        visited = np.arange(num_lanes)  # lanes in the order in which rows visit them
+        late = max(0, (round_ - rounds) * num_slots + visits)
+        visited = np.arange(num_slots)  # slots in the order in which rows visit them
         units = min(round_, rounds) + ((visited < visits) if round_ < rounds else 0)
         units = units + np.clip(late - leftovers[:-1], 0, np.diff(leftovers))
-        lane = (visited + self.first_lane) % num_lanes
+        slot = (visited + self.first_slot) % num_slots
         taken = np.zeros_like(self.counts)
-        taken[:, lane] = self._interleave.num_before(lane, units.astype(np.int64)) * self.unit
+        taken[:, slot] = self._interleave.num_before(slot, units.astype(np.int64)) * self.unit
         return np.minimum(taken, self.counts)
 
     @cached_property
@@ -134,60 +136,60 @@ class LaneLayout:
 
     @cached_property
     def _split(self) -> tuple[int, Ints]:
-        """Rounds in which every lane has a unit; (num_lanes + 1,) where each lane's leftovers begin, as visited."""
-        units = np.roll(self._interleave.lane_units, -self.first_lane)
+        """Rounds in which every slot has a unit; begin of each slot's leftover units, as visited, (num_slots + 1,)."""
+        units = np.roll(self._interleave.slot_units, -self.first_slot)
         rounds = int(units.min())
         return rounds, np.concatenate([[0], np.cumsum(units - rounds)])
 
 
 @dataclass(frozen=True, eq=False)
 class StratifiedLayout:
-    """Every global batch holds `portions[s]` samples of stream s, in rows that a keyed hash shuffles.
+    """Every global batch has `portions[s]` samples of stream s, in rows that a keyed hash shuffles.
 
-    A sample goes to a row whose lane is near its own, so a rank stays near its own shards; exactly so if the portions
-    are multiples of the number of lanes.
+    The row of a sample is in a slot close to its own, so the samples of a rank come from few shards; it is in exactly
+    its own slot if the portions are multiples of the number of slots.
 
     Attributes:
-        begin: (num_streams,); positions that earlier legs took.
-        counts: (num_streams,); samples that this leg takes.
+        begin: (num_streams,); positions that earlier phases took.
+        counts: (num_streams,); samples that this phase takes.
         portions: (num_streams,); rows of each stream in every global batch.
-        num_lanes: canonical nodes.
-        drop_last: whether the leg ends when a first stream cannot fill its rows, or when the last sample is taken.
-        key: what the shuffle depends on.
+        num_slots: canonical nodes.
+        drop_last: True ends the phase when the first stream cannot fill its rows, False after the last sample.
+        key: key of the shuffle.
     """
 
     begin: Ints
     counts: Ints
     portions: Ints
-    num_lanes: int
+    num_slots: int
     drop_last: bool
     key: int
 
     @cached_property
     def num_rows(self) -> int:
-        """As `Layout.num_rows`."""
+        """As `RowLayout.num_rows`."""
         return self.num_batches * int(self.portions.sum())
 
     @cached_property
     def num_batches(self) -> int:
-        """As `Layout.num_batches`."""
+        """As `RowLayout.num_batches`."""
         used = self.portions > 0
         counts, portions = self.counts[used], self.portions[used]
         batches = (counts // portions).min(initial=2**62) if self.drop_last else (-(-counts // portions)).max(initial=0)
         return int(batches) if used.any() else 0
 
     def batch_start(self, batch: int) -> int:
-        """As `Layout.batch_start`."""
+        """As `RowLayout.batch_start`."""
         return batch * int(self.portions.sum())
 
     def locate(self, row: Ints) -> tuple[Ints, Ints]:
-        """As `Layout.locate`."""
-        batch, slot = np.divmod(row, int(self.portions.sum()))
+        """As `RowLayout.locate`."""
+        batch, row_in_batch = np.divmod(row, int(self.portions.sum()))
         streams, positions = np.zeros_like(row), np.full_like(row, -1)
         for wanted in sorted(set(batch.tolist())):
             rows = batch == wanted
-            of_slot = self._batch(wanted)
-            streams[rows], positions[rows] = (values[slot[rows]] for values in of_slot)
+            of_row = self._batch(wanted)
+            streams[rows], positions[rows] = (values[row_in_batch[rows]] for values in of_row)
         return streams, positions
 
     def _batch(self, batch: int) -> tuple[Ints, Ints]:
@@ -196,29 +198,29 @@ class StratifiedLayout:
         within = np.arange(len(stream)) - (np.cumsum(self.portions) - self.portions)[stream]
         taken = batch * self.portions[stream] + within
         position = self.begin[stream] + taken
-        order = np.lexsort((mix(self.key, _SLOT, batch, stream, within), position % self.num_lanes))
-        slots = np.argsort(np.arange(len(stream)) % self.num_lanes, kind="stable")
+        order = np.lexsort((mix(self.key, _ROW_SHUFFLE, batch, stream, within), position % self.num_slots))
+        rows_by_slot = np.argsort(np.arange(len(stream)) % self.num_slots, kind="stable")
         streams, positions = np.empty_like(stream), np.empty_like(stream)
-        streams[slots] = stream[order]
-        positions[slots] = np.where(taken < self.counts[stream], position, -1)[order]
+        streams[rows_by_slot] = stream[order]
+        positions[rows_by_slot] = np.where(taken < self.counts[stream], position, -1)[order]
         return streams, positions
 
     def taken(self, row: int) -> Ints:
-        """As `Layout.taken`."""
-        batch = row // max(1, int(self.portions.sum()))  # 0 where no stream holds a sample
+        """As `RowLayout.taken`."""
+        batch = row // max(1, int(self.portions.sum()))  # 0 where no stream has a sample
         return np.minimum(batch * self.portions, self.counts)[:, None]
 
 
 @dataclass(frozen=True, eq=False)
 class OwnBatchLayout:
-    """Every global batch comes from one stream, and has that stream's own size.
+    """Every global batch is of one stream, and has the batch size of that stream.
 
     Attributes:
-        begin: (num_streams,); positions that earlier legs took.
-        counts: (num_streams,); samples that this leg takes.
+        begin: (num_streams,); positions that earlier phases took.
+        counts: (num_streams,); samples that this phase takes.
         batch_sizes: (num_streams,); rows of a global batch of each stream.
-        drop_last: whether samples that fill no batch are left out.
-        key: what the shuffle depends on.
+        drop_last: whether samples that do not fill a batch are left out.
+        key: key of the shuffle.
     """
 
     begin: Ints
@@ -229,20 +231,20 @@ class OwnBatchLayout:
 
     @cached_property
     def num_rows(self) -> int:
-        """As `Layout.num_rows`."""
+        """As `RowLayout.num_rows`."""
         return int(self._interleave.counts[:, 0] @ self.batch_sizes)
 
     @cached_property
     def num_batches(self) -> int:
-        """As `Layout.num_batches`."""
+        """As `RowLayout.num_batches`."""
         return int(self._interleave.counts.sum())
 
     def batch_start(self, batch: int) -> int:
-        """As `Layout.batch_start`."""
+        """As `RowLayout.batch_start`."""
         return int(self._starts(np.array([batch]))[0])
 
     def locate(self, row: Ints) -> tuple[Ints, Ints]:
-        """As `Layout.locate`."""
+        """As `RowLayout.locate`."""
         streams, positions = np.zeros_like(row), np.full_like(row, -1)
         inside = row < self.num_rows
         batch = self._batch_of(row[inside])
@@ -253,7 +255,7 @@ class OwnBatchLayout:
         return streams, positions
 
     def taken(self, row: int) -> Ints:
-        """As `Layout.taken`."""
+        """As `RowLayout.taken`."""
         batch = self._batch_of(np.array([row]))
         batches = self._interleave.num_before(np.zeros_like(batch), batch)
         return np.asarray(np.minimum(batches * self.batch_sizes[:, None], self.counts[:, None]))
@@ -269,7 +271,7 @@ class OwnBatchLayout:
         return np.asarray((self.batch_sizes @ self._interleave.num_before(np.zeros_like(unique), unique))[inverse])
 
     def _batch_of(self, row: Ints) -> Ints:
-        """Batch that holds each row, or the number of batches: a binary search, since batches differ in size."""
+        """Batch of each row, or the number of batches past the end: a binary search, since batches differ in size."""
         low, high = np.zeros_like(row), np.full_like(row, self.num_batches)
         while (low < high).any():
             middle = (low + high + 1) // 2

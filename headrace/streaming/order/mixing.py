@@ -1,7 +1,7 @@
-"""Streams and their weights: how many samples of each an epoch holds.
+"""Computes how many samples of each stream are in an epoch, from the weights of the streams.
 
-Owns the arithmetic of `proportion`, `repeat`, `choose` and `epoch_size`, with the meaning that MosaicML's
-StreamingDataset gives them. Must not contain the order in which the samples come (`passes`, `interleave`).
+The weights `proportion`, `repeat`, `choose` and `epoch_size` mean the same as in MosaicML's StreamingDataset. The order
+of the samples is computed by `passes` and `interleave`.
 """
 
 from collections.abc import Sequence
@@ -15,20 +15,20 @@ from headrace.errors import ConfigError
 from headrace.streaming.stream import convert_weights
 
 MAX_SAMPLES = 3_000_000_000
-"""Largest number of samples that a stream holds: products of two such numbers still fit 64 bits."""
+"""Largest number of samples of a stream: products of two such numbers still fit 64 bits."""
 
 MAX_EPOCH_SAMPLES = 10**12
-"""Largest number of samples of an epoch, which may take those of its streams many times."""
+"""Largest number of samples of an epoch, which may take each sample of its streams many times."""
 
 _EPOCH_UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StreamSpec:
-    """One data set in a mixture, as the order sees it.
+    """What the order needs to know of one stream in a mixture.
 
     Attributes:
-        name: what a saved state knows the stream by; unique in a mixture.
+        name: name of the stream in saved states; unique in a mixture.
         shard_sizes: (num_shards,) samples of each shard, in storage order; an integer array; shards may be empty.
         proportion: share of the epoch, relative to the other streams' proportions; 0 switches the stream off.
         repeat: how many times its samples are taken per epoch.
@@ -50,10 +50,12 @@ class StreamSpec:
         weights = {"proportion": self.proportion, "repeat": self.repeat, "choose": self.choose}
         given = {name: value for name, value in weights.items() if value is not None}
         if len(given) > 1:
-            raise ConfigError(f"stream {self.name!r} has {' and '.join(given)}: give one of them")
+            raise ConfigError(f"stream {self.name!r} has {' and '.join(given)}: give only one of them")
         convert_weights(self)
         if self.num_samples > MAX_SAMPLES:
-            raise ConfigError(f"stream {self.name!r} has {self.num_samples} samples: at most {MAX_SAMPLES} fit")
+            raise ConfigError(
+                f"stream {self.name!r} has {self.num_samples} samples: at most {MAX_SAMPLES} are supported"
+            )
 
     @property
     def num_samples(self) -> int:
@@ -66,8 +68,8 @@ class Mixture:
     """Streams and the size of an epoch.
 
     Attributes:
-        streams: at least one; their order is that of `stream_ids`.
-        epoch_size: samples of an epoch, over all streams, as `parse_epoch_size` takes it, or None.
+        streams: at least one; `stream_ids` are indices into it.
+        epoch_size: samples of an epoch over all streams, in a form that `parse_epoch_size` accepts.
     """
 
     streams: tuple[StreamSpec, ...]
@@ -80,12 +82,12 @@ class Mixture:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ConfigError(
-                f"two streams are named {twice!r}: a saved state tells streams apart by name; give them other ones by "
-                "Stream(name=…)"
+                f"two streams are named {twice!r}: a saved state identifies streams by name, so give them different "
+                "names with Stream(name=…)"
             )
         if self.size is not None and not any(stream.num_samples for stream in self.streams):
             raise ConfigError(
-                f"epoch_size is {self.epoch_size!r}, but the streams hold no samples to fill it: leave it out, or read "
+                f"epoch_size is {self.epoch_size!r}, but the streams have no samples to fill it: leave it out, or read "
                 "another split"
             )
 
@@ -96,7 +98,7 @@ class Mixture:
 
     @property
     def is_relative(self) -> bool:
-        """Whether the streams share out an epoch's size, rather than say how many samples they give."""
+        """Whether the weights divide the size of the epoch, rather than give numbers of samples."""
         return self.size is not None or any(stream.proportion is not None for stream in self.streams)
 
 
@@ -120,14 +122,14 @@ def parse_epoch_size(size: int | str | None) -> int | None:
 
 
 def stream_counts(mixture: Mixture) -> list[int]:
-    """Samples that each stream gives to an epoch, in the order of the streams.
+    """Samples of each stream in an epoch, in the order of the streams.
 
-    Relative weights (`proportion`) share out `epoch_size`, or as many samples as the streams hold together; what
-    rounding leaves over goes to the largest fractions. Absolute weights (`repeat`, `choose`) say it themselves.
+    Relative weights (`proportion`) divide `epoch_size`, or as many samples as all streams have; rounding remainders go
+    to the streams with the largest fractions. Absolute weights (`repeat`, `choose`) give the numbers directly.
 
     Raises:
-        ConfigError: relative weights beside absolute ones, an `epoch_size` beside absolute weights, proportions that
-            are all 0, or samples asked of an empty stream.
+        ConfigError: relative and absolute weights are mixed, `epoch_size` is given with absolute weights, all
+            proportions are 0, or an empty stream should give samples.
     """
     streams = mixture.streams
     sizes = [stream.num_samples for stream in streams]
@@ -145,8 +147,8 @@ def stream_counts(mixture: Mixture) -> list[int]:
     if total is not None and any(absolute):
         name = streams[absolute.index(True)].name
         raise ConfigError(
-            f"epoch_size={mixture.epoch_size!r} contradicts stream {name!r}, whose repeat or choose says how many "
-            "samples it gives: leave out epoch_size, or use proportions"
+            f"epoch_size={mixture.epoch_size!r} contradicts stream {name!r}, whose repeat or choose fixes its number "
+            "of samples: leave out epoch_size, or use proportions"
         )
     if any(relative):
         counts = share_out(sum(sizes) if total is None else total, [stream.proportion or 0 for stream in streams])
@@ -158,7 +160,7 @@ def stream_counts(mixture: Mixture) -> list[int]:
 
 
 def share_out(total: int, weights: Sequence[float]) -> list[int]:
-    """Whole parts of `total` in proportion to the weights; what rounding leaves over goes to the largest fractions."""
+    """Whole parts of `total` in proportion to the weights; rounding remainders go to the largest fractions."""
     exact = [_as_written(weight) for weight in weights]
     whole = sum(exact)
     if whole == 0:
@@ -172,7 +174,7 @@ def share_out(total: int, weights: Sequence[float]) -> list[int]:
 
 
 def _as_written(weight: float) -> Fraction:
-    """The decimal number that the user wrote: 0.3 of 1000 samples are 300, though the float 0.3 is a little less."""
+    """The decimal number that the user wrote: 0.3 of 1000 samples is 300, although the float 0.3 is smaller."""
     return Fraction(str(weight))
 
 
@@ -187,8 +189,8 @@ def _checked_counts(streams: Sequence[StreamSpec], counts: list[int]) -> list[in
     for stream, count in zip(streams, counts, strict=True):
         if count and not stream.num_samples:
             raise ConfigError(
-                f"stream {stream.name!r} is asked for {count} samples but holds none: leave it out, give it a "
-                "weight of 0, or read another split"
+                f"stream {stream.name!r} should give {count} samples but has none: leave it out, give it weight 0, or "
+                "read another split"
             )
     if sum(counts) > MAX_EPOCH_SAMPLES:
         raise ConfigError(

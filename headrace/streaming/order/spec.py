@@ -1,15 +1,14 @@
-"""The settings that decide which sample arrives when: everything that an order depends on besides the data.
+"""Settings that an order depends on, besides the data: their names, their checks and their JSON.
 
-Owns the names of the settings, their checks and their JSON. Must not contain how fast samples arrive (threads,
-prefetch, cache): nothing of that may change an order, and a test holds it so.
+Settings of speed (threads, prefetch, cache) are in `streaming.settings`: they change no order, which tests check.
 """
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Self, TypeVar
 
+from headrace.arguments import convert, flag, number, optional, whole
 from headrace.errors import ConfigError
-from headrace.streaming.checks import convert, flag, number, optional, whole
 
 _Member = TypeVar("_Member", bound=StrEnum)
 
@@ -22,9 +21,9 @@ class ShuffleAlgo(StrEnum):
     """How one stream is shuffled."""
 
     BLOCK = "block"
-    """Shards permuted, then samples mixed within blocks of `shuffle_block_size`: reads few shards at a time."""
+    """Shuffles the shards, then the samples within blocks of `shuffle_block_size`; few shards are open at a time."""
     FULL = "full"
-    """Every order of the samples alike likely: reads all shards at all times."""
+    """Every order of the samples is equally likely; all shards are open at all times."""
 
 
 ALGORITHM_ALIASES = {
@@ -34,39 +33,39 @@ ALGORITHM_ALIASES = {
     "py1br": ShuffleAlgo.BLOCK,
     "naive": ShuffleAlgo.FULL,
 }
-"""MosaicML's names of shuffle algorithms, and which of ours is nearest."""
+"""MosaicML's names of shuffle algorithms, each with the most similar one of Headrace."""
 
 
 class BatchingMethod(StrEnum):
-    """How the samples of several streams meet in global batches."""
+    """How the samples of several streams are combined in global batches."""
 
     RANDOM = "random"
-    """Any stream in any row, in proportion everywhere."""
+    """Each row may be of any stream; the proportions hold everywhere in the epoch."""
     STRATIFIED = "stratified"
-    """Every global batch holds the same number of samples of each stream."""
+    """Every global batch has the same number of samples of each stream."""
     PER_STREAM = "per_stream"
-    """Every global batch comes from one stream."""
+    """Every global batch is of one stream."""
     DEVICE_PER_STREAM = "device_per_stream"
-    """Every group of rows that are alike modulo the canonical nodes comes from one stream; so does every device's
-    batch, if the world size divides by that number of groups or equals it."""
+    """Each group of rows that are equal modulo the canonical nodes is of one stream; so is the batch of each device, if
+    the world size equals the number of groups or is a multiple of it."""
 
 
 class SamplingMethod(StrEnum):
-    """Which samples of a stream are taken in a pass that takes only some."""
+    """Which samples of a stream a partial pass takes."""
 
     BALANCED = "balanced"
-    """Others in each epoch."""
+    """Different samples in each epoch."""
     FIXED = "fixed"
-    """The same in each epoch."""
+    """The same samples in each epoch."""
 
 
 class LastBatch(StrEnum):
-    """What becomes of samples that do not fill a global batch."""
+    """What happens to samples that do not fill a global batch."""
 
     PAD = "pad"
-    """Every sample arrives; the rest of the batch is padding, sample id -1."""
+    """All samples are delivered; the rest of the batch is padding, with sample id -1."""
     DROP = "drop"
-    """Only whole global batches arrive."""
+    """Only full global batches are delivered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +83,8 @@ class FrameBudget:
     """Global batches of similar length and of at most `frames_per_batch` frames, padding included.
 
     Attributes:
-        frames_per_batch: bound of rows times longest row, over a *global* batch: never per rank.
-        batch_multiple: the number of rows is a multiple of this, so every world size that divides it fits.
+        frames_per_batch: limit of rows times longest row of a *global* batch, not of the batch of a rank.
+        batch_multiple: the number of rows is a multiple of this; every world size that divides it is possible.
         window_samples: samples that are sorted together, rounded down to a multiple of `batch_multiple`.
     """
 
@@ -95,7 +94,7 @@ class FrameBudget:
 
     @property
     def window_rows(self) -> int:
-        """Samples that are sorted together: whole groups, so that only the epoch's last batch needs padding rows."""
+        """Samples that are sorted together: a multiple, so that only the last batch of the epoch needs padding rows."""
         return max(1, self.window_samples // self.batch_multiple) * self.batch_multiple
 
     def __post_init__(self) -> None:
@@ -103,10 +102,10 @@ class FrameBudget:
 
 
 def buckets_of(batching: object) -> LengthBuckets | FrameBudget | None:
-    """What `batching` names: "fixed" (None), "length_buckets", or one of the two itself.
+    """The length buckets of the argument `batching`; None for "fixed".
 
     Raises:
-        ConfigError: it is none of these; lists them.
+        ConfigError: the value is not "fixed", "length_buckets", a `LengthBuckets` or a `FrameBudget`.
     """
     if batching is None or isinstance(batching, LengthBuckets | FrameBudget):
         return batching
@@ -121,7 +120,7 @@ def buckets_of(batching: object) -> LengthBuckets | FrameBudget | None:
 
 @dataclass(frozen=True, slots=True)
 class OrderSpec:
-    """What an order depends on besides the data, the streams' weights and the epoch. The world is not in it.
+    """What an order depends on, besides the data, the weights of the streams and the epoch. It does not hold the world.
 
     Attributes:
         global_batch_size: rows of a global batch, over all ranks. The order of the samples itself depends on it only
@@ -129,18 +128,18 @@ class OrderSpec:
         shuffle: False reads each stream in storage order.
         shuffle_algo: `ShuffleAlgo`, or a name or alias for it.
         shuffle_seed: any integer.
-        num_canonical_nodes: walks through each block that are independent of each other; positions that are alike
-            modulo this number belong to one walk, so a rank whose world size divides it reads its own walks' shards.
-        shuffle_block_size: samples that are mixed with each other, over all canonical nodes together; None takes 64
-            shards' worth of each stream.
+        num_canonical_nodes: number of nodes that take turns in each block; positions that are equal modulo this number
+            belong to one node, so if the world size divides it, a rank reads only the shards of its nodes.
+        shuffle_block_size: samples of a shuffle block, over all canonical nodes together; None takes the samples of 64
+            shards of each stream.
         batching_method: `BatchingMethod`, or its name.
         sampling_method: `SamplingMethod`, or its name.
-        sampling_granularity: samples that are picked from a shard at a time in a pass that takes only some.
+        sampling_granularity: consecutive samples that a partial pass takes or leaves out together.
         last_batch: `LastBatch`, or its name.
         buckets: None, `LengthBuckets` or `FrameBudget`; the last two need `batching_method="random"`.
-        crop_frames: what is kept of a sample, which decides its bucket; None without buckets. So the next two.
-        crop_seconds: the same in seconds.
-        sample_rate: what samples are resampled to, Hz.
+        crop_frames: frames that a crop keeps of a sample, which decide its bucket; None without buckets.
+        crop_seconds: the same in seconds; None without buckets.
+        sample_rate: rate to which samples are resampled, Hz; None without buckets.
     """
 
     global_batch_size: int
@@ -176,22 +175,22 @@ class OrderSpec:
         convert(self, optional(number), "crop_seconds")
         if self.buckets is not None and self.batching_method is not BatchingMethod.RANDOM:
             raise ConfigError(
-                f"length buckets mix the batches of a window, which batching_method={self.batching_method.value!r} "
-                "must not: use batching_method='random'"
+                f"length buckets mix the batches of a window, and batching_method={self.batching_method.value!r} keeps "
+                "batches apart: use batching_method='random'"
             )
-        if self.buckets is None:  # then no order depends on how long a sample is
+        if self.buckets is None:  # without buckets the order does not depend on lengths
             for name in ("crop_frames", "crop_seconds", "sample_rate"):
                 set_field(self, name, None)
 
     @property
     def needs_global_batch(self) -> bool:
-        """Whether another global batch size gives another order of samples, so that a state is bound to its own."""
+        """Whether the order of samples depends on the global batch size, so that a state requires the same size."""
         return self.batching_method is not BatchingMethod.RANDOM or isinstance(self.buckets, LengthBuckets)
 
     def to_json(self) -> dict[str, Any]:
         """JSON object with one field for each attribute; `from_json` is its inverse.
 
-        Plain values only, no enum members: a checkpoint that holds it loads with `torch.load(weights_only=True)`.
+        The values are plain, not enum members, so `torch.load(weights_only=True)` loads a checkpoint with them.
         """
         fields = {name: value.value if isinstance(value, StrEnum) else value for name, value in asdict(self).items()}
         fields["buckets"] = asdict(self.buckets) if self.buckets else None
@@ -213,7 +212,7 @@ class OrderSpec:
 
 
 def shuffle_algo(name: str) -> ShuffleAlgo:
-    """The algorithm of a name or of one of MosaicML's names.
+    """The algorithm with this name, or the one that corresponds to this name of MosaicML.
 
     Raises:
         ConfigError: unknown name; lists the known ones.
@@ -225,7 +224,7 @@ def shuffle_algo(name: str) -> ShuffleAlgo:
 
 
 def member(kind: type[_Member], field: str, value: str) -> _Member:
-    """The member of `kind` that `value` names.
+    """The member of `kind` whose value is `value`.
 
     Raises:
         ConfigError: no such member; names the field and lists the members.

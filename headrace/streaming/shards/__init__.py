@@ -1,1 +1,1 @@
-"""Which shards a stream reads, and their bytes: in place, from the cache, or by ranges from a store."""
+"""Finds the shards of a stream and reads their bytes: in place, from the cache, or by ranges from a store."""

@@ -1,8 +1,8 @@
-"""Opening the shards of one stream: in place, from the cache, or just the needed bytes from the store.
+"""Opens the shards of one stream: in place, from the cache, or only the needed bytes from the store.
 
-Owns that choice and the open files of this process. A local shard is read where it lies: never copied, never evicted.
-A shard of a store is read from the cache if it is there, or awaited if it is on its way; else the wanted samples alone
-come by ranged reads. A cache that cannot be used costs speed and one warning, nothing else.
+A local shard is read in place: it is never copied and never evicted. A shard of a store is read from the cache if it is
+there; if it is being downloaded, the reader waits for it; otherwise only the wanted samples are fetched, by ranged
+reads. If the cache cannot be used, reading is slower and warns once.
 """
 
 import contextlib
@@ -11,27 +11,32 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from pathlib import Path
 
-from headrace.errors import FormatError, IntegrityError, StorageError
-from headrace.index import ShardIndex, index_name
-from headrace.lazy import cached_property
+from headrace.errors import FormatError, IntegrityError, StorageError, StoreUnavailableError
+from headrace.format.index import ShardIndex, index_name
+from headrace.format.index_files import parse_index
+from headrace.format.lazy import cached_property
+from headrace.format.tar import sha256_of
+from headrace.format.unpacking import ZIP_SUFFIXES
+from headrace.stores.refetch import DAMAGED_IN_STORE, say, sources, times
+from headrace.stores.storage import Storage
+from headrace.stores.waiting import wait
+from headrace.streaming.parallel import map_on_threads
 from headrace.streaming.settings import FetchConfig
 from headrace.streaming.shards.cache import CacheFullError, CacheUnusableError, ShardCache
-from headrace.streaming.shards.coalesce import Span, coalesce
-from headrace.streaming.shards.download import Delivery, Downloader
-from headrace.streaming.shards.foreign import VERSION
+from headrace.streaming.shards.coalesce import Span, coalesce, pieces
+from headrace.streaming.shards.download import Downloader, ShardDownload
+from headrace.streaming.shards.foreign import VERSION, IndexKeeper
 from headrace.streaming.shards.open_files import OpenFiles
-from headrace.streaming.shards.opened import BlobShard, FileShard, OpenShard
-from headrace.streaming.shards.retry import retried
-from headrace.streaming.shards.shardset import Indexes, ShardSet
-from headrace.streaming.shards.unpacking import ZIP_SUFFIXES
+from headrace.streaming.shards.opened import BlobShard, Field, FileShard, OpenShard, is_stored
+from headrace.streaming.shards.shard_set import Indexes, ShardSet
 from headrace.streaming.stats import Traffic
-from headrace.tar import sha256_of
 
 _FILES_KEPT = 256  # a few shuffle blocks
-_CACHED_FILES_KEPT = 64  # an open shard is not evicted, so a process holds on to no more than about a shuffle block
-_GAP_BYTES = 256 << 10  # unwanted bytes cost less than another request
+_CACHED_FILES_KEPT = 64  # an open shard is not evicted, so a process keeps no more than about a shuffle block open
+_GAP_BYTES = 256 << 10  # this many unwanted bytes cost less than another request
 _POLL_SECONDS = 0.005
 
 
@@ -44,12 +49,10 @@ class ShardAccess:
         self.files = OpenFiles()
         self._config = config
         self._traffic = traffic
-        self._indexes = Indexes(self._load_index)
-        self._downloader = Downloader(shards.storage, cache, config, traffic)
+        self._indexes = Indexes()
+        self._downloader = Downloader(cache, config, traffic)
         self._checked: set[int] = set()
-        self._faults: dict[int, str] = {}
         self._without_room: dict[int, str] = {}
-        self._doubted: set[int] = set()
         self._is_unusable = False
         self._has_warned = False
         self._warning = threading.Lock()
@@ -59,7 +62,7 @@ class ShardAccess:
         return self.shards.shards.name(shard)
 
     def cache_name(self, shard: int) -> str:
-        """Its file name in the cache. Ours are named by content; others get a mark of their origin and version."""
+        """File name of a shard in the cache; one that is not named by content gets a prefix of its origin."""
         name = self.name(shard)
         if self.is_named_by_content:
             return name
@@ -70,34 +73,43 @@ class ShardAccess:
         return f"{mark}-{(stem + '.tar' if stem else name).rpartition('/')[2]}"
 
     def index(self, shard: int) -> ShardIndex:
-        """Index of a shard, from its sidecar or made from the shard."""
-        return self._indexes.get(shard)
+        """Index of a shard, from its index file or made from the shard."""
+        return self._indexes.get(shard, self._load_index)
+
+    @cached_property
+    def form_of_latents(self) -> tuple[int, str]:
+        """Width D and dtype of the latents, from the first shard that has latents; (0, "float32") if no shard has."""
+        for shard in range(len(self.shards)):
+            index = self.index(shard)
+            if index.tensor_dtype:
+                return int(index.tensors[:, 3].max()), index.tensor_dtype
+        return 0, "float32"
 
     @property
     def is_named_by_content(self) -> bool:
-        """Whether a shard's name alone says what is in it."""
+        """Whether the name of a shard identifies its content."""
         return self.shards.is_named_by_content
 
     @cached_property
     def is_local(self) -> bool:
-        """Whether shards are read where they lie."""
+        """Whether shards are read in place."""
         return len(self.shards) == 0 or self.in_place(0) is not None
 
     def in_place(self, shard: int) -> Path | None:
-        """The local file that is read where it lies; None for a shard that has to be fetched or unpacked."""
+        """Path of a shard that is read in place; None for a shard that has to be fetched or unpacked."""
         name = self.name(shard)
         return None if name.endswith(ZIP_SUFFIXES) else self.shards.storage.local_path(name)
 
     def open_file(self, shard: int, *, patient: bool) -> FileShard | None:
-        """The shard as a local file, in place or from the cache; None while it is only in its store.
+        """Open a shard as a local file, in place or from the cache; None if it is only in its store.
 
         Args:
-            shard: its number.
-            patient: await it if it is on its way, for as long as `download_timeout`.
+            shard: number of the shard.
+            patient: if the shard is being downloaded, wait for it, for at most `download_timeout`.
 
         Raises:
-            NotFoundError: it is gone.
-            IntegrityError: its size or digest is not what the index says.
+            NotFoundError: the shard is gone.
+            IntegrityError: its size or digest differs from the index.
         """
         if (found := self.files.get(shard)) is not None:
             return found
@@ -108,45 +120,46 @@ class ShardAccess:
         self._traffic.hit()
         return self._kept(shard, cached, _CACHED_FILES_KEPT)
 
-    def open(self, shard: int, spans: Callable[[], Sequence[Span]], *, patient: bool) -> OpenShard:
-        """The shard, open for reading at least `spans`.
+    def open(self, shard: int, samples: Callable[[], Sequence[Sequence[Field]]], *, patient: bool) -> OpenShard:
+        """Open a shard for reading at least these samples.
+
+        Bytes from ranged reads are compared with their checksums, and fetched again if they are damaged. Reading a
+        field that is still damaged raises `IntegrityError`.
 
         Args:
-            shard: its number.
-            spans: what will be read of it; asked only for ranged reads.
-            patient: await it if it is on its way, for as long as `download_timeout`.
+            shard: number of the shard.
+            samples: gives the fields of each sample that will be read; called only for ranged reads.
+            patient: if the shard is being downloaded, wait for it, for at most `download_timeout`.
 
         Raises:
-            NotFoundError: it is gone.
-            IntegrityError: its size or digest is not what the index says.
-            StorageError: the store failed, also when tried again; or no cache can hold a compressed shard.
+            NotFoundError: the shard is gone.
+            IntegrityError: its size or digest differs from the index.
+            StorageError: the store failed, also after retries; or no cache can hold a compressed shard.
         """
         if (found := self.open_file(shard, patient=patient)) is not None:
             return found
         self._traffic.missed()
-        if (fault := self._faults.get(shard)) is not None:
-            raise IntegrityError(fault)
         if self.name(shard).endswith(ZIP_SUFFIXES):
             return self._unpacked(shard)
         if (reason := self._without_room.get(shard)) is not None:
             self._warn(reason)
-        return self._ranged(shard, spans())
+        return self._ranged(shard, [fields for fields in samples() if fields])
 
-    def bring(self, shard: int, keep: Collection[str] = ()) -> bool:
-        """Download a shard into the cache, whole. Returns whether this call brought it.
+    def fetch(self, shard: int, keep: Collection[str] = ()) -> bool:
+        """Download a whole shard into the cache. Returns whether this call downloaded it.
 
-        A cache that can never take it costs one warning. A shard that comes damaged each time is not read by ranges
-        either from then on.
+        If the cache can never hold the shard, warn once. The intact samples of a shard that is damaged in its store can
+        still be read by ranges.
 
         Raises:
-            CacheFullError: the cache cannot take it for now.
-            IntegrityError: what comes is damaged, each time.
-            StorageError: the store fails, each time.
+            CacheFullError: the cache has no room at the moment.
+            IntegrityError: the downloaded shard is damaged, also after retries.
+            StorageError: the store failed, also after retries.
         """
         if self.in_place(shard) is not None:
             return False
         try:
-            brought = self._into_cache(self._delivery(shard), keep)
+            fetched = self._into_cache(self._download(shard), keep)
         except CacheFullError as error:
             self._without_room[shard] = str(error)
             raise
@@ -154,68 +167,72 @@ class ShardAccess:
             self._is_unusable = True
             self._warn(str(error))
             return False
-        except IntegrityError as error:
-            self._faults[shard] = str(error)
-            raise
         self._without_room.pop(shard, None)
-        return brought
+        return fetched
 
     def _unpacked(self, shard: int) -> FileShard:
-        """A compressed shard from the cache; while batches under way take all the room there, for this batch alone."""
+        """A compressed shard from the cache; if batches under way need all its room, in a file for this batch only."""
         while True:
             try:
-                self.bring(shard)
+                self.fetch(shard)
             except CacheFullError as error:
                 self._warn(str(error))
-                return self._downloader.bring_apart(self._delivery(shard))
+                return self._downloader.fetch_unnamed(self._download(shard))
             if (cached := self._cached(shard, patient=True)) is not None:
                 return self._kept(shard, cached, _CACHED_FILES_KEPT)
             if self._is_unusable:
                 raise StorageError(
-                    f"{self.name(shard)}: compressed, so only read from the cache, and {self.cache.folder} cannot hold "
-                    "it: raise cache_limit, make room there, point local= to another folder, or store the shard as .tar"
+                    f"{self.name(shard)}: compressed, so it is read from the cache, and {self.cache.folder} cannot "
+                    "hold it: raise cache_limit, make room there, pass another local=, or store the shard as .tar"
                 )
 
-    def _delivery(self, shard: int) -> Delivery:
+    def _download(self, shard: int) -> ShardDownload:
         index, name = self.index(shard), self.name(shard)
         stored = self.shards.storage.size(name) if name.endswith(ZIP_SUFFIXES) else index.num_bytes
-        return Delivery(name, self.cache_name(shard), index, stored)
+        return ShardDownload(self.shards.storage, name, self.cache_name(shard), index, stored)
 
-    def _into_cache(self, delivery: Delivery, keep: Collection[str]) -> bool:
+    def _into_cache(self, download: ShardDownload, keep: Collection[str]) -> bool:
         try:
-            return self._downloader.bring(delivery, keep)
+            return self._downloader.fetch(download, keep)
         except CacheFullError:
-            self.close_idle()  # what this process only holds open in case it comes again
-            return self._downloader.bring(delivery, keep)
+            self.close_idle()  # files that this process keeps open for later use
+            return self._downloader.fetch(download, keep)
 
     def let_go(self, shard: int) -> None:
-        """A shard is not needed soon: it may be evicted, if it is one of the cache."""
+        """Release a shard that is not needed soon, so that it can be evicted from the cache."""
         if self.in_place(shard) is None:
             self.files.let_go(shard)
 
-    def doubt(self, shard: int) -> None:
-        """What was read of a shard is damaged. If it may be its copy in the cache that is, that goes and comes anew.
+    def renewed(self, shard: int, opened: OpenShard | None, fields: Sequence[Field]) -> OpenShard | None:
+        """Handle a damaged read: if the bytes came from the cache, delete the cached shard and read from the store.
 
-        Of a shard whose digest is known, the copy's is compared with it, once: what is damaged in the store stays.
+        Args:
+            shard: number of the shard.
+            opened: the shard as it was read.
+            fields: fields of the sample.
+
+        Returns:
+            None if reading again would give the same bytes: they have their checksums, they are in a local folder, or
+            they were read by ranges, which compares checksums.
+
+        Raises:
+            NotFoundError: the shard is gone.
+            IntegrityError: the bytes in the store are damaged, also after retries.
+            StorageError: the store failed.
         """
-        if self.in_place(shard) is not None or shard in self._doubted:
-            return
-        self._doubted.add(shard)
-        wanted, name = self.index(shard).sha256, self.cache_name(shard)
-        if wanted:
-            cached = self.cache.find(name, self.index(shard).num_bytes)
-            if cached is None or _digest_of(cached) == wanted:
-                return
+        if not isinstance(opened, FileShard) or self.in_place(shard) is not None or _holds(opened, fields):
+            return None
+        self.files.let_go(shard)
+        if self.cache.discard_copy(opened):
             warnings.warn(
-                f"{cached.path}: its SHA-256 is no longer {wanted}: this copy in the cache was damaged and has been "
-                "removed; it comes anew. If that happens again, check the disk",
+                f"{opened.path}: {fields[0].name} no longer has its CRC-32: this copy in the cache was damaged and has "
+                "been removed; the store is read instead. If this happens again, check the disk",
                 stacklevel=2,
             )
-        self.files.let_go(shard)
-        self.cache.discard(name)
+        return self._unpacked(shard) if self.name(shard).endswith(ZIP_SUFFIXES) else self._ranged(shard, [fields])
 
     def close_idle(self) -> None:
-        """Close what is open, so that it may be evicted; readers under way keep theirs."""
+        """Close the kept files, so that their shards can be evicted; readers under way keep theirs open."""
         self.files.clear()
 
     def _opened_in_place(self, shard: int, path: Path) -> FileShard:
@@ -227,14 +244,14 @@ class ShardAccess:
         return opened
 
     def _is_sound(self, shard: int, cached: FileShard) -> bool:
-        """Whether a shard of the cache is still what came, as far as `validate_hash` asks; if not, it is removed."""
+        """Whether a cached shard has its digest, if `validate_hash` requires it; if not, it is removed."""
         if self._other_digest(shard, cached) is None:
             return True
         self.cache.discard(cached.path.name)
         return False
 
     def _other_digest(self, shard: int, opened: FileShard) -> str | None:
-        """The digest of a file just opened if it is to be checked and is not the shard's; each is checked once."""
+        """The digest of a file if it is checked and differs from the index, else None; each shard is checked once."""
         wanted = self.index(shard).sha256
         if not self._config.validate_hash or not wanted or shard in self._checked:
             return None
@@ -248,26 +265,58 @@ class ShardAccess:
         found = self.cache.find(name, num_bytes)
         deadline = time.monotonic() + self._config.download_timeout_seconds
         while found is None and patient and self.cache.is_arriving(name) and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS)
+            if not wait(_POLL_SECONDS):
+                break
             found = self.cache.find(name, num_bytes)
         found = found or (self.cache.find(name, num_bytes) if patient else None)
         return found if found is None or self._is_sound(shard, found) else None
 
-    def _ranged(self, shard: int, spans: Sequence[Span]) -> BlobShard:
-        """Just these spans, near ones in one request."""
-        name, storage = self.name(shard), self.shards.storage
-        requests = coalesce(spans, max_gap_bytes=_GAP_BYTES)
-        ranges = [(request.start, request.stop) for request in requests]
+    def _ranged(self, shard: int, samples: Sequence[Sequence[Field]]) -> BlobShard:
+        """Fetch only these samples; samples with a damaged field are fetched again."""
+        name = f"{self.shards.storage.uri}/{self.name(shard)}"
+        opened = BlobShard(name)
+        damaged: list[Field] = []
+        attempts = 0
+        for source in sources(self.shards.storage):
+            if attempts == 1:
+                say(name, f"{damaged[0].name} has another CRC-32")
+            attempts += 1
+            spans = [(fields[0].start, fields[-1].stop) for fields in (sorted(s, key=_start) for s in samples)]
+            self._fetch_spans(source, shard, spans, opened)
+            samples = [fields for fields in samples if not all(map(opened.is_sound, fields))]
+            damaged = [field for fields in samples for field in fields if not opened.is_sound(field)]
+            if not damaged:
+                break
+        for field in damaged:
+            opened.mark_damaged(field, f"{times(attempts)}: {DAMAGED_IN_STORE}")
+        if damaged:
+            self._forget_index(shard)
+        return opened
+
+    def _forget_index(self, shard: int) -> None:
+        """Discard an index that was made from the shard itself, whose bytes may have been damaged at that time."""
+        if isinstance(keeper := self.shards.load_index, IndexKeeper):
+            keeper.forget(self.shards.storage, self.name(shard))
+            self._indexes.forget(shard)
+
+    def _fetch_spans(self, storage: Storage, shard: int, spans: Sequence[Span], opened: BlobShard) -> None:
+        """Read spans of a shard: near spans in one request, and several requests at the same time."""
+        name = self.name(shard)
+        ranges = [(request.start, request.stop) for request in coalesce(spans, max_gap_bytes=_GAP_BYTES)]
+        asked = [piece for start, stop in ranges for piece in pieces(start, stop)]
         try:
-            blobs = retried(lambda: storage.read_ranges(name, ranges), self._config, f"{storage.uri}/{name}")
+            found = map_on_threads(lambda piece: storage.read_ranges(name, [piece])[0], asked, "range")
+        except StoreUnavailableError:
+            raise
         except StorageError as error:
             self._check_size(shard, error)
             raise
-        self._traffic.fetched(sum(map(len, blobs)))
-        return BlobShard(name, ranges, blobs)
+        self._traffic.needed(sum(stop - start for start, stop in set(spans)))
+        read = iter(found)
+        opened.add(ranges, [_joined(list(islice(read, len(list(pieces(*span)))))) for span in ranges])
 
     def _check_size(self, shard: int, failure: StorageError) -> None:
-        """Raise `IntegrityError` if ranges could not be read because the store's file is not what was indexed."""
+        """Raise `IntegrityError` if ranges could not be read because the file has another size than its index says."""
         name, wanted = self.name(shard), self.index(shard).num_bytes
         found = wanted
         with contextlib.suppress(StorageError):
@@ -284,28 +333,42 @@ class ShardAccess:
 
     @cached_property
     def _is_kept(self) -> bool:
-        """Whether indexes are kept in the cache: they come from a store, under names that say what is in them."""
+        """Whether indexes are kept in the cache: those of a store whose shards are named by content."""
         return self.is_named_by_content and self.shards.storage.local_path("any") is None
 
     def _load_index(self, shard: int) -> ShardIndex:
         storage, name = self.shards.storage, self.name(shard)
         if self._is_kept and (blob := self.cache.kept_index(self.cache_name(shard))) is not None:
             try:
-                return ShardIndex.from_bytes(blob, index_name(name))
-            except FormatError:  # cut off on this disk: the store has the whole one
+                return parse_index(blob, index_name(name))
+            except FormatError:  # the kept file is incomplete: read the one of the store
                 pass
-        index = retried(lambda: self.shards.load_index(storage, name), self._config, f"{storage.uri}/{name}")
+        index = self.shards.load_index(storage, name)
         if self._is_kept:
             self.cache.keep_index(self.cache_name(shard), index.to_bytes())
         return index
 
     def _warn(self, reason: str) -> None:
-        with self._warning:  # several downloads find it out at once
+        with self._warning:  # several downloads may find the reason at the same time
             is_first, self._has_warned = not self._has_warned, True
         if is_first:
-            warnings.warn(f"{reason}. Until then samples come from the store one by one, which is slower", stacklevel=2)
+            warnings.warn(
+                f"{reason}. Until then samples are read from the store one by one, which is slower", stacklevel=2
+            )
+
+
+def _holds(opened: FileShard, fields: Sequence[Field]) -> bool:
+    return all(is_stored(field, opened.file_descriptor) for field in fields)
+
+
+def _start(field: Field) -> int:
+    return field.start
+
+
+def _joined(blobs: Sequence[bytes]) -> bytes:
+    return blobs[0] if len(blobs) == 1 else b"".join(blobs)
 
 
 def _digest_of(opened: FileShard) -> str:
-    with open(opened.file_descriptor, "rb", closefd=False) as file:  # its name may be gone: others check it, too
+    with open(opened.file_descriptor, "rb", closefd=False) as file:  # its name may be gone: others check it as well
         return sha256_of(file)

@@ -1,16 +1,16 @@
-"""A folder of whole shards, shared by all processes of a host.
+"""Keeps whole shards in a folder that all processes of a host share, under a limit of bytes.
 
-Owns the files in it: they come in by an atomic rename, are size-checked on every open, and the least recently used go
-out under a byte limit. All agreement between processes is by `flock`, which the kernel drops when a process dies: there
-is no shared memory, no barrier, and nothing to clean up after a kill. What is here is never the only copy.
+Shards get their name by an atomic rename, their size is checked on every open, and the least recently used ones are
+evicted. Processes synchronise by `flock`, which the kernel releases when a process dies: there is no shared memory and
+no barrier, and a killed process leaves nothing to clean up. A file in the cache is never the only copy.
 
-A lock belongs to the open file, and a forked child has the same one. So locks are dropped by `LOCK_UN`, which counts
-for both, before the file is closed: else they would be held for as long as the child lives.
+A lock belongs to the open file, and a forked child has the same open file. So a lock is released by `LOCK_UN`, which
+holds for both processes, before the file is closed; otherwise it would be held until the child ends.
 
     .lock                  held while room is made, and while a shard gets its name; short
-    .NAME.part             a shard on its way in; its lock is held by the process that brings it. Without a holder it is
-                           a leftover, and the next one to come begins it again
-    NAME                   a whole shard; readers hold a shared lock, so that what is open is not evicted
+    .NAME.part             a shard that is being written; the process that writes it holds its lock. Without a lock it
+                           is left over from a dead process, and the next process begins it again
+    NAME                   a whole shard; readers hold a shared lock, so an open shard is not evicted
     NAME.idx               its index, if it came from a store
 """
 
@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.errors import HeadraceError, IntegrityError, NotFoundError
+from headrace.errors import HeadraceError, IntegrityError, NotAFileError, NotFoundError
 from headrace.machine import NO_ROOM, reserve
 from headrace.streaming.shards.opened import FileShard
 
@@ -32,7 +32,7 @@ _INDEX = ".idx"
 _LOCK = ".lock"
 _LOCK_ATTEMPTS = 5
 _LOCK_PAUSE_SECONDS = 0.002
-_INDEX_SHARE = 64  # of the free room that indexes take before a process looks again what there is
+_INDEX_SHARE = 64  # part of the free room that indexes take before a process measures the folder again
 
 
 class CacheUnusableError(HeadraceError, OSError):
@@ -40,12 +40,12 @@ class CacheUnusableError(HeadraceError, OSError):
 
 
 class CacheFullError(CacheUnusableError):
-    """Not now: what the folder holds is in use, or another process is bringing the shard and does not get on."""
+    """The cache has no room now: its shards are in use, or another process downloads the shard and is stuck."""
 
 
 @dataclass(slots=True)
 class _Kept:
-    """A shard of the folder with its index, or an index alone: their size, and when it was last used or written."""
+    """A shard in the folder with its index, or only an index: their size, and the time of the last use."""
 
     name: str
     is_shard: bool = False
@@ -55,12 +55,12 @@ class _Kept:
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A shard on its way in: write it in order, then leave the `with` block."""
+    """A shard that is being written: write it in order, then leave the `with` block."""
 
     file_descriptor: int
 
     def write(self, data: bytes | memoryview) -> None:
-        """Append. Raises `CacheUnusableError` when the disk is full."""
+        """Append bytes. Raises `CacheUnusableError` if the disk is full."""
         view = memoryview(data)
         try:
             while view:
@@ -75,18 +75,18 @@ class ShardCache:
     def __init__(self, folder: Path, limit_bytes: int | None = None) -> None:
         self.folder = folder
         self.limit_bytes = limit_bytes
-        self._room_for_indexes = 0  # changes under the folder's lock alone
+        self._room_for_indexes = 0  # changed only under the lock of the folder
 
     def find(self, name: str, num_bytes: int) -> FileShard | None:
-        """The shard, opened and marked as just used; None when it is not here.
+        """Open a shard and mark it as just used; None if it is not in the cache.
 
-        A file of another size is damaged: it is removed and counts as not here.
+        A file of another size is damaged: it is removed and counts as absent.
         """
         try:
             found = FileShard(self.folder / name, num_bytes)
-        except (NotFoundError, NotADirectoryError):
+        except NotFoundError:
             return None
-        except IntegrityError:
+        except (IntegrityError, NotAFileError):
             self.discard(name)
             return None
         if not _lock(found.file_descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB):
@@ -96,11 +96,11 @@ class ShardCache:
         return found
 
     def is_arriving(self, name: str) -> bool:
-        """Whether some process is bringing it right now, or has just renamed it and not let go of it yet."""
+        """Whether a process is writing the shard, or has renamed it but not released its lock yet."""
         return _is_held(self._part(name)) or _is_held(self.folder / name)
 
     def written_ns(self, name: str) -> int:
-        """When who is bringing it last wrote something; 0 if nobody is."""
+        """Time of the last write to a shard that is being written, in ns; 0 if none is."""
         try:
             return self._part(name).stat().st_mtime_ns
         except OSError:
@@ -108,18 +108,18 @@ class ShardCache:
 
     @contextlib.contextmanager
     def receive(self, name: str, num_bytes: int, keep: Collection[str] = ()) -> Iterator[Incoming | None]:
-        """Bring a shard: room is made first, the file appears when the block ends without an error.
+        """Write a shard into the cache: room is made first, and the file appears if the block ends without an error.
 
         Args:
-            name: the shard.
+            name: name of the shard.
             num_bytes: its size.
-            keep: shards that must not be evicted for it.
+            keep: names of shards that must not be evicted for it.
 
         Yields:
-            Where to write; None when another process is bringing it, or it is here already.
+            The file to write; None if another process is writing the shard, or it is in the cache already.
 
         Raises:
-            CacheUnusableError: it cannot be taken in.
+            CacheUnusableError: the cache cannot hold the shard.
         """
         with self._owned_part(name) as part:
             if part is None or (self.folder / name).exists():
@@ -129,18 +129,18 @@ class ShardCache:
                 self._reserve(part, num_bytes, keep)
             yield Incoming(part)
             if os.lseek(part, 0, os.SEEK_CUR) != num_bytes:
-                raise IntegrityError(f"{name}: {num_bytes} bytes announced, {os.lseek(part, 0, os.SEEK_CUR)} came")
+                raise IntegrityError(f"{name}: {num_bytes} bytes expected, {os.lseek(part, 0, os.SEEK_CUR)} received")
             with self._translated():
-                os.fsync(part)  # a power cut must not leave a whole-looking file of zeros
-                with self._folder_lock():  # who makes room and looks meanwhile would find neither of the two names
+                os.fsync(part)  # after a power cut, a file of zeros must not look like a whole shard
+                with self._folder_lock():  # without it, a process that makes room could see neither of the two names
                     self._part(name).rename(self.folder / name)
 
     def evict(self, name: str) -> bool:
-        """Remove a shard that nobody has open. Returns whether it is gone."""
+        """Remove a shard that no process has open. Returns whether it is gone."""
         try:
-            descriptor = os.open(self.folder / name, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(self.folder / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
-            (self.folder / f"{name}{_INDEX}").unlink(missing_ok=True)  # may have outlived it
+            (self.folder / f"{name}{_INDEX}").unlink(missing_ok=True)  # may be there without its shard
             return True
         except OSError:
             return False
@@ -153,22 +153,29 @@ class ShardCache:
             _release(descriptor)
 
     def discard(self, name: str) -> None:
-        """Remove a shard, even if it is open: who has opened it reads on."""
+        """Remove a shard, even if it is open; its readers can continue."""
         for path in (self.folder / name, self.folder / f"{name}{_INDEX}"):
             with contextlib.suppress(OSError):
                 path.unlink()
 
+    def discard_copy(self, opened: FileShard) -> bool:
+        """Remove the shard of an open file, unless its name belongs to another copy now. Returns whether it did."""
+        is_here = _is_at(opened.file_descriptor, opened.path)
+        if is_here:
+            self.discard(opened.path.name)
+        return is_here
+
     def evict_coldest(self, keep: Collection[str] = ()) -> str | None:
-        """Remove the shard that was not used for longest, of those that nobody has open. Returns its name."""
+        """Remove the least recently used shard that no process has open. Returns its name."""
         shards = (kept for kept in self._coldest_first() if kept.is_shard and kept.name not in keep)
         return next((kept.name for kept in shards if self.evict(kept.name)), None)
 
     def usage_bytes(self) -> int:
-        """Size of all files in the folder, shards on their way in included."""
+        """Size of all files in the folder, including shards that are being written."""
         return sum(num_bytes for _, num_bytes, _ in self._files())
 
     def keep_index(self, name: str, blob: bytes) -> None:
-        """Keep a shard's index beside it, making room as for a shard; a folder that cannot take it is no error."""
+        """Keep the index of a shard beside it, making room as for a shard; a failure is not an error."""
         with contextlib.suppress(OSError):
             self._make_folder()
             if self.limit_bytes is None:
@@ -179,12 +186,12 @@ class ShardCache:
                 self._write_index(name, blob)
 
     def _write_index(self, name: str, blob: bytes) -> None:
-        temporary = self.folder / f".{name}{_INDEX}.{uuid.uuid4().hex}"  # containers have the same process ids
+        temporary = self.folder / f".{name}{_INDEX}.{uuid.uuid4().hex}"  # process ids are not unique among containers
         temporary.write_bytes(blob)
         temporary.rename(self.folder / f"{name}{_INDEX}")
 
     def _reserve_for_index(self, num_bytes: int, limit: int) -> None:
-        """Make room for an index, or know of some: the folder is not looked through for each of a million."""
+        """Make room for an index; the folder is not measured for each one, as there may be a million."""
         if num_bytes > self._room_for_indexes:
             usage = self.usage_bytes()
             if usage + num_bytes > limit:
@@ -193,7 +200,7 @@ class ShardCache:
         self._room_for_indexes -= num_bytes
 
     def kept_index(self, name: str) -> bytes | None:
-        """A kept index; None when there is none."""
+        """The kept index of a shard, or None."""
         try:
             return (self.folder / f"{name}{_INDEX}").read_bytes()
         except OSError:
@@ -201,7 +208,7 @@ class ShardCache:
 
     @contextlib.contextmanager
     def _owned_part(self, name: str) -> Iterator[int | None]:
-        """The file that the shard is written to, locked and empty; None when another process holds it."""
+        """The file to which the shard is written, locked and empty; None if another process has locked it."""
         self._make_folder()
         path = self._part(name)
         while True:
@@ -212,7 +219,7 @@ class ShardCache:
                 return
             if _is_at(part, path):
                 break
-            _release(part)  # its last holder renamed or removed it between the two steps
+            _release(part)  # another process renamed or removed it between the two steps
         try:
             with self._translated():
                 os.ftruncate(part, 0)
@@ -224,7 +231,7 @@ class ShardCache:
             _release(part)
 
     def _reserve(self, part: int, num_bytes: int, keep: Collection[str]) -> None:
-        """Give the file its final size, which counts against the limit, after making room for it."""
+        """Make room for the file and give it its final size, which counts against the limit."""
         with self._folder_lock():
             if self.limit_bytes is not None:
                 self._room_for_indexes = 0
@@ -232,12 +239,12 @@ class ShardCache:
             reserve(part, num_bytes)
 
     def _make_room(self, budget: int, keep: Collection[str]) -> int:
-        """Evict until no more than `budget` bytes are used, or raise; returns how many are."""
+        """Evict shards until at most `budget` bytes are used, or raise. Returns the number of used bytes."""
         if budget < 0:
             raise CacheUnusableError(f"{self.folder}: a shard is larger than cache_limit={self.limit_bytes}: raise it")
         for leftover in self.folder.glob(f".*{_PART}"):
             self._remove_leftover(leftover)
-        for leftover in self.folder.glob(f".*{_INDEX}.*"):  # of the killed; one in the making is lost, no more
+        for leftover in self.folder.glob(f".*{_INDEX}.*"):  # of killed processes; an index may be lost
             with contextlib.suppress(OSError):
                 leftover.unlink()
         usage = self.usage_bytes()
@@ -246,13 +253,13 @@ class ShardCache:
                 usage -= kept.num_bytes
         if usage > budget:
             raise CacheFullError(
-                f"{self.folder}: cache_limit={self.limit_bytes} is less than what is in use right now: raise it"
+                f"{self.folder}: cache_limit={self.limit_bytes} is less than the shards in use now: raise it"
             )
         return usage
 
     def _remove_leftover(self, path: Path) -> None:
         with contextlib.suppress(OSError):
-            part = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            part = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 if _lock(part, fcntl.LOCK_EX | fcntl.LOCK_NB) and _is_at(part, path):
                     path.unlink()
@@ -260,7 +267,7 @@ class ShardCache:
                 _release(part)
 
     def _coldest_first(self) -> list[_Kept]:
-        """Indexes alone, then shards with their indexes; of each, those not used for longest first."""
+        """Indexes without shards, then shards with their indexes; each from the least to the most recently used."""
         found: dict[str, _Kept] = {}
         for file, num_bytes, used_ns in self._files():
             if file[0] == ".":
@@ -309,7 +316,7 @@ class ShardCache:
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """The system's errors as `CacheUnusableError`, with the way out."""
+        """Raise errors of the system as `CacheUnusableError`, with a remedy."""
         try:
             yield
         except HeadraceError:
@@ -320,7 +327,7 @@ class ShardCache:
 
 
 def _lock(descriptor: int, how: int) -> bool:
-    """Whether a lock was had; a file system without locks counts as having given it."""
+    """Lock a file. Returns whether it is locked; True on a file system without locks."""
     try:
         fcntl.flock(descriptor, how)
     except BlockingIOError:
@@ -338,9 +345,9 @@ def _release(descriptor: int) -> None:
 
 
 def _is_held(path: Path) -> bool:
-    """Whether some process has the file locked for itself."""
+    """Whether a process has an exclusive lock on the file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return False
     try:
@@ -350,7 +357,7 @@ def _is_held(path: Path) -> bool:
 
 
 def _lock_soon(descriptor: int) -> bool:
-    """Whether an exclusive lock was had: `is_arriving` holds a shared one for an instant, which must not count."""
+    """Take an exclusive lock, with retries because `is_arriving` takes a shared one briefly. Returns the success."""
     for _ in range(_LOCK_ATTEMPTS):
         if _lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
             return True
@@ -359,7 +366,7 @@ def _lock_soon(descriptor: int) -> bool:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether an open file still is the one of that name."""
+    """Whether an open file is still the one at this path."""
     try:
         found = path.stat()
     except OSError:

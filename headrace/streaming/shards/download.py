@@ -1,7 +1,7 @@
-"""Bringing whole shards from a store into the cache, checked once on arrival.
+"""Downloads whole shards from a store into the cache, and checks them once.
 
-Owns the transfer: pieces with time limits and repeats, the digest, unpacking foreign `.tar.gz` and `.tar.zst`. When and
-why is `access`' and `prefetch`'s business.
+A shard is read in pieces, each with its own time limit, and compared with its digest; `.tar.gz` and `.tar.zst` are
+unpacked. `access` and `prefetch` decide when a shard is downloaded.
 """
 
 import contextlib
@@ -10,38 +10,40 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
+from typing import TypeVar
 
-from headrace.errors import IntegrityError, StorageError
-from headrace.index import ShardIndex
-from headrace.storage import Storage
+from headrace.errors import IntegrityError
+from headrace.format.index import ShardIndex
+from headrace.format.unpacking import ZIP_SUFFIXES, unpacker_of
+from headrace.stores.refetch import DAMAGED_IN_STORE, until_sound
+from headrace.stores.storage import Storage
+from headrace.stores.waiting import is_over
 from headrace.streaming.settings import FetchConfig
 from headrace.streaming.shards.cache import CacheFullError, CacheUnusableError, Incoming, ShardCache
-from headrace.streaming.shards.opened import FileShard
-from headrace.streaming.shards.retry import retried
-from headrace.streaming.shards.unpacking import ZIP_SUFFIXES, unpacker_of
+from headrace.streaming.shards.coalesce import pieces
+from headrace.streaming.shards.opened import FileShard, fields_of, is_stored
 from headrace.streaming.stats import Traffic
 
+T = TypeVar("T")
+
 _POLL_SECONDS = 0.005
-_PIECE_BYTES = 8 << 20  # the time limit is for a piece, so that large shards on slow lines are no failure
-
-
-class _GivenUpError(StorageError):
-    """Another process began to bring the shard and did not end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
-    """A shard to bring.
+class ShardDownload:
+    """A shard to download.
 
     Attributes:
-        source: its path in the store.
-        name: its name in the cache.
-        index: what it must be like: its unpacked size and, where known, its digest.
-        stored_bytes: its size in the store.
+        storage: the store.
+        source: path of the shard in the store.
+        name: name of the shard in the cache.
+        index: index with the unpacked size and, if known, the digest.
+        stored_bytes: size of the shard in the store.
     """
 
+    storage: Storage
     source: str
     name: str
     index: ShardIndex
@@ -49,145 +51,163 @@ class Delivery:
 
     @property
     def is_zipped(self) -> bool:
-        """Whether it has to be unpacked."""
+        """Whether the shard has to be unpacked."""
         return self.source.endswith(ZIP_SUFFIXES)
+
+    @property
+    def uri(self) -> str:
+        """URI of the shard."""
+        return f"{self.storage.uri}/{self.source}"
 
 
 class Downloader:
-    """Brings shards of one store into one cache; safe for threads."""
+    """Downloads shards into one cache; safe for threads."""
 
-    def __init__(self, storage: Storage, cache: ShardCache, config: FetchConfig, traffic: Traffic) -> None:
-        self._storage = storage
+    def __init__(self, cache: ShardCache, config: FetchConfig, traffic: Traffic) -> None:
         self._cache = cache
         self._config = config
         self._traffic = traffic
 
-    def bring(self, delivery: Delivery, keep: Collection[str] = ()) -> bool:
-        """Bring a shard unless it is here or on its way by another process. Returns whether this call brought it.
+    def fetch(self, download: ShardDownload, keep: Collection[str] = ()) -> bool:
+        """Download a shard unless the cache has it or another process downloads it. Returns whether this call did.
 
-        A compressed shard is here when this returns: who else brings it is waited for.
-
-        Raises:
-            CacheFullError: the cache cannot take it now, or who else brings it writes nothing for `download_timeout`.
-            CacheUnusableError: the cache cannot take it.
-            IntegrityError: what comes is damaged, each time.
-            StorageError: the store fails, each time.
-        """
-        whole = IntegrityError, _GivenUpError  # a piece that the store fails to give is tried again by itself
-        return retried(lambda: self._attempt(delivery, keep), self._config, self._what(delivery), whole)
-
-    def bring_apart(self, delivery: Delivery) -> FileShard:
-        """A compressed shard in a file without a name, which goes with its last reader.
+        A compressed shard is in the cache when this returns: if another process downloads it, this call waits.
 
         Raises:
-            IntegrityError: what comes is damaged, each time.
-            StorageError: the store fails, each time.
+            CacheFullError: the cache has no room now, or another process that downloads the shard has written nothing
+                for `download_timeout`.
+            CacheUnusableError: the cache cannot hold the shard.
+            IntegrityError: the downloaded shard is damaged, also after retries.
+            StorageError: the store failed, also after retries.
         """
-        return retried(lambda: self._apart(delivery), self._config, self._what(delivery), (IntegrityError,))
+        return _until_sound(download, lambda wanted: self._attempt(wanted, keep))
 
-    def _apart(self, delivery: Delivery) -> FileShard:
+    def fetch_unnamed(self, download: ShardDownload) -> FileShard:
+        """Download a compressed shard into a file without a name, which is deleted when its last reader closes it.
+
+        Raises:
+            IntegrityError: the downloaded shard is damaged, also after retries.
+            StorageError: the store failed, also after retries.
+        """
+        return _until_sound(download, self._to_unnamed_file)
+
+    def _to_unnamed_file(self, download: ShardDownload) -> FileShard:
         with tempfile.TemporaryFile() as file:
-            for data in self._unpacked(delivery, self._pieces(delivery)):
+            digest = hashlib.sha256()
+            for data in self._unpacked(download, self._pieces(download)):
+                digest.update(data)
                 file.write(data)
             file.flush()
-            if file.tell() != delivery.index.num_bytes:
+            if file.tell() != download.index.num_bytes:
                 raise IntegrityError(
-                    f"{delivery.source}: {delivery.index.num_bytes} bytes expected, {file.tell()} came"
+                    f"{download.source}: {download.index.num_bytes} bytes expected, {file.tell()} received"
                 )
-            return FileShard.of(Path(delivery.source), os.dup(file.fileno()))
+            _check(download, file.fileno(), digest.hexdigest())
+            return FileShard.of(Path(download.source), os.dup(file.fileno()))
 
-    def _attempt(self, delivery: Delivery, keep: Collection[str]) -> bool:
-        with self._cache.receive(delivery.name, delivery.index.num_bytes, keep) as incoming:
-            if incoming is not None:
-                self._write(delivery, incoming, keep)
-        if incoming is None and delivery.is_zipped:  # no ranges can be read of it instead
-            self._await(delivery)
-        return incoming is not None
+    def _attempt(self, download: ShardDownload, keep: Collection[str]) -> bool:
+        while True:
+            with self._cache.receive(download.name, download.index.num_bytes, keep) as incoming:
+                if incoming is not None:
+                    self._write(download, incoming, keep)
+                    return True
+            if not download.is_zipped or self._has_come(download):  # ranges of a compressed shard cannot be read
+                return False
 
-    def _write(self, delivery: Delivery, incoming: Incoming, keep: Collection[str]) -> None:
+    def _write(self, download: ShardDownload, incoming: Incoming, keep: Collection[str]) -> None:
         digest = hashlib.sha256()
-        for data in self._payload(delivery, keep):
+        for data in self._payload(download, keep):
             digest.update(data)
             incoming.write(data)
-        if delivery.index.sha256 not in ("", digest.hexdigest()):
-            raise IntegrityError(
-                f"{delivery.source}: SHA-256 {delivery.index.sha256} expected, {digest.hexdigest()} came: the copy in "
-                "the store or the line to it is damaged"
-            )
+        _check(download, incoming.file_descriptor, digest.hexdigest())
 
-    def _await(self, delivery: Delivery) -> None:
-        """Wait for who is bringing it, for as long as that writes.
+    def _has_come(self, download: ShardDownload) -> bool:
+        """Wait while another process writes the shard; False if that process gave up.
 
         Raises:
-            CacheFullError: it writes nothing for `download_timeout`.
-            _GivenUpError: it does not come: then it is this one's turn.
+            CacheFullError: the other process has written nothing for `download_timeout`.
         """
         patience = self._config.download_timeout_seconds
         written, deadline = 0, time.monotonic() + patience
-        while self._cache.is_arriving(delivery.name):
-            if (latest := self._cache.written_ns(delivery.name)) != written:
+        while self._cache.is_arriving(download.name) and not is_over():
+            if (latest := self._cache.written_ns(download.name)) != written:
                 written, deadline = latest, time.monotonic() + patience
             if time.monotonic() >= deadline:
                 raise CacheFullError(
-                    f"{self._cache.folder}: another process is bringing {delivery.name}, but has written nothing for "
-                    f"{patience:g} s: end it if it hangs, or raise download_timeout"
+                    f"{self._cache.folder}: another process downloads {download.name}, but has written nothing for "
+                    f"{patience:g} s: stop that process if it hangs, or raise download_timeout"
                 )
             time.sleep(_POLL_SECONDS)
-        if self._cache.find(delivery.name, delivery.index.num_bytes) is None:
-            raise _GivenUpError(f"{delivery.source}: another process began to bring it and gave up")
+        return self._cache.find(download.name, download.index.num_bytes) is not None
 
-    def _payload(self, delivery: Delivery, keep: Collection[str]) -> Iterator[bytes]:
-        """The shard's bytes, unpacked."""
-        if not delivery.is_zipped:
-            yield from self._pieces(delivery)
+    def _payload(self, download: ShardDownload, keep: Collection[str]) -> Iterator[bytes]:
+        """Unpacked bytes of the shard."""
+        if not download.is_zipped:
+            yield from self._pieces(download)
             return
         if not self._config.keep_zip:
-            yield from self._unpacked(delivery, self._pieces(delivery))
+            yield from self._unpacked(download, self._pieces(download))
             return
-        name = delivery.name + PurePath(delivery.source).suffix
+        name = download.name + PurePath(download.source).suffix
         try:
-            yield from self._unpacked(delivery, self._kept_pieces(delivery, name, keep))
+            yield from self._unpacked(download, self._kept_pieces(download, name, keep))
         except IntegrityError:
-            self._cache.discard(name)  # so that it comes from the store next time
+            self._cache.discard(name)  # so that it is read from the store next time
             raise
 
-    def _unpacked(self, delivery: Delivery, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        unpacker = unpacker_of(self._what(delivery))
+    def _unpacked(self, download: ShardDownload, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        unpacker = unpacker_of(download.uri)
         for piece in pieces:
             yield from unpacker.unpacked(piece)
         unpacker.finish()
 
-    def _kept_pieces(self, delivery: Delivery, name: str, keep: Collection[str]) -> Iterator[bytes]:
-        """The shard as stored, from the cache if it was kept there by that name; else it is kept while it comes.
+    def _kept_pieces(self, download: ShardDownload, name: str, keep: Collection[str]) -> Iterator[bytes]:
+        """Bytes of the shard as stored: from the cache if it has them, else from the store, kept in the cache.
 
-        A cache that cannot keep it costs another download some day, no more.
+        If the cache cannot keep them, they are downloaded again when they are needed again.
         """
-        if (found := self._cache.find(name, delivery.stored_bytes)) is not None:
-            yield from (bytes(found.read(start, stop)) for start, stop in _spans(delivery.stored_bytes))
+        if (found := self._cache.find(name, download.stored_bytes)) is not None:
+            yield from (bytes(found.read(start, stop)) for start, stop in pieces(0, download.stored_bytes))
             return
-        pieces = self._pieces(delivery)
-        with contextlib.suppress(CacheUnusableError), self._cache.receive(name, delivery.stored_bytes, keep) as kept:
-            for piece in pieces:
+        fetched = self._pieces(download)
+        with contextlib.suppress(CacheUnusableError), self._cache.receive(name, download.stored_bytes, keep) as kept:
+            for piece in fetched:
                 yield piece
                 if kept is not None:
                     kept.write(piece)
-        yield from pieces  # all of them, or those after the one that could not be kept
+        yield from fetched  # all pieces, or those after the one that could not be kept
 
-    def _pieces(self, delivery: Delivery) -> Iterator[bytes]:
-        for start, stop in _spans(delivery.stored_bytes):
-            reading = self._reading(delivery.source, start, stop)
-            piece = retried(reading, self._config, self._what(delivery), (StorageError,))
-            self._traffic.fetched(len(piece))
+    def _pieces(self, download: ShardDownload) -> Iterator[bytes]:
+        for span in pieces(0, download.stored_bytes):  # each piece has the time limit
+            (piece,) = download.storage.read_ranges(download.source, [span])
+            self._traffic.needed(len(piece))
             yield piece
 
-    def _what(self, delivery: Delivery) -> str:
-        return f"{self._storage.uri}/{delivery.source}"
 
-    def _reading(self, source: str, start: int, stop: int) -> Callable[[], bytes]:
-        return lambda: self._storage.read_ranges(source, [(start, stop)])[0]
+def _until_sound(download: ShardDownload, fetch: Callable[[ShardDownload], T]) -> T:
+    """Result of `fetch`, which is called again if the download is damaged."""
+    return until_sound(
+        lambda source: fetch(replace(download, storage=source)), download.storage, download.uri, copies=True
+    )
 
 
-def _spans(num_bytes: int) -> Iterator[tuple[int, int]]:
-    """The pieces of a file of that size."""
-    for start in range(0, num_bytes, _PIECE_BYTES):
-        yield start, min(start + _PIECE_BYTES, num_bytes)
+def _check(download: ShardDownload, file_descriptor: int, sha256: str) -> None:
+    """Compare a downloaded shard with its digest or, if it has none, each field with its CRC-32.
+
+    Raises:
+        IntegrityError: the shard is damaged.
+    """
+    index = download.index
+    if index.sha256:
+        if index.sha256 != sha256:
+            raise IntegrityError(
+                f"{download.source}: SHA-256 {index.sha256} expected, {sha256} received: {DAMAGED_IN_STORE}"
+            )
+        return
+    rows = ((index.key(i), index.row(i)) for i in range(len(index)))
+    fields = (field for key, row in rows for field in fields_of(key, index.fields, row.spans, row.crc32))
+    if (damaged := next((field for field in fields if not is_stored(field, file_descriptor)), None)) is not None:
+        raise IntegrityError(
+            f"{download.source}: {damaged.name}, bytes {damaged.start}..{damaged.stop}: CRC-32 {damaged.crc32:08x} "
+            f"expected, another one received: {DAMAGED_IN_STORE}"
+        )

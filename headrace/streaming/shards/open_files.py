@@ -1,7 +1,7 @@
-"""The files that this process keeps open, of all its streams together.
+"""Keeps the shard files of all streams of this process open, up to a limit.
 
-Owns how many: a process may open only so many (`ulimit -n`, often 1,024), which a mixture of many streams would soon
-reach. The files used least lately are let go; whoever still reads one holds it open.
+A process may open a limited number of files (`ulimit -n`, often 1,024), which a mixture of many streams would soon
+reach. The least recently used files are released; a file is closed when its last reader releases it.
 """
 
 import os
@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from headrace.streaming.shards.opened import FileShard
 
-_SHARE = 2  # half of what a process may open is for everybody else
+_SHARE = 2  # the other half of the limit is for the rest of the process
 
 
 class OpenFiles:
@@ -21,7 +21,7 @@ class OpenFiles:
 
     def __init__(self) -> None:
         self.notes: dict[int, Any] = {}
-        """What a reader noted of shards whose files are kept, by shard; to be read only."""
+        """Facts that readers noted with `note`, by shard, for shards whose files are kept; do not write to it."""
         self._files: OrderedDict[int, FileShard] = OrderedDict()
         with _guard.lock:
             _guard.members.add(self)
@@ -35,14 +35,14 @@ class OpenFiles:
         return shard in self._files
 
     def get(self, shard: int) -> FileShard | None:
-        """The file of a shard, which counts as used; None when it is not kept."""
+        """The file of a shard, which counts as a use; None if it is not kept."""
         with _guard.lock:
             if (found := self._files.get(shard)) is not None:
                 self._files.move_to_end(shard)
             return found
 
     def keep(self, shard: int, file: FileShard, most: int) -> None:
-        """Keep a file, as one of this stream's `most` and of the process's share."""
+        """Keep a file open, with at most `most` files of this stream, and within the limit of the process."""
         with _guard.lock:
             self._files[shard] = file
             while len(self) > most:
@@ -51,38 +51,38 @@ class OpenFiles:
                 max(_guard.members, key=len).let_one_go()
 
     def note(self, shard: int, facts: object) -> None:
-        """Have something in `notes` for as long as a shard's file is kept: it may hold the file open."""
+        """Put facts into `notes` for as long as the file of a shard is kept; they may refer to the file."""
         with _guard.lock:
             if shard in self._files:
                 self.notes[shard] = facts
 
     def let_go(self, shard: int) -> None:
-        """Let go of a shard's file, if it is kept."""
+        """Release the file of a shard, if it is kept."""
         with _guard.lock:
             self._files.pop(shard, None)
             self.notes.pop(shard, None)
 
     def clear(self) -> None:
-        """Let go of all."""
+        """Release all files."""
         with _guard.lock:
             while self._files:
                 self.let_one_go()
 
     def let_one_go(self) -> None:
-        """Let go of the file used least lately."""
+        """Release the least recently used file."""
         shard, _ = self._files.popitem(last=False)
         self.notes.pop(shard, None)
 
 
 class _Guard:
-    """Everybody who keeps files in this process."""
+    """All `OpenFiles` of this process, and their lock."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Start anew: in a child the lock may be held by a thread that only the parent has."""
-        self.lock = threading.RLock()  # the end of some object may come in here at any moment
+        """Start again: in a forked child, the lock may be held by a thread that only the parent has."""
+        self.lock = threading.RLock()  # a finalizer may call these methods at any moment
         self.members: WeakSet[OpenFiles] = WeakSet()
 
 

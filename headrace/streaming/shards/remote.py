@@ -1,35 +1,40 @@
-"""From a `remote` to the shards behind it, pinned to one snapshot.
+"""Opens the shards of a stream at one snapshot, and those of the latents joined to it.
 
-Owns the choice: one of our folders at its newest or a given snapshot, audio at the newest snapshot that all its latents
-have, or any plain WebDataset (`foreign`). It reads listings and snapshots, never a shard.
+`headrace.locate` finds what `remote` leads to. A shard folder is opened at its newest snapshot or a given one, audio
+with latents at the newest snapshot that all latents have, and a plain WebDataset by `foreign`. Listings and snapshots
+are read, never a shard of Headrace.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headrace.errors import ConfigError, NotFoundError
-from headrace.index import ShardIndex, index_name
-from headrace.snapshots import NumberedSnapshot, read_snapshot
-from headrace.storage import Storage, Transfer, open_storage
-from headrace.streaming.shards.finding import has_shards, hint, is_pattern
-from headrace.streaming.shards.foreign import open_foreign
-from headrace.streaming.shards.listing import listed_snapshots, listing
-from headrace.streaming.shards.shardset import Identity, ShardSet, snapshot_shards
+from headrace.errors import ConfigError, NoShardsError, NotFoundError
+from headrace.format.index_files import read_index
+from headrace.format.member_names import KeyAt
+from headrace.format.snapshots import NumberedSnapshot
+from headrace.locate import locate
+from headrace.locate.no_shards import meant_latents
+from headrace.locate.outputs import ITSELF, ShardFolder
+from headrace.stores.storage import Storage, Transfer, open_storage
+from headrace.streaming.shards.foreign import IndexKeeper, open_foreign
+from headrace.streaming.shards.shard_set import Identity, ShardSet, snapshot_shards
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What of a remote is wanted.
+    """What a stream asks to open.
 
     Attributes:
-        remote: a folder or prefix of ours, or any plain WebDataset: folder, `sizes.json`, glob or brace pattern.
+        remote: a name that `headrace.locate.locate` takes.
         latents: folders of latents to join by key.
-        split: None for all.
-        snapshot: its number; None for the newest.
-        latents_snapshots: their numbers, one a folder; empty for the newest that belong to the audio snapshot.
-        index_folder: where indexes of foreign shards are kept; None for memory.
+        split: only this split; None for all.
+        snapshot: number of the snapshot; None for the newest.
+        latents_snapshots: numbers of the snapshots of the latents, one per folder; empty for the newest that belong to
+            the audio snapshot.
+        key_at: where keys end in plain tars.
+        index_folder: folder in which indexes of plain tars are kept; None keeps them in memory.
         transfer: time limits of stores.
     """
 
@@ -38,6 +43,7 @@ class Wanted:
     split: str | None = None
     snapshot: int | None = None
     latents_snapshots: tuple[int, ...] = ()
+    key_at: KeyAt = KeyAt.FIRST_DOT
     index_folder: Path | None = None
     transfer: Transfer | None = None
 
@@ -47,9 +53,9 @@ class OpenedRemote:
     """The shards of a stream, and of the latents joined to it.
 
     Attributes:
-        primary: what the order counts.
-        joined: one a latents folder.
-        suffixes: what is added to `encoder_hidden` for each of them in turn, primary first.
+        primary: the shards whose samples are ordered.
+        joined: the shards of each folder of latents.
+        suffixes: added to the field name `encoder_hidden`, for the primary shards and then for each folder of latents.
     """
 
     primary: ShardSet
@@ -58,12 +64,12 @@ class OpenedRemote:
 
     @property
     def latents_snapshots(self) -> tuple[int, ...]:
-        """Numbers of the snapshots of the joined latents, one a folder."""
+        """Numbers of the snapshots of the joined latents, one per folder."""
         return tuple(joined.identity.snapshot or 0 for joined in self.joined)  # never 0: latents have snapshots
 
     @property
     def identity(self) -> Identity:
-        """What a saved state says of it: with latents, the fingerprint is that of all together."""
+        """What a saved state records of it; with latents, the fingerprint covers all of them."""
         own = self.primary.identity
         if not self.joined:
             return own
@@ -75,43 +81,23 @@ def open_remote(wanted: Wanted) -> OpenedRemote:
     """Open a stream's shards.
 
     Raises:
-        ConfigError: the remote is neither of ours nor a WebDataset, lacks the split, or latents are joined to a plain
-            WebDataset, or a folder is on a web server that lists nothing.
-        NotFoundError: no such snapshot, or no audio snapshot that all latents have.
+        ConfigError: there is no such split, latents are joined to a plain WebDataset, a folder is on a web server that
+            lists nothing, or `key_at` is given for an output of Headrace, whose keys are known.
+        NotFoundError: nothing is there, or no such snapshot, or no audio snapshot that all latents have.
     """
-    if is_pattern(wanted.remote):
-        if wanted.latents:
-            raise ConfigError(
-                f"{wanted.remote}: latents={wanted.latents!r} needs a folder with snapshots, not a plain WebDataset"
-            )
-        return OpenedRemote(_open_foreign(wanted))
-    storage = open_storage(wanted.remote, wanted.transfer)
-    if wanted.latents:
-        return _open_joined(storage, wanted)
-    number = wanted.snapshot
-    if number is None and not listed_snapshots(storage):
-        return OpenedRemote(_open_foreign(wanted))
-    return OpenedRemote(_open_snapshot(storage, _snapshot(storage, number), wanted.split))
-
-
-def _snapshot(storage: Storage, number: int | None) -> NumberedSnapshot:
-    """Snapshot `number`, or the newest. Raises `NotFoundError` when it is gone, or never was."""
-    try:
-        with listing(storage):
-            return read_snapshot(storage, number)
-    except NotFoundError:
-        if listed_snapshots(storage):
-            raise
-        raise _without_snapshots(storage, f"snapshot={number}", f"no snapshot {number}, nor any other") from None
-
-
-def _without_snapshots(storage: Storage, asked: str, lack: str) -> NotFoundError:
-    """What to say of a folder that has no snapshots: of a plain WebDataset by what was asked, else by what it lacks."""
-    if has_shards(storage):
-        return NotFoundError(
-            f"{storage.uri}: {asked} needs snapshots, and this is a plain WebDataset, which has none: leave it out"
+    located = locate(wanted.remote, split=wanted.split, snapshot=wanted.snapshot, transfer=wanted.transfer)
+    if located.tars is not None and not wanted.latents:
+        keeper = IndexKeeper(wanted.index_folder, wanted.key_at)
+        return OpenedRemote(open_foreign(wanted.remote, wanted.split, located.tars, keeper))
+    folder = located.one_folder(f"latents={list(wanted.latents)}")
+    if wanted.key_at is not KeyAt.FIRST_DOT:
+        raise ConfigError(
+            f"key_at={wanted.key_at.value!r} is for plain tars, and {wanted.remote} is an output of Headrace, which "
+            "knows its keys: leave it out here, and give it to the Stream that needs it"
         )
-    return NotFoundError(f"{storage.uri}: {lack}; {hint(storage)}")
+    if wanted.latents:
+        return _open_joined(folder, wanted)
+    return OpenedRemote(_open_snapshot(folder.storage, folder.snapshot(wanted.snapshot), wanted.split))
 
 
 def _open_snapshot(storage: Storage, found: NumberedSnapshot, split: str | None) -> ShardSet:
@@ -119,42 +105,62 @@ def _open_snapshot(storage: Storage, found: NumberedSnapshot, split: str | None)
     return ShardSet(storage, shards, identity, read_index, is_named_by_content=True)
 
 
-def _open_joined(storage: Storage, wanted: Wanted) -> OpenedRemote:
-    """Audio at the newest snapshot that all latents have, each with its newest snapshot for that one."""
-    numbers = [wanted.snapshot] if wanted.snapshot is not None else listed_snapshots(storage)[::-1]
-    if not numbers:
-        lack = "no snapshot of audio yet that latents could belong to"
-        raise _without_snapshots(storage, f"latents={list(wanted.latents)}", lack)
-    folders = [open_storage(latents, wanted.transfer) for latents in wanted.latents]
-    offers = [_by_audio(folder, number) for folder, number in zip(folders, _pins(wanted), strict=True)]
+def _open_joined(folder: ShardFolder, wanted: Wanted) -> OpenedRemote:
+    """Audio at the newest snapshot for which all folders of latents have one, each at its newest for that snapshot."""
+    numbers = [wanted.snapshot] if wanted.snapshot is not None else folder.numbers[::-1]
+    pairs = zip(wanted.latents, _pins(wanted), strict=True)
+    folders = [_latents(name, pin, wanted.transfer, folder.storage) for name, pin in pairs]
+    offers = list(map(_by_audio, folders))
     for number in numbers:
-        audio = _snapshot(storage, number)
+        audio = folder.snapshot(number)
         if all(audio.snapshot.fingerprint in offer for offer in offers):
             chosen = [offer[audio.snapshot.fingerprint] for offer in offers]
             break
     else:
-        raise NotFoundError(f"{wanted.remote}: {_lack(wanted, numbers)}")
+        raise NotFoundError(f"{wanted.remote}: {_lack(folder, wanted, offers)}")
     joined = tuple(
-        _open_snapshot(folder, found, _split_of(found, wanted.split))
-        for folder, found in zip(folders, chosen, strict=True)
+        _open_snapshot(latents.storage, found, _split_of(found, wanted.split))
+        for latents, found in zip(folders, chosen, strict=True)
     )
-    return OpenedRemote(_open_snapshot(storage, audio, wanted.split), joined, ("", *_suffixes(wanted.latents)))
+    return OpenedRemote(_open_snapshot(folder.storage, audio, wanted.split), joined, ("", *_suffixes(wanted.latents)))
 
 
-def _lack(wanted: Wanted, numbers: Sequence[int]) -> str:
-    """What is missing where none of the snapshots of these numbers has all latents."""
-    none = f"snapshot {numbers[0]} lacks" if len(numbers) == 1 else f"each of the {len(numbers)} snapshots lacks"
-    return f"{none} latents in {' or '.join(wanted.latents)}; build them, or pick another snapshot"
+def _lack(audio_folder: ShardFolder, wanted: Wanted, offers: Sequence[Mapping[str, NumberedSnapshot]]) -> str:
+    """The message where no audio snapshot has all latents: which are missing, what each folder has, what to do."""
+    audio = {number: audio_folder.snapshot(number).snapshot.fingerprint for number in audio_folder.numbers}
+    have = {
+        folder: [number for number, fingerprint in audio.items() if fingerprint in offer]
+        for folder, offer in zip(wanted.latents, offers, strict=True)
+    }
+    number = wanted.snapshot
+    lacking = [folder for folder, numbers in have.items() if not numbers or number not in {None, *numbers}]
+    asked = "no snapshot of the audio has" if number is None else f"snapshot {number} has no"
+    which = " or ".join(lacking) if lacking else f"all of {', '.join(have)}"
+    found = "; ".join(
+        f"{folder} {_held(have[folder], offer)}"
+        for folder, offer in zip(wanted.latents, offers, strict=True)
+        if folder in (lacking or have)
+    )
+    return f"{asked} latents in {which}: {found}. Build those that are missing, or pick another snapshot"
+
+
+def _held(numbers: Sequence[int], offer: Mapping[str, NumberedSnapshot]) -> str:
+    """What a folder of latents holds: latents of these audio snapshots (`numbers`), or of other audio."""
+    if numbers:
+        return f"has those of snapshot{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+    if not any(offer):
+        return "holds no latents but audio: name a folder latents/NAME"
+    return "has latents of other audio: of another data set, or of snapshots that are removed"
 
 
 def _suffixes(folders: Sequence[str]) -> list[str]:
-    """What tells the latents of several folders apart in a sample: nothing for one, else the folder's last name."""
+    """Suffixes that distinguish the latents of several folders in a sample: the folder's last name; empty for one."""
     names = [folder.rstrip("/").rpartition("/")[2] for folder in folders]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ConfigError(
-            f"two folders of latents are called {twice!r}: samples tell them apart by that name (encoder_hidden_"
-            f"{twice}); rename or link one"
+            f"two folders of latents are called {twice!r}: samples distinguish latents by that name "
+            f"(encoder_hidden_{twice}); rename one, or link to it by another name"
         )
     return [""] if len(names) == 1 else [f"_{name}" for name in names]
 
@@ -167,20 +173,18 @@ def _pins(wanted: Wanted) -> Sequence[int | None]:
     return wanted.latents_snapshots or [None] * len(wanted.latents)
 
 
-def _by_audio(folder: Storage, pinned: int | None) -> dict[str, NumberedSnapshot]:
-    """The newest snapshot of a latents folder for each audio snapshot, by the latter's fingerprint."""
-    numbers = listed_snapshots(folder) if pinned is None else [pinned]
-    if not numbers:
-        raise _without_snapshots(folder, "a folder of latents", "no snapshot of latents yet")
-    found = [_snapshot(folder, number) for number in numbers]
+def _latents(name: str, pin: int | None, transfer: Transfer | None, audio: Storage) -> ShardFolder:
+    """A folder of latents with its snapshots, or with the one snapshot that is asked for, which needs no listing."""
+    if pin is not None:
+        return ShardFolder(ITSELF, open_storage(name, transfer), (pin,))
+    try:
+        return locate(name, transfer=transfer).one_folder("a folder of latents")
+    except NoShardsError as error:
+        storage = open_storage(name, transfer)
+        raise NoShardsError(f"{error}{meant_latents(storage, audio)}") from None
+
+
+def _by_audio(folder: ShardFolder) -> dict[str, NumberedSnapshot]:
+    """The newest snapshot of a latents folder for each audio snapshot, by the fingerprint of the audio snapshot."""
+    found = [folder.snapshot(number) for number in folder.numbers]
     return {str(latents.snapshot.origin.get("audio_fingerprint", "")): latents for latents in found}
-
-
-def _open_foreign(wanted: Wanted) -> ShardSet:
-    return open_foreign(wanted.remote, wanted.split, wanted.index_folder, wanted.transfer, wanted.snapshot)
-
-
-def read_index(storage: Storage, shard: str) -> ShardIndex:
-    """The index that lies beside a shard of ours."""
-    name = index_name(shard)
-    return ShardIndex.from_bytes(storage.read(name), f"{storage.uri}/{name}")

@@ -1,0 +1,1 @@
+"""Sends alerts to a webhook, by e-mail, and to the log."""

@@ -1,0 +1,148 @@
+"""Commits what all partitions hold as the next snapshot of a shard folder.
+
+A snapshot is committed only if every partition of the layout is up to date. If another writer commits first, the
+decision is made again.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeVar
+
+from headrace.build.latents import LatentSettings
+from headrace.build.staleness import plan_build
+from headrace.errors import AlreadyExistsError, BuildError
+from headrace.format.condemned import lasting_sizes
+from headrace.format.index_files import read_index
+from headrace.format.manifests import NumberedManifest, newest_manifests, read_manifest
+from headrace.format.snapshots import NumberedSnapshot, commit_snapshot, read_snapshot, snapshot_path
+from headrace.stores.storage import Storage
+
+_ATTEMPTS = 5
+_SHOWN = 5
+_Committed = TypeVar("_Committed")
+
+
+def commit_partitions(
+    storage: Storage, wanted: Mapping[str, str], catalog: str
+) -> tuple[NumberedSnapshot, bool, dict[str, NumberedManifest]]:
+    """Commit the snapshot of a folder of audio shards.
+
+    Args:
+        storage: the shard folder.
+        wanted: every partition of the layout and the digest that its manifest must carry. Partitions that left the
+            layout are not in it, and so not in the snapshot.
+        catalog: digest of the catalog that `wanted` was computed from.
+
+    Returns:
+        The newest snapshot, whether it is new, and the manifests that it consists of.
+
+    Raises:
+        BuildError: partitions are missing or were built from other input, every recording is rejected, or other
+            writers committed first five times in a row.
+    """
+    return _repeated(storage, lambda: _commit_partitions(storage, wanted, catalog))
+
+
+def commit_latents(
+    audio: Storage, storage: Storage, settings: LatentSettings, *, audio_snapshot: int | None = None
+) -> tuple[NumberedSnapshot, bool]:
+    """Commit the snapshot of latents that belongs to an audio snapshot.
+
+    Args:
+        audio: the folder of audio shards.
+        storage: the folder of this set of latents.
+        settings: which encoder, and how its latents are stored.
+        audio_snapshot: number of the audio snapshot; None for the newest.
+
+    Returns:
+        The newest snapshot of latents, and whether it is new.
+
+    Raises:
+        BuildError: partitions are missing or were encoded from other audio or with another encoder, or other writers
+            committed first five times in a row.
+        NotFoundError: there is no audio snapshot yet.
+    """
+    return _repeated(storage, lambda: _commit_latents(audio, storage, settings, audio_snapshot))
+
+
+def _repeated(storage: Storage, attempt: Callable[[], _Committed]) -> _Committed:
+    """The result of the first attempt that no other writer was faster than."""
+    for _ in range(_ATTEMPTS):
+        try:
+            return attempt()
+        except AlreadyExistsError:
+            continue
+    raise BuildError(f"{storage.uri}: other writers kept committing snapshots; stop them and build again")
+
+
+def _commit_partitions(
+    storage: Storage, wanted: Mapping[str, str], catalog: str
+) -> tuple[NumberedSnapshot, bool, dict[str, NumberedManifest]]:
+    plan = plan_build(wanted, newest_manifests(storage))
+    if plan.stale:
+        raise BuildError(
+            f"{storage.uri}: {len(plan.stale)} of {len(wanted)} partitions are not built from the current catalog and "
+            f"settings: {_named(plan.stale)}; materialize them (build.py does), then this again"
+        )
+    _check_some_samples(storage, plan.current)
+    return *commit_snapshot(storage, plan.current, catalog, {}), plan.current
+
+
+def _commit_latents(
+    audio: Storage, storage: Storage, settings: LatentSettings, audio_snapshot: int | None
+) -> tuple[NumberedSnapshot, bool]:
+    origin = read_snapshot(audio, audio_snapshot)
+    numbers = origin.snapshot.manifests
+    wanted = {name: settings.wanted(read_manifest(audio, name, number).digest) for name, number in numbers.items()}
+    plan = plan_build(wanted, newest_manifests(storage))
+    if plan.stale:
+        raise BuildError(
+            f"{storage.uri}: {len(plan.stale)} of {len(wanted)} partitions have no latents of audio snapshot "
+            f"{origin.number}: {_named(plan.stale)}; build these partitions first"
+        )
+    facts = _origin(origin, storage, plan.current, settings)
+    return commit_snapshot(storage, plan.current, origin.snapshot.catalog, facts, partial(check_lasts, audio, origin))
+
+
+def _origin(
+    audio: NumberedSnapshot, storage: Storage, manifests: Mapping[str, NumberedManifest], settings: LatentSettings
+) -> dict[str, object]:
+    """What the snapshot says of the latents' origin: audio snapshot, encoder, frame rate."""
+    names = [shard.name for numbered in manifests.values() for shard in numbered.manifest.shards]
+    return {
+        "audio_snapshot": audio.number,
+        "audio_fingerprint": audio.snapshot.fingerprint,
+        "encoder": settings.encoder,
+        "dtype": settings.dtype,
+        "frame_rate_hz": read_index(storage, names[0]).latent_rate_hz if names else 0.0,
+    }
+
+
+def check_lasts(audio: Storage, origin: NumberedSnapshot) -> None:
+    """Check that the audio snapshot that latents belong to exists and stays.
+
+    Raises:
+        AlreadyExistsError: a `gc` deleted it, or may delete it.
+    """
+    path = snapshot_path(origin.number)
+    if path not in lasting_sizes(audio, path):
+        raise AlreadyExistsError(f"{path}: gc removes this audio snapshot from {audio.uri}; take a newer one")
+
+
+def _check_some_samples(storage: Storage, manifests: Mapping[str, NumberedManifest]) -> None:
+    """Raise `BuildError` if every recording is rejected: readers then keep the snapshot that they have."""
+    rejected = [refusal for numbered in manifests.values() for refusal in numbered.manifest.refused]
+    if not rejected or any(numbered.manifest.num_samples for numbered in manifests.values()):
+        return
+    shown = "; ".join(f"{refusal.path}: {refusal.reason}" for refusal in rejected[:_SHOWN])
+    more = f"; and {len(rejected) - _SHOWN} more" if len(rejected) > _SHOWN else ""
+    raise BuildError(
+        f"{storage.uri}: no recording gives a sample, so there is nothing to commit; {len(rejected)} recordings are "
+        f"rejected: {shown}{more}"
+    )
+
+
+def _named(stale: Mapping[str, str]) -> str:
+    """The first stale partitions, and why they are stale."""
+    named = ", ".join(f"{name} ({need})" for name, need in list(stale.items())[:_SHOWN])
+    return named + (f" and {len(stale) - _SHOWN} more" if len(stale) > _SHOWN else "")

@@ -1,0 +1,100 @@
+"""Computes what each partition of a data set should be built from, and why a partition has to be built.
+
+`headrace.build.staleness` compares the result with the manifests. Both modules are pure: `build.py`, the sensors and
+the assets pass in catalog, settings and manifests, and get equal answers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import StrEnum
+
+from headrace.build.audio import ShardSettings
+from headrace.build.latents import LatentSettings
+from headrace.config.dataset import DatasetConfig, LatentsConfig
+from headrace.encoders import fingerprint
+from headrace.format.manifests import KnownManifest, Manifest
+from headrace.format.snapshots import Snapshot
+
+
+class Reason(StrEnum):
+    """Why a partition was built, as shown to the user; there may be several reasons."""
+
+    NEW = "new"
+    RECORDINGS = "recordings or metadata changed"
+    AUDIO = "audio changed"
+    LAYOUT = "shard layout changed"
+    SETTINGS = "audio settings or codec changed"
+    ENCODER = "encoder or dtype changed"
+    MISSING = "shards missing"
+    UNRECORDED = "not recorded, or a check has not passed"
+
+
+def shard_settings(config: DatasetConfig) -> ShardSettings:
+    """The settings of a data set's audio shards."""
+    return ShardSettings(config.audio.format(), config.shards.samples_per_shard, config.shards.reshuffle)
+
+
+def latent_settings(latents: LatentsConfig) -> LatentSettings:
+    """The settings of a set of latents.
+
+    Raises:
+        ConfigError: the encoder or a setting is unknown, or a setting is invalid.
+        MissingDependencyError: the encoder's package or weights are not installed.
+    """
+    return LatentSettings(fingerprint(latents.encoder.kind, latents.encoder.settings), latents.dtype)
+
+
+def wanted_latents(audio: Mapping[str, KnownManifest], settings: LatentSettings) -> dict[str, str]:
+    """Partition → `Manifest.wanted` of up-to-date latents, given the audio manifests."""
+    return {partition: settings.wanted(manifest.digest) for partition, manifest in audio.items()}
+
+
+def wanted_partitions(fingerprints: Mapping[str, str], config: DatasetConfig) -> dict[str, str]:
+    """Partition → `Manifest.wanted` of up-to-date audio shards, given the fingerprints in the catalog."""
+    settings = shard_settings(config)
+    return {partition: settings.wanted(digest) for partition, digest in fingerprints.items()}
+
+
+def why_build(
+    found: Manifest | None, source: str, settings: ShardSettings | LatentSettings, *, is_damaged: bool = False
+) -> tuple[Reason, ...]:
+    """Why a partition has to be built; empty if it is up to date.
+
+    Args:
+        found: the partition's newest manifest; None before the first build.
+        source: the wanted `Manifest.source`: fingerprint of its recordings, or digest of its audio manifest.
+        settings: settings of the audio shards, or of a set of latents.
+        is_damaged: whether a shard or index of the manifest is missing or has another size.
+    """
+    if found is None:
+        return (Reason.NEW,)
+    reasons = {Reason.MISSING: is_damaged}
+    if isinstance(settings, ShardSettings):
+        as_laid_out = replace(
+            settings,
+            samples_per_shard=found.layout.get("samples_per_shard", 0),
+            reshuffle=found.layout.get("reshuffle", 0),
+        )
+        reasons |= {
+            Reason.RECORDINGS: found.source != source,
+            Reason.LAYOUT: found.layout != settings.layout,
+            Reason.SETTINGS: found.wanted != as_laid_out.wanted(found.source),
+        }
+    else:
+        reasons |= {
+            Reason.AUDIO: found.source != source,
+            Reason.ENCODER: found.wanted != settings.wanted(found.source),
+        }
+    return tuple(reason for reason in Reason if reasons.get(reason))
+
+
+def is_current(snapshot: Snapshot | None, catalog: str, manifests: Mapping[str, KnownManifest]) -> bool:
+    """Whether a snapshot has exactly these manifests and this catalog.
+
+    Args:
+        snapshot: the newest snapshot; None before the first commit.
+        catalog: digest of the newest catalog.
+        manifests: newest manifest of every partition of the layout.
+    """
+    numbers = {partition: numbered.number for partition, numbered in manifests.items()}
+    return snapshot is not None and snapshot.catalog == catalog and snapshot.manifests == numbers

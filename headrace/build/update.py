@@ -1,0 +1,200 @@
+"""Brings one partition of a shard folder up to date: the one algorithm for audio shards and latent shards.
+
+1. Compare the newest manifest and a listing of the files with what is wanted. If both agree, there is nothing to do.
+2. Plan the shards. Use each complete shard again that was made from the wanted input, also if an interrupted build
+   wrote it and no manifest names it.
+3. Write the other shards.
+4. Commit a manifest. Start again if another writer committed first.
+5. List the files once more, and start again if a file of the manifest is missing.
+
+What is planned and how a shard is written comes from a `ShardRecipe`. A file that a `gc` may delete counts as missing
+in every listing. Step 5 has to come after the commit: a `gc` that did not see the manifest has then either announced
+the file or deleted it (docs/design/0036).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from headrace.build.staleness import need_of
+from headrace.encoding.stats import EncodingStats
+from headrace.errors import AlreadyExistsError, BuildError
+from headrace.format.condemned import lasting_sizes
+from headrace.format.index import ShardIndex, index_name
+from headrace.format.manifests import (
+    Manifest,
+    ManifestRejection,
+    NumberedManifest,
+    ShardEntry,
+    bucket_of,
+    commit_manifest,
+    newest_manifest,
+    split_of,
+)
+from headrace.format.writer import published_index
+from headrace.stores.storage import Storage
+
+_COMMIT_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTarget:
+    """The partition that should exist, without its shards.
+
+    Attributes:
+        partition: for example `train-0003`.
+        wanted: see `Manifest.wanted`.
+        source: see `Manifest.source`.
+        layout: see `Manifest.layout`.
+        prefix: start of the shards' file names, before the split.
+    """
+
+    partition: str
+    wanted: str
+    source: str
+    layout: dict[str, int]
+    prefix: str = ""
+
+    @property
+    def file_prefix(self) -> str:
+        """Start of the file names of this partition's shards, and of no other's."""
+        return f"{self.prefix}{split_of(self.partition)}_{bucket_of(self.partition):04d}_"
+
+
+class PlannedShard(Protocol):
+    """A shard that should exist."""
+
+    @property
+    def input_digest(self) -> str:
+        """Digest of everything that the shard is made from."""
+
+
+PlanT = TypeVar("PlanT", bound=PlannedShard)
+
+
+class ShardRecipe(Protocol[PlanT]):
+    """What differs between audio shards and latent shards."""
+
+    @property
+    def target(self) -> PartitionTarget:
+        """The partition that should exist."""
+
+    def plan(self, previous: Manifest | None) -> Sequence[PlanT]:
+        """The shards that should exist, in order, given the newest manifest."""
+
+    def write(self, plans: Sequence[PlanT], previous: Manifest | None) -> dict[str, ShardIndex]:
+        """Write these shards. Returns their indexes by input digest, in the order of the plans."""
+
+    def entry(self, plan: PlanT, index: ShardIndex) -> ShardEntry:
+        """What the manifest says of a shard."""
+
+    def rejected(self, indexes: Sequence[ShardIndex]) -> tuple[ManifestRejection, ...]:
+        """What the manifest says of rejected input, given the indexes of all shards in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionBuild:
+    """The result of bringing a partition up to date.
+
+    Attributes:
+        manifest: the newest manifest.
+        written: names of the shards that this build wrote.
+        reused: names of the shards that existed before.
+        is_new: whether this build committed the manifest.
+        previous: the newest manifest before this build; None before the first build.
+        stats: speed, padding and devices of the encoder; zeros if no encoder ran.
+    """
+
+    manifest: NumberedManifest
+    written: tuple[str, ...]
+    reused: tuple[str, ...]
+    is_new: bool
+    previous: Manifest | None
+    stats: EncodingStats = field(default_factory=EncodingStats)
+
+
+def bring_up_to_date(recipe: ShardRecipe[PlanT], storage: Storage, progress: Callable[[int], None]) -> PartitionBuild:
+    """Write the shards of a partition that are missing, and commit its manifest if it changed.
+
+    Args:
+        recipe: what to plan and how to write it.
+        storage: the shard folder.
+        progress: called with a number of samples each time this many are done; samples of reused shards count. The
+            recipe reports the samples that it writes.
+
+    Raises:
+        BuildError: five times in a row, other writers committed the partition first or removed its shards.
+    """
+    target = recipe.target
+    for _ in range(_COMMIT_ATTEMPTS):
+        newest = newest_manifest(storage, target.partition)
+        previous = newest.manifest if newest else None
+        sizes = lasting_sizes(storage, target.file_prefix)
+        is_damaged = previous is not None and not previous.is_whole(sizes)
+        if newest is not None and need_of(newest, target.wanted, is_damaged=is_damaged) is None:
+            progress(_num_planned(newest.manifest.shards))
+            reused = tuple(shard.name for shard in newest.manifest.shards)
+            return PartitionBuild(newest, (), reused, is_new=False, previous=newest.manifest)
+        plans = recipe.plan(previous)
+        existing = _existing(storage, {plan.input_digest for plan in plans}, previous, sizes)
+        kept = [plan for plan in plans if plan.input_digest in existing]
+        progress(_num_planned([recipe.entry(plan, existing[plan.input_digest]) for plan in kept]))
+        missing = [plan for plan in plans if plan.input_digest not in existing]
+        written = recipe.write(missing, previous) if missing else {}
+        manifest = _manifest(recipe, plans, existing | written)
+        is_new = manifest != previous  # a lost shard that was made again has the same bytes and the same name
+        try:
+            committed = newest if newest and not is_new else commit_manifest(storage, manifest, newest)
+        except AlreadyExistsError:
+            continue
+        if manifest.is_whole(lasting_sizes(storage, target.file_prefix)):
+            names = tuple(shard.name for shard in manifest.shards if shard.input_digest in written)
+            reused = tuple(shard.name for shard in manifest.shards if shard.input_digest not in written)
+            return PartitionBuild(committed, names, reused, is_new, previous)
+    raise BuildError(
+        f"{storage.uri}: {target.partition}: other writers kept committing this partition, or removing its shards; "
+        "stop them and build again"
+    )
+
+
+def _existing(
+    storage: Storage, wanted: AbstractSet[str], previous: Manifest | None, sizes: Mapping[str, int]
+) -> dict[str, ShardIndex]:
+    """Indexes of complete shards that were made from wanted input, by input digest."""
+    found: dict[str, ShardIndex] = {}
+    for name, digest in _candidates(wanted, previous, sizes):
+        if found.keys() == wanted:
+            break
+        index = published_index(storage, name)
+        if index is not None and (made_from := digest or index.input_digest) in wanted:
+            found.setdefault(made_from, index)
+    return found
+
+
+def _candidates(
+    wanted: AbstractSet[str], previous: Manifest | None, sizes: Mapping[str, int]
+) -> Iterator[tuple[str, str | None]]:
+    """Name and input digest of shards that may be used again; None if only the shard's index knows the digest.
+
+    The previous manifest's shards come first. The others are those of an interrupted build, or of an older manifest.
+    """
+    listed = {name for name in sizes if name.endswith(".tar") and index_name(name) in sizes}
+    named = {
+        shard.name: shard.input_digest
+        for shard in (previous.shards if previous else ())
+        if shard.name in listed and shard.input_digest in wanted
+    }
+    yield from named.items()
+    yield from ((name, None) for name in sizes if name in listed and name not in named)
+
+
+def _manifest(recipe: ShardRecipe[PlanT], plans: Sequence[PlanT], indexes: Mapping[str, ShardIndex]) -> Manifest:
+    target, found = recipe.target, [indexes[plan.input_digest] for plan in plans]
+    entries = tuple(recipe.entry(plan, index) for plan, index in zip(plans, found, strict=True))
+    return Manifest(target.partition, target.wanted, target.source, target.layout, entries, recipe.rejected(found))
+
+
+def _num_planned(shards: Sequence[ShardEntry]) -> int:
+    """Samples of these shards, those without content included."""
+    return sum(len(shard.samples) for shard in shards)

@@ -1,0 +1,275 @@
+"""Decides which files of a scan become recordings and which are rejected, with a reason for each rejection. Pure.
+
+The decisions here depend on settings, on the metadata or on other files: keys, duplicates, exclusions, the shortest
+length. Facts of one file alone come from `headrace.catalog.probing`. The functions take and return whole tables.
+`recording_digests` computes the digest by which later steps detect that a recording has changed.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from headrace.audio import AudioFormat
+from headrace.catalog.columns import FACT_SCHEMA, OWN_COLUMNS, RECORDING_SCHEMA, REJECTED_SCHEMA
+from headrace.catalog.exclusions import SEPARATOR, Exclusions, find_exclusions
+from headrace.catalog.metadata_columns import json_rows
+from headrace.catalog.metadata_rows import EXPLICIT_KEY, MetadataRows, rejected_metadata_rows
+from headrace.config.source import Duplicates
+from headrace.format.keys import KEY_PATTERN, MAX_KEY_LENGTH, SEGMENT_SUFFIX, sample_keys
+from headrace.format.rejects import RejectReason, RejectSubject
+
+_DIGEST_LENGTH = 32
+_SLICE_ROWS = 10_000
+_DIGEST_COLUMNS = ("key", "path", "sha256", "num_frames", "sample_rate_hz", "num_channels", "bits_per_sample")
+_Verdict = tuple[str, RejectReason, str]
+_KEY_TAKEN = (
+    "has the key '{}', which {} already has: keys must differ; leave the cell in the metadata's key column empty to "
+    "derive the key from the path, or, if that column does not hold keys, set source.key_column: null"
+)
+_VERDICT_SCHEMA = {"path": pl.String, "\0code": pl.String, "\0reason": pl.String}
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogSettings:
+    """The settings of a scan, from the data set's YAML.
+
+    Attributes:
+        settle_seconds: a file that changed more recently may still be being written; it is left for the next scan.
+        min_seconds: shorter recordings are rejected.
+        key_column: metadata column with the keys; None derives every key from the path.
+        duplicates: what to do with recordings that have the same bytes.
+        excluded: keys of recordings and of segments to leave out.
+        audio: how recordings are cut into segments.
+    """
+
+    settle_seconds: float = 5.0
+    min_seconds: float = 0.0
+    key_column: str | None = None
+    duplicates: Duplicates = Duplicates.KEEP
+    excluded: frozenset[str] = frozenset()
+    audio: AudioFormat = field(default_factory=AudioFormat)
+
+
+def facts_of(recordings: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
+    """Facts that a catalog holds about each file (`FACT_SCHEMA`), one row per path.
+
+    A file rejected for its key or its length has a valid header: its facts are kept, and the decision is made again. A
+    file that could not be read has no facts, so that the next scan tries it again: a change of permissions does not
+    change the file's stamp.
+    """
+    no_verdict = [pl.lit(None, dtype=pl.String).alias(name) for name in ("code", "reason")]
+    good = recordings.with_columns(no_verdict).select(*FACT_SCHEMA)
+    has_audio = pl.col("num_frames").is_not_null()
+    bad = (
+        rejected.filter((pl.col("origin") == RejectSubject.FILE) & pl.col("sha256").is_not_null())
+        .with_columns(pl.when(~has_audio).then(pl.col("code", "reason")))
+        .select(*FACT_SCHEMA)
+    )
+    return pl.concat([good, bad]).unique("path", keep="first", maintain_order=True)
+
+
+def accepted_and_rejected(
+    facts: pl.DataFrame, rows: MetadataRows, unsettled: pl.Series, settings: CatalogSettings
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The recordings table and the rejected table, both sorted by path.
+
+    Args:
+        facts: one row per file (`FACT_SCHEMA`); unusable files have `code` and `reason`.
+        rows: the metadata table.
+        unsettled: paths left for the next scan; rows of the metadata table may name them.
+        settings: the settings of the scan.
+    """
+    facts = facts.sort("path")
+    is_good = pl.col("code").is_null()
+    sound, damaged = facts.filter(is_good), facts.filter(~is_good)
+    candidates = _with_keys(sound.with_columns(duration_seconds=pl.col("num_frames") / pl.col("sample_rate_hz")), rows)
+    excluded = _exclusions(candidates, [damaged["path"], unsettled], rows, settings)
+    judged = _reject_each(_exclude(candidates, excluded), settings.min_seconds)
+    judged = (_reject_copies if settings.duplicates == Duplicates.DROP else _reject_taken_keys)(judged)
+    recordings = _recordings(judged.filter(is_good).drop(EXPLICIT_KEY))
+    rejected = [
+        _rejected_rows(damaged, RejectSubject.FILE),
+        _rejected_rows(judged.filter(~is_good), RejectSubject.FILE),
+        _rejected_rows(rejected_metadata_rows(rows, pl.concat([facts["path"], unsettled])), RejectSubject.METADATA),
+        _rejected_rows(_excluded_segments(recordings), RejectSubject.EXCLUDE),
+        _rejected_rows(_unknown_exclusions(excluded.unknown), RejectSubject.EXCLUDE),
+    ]
+    return recordings, sorted_rejects(pl.concat(rejected))
+
+
+def sorted_rejects(rejected: pl.DataFrame) -> pl.DataFrame:
+    """The rejected table in its defined order."""
+    return rejected.sort("path", "origin", "key", "reason", nulls_last=True)
+
+
+def decode_rejects(recordings: pl.DataFrame, faults: pl.DataFrame) -> pl.DataFrame:
+    """Rows for the rejected table, for recordings (`path`) that could not be decoded, with `code` and `reason`.
+
+    If `faults` has a column `sha256`, a row is left out if its recording has other bytes now or is gone.
+    """
+    on = ["path", "sha256"] if "sha256" in faults.columns else ["path"]
+    found = recordings.select("key", *(FACT_SCHEMA.keys() - {"code", "reason"})).join(
+        faults.select(*on, "code", "reason").unique("path", keep="first", maintain_order=True), on=on
+    )
+    return _rejected_rows(found, RejectSubject.DECODE)
+
+
+def _with_keys(files: pl.DataFrame, rows: MetadataRows) -> pl.DataFrame:
+    """Files with the metadata columns and with `key`: the user's key, or one made from the path."""
+    joined = files.join(rows.joinable(), on="path", how="left", maintain_order="left")
+    return joined.with_columns(key=pl.coalesce(pl.col(EXPLICIT_KEY), sample_keys(joined["path"])))
+
+
+def _exclusions(
+    candidates: pl.DataFrame, others: Iterable[pl.Series], rows: MetadataRows, settings: CatalogSettings
+) -> Exclusions:
+    """The recordings and segments to exclude. `others` are paths of files that are damaged or not scanned yet."""
+    if not settings.excluded:
+        return Exclusions()
+    elsewhere = _with_keys(pl.concat(others).to_frame("path"), rows)["key"]
+    return find_exclusions(settings.excluded, candidates, elsewhere, settings.audio)
+
+
+def _exclude(candidates: pl.DataFrame, excluded: Exclusions) -> pl.DataFrame:
+    """Candidates with `excluded_segments`; a candidate that is excluded entirely is rejected."""
+    path = pl.col("path")
+    parts = path.replace_strict(excluded.segments, default=None, return_dtype=pl.String)
+    keys = path.replace_strict(excluded.recordings, default=None, return_dtype=pl.String)
+    marked = candidates.with_columns(excluded_segments=parts)
+    return _with_rejects(marked, keys.is_not_null(), RejectReason.EXCLUDED, pl.format("left out by exclude: {}", keys))
+
+
+def _excluded_segments(recordings: pl.DataFrame) -> pl.DataFrame:
+    """One row for each excluded segment of a recording that is not excluded itself."""
+    segments = recordings.filter(pl.col("excluded_segments").is_not_null()).with_columns(
+        key=pl.col("excluded_segments").str.split(SEPARATOR)
+    )
+    return segments.explode("key").select(
+        "path", "key", code=pl.lit(RejectReason.EXCLUDED), reason=pl.format("left out by exclude: {}", "key")
+    )
+
+
+def _unknown_exclusions(keys: Iterable[str]) -> pl.DataFrame:
+    """One row for each key of `exclude` that names no sample."""
+    return pl.DataFrame({"key": keys}, schema={"key": pl.String}).with_columns(
+        path=pl.lit(""),
+        code=pl.lit(RejectReason.EXCLUDES_NOTHING),
+        reason=pl.format("the key {} in exclude names no sample", "key"),
+    )
+
+
+def _reject_each(candidates: pl.DataFrame, min_seconds: float) -> pl.DataFrame:
+    """RejectReason recordings that are too short or have an invalid key."""
+    seconds, key = pl.col("duration_seconds"), pl.col("key")
+    is_key = key.str.contains(KEY_PATTERN) & ~key.str.contains(SEGMENT_SUFFIX) & (key.str.len_chars() <= MAX_KEY_LENGTH)
+    bad_key = (
+        f"'{{}}' in the metadata's key column is not a valid key: use 1 to {MAX_KEY_LENGTH} of A-Z a-z 0-9 _ -, not "
+        "ending in -s and six digits, or leave the cell empty; if the column does not hold keys, set "
+        "source.key_column: null"
+    )
+    too_short = pl.format(f"{{}} seconds long, shorter than min_seconds: {min_seconds:g}", seconds.round(6))
+    return _with_rejects(
+        _with_rejects(candidates, seconds < min_seconds, RejectReason.TOO_SHORT, too_short),
+        ~is_key,
+        RejectReason.BAD_KEY,
+        pl.format(bad_key, key),
+    )
+
+
+def _reject_taken_keys(candidates: pl.DataFrame) -> pl.DataFrame:
+    """RejectReason all but the first path of each key. A file that is already rejected does not occupy its key."""
+    stays = pl.col("code").is_null()
+    if candidates.filter(stays)["key"].is_unique().all():
+        return candidates
+    holder = pl.col("path").filter(stays).first().over("key")
+    reason = pl.format(_KEY_TAKEN, pl.col("key"), holder)
+    return _with_rejects(candidates, holder != pl.col("path"), RejectReason.DUPLICATE_KEY, reason)
+
+
+def _reject_copies(candidates: pl.DataFrame) -> pl.DataFrame:
+    """RejectReason all but the first path of each content, and of each key.
+
+    Paths are decided in order: a file that is rejected occupies neither its key nor its content.
+    """
+    stays = candidates.filter(pl.col("code").is_null())
+    rivals = stays.filter(pl.col("sha256").is_duplicated() | pl.col("key").is_duplicated())
+    by_content: dict[str, str] = {}
+    by_key: dict[str, str] = {}
+    verdicts: list[_Verdict] = []
+    for path, content, key in rivals.select("path", "sha256", "key").iter_rows():
+        if content in by_content:
+            reason = f"has the same bytes as {by_content[content]}, which is kept (source.duplicates: drop)"
+            verdicts.append((path, RejectReason.DUPLICATE, reason))
+        elif key in by_key:
+            verdicts.append((path, RejectReason.DUPLICATE_KEY, _KEY_TAKEN.format(key, by_key[key])))
+        else:
+            by_content[content] = by_key[key] = path
+    if not verdicts:
+        return candidates
+    found = pl.DataFrame(verdicts, schema=_VERDICT_SCHEMA, orient="row")
+    joined = candidates.join(found, on="path", how="left", maintain_order="left")
+    return joined.with_columns(code=pl.coalesce("code", "\0code"), reason=pl.coalesce("reason", "\0reason")).drop(
+        "\0code", "\0reason"
+    )
+
+
+def _with_rejects(rows: pl.DataFrame, condition: pl.Expr, code: RejectReason, reason: pl.Expr) -> pl.DataFrame:
+    """The same rows; those that meet the condition are rejected, unless they already are."""
+    newly = pl.col("code").is_null() & condition
+    if not rows.select(newly.any()).item():
+        return rows
+    return rows.with_columns(
+        pl.when(newly).then(pl.lit(str(code))).otherwise("code").alias("code"),
+        pl.when(newly).then(reason).otherwise("reason").alias("reason"),
+    )
+
+
+def _recordings(judged: pl.DataFrame) -> pl.DataFrame:
+    """The finished recordings table: with `duplicate_of` and digests, Headrace's own columns first."""
+    first = pl.col("path").first().over("sha256")
+    flagged = judged.drop("code", "reason").with_columns(duplicate_of=pl.when(first != pl.col("path")).then(first))
+    finished = flagged.with_columns(recording_digests(flagged))
+    return finished.select(*RECORDING_SCHEMA, *(name for name in flagged.columns if name not in OWN_COLUMNS))
+
+
+def _rejected_rows(rows: pl.DataFrame, origin: RejectSubject) -> pl.DataFrame:
+    """The rows with the columns of `REJECTED_SCHEMA`; missing values are null."""
+    known = rows.with_columns(pl.lit(str(origin)).alias("origin"))
+    return known.select(
+        pl.col(name).cast(dtype) if name in known.columns else pl.lit(None, dtype=dtype).alias(name)
+        for name, dtype in REJECTED_SCHEMA.items()
+    )
+
+
+def recording_digests(recordings: pl.DataFrame) -> pl.Series:
+    """The column `recording_digest` of a recordings table: 32 hex digits of a SHA-256.
+
+    The digest covers everything that can reach a shard: key, path (it is written as the sample's source), content,
+    shape of the audio, and metadata. It covers neither the modification time nor other files. If segments are excluded,
+    a hyphen and 32 digits over their keys follow; samples are compared by the part before the hyphen. The hashed text
+    is made here and not by a library, so that an upgrade of polars makes nothing stale.
+    """
+    # In slices: a million recordings must not become a million Python values at once.
+    slices = [_digests(piece) for piece in recordings.iter_slices(_SLICE_ROWS)]
+    return pl.concat([pl.Series("recording_digest", [], dtype=pl.String), *slices])
+
+
+def _digests(recordings: pl.DataFrame) -> pl.Series:
+    # NUL separates the fields: no path contains it, and JSON escapes it.
+    columns = [pl.col(name).cast(pl.String).fill_null("") for name in _DIGEST_COLUMNS]
+    facts = recordings.select(pl.concat_str(columns, separator="\0")).to_series()
+    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+    names, rows = json_rows(recordings)
+    header = encode(names)
+    digests = [
+        _digest(f"{fact}\0{header}\0{encode(row)}") + (f"-{_digest(excluded)}" if excluded else "")
+        for fact, row, excluded in zip(facts, rows, recordings["excluded_segments"], strict=True)
+    ]
+    return pl.Series("recording_digest", digests, dtype=pl.String)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]

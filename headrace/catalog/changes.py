@@ -1,0 +1,90 @@
+"""Compares two catalogs: which files, metadata and rejections have changed. Pure.
+
+Which partitions must be rebuilt because of a change is decided by `headrace.build.reconcile`.
+"""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from headrace.catalog.scan import Catalog
+from headrace.format.rejects import RejectChanges, Rejected, RejectSubject, compare_rejects
+
+_BEFORE = "_before"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogChanges:
+    """Differences between an earlier and a later catalog. Paths are sorted.
+
+    Attributes:
+        added: files, usable or rejected, that are only in the later catalog.
+        changed: files with other bytes.
+        removed: files that are only in the earlier catalog.
+        described: recordings with the same bytes, but other metadata, another key or other excluded segments.
+        rejects: differences between the rejected files and rows.
+        num_recordings: number of recordings in the later catalog.
+    """
+
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+    described: tuple[str, ...]
+    rejects: RejectChanges
+    num_recordings: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no differences."""
+        rejects = self.rejects
+        files = (self.added, self.changed, self.removed, self.described)
+        return not any((*files, rejects.new, rejects.num_gone, rejects.left_out))
+
+
+def compare_catalogs(before: Catalog | None, after: Catalog) -> CatalogChanges:
+    """Compare two catalogs. Without an earlier one, everything is new."""
+    old = _files(before) if before is not None else _files(after).clear()
+    new = _files(after)
+    both = old.join(
+        new, on="path", suffix=_BEFORE
+    )  # the suffix is on the columns of the later catalog; only equality matters
+    has_other_bytes = pl.col("sha256").ne_missing(pl.col(f"sha256{_BEFORE}"))
+    are_recordings = pl.col("recording_digest").is_not_null() & pl.col(f"recording_digest{_BEFORE}").is_not_null()
+    is_described = (
+        ~has_other_bytes & are_recordings & (pl.col("recording_digest") != pl.col(f"recording_digest{_BEFORE}"))
+    )
+    return CatalogChanges(
+        added=_paths(new.join(old, on="path", how="anti")),
+        changed=_paths(both.filter(has_other_bytes)),
+        removed=_paths(old.join(new, on="path", how="anti")),
+        described=_paths(both.filter(is_described)),
+        rejects=compare_rejects(rejected_rows(before), rejected_rows(after)),
+        num_recordings=after.recordings.height,
+    )
+
+
+def rejected_rows(catalog: Catalog | None) -> list[Rejected]:
+    """The rows of the rejected table as values, in order; empty without a catalog."""
+    return [] if catalog is None else [Rejected(*row) for row in rejected_columns(catalog.rejected).iter_rows()]
+
+
+def rejected_columns(rejected: pl.DataFrame) -> pl.DataFrame:
+    """The rejected table with the columns of `Rejected`, in their order."""
+    is_key = pl.col("origin") == RejectSubject.EXCLUDE
+    return rejected.select(
+        subject=pl.when(is_key).then(pl.format("key {}", "key")).otherwise("path"),
+        code="code",
+        reason="reason",
+        is_row=pl.col("origin") == RejectSubject.METADATA,
+    )
+
+
+def _files(catalog: Catalog) -> pl.DataFrame:
+    """All files of a scan: `path`, `sha256`, and `recording_digest` for recordings."""
+    rejected = catalog.rejected.filter(pl.col("origin") == RejectSubject.FILE).select("path", "sha256")
+    used = catalog.recordings.select("path", "sha256", "recording_digest")
+    return pl.concat([used, rejected], how="diagonal").unique("path", keep="first")
+
+
+def _paths(files: pl.DataFrame) -> tuple[str, ...]:
+    return tuple(files["path"].sort())

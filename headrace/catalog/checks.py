@@ -1,0 +1,128 @@
+"""Checks a catalog with pandera schemas before anything is built from it: Headrace's own schema, and the user's.
+
+Single files are not rejected here; that is done by `headrace.catalog.acceptance`. If a check fails here, the whole
+catalog is invalid and a person must correct the mistake. The message lists the failed checks.
+"""
+
+import importlib
+from typing import Any
+
+import pandera.polars as pa
+import polars as pl
+from pandera.errors import SchemaError, SchemaErrors
+
+from headrace.catalog.columns import RECORDING_SCHEMA, REJECTED_SCHEMA
+from headrace.catalog.metadata_columns import metadata_columns
+from headrace.errors import CatalogError, ConfigError
+from headrace.format.keys import KEY_PATTERN, MAX_KEY_LENGTH
+from headrace.format.rejects import RejectSubject
+
+_NULLABLE = frozenset({"bits_per_sample", "duplicate_of", "excluded_segments"})
+_SHOWN_FAILURES = 5
+
+_CHECKS: dict[str, list[pa.Check]] = {
+    "key": [pa.Check.str_matches(KEY_PATTERN), pa.Check.str_length(min_value=1, max_value=MAX_KEY_LENGTH)],
+    "path": [pa.Check.str_length(min_value=1)],
+    "sha256": [pa.Check.str_matches("^[0-9a-f]{64}$")],
+    "num_bytes": [pa.Check.gt(0)],
+    "num_frames": [pa.Check.gt(0)],
+    "sample_rate_hz": [pa.Check.gt(0)],
+    "num_channels": [pa.Check.gt(0)],
+    "bits_per_sample": [pa.Check.in_range(1, 64)],
+    "duration_seconds": [pa.Check.gt(0)],
+    "recording_digest": [pa.Check.str_matches("^[0-9a-f]{32}(-[0-9a-f]{32})?$")],
+}
+
+CATALOG_SCHEMA = pa.DataFrameSchema(
+    {
+        name: pa.Column(dtype, _CHECKS.get(name, []), nullable=name in _NULLABLE, unique=name in {"key", "path"})
+        for name, dtype in RECORDING_SCHEMA.items()
+    },
+    strict=False,  # the user's columns follow
+)
+"""Checks of the recordings table. The user's columns are checked by `check_metadata`."""
+
+REJECTED_TABLE_SCHEMA = pa.DataFrameSchema(
+    {
+        name: pa.Column(
+            dtype,
+            [pa.Check.isin([str(origin) for origin in RejectSubject])] if name == "origin" else [],
+            nullable=name not in {"path", "reason", "code", "origin"},
+        )
+        for name, dtype in REJECTED_SCHEMA.items()
+    },
+    strict=True,
+)
+"""Checks of the rejected table."""
+
+
+def check_catalog(recordings: pl.DataFrame, rejected: pl.DataFrame) -> None:
+    """Raise `CatalogError` if the tables are invalid: an error in Headrace, or an edited file."""
+    _validate(CATALOG_SCHEMA, recordings, "the catalog", recordings)
+    _validate(REJECTED_TABLE_SCHEMA, rejected, "the rejected table", rejected)
+
+
+def check_metadata(recordings: pl.DataFrame, reference: str) -> None:
+    """Check the user's columns, under the user's names, against the user's schema.
+
+    The schema is given the columns of the metadata table, and those of Headrace's own columns that it names (`path`,
+    `duration_seconds`, …). It only checks: values that it coerces or fills in are discarded.
+
+    Args:
+        recordings: the recordings table.
+        reference: `module:object`, a `pandera.polars` DataFrameModel or DataFrameSchema on the import path.
+
+    Raises:
+        ConfigError: the schema cannot be loaded.
+        CatalogError: a check fails; the message names the checks and some paths.
+    """
+    schema = load_schema(reference)
+    names = metadata_columns(recordings)
+    theirs = {user: pl.col(stored).alias(user) for stored, user in names.items()}
+    ours = [name for name in schema.columns if name in RECORDING_SCHEMA and name not in theirs]
+    table = recordings.select(*ours, *theirs.values())
+    _validate(schema, table, f"the metadata (schema {reference})", recordings)
+
+
+def load_schema(reference: str) -> pa.DataFrameSchema:
+    """Import the schema `module:object`. Raises `ConfigError` if it cannot be imported or is not a schema."""
+    module_name, _, name = reference.partition(":")
+    try:
+        found: Any = getattr(importlib.import_module(module_name), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"source.schema {reference}: {error}; expected module:object, with the module's folder on PYTHONPATH"
+        ) from error
+    if isinstance(found, type) and issubclass(found, pa.DataFrameModel):
+        return found.to_schema()
+    if isinstance(found, pa.DataFrameSchema):
+        return found
+    raise ConfigError(
+        f"source.schema {reference}: expected a pandera.polars schema or model, found {type(found).__name__}"
+    )
+
+
+def _validate(schema: pa.DataFrameSchema, table: pl.DataFrame, what: str, recordings: pl.DataFrame) -> None:
+    try:
+        schema.validate(table, lazy=True)
+    except (SchemaErrors, SchemaError) as error:
+        raise CatalogError(f"{what} does not pass its checks: {_failures(error, recordings['path'])}") from error
+
+
+def _failures(error: SchemaErrors | SchemaError, paths: pl.Series) -> str:
+    """The failed checks, each with its first few values and their paths."""
+    if isinstance(error, SchemaError):
+        return str(error)
+    parts: list[str] = []
+    cases = error.failure_cases
+    for (column, check), rows in cases.group_by("column", "check", maintain_order=True):
+        shown = [_case(row, paths) for row in rows.head(_SHOWN_FAILURES).iter_rows(named=True)]
+        more = f" and {rows.height - len(shown)} more" if rows.height > len(shown) else ""
+        parts.append(f"{'columns' if column is None else f'column {column!r}'}, {check}: {', '.join(shown)}{more}")
+    return "; ".join(parts)
+
+
+def _case(row: dict[str, Any], paths: pl.Series) -> str:
+    index = row["index"]
+    value = repr(row["failure_case"])
+    return value if index is None or index >= len(paths) else f"{value} ({paths[index]})"

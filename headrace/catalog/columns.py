@@ -1,0 +1,65 @@
+"""Column names and types of the catalog's tables, and of the tables that a scan makes on the way.
+
+The values are checked by `headrace.catalog.checks`.
+"""
+
+import polars as pl
+
+ColumnTypes = dict[str, type[pl.DataType]]
+"""Names and types, in order. (A `pl.Schema` loses its value type under mypy when it is unpacked into another.)"""
+
+STAMP_SCHEMA = ColumnTypes({"path": pl.String, "num_bytes": pl.Int64, "mtime_ns": pl.Int64})
+LISTING_SCHEMA = ColumnTypes({**STAMP_SCHEMA, "code": pl.String, "reason": pl.String})
+
+AUDIO_SCHEMA = ColumnTypes(
+    {
+        "container": pl.String,
+        "subtype": pl.String,
+        "num_frames": pl.Int64,
+        "sample_rate_hz": pl.Int64,
+        "num_channels": pl.Int64,
+        "bits_per_sample": pl.Int64,
+    }
+)
+"""Facts from a file's header, under the names of `headrace.audio.AudioInfo`."""
+
+FACT_SCHEMA = ColumnTypes({**STAMP_SCHEMA, "sha256": pl.String, **AUDIO_SCHEMA, "code": pl.String, "reason": pl.String})
+"""Facts of one file: independent of settings, metadata and all other files."""
+
+RECORDING_SCHEMA = ColumnTypes(
+    {
+        "key": pl.String,
+        "path": pl.String,
+        "sha256": pl.String,
+        "num_bytes": pl.Int64,
+        "mtime_ns": pl.Int64,
+        **AUDIO_SCHEMA,
+        "duration_seconds": pl.Float64,
+        "duplicate_of": pl.String,
+        "excluded_segments": pl.String,
+        "recording_digest": pl.String,
+    }
+)
+"""Headrace's own columns of the recordings table; the user's columns follow. `duplicate_of` is the first path with the
+same bytes. `excluded_segments` are the keys of segments that do not become samples, separated by spaces."""
+
+OWN_COLUMNS = frozenset(RECORDING_SCHEMA) | frozenset(FACT_SCHEMA) | {"partition"}
+"""Column names that Headrace uses in a recordings table. `code` and `reason` are there while files are accepted or
+rejected, `partition` once the table has been divided into partitions."""
+
+REJECTED_SCHEMA = ColumnTypes(
+    {
+        "path": pl.String,
+        "reason": pl.String,
+        "code": pl.String,
+        "origin": pl.String,
+        "key": pl.String,
+        "num_bytes": pl.Int64,
+        "mtime_ns": pl.Int64,
+        "sha256": pl.String,
+        **AUDIO_SCHEMA,
+    }
+)
+"""Columns of the rejected table. `reason` is a sentence for people, `code` a word for programs, `key` the key of the
+sample or recording if there is one. `path` is empty for a rejection without a file. Facts from the header are kept, so
+that a file rejected for its key or length need not be opened again when that changes."""

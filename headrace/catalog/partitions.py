@@ -1,0 +1,171 @@
+"""Divides the recordings of a catalog into partitions: the recordings, size and fingerprint of each partition. Pure.
+
+Recordings of one group are always in one partition. The module also makes `Recording` values from the catalog's rows.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from headrace.audio import AudioInfo
+from headrace.catalog.columns import AUDIO_SCHEMA
+from headrace.catalog.exclusions import SEPARATOR
+from headrace.catalog.metadata_columns import check_group_by, metadata_columns, metadata_dicts
+from headrace.catalog.recordings import Recording, combined_digest
+from headrace.config.dataset import DatasetConfig
+from headrace.config.partitioning import Partitioning, assign_partitions
+from headrace.config.source import Duplicates, check_samples
+
+PARTITION = "partition"
+_PARTITIONS_AT_ONCE = 16  # partitions whose digests are Python values at the same time
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSize:
+    """Size of a partition, for a progress bar: number of samples, and seconds of audio in their sources."""
+
+    num_samples: int
+    seconds: float
+
+
+def with_partitions(
+    recordings: pl.DataFrame, partitioning: Partitioning, group_by: str | None, duplicates: Duplicates = Duplicates.KEEP
+) -> pl.DataFrame:
+    """Add the column `partition` to a recordings table.
+
+    Raises:
+        ConfigError: `group_by` does not name a metadata column.
+    """
+    groups = group_names(recordings, group_by, duplicates)
+    return recordings.with_columns(pl.Series(PARTITION, assign_partitions(groups, partitioning), dtype=pl.String))
+
+
+def partitioned(recordings: pl.DataFrame, config: DatasetConfig) -> pl.DataFrame:
+    """Add the column `partition` to a recordings table, by the settings of a data set.
+
+    Raises:
+        ConfigError: `group_by` does not name a metadata column, or `source.samples` is not supported yet.
+    """
+    check_samples(config.source)
+    return with_partitions(recordings, config.partitioning(), config.group_by, config.source.duplicates)
+
+
+def group_names(recordings: pl.DataFrame, group_by: str | None, duplicates: Duplicates) -> pl.Series:
+    """The name of each recording's group.
+
+    The name is the recording's value in the metadata column `group_by`, or its path if `group_by` is None or the value
+    is missing. With `Duplicates.GROUP`, groups that hold the same bytes are merged, see `merged_groups`.
+
+    Raises:
+        ConfigError: `group_by` does not name a metadata column.
+    """
+    groups = _own_groups(recordings, group_by)
+    return _with_equal_bytes_together(groups, recordings["sha256"]) if duplicates == Duplicates.GROUP else groups
+
+
+def _own_groups(recordings: pl.DataFrame, group_by: str | None) -> pl.Series:
+    paths = recordings["path"]
+    if group_by is None or not recordings.height:
+        return paths
+    stored = {user: column for column, user in metadata_columns(recordings).items()}
+    check_group_by(group_by, {user: recordings.schema[column] for user, column in stored.items()})
+    column = recordings[stored[group_by]]
+    return column.cast(pl.String).fill_null(paths)
+
+
+def _with_equal_bytes_together(groups: pl.Series, contents: pl.Series) -> pl.Series:
+    are_shared = contents.is_duplicated()  # the others do not merge groups
+    if not are_shared.any():
+        return groups
+    names = merged_groups(zip(groups.filter(are_shared), contents.filter(are_shared), strict=True))
+    return groups.replace(names)
+
+
+def merged_groups(members: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Merge groups that hold recordings with the same bytes. Returns group → name of its merged group.
+
+    The merged group has the smallest name of its groups. Merging is transitive: if a shares bytes with b, and b shares
+    other bytes with c, all three are merged. The result does not depend on the order of the members.
+
+    Args:
+        members: (group, digest of the bytes) of each recording.
+
+    >>> merged_groups([("b", "1"), ("a", "1"), ("c", "2"), ("d", "2"), ("b", "2"), ("e", "3")])
+    {'b': 'a', 'a': 'a', 'c': 'a', 'd': 'a', 'e': 'e'}
+    """
+    above: dict[str, str] = {}  # group → a smaller group of the same merged group; the smallest maps to itself
+    first: dict[str, str] = {}  # content → the first group with it
+    for group, content in members:
+        above.setdefault(group, group)
+        one, other = _root(above, group), _root(above, first.setdefault(content, group))
+        above[max(one, other)] = min(one, other)
+    return {group: _root(above, group) for group in above}
+
+
+def _root(above: dict[str, str], group: str) -> str:
+    while above[group] != group:
+        above[group] = group = above[above[group]]  # halves the path for the next search
+    return group
+
+
+def fingerprints(recordings: pl.DataFrame, partitioning: Partitioning) -> dict[str, str]:
+    """Fingerprint of every partition, empty ones included. Needs the columns `partition` and `recording_digest`."""
+    rows = recordings.group_by(PARTITION).agg("recording_digest").iter_rows(buffer_size=_PARTITIONS_AT_ONCE)
+    found = {partition: combined_digest(sorted(digests)) for partition, digests in rows}
+    return {partition: found.get(partition) or combined_digest(()) for partition in partitioning.partition_keys()}
+
+
+def recordings_of(rows: pl.DataFrame) -> list[Recording]:
+    """The rows as `Recording` values, in the table's order."""
+    return list(_typed(rows))
+
+
+def _typed(rows: pl.DataFrame) -> Iterator[Recording]:
+    metadata = metadata_dicts(rows.drop(PARTITION, strict=False))
+    for row, columns in zip(rows.iter_rows(named=True), metadata, strict=True):
+        yield Recording(
+            key=row["key"],
+            path=row["path"],
+            sha256=row["sha256"],
+            num_bytes=row["num_bytes"],
+            mtime_ns=row["mtime_ns"],
+            info=AudioInfo(**{name: row[name] for name in AUDIO_SCHEMA}),
+            digest=row["recording_digest"],
+            metadata=columns,
+            excluded_segments=frozenset((row["excluded_segments"] or "").split(SEPARATOR)) - {""},
+        )
+
+
+def partition_fingerprints(recordings: pl.DataFrame, config: DatasetConfig) -> dict[str, str]:
+    """Fingerprint of every partition, split by split, empty ones included.
+
+    Raises:
+        ConfigError: see `partitioned`.
+    """
+    return fingerprints(partitioned(recordings, config), config.partitioning())
+
+
+def partition_recordings(recordings: pl.DataFrame, config: DatasetConfig, partition: str) -> list[Recording]:
+    """The recordings of one partition, in the catalog's order. Raises `ConfigError`, see `partitioned`."""
+    rows = partitioned(recordings, config)
+    return recordings_of(rows.filter(pl.col(PARTITION) == partition))
+
+
+def partition_sizes(recordings: pl.DataFrame, config: DatasetConfig) -> dict[str, PartitionSize]:
+    """Expected size of each partition that has recordings. Approximate if recordings are cut or resampled.
+
+    Raises:
+        ConfigError: see `partitioned`.
+    """
+    length = config.audio.segment_seconds
+    segments = pl.lit(1) if length is None else (pl.col("duration_seconds") / length).ceil().clip(1)
+    rows = (
+        partitioned(recordings, config)
+        .group_by(PARTITION)
+        .agg(
+            segments.sum().cast(pl.Int64).alias("samples") if length else pl.len(),
+            pl.col("duration_seconds").sum(),
+        )
+    )
+    return {partition: PartitionSize(num_samples, seconds) for partition, num_samples, seconds in rows.iter_rows()}

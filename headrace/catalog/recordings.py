@@ -1,0 +1,64 @@
+"""`Recording`, one usable source file as a typed value, and fingerprints of sets of recordings.
+
+A recording's own digest is computed by `headrace.catalog.acceptance`. This module needs no tables and no polars, so
+that a sensor, and a run that builds shards, can do without them. `headrace.catalog.partitions` makes the values from
+the catalog's rows.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.audio import AudioInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One source file that becomes one sample, or several segments.
+
+    Attributes:
+        key: the recording's key; a sample that is a whole recording has the same key.
+        path: relative to the source root.
+        sha256: digest of the file's bytes, hex.
+        num_bytes: size of the file when it was scanned.
+        mtime_ns: modification time of the file when it was scanned, nanoseconds since 1970.
+        info: facts from the file's header.
+        digest: digest of everything that can reach a shard, see `headrace.catalog.acceptance.recording_digests`.
+        metadata: the user's columns, as JSON values.
+        excluded_segments: keys of segments that do not become samples.
+    """
+
+    key: str
+    path: str
+    sha256: str
+    num_bytes: int
+    mtime_ns: int
+    info: AudioInfo
+    digest: str
+    metadata: dict[str, Any]
+    excluded_segments: frozenset[str] = frozenset()
+
+    @property
+    def sample_digest(self) -> str:
+        """Digest of everything that can reach any one of the recording's samples; excluded segments do not count."""
+        return self.digest.partition("-")[0]
+
+
+def fingerprint_of(recordings: Sequence[Recording]) -> str:
+    """Fingerprint of a partition that holds exactly these recordings."""
+    return combined_digest(sorted(recording.digest for recording in recordings))
+
+
+def combined_digest(digests: Iterable[str]) -> str:
+    """Fingerprint of a set of recordings: SHA-256 (hex) of their digests, one per line.
+
+    Args:
+        digests: in ascending order. The caller sorts, so that a million digests need not become Python values at once.
+    """
+    combined = hashlib.sha256()
+    separator = b""
+    for digest in digests:
+        combined.update(separator + digest.encode())
+        separator = b"\n"
+    return combined.hexdigest()

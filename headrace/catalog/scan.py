@@ -1,0 +1,284 @@
+"""Scans a source: lists it, reads new and changed files, joins the metadata, and returns the catalog.
+
+`scan` scans once; `scan_settled` also waits for files that are still being written. The decisions are pure functions:
+`plan_scan` decides which files to read, `headrace.catalog.acceptance` which files become recordings. Nothing is stored
+here; `headrace.catalog.update` stores the catalog.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import polars as pl
+
+from headrace import audio
+from headrace.catalog.acceptance import (
+    CatalogSettings,
+    accepted_and_rejected,
+    decode_rejects,
+    facts_of,
+    sorted_rejects,
+)
+from headrace.catalog.columns import FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA
+from headrace.catalog.listing import Listing
+from headrace.catalog.metadata_rows import prepared_rows
+from headrace.catalog.probing import Probe, probe_files
+from headrace.catalog.recordings import combined_digest
+from headrace.catalog.sources import Source
+from headrace.format.rejects import RejectSubject
+from headrace.machine import num_cores
+
+_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The two tables of a catalog, sorted by path.
+
+    Attributes:
+        recordings: files that can become samples: the columns of `RECORDING_SCHEMA`, then the metadata columns.
+        rejected: rejected files, metadata rows and keys with their reasons (`REJECTED_SCHEMA`).
+        probe_version: version of the probe that read the files; files that it rejected are read again by another one.
+    """
+
+    recordings: pl.DataFrame
+    rejected: pl.DataFrame
+    probe_version: str
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of all recordings. It changes if and only if something changes that can reach a shard."""
+        return combined_digest(self.recordings["recording_digest"].sort())
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The result of a scan.
+
+    Attributes:
+        catalog: the new catalog.
+        unsettled: files left for the next scan (`STAMP_SCHEMA`).
+        num_found: files of the source: recordings, rejected ones of origin `file`, and unsettled ones.
+        num_opened: files that were read.
+        num_reused: files whose facts were taken from the previous catalog.
+        num_rows: rows of the metadata table.
+        num_merged_rows: rows of the metadata table that repeat another row.
+        seconds: duration of each step: `list`, `plan`, `read`, `judge`.
+    """
+
+    catalog: Catalog
+    unsettled: pl.DataFrame
+    num_found: int
+    num_opened: int
+    num_reused: int
+    num_rows: int = 0
+    num_merged_rows: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def recordings(self) -> pl.DataFrame:
+        """The catalog's recordings."""
+        return self.catalog.recordings
+
+    @property
+    def rejected(self) -> pl.DataFrame:
+        """The catalog's rejected rows."""
+        return self.catalog.rejected
+
+    @property
+    def num_unsettled(self) -> int:
+        """Number of files that were left for the next scan."""
+        return self.unsettled.height
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRuntime:
+    """How a scan runs. Nothing here changes the result for files that do not change meanwhile.
+
+    Attributes:
+        clock: returns the current time in nanoseconds since 1970.
+        sleep: waits for a number of seconds.
+        num_threads: files read at the same time.
+        progress: called with (files read, files to read), in the caller's thread.
+        settling: called with (files, seconds) before the scan waits that long for these files to settle.
+        probe: reads a header.
+        probe_version: returns a version of everything that the probe's results depend on.
+    """
+
+    clock: Callable[[], int] = time.time_ns
+    sleep: Callable[[float], None] = time.sleep
+    num_threads: int = 4 * num_cores()
+    progress: Callable[[int, int], None] = lambda done, total: None  # noqa: ARG005
+    settling: Callable[[int, float], None] = lambda num_files, seconds: None  # noqa: ARG005
+    probe: Probe = audio.probe
+    probe_version: Callable[[], str] = audio.codec_version
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """Which files of a listing to read.
+
+    Attributes:
+        known: files that need not be opened (`FACT_SCHEMA`): unchanged files, and those that the listing rejected.
+        num_reused: number of unchanged files in `known`.
+        to_open: new and changed files (`STAMP_SCHEMA`).
+        unsettled: new and changed files that changed too recently to be read (`STAMP_SCHEMA`).
+    """
+
+    known: pl.DataFrame
+    num_reused: int
+    to_open: pl.DataFrame
+    unsettled: pl.DataFrame
+
+
+def plan_scan(listing: pl.DataFrame, facts: pl.DataFrame, settle_ns: int, now_ns: int) -> ScanPlan:
+    """Divide a listing into files that are known, files to read, and files to leave for the next scan.
+
+    A file is unchanged if path, size and modification time are the same. A modification time in the future, from a
+    clock that is ahead, counts as recent only within the same span, so that a wrong date does not delay a file for
+    years.
+    """
+    listed = listing.filter(pl.col("code").is_null()).select(*STAMP_SCHEMA)
+    rejected = listing.filter(pl.col("code").is_not_null())
+    stamp = list(STAMP_SCHEMA)
+    known = facts.join(listed, on=stamp, how="semi")
+    new = listed.join(facts, on=stamp, how="anti")
+    is_young = (pl.col("mtime_ns") - now_ns).abs() < settle_ns
+    return ScanPlan(
+        known=pl.concat([known, rejected], how="diagonal"),
+        num_reused=known.height,
+        to_open=new.filter(~is_young),
+        unsettled=new.filter(is_young),
+    )
+
+
+def scan(
+    source: Source,
+    previous: Catalog | None,
+    settings: CatalogSettings,
+    metadata: pl.DataFrame | None = None,
+    runtime: ScanRuntime | None = None,
+) -> Scan:
+    """Scan the source once.
+
+    Args:
+        source: the source to list and read.
+        previous: the catalog of an earlier scan; files that have not changed since are not opened.
+        settings: the settings of the scan.
+        metadata: the metadata table (`catalog.metadata_files.read_metadata`): a column `path`, and any others.
+        runtime: threads, clock, progress.
+
+    Raises:
+        ConfigError: the metadata table has no column `path`, a column cannot be stored, or rows for one path differ. No
+            file has been opened then.
+    """
+    runtime = runtime or ScanRuntime()
+    watch = _Stopwatch()
+    version = runtime.probe_version()
+    now_ns = runtime.clock()
+    listing = pl.concat([_table(Listing()), *map(_table, source.list())])
+    watch.lap("list")
+    rows = prepared_rows(metadata, settings.key_column, listing["path"])
+    plan = plan_scan(listing, _remembered(previous, version), round(settings.settle_seconds * _NS), now_ns)
+    watch.lap("plan")
+    probed = probe_files(source, plan.to_open, runtime.probe, runtime.num_threads, runtime.progress)
+    watch.lap("read")
+    unsettled = pl.concat([plan.unsettled, probed.changing]).sort("path")
+    facts = pl.concat([plan.known, probed.facts])
+    recordings, rejected = accepted_and_rejected(facts, rows, unsettled["path"], settings)
+    catalog = Catalog(recordings, _with_decode_rejects_of(rejected, recordings, previous), version)
+    watch.lap("judge")
+    return Scan(
+        catalog,
+        unsettled,
+        listing.height,
+        plan.to_open.height,
+        plan.num_reused,
+        num_rows=0 if metadata is None else metadata.height,
+        num_merged_rows=rows.num_merged,
+        seconds=watch.seconds,
+    )
+
+
+def scan_settled(
+    source: Source,
+    previous: Catalog | None,
+    settings: CatalogSettings,
+    metadata: pl.DataFrame | None = None,
+    runtime: ScanRuntime | None = None,
+) -> Scan:
+    """Scan the source; if files changed recently, wait for them to settle and scan once more.
+
+    It waits for at most `settle_seconds` + 1 s. Files that still change are left for the next scan.
+    """
+    runtime = runtime or ScanRuntime()
+    first = scan(source, previous, settings, metadata, runtime)
+    if not first.num_unsettled:
+        return first
+    seconds = _seconds_to_settle(first.unsettled, settings.settle_seconds, runtime.clock())
+    runtime.settling(first.num_unsettled, seconds)
+    runtime.sleep(seconds)
+    second = scan(source, first.catalog, settings, metadata, runtime)
+    return replace(
+        second,
+        num_opened=first.num_opened + second.num_opened,
+        num_reused=second.num_reused - first.num_opened,
+        seconds={step: first.seconds[step] + second.seconds[step] for step in second.seconds},
+    )
+
+
+def with_decode_rejects(catalog: Catalog, faults: pl.DataFrame) -> Catalog:
+    """The catalog with other rejected rows of origin `decode`.
+
+    Args:
+        catalog: the catalog; its recordings do not change, because their headers are valid.
+        faults: `path`, `code`, `reason` of recordings that could not be decoded when the shards were built.
+    """
+    others = catalog.rejected.filter(pl.col("origin") != RejectSubject.DECODE)
+    return replace(catalog, rejected=sorted_rejects(pl.concat([others, decode_rejects(catalog.recordings, faults)])))
+
+
+def _table(listing: Listing) -> pl.DataFrame:
+    """A chunk of a listing (`LISTING_SCHEMA`)."""
+    return pl.DataFrame({name: getattr(listing, name) for name in LISTING_SCHEMA}, schema=LISTING_SCHEMA)
+
+
+def _remembered(previous: Catalog | None, probe_version: str) -> pl.DataFrame:
+    """Facts of the earlier scan that are still valid for this version of the probe.
+
+    After a change of the version, rejections are discarded, and so are facts of lossy formats (which have no bits per
+    sample): their length is counted by the probe, whereas the length of PCM formats is in the header.
+    """
+    if previous is None:
+        return pl.DataFrame(schema=FACT_SCHEMA)
+    facts = facts_of(previous.recordings, previous.rejected)
+    if previous.probe_version == probe_version:
+        return facts
+    return facts.filter(pl.col("code").is_null() & pl.col("bits_per_sample").is_not_null())
+
+
+def _with_decode_rejects_of(rejected: pl.DataFrame, recordings: pl.DataFrame, previous: Catalog | None) -> pl.DataFrame:
+    """The rejected rows, and those of origin `decode` of the previous catalog whose recordings have the same bytes."""
+    if previous is None:
+        return rejected
+    faults = previous.rejected.filter(pl.col("origin") == RejectSubject.DECODE)
+    return sorted_rejects(pl.concat([rejected, decode_rejects(recordings, faults)])) if faults.height else rejected
+
+
+def _seconds_to_settle(unsettled: pl.DataFrame, settle_seconds: float, now_ns: int) -> float:
+    newest = unsettled["mtime_ns"].max()
+    remaining = (newest - now_ns) / _NS + settle_seconds if isinstance(newest, int) else 0.0
+    return min(max(remaining, 0.0) + 0.05, settle_seconds + 1.0)
+
+
+class _Stopwatch:
+    """Measures the seconds of each step."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, step: str) -> None:
+        now = time.perf_counter()
+        self.seconds[step] = now - self._last
+        self._last = now

@@ -1,0 +1,58 @@
+"""The `Source` protocol (a place that holds recordings) and `open_source`, which opens one by path or URL.
+
+The two implementations are `headrace.catalog.folder_source` and `headrace.catalog.bucket_source`. A source lists and
+opens files. It does not look at their audio.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, Protocol
+
+from headrace.catalog.bucket_source import BucketSource
+from headrace.catalog.folder_source import open_folder
+from headrace.catalog.listing import FileStamp, Listing
+from headrace.errors import ConfigError
+from headrace.stores.storage import open_storage
+
+
+class Source(Protocol):
+    """Recordings below one root, named by relative POSIX path."""
+
+    @property
+    def uri(self) -> str:
+        """The root, as a user would write it."""
+
+    def list(self) -> Iterator[Listing]:
+        """All files in chunks, in any order. Entries with a `code` cannot be opened."""
+
+    def stamp(self, path: str) -> FileStamp:
+        """Current size and modification time. Raises `UnsafePathError`, `FileNotFoundError`."""
+
+    def open(self, path: str) -> BinaryIO:
+        """A seekable binary file. Raises `UnsafePathError` for a path that leaves the root, `OSError` otherwise."""
+
+
+def open_source(uri: str | os.PathLike[str], *, exclude: Sequence[str | os.PathLike[str]] = ()) -> Source:
+    """Open the source at a folder, a `file://` URL, or a bucket URL (`s3://bucket/prefix`, `gs://…`, `az://…`).
+
+    Args:
+        uri: the root.
+        exclude: files and folders below the root that are not recordings: the metadata table, the output.
+
+    Raises:
+        ConfigError: the URL's scheme is unknown or cannot be listed, the root is not a folder, or the root is excluded.
+    """
+    text = os.fspath(uri)
+    excluded = [os.fspath(path) for path in exclude]
+    if "://" not in text.removeprefix("file://"):
+        return open_folder(text, exclude=[path for path in excluded if "://" not in path])
+    if text.startswith(("http://", "https://")):
+        raise ConfigError(
+            f"source.uri {text}: files on a web server cannot be listed; use a folder, or a bucket URL "
+            "(s3://, gs:// or az://)"
+        )
+    root = text.rstrip("/")
+    if root in (path.rstrip("/") for path in excluded):
+        raise ConfigError(f"source.uri {text}: output.uri is the same prefix; give the output a prefix of its own")
+    below = tuple(path.removeprefix(f"{root}/").rstrip("/") for path in excluded if path.startswith(f"{root}/"))
+    return BucketSource(open_storage(root), below)

@@ -1,0 +1,64 @@
+"""Reads the audio or the latents of one sample, or their beginning, as arrays to draw or listen to.
+
+Samples are found by the shard's index, and only as much is read as is asked for. Latents of every stored dtype come as
+float32. Training reads through `headrace.streaming`.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from headrace.audio import decode_flac_into
+from headrace.errors import SampleError
+from headrace.format.index import ABSENT, ShardIndex
+from headrace.format.tar import payload
+from headrace.format.tensors import float32_values, storage_dtype
+from headrace.stores.storage import Storage
+
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+
+
+def read_audio(storage: Storage, index: ShardIndex, i: int, most_seconds: float = math.inf) -> Floats | None:
+    """Sample `i` of an audio shard, or its beginning: float32 (channels, frames) in [-1, 1]; None without FLAC.
+
+    Raises:
+        SampleError: the shard is damaged or missing.
+    """
+    span = index.range_of(i, "flac")
+    if span is None:
+        return None
+    num_frames = int(min(index.num_frames[i], most_seconds * int(index.sample_rate_hz[i])))
+    samples = np.empty((int(index.num_channels[i]), num_frames), np.float32)
+    with _named_failures(storage, index, i), storage.open(index.shard) as file:
+        decode_flac_into(payload(file, span), samples, 0, num_frames)
+    return samples
+
+
+def read_latents(storage: Storage, index: ShardIndex, i: int, most_frames: float = math.inf) -> Floats | None:
+    """Sample `i` of a latent shard, or its beginning: float32 (T, D); None without a tensor.
+
+    Raises:
+        SampleError: the shard is cut off or missing.
+    """
+    start, _, num_latent, width = (int(value) for value in index.tensors[i])
+    if start == ABSENT:
+        return None
+    num_read = int(min(num_latent, most_frames))
+    num_bytes = num_read * width * storage_dtype(index.tensor_dtype).itemsize
+    with _named_failures(storage, index, i), storage.open(index.shard) as file:
+        return float32_values(payload(file, (start, start + num_bytes)), (num_read, width), index.tensor_dtype)
+
+
+@contextmanager
+def _named_failures(storage: Storage, index: ShardIndex, i: int) -> Iterator[None]:
+    """Turn errors of reading sample `i` into `SampleError`, with shard, key and what to do."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise SampleError(
+            f"{storage.uri}/{index.shard}: sample {index.key(i)} cannot be read: {error}. `headrace verify` finds all "
+            "damage; remove the tar and its .idx, and build again"
+        ) from error

@@ -1,0 +1,1 @@
+"""Reads the YAML file of a data set into typed settings, with error messages in the terms of YAML."""

@@ -1,0 +1,85 @@
+"""Loads all data set YAML files of a folder and collects the errors of invalid files.
+
+One invalid file must not prevent the others from being built, so errors are returned as values here. Two files with one
+name, or with one output, are errors as well. `headrace.config.dataset.load_config` loads a single file.
+"""
+
+import os
+import posixpath
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from headrace.config.dataset import DatasetConfig, load_config
+from headrace.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class FoundConfigs:
+    """The data sets of a folder.
+
+    Attributes:
+        configs: the valid data sets, sorted by name.
+        faults: one error message for each invalid file; it names the file.
+    """
+
+    configs: tuple[DatasetConfig, ...]
+    faults: tuple[str, ...]
+
+
+def yaml_files(folder: Path) -> list[Path]:
+    """The YAML files of a folder, sorted by name."""
+    return sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
+
+
+def find_configs(folder: Path, root: Path) -> FoundConfigs:
+    """Load the data sets of a folder. Relative URIs in its files are relative to `root`.
+
+    Raises:
+        ConfigError: the folder does not exist.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: no such folder of data sets; set HEADRACE_DATASETS or pass --datasets")
+    found, faults = load_each(folder)
+    clashes = {path: fault for path, config in found.items() if (fault := clash(path, config, found, root)) is not None}
+    usable = [config for path, config in found.items() if path not in clashes]
+    return FoundConfigs(tuple(sorted(usable, key=lambda config: config.name)), (*faults, *clashes.values()))
+
+
+def load_each(folder: Path) -> tuple[dict[Path, DatasetConfig], list[str]]:
+    """Load each file by itself. Returns the valid data sets, and one error message for every other file."""
+    found: dict[Path, DatasetConfig] = {}
+    faults = []
+    for path in yaml_files(folder):
+        try:
+            found[path] = load_config(path)
+        except ConfigError as error:
+            faults.append(str(error))
+    return found, faults
+
+
+def clash(path: Path, config: DatasetConfig, others: dict[Path, DatasetConfig], root: Path) -> str | None:
+    """Error message if another file has the same name or output, else None. Relative URIs are relative to `root`."""
+    for other, theirs in others.items():
+        if other == path:
+            continue
+        if theirs.name == config.name:
+            return f"{path}: {other.name} describes a data set with the same name; rename one of the files"
+        if _plain(theirs.output.uri, root) == _plain(config.output.uri, root):
+            return (
+                f"{path}: output.uri {config.output.uri} is also the output of {other.name}, and each data set would "
+                "overwrite the other; change one of the outputs"
+            )
+    return None
+
+
+def _plain(uri: str, root: Path) -> str:
+    """A canonical spelling of a path or URL; symbolic links are resolved."""
+    url = urlsplit(uri)
+    if url.scheme == "file":
+        return os.path.realpath(unquote(url.path))
+    scheme, mark, path = uri.rpartition("://")
+    if mark:
+        return scheme + mark + posixpath.normpath(path)
+    path = os.path.expanduser(path)  # noqa: PTH111 - Path reads ./~ as ~, and fails on ~nobody
+    return os.path.realpath(root / path)

@@ -1,0 +1,249 @@
+"""Runs one encoder on one device: copies audio in, encodes, checks the results, copies them out.
+
+When a batch does not fit the device's memory, it is halved, and so are all later batches.
+
+On CUDA, a worker is called from two threads. They share one stream for computing, and each has its own stream for
+copies, so that the copies of one batch run while the other batch is computed.
+
+On a CPU, a worker is called from one thread per core, each with its own batch. Torch would otherwise split each layer
+of one batch over all cores, and all of them would wait for the slowest one, such as a core that also decodes audio.
+"""
+
+import logging
+import queue
+import threading
+import time
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from headrace.encoders import output
+from headrace.encoders.framing import zero_padding
+from headrace.encoders.protocol import Encoder
+from headrace.encoding.batches import Piece
+from headrace.encoding.plans import Rejection
+from headrace.encoding.reading import DecodedJob, EncodingJob
+from headrace.errors import BuildError, HeadraceError
+
+_log = logging.getLogger(__name__)
+
+_SIGNS_OF_OUT_OF_MEMORY = (
+    "can't allocate memory",  # CPU
+    "out of memory",  # CUDA
+    "ALLOC_FAILED",  # cuBLAS, cuDNN and cuFFT
+    "unable to find an engine",  # cuDNN, when no engine's workspace fits; "GET was …", "FIND was …"
+    "nable to find a valid cuDNN algorithm",  # the same from before cuDNN 8
+)
+_MOST_CPU_BATCHES = 16  # at a time on one machine: each holds the activations of a row of up to a window
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedJob:
+    """Latents of a batch.
+
+    Attributes:
+        group: number of the group of shards.
+        rows: each piece and its latents, (T, D) on the CPU in the stored dtype, or its rejection.
+        num_padded_frames: PCM frames that the encoder computed, all padding included.
+        busy_seconds: time for which the device computed.
+    """
+
+    group: int
+    rows: tuple[tuple[Piece, Tensor | Rejection], ...]
+    num_padded_frames: int
+    busy_seconds: float
+
+
+@dataclass(slots=True)
+class BatchLimit:
+    """The most PCM frames of a batch; halved for all devices each time that a device's memory runs out."""
+
+    num_frames: int
+    halvings: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def halve(self, failed_frames: int) -> None:
+        """Halve the limit, because a batch of this many frames did not fit."""
+        with self._lock:
+            if failed_frames > self.num_frames:
+                return  # another batch has halved the limit since
+            self.num_frames = max(1, failed_frames // 2)
+            self.halvings += 1
+            if self.halvings == 1:
+                _log.warning(
+                    "out of memory with a batch of %d PCM frames: this batch and later ones are halved", failed_frames
+                )
+
+
+class DeviceWorker:
+    """Runs batches on the device of one encoder; may be called from `num_slots` threads at once.
+
+    Attributes:
+        num_slots: number of batches that may be under way.
+        num_computing: number of batches that compute at the same time.
+    """
+
+    def __init__(self, encoder: Encoder, dtype: torch.dtype, budget: BatchLimit, num_cores: int) -> None:
+        self._encoder, self._device, self._dtype, self._budget = encoder, torch.device(encoder.device), dtype, budget
+        self._lock = threading.Lock()
+        self.num_computing = 1
+        if not self.is_cuda and encoder.info.is_concurrent:
+            self.num_computing = min(_MOST_CPU_BATCHES, num_cores)
+        self.num_slots = 2 if self.is_cuda else self.num_computing
+        self._num_threads = num_cores // self.num_computing
+        self._computing = self._new_stream() if self.is_cuda else None
+        self._copying: queue.SimpleQueue[torch.cuda.Stream] = queue.SimpleQueue()
+        for _ in range(self.num_slots if self.is_cuda else 0):
+            self._copying.put(self._new_stream())
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the device is a CUDA GPU."""
+        return self._device.type == "cuda"
+
+    @torch.inference_mode()
+    def run(self, decoded: DecodedJob) -> list[EncodedJob]:
+        """Encode a batch, in several parts if the whole does not fit the device's memory.
+
+        Raises:
+            BuildError: a single row does not fit the memory, the encoder raises an error, or its result is invalid.
+        """
+        batch = decoded.job.batch
+        num_frames, num_rows = batch.num_computed_frames, len(batch.pieces)
+        if num_rows > 1 and num_frames > self._budget.num_frames:
+            return self._halves(decoded)
+        try:
+            return [self._encode(decoded)]
+        except (RuntimeError, MemoryError) as error:
+            if not _is_out_of_memory(error):
+                raise
+            if num_rows == 1:
+                raise _does_not_fit(decoded, self._device, error) from error
+        if self.is_cuda:
+            torch.cuda.empty_cache()
+        self._budget.halve(num_frames)
+        return self._halves(decoded)
+
+    def _new_stream(self) -> torch.cuda.Stream:
+        return torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+
+    def _halves(self, decoded: DecodedJob) -> list[EncodedJob]:
+        return [encoded for half in decoded.halves() for encoded in self.run(half)]
+
+    def _encode(self, decoded: DecodedJob) -> EncodedJob:
+        lengths = torch.tensor([piece.window.num_frames for piece in decoded.job.batch.pieces])
+        compute = self._on_cuda if self.is_cuda else self._on_cpu
+        hidden, flaws, num_latent, busy_seconds = compute(decoded.job, decoded.audio, lengths)
+        pieces = decoded.job.batch.pieces
+        for row, piece in enumerate(pieces):
+            self._check_length(decoded.job, piece, int(num_latent[row]), hidden.shape[1])
+        rows = tuple(
+            (piece, self._rejection(flaws[:, row]) or hidden[row, : int(num_latent[row])].clone())
+            for row, piece in enumerate(pieces)
+        )
+        return EncodedJob(decoded.job.group, rows, decoded.job.batch.num_computed_frames, busy_seconds)
+
+    def _on_cpu(self, job: EncodingJob, audio: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
+        torch.set_num_threads(self._num_threads)  # for this thread; `Engine.run` restores the default of new threads
+        started = time.perf_counter()
+        hidden, flaws, num_latent = self._compute(job, audio, lengths)
+        return hidden, flaws, num_latent, time.perf_counter() - started
+
+    def _on_cuda(self, job: EncodingJob, audio: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
+        copying = self._copying.get()
+        try:
+            return self._copied_and_computed(job, audio, lengths, copying)
+        finally:
+            self._copying.put(copying)
+
+    def _copied_and_computed(
+        self, job: EncodingJob, audio: Tensor, lengths: Tensor, copying: torch.cuda.Stream
+    ) -> tuple[Tensor, Tensor, Tensor, float]:
+        """The results of `_on_cuda`, with copies on the stream `copying`.
+
+        Every tensor that two streams use is recorded on the second one. An error frees tensors while work on them may
+        still be queued; the allocator then keeps their memory until the recorded stream has finished that work.
+        """
+        computing = self._computing
+        assert computing is not None
+        begun, done = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(copying):
+            on_device = audio.to(self._device, non_blocking=True)
+        on_device.record_stream(computing)
+        with self._lock, torch.cuda.stream(computing):
+            computing.wait_stream(copying)
+            begun.record(computing)
+            results = self._compute(job, on_device, lengths)
+            done.record(computing)
+        with torch.cuda.stream(copying):
+            copying.wait_event(done)
+            hidden, flaws = (_to_pinned(result, copying) for result in results[:2])
+        copying.synchronize()
+        return hidden, flaws, results[2], begun.elapsed_time(done) / 1000
+
+    def _compute(self, job: EncodingJob, audio: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Latents in the stored dtype, flaws and lengths.
+
+        The flaws are bool (2, B): whether a row was not finite before and after the cast to the stored dtype.
+        """
+        try:
+            hidden, num_latent = output.checked(self._encoder, len(audio), self._encoder.encode(audio, lengths))
+        except Exception as error:  # of a user's own encoder: any
+            if _is_out_of_memory(error):
+                raise
+            raise _failed(self._encoder, job, error) from error
+        hidden = zero_padding(hidden, num_latent)  # NaN in the padding is not an error of the sample
+        stored = hidden.to(self._dtype)
+        flaws = torch.stack([~latents.isfinite().flatten(1).all(dim=1) for latents in (hidden, stored)])
+        return stored, flaws, num_latent
+
+    def _check_length(self, job: EncodingJob, piece: Piece, num_latent: int, num_given: int) -> None:
+        expected = self._encoder.num_latent_frames(piece.window.num_frames)
+        if num_latent != expected or num_given < expected:
+            clip, name = job.clip_of(piece), output.name_of(self._encoder)
+            raise BuildError(
+                f"{clip.shard}: sample {clip.key!r}: {name}: for {piece.window.num_frames} PCM frames, its "
+                f"num_latent_frames returns {expected}, but its encode returns the length {num_latent} and latents of "
+                f"{num_given} frames; correct its encode, or its num_latent_frames"
+            )
+
+    def _rejection(self, flaws: Tensor) -> Rejection | None:
+        """Why a row's latents cannot be stored; None if they can. `flaws` is one column of those of `_compute`."""
+        if bool(flaws[0]):
+            return Rejection.not_finite()
+        return Rejection.overflow(str(self._dtype).removeprefix("torch.")) if bool(flaws[1]) else None
+
+
+def _to_pinned(result: Tensor, stream: torch.cuda.Stream) -> Tensor:
+    """A copy in pinned memory, made on `stream`, which must be the current stream."""
+    result.record_stream(stream)
+    pinned = torch.empty(result.shape, dtype=result.dtype, pin_memory=True)
+    return pinned.copy_(result, non_blocking=True)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    if not isinstance(error, RuntimeError) or isinstance(error, HeadraceError):
+        return False
+    return any(sign in str(error) for sign in _SIGNS_OF_OUT_OF_MEMORY)
+
+
+def _failed(encoder: Encoder, job: EncodingJob, error: Exception) -> BuildError:
+    clips = dict.fromkeys(job.clip_of(piece) for piece in job.batch.pieces)
+    first, others = next(iter(clips)), f" and {len(clips) - 1} more of its batch" if len(clips) > 1 else ""
+    words = str(error)
+    if not isinstance(error, HeadraceError):
+        words = f"{output.name_of(encoder)}: its encode raised {type(error).__name__}: {error}"
+    return BuildError(f"{first.shard}: sample {first.key!r}{others}: {words}")
+
+
+def _does_not_fit(decoded: DecodedJob, device: torch.device, error: Exception) -> BuildError:
+    piece = decoded.job.batch.pieces[0]
+    clip = decoded.job.clip_of(piece)
+    return BuildError(
+        f"{clip.shard}: {piece.window.num_frames} PCM frames of sample {clip.key!r} do not fit the memory of {device}, "
+        f"even alone ({str(error).splitlines()[0] if str(error) else type(error).__name__}); free memory of the "
+        "device, use a larger one, or set a shorter window_seconds for the encoder"
+    )

@@ -1,0 +1,120 @@
+"""Makes the index of a tar from the tar itself: a shard of any WebDataset, or a Headrace shard to be verified.
+
+Beyond names and byte ranges, an index has facts from the content of each sample: the length, rate and channels of
+audio, from its header, and the shape and place of the raw values of latents. No audio is decoded. A field of an unknown
+kind is indexed by its byte range alone.
+"""
+
+import io
+import json
+from dataclasses import replace
+from typing import BinaryIO
+
+from headrace.audio import flac_info, probe
+from headrace.errors import AudioError
+from headrace.format.index import REFUSED_NOTE, ShardIndex
+from headrace.format.index_entries import SampleEntry, build_index, group_members
+from headrace.format.member_names import KEY_AT_NOTE, LATENT_FIELD, KeyAt, Naming, audio_field, check_fields
+from headrace.format.pth import RawTensor, latent_facts
+from headrace.format.rejects import latents_rejection
+from headrace.format.tar import crc32_of, payload, read_members
+
+_BY_WEBDATASET = Naming()
+_FLAC_HEAD_BYTES = 64  # marker and STREAMINFO, which must come first
+
+
+def index_tar(
+    file: BinaryIO, name: str, *, sha256: str = "", naming: Naming = _BY_WEBDATASET, has_checksums: bool = True
+) -> ShardIndex:
+    """The index of a tar, from the tar alone.
+
+    A sample whose audio or latents cannot be parsed gets an unknown length in the index; reading the sample raises the
+    error.
+
+    Args:
+        file: the tar, seekable.
+        name: its file name, for the index and for messages.
+        sha256: its digest, if the caller has it.
+        naming: how the names of members are read; a note of the index says where keys end.
+        has_checksums: whether to read every field for its CRC-32; otherwise only headers and latents are read.
+
+    Raises:
+        FormatError: not a tar, cut off, or not a WebDataset (files of one sample are not neighbours, or look like
+            several samples).
+    """
+    described = []
+    for entry in group_members(read_members(file, name), name, naming.key_at):
+        check_fields(name, entry.key, entry.ranges, naming.declared)
+        described.append(_described(file, _with_checksums(file, entry) if has_checksums else entry))
+    refused = [row for entry, _ in described if (row := _rejection(file, entry)) is not None]
+    dtypes = [tensor.dtype for _, tensor in described if tensor is not None]
+    dtype = dtypes[0] if dtypes else ""
+    entries = [
+        replace(entry, tensor=tensor.place) if tensor is not None and tensor.dtype == dtype else entry
+        for entry, tensor in described
+    ]
+    notes = {} if naming.key_at is KeyAt.FIRST_DOT else {KEY_AT_NOTE: naming.key_at.value}
+    if refused:
+        notes[REFUSED_NOTE] = json.dumps(refused)
+    num_bytes = file.seek(0, io.SEEK_END)
+    return build_index(entries, shard=name, num_bytes=num_bytes, sha256=sha256, tensor_dtype=dtype, notes=notes)
+
+
+def key_rule_of(index: ShardIndex) -> str:
+    """The rule by which keys end in an index, from its notes: a `KeyAt`, or a rule of a later version."""
+    return index.notes.get(KEY_AT_NOTE, KeyAt.FIRST_DOT.value)
+
+
+def naming_of(key_at: KeyAt, index: ShardIndex | None) -> Naming:
+    """How to read the names in a shard that has this index: an index that a build wrote declares its fields."""
+    return Naming(key_at, frozenset(index.fields if index is not None and index.input_digest else ()))
+
+
+def _with_checksums(file: BinaryIO, entry: SampleEntry) -> SampleEntry:
+    return replace(entry, crc32={name: crc32_of(file, span) for name, span in entry.ranges.items()})
+
+
+def _described(file: BinaryIO, entry: SampleEntry) -> tuple[SampleEntry, RawTensor | None]:
+    """The entry with facts from its audio or latents, and the raw tensor with its place in the tar."""
+    name = audio_field(tuple(entry.ranges))
+    if name is not None:
+        return _with_audio(file, entry, name), None
+    if LATENT_FIELD not in entry.ranges:
+        return entry, None
+    start, stop = entry.ranges[LATENT_FIELD]
+    facts = latent_facts(payload(file, (start, stop)))
+    if facts is None:
+        return entry, None
+    tensor = facts.tensor
+    if tensor is not None:
+        tensor = RawTensor(tensor.place.after(start), tensor.dtype)
+    return replace(entry, num_frames=facts.encoder_length), tensor
+
+
+def _rejection(file: BinaryIO, entry: SampleEntry) -> dict[str, str] | None:
+    """The entry of the note `refused` for a sample whose latents were rejected; None for every other sample."""
+    if set(entry.ranges) != {"json"}:
+        return None
+    try:
+        content = json.loads(payload(file, entry.ranges["json"]))
+    except ValueError:
+        return None
+    if (code := latents_rejection(content)) is None:
+        return None
+    return {"key": entry.key, "path": str(content["headrace"].get("source", "")), "code": code, "reason": code}
+
+
+def _with_audio(file: BinaryIO, entry: SampleEntry, name: str) -> SampleEntry:
+    start, stop = entry.ranges[name]
+    try:
+        head = payload(file, (start, min(stop, start + _FLAC_HEAD_BYTES)))
+        if head[:4] == b"fLaC":
+            num_frames, rate, channels, _ = flac_info(head)
+        else:
+            info = probe(io.BytesIO(payload(file, (start, stop))), num_bytes=stop - start)
+            num_frames, rate, channels = info.num_frames, info.sample_rate_hz, info.num_channels
+    except AudioError:
+        return entry
+    if num_frames <= 0:  # a FLAC stream whose writer did not know its length
+        return replace(entry, sample_rate_hz=rate, num_channels=channels)
+    return replace(entry, num_frames=num_frames, sample_rate_hz=rate, num_channels=channels)

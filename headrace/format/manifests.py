@@ -1,0 +1,323 @@
+"""Reads and commits manifests: the lists of the shards that each partition holds.
+
+Manifests are numbered files in `manifests/` of a shard folder (`audio/`, `latents/<name>/`). A commit creates the next
+number, and fails if another writer was faster. This module also makes and parses the names of shards. What all
+partitions hold together is in `snapshots`.
+"""
+
+import contextlib
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from headrace.errors import FormatError, NotFoundError
+from headrace.format.index import REFUSED_NOTE, ShardIndex, index_name
+from headrace.stores.refetch import read_sound
+from headrace.stores.storage import Storage
+
+FORMAT_VERSION = 1
+_CHECKSUM = "crc32"
+_NO_CHECKSUM = "00000000"
+_WAY_OUT = "`headrace verify` says whether the stored file itself is damaged; if so, restore it from a copy"
+_MANIFESTS = "manifests/"
+_READ_ATTEMPTS = 3
+_NUMBERED = re.compile(r"(?:^|/)(\d{8,})\.json$")
+_SHARD_NAME = re.compile(
+    r"^(?P<prefix>.*?)(?P<split>[A-Za-z0-9-]+)_(?P<bucket>\d+)_(?P<sequence>\d+)-(?P<digest>[0-9a-f]{12})\.tar$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEntry:
+    """One shard in a manifest.
+
+    Attributes:
+        name: file name of the tar; ends in the first 12 hex digits of its SHA-256.
+        num_bytes: size of the tar.
+        num_samples: samples in the tar.
+        num_frames: frames of all samples together.
+        seconds: length of all samples together.
+        input_digest: digest of what it was made from.
+        samples: the keys planned for this shard, in order; rejected ones are included, so that they keep their place.
+    """
+
+    name: str
+    num_bytes: int
+    num_samples: int
+    num_frames: int
+    seconds: float
+    input_digest: str
+    samples: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRejection:
+    """A recording or the latents of a sample that were rejected when a partition was built, and why.
+
+    Attributes:
+        path: the recording, which cannot be decoded or is too short; for latents, the recording of the sample.
+        code: the reason in a word (`RejectReason`, or a reason of `headrace.audio`).
+        reason: the reason in a sentence.
+        key: for latents, the key of the sample; empty for a recording.
+    """
+
+    path: str
+    code: str
+    reason: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The content of one partition.
+
+    Attributes:
+        partition: its name, for example `train-0003`.
+        wanted: digest of everything that the partition was built from; if it is equal, there is nothing to build.
+        source: fingerprint of the partition in the catalog (audio), or digest of the audio manifest (latents).
+        layout: settings that decide which samples share a shard; if they change, shards are planned from scratch.
+        shards: the shards, in order of their sequence numbers.
+        refused: recordings, or latents of samples, that were rejected.
+    """
+
+    partition: str
+    wanted: str
+    source: str
+    layout: dict[str, int]
+    shards: tuple[ShardEntry, ...]
+    refused: tuple[ManifestRejection, ...] = ()
+
+    @property
+    def num_samples(self) -> int:
+        """Samples of all shards."""
+        return sum(shard.num_samples for shard in self.shards)
+
+    def is_whole(self, sizes: Mapping[str, int]) -> bool:
+        """Whether every shard exists in its full size, with its index.
+
+        Args:
+            sizes: file name → bytes, from `headrace.format.condemned.lasting_sizes`.
+        """
+        return all(
+            sizes.get(shard.name) == shard.num_bytes and index_name(shard.name) in sizes for shard in self.shards
+        )
+
+    def to_json(self) -> bytes:
+        """The bytes of the file; equal manifests give equal bytes."""
+        return versioned_bytes("headrace_manifest", asdict(self))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the manifest: the data version of its partition."""
+        return hashlib.sha256(self.to_json()).hexdigest()
+
+    @classmethod
+    def from_json(cls, blob: bytes, name: str) -> "Manifest":
+        """Parse a manifest.
+
+        Raises:
+            FormatError: not a manifest, damaged, or of a newer format.
+        """
+        content = versioned_json(blob, name, "headrace_manifest")
+        try:
+            content["shards"] = tuple(
+                ShardEntry(**{**shard, "samples": tuple(shard["samples"])}) for shard in content["shards"]
+            )
+            content["refused"] = tuple(ManifestRejection(**refusal) for refusal in content["refused"])
+            return cls(**content)
+        except (KeyError, TypeError) as error:
+            raise FormatError(f"{name}: an incomplete manifest ({error}); {_WAY_OUT}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedManifest:
+    """A manifest and its number."""
+
+    number: int
+    manifest: Manifest
+
+    @property
+    def wanted(self) -> str:
+        """See `Manifest.wanted`."""
+        return self.manifest.wanted
+
+    @property
+    def digest(self) -> str:
+        """See `Manifest.digest`."""
+        return self.manifest.digest
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestSummary:
+    """Number and digests of a manifest, without its samples, which may be millions in a data set."""
+
+    number: int
+    wanted: str
+    digest: str
+
+
+class KnownManifest(Protocol):
+    """A manifest to compare with others: a `NumberedManifest` or a `ManifestSummary`."""
+
+    @property
+    def number(self) -> int:
+        """Number of the manifest in its partition."""
+
+    @property
+    def wanted(self) -> str:
+        """See `Manifest.wanted`."""
+
+    @property
+    def digest(self) -> str:
+        """See `Manifest.digest`."""
+
+
+def rejections_of(index: ShardIndex) -> list[ManifestRejection]:
+    """The recordings or latents that were planned for a shard and rejected, from the shard's index."""
+    return [ManifestRejection(**refusal) for refusal in json.loads(index.notes.get(REFUSED_NOTE, "[]"))]
+
+
+def newest_manifest(storage: Storage, partition: str) -> NumberedManifest | None:
+    """The newest manifest of a partition, which is the valid one; None before the first build."""
+    for _ in range(_READ_ATTEMPTS):
+        numbers = [number for number, _ in numbered_files(storage, f"{_MANIFESTS}{partition}/")]
+        if not numbers:
+            return None
+        with contextlib.suppress(NotFoundError):  # deleted by gc since it was listed, so there is a newer one
+            return read_manifest(storage, partition, max(numbers))
+    return read_manifest(storage, partition, max(numbers))
+
+
+def newest_manifests(storage: Storage) -> dict[str, NumberedManifest]:
+    """Partition → its newest manifest, for all partitions that have one; from one listing."""
+    return dict(each_newest_manifest(storage))
+
+
+def newest_summaries(storage: Storage) -> dict[str, ManifestSummary]:
+    """Partition → summary of its newest manifest; only one manifest at a time is held in memory."""
+    return {
+        partition: ManifestSummary(found.number, found.wanted, found.digest)
+        for partition, found in each_newest_manifest(storage)
+    }
+
+
+def each_newest_manifest(storage: Storage) -> Iterator[tuple[str, NumberedManifest]]:
+    """Each partition and its newest manifest, in order of partitions; only one manifest is held in memory."""
+    newest: dict[str, int] = {}
+    for number, path in numbered_files(storage, _MANIFESTS):
+        partition = path.split("/")[-2]
+        newest[partition] = max(number, newest.get(partition, 0))
+    for partition, number in sorted(newest.items()):
+        try:
+            yield partition, read_manifest(storage, partition, number)
+        except NotFoundError:  # deleted by gc since it was listed, so there is a newer one
+            if (found := newest_manifest(storage, partition)) is not None:
+                yield partition, found
+
+
+def commit_manifest(storage: Storage, manifest: Manifest, previous: NumberedManifest | None) -> NumberedManifest:
+    """Commit `manifest` as the newest of its partition.
+
+    Raises:
+        AlreadyExistsError: another writer committed since `previous` was read: read it again and plan again.
+    """
+    number = previous.number + 1 if previous else 1
+    storage.create(manifest_path(manifest.partition, number), manifest.to_json())
+    return NumberedManifest(number, manifest)
+
+
+def read_manifest(storage: Storage, partition: str, number: int) -> NumberedManifest:
+    """One numbered manifest of a partition. Raises `NotFoundError`."""
+    path = manifest_path(partition, number)
+    return NumberedManifest(number, read_sound(storage, path, Manifest.from_json))
+
+
+def manifest_path(partition: str, number: int) -> str:
+    """File of one numbered manifest of a partition."""
+    return f"{_MANIFESTS}{partition}/{number:08d}.json"
+
+
+def shard_name(prefix: str, split: str, bucket: int, sequence: int, digest: str) -> str:
+    """File name of a shard: `train_0003_000012-1a2b3c4d5e6f.tar`."""
+    return f"{prefix}{split}_{bucket:04d}_{sequence:06d}-{digest[:12]}.tar"
+
+
+def sequence_of(name: str) -> int:
+    """The sequence number in a shard's file name."""
+    return int(parsed_name(name)["sequence"])
+
+
+def parsed_name(name: str) -> re.Match[str]:
+    """The parts of a shard's file name: prefix, split, bucket, sequence and digest.
+
+    Raises:
+        FormatError: not the name of a Headrace shard.
+    """
+    match = _SHARD_NAME.match(name)
+    if match is None:
+        raise FormatError(f"{name}: not the name of a Headrace shard (train_0003_000012-1a2b3c4d5e6f.tar)")
+    return match
+
+
+def is_shard_name(name: str) -> bool:
+    """Whether a file has the name of a Headrace shard."""
+    return _SHARD_NAME.match(name) is not None
+
+
+def split_of(partition: str) -> str:
+    """The split of a partition: `train` of `train-0003`."""
+    return partition.rpartition("-")[0]
+
+
+def bucket_of(partition: str) -> int:
+    """The bucket of a partition: 3 of `train-0003`."""
+    return int(partition.rpartition("-")[2])
+
+
+def numbered_files(storage: Storage, prefix: str) -> Iterator[tuple[int, str]]:
+    """Number and path of the numbered JSON files below a prefix."""
+    for entry in storage.list(prefix):
+        if match := _NUMBERED.search(entry.path):
+            yield int(match[1]), entry.path
+
+
+def json_bytes(content: Mapping[str, Any]) -> bytes:
+    """The bytes of a JSON object; equal content gives equal bytes."""
+    return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def versioned_bytes(key: str, content: Mapping[str, Any]) -> bytes:
+    """A JSON object with a format version and a checksum before its content; `versioned_json` parses it."""
+    text = json_bytes({key: FORMAT_VERSION, _CHECKSUM: _NO_CHECKSUM, **content})
+    return text.replace(_NO_CHECKSUM.encode(), b"%08x" % zlib.crc32(text), 1)
+
+
+def versioned_json(blob: bytes, name: str, key: str) -> dict[str, Any]:
+    """The content of a JSON object from `versioned_bytes`.
+
+    Args:
+        blob: the bytes of the file.
+        name: its name, for messages.
+        key: the name under which the object holds its format version, such as `headrace_manifest`.
+
+    Raises:
+        FormatError: not such an object, of another format version, or changed since it was written.
+    """
+    kind = key.replace("_", " ")
+    try:
+        content = json.loads(blob)
+        version, expected = content.pop(key), content.pop(_CHECKSUM, "none")
+        found = b"%08x" % zlib.crc32(blob.replace(str(expected).encode(), _NO_CHECKSUM.encode(), 1))
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        raise FormatError(f"{name}: not a {kind} ({error}); {_WAY_OUT}") from error
+    if version != FORMAT_VERSION:
+        raise FormatError(
+            f"{name}: format {version}, this version of headrace reads {FORMAT_VERSION}; upgrade headrace"
+        )
+    if expected != found.decode():
+        raise FormatError(f"{name}: a damaged {kind}: CRC-32 {expected} expected, {found.decode()} found; {_WAY_OUT}")
+    return dict(content)

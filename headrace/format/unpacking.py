@@ -1,0 +1,176 @@
+"""Opens compressed tars (`.tar.gz`, `.tgz`, `.tar.zst`) and decompresses them.
+
+Three ways, by what the caller needs: `opened_tar` gives a seekable file, `unpacked_stream` a file to read once from
+front to end, and `Unpacker` takes compressed bytes as they arrive. All of them take a file that is several compressed
+ones end to end (`bgzip`, `pzstd`, `cat a b`), as `gzip` and `zstd` themselves do.
+"""
+
+import gzip
+import hashlib
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol, cast
+
+import zstandard
+
+from headrace.errors import FormatError, IntegrityError
+from headrace.format.tar import sha256_of
+from headrace.stores.storage import Storage
+
+ZIP_SUFFIXES = (".tar.gz", ".tgz", ".tar.zst")
+_MAGIC_BYTES = 4
+_STEP_BYTES = 2 << 10  # unpack to at most 2 MiB of gzip (1,032 times) and 64 MiB of zstd (4 bytes: up to 128 KiB)
+_JOINED_BYTES = 256 << 10  # output of small steps is joined up to this size
+_READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedTar:
+    """A tar, open to be read in any order.
+
+    Attributes:
+        file: the tar, decompressed.
+    """
+
+    file: BinaryIO
+    _stored_sha256: str = ""
+
+    def stored_sha256(self) -> str:
+        """SHA-256 (hex) of the bytes in the store; reads an uncompressed tar once, from front to end."""
+        if self._stored_sha256:
+            return self._stored_sha256
+        self.file.seek(0)
+        return sha256_of(self.file)
+
+
+@contextmanager
+def opened_tar(storage: Storage, shard: str) -> Iterator[OpenedTar]:
+    """A tar of a store; a compressed one is decompressed into a temporary file first.
+
+    Raises:
+        IntegrityError: it is compressed, and damaged or cut off.
+        NotFoundError: it does not exist.
+    """
+    with storage.open(shard) as stored:
+        if not shard.endswith(ZIP_SUFFIXES):
+            yield OpenedTar(stored)
+            return
+        digest, unpacker = hashlib.sha256(), unpacker_of(f"{storage.uri}/{shard}")
+        with tempfile.TemporaryFile() as unpacked:
+            while piece := stored.read(_READ_BYTES):
+                digest.update(piece)
+                unpacked.writelines(unpacker.unpacked(piece))
+            unpacker.finish()
+            yield OpenedTar(cast("BinaryIO", unpacked), digest.hexdigest())
+
+
+def unpacked_stream(file: BinaryIO, name: str) -> BinaryIO:
+    """A tar to read once, decompressed if its name says that it is compressed.
+
+    tarfile's own decompression would read only the first of several compressed files end to end.
+    """
+    if name.endswith((".zst", ".zstd")):
+        return cast("BinaryIO", zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True))
+    if name.endswith((".gz", ".tgz")):
+        return cast("BinaryIO", gzip.GzipFile(fileobj=file))
+    return file
+
+
+class _Decompressor(Protocol):
+    """Decompresses one compressed file: the decompression objects of `zlib` and `zstandard`."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+class Unpacker:
+    """Decompresses one tar whose bytes are given in order, piece by piece."""
+
+    def __init__(self, name: str, begin: Callable[[], _Decompressor], is_begin: Callable[[bytes], bool]) -> None:
+        """Start before the first byte.
+
+        Args:
+            name: the file, for messages.
+            begin: makes a decompressor; called once for each of several compressed files end to end.
+            is_begin: whether a compressed file begins with these 4 bytes.
+        """
+        self._name = name
+        self._begin = begin
+        self._is_begin = is_begin
+        self._current: _Decompressor | None = begin()  # a file that is not compressed fails in it
+        self._rest = b""
+        self._has_begun = False
+        self._is_over = False
+
+    def unpacked(self, data: bytes) -> Iterator[bytes]:
+        """The next decompressed bytes, in pieces of at most 65 MiB whatever the size of `data`.
+
+        Raises:
+            IntegrityError: the file is damaged, or not compressed in this way.
+        """
+        joined, num_bytes = [], 0
+        for found in self._steps(data):
+            joined.append(found)
+            num_bytes += len(found)
+            if num_bytes >= _JOINED_BYTES:
+                yield b"".join(joined)
+                joined, num_bytes = [], 0
+        yield b"".join(joined)
+
+    def finish(self) -> None:
+        """Take note that the file has ended. Raises `IntegrityError` if it is cut off."""
+        if self._current is not None and self._has_begun:
+            raise IntegrityError(f"{self._name}: cut off: the compressed data has no end; fetch it again")
+
+    def _steps(self, data: bytes) -> Iterator[bytes]:
+        self._has_begun = self._has_begun or bool(data)
+        try:
+            for start in range(0, len(data), _STEP_BYTES):
+                self._rest += data[start : start + _STEP_BYTES]
+                while self._rest and self._has_compressed():
+                    yield self._step()
+        except (zlib.error, zstandard.ZstdError) as error:
+            raise IntegrityError(
+                f"{self._name}: damaged, or not compressed as its name says ({error}); fetch or build it again"
+            ) from error
+
+    def _has_compressed(self) -> bool:
+        """Whether the bytes left belong to a compressed file, perhaps to the beginning of the next one."""
+        if self._current is None and not self._is_over:
+            self._rest = self._rest.lstrip(b"\0")  # as gzip does: zeros may fill the last block
+            if len(self._rest) >= _MAGIC_BYTES:
+                self._is_over = not self._is_begin(self._rest[:_MAGIC_BYTES])
+                self._current = None if self._is_over else self._begin()
+        if self._is_over:
+            self._rest = b""  # as gzip does: other bytes after the last compressed file are ignored
+        return self._current is not None
+
+    def _step(self) -> bytes:
+        assert self._current is not None
+        found = self._current.decompress(self._rest)
+        self._rest = self._current.unused_data if self._current.eof else b""
+        if self._current.eof:
+            self._current = None
+        return found
+
+
+def unpacker_of(name: str) -> Unpacker:
+    """An `Unpacker` for a compressed tar, chosen by the suffix of its name. Raises `FormatError` for other suffixes."""
+    if name.endswith((".tar.gz", ".tgz")):
+        return Unpacker(name, lambda: zlib.decompressobj(wbits=31), lambda magic: magic[:2] == b"\x1f\x8b")
+    if name.endswith(".tar.zst"):
+        return Unpacker(name, lambda: zstandard.ZstdDecompressor().decompressobj(), _begins_zstd)
+    raise FormatError(f"{name}: not a compressed tar ({', '.join(ZIP_SUFFIXES)})")
+
+
+def _begins_zstd(magic: bytes) -> bool:
+    """Whether a zstd frame, or a skippable one (as `pzstd` writes), begins with these 4 bytes."""
+    return magic == b"\x28\xb5\x2f\xfd" or magic[1:] == b"\x2a\x4d\x18"

@@ -1,0 +1,160 @@
+"""Writes one shard of audio or latents: the tar, whose name ends in its digest, and then its index.
+
+The tar is written before its index, and a manifest names both only afterwards. So a shard that has an index is whole,
+even if a build was killed.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from headrace.errors import FormatError, NotFoundError
+from headrace.format.condemned import condemned_paths, is_condemned
+from headrace.format.index import ShardIndex, index_name
+from headrace.format.index_entries import SampleEntry, build_index
+from headrace.format.index_files import read_index
+from headrace.format.manifests import shard_name
+from headrace.format.tar import TarWriter
+from headrace.stores.storage import Content, Storage
+
+_IN_MEMORY_BYTES = 64 << 20  # larger shards go through a temporary file
+
+Payload = bytes | BinaryIO
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPlace:
+    """The first parts of a shard's name: `train_0003_000012`, with the prefix `latent_` for latents."""
+
+    split: str
+    bucket: int
+    sequence: int
+    prefix: str = ""
+
+
+@dataclass(slots=True)
+class ShardWriter:
+    """Collects samples and publishes them as one shard; as a context manager, it frees what it collected."""
+
+    storage: Storage
+    place: ShardPlace
+    _entries: list[SampleEntry] = field(default_factory=list)
+    _collected: "_Collected" = field(init=False, repr=False)
+    _tar: TarWriter = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Start the archive."""
+        self._collected = _Collected()
+        self._tar = TarWriter(self._collected)
+
+    def __enter__(self) -> Self:
+        """The writer itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Drop what was collected."""
+        self._collected.close()
+
+    def add(self, key: str, payloads: Mapping[str, tuple[Payload, int]], facts: SampleEntry | None = None) -> None:
+        """Append a sample.
+
+        Args:
+            key: its `__key__`.
+            payloads: field → payload and its size in bytes, written in this order.
+            facts: what the index says about it besides key and ranges; a `tensor` range is relative to the payload of
+                the first field.
+
+        Raises:
+            FormatError: see `TarWriter.add`.
+        """
+        written = {name: self._tar.add(f"{key}.{name}", data, size) for name, (data, size) in payloads.items()}
+        ranges = {name: (place.start, place.stop) for name, place in written.items()}
+        crc32 = {name: place.crc32 for name, place in written.items()}
+        known = facts or SampleEntry(key, {})
+        tensor = known.tensor
+        if tensor is not None:
+            tensor = tensor.after(next(iter(ranges.values()))[0])
+        self._entries.append(
+            SampleEntry(key, ranges, known.num_frames, known.sample_rate_hz, known.num_channels, tensor, crc32)
+        )
+
+    def publish(self, input_digest: str, notes: dict[str, str], tensor_dtype: str = "") -> ShardIndex:
+        """Write tar and index to the storage. Returns the index; its `shard` is the tar's name.
+
+        If both exist already, with the same bytes made from other inputs, they stay as they are. A name that a gc has
+        condemned is not used: more empty blocks at the end of the tar give it another digest and name.
+        """
+        sha256 = self._tar.finish()
+        condemned = condemned_paths(self.storage)
+        while is_condemned(name := self._name(sha256), condemned):
+            sha256 = self._tar.lengthen()
+        index = build_index(
+            self._entries,
+            shard=name,
+            num_bytes=self._tar.num_bytes,
+            sha256=sha256,
+            input_digest=input_digest,
+            tensor_dtype=tensor_dtype,
+            notes=notes,
+        )
+        if (there := published_index(self.storage, name)) is not None and _is_same(there, index):
+            return there
+        self.storage.write(name, self._collected.content())
+        self.storage.write(index_name(name), index.to_bytes())
+        return index
+
+    def _name(self, sha256: str) -> str:
+        place = self.place
+        return shard_name(place.prefix, place.split, place.bucket, place.sequence, sha256)
+
+
+def published_index(storage: Storage, name: str) -> ShardIndex | None:
+    """The index of a published shard; None if the index is missing or damaged, or the tar has another size."""
+    try:
+        index = read_index(storage, name)
+    except (NotFoundError, FormatError):
+        return None
+    return index if storage.exists(name) and storage.size(name) == index.num_bytes else None
+
+
+def _is_same(one: ShardIndex, other: ShardIndex) -> bool:
+    """Whether two indexes are equal except for what the shard was made from."""
+    return replace(one, input_digest="").to_bytes() == replace(other, input_digest="").to_bytes()
+
+
+@dataclass(slots=True)
+class _Collected:
+    """The bytes of a growing tar: in memory, as the pieces that were written; of a large tar, in a temporary file."""
+
+    _pieces: list[bytes] = field(default_factory=list)
+    _num_bytes: int = 0
+    _file: BinaryIO | None = None
+
+    def write(self, data: bytes) -> None:
+        """Append."""
+        self._num_bytes += len(data)
+        if self._file is None and self._num_bytes > _IN_MEMORY_BYTES:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
+            self._file.writelines(self._pieces)
+            self._pieces.clear()
+        if self._file is None:
+            self._pieces.append(data)
+        else:
+            self._file.write(data)
+
+    def content(self) -> Content:
+        """All bytes, to be written to a store."""
+        if self._file is None:
+            return self._pieces
+        self._file.seek(0)
+        return self._file
+
+    def close(self) -> None:
+        """Free the memory or the temporary file."""
+        self._pieces.clear()
+        if self._file is not None:
+            self._file.close()

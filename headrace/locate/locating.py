@@ -1,0 +1,114 @@
+"""Finds what one name leads to: an output of Headrace, one of its shard folders, or the tars of a plain WebDataset.
+
+Loaders and commands all call `locate`, so that a name means the same everywhere, and one mistake is one error. Listings
+and snapshots are read, never a tar.
+"""
+
+from dataclasses import dataclass
+
+from headrace.arguments import path
+from headrace.errors import NoShardsError
+from headrace.locate.names import expanded, is_pattern
+from headrace.locate.no_shards import no_audio, no_shards, no_snapshots
+from headrace.locate.outputs import ITSELF, ShardFolder, folders_of_output, meant_folder
+from headrace.locate.tars import PlainTars, tars_of_folder, tars_of_pattern
+from headrace.stores.storage import Storage, Transfer, open_storage
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """What a name leads to. `folder` or `tars` is None, and both where an output holds no audio.
+
+    Attributes:
+        named: the name that the user gave, with `~` replaced.
+        storage: the folder that was named; of a pattern, the folder in which it is looked for.
+        folder: the shard folder whose samples are meant: the folder itself, or the audio of an output.
+        tars: the tars of a plain WebDataset, or those that a pattern picks from an output.
+    """
+
+    named: str
+    storage: Storage
+    folder: ShardFolder | None = None
+    tars: PlainTars | None = None
+
+    @property
+    def is_output(self) -> bool:
+        """Whether the root of an output was named, not one of its shard folders."""
+        return self.tars is None and (self.folder is None or self.folder.name != ITSELF)
+
+    def all_folders(self) -> list[ShardFolder]:
+        """The shard folders with snapshots: the one that was named, or all of an output; empty for tars."""
+        if self.is_output:
+            return folders_of_output(self.storage)
+        return [] if self.folder is None else [self.folder]
+
+    def one_folder(self, wanted: str) -> ShardFolder:
+        """The shard folder whose samples are meant.
+
+        Args:
+            wanted: what needs snapshots, for the message: "snapshot=3".
+
+        Raises:
+            ConfigError: these are tars.
+            NoShardsError: this is an output without audio.
+        """
+        self.check_snapshots(wanted)
+        if self.folder is None:
+            raise self.lacks_audio()
+        return self.folder
+
+    def check_snapshots(self, wanted: str) -> None:
+        """Raise `ConfigError` for tars, which have no snapshots; for `wanted` see `one_folder`."""
+        if self.tars is not None:
+            raise no_snapshots(self.named, wanted, None if self.tars.snapshot is None else self.storage)
+
+    def lacks_audio(self) -> NoShardsError:
+        """The error where an output without audio cannot be read."""
+        return no_audio(self.named, [folder.storage for folder in self.all_folders()])
+
+
+def locate(
+    named: str, *, split: str | None = None, snapshot: int | None = None, transfer: Transfer | None = None
+) -> Located:
+    """Find what a user named.
+
+    A folder with snapshots is that shard folder, and a folder whose `audio/` has snapshots is an output. Any other
+    folder, and every glob, brace pattern, tar or `sizes.json`, means tars.
+
+    Args:
+        named: a local path or a URL of a store.
+        split: which tars are wanted; shard folders are located whole.
+        snapshot: number of a snapshot that is wanted, to reject tars without snapshots; None for the newest.
+        transfer: time limits of stores.
+
+    Raises:
+        NoShardsError: the folder is missing or empty or holds something else, or no tar matches; the message says what
+            is there instead.
+        NotFoundError: a tar, a `sizes.json` or the snapshot of tars is not there.
+        NotAFileError: a tar's name leads to a broken link, a folder, a pipe or a device.
+        ConfigError: the URL is not valid, no tar belongs to the split, a snapshot is wanted of tars without snapshots,
+            or a folder is on a web server that lists nothing.
+        FormatError: the `sizes.json` is not valid.
+    """
+    name = expanded(path("path", named))
+    if is_pattern(name):
+        tars = tars_of_pattern(name, split, transfer, snapshot)
+        if not tars.names:
+            raise no_shards(name, tars.storage)
+        found = Located(name, tars.storage, tars=tars)
+    else:
+        found = _in_folder(name, open_storage(name, transfer), split)
+    if found.tars is not None and snapshot not in {None, found.tars.snapshot}:
+        raise no_snapshots(name, f"snapshot={snapshot}")
+    return found
+
+
+def _in_folder(name: str, storage: Storage, split: str | None) -> Located:
+    if (folder := meant_folder(storage)) is not None:
+        return Located(name, storage, folder)
+    tars = tars_of_folder(storage, split)
+    if tars.names:
+        return Located(name, storage, tars=tars)
+    if folders_of_output(storage):
+        return Located(name, storage)
+    raise no_shards(name, storage)

@@ -1,0 +1,76 @@
+"""Reads names of data sets as text: the home folder, absolute names, shell globs and brace patterns.
+
+No store is asked. Of the local disk this module asks only whether a name is a folder, because a folder's name may hold
+the characters of a pattern.
+"""
+
+import os
+import re
+from urllib.parse import urlsplit
+
+from braceexpand import braceexpand
+
+from headrace.format.unpacking import ZIP_SUFFIXES
+
+TAR_SUFFIXES = (".tar", *ZIP_SUFFIXES)
+SPECIAL = re.compile(r"[*?\[{]")
+"""The characters that make a name a pattern."""
+
+
+def expanded(name: str) -> str:
+    """The name with `~` replaced by the home folder, as a shell does; URLs stay as they are."""
+    return name if "://" in name else os.path.expanduser(name)  # noqa: PTH111 - a Path drops a slash at the end
+
+
+def absolute(name: str) -> str:
+    """The name with `~` replaced, starting at the root folder; URLs stay as they are.
+
+    An absolute name stays valid when the process changes its working folder.
+    """
+    name = expanded(name)
+    has_scheme = len(urlsplit(name).scheme) > 1
+    return name if has_scheme or os.path.isabs(name) else os.path.join(os.getcwd(), name)  # noqa: PTH109, PTH117, PTH118 - as above
+
+
+def is_pattern(name: str) -> bool:
+    """Whether a name means files rather than a folder: a glob, a brace pattern, a tar or a `.json`.
+
+    A local folder of that name is a folder, whatever characters its name holds.
+    """
+    if _is_local_folder(name):
+        return False
+    return bool(SPECIAL.search(name)) or name.endswith((".json", *TAR_SUFFIXES))
+
+
+def expand_braces(pattern: str) -> list[str]:
+    """Every name that a brace pattern stands for, in its order; the pattern itself where braces do not pair up.
+
+    >>> expand_braces("{train,test}-{08..10}.tar")[:4]
+    ['train-08.tar', 'train-09.tar', 'train-10.tar', 'test-08.tar']
+    """
+    try:
+        return list(braceexpand(pattern, escape=False))
+    except ValueError:  # an unpaired brace
+        return [pattern]
+
+
+def split_pattern(pattern: str) -> tuple[str, str]:
+    """A pattern as its folder and the rest.
+
+    The folder ends before the first special character, or later where a longer part of the pattern is a local folder.
+
+    >>> split_pattern("s3://bucket/set/train-*.tar")
+    ('s3://bucket/set', 'train-*.tar')
+    """
+    match = SPECIAL.search(pattern)
+    slashes = [slash.start() for slash in re.finditer("/", pattern) if match and slash.start() > match.start()]
+    for at in reversed(slashes):
+        if _is_local_folder(pattern[:at]):
+            return pattern[:at], pattern[at + 1 :]
+    plain = pattern[: match.start()] if match else pattern
+    folder, slash, _ = plain.rpartition("/")
+    return folder or ("/" if slash else "."), pattern[len(folder) + len(slash) :]
+
+
+def _is_local_folder(name: str) -> bool:
+    return "://" not in name and os.path.isdir(name)  # noqa: PTH112 - Path raises where a pattern is longer than names

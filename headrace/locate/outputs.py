@@ -1,0 +1,81 @@
+"""Finds the shard folders of an output of Headrace: `audio/` and `latents/<name>/`, each with its snapshots."""
+
+from dataclasses import dataclass
+
+from headrace.errors import ConfigError
+from headrace.format.snapshots import NumberedSnapshot, ShardTable, read_snapshot, read_table, snapshot_numbers
+from headrace.locate.listing import listed_snapshots
+from headrace.stores.storage import Storage
+
+AUDIO = "audio"
+LATENTS = "latents"
+ITSELF = "."
+"""Name of a shard folder that the user named directly, not by its output."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFolder:
+    """A folder of shards with snapshots.
+
+    Attributes:
+        name: `audio` or `latents/<name>`; `.` for a shard folder that was named directly.
+        storage: the folder.
+        numbers: numbers of its snapshots, ascending; at least one.
+    """
+
+    name: str
+    storage: Storage
+    numbers: tuple[int, ...]
+
+    def snapshot(self, number: int | None = None) -> NumberedSnapshot:
+        """One of its snapshots, the newest by default. Raises `NotFoundError`."""
+        return read_snapshot(self.storage, self.numbers[-1] if number is None else number)
+
+
+def meant_folder(storage: Storage) -> ShardFolder | None:
+    """The shard folder whose samples a folder means: itself, or the audio of an output; None if neither has snapshots.
+
+    Raises:
+        UnlistedError: the web server does not list folders.
+    """
+    for name, folder in ((ITSELF, storage), (AUDIO, storage.at(AUDIO))):
+        if numbers := listed_snapshots(folder):
+            return ShardFolder(name, folder, tuple(numbers))
+    return None
+
+
+def possible_folders(storage: Storage) -> dict[str, Storage]:
+    """Folders of an output that may hold shards, with snapshots or without: audio first, then latents by name."""
+    return {name: storage.at(name) for name in [AUDIO, *_latents(storage)]}
+
+
+def shard_folders(storage: Storage) -> list[ShardFolder]:
+    """The shard folders with snapshots: the folder itself, or those of an output; empty for anything else."""
+    if numbers := snapshot_numbers(storage):
+        return [ShardFolder(ITSELF, storage, tuple(numbers))]
+    return folders_of_output(storage)
+
+
+def folders_of_output(storage: Storage) -> list[ShardFolder]:
+    """The shard folders of an output that have snapshots: audio first, then latents by name."""
+    found = possible_folders(storage).items()
+    return [
+        ShardFolder(name, folder, tuple(numbers)) for name, folder in found if (numbers := snapshot_numbers(folder))
+    ]
+
+
+def table_of_split(storage: Storage, found: NumberedSnapshot, split: str | None) -> tuple[ShardTable, slice]:
+    """The table of shards of a snapshot, and the rows of one split in it (all rows for None).
+
+    Raises:
+        ConfigError: the snapshot has no such split; the message lists its splits.
+    """
+    if split is not None and split not in found.snapshot.splits:
+        known = ", ".join(found.snapshot.splits) or "none"
+        raise ConfigError(f"{storage.uri}, snapshot {found.number}: no split {split!r}; it has {known}")
+    table = read_table(storage, found.snapshot)
+    return table, table.rows_of(split)
+
+
+def _latents(storage: Storage) -> list[str]:
+    return sorted({"/".join(entry.path.split("/")[:2]) for entry in storage.list(f"{LATENTS}/")})

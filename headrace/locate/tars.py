@@ -1,0 +1,226 @@
+"""Finds the tars of a plain WebDataset: those of a folder, or those that a glob, brace pattern or `sizes.json` names.
+
+A glob or `sizes.json` inside an output of Headrace gives only the tars of one snapshot, because the tars of old and new
+snapshots share a folder. No tar is opened.
+"""
+
+import fnmatch
+import re
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.errors import ConfigError, HeadraceError, NotAFileError, NotFoundError, StoreUnavailableError
+from headrace.format.other_formats import may_be_texts, possible_texts, texts_beside
+from headrace.format.sizes import parse_sizes
+from headrace.format.snapshots import ShardTable, read_snapshot, read_table
+from headrace.locate.listing import has_snapshots, listing
+from headrace.locate.names import SPECIAL, TAR_SUFFIXES, expand_braces, split_pattern
+from headrace.stores.refetch import read_sound
+from headrace.stores.regular_files import oddity
+from headrace.stores.storage import LocalStorage, Storage, Transfer, open_storage
+
+
+@dataclass(frozen=True, slots=True)
+class PlainTars:
+    """The tars that a folder, glob, brace pattern or `sizes.json` names.
+
+    Attributes:
+        storage: the folder that `names` are relative to.
+        names: paths of the tars, in order; empty when nothing matches.
+        counts: number of samples of each tar where a `sizes.json` was named, else None.
+        snapshot: number of the snapshot that the tars belong to; None outside of outputs of Headrace, and where they
+            belong to several outputs.
+    """
+
+    storage: Storage
+    names: tuple[str, ...]
+    counts: tuple[int, ...] | None = None
+    snapshot: int | None = None
+
+
+def tars_of_folder(storage: Storage, split: str | None) -> PlainTars:
+    """The tars directly in a folder, sorted by name.
+
+    With a split: those whose name begins with it; or, where the folder holds no tars, those of the subfolder of that
+    name, as MosaicML Streaming lays out splits.
+
+    Raises:
+        ConfigError: no tar belongs to the split, or the folder is on a web server that lists nothing.
+        NotAFileError: a tar's name leads to a broken link, a folder, a pipe or a device.
+    """
+    odd = set[str]()
+    names = _directly_in(storage, odd)
+    if split is not None and not names:
+        below = storage.at(split)
+        found = _directly_in(below, odd)
+        return PlainTars(below, _checked(below, found, odd)) if found else PlainTars(storage, ())
+    return PlainTars(storage, _checked(storage, _of_split(names, split), odd))
+
+
+def tars_of_pattern(
+    pattern: str, split: str | None, transfer: Transfer | None = None, snapshot: int | None = None
+) -> PlainTars:
+    """The tars that a glob, brace pattern, file name or `sizes.json` names.
+
+    Args:
+        pattern: the name.
+        split: only tars whose file name begins with it; None for all.
+        transfer: time limits of stores.
+        snapshot: number of the snapshot to take where the pattern is inside an output; None for the newest.
+
+    Raises:
+        ConfigError: no tar belongs to the split, or a glob is on a web server that lists nothing.
+        NotFoundError: a tar that is named in full, the `sizes.json` or the snapshot is not there.
+        NotAFileError: a tar's name leads to a broken link, a folder, a pipe or a device.
+        FormatError: the `sizes.json` is not valid.
+    """
+    folder, last = split_pattern(pattern)
+    storage = open_storage(folder, transfer)
+    if pattern.endswith(".json"):
+        sizes, number = tars_of_list(storage, last, snapshot)
+        chosen = _of_split(list(sizes), split)  # not looked up one by one: a missing tar is reported when it is opened
+        return PlainTars(storage, tuple(chosen), tuple(sizes[name] for name in chosen), number)
+    odd = set[str]()
+    names = [name for part in expand_braces(last) for name in _matching(storage, part, odd)]
+    _warn_of_texts(storage, _texts_of(storage, names[:1]))
+    there, number = _in_snapshots(storage, list(dict.fromkeys(names)), snapshot)
+    return PlainTars(storage, _checked(storage, _of_split(there, split), odd), None, number)
+
+
+def tars_of_list(storage: Storage, name: str, snapshot: int | None = None) -> tuple[dict[str, int], int | None]:
+    """The tars and sample counts of a `sizes.json`, and the number of the snapshot whose list it is.
+
+    Where it lists exactly the shards of the folder's newest snapshot, another `snapshot` may be asked for instead, and
+    counts are those of the snapshot, which has checksums.
+
+    Raises:
+        NotFoundError: the list or the snapshot is not there.
+        FormatError: the list is not valid.
+    """
+    sizes = read_sound(storage, name, parse_sizes)
+    newest = _newest_if_listed(storage, sizes)
+    if newest is None:
+        return sizes, None
+    number, table = newest
+    if snapshot not in {None, number}:
+        number, table = snapshot, read_table(storage, read_snapshot(storage, snapshot).snapshot)
+    return dict(zip(table.names(), table.num_samples.tolist(), strict=True)), number
+
+
+def has_name(storage: Storage, path: str) -> bool:
+    """Whether there is an object of this name, or something else in its place, such as a broken link."""
+    return storage.exists(path) or _oddity(storage, path) is not None
+
+
+def _matching(storage: Storage, pattern: str, odd: set[str]) -> Iterator[str]:
+    """Names that match a shell glob, sorted; `*` stops at `/`. A plain name must be there. For `odd` see `_tars`."""
+    special = SPECIAL.search(pattern)
+    if special is None:
+        if not storage.exists(pattern):
+            if not has_name(storage, pattern):
+                raise NotFoundError(f"{storage.uri}/{pattern}: the shard is not there")
+            odd.add(pattern)
+        yield pattern
+        return
+    for name in _tars(storage, odd, pattern[: special.start()])[0]:
+        if name.count("/") == pattern.count("/") and fnmatch.fnmatchcase(name, pattern):
+            yield name
+
+
+def _directly_in(storage: Storage, odd: set[str]) -> list[str]:
+    """The tars directly in a folder; warns of transcripts beside them, which are not read. For `odd` see `_tars`."""
+    tars, texts = ([name for name in found if "/" not in name] for found in _tars(storage, odd))
+    if tars:
+        _warn_of_texts(storage, texts)
+    return tars
+
+
+def _texts_of(storage: Storage, tars: Iterable[str]) -> Iterator[str]:
+    """Files that hold transcripts of these tars; no store is asked where Lhotse and NeMo would not call a tar so."""
+    return (path for tar in tars for path in possible_texts(tar) if storage.exists(path))
+
+
+def _warn_of_texts(storage: Storage, paths: Iterable[str]) -> None:
+    """Warn if one of these files holds transcripts of the recordings in tars, which no reader of tars sees."""
+    if (loss := texts_beside(paths)) is not None:
+        warnings.warn(f"{storage.uri}/{loss}", stacklevel=2)
+
+
+def _tars(storage: Storage, odd: set[str], prefix: str = "") -> tuple[list[str], list[str]]:
+    """Paths below a prefix whose suffix is a tar's, sorted; and paths of files that may hold transcripts.
+
+    Tars that are not regular files are added to `odd`.
+    """
+    names, texts = set[str](), []
+    with listing(storage):
+        for entry in storage.list(prefix):
+            if entry.path.endswith(TAR_SUFFIXES):
+                names.add(entry.path)
+            elif may_be_texts(entry.path):
+                texts.append(entry.path)
+    if isinstance(storage, LocalStorage):
+        odd.update(path for path in storage.list_odd(prefix) if path.endswith(TAR_SUFFIXES))
+    return sorted(names | {path for path in odd if path.startswith(prefix)}), texts
+
+
+def _checked(storage: Storage, names: Sequence[str], odd: Collection[str]) -> tuple[str, ...]:
+    """The names. Raises `NotAFileError` if one of them is `odd`."""
+    for name in names if odd else ():
+        if name in odd:
+            raise NotAFileError(
+                f"{storage.uri}/{name}: is {_oddity(storage, name) or 'not a file'}, not a tar; put the tar there, or "
+                "remove or rename what is there"
+            )
+    return tuple(names)
+
+
+def _oddity(storage: Storage, name: str) -> str | None:
+    """What a local name is that does not lead to a file; None for a file, for a missing name, and in other stores."""
+    path = storage.local_path(name)
+    return None if path is None else oddity(path)
+
+
+def _of_split(names: Sequence[str], split: str | None) -> list[str]:
+    """Names whose file name begins with the split; all of them for None."""
+    if split is None:
+        return list(names)
+    found = [name for name in names if re.match(rf"(latent_)?{re.escape(split)}([._-]|\d|$)", name.rpartition("/")[2])]
+    if names and not found:
+        raise ConfigError(
+            f"split={split!r}: the name of none of {len(names)} shards begins with it (the first is {names[0]}); leave "
+            "it out to read all of them"
+        )
+    return found
+
+
+def _in_snapshots(storage: Storage, names: list[str], snapshot: int | None) -> tuple[list[str], int | None]:
+    """The names without shards of other snapshots of their folders, and the number of the snapshot.
+
+    Names in folders without snapshots all stay.
+    """
+    folders = {name.rpartition("/")[0] for name in names}
+    outputs = {
+        folder: (below, read_snapshot(below, snapshot))
+        for folder in folders
+        if has_snapshots(below := storage.at(folder) if folder else storage)
+    }
+    kept = {folder: frozenset(read_table(below, found.snapshot).names()) for folder, (below, found) in outputs.items()}
+    parts = [(name, *name.rpartition("/")[::2]) for name in names]
+    current = [name for name, folder, file in parts if folder not in kept or file in kept[folder]]
+    numbers = [found.number for _, found in outputs.values()]
+    return current, numbers[0] if len(numbers) == 1 else None
+
+
+def _newest_if_listed(storage: Storage, sizes: Mapping[str, int]) -> tuple[int, ShardTable] | None:
+    """Number and table of a folder's newest snapshot if `sizes` lists exactly its shards."""
+    try:
+        if has_snapshots(storage):
+            newest = read_snapshot(storage)
+            table = read_table(storage, newest.snapshot)
+            return (newest.number, table) if sizes.keys() == set(table.names()) else None
+    except StoreUnavailableError:
+        raise
+    except HeadraceError:  # a reader who may not list the folder takes the file as it is
+        pass
+    return None

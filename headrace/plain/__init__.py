@@ -1,0 +1,1 @@
+"""Reads any WebDataset through the `webdataset` library: `webdataset_loader`."""

@@ -1,0 +1,192 @@
+"""Reads the tars of a WebDataset from front to end as raw samples, and checks them on the way.
+
+A shard is opened and unpacked, its files are grouped by webdataset's rules, and missing data is detected by the
+end-of-archive mark, the number of samples and the names. Fields are not decoded here.
+"""
+
+import contextlib
+import functools
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, BinaryIO, Self, TypeAlias, cast
+
+from headrace.errors import FormatError, HeadraceError, IntegrityError, NotFoundError, SampleCountError
+from headrace.format.index import ShardIndex
+from headrace.format.index_entries import apart_fault
+from headrace.format.indexing import naming_of
+from headrace.format.member_names import KeyAt, check_fields, split_name
+from headrace.format.tar import Header, check_end, check_member
+from headrace.format.unpacking import unpacked_stream
+from headrace.locate.shard_list import LocatedShard
+from headrace.stores.refetch import DAMAGED_IN_STORE, is_local, say, sources, times
+
+RawSample: TypeAlias = dict[str, Any]
+"""A sample as webdataset groups it: `__key__`, `__url__` and the bytes of each field."""
+
+
+def raw_samples(shards: Iterator[LocatedShard], key_at: KeyAt = KeyAt.FIRST_DOT) -> Iterator[RawSample]:
+    """The samples of these shards, each shard checked as it ends.
+
+    Fields of a shard in a store are compared with the CRC-32 in the index beside the shard, if there is one. A shard
+    that arrives damaged is downloaded again, past all caches, and continued behind the samples that were delivered.
+
+    Args:
+        shards: the shards to read.
+        key_at: where keys end.
+
+    Raises:
+        FormatError: a shard is not a tar, cut off, damaged or not a WebDataset, or the files of a sample look like
+            several samples.
+        IntegrityError: a shard holds fewer or more samples than `sizes.json` says, or a field is damaged.
+        NotFoundError: a shard is not there.
+    """
+    for shard in shards:
+        if shard.storage is None or is_local(shard.storage):
+            yield from _translated(shard, key_at, None)
+        else:
+            yield from _downloaded(shard, key_at)
+
+
+def _downloaded(shard: LocatedShard, key_at: KeyAt) -> Iterator[RawSample]:
+    """The samples of a shard in a store, which is read again from its start if it arrives damaged."""
+    assert shard.storage is not None
+    index = shard.index()
+    num_delivered, attempts, last = 0, 0, None
+    for source in sources(shard.storage):
+        if last is not None and attempts == 1:
+            say(shard.url, str(last))
+        attempts += 1
+        try:
+            for number, sample in enumerate(_translated(replace(shard, storage=source), key_at, index)):
+                if number == num_delivered:
+                    num_delivered += 1
+                    yield sample
+        except SampleCountError:
+            raise
+        except (FormatError, IntegrityError) as error:
+            last = error
+        else:
+            return
+    assert last is not None
+    try:
+        raise type(last)(f"{last} ({times(attempts)})") from last.__cause__
+    finally:
+        del last  # it holds this frame, which would hold it
+
+
+def _translated(shard: LocatedShard, key_at: KeyAt, index: ShardIndex | None) -> Iterator[RawSample]:
+    """The samples of a shard once, with errors of the family of Headrace."""
+    try:
+        yield from _samples_of(shard, key_at, index)
+    except HeadraceError:
+        raise
+    except Exception as error:  # webdataset and tarfile raise many kinds; users get one, with the shard
+        raise FormatError(
+            f"{shard.url}: cannot be read as a WebDataset: {error.args[0] if error.args else error}; "
+            "fetch or build it again"
+        ) from error
+
+
+def _samples_of(shard: LocatedShard, key_at: KeyAt, index: ShardIndex | None) -> Iterator[RawSample]:
+    from webdataset.tariterators import group_by_keys
+
+    seen: set[str] = set()
+    declared = functools.cache(lambda: _declared(shard))  # read only when names look wrong, and once
+    with _opened(shard) as stream:
+        for sample in group_by_keys(_files(stream, shard.url, key_at), lambda name: split_name(name, key_at)):
+            _check_names(shard.url, sample, seen, declared)
+            if index is not None:
+                _check_sums(shard.url, sample, index)
+            seen.add(sample["__key__"])
+            yield sample
+    if shard.num_samples is not None and len(seen) != shard.num_samples:
+        raise SampleCountError(
+            f"{shard.url}: holds {len(seen)} samples, sizes.json says {shard.num_samples}: fetch or build it again, or "
+            "run `headrace index` if it was changed on purpose"
+        )
+
+
+@contextlib.contextmanager
+def _opened(shard: LocatedShard) -> Iterator[BinaryIO]:
+    """The bytes of a shard, decompressed."""
+    if shard.storage is None:
+        import webdataset as wds
+
+        with wds.gopen(shard.name) as stream:
+            yield stream
+        return
+    with _found(shard) as file:
+        yield unpacked_stream(file, shard.name)
+
+
+def _found(shard: LocatedShard) -> BinaryIO:
+    assert shard.storage is not None
+    try:
+        return shard.storage.open(shard.name)
+    except NotFoundError as error:
+        raise NotFoundError(
+            f"{shard.url}: the shard is not there, though it is listed: fetch or build it again; if it was removed on "
+            "purpose, `headrace index` writes a sizes.json without it"
+        ) from error
+
+
+class _Header(Header):
+    """A header that must be complete: tarfile takes a damaged or missing one for the end of the archive."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        if len(buf) < tarfile.BLOCKSIZE:
+            raise tarfile.ReadError("cut off: no end-of-archive mark at its end")
+        try:
+            return super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as error:
+            if any(buf):
+                raise tarfile.ReadError(
+                    "damaged, or not a tar: neither a file nor the end of the archive follows"
+                ) from error
+            raise  # the end
+
+
+def _files(stream: BinaryIO, url: str, key_at: KeyAt) -> Iterator[dict[str, Any]]:
+    """The regular files that belong to samples, in the form that webdataset's grouping takes.
+
+    Raises:
+        tarfile.TarError: not a tar, damaged, or without an end-of-archive mark.
+    """
+    with tarfile.open(fileobj=stream, mode="r|*", tarinfo=_Header) as archive:
+        for member in archive:
+            check_member(member)
+            if member.isreg() and split_name(member.name, key_at) is not None:
+                content = cast("BinaryIO", archive.extractfile(member)).read()
+                yield {"fname": member.name, "data": content, "__url__": url}
+            archive.members = []  # type: ignore[attr-defined] # tarfile keeps all members, for lookups by name
+        check_end(cast("BinaryIO", archive.fileobj).read)
+
+
+def _declared(shard: LocatedShard) -> frozenset[str]:
+    """The fields that the index beside the shard lists, if a build wrote it."""
+    return naming_of(KeyAt.FIRST_DOT, shard.index()).declared
+
+
+def _check_sums(url: str, sample: RawSample, index: ShardIndex) -> None:
+    """Compare the fields of a sample with the CRC-32 in the index; a key that it lacks is not checked."""
+    number = index.find(sample["__key__"])
+    if number is None:
+        return
+    for name, crc in zip(index.fields, index.row(number).crc32, strict=True):
+        if crc >= 0 and name in sample and zlib.crc32(sample[name]) != crc:
+            raise IntegrityError(
+                f"{url}: the CRC-32 of {sample['__key__']}.{name} is not that in the index: {DAMAGED_IN_STORE}"
+            )
+
+
+def _check_names(url: str, sample: RawSample, seen: set[str], declared: Callable[[], frozenset[str]]) -> None:
+    """Raise `FormatError` for names that webdataset would split or merge silently."""
+    key = sample["__key__"]
+    fields = [name for name in sample if not name.startswith("__")]
+    if key in seen:
+        raise FormatError(apart_fault(url, key, fields[0]))
+    if any("." in name for name in fields):
+        check_fields(url, key, fields, declared())

@@ -1,0 +1,1 @@
+"""Renders the HTML report about a data set."""

@@ -1,0 +1,1 @@
+"""The loader smoke test: checks that training loaders read a data set completely and correctly."""

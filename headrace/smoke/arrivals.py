@@ -1,0 +1,126 @@
+"""Reduces samples from a loader to the facts that the smoke test compares: length, checksum, valid range. Pure."""
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+_FRAMES_OFF = 2
+_SHARE_OFF = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Facts of one sample from a loader.
+
+    Attributes:
+        key: the sample's key.
+        num_frames: number of PCM or latent frames.
+        width: channels of audio, or D of latents.
+        sample_rate_hz: 0 for latents.
+        is_valid: whether every value is finite, and in [-1, 1] for audio.
+        content: CRC-32 of the values.
+        contradiction: differences between the sample and its JSON; empty if they agree.
+    """
+
+    key: str
+    num_frames: int
+    width: int
+    sample_rate_hz: int
+    is_valid: bool
+    content: int = 0
+    contradiction: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedArrival:
+    """Facts of one audio sample that was read together with its latents.
+
+    Attributes:
+        key: the sample's key.
+        contents: CRC-32 of the values of the audio and of each set of latents, in the order of the folders.
+    """
+
+    key: str
+    contents: tuple[int, ...]
+
+
+def arrived_sample(sample: Mapping[str, Any]) -> Arrived:
+    """Facts of one sample's dict."""
+    key, stated = sample["__key__"], _stated(sample.get("metadata"))
+    if "audio" in sample:
+        return _audio(key, sample["audio"], int(sample["sample_rate"]), stated)
+    return _latents(key, sample["encoder_hidden"][: int(sample["encoder_length"])], stated)
+
+
+def arrived_batch(batch: Mapping[str, Any]) -> Iterator[Arrived]:
+    """Facts of the rows of a batch, without padding rows."""
+    keys: Sequence[str] = batch["keys"]
+    padding = batch["is_padding"].tolist() if "is_padding" in batch else [False] * len(keys)
+    for row, key in enumerate(keys):
+        if padding[row]:
+            continue
+        stated = _stated(batch["metadata"][row])
+        if "audio" in batch:
+            audio = batch["audio"][row, :, : int(batch["num_frames"][row])]
+            yield _audio(key, audio, int(batch["sample_rate"][row]), stated)
+        else:
+            yield _latents(key, batch["encoder_hidden"][row, : int(batch["encoder_length"][row])], stated)
+
+
+def joined_batch(batch: Mapping[str, Any], suffixes: Sequence[str]) -> Iterator[JoinedArrival]:
+    """Facts of the rows of a batch of audio with latents, without padding rows.
+
+    Args:
+        batch: the batch from the loader.
+        suffixes: suffix of `encoder_hidden` for each set of latents.
+    """
+    for row, key in enumerate(batch["keys"]):
+        if not batch["is_padding"][row]:
+            audio = batch["audio"][row, :, : int(batch["num_frames"][row])]
+            hidden = [batch[f"encoder_hidden{s}"][row, : int(batch[f"encoder_length{s}"][row])] for s in suffixes]
+            yield JoinedArrival(key, tuple(map(content_of, [audio, *hidden])))
+
+
+def content_of(values: "torch.Tensor") -> int:
+    """CRC-32 of the bytes of a tensor in row-major order."""
+    import torch
+
+    return zlib.crc32(values.contiguous().view(torch.uint8).numpy().data) if values.numel() else 0
+
+
+def is_valid(values: "torch.Tensor", limit: float | None = None) -> bool:
+    """Whether all values are finite and their absolute value is at most `limit`. NaN fails every comparison."""
+    if limit is not None:
+        return bool((values.abs() <= limit).all())
+    return bool(values.isfinite().all())
+
+
+def _audio(key: str, audio: "torch.Tensor", rate_hz: int, stated: Mapping[str, Any]) -> Arrived:
+    num_channels, num_frames = audio.shape
+    found = {"num_frames": num_frames, "sample_rate": rate_hz, "num_channels": num_channels}
+    wrong = [
+        f"{name} is {value}, the sample's JSON says {stated[name]}"
+        for name, value in found.items()
+        if stated[name] != value
+    ]
+    return Arrived(
+        key, num_frames, num_channels, rate_hz, is_valid(audio, limit=1.0), content_of(audio), "; ".join(wrong)
+    )
+
+
+def _latents(key: str, hidden: "torch.Tensor", stated: Mapping[str, Any]) -> Arrived:
+    length, width = hidden.shape
+    wanted = stated["num_frames"] / stated["sample_rate"] * stated["frame_rate_hz"]
+    is_near = abs(length - wanted) <= max(_FRAMES_OFF, _SHARE_OFF * wanted)
+    wrong = "" if is_near else f"{length} latent frames, expected {wanted:.1f} from the length of its audio"
+    return Arrived(key, length, width, 0, is_valid(hidden), content_of(hidden), wrong)
+
+
+def _stated(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Headrace's own part of the sample's JSON."""
+    found: Mapping[str, Any] = (metadata or {})["headrace"]
+    return found

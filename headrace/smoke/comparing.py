@@ -1,0 +1,121 @@
+"""Compares the samples that a reader returns with the samples that the indexes list, and describes the first errors.
+
+How the samples are read is in `headrace.smoke.run` and `headrace.smoke.streams`.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headrace.errors import HeadraceError
+from headrace.smoke.arrivals import Arrived
+from headrace.smoke.expected import Expected
+
+MOST_SHOWN = 5
+"""Number of errors of one kind that are described."""
+
+Counts = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenSamples:
+    """What one reader returned for each expected sample, int64 (n,) each.
+
+    Attributes:
+        times: how often the sample arrived.
+        wrong: number of errors found in the sample.
+        content: CRC-32 of the sample's values; 0 before it arrives.
+    """
+
+    times: Counts
+    wrong: Counts
+    content: Counts
+
+    @classmethod
+    def none_of(cls, expected: Expected) -> "SeenSamples":
+        """The state before any sample has arrived."""
+        return cls(*(np.zeros(len(expected), np.int64) for _ in range(3)))
+
+
+@dataclass(frozen=True, slots=True)
+class SampleComparer:
+    """Compares samples from readers with the expected samples, and records the first errors of each kind.
+
+    Attributes:
+        expected: the expected samples.
+        shards: names of the shards to which `expected.shard` refers.
+        faults: name of the check → error messages; the lists are added to.
+    """
+
+    expected: Expected
+    shards: Sequence[str]
+    faults: Mapping[str, list[str]]
+
+    def read(
+        self, reader: str, arrivals: Callable[[], Iterator[Arrived]], seen: SeenSamples
+    ) -> tuple[int, float, float]:
+        """Read all samples. Returns the number of samples, the total seconds, and the seconds to the first sample."""
+        began = time.perf_counter()
+        num_samples, first_seconds = 0, 0.0
+        try:
+            for sample in arrivals():
+                first_seconds = first_seconds or time.perf_counter() - began
+                num_samples += 1
+                self._compare(reader, sample, seen)
+        except HeadraceError as error:  # its message names shard and key
+            note(self.faults["every_key_once"], f"{reader}: reading failed: {error}")
+        self._count(reader, seen)
+        return num_samples, time.perf_counter() - began, first_seconds
+
+    def compare_readers(self, plain: SeenSamples, streamed: SeenSamples) -> None:
+        """Record samples whose values differ between the two readers."""
+        for at in np.flatnonzero((plain.times > 0) & (streamed.times > 0) & (plain.content != streamed.content)):
+            note(
+                self.faults["same_in_both_readers"],
+                f"{self._place(int(at))}: the values of a sample have CRC-32 {streamed.content[at]:08x} when streamed, "
+                f"and {plain.content[at]:08x} when read by the plain pipeline",
+            )
+
+    def _compare(self, reader: str, sample: Arrived, seen: SeenSamples) -> None:
+        expected, at = self.expected, self.expected.find(sample.key)
+        if at is None:
+            note(
+                self.faults["every_key_once"],
+                f"{reader}: {sample.key} arrived, but is not in the index of any shard that was read",
+            )
+            return
+        seen.times[at] += 1
+        seen.content[at] = sample.content
+        found = (sample.num_frames, sample.width, sample.sample_rate_hz)
+        wanted = (int(expected.num_frames[at]), int(expected.width[at]), int(expected.sample_rate_hz[at]))
+        wrong = {
+            "shapes_and_lengths": f"(frames, width, rate) is {found}, the index says {wanted}" * (found != wanted),
+            "finite_values": "values are not finite, or audio is outside [-1, 1]" * (not sample.is_valid),
+            "matches_json": sample.contradiction,
+        }
+        for verdict, what in wrong.items():
+            if what:
+                seen.wrong[at] += 1
+                note(self.faults[verdict], f"{reader}: {self._place(at)} {sample.key}: {what}")
+
+    def _count(self, reader: str, seen: SeenSamples) -> None:
+        missing, twice = (np.flatnonzero(seen.times == 0), np.flatnonzero(seen.times > 1))
+        if len(missing) or len(twice):
+            at = int([*missing, *twice][0])
+            note(
+                self.faults["every_key_once"],
+                f"{reader}: {len(missing)} samples did not arrive, {len(twice)} arrived more than once; the first of "
+                f"them is in {self._place(at)}",
+            )
+
+    def _place(self, at: int) -> str:
+        return self.shards[int(self.expected.shard[at])]
+
+
+def note(faults: list[str], fault: str) -> None:
+    """Add an error message, unless there are `MOST_SHOWN` already."""
+    if len(faults) < MOST_SHOWN:
+        faults.append(fault)

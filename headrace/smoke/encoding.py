@@ -1,0 +1,135 @@
+"""The check `latents_match_audio`: encodes one sample of each partition again and compares it with the stored latents.
+
+A sample's FLAC is read by its byte range and encoded in a batch of one row. If its audio was encoded in windows, only
+the part of the first window before the second one is compared. Imports torch.
+"""
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from headrace.checks.excerpts import read_latents
+from headrace.encoders import Encoder
+from headrace.encoding.alone import compared
+from headrace.encoding.batches import EncodingBatch, Piece
+from headrace.encoding.clips import AudioClip
+from headrace.encoding.engine import Engine
+from headrace.encoding.plans import AUDIO_SHARD_NOTE, ENCODER_NOTE, EncodingOptions, LatentDtype, Rejection
+from headrace.encoding.reading import EncodingJob
+from headrace.encoding.stats import Comparison
+from headrace.encoding.windows import plan_windows
+from headrace.errors import BuildError, FormatError, HeadraceError
+from headrace.format.index import ShardIndex
+from headrace.format.index_files import read_index
+from headrace.format.snapshots import ShardTable
+from headrace.smoke.comparing import note
+from headrace.stores.storage import Storage
+
+if TYPE_CHECKING:
+    import torch
+
+Encoders = Callable[[], Sequence[Encoder]]
+"""Loads an encoder, once for each device."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReencodingCheck:
+    """Encodes samples of one set of latents again and compares them.
+
+    Attributes:
+        audio: the folder of audio shards.
+        latents: the folder of this set of latents.
+        encoders: loads the encoder; called only if there is something to encode.
+        seed: determines which samples are chosen.
+        most: largest number of samples to encode, each of another partition.
+    """
+
+    audio: Storage
+    latents: Storage
+    encoders: Encoders
+    seed: str
+    most: int
+
+    def faults(self, table: ShardTable, found: list[str]) -> list[Comparison]:
+        """Encode one sample of each partition again. Adds differences to `found` and returns all comparisons."""
+        chosen = self._chosen(table)
+        if not chosen:
+            return []
+        encoder = self.encoders()[0]
+        compared_all = []
+        for index, row in chosen:
+            try:
+                comparison = self._compared(encoder, index, row)
+            except HeadraceError as error:
+                note(found, f"{index.shard}: sample {index.key(row)!r} cannot be encoded again: {error}")
+                continue
+            compared_all.append(comparison)
+            if not comparison.is_same:
+                note(
+                    found,
+                    f"{index.shard}: sample {index.key(row)!r}: the stored latents differ from the encoder's result "
+                    f"for its audio: {comparison}; remove the tar and its .idx, and build again; if the error "
+                    "comes back, the encoder is not deterministic",
+                )
+        return compared_all
+
+    def _chosen(self, table: ShardTable) -> list[tuple[ShardIndex, int]]:
+        """A shard and a row for each partition, or for randomly drawn partitions if there are too many."""
+        partitions: dict[tuple[int, int], list[str]] = {}
+        for split, bucket, name in zip(table.split.tolist(), table.bucket.tolist(), table.names(), strict=True):
+            partitions.setdefault((split, bucket), []).append(name)
+        shards = sorted((min(names, key=self._lot) for names in partitions.values()), key=self._lot)[: self.most]
+        return [choice for name in shards if (choice := self._row(name)) is not None]
+
+    def _row(self, shard: str) -> tuple[ShardIndex, int] | None:
+        index = read_index(self.latents, shard)
+        rows = [row for row in range(len(index)) if index.row(row).tensor is not None]
+        return (index, min(rows, key=lambda row: self._lot(index.key(row)))) if rows else None
+
+    def _lot(self, name: str) -> bytes:
+        return hashlib.sha256(f"{self.seed}\n{name}".encode()).digest()
+
+    def _compared(self, encoder: Encoder, index: ShardIndex, row: int) -> Comparison:
+        import torch
+
+        if index.notes.get(ENCODER_NOTE) != encoder.fingerprint:
+            raise BuildError(
+                f"the shard was encoded by encoder {index.notes.get(ENCODER_NOTE, '')[:12]}, the current encoder is "
+                f"{encoder.fingerprint[:12]}; build these latents again"
+            )
+        alone, num_frames = self._alone(encoder, index, row)
+        stored = read_latents(self.latents, index, row, num_frames)
+        assert stored is not None, "only rows with a tensor are chosen"
+        hidden = torch.from_numpy(stored)
+        return compared(index.key(row), alone[:num_frames], hidden, encoder, cast("LatentDtype", index.tensor_dtype))
+
+    def _alone(self, encoder: Encoder, index: ShardIndex, row: int) -> "tuple[torch.Tensor, int]":
+        """Latents (T, D) of a sample's first window, and the number of frames before the second window."""
+        with self._clip(index, row) as clip:
+            windows = plan_windows(clip.num_frames_at(encoder.sample_rate_hz), encoder)
+            dtype = cast("LatentDtype", index.tensor_dtype)
+            job = EncodingJob(0, (clip,), EncodingBatch((Piece(0, 0, windows[0]),), encoder.info.padded_to))
+            (encoded,) = Engine([encoder], dtype, EncodingOptions()).run([job])
+        ((_, hidden),) = encoded.rows
+        if isinstance(hidden, Rejection):
+            raise BuildError(hidden.reason)
+        return hidden, windows[1].start // encoder.hop if len(windows) > 1 else len(hidden)
+
+    @contextmanager
+    def _clip(self, index: ShardIndex, row: int) -> Iterator[AudioClip]:
+        """The sample's audio as a temporary file; only its byte range is read."""
+        audio = read_index(self.audio, index.notes[AUDIO_SHARD_NOTE])
+        place = audio.find(index.key(row))
+        span = None if place is None else audio.range_of(place, "flac")
+        if place is None or span is None:
+            raise FormatError(f"the audio shard {audio.shard} does not contain this sample; build these latents again")
+        (flac,) = self.audio.read_ranges(audio.shard, [span])
+        with tempfile.NamedTemporaryFile(prefix="headrace-", suffix=".flac") as file:
+            file.write(flac)
+            file.flush()
+            facts = (int(values[place]) for values in (audio.num_frames, audio.sample_rate_hz, audio.num_channels))
+            yield AudioClip(audio.shard, Path(file.name), audio.key(place), (0, len(flac)), *facts)

@@ -1,0 +1,102 @@
+"""The samples that a loader must return, according to the shards' indexes, as arrays that are searched by key."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headrace.format.index import ShardIndex
+from headrace.format.index_files import read_index
+from headrace.format.snapshots import ShardTable
+from headrace.stores.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The expected samples of some shards, one entry per sample, sorted by key hash.
+
+    Samples whose latents were rejected are not included, because a loader does not return them.
+
+    Attributes:
+        hashes: uint64 (n,), 64 bits of the BLAKE2b of each key: a billion keys need 8 GB, not 100.
+        shard: int32 (n,), row in the table of shards.
+        num_frames: int64 (n,), PCM or latent frames.
+        width: int64 (n,), channels, or D of latents.
+        sample_rate_hz: int32 (n,), 0 for latents.
+        rejected: int32 (m,), row in the table of shards of each sample whose latents were rejected.
+        rejected_hashes: uint64 (m,), sorted hashes of the keys of these samples.
+    """
+
+    hashes: np.ndarray[Any, np.dtype[np.uint64]]
+    shard: np.ndarray[Any, np.dtype[np.int32]]
+    num_frames: np.ndarray[Any, np.dtype[np.int64]]
+    width: np.ndarray[Any, np.dtype[np.int64]]
+    sample_rate_hz: np.ndarray[Any, np.dtype[np.int32]]
+    rejected: np.ndarray[Any, np.dtype[np.int32]]
+    rejected_hashes: np.ndarray[Any, np.dtype[np.uint64]]
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return len(self.hashes)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether samples differ in channels or rate, so that they cannot share a batch."""
+        return len(np.unique(self.width)) > 1 or len(np.unique(self.sample_rate_hz)) > 1
+
+    def find(self, key: str) -> int | None:
+        """Number of the entry of a key; None if there is no such sample."""
+        return _found(self.hashes, key)
+
+    def is_rejected(self, key: str) -> bool:
+        """Whether the latents of a key were rejected."""
+        return _found(self.rejected_hashes, key) is not None
+
+
+def _found(hashes: np.ndarray[Any, np.dtype[np.uint64]], key: str) -> int | None:
+    at = int(np.searchsorted(hashes, _hash(key)))
+    return at if at < len(hashes) and hashes[at] == _hash(key) else None
+
+
+_NOTHING = Expected(
+    np.zeros(0, np.uint64),
+    np.zeros(0, np.int32),
+    np.zeros(0, np.int64),
+    np.zeros(0, np.int64),
+    np.zeros(0, np.int32),
+    np.zeros(0, np.int32),
+    np.zeros(0, np.uint64),
+)
+
+
+def read_expected(storage: Storage, table: ShardTable) -> Expected:
+    """Read the expected samples of all shards of a table from their indexes."""
+    parts = [_expected_of(read_index(storage, name), row) for row, name in enumerate(table.names())] or [_NOTHING]
+    hashes = np.concatenate([part.hashes for part in parts])
+    order = np.argsort(hashes, kind="stable")
+    return Expected(
+        hashes[order],
+        np.concatenate([part.shard for part in parts])[order],
+        np.concatenate([part.num_frames for part in parts])[order],
+        np.concatenate([part.width for part in parts])[order],
+        np.concatenate([part.sample_rate_hz for part in parts])[order],
+        np.concatenate([part.rejected for part in parts]),
+        np.sort(np.concatenate([part.rejected_hashes for part in parts])),
+    )
+
+
+def _expected_of(index: ShardIndex, row: int) -> Expected:
+    """The expected samples of one shard, in the order of its index."""
+    keys, rejected = index.keys(), index.rejections
+    hashes = np.array([_hash(key) for key in keys], np.uint64)
+    kept = np.array([key not in rejected for key in keys], np.bool_)
+    shard = np.full(len(index), row, np.int32)
+    lengths, widths, rates = index.num_frames, index.num_channels.astype(np.int64), index.sample_rate_hz
+    if index.tensor_dtype:
+        lengths, widths, rates = index.tensors[:, 2], index.tensors[:, 3], np.zeros(len(index), np.int32)
+    return Expected(hashes[kept], shard[kept], lengths[kept], widths[kept], rates[kept], shard[~kept], hashes[~kept])
+
+
+def _hash(key: str) -> np.uint64:
+    return np.uint64(int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "little"))

@@ -1,0 +1,42 @@
+"""Types and checks that all stores share: the content of an object, an entry of a listing, a valid path."""
+
+from dataclasses import dataclass
+from typing import BinaryIO, TypeAlias
+
+from headrace.errors import StorageError, UnsafePathError
+
+PIECE_BYTES = 1 << 20
+"""How much is copied at once: bytes that are written together are together in the page cache, and read faster."""
+
+Content: TypeAlias = bytes | list[bytes] | BinaryIO
+"""The content to write to an object: its bytes, pieces of them that need not be joined first, or a file to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object of a store: path relative to the root, size in bytes, time of last change in seconds (Unix)."""
+
+    path: str
+    num_bytes: int
+    modified_seconds: float
+
+
+def checked_path(path: str) -> str:
+    """The path itself, if it stays below the root of its store.
+
+    Raises:
+        UnsafePathError: empty, absolute, or with an empty, `.` or `..` component, a backslash or a NUL.
+    """
+    components = path.split("/")
+    if any(part in {"", ".", ".."} for part in components) or "\\" in path or "\0" in path:
+        raise UnsafePathError(
+            f"{path!r} does not name an object below the storage root: use a relative path like a/b.tar"
+        )
+    return path
+
+
+def exactly(blob: bytes, start: int, stop: int, path: str) -> bytes:
+    """The bytes of a range, if there are as many as were asked for. Raises `StorageError`."""
+    if len(blob) != stop - start:
+        raise StorageError(f"{path}: bytes {start}..{stop} requested, {len(blob)} received: the object is shorter")
+    return blob

@@ -1,0 +1,183 @@
+"""A local folder as a store.
+
+`LocalStorage` is plain Python, and does not use obstore's local store: it starts no threads, so that the process can
+fork at any time; it takes any file name; and it gives real paths, which can be mapped or linked.
+"""
+
+import contextlib
+import io
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from headrace.errors import StorageError
+from headrace.stores.client_errors import translated_errors
+from headrace.stores.contents import PIECE_BYTES, Content, StoredObject, checked_path, exactly
+from headrace.stores.exclusive_files import name_exclusively
+from headrace.stores.folder_walk import walk, walk_odd
+from headrace.stores.regular_files import open_regular
+
+TEMPORARY_SUFFIX = ".headrace-tmp"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStorage:
+    """A local folder. Objects are written to a hidden temporary file beside the target, then renamed or linked."""
+
+    root: Path
+
+    @property
+    def uri(self) -> str:
+        """The folder's name."""
+        return str(self.root)
+
+    def at(self, folder: str) -> "LocalStorage":
+        """See `Storage.at`."""
+        return LocalStorage(self.root / checked_path(folder))
+
+    def local_path(self, path: str) -> Path:
+        """See `Storage.local_path`."""
+        return self.root / checked_path(path)
+
+    def read(self, path: str) -> bytes:
+        """See `Storage.read`."""
+        with translated_errors(path, self.uri), self._opened(path, 0) as file:
+            return file.read()  # a buffer would only cost time, as the file is read whole
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """See `Storage.read_ranges`."""
+        with translated_errors(path, self.uri), self._opened(path, 0) as file:
+            return [exactly(os.pread(file.fileno(), stop - start, start), start, stop, path) for start, stop in ranges]
+
+    def open(self, path: str) -> BinaryIO:
+        """See `Storage.open`."""
+        with translated_errors(path, self.uri):
+            return io.BufferedReader(_LocalFile(cast("io.FileIO", self._opened(path, 0)), path, self.uri))
+
+    def _opened(self, path: str, buffering: int) -> BinaryIO:
+        """A regular file, opened; pipes and the like are rejected without waiting."""
+        return open(self.local_path(path), "rb", buffering, opener=open_regular)
+
+    def size(self, path: str) -> int:
+        """See `Storage.size`."""
+        return self.stat(path).num_bytes
+
+    def stat(self, path: str) -> StoredObject:
+        """See `Storage.stat`."""
+        with translated_errors(path, self.uri):
+            found = self.local_path(path).stat()
+        return StoredObject(path, found.st_size, found.st_mtime)
+
+    def version(self, path: str) -> str:
+        """See `Storage.version`."""
+        with translated_errors(path, self.uri):
+            found = self.local_path(path).stat()
+        return f"{found.st_size}-{found.st_mtime_ns}"
+
+    def exists(self, path: str) -> bool:
+        """See `Storage.exists`."""
+        with translated_errors(path, self.uri):
+            return self.local_path(path).is_file()
+
+    def list(self, prefix: str = "") -> Iterator[StoredObject]:
+        """See `Storage.list`. Hidden files are never listed: they are temporary, or of other programs."""
+        folder = prefix.rpartition("/")[0]
+        if folder:
+            checked_path(folder)
+        with translated_errors(folder, self.uri):
+            for path, found in walk(self.root / folder, f"{folder}/" if folder else "", prefix):
+                yield StoredObject(path, found.st_size, found.st_mtime)
+
+    def list_odd(self, prefix: str = "") -> Iterator[str]:
+        """Paths that are not regular files: folders, pipes, broken links."""
+        folder = prefix.rpartition("/")[0]
+        if folder:
+            checked_path(folder)
+        with translated_errors(folder, self.uri):
+            yield from walk_odd(self.root / folder, f"{folder}/" if folder else "", prefix)
+
+    def write(self, path: str, data: Content) -> None:
+        """See `Storage.write`."""
+        target = self.local_path(path)
+        with translated_errors(path, self.uri), _temporary_sibling(target, data) as temporary:
+            temporary.replace(target)
+
+    def create(self, path: str, data: bytes) -> None:
+        """See `Storage.create`."""
+        target = self.local_path(path)
+        with translated_errors(path, self.uri), _temporary_sibling(target, data) as temporary:
+            name_exclusively(temporary, target)
+
+    def delete(self, path: str) -> None:
+        """See `Storage.delete`."""
+        with translated_errors(path, self.uri):
+            self.local_path(path).unlink(missing_ok=True)
+
+    def leftovers(self) -> Iterator[Path]:
+        """Temporary files of writers that were killed; `gc` deletes old ones."""
+        with translated_errors("", self.uri):
+            yield from self.root.rglob(f".*{TEMPORARY_SUFFIX}")
+
+
+class _LocalFile(io.RawIOBase):
+    """A file of a folder; a read that fails raises a `StorageError` that names the file."""
+
+    def __init__(self, file: io.FileIO, path: str, uri: str) -> None:
+        self._file, self._path, self._uri = file, path, uri
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - as below
+        with translated_errors(self._path, self._uri):
+            return self._file.readinto(buffer)
+
+    def readall(self) -> bytes:
+        with translated_errors(self._path, self._uri):
+            return self._file.readall()
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+@contextlib.contextmanager
+def _temporary_sibling(target: Path, data: Content) -> Iterator[Path]:
+    """A block with a hidden file that holds `data` in the target's folder; deleted at the end unless renamed."""
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}{TEMPORARY_SUFFIX}")
+    _make_folder(target.parent)
+    try:
+        with temporary.open("xb", buffering=PIECE_BYTES) as file:
+            if isinstance(data, bytes):
+                file.write(data)
+            elif isinstance(data, list):
+                file.writelines(data)
+            else:
+                while chunk := data.read(PIECE_BYTES):
+                    file.write(chunk)
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _make_folder(folder: Path) -> None:
+    """Create a folder and its parents. Raises `StorageError` if a file has the name of one of them."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:  # whose messages would name the object
+        raise StorageError(f"{folder}: the folder cannot be created ({error.strerror})") from error

@@ -1,0 +1,278 @@
+"""An object store, or memory, as a store: S3, Google Cloud Storage, Azure and HTTP through obstore.
+
+With a `Transfer`, obstore sends each request once, and `requests.StoreRequests` repeats those that fail. Without one,
+obstore repeats them by its own rules.
+"""
+
+import contextlib
+import io
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
+from urllib.parse import quote
+
+from headrace.errors import HeadraceError, NotFoundError
+from headrace.stores.client_errors import translated_errors
+from headrace.stores.contents import PIECE_BYTES, Content, StoredObject, checked_path, exactly
+from headrace.stores.forked_obstore import keep_over_forks
+from headrace.stores.requests import Transfer
+from headrace.stores.retry_after import asked_pause
+
+if TYPE_CHECKING:
+    from obstore import ListStream, ObjectMeta
+    from obstore.store import ObjectStore
+
+T = TypeVar("T")
+
+_PAGE = 1000  # entries of a listing in one request
+_SIGNED_FOR = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStorage:
+    """An object store (or memory) through obstore. Credentials and endpoints come from the environment (`AWS_…`).
+
+    Each process makes a client on first use, also a forked process (`forked_obstore`). A pickled value holds no client,
+    so the content of `memory://` is not pickled.
+    """
+
+    SCHEMES = ("s3", "gs", "az", "abfs", "http", "https", "memory")
+
+    uri: str
+    prefix: str = ""
+    transfer: Transfer | None = None
+    is_past_caches: bool = False
+    _client: "dict[int, ObjectStore]" = field(default_factory=dict, repr=False, compare=False)
+
+    def __getstate__(self) -> tuple[str, str, Transfer | None, bool]:
+        """State without the client, whose sockets and threads cannot be pickled."""
+        return self.uri, self.prefix, self.transfer, self.is_past_caches
+
+    def __setstate__(self, state: tuple[str, str, Transfer | None, bool]) -> None:
+        """Start without a client."""
+        fields: tuple[object, ...] = (*state, {})
+        for name, value in zip(("uri", "prefix", "transfer", "is_past_caches", "_client"), fields, strict=True):
+            object.__setattr__(self, name, value)
+
+    @property
+    def client(self) -> "ObjectStore":
+        """The obstore client of this process."""
+        from obstore.store import MemoryStore, from_url
+
+        pid = os.getpid()
+        if pid not in self._client:
+            base = self._base
+            self._client[pid] = MemoryStore() if base.startswith("memory:") else from_url(base, **self._options(base))
+            keep_over_forks(self._client[pid])
+        return self._client[pid]
+
+    def at(self, folder: str) -> "ObjectStorage":
+        """See `Storage.at`."""
+        below = self._full(folder)
+        return ObjectStorage(f"{self.uri}/{folder}", below, self.transfer, self.is_past_caches, self._client)
+
+    @property
+    def _base(self) -> str:
+        """The URI that the client was made with."""
+        return self.uri.removesuffix(f"/{self.prefix}") if self.prefix else self.uri
+
+    def _options(self, base: str) -> dict[str, Any]:
+        """Options of the client. Plain HTTP (a store inside a cluster) must be allowed explicitly."""
+        options: dict[str, Any] = {"client_options": {}}
+        endpoint = os.environ.get("AWS_ENDPOINT_URL", os.environ.get("AWS_ENDPOINT", base))
+        if endpoint.startswith("http://"):
+            options["client_options"]["allow_http"] = True
+        if self.is_past_caches:
+            options["client_options"]["default_headers"] = {"Cache-Control": "no-cache", "Pragma": "no-cache"}
+        if self.transfer is not None:
+            limit = timedelta(seconds=self.transfer.timeout_seconds)
+            options["client_options"] |= {"timeout": limit, "connect_timeout": limit}
+            options["retry_config"] = {"max_retries": 0}
+        return options
+
+    def _full(self, path: str) -> str:
+        return f"{self.prefix}/{checked_path(path)}" if self.prefix else checked_path(path)
+
+    def local_path(self, path: str) -> None:
+        """See `Storage.local_path`."""
+        checked_path(path)
+
+    def read(self, path: str) -> bytes:
+        """See `Storage.read`."""
+        import obstore
+
+        full = self._full(path)
+        return self._counted(self._answer(path, lambda client: bytes(obstore.get(client, full).bytes())))
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """See `Storage.read_ranges`. Adjacent ranges are one request; requests are sent concurrently."""
+        import obstore
+
+        asked = list(dict.fromkeys(span for span in ranges if span[0] < span[1]))  # obstore rejects empty ranges
+        if not asked:
+            return [b""] * len(ranges)
+        full, starts, ends = self._full(path), [start for start, _ in asked], [stop for _, stop in asked]
+        blobs = self._answer(
+            path, lambda client: obstore.get_ranges(client, full, starts=starts, ends=ends, coalesce=0)
+        )
+        found = {
+            span: self._counted(exactly(bytes(blob), *span, path)) for span, blob in zip(asked, blobs, strict=True)
+        }
+        return [found.get(span, b"") for span in ranges]
+
+    def open(self, path: str) -> BinaryIO:
+        """See `Storage.open`."""
+        return io.BufferedReader(_RawReader(self, path), PIECE_BYTES)
+
+    def size(self, path: str) -> int:
+        """See `Storage.size`."""
+        return self.stat(path).num_bytes
+
+    def stat(self, path: str) -> StoredObject:
+        """See `Storage.stat`."""
+        found = self._head(path)
+        return StoredObject(path, found["size"], found["last_modified"].timestamp())
+
+    def version(self, path: str) -> str:
+        """See `Storage.version`."""
+        found = self._head(path)
+        return f"{found['size']}-{found['e_tag'] or found['last_modified'].isoformat()}"
+
+    def exists(self, path: str) -> bool:
+        """See `Storage.exists`."""
+        try:
+            self.size(path)
+        except NotFoundError:
+            return False
+        return True
+
+    def list(self, prefix: str = "") -> Iterator[StoredObject]:
+        """See `Storage.list`."""
+        folder = prefix.rpartition("/")[0]
+        below = self._full(folder) if folder else (self.prefix or None)
+        strip = len(self.prefix) + 1 if self.prefix else 0
+        start = f"{self.prefix}/{prefix}" if self.prefix else prefix
+        found = {
+            meta["path"][strip:]: StoredObject(meta["path"][strip:], meta["size"], meta["last_modified"].timestamp())
+            for meta in self._listed(prefix, below, start)
+        }
+        yield from (found[path] for path in sorted(found))
+
+    def write(self, path: str, data: Content) -> None:
+        """See `Storage.write`."""
+        import obstore
+
+        with translated_errors(path, self.uri):
+            obstore.put(self.client, self._full(path), b"".join(data) if isinstance(data, list) else data)
+
+    def create(self, path: str, data: bytes) -> None:
+        """See `Storage.create`. One PUT, because S3 stores support this condition for no multipart upload."""
+        import obstore
+
+        with translated_errors(path, self.uri):
+            obstore.put(self.client, self._full(path), data, mode="create", use_multipart=False)
+
+    def delete(self, path: str) -> None:
+        """See `Storage.delete`."""
+        import obstore
+
+        with contextlib.suppress(NotFoundError), translated_errors(path, self.uri):
+            obstore.delete(self.client, self._full(path))
+
+    def _head(self, path: str) -> "ObjectMeta":
+        import obstore
+
+        full = self._full(path)
+        return self._answer(path, lambda client: obstore.head(client, full))
+
+    def _listed(self, prefix: str, below: str | None, start: str) -> "Iterator[ObjectMeta]":
+        """Objects whose key begins with `start`, page by page; stores list keys in order.
+
+        The listing begins shortly before `start` and ends after it, so that one partition among very many costs one
+        page. After a failure it continues after the last page, so that no object is listed twice.
+        """
+        import obstore
+
+        stream: ListStream[Sequence[ObjectMeta]] | None = None
+        last = _just_before(start)
+
+        def next_page(client: "ObjectStore") -> "Sequence[ObjectMeta] | None":
+            nonlocal stream
+            pages, stream = stream or obstore.list(client, below, offset=last, chunk_size=_PAGE), None
+            page = next(pages, None)
+            stream = pages  # a listing that failed is not continued
+            return page
+
+        while page := self._answer(prefix, next_page):
+            yield from (meta for meta in page if meta["path"].startswith(start))
+            last = max(meta["path"] for meta in page)
+            if last > start and not last.startswith(start):
+                return
+
+    def _answer(self, path: str, request: "Callable[[ObjectStore], T]") -> T:
+        """The result of a request, which is sent again while the store fails, as `transfer` says."""
+
+        def once() -> T:
+            with translated_errors(path, self.uri):
+                return request(self.client)
+
+        if self.transfer is None:
+            return once()
+        requests, retries = self.transfer.requests, self.transfer.retries
+        what = f"{self.uri}/{path}" if path else self.uri
+        return requests.done(once, retries, self._base, what, lambda: asked_pause(self._url(path)))
+
+    def _counted(self, blob: bytes) -> bytes:
+        if self.transfer is not None:
+            self.transfer.requests.received(len(blob))
+        return blob
+
+    def _url(self, path: str) -> str:
+        """URL of an object for any HTTP client; empty if the store cannot make one."""
+        import obstore
+
+        if self._base.startswith(("http://", "https://")):
+            return f"{self.uri}/{quote(path)}"
+        try:
+            with translated_errors(path, self.uri):
+                client = cast("Any", self.client)  # obstore raises an error for stores that cannot sign
+                return str(obstore.sign(client, "GET", self._full(path) if path else self.prefix, _SIGNED_FOR))
+        except (HeadraceError, ValueError):
+            return ""
+
+
+def _just_before(start: str) -> str | None:
+    """A key just before those that begin with `start`; None to list from the first key."""
+    return start[:-1] + chr(ord(start[-1]) - 1) if start.isascii() and start[-1:] > " " else None
+
+
+class _RawReader(io.RawIOBase):
+    """An object as a raw file for `io.BufferedReader`. Each read is a request."""
+
+    def __init__(self, storage: ObjectStorage, path: str) -> None:
+        self._storage, self._path, self._at = storage, path, 0
+        self._size = storage.size(path)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - the buffer protocol has no type before Python 3.12
+        stop = min(self._at + len(buffer), self._size)
+        if stop <= self._at:
+            return 0
+        (data,) = self._storage.read_ranges(self._path, [(self._at, stop)])
+        buffer[: len(data)] = data
+        self._at = stop
+        return len(data)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = max(0, offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence])
+        return self._at
+
+    def tell(self) -> int:
+        return self._at

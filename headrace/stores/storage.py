@@ -1,0 +1,108 @@
+"""The protocol of a store of bytes, and the choice of a store by its URL.
+
+A store holds objects under POSIX paths relative to a root: a local folder (`local`), or an object store or memory
+(`objects`). A reader sees a whole object or none. Stores connect lazily, in each process for itself, so a store can be
+pickled to a worker or inherited over a fork.
+
+Other packages import from this module alone what they need of stores.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, Protocol, runtime_checkable
+from urllib.parse import unquote, urlsplit
+
+from headrace.errors import ConfigError
+from headrace.stores.contents import Content, StoredObject, checked_path
+from headrace.stores.local import TEMPORARY_SUFFIX, LocalStorage
+from headrace.stores.objects import ObjectStorage
+from headrace.stores.requests import Transfer
+
+__all__ = [
+    "TEMPORARY_SUFFIX",
+    "Content",
+    "LocalStorage",
+    "ObjectStorage",
+    "Storage",
+    "StoredObject",
+    "Transfer",
+    "checked_path",
+    "open_storage",
+]
+
+
+@runtime_checkable
+class Storage(Protocol):
+    """Objects under one root. Paths are relative, with `/`; a path out of the root raises `UnsafePathError`."""
+
+    @property
+    def uri(self) -> str:
+        """The root as a user would write it."""
+
+    def at(self, folder: str) -> "Storage":
+        """The same store with its root at `folder`."""
+
+    def read(self, path: str) -> bytes:
+        """All bytes. Raises `NotFoundError`."""
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The bytes of each half-open range, in the given order. Raises `StorageError` if the object is shorter.
+
+        No bytes between the ranges are read: `streaming.shards.coalesce` decides which ranges are read as one.
+        """
+
+    def open(self, path: str) -> BinaryIO:
+        """A seekable binary file for reading. Raises `NotFoundError`."""
+
+    def size(self, path: str) -> int:
+        """Size in bytes. Raises `NotFoundError`."""
+
+    def stat(self, path: str) -> StoredObject:
+        """Size and time of last change. Raises `NotFoundError`."""
+
+    def version(self, path: str) -> str:
+        """A string that changes with the object: its size, and its ETag or time of change. Raises `NotFoundError`."""
+
+    def exists(self, path: str) -> bool:
+        """Whether the object exists."""
+
+    def list(self, prefix: str = "") -> Iterator[StoredObject]:
+        """Objects whose path starts with the string `prefix`, recursively, sorted by path."""
+
+    def write(self, path: str, data: Content) -> None:
+        """Create or replace an object atomically. A file is read from its current position; pieces are joined."""
+
+    def create(self, path: str, data: bytes) -> None:
+        """Create an object atomically: one of several writers succeeds. Raises `AlreadyExistsError`."""
+
+    def delete(self, path: str) -> None:
+        """Delete an object; it is not an error if it does not exist."""
+
+    def local_path(self, path: str) -> Path | None:
+        """The local file of an object, to map or link; None for stores that are not local folders."""
+
+
+def open_storage(uri: str | os.PathLike[str], transfer: Transfer | None = None) -> Storage:
+    """The store behind a folder name, `file://` URL or object-store URL (`s3://bucket/prefix`, `http://…`, `memory://`).
+
+    Args:
+        uri: the root.
+        transfer: how requests are sent and repeated; for None, obstore repeats them by its own rules.
+
+    Raises:
+        ConfigError: the scheme is unknown, or `://` does not follow it.
+    """
+    text = os.fspath(uri)
+    parts = urlsplit(text)
+    if parts.scheme == "file":
+        return LocalStorage(Path(unquote(parts.path)))
+    if len(parts.scheme) <= 1:  # no scheme, or a drive letter
+        return LocalStorage(Path(text))
+    if parts.scheme in ObjectStorage.SCHEMES:
+        if not text.startswith(f"{parts.scheme}://"):
+            rest = text.removeprefix(f"{parts.scheme}:").lstrip("/")
+            raise ConfigError(f"{text}: a URL has two slashes after its scheme: {parts.scheme}://{rest}")
+        return ObjectStorage(text.rstrip("/"), transfer=transfer)
+    known = ", ".join(["file", *ObjectStorage.SCHEMES])
+    raise ConfigError(f"{text}: unknown storage scheme {parts.scheme!r}; use a folder name or one of {known}")

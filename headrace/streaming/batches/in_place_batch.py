@@ -1,0 +1,253 @@
+"""Makes batches in place: FLAC is decoded, and raw latents are read, directly into the rows of the batch's arrays.
+
+`can_fill_in_place` says whether a batch qualifies: the indexes have every length, and no transform or resampling needs
+whole samples. Several threads may fill rows of one batch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.format.tensors import storage_dtype
+from headrace.streaming.batches.arena import Allocator
+from headrace.streaming.batches.batch import Audio, Batch, Latents, NameOf, check_channels, check_width
+from headrace.streaming.batches.crop import FrameWindow, SampleCrop
+from headrace.streaming.batches.decode import extra, fill_flac, fill_latents, metadata, read_around
+from headrace.streaming.batches.open_batch import RowErrors
+from headrace.streaming.batches.plausibility import is_plausible
+from headrace.streaming.batches.processing import SampleProcessing
+from headrace.streaming.batches.stored_sample import BatchRow, StoredSample
+from headrace.streaming.settings import SampleConfig
+
+_NO_FRAMES: FrameWindow = (0, 0)
+_NO_BYTES = b""  # value of an extra field in padding rows
+
+
+class _Kind(Enum):
+    """What the samples of a stream's own folder hold."""
+
+    AUDIO = auto()
+    LATENTS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _LatentField:
+    """The latents of one folder in a batch: the stream's own, or joined ones.
+
+    Attributes:
+        samples: a sample for each row; None for padding.
+        windows: frames that are kept of each.
+        latents: the arrays to fill.
+    """
+
+    samples: list[StoredSample | None]
+    windows: list[FrameWindow]
+    latents: Latents
+
+    def fill(self, place: int) -> None:
+        """Fill one row."""
+        if (sample := self.samples[place]) is not None:
+            fill_latents(sample, self.latents.hidden[place], self.windows[place])
+
+
+class InPlaceBatch:
+    """A batch that is filled in place (`OpenBatch`)."""
+
+    is_filled_whole = False
+
+    def __init__(
+        self, rows: Sequence[BatchRow | None], processing: SampleProcessing, epoch: int, allocator: Allocator
+    ) -> None:
+        """Allocate the batch.
+
+        Args:
+            rows: rows for which `can_fill_in_place` is true; None for padding.
+            processing: how samples are cropped.
+            epoch: number of the epoch, on which random crops depend.
+            allocator: allocates the batch's arrays.
+
+        Raises:
+            ConfigError: the rows differ in channels, or in the width of their latents.
+        """
+        self.batch = Batch([""] * len(rows), [{} for _ in rows], np.array([row is None for row in rows]))
+        self._primary = [None if row is None else row.primary for row in rows]
+        crops = [None if row is None else processing.crop.of(row, epoch) for row in rows]
+        self._windows = [_NO_FRAMES if crop is None else _window(crop) for crop in crops]
+        self._crops = processing.config.crops
+        self._allocator = allocator
+        self._errors = RowErrors(rows, processing.config.on_bad_sample)
+        self._latents: list[_LatentField] = []
+        real = [sample for sample in self._primary if sample is not None]
+        if real[0].audio() is not None:
+            self.batch.audio = _empty_audio(self._primary, self._windows, allocator)
+            self.batch.audio.offsets = self._offsets(self._windows)
+        else:
+            self._add_latents(processing.suffixes[0], self._primary, self._windows, allocator)
+        for number, suffix in enumerate(processing.suffixes[1:]):
+            samples = [None if row is None else row.joined[number] for row in rows]
+            windows = [_NO_FRAMES if crop is None else _joined_window(crop, number) for crop in crops]
+            self._add_latents(suffix, samples, windows, allocator)
+        for name in dict.fromkeys(name for sample in real for name, _, _ in sample.extra()):
+            self.batch.extra[name] = [None if row is not None else _NO_BYTES for row in rows]
+
+    def __len__(self) -> int:
+        """See `OpenBatch`."""
+        return len(self._primary)
+
+    def fill(self, start: int, stop: int) -> None:
+        """See `OpenBatch`."""
+        self._errors.fill(range(start, stop), self._fill_row)
+
+    def finish(self) -> Batch:
+        """See `OpenBatch`."""
+        for place in self._errors.skipped:
+            self._blank(place)
+        if self._errors.skipped:
+            self._shorten()
+        self.batch.errors = self._errors.messages
+        return self.batch
+
+    def _fill_row(self, place: int) -> None:
+        """Fill one row.
+
+        Raises:
+            AudioError: its audio cannot be decoded.
+            IntegrityError: its shard is shorter than its index says.
+            FormatError: its JSON is not valid, or it has fewer latent frames than its `encoder_length`.
+        """
+        batch, sample = self.batch, self._primary[place]
+        if sample is None:
+            self._blank(place)
+            return
+        start, blob = read_around(sample)
+        if batch.audio is not None and (found := sample.audio()) is not None:
+            (first, last), _ = found
+            fill_flac(sample, blob[first - start : last - start], batch.audio.samples[place], self._windows[place])
+        for field in self._latents:
+            field.fill(place)
+        for name, content in extra(sample, start, blob):
+            batch.extra[name][place] = content
+        batch.keys[place] = sample.key
+        batch.metadata[place] = metadata(sample, start, blob)
+
+    def _shorten(self) -> None:
+        """Shorten the batch to its longest row."""
+        kept = [place for place, is_padding in enumerate(self.batch.is_padding.tolist()) if not is_padding]
+        if not kept:
+            return
+        if (audio := self.batch.audio) is not None:
+            length = max(self._windows[place][1] for place in kept)
+            audio.samples = self._shortened(audio.samples, (*audio.samples.shape[:2], length))
+        for field in self._latents:
+            latents = field.latents
+            length = max(field.windows[place][1] for place in kept)
+            latents.hidden = self._shortened(latents.hidden, (len(latents.hidden), length, latents.hidden.shape[2]))
+
+    def _shortened(self, array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+        """The beginning of an array, copied: arrays that worker processes send must begin where their memory begins."""
+        if array.shape == shape:
+            return array
+        shortened = self._allocator.empty(shape, array.dtype)
+        shortened[:] = array[tuple(map(slice, shape))]
+        return shortened
+
+    def _blank(self, place: int) -> None:
+        """Make a row padding: zeros, no key."""
+        batch = self.batch
+        batch.keys[place], batch.metadata[place], batch.is_padding[place] = "", {}, True
+        for array in batch.arrays().values():
+            if array is not batch.is_padding:
+                array[place] = 0
+        for values in batch.extra.values():
+            values[place] = _NO_BYTES
+
+    def _add_latents(
+        self, suffix: str, samples: list[StoredSample | None], windows: list[FrameWindow], allocator: Allocator
+    ) -> None:
+        latents = _empty_latents(samples, windows, allocator)
+        latents.offsets = self._offsets(windows)
+        self.batch.latents[suffix] = latents
+        self._latents.append(_LatentField(samples, windows, latents))
+
+    def _offsets(self, windows: Sequence[FrameWindow]) -> NDArray[np.int64] | None:
+        return np.array([first for first, _ in windows], np.int64) if self._crops else None
+
+
+def can_fill_in_place(rows: Sequence[BatchRow | None], config: SampleConfig) -> bool:
+    """Whether every row's length is known and plausible, and neither a transform nor resampling needs whole samples."""
+    present = [row for row in rows if row is not None]
+    if not present or config.transform is not None:
+        return False
+    if config.sample_rate_hz is not None and {row.primary.sample_rate_hz for row in present} != {config.sample_rate_hz}:
+        return False
+    kinds = {_kind(row) for row in present}
+    return len(kinds) == 1 and None not in kinds
+
+
+def _kind(row: BatchRow) -> _Kind | None:
+    """What the row holds, which must be the same for all rows; None for a row that cannot be filled in place."""
+    sample = row.primary
+    for joined in row.joined:
+        if joined is None or joined.tensor is None or not is_plausible(joined):
+            return None
+    if not is_plausible(sample):
+        return None
+    if (found := sample.audio()) is not None:
+        _, is_flac = found
+        if sample.span(sample.columns.latents) is not None:  # the index has no length of latents beside audio
+            return None
+        return _Kind.AUDIO if is_flac and sample.num_frames > 0 else None
+    return _Kind.LATENTS if sample.tensor is not None else None
+
+
+def _window(crop: SampleCrop) -> FrameWindow:
+    sample = crop.row.primary
+    if sample.tensor is None or sample.audio() is not None:
+        return crop.primary(sample.num_frames, sample.sample_rate_hz)
+    return crop.primary(sample.tensor.num_frames, sample.latent_rate_hz)
+
+
+def _joined_window(crop: SampleCrop, number: int) -> FrameWindow:
+    sample = crop.row.joined[number]
+    return _NO_FRAMES if sample is None or sample.tensor is None else crop.joined(number, sample.tensor.num_frames)
+
+
+def _empty_audio(stored: Sequence[StoredSample | None], windows: Sequence[FrameWindow], allocator: Allocator) -> Audio:
+    channels = check_channels(
+        {row: sample.num_channels for row, sample in enumerate(stored) if sample is not None}, _name_of(stored)
+    )
+    lengths = np.array([count for _, count in windows], np.int64)
+    samples = allocator.empty((len(stored), channels, int(lengths.max())), np.float32)
+    rates = np.array([0 if sample is None else sample.sample_rate_hz for sample in stored], np.int64)
+    return Audio(samples, lengths, rates)
+
+
+def _empty_latents(
+    stored: Sequence[StoredSample | None], windows: Sequence[FrameWindow], allocator: Allocator
+) -> Latents:
+    width, dtype = check_width(
+        {
+            row: (sample.tensor.width, sample.tensor_dtype)
+            for row, sample in enumerate(stored)
+            if sample is not None and sample.tensor is not None
+        },
+        _name_of(stored),
+    )
+    shape = (len(stored), max(count for _, count in windows), width)
+    lengths = [
+        0 if sample is None else max(0, min(sample.num_frames - first, count))
+        for sample, (first, count) in zip(stored, windows, strict=True)
+    ]
+    return Latents(allocator.empty(shape, storage_dtype(dtype)), np.array(lengths, np.int64), dtype)
+
+
+def _name_of(stored: Sequence[StoredSample | None]) -> NameOf:
+    def name_of(row: int) -> str:
+        sample = stored[row]
+        return "padding" if sample is None else sample.called
+
+    return name_of

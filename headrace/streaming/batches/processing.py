@@ -1,0 +1,87 @@
+"""What is done to each sample after it is decoded: the crop, then the user's transform.
+
+Random crops and transforms depend on the seed, the epoch and the sample's position in the epoch only, so they are the
+same for every world size, thread and worker.
+"""
+
+import inspect
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.errors import SampleError
+from headrace.format.lazy import cached_property
+from headrace.streaming.batches.batch import Sample
+from headrace.streaming.batches.crop import Crop
+from headrace.streaming.batches.fields import flaw
+from headrace.streaming.order.bijection import mix
+from headrace.streaming.settings import SampleConfig
+
+_TRANSFORM = 1
+
+
+@dataclass(frozen=True)
+class SampleProcessing:
+    """What is done to each sample.
+
+    Attributes:
+        config: the user's settings: crop, sample rate, transform.
+        seed: the shuffle's seed, which also seeds crops and transforms.
+        suffixes: suffix of `encoder_hidden` for the stream's own latents and for each joined latents folder.
+    """
+
+    config: SampleConfig
+    seed: int
+    suffixes: tuple[str, ...] = ("",)
+
+    @cached_property
+    def crop(self) -> Crop:
+        """Which frames of each sample are kept."""
+        return Crop(self.config, self.seed)
+
+    def transformed(self, sample: Sample, epoch: int, position: int) -> Sample:
+        """The sample that the transform returns.
+
+        Args:
+            sample: may be changed by the transform.
+            epoch: number of the epoch.
+            position: the sample's row of the epoch.
+
+        Raises:
+            TypeError: the transform returned None.
+        """
+        if self.config.transform is None:
+            return sample
+        if self._is_random:
+            seed = int(mix(self.seed, epoch, position, _TRANSFORM))
+            changed = self.config.transform(sample, rng=np.random.default_rng(seed))
+        else:
+            changed = self.config.transform(sample)
+        if changed is None:
+            raise TypeError("the transform gave None: let it return the sample")
+        return changed
+
+    def check(self, sample: Sample) -> None:
+        """Check that a batch can be made from what the transform returned.
+
+        Raises:
+            SampleError: a field has a wrong type or shape; names the field.
+        """
+        if self.config.transform is not None and (found := flaw(sample)) is not None:
+            raise SampleError(f"the transform gave {found}")
+
+    @cached_property
+    def _is_random(self) -> bool:
+        transform = self.config.transform
+        if transform is None:
+            return False
+        import torch
+
+        if isinstance(transform, torch.nn.Module):  # whose `__call__` takes any arguments
+            transform = transform.forward
+        try:
+            wanted = inspect.signature(transform).parameters.get("rng")
+        except (TypeError, ValueError):  # functions written in C may have no signature
+            return False
+        # A value for `rng` that is already set, as with functools.partial, stays.
+        return wanted is not None and (wanted.default is inspect.Parameter.empty or wanted.default is None)

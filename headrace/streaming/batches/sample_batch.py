@@ -1,0 +1,76 @@
+"""Makes batches sample by sample, then stacks them: for transforms, resampling, and lengths that no index has.
+
+`SampleBatch` is the slowest way to make a batch and works for every sample.
+"""
+
+from collections.abc import Callable, Sequence
+
+from headrace.streaming.batches.arena import Allocator
+from headrace.streaming.batches.batch import Batch, Sample, padding_like, stack
+from headrace.streaming.batches.decode import read_sample
+from headrace.streaming.batches.open_batch import RowErrors
+from headrace.streaming.batches.processing import SampleProcessing
+from headrace.streaming.batches.stored_sample import BatchRow
+
+
+class SampleBatch:
+    """A batch that is made sample by sample (`OpenBatch`)."""
+
+    is_filled_whole = False
+
+    def __init__(
+        self,
+        rows: Sequence[BatchRow | None],
+        processing: SampleProcessing,
+        epoch: int,
+        allocator: Allocator,
+        pattern: Callable[[], Sample],
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            rows: rows of the batch; None for padding.
+            processing: crop and transform.
+            epoch: number of the epoch, on which random crops and transforms depend.
+            allocator: allocates the batch's arrays.
+            pattern: gives a sample with the fields and shapes of padding rows, for a batch of padding only.
+        """
+        self._rows = rows
+        self._processing = processing
+        self._epoch = epoch
+        self._allocator = allocator
+        self._pattern = pattern
+        self._errors = RowErrors(rows, processing.config.on_bad_sample)
+        self._samples: list[Sample | None] = [None] * len(rows)
+
+    def __len__(self) -> int:
+        """See `OpenBatch`."""
+        return len(self._rows)
+
+    def fill(self, start: int, stop: int) -> None:
+        """See `OpenBatch`."""
+        self._errors.fill(range(start, stop), self._fill_row)
+
+    def finish(self) -> Batch:
+        """See `OpenBatch`; padding has the shapes of the batch's first sample."""
+        pattern = next((sample for sample in self._samples if sample is not None), None) or self._pattern()
+        samples = [padding_like(pattern) if sample is None else sample for sample in self._samples]
+        batch = stack(samples, self._allocator, self._name_of)
+        batch.errors = self._errors.messages
+        return batch
+
+    def _fill_row(self, place: int) -> None:
+        if (row := self._rows[place]) is not None:
+            sample = whole_sample(row, self._processing, self._epoch)
+            self._processing.check(sample)
+            self._samples[place] = sample
+
+    def _name_of(self, place: int) -> str:
+        row = self._rows[place]
+        return "padding" if row is None else row.primary.called
+
+
+def whole_sample(row: BatchRow, processing: SampleProcessing, epoch: int) -> Sample:
+    """A row's sample, cropped and transformed. Raises as `read_sample`, and what the transform raises."""
+    sample = read_sample(row, processing.suffixes, processing.crop.of(row, epoch), processing.config)
+    return processing.transformed(sample, epoch, row.position)

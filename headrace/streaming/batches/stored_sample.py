@@ -1,0 +1,198 @@
+"""Samples before they are decoded: which shard each is in, and at which bytes.
+
+A `StoredSample` is one sample in one shard. A `BatchRow` is such a sample with the latents that are joined to it from
+other folders. `stream_reader` makes them from the shards' indexes; nothing is decoded here.
+"""
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from headrace.errors import ConfigError, IntegrityError, SampleError
+from headrace.format.index import ABSENT
+from headrace.format.member_names import JSON_FIELD, LATENT_FIELD, audio_field
+from headrace.format.tensors import TensorPlace
+from headrace.streaming.batches.fields import is_taken
+from headrace.streaming.shards.access import ShardAccess
+from headrace.streaming.shards.coalesce import Span
+from headrace.streaming.shards.opened import Field, OpenShard, fields_of
+
+
+@dataclass(frozen=True, slots=True)
+class FieldColumns:
+    """Which fields the samples of a shard have: a column for each, as in the shard's index.
+
+    Attributes:
+        names: names of all columns.
+        audio: columns that may hold a sample's audio, and whether each is FLAC. A sample's audio is in the first of
+            them that the sample has.
+        latents: column of the latents; None in a shard without latents.
+        json: column of the JSON; None in a shard without JSON.
+        extra: name and column of each field that is neither latents nor JSON.
+        beside_latents: all columns except that of the latents.
+        taken: names among `extra` that a batch uses for its own fields.
+    """
+
+    names: tuple[str, ...]
+    audio: tuple[tuple[int, bool], ...]
+    latents: int | None
+    json: int | None
+    extra: tuple[tuple[str, int], ...]
+    beside_latents: tuple[int, ...]
+    taken: frozenset[str]
+
+
+@lru_cache(maxsize=256)
+def field_columns(fields: tuple[str, ...]) -> FieldColumns:
+    """The columns of a shard whose samples have these fields."""
+    audio: list[str] = []
+    while (found := audio_field(tuple(name for name in fields if name not in audio))) is not None:
+        audio.append(found)
+    return FieldColumns(
+        names=fields,
+        audio=tuple((fields.index(name), name.rpartition(".")[2] == "flac") for name in audio),
+        latents=fields.index(LATENT_FIELD) if LATENT_FIELD in fields else None,
+        json=fields.index(JSON_FIELD) if JSON_FIELD in fields else None,
+        extra=tuple((name, c) for c, name in enumerate(fields) if name not in {LATENT_FIELD, JSON_FIELD}),
+        beside_latents=tuple(c for c, name in enumerate(fields) if name != LATENT_FIELD),
+        taken=frozenset(name for name in fields if is_taken(name)),
+    )
+
+
+@dataclass(slots=True)
+class StoredSample:
+    """One sample in one shard, ready to be read.
+
+    Attributes:
+        access: the shards of the folder that the sample is in.
+        shard: the shard's number there.
+        file: the open shard; None if it could not be opened (`fault` says why).
+        key: the sample's `__key__`.
+        columns: the shard's fields, in the order of `spans` and `crc32`.
+        num_frames: stored frames; -1 if unknown.
+        sample_rate_hz: 0 if unknown or not audio.
+        num_channels: 0 if unknown or not audio.
+        tensor: where the raw latents are; None if the sample has no raw latents.
+        spans: start and stop of each field, column after column; `ABSENT` for a field that the sample lacks.
+        crc32: CRC-32 of each field, column after column; `ABSENT` for a field that the sample lacks, or if unknown.
+        tensor_dtype: name of the raw latents' dtype.
+        latent_rate_hz: latent frames in a second; 0 if unknown or no latents.
+        fault: why the shard could not be opened.
+        has_time_axis: for joined latents, whether their frames follow each other in time; False for folders in which
+            no sample has more than one frame, such as a vector for each clip.
+        rejection: why the sample's latents were rejected when they were made; empty for any other sample.
+    """
+
+    access: ShardAccess
+    shard: int
+    file: OpenShard | None
+    key: str
+    columns: FieldColumns
+    num_frames: int
+    sample_rate_hz: int
+    num_channels: int
+    tensor: TensorPlace | None
+    spans: list[int]
+    crc32: list[int]
+    tensor_dtype: str
+    latent_rate_hz: float
+    fault: OSError | None = None
+    has_time_axis: bool = True
+    rejection: str = ""
+
+    @property
+    def shard_name(self) -> str:
+        """URI of the shard, for messages: shards of several streams may have the same path."""
+        return f"{self.access.shards.storage.uri}/{self.access.name(self.shard)}"
+
+    @property
+    def called(self) -> str:
+        """The sample's name in messages: shard and key."""
+        return f"{self.shard_name}: sample {self.key!r}"
+
+    def opened(self) -> OpenShard:
+        """The open shard. Raises `SampleError` if it could not be opened, with the reason."""
+        if self.file is None:
+            raise SampleError(str(self.fault)) from self.fault
+        return self.file
+
+    def fields(self) -> list[Field]:
+        """All fields of the sample in its shard."""
+        return fields_of(self.key, self.columns.names, self.spans, self.crc32)
+
+    def renew(self) -> bool:
+        """Fetch the sample from its store if the cached shard is damaged. Returns whether it was fetched.
+
+        Raises:
+            StorageError: the store failed.
+            IntegrityError: what the store sent is damaged, too.
+        """
+        found = self.access.renewed(self.shard, self.file, self.fields())
+        self.file = found or self.file
+        return found is not None
+
+    def span(self, column: int | None) -> Span | None:
+        """Byte range of a field; None if the sample lacks it."""
+        if column is None or (start := self.spans[2 * column]) == ABSENT:
+            return None
+        return start, self.spans[2 * column + 1]
+
+    def checked(self, column: int, data: memoryview) -> memoryview:
+        """`data`, the bytes of a field, after its CRC-32 was checked.
+
+        Raises:
+            IntegrityError: the CRC-32 is not the one in the index.
+        """
+        wanted = self.crc32[column]
+        if wanted != ABSENT and (found := zlib.crc32(data)) != wanted:
+            raise IntegrityError(
+                f"field {self.columns.names[column]!r}: CRC-32 {wanted:08x} expected, {found:08x} found: this copy of "
+                "the shard is damaged; `headrace verify` lists what else is: copy the shard again"
+            )
+        return data
+
+    def audio(self) -> tuple[Span, bool] | None:
+        """Byte range of the audio, and whether it is FLAC; None for a sample without audio."""
+        for column, is_flac in self.columns.audio:
+            if (span := self.span(column)) is not None:
+                return span, is_flac
+        return None
+
+    def extra(self) -> Iterator[tuple[str, int, Span]]:
+        """Fields other than audio, latents and JSON: name, column and byte range.
+
+        Raises:
+            ConfigError: a batch has a field of that name of its own.
+        """
+        if len(self.columns.extra) > (1 if self.columns.audio else 0):  # more fields than the audio
+            audio = self.audio()
+            for name, column in self.columns.extra:
+                span = self.span(column)
+                if span is not None and (audio is None or span != audio[0]):
+                    if name in self.columns.taken:
+                        raise ConfigError(
+                            f"{self.called}: its file .{name} would become the field {name!r} of a batch, a name "
+                            "that batches use themselves: rename such files in the tar"
+                        )
+                    yield name, column, span
+
+
+@dataclass(slots=True)
+class BatchRow:
+    """One sample with its joined latents.
+
+    Attributes:
+        primary: the sample in the stream's own folder.
+        joined: the sample in each joined latents folder; None in a folder that lacks its key.
+        position: row of the epoch.
+    """
+
+    primary: StoredSample
+    joined: tuple[StoredSample | None, ...]
+    position: int
+
+    @property
+    def stored(self) -> tuple[StoredSample | None, ...]:
+        """`primary`, then `joined`."""
+        return (self.primary, *self.joined)

@@ -1,0 +1,202 @@
+"""Reads the rows of one stream: from sample numbers to shards and byte ranges, by way of the shards' indexes.
+
+A stream is one folder of shards, and the latents folders that are joined to it by key. Shards are opened through
+`ShardAccess`, which finds them in place, in the cache, or in their store. Nothing is decoded here.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import IntegrityError, NotFoundError
+from headrace.format.index import ABSENT
+from headrace.streaming.batches.local_latents import LocalShard, holds_only_latents
+from headrace.streaming.batches.stored_sample import BatchRow, StoredSample, field_columns
+from headrace.streaming.parallel import map_on_threads
+from headrace.streaming.shards.access import ShardAccess
+from headrace.streaming.shards.shard_set import Locator, SnapshotShards
+
+_INDEXES_AT_ONCE = 32
+T = TypeVar("T")
+
+
+class StreamReader:
+    """Reads the rows of one stream; safe for threads."""
+
+    def __init__(self, primary: ShardAccess, joined: Sequence[ShardAccess] = ()) -> None:
+        """Open no shard yet.
+
+        Args:
+            primary: the stream's own shards.
+            joined: the shards of each joined latents folder.
+        """
+        self.primary = primary
+        self.joined = tuple(joined)
+        self.locator = Locator.of(primary.shards.shards.num_samples)
+        self._partners = [_partners(primary, access) for access in joined]
+        self._have_time_axis = [_snapshot_shards(access).has_time_axis for access in joined]
+        self._may_copy = not joined
+
+    def shards_of(self, samples: NDArray[np.int64]) -> Iterator[tuple[ShardAccess, int]]:
+        """Every shard that these samples need, in the order of first use: what to prefetch."""
+        shards, _ = self.locator.find(samples)
+        for shard in dict.fromkeys(shards.tolist()):
+            yield from self.with_joined(shard)
+
+    def with_joined(self, shard: int) -> Iterator[tuple[ShardAccess, int]]:
+        """A shard of the stream's own, and the shards with the latents of its samples."""
+        yield self.primary, shard
+        for access, partner in zip(self.joined, self._partners, strict=True):
+            if partner[shard] != ABSENT:
+                yield access, int(partner[shard])
+
+    def lengths(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Frames of each sample from the indexes, int64 of the same shape; 0 for rejected latents, -1 if unknown."""
+        shards, rows = self.locator.find(samples)
+        needed = sorted(set(shards.tolist()))
+        if not self.primary.is_local:
+            for start in range(0, len(needed), _INDEXES_AT_ONCE):
+                map_on_threads(self.primary.index, needed[start : start + _INDEXES_AT_ONCE], "index")
+        lengths = np.empty(len(samples), np.int64)
+        for shard in needed:
+            chosen = shards == shard
+            lengths[chosen] = self.primary.index(shard).lengths[rows[chosen]]
+        return lengths
+
+    def rows(self, samples: NDArray[np.int64], positions: Sequence[int], *, patient: bool) -> list[BatchRow]:
+        """The rows of these samples, in order; each shard is opened once.
+
+        Args:
+            samples: int64 (n,).
+            positions: the position of each in the epoch.
+            patient: wait for a shard that is being downloaded, instead of fetching only these samples by ranged reads.
+        """
+        shards, numbers = (found.tolist() for found in self.locator.find(samples))
+        places_of: dict[int, list[int]] = {}
+        for place, shard in enumerate(shards):
+            places_of.setdefault(shard, []).append(place)
+        made: list[BatchRow | None] = [None] * len(shards)
+
+        def make(shard: int) -> None:
+            places = places_of[shard]
+            own = _stored_samples(self.primary, shard, [numbers[place] for place in places], patient=patient)
+            joined = self._joined_to(shard, own, patient=patient)
+            for place, sample, others in zip(places, own, joined, strict=True):
+                made[place] = BatchRow(sample, others, positions[place])
+
+        self._side_by_side(make, list(places_of))
+        return [row for row in made if row is not None]
+
+    def local_shards(self, shards: list[int]) -> dict[int, LocalShard] | None:
+        """These shards, by number; None unless all hold latents only and are local files.
+
+        If a shard holds anything else, all later calls return None at once.
+        """
+        if not self._may_copy:
+            return None
+        # Shards that are still open from earlier calls; not those of a cache, where each use must be recorded.
+        known = self.primary.files.notes if self.primary.is_local else {}
+        found = {shard: known[shard] for shard in shards if shard in known}
+        missing = [shard for shard in shards if shard not in found]
+        for shard, opened in zip(missing, self._side_by_side(self._opened, missing), strict=True):
+            if opened is None:
+                return None
+            found[shard] = opened
+            if self.primary.is_local:
+                self.primary.files.note(shard, opened)
+        return found
+
+    def _side_by_side(self, task: Callable[[int], T], shards: Sequence[int]) -> list[T]:
+        """The results of a task for each shard; tasks that may wait for a store run on threads."""
+        waiting = [] if self.primary.is_local else [shard for shard in shards if not self._is_at_hand(shard)]
+        found = dict(zip(waiting, map_on_threads(task, waiting, "open"), strict=True)) if len(waiting) > 1 else {}
+        return [found[shard] if shard in found else task(shard) for shard in shards]
+
+    def _is_at_hand(self, shard: int) -> bool:
+        """Whether a shard and the shards joined to it are open."""
+        if shard not in self.primary.files:
+            return False
+        partners = zip(self.joined, (int(found[shard]) for found in self._partners), strict=True)
+        return all(partner == ABSENT or partner in access.files for access, partner in partners)
+
+    def _opened(self, shard: int) -> LocalShard | None:
+        index = self.primary.index(shard)
+        if not holds_only_latents(index):
+            if not index.rejections:  # if all latents of a shard were rejected, other shards may still hold latents
+                self._may_copy = False
+            return None
+        return LocalShard.opened(self.primary, shard)
+
+    def _joined_to(
+        self, shard: int, own: Sequence[StoredSample], *, patient: bool
+    ) -> Iterable[tuple[StoredSample | None, ...]]:
+        """For each sample of a shard, the same sample in each joined folder."""
+        if not self.joined:
+            return [()] * len(own)
+        columns: list[Sequence[StoredSample | None]] = []
+        keys = [sample.key for sample in own]
+        for access, partners, has_time_axis in zip(self.joined, self._partners, self._have_time_axis, strict=True):
+            partner = int(partners[shard])
+            if partner == ABSENT:
+                columns.append([None] * len(own))
+            else:
+                found = _joined_samples(access, partner, keys, patient=patient)
+                columns.append(found)
+                # In a small shard, some samples without latents can make the frames fewer than the samples.
+                if not has_time_axis and not (access.index(partner).num_frames > 1).any():
+                    for sample in found:
+                        if sample is not None:
+                            sample.has_time_axis = False
+        return zip(*columns, strict=True)
+
+
+def _stored_samples(access: ShardAccess, shard: int, rows: Sequence[int], *, patient: bool) -> list[StoredSample]:
+    """Some rows of one shard, which is opened."""
+    index = access.index(shard)
+    columns, dtype, rate_hz = field_columns(index.fields), index.tensor_dtype, index.latent_rate_hz
+    samples = [
+        StoredSample(access, shard, None, index.key(row), columns, *index.row(row), dtype, rate_hz) for row in rows
+    ]
+    file = None
+    fault: OSError | None = None
+    try:
+        file = access.open(shard, lambda: [sample.fields() for sample in samples], patient=patient)
+    except (IntegrityError, NotFoundError) as error:
+        fault = type(error)(str(error))  # the error itself would keep its frames alive, and with them open files
+    for sample in samples:
+        sample.file, sample.fault = file, fault
+    if index.rejections:
+        for sample in samples:
+            if sample.tensor is None and sample.span(columns.latents) is None:
+                sample.rejection = index.rejections.get(sample.key, "")
+    return samples
+
+
+def _joined_samples(
+    access: ShardAccess, shard: int, keys: Sequence[str], *, patient: bool
+) -> list[StoredSample | None]:
+    """The samples of one shard with these keys; None for a key that it lacks."""
+    index = access.index(shard)
+    found = [index.find(key) for key in keys]
+    samples = iter(_stored_samples(access, shard, [row for row in found if row is not None], patient=patient))
+    return [None if row is None else next(samples) for row in found]
+
+
+def _snapshot_shards(access: ShardAccess) -> SnapshotShards:
+    shards = access.shards.shards
+    assert isinstance(shards, SnapshotShards)  # only such folders can be joined
+    return shards
+
+
+def _partners(primary: ShardAccess, joined: ShardAccess) -> NDArray[np.int64]:
+    """For each primary shard the joined shard with the same samples, int64 (n,); -1 if there is no such shard."""
+    ours, theirs = _snapshot_shards(primary), _snapshot_shards(joined)
+    splits = sorted({*ours.table.splits, *theirs.table.splits})
+    wanted, found = ours.places(splits), theirs.places(splits)
+    if not len(found):
+        return np.full(len(wanted), ABSENT, np.int64)
+    order = np.argsort(found, kind="stable")
+    spot = order[np.minimum(np.searchsorted(found, wanted, sorter=order), len(found) - 1)]
+    return np.where(found[spot] == wanted, spot, ABSENT)

@@ -1,0 +1,203 @@
+"""Describes the shards that one stream reads: their names, sizes and indexes, in storage order.
+
+They are the shards of one snapshot, or the tars that `foreign` indexed. Their samples are read by `access`.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.format.index import ShardIndex
+from headrace.format.member_names import KeyAt
+from headrace.format.snapshots import NumberedSnapshot, ShardTable
+from headrace.locate.outputs import table_of_split
+from headrace.stores.storage import Storage
+
+_INDEXES_KEPT = 1024  # a shuffle block is about 64 shards; an index of 50 samples takes about 10 kB
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a saved state records of a stream's data.
+
+    Attributes:
+        uri: where it was read from.
+        split: None for all.
+        snapshot: its number; None for tars of no snapshot, or of several outputs.
+        fingerprint: equal fingerprints mean the same samples in the same shards.
+        key_at: where keys end in plain tars.
+    """
+
+    uri: str
+    split: str | None
+    snapshot: int | None
+    fingerprint: str
+    key_at: KeyAt = KeyAt.FIRST_DOT
+
+
+class ShardList(Protocol):
+    """Names and sizes of shards, in storage order."""
+
+    @property
+    def num_samples(self) -> NDArray[np.int32]:
+        """Samples in each shard, int32 (n,)."""
+
+    @property
+    def num_bytes(self) -> NDArray[np.int64]:
+        """Size of each file as stored, int64 (n,); -1 where it is not known yet."""
+
+    def name(self, shard: int) -> str:
+        """Path of a shard's file below the storage's root."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotShards:
+    """The shards of one split of a snapshot (`ShardList`): slices of its table, so a million shards cost no time."""
+
+    table: ShardTable
+    rows: slice
+
+    @property
+    def num_samples(self) -> NDArray[np.int32]:
+        """See `ShardList.num_samples`."""
+        return self.table.num_samples[self.rows]
+
+    @property
+    def num_bytes(self) -> NDArray[np.int64]:
+        """See `ShardList.num_bytes`."""
+        return self.table.num_bytes[self.rows]
+
+    def name(self, shard: int) -> str:
+        """See `ShardList.name`."""
+        return self.table.name(self.rows.start + shard)
+
+    @property
+    def has_time_axis(self) -> bool:
+        """Whether the latents of some sample of the snapshot, of any split, have more than one frame."""
+        return bool((self.table.num_frames > self.table.num_samples).any())
+
+    def places(self, splits: Sequence[str]) -> NDArray[np.int64]:
+        """Split (by its place in `splits`), bucket and sequence number as one number, int64 (n,).
+
+        Audio and latent shards of the same samples have the same number.
+        """
+        table, rows = self.table, self.rows
+        numbers = np.array([splits.index(split) for split in table.splits], np.int64)
+        split = numbers[table.split[rows]] if len(table.splits) else np.zeros(0, np.int64)
+        return split << 55 | table.bucket[rows].astype(np.int64) << 31 | table.sequence[rows].astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedShards:
+    """The indexed tars of a plain WebDataset (`ShardList`)."""
+
+    names: tuple[str, ...]
+    num_samples: NDArray[np.int32]
+    num_bytes: NDArray[np.int64]
+
+    def name(self, shard: int) -> str:
+        """See `ShardList.name`."""
+        return self.names[shard]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSet:
+    """The shards of one stream and their store. A value that is pickled to workers.
+
+    Attributes:
+        storage: the root that names are relative to.
+        shards: names and sizes.
+        identity: what a saved state records of it.
+        load_index: reads or makes the index of a shard by name; called by `Indexes`.
+        is_named_by_content: whether a shard's name changes with its content.
+    """
+
+    storage: Storage
+    shards: ShardList
+    identity: Identity
+    load_index: Callable[[Storage, str], ShardIndex]
+    is_named_by_content: bool = False
+
+    def __len__(self) -> int:
+        """Number of shards."""
+        return len(self.shards.num_samples)
+
+    @property
+    def num_samples(self) -> int:
+        """Samples of all shards."""
+        return int(self.shards.num_samples.sum(dtype=np.int64))
+
+
+class Indexes:
+    """The indexes used last, each loaded once; safe for threads.
+
+    The loader of the indexes is passed to `get` rather than kept, because it holds this object: a reference cycle would
+    keep files open until Python's cycle collector runs.
+    """
+
+    def __init__(self, capacity: int = _INDEXES_KEPT) -> None:
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[int, ShardIndex] = OrderedDict()
+
+    def get(self, shard: int, load: Callable[[int], ShardIndex]) -> ShardIndex:
+        """Index of a shard. Two threads that ask at once may both load it; the result is the same."""
+        with self._lock:
+            if (found := self._kept.get(shard)) is not None:
+                self._kept.move_to_end(shard)
+                return found
+        loaded = load(shard)
+        with self._lock:
+            self._kept[shard] = loaded
+            if len(self._kept) > self._capacity:
+                self._kept.popitem(last=False)
+        return loaded
+
+    def forget(self, shard: int) -> None:
+        """Drop an index, so that it is loaded again when it is next used."""
+        with self._lock:
+            self._kept.pop(shard, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Locator:
+    """Maps sample numbers to shards and rows.
+
+    Attributes:
+        offsets: int64 (n + 1,), the number of the first sample of each shard.
+    """
+
+    offsets: NDArray[np.int64] = field(repr=False)
+
+    @classmethod
+    def of(cls, num_samples: NDArray[Any]) -> "Locator":
+        """Make one from the number of samples of each shard."""
+        offsets = np.zeros(len(num_samples) + 1, np.int64)
+        np.cumsum(num_samples, out=offsets[1:])
+        return cls(offsets)
+
+    @property
+    def num_shards(self) -> int:
+        """Number of shards."""
+        return len(self.offsets) - 1
+
+    def find(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Shard and row inside it of each sample number, both int64 of the same shape."""
+        shards = np.searchsorted(self.offsets, samples, side="right") - 1
+        return shards, samples - self.offsets[shards]
+
+
+def snapshot_shards(storage: Storage, found: NumberedSnapshot, split: str | None) -> tuple[SnapshotShards, Identity]:
+    """The shards of one split of a snapshot (all splits for None).
+
+    Raises:
+        ConfigError: the snapshot has no such split; the message lists those it has.
+    """
+    table, rows = table_of_split(storage, found, split)
+    identity = Identity(storage.uri, split, found.number, found.snapshot.fingerprint)
+    return SnapshotShards(table, rows), identity

@@ -1,0 +1,293 @@
+"""Removes what no kept snapshot needs: old snapshots, their manifests and shards, and temporary files of dead writers.
+
+Readers, running builds and a crash survive it, because of the order of its steps: a record of all files to delete is
+written; what is needed is determined once more; then files that name others are deleted before the files they name, and
+an index before its tar (docs/design/0036-gc-announces-deletions.md). Files younger than a day stay: a build
+writes shards before the manifest that names them, and would have to make them again.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.errors import BuildError, ConfigError, NotFoundError
+from headrace.format.condemned import condemnations, condemned
+from headrace.format.index import INDEX_SUFFIX, index_name
+from headrace.format.index_files import is_index_file
+from headrace.format.manifests import each_newest_manifest, is_shard_name, manifest_path
+from headrace.format.snapshots import (
+    NumberedSnapshot,
+    proposals,
+    proposed_snapshots,
+    read_snapshot,
+    read_table,
+    snapshot_numbers,
+    snapshot_path,
+)
+from headrace.locate.outputs import AUDIO, ITSELF, ShardFolder, possible_folders, shard_folders
+from headrace.stores.storage import LocalStorage, Storage, StoredObject
+
+MIN_AGE_SECONDS = 24 * 3600.0
+RECORD_AGE_SECONDS = 30 * MIN_AGE_SECONDS
+_INDEX, _TAR = 3, 4  # positions in the order of removal
+_LONGEST_SECONDS = MIN_AGE_SECONDS  # a gc that was suspended for longer stops deleting
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Files of a shard folder that must stay.
+
+    Attributes:
+        numbers: numbers of the snapshots.
+        snapshots: paths below `snapshots/`.
+        manifests: paths below `manifests/`.
+        shards: names of the tars.
+    """
+
+    numbers: frozenset[int]
+    snapshots: frozenset[str]
+    manifests: frozenset[str]
+    shards: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """Files of a shard folder that can be removed, in the order of removal.
+
+    Attributes:
+        part: name of the folder in its output.
+        storage: the folder.
+        entries: the files.
+        kept: numbers of the snapshots that stay.
+        old: numbers of the snapshots that are removed.
+        young: numbers of snapshots that stay because they are younger than a day.
+        num_young: number of other unneeded files that stay because they are younger than a day.
+        unfinished: records of gcs that are running, or were killed on another machine.
+        expired: records of gcs that are dead, or considered dead because the record is a month old.
+    """
+
+    part: str
+    storage: Storage
+    entries: tuple[StoredObject, ...]
+    kept: tuple[int, ...]
+    old: frozenset[int] = frozenset()
+    young: tuple[int, ...] = ()
+    num_young: int = 0
+    unfinished: tuple[str, ...] = ()
+    expired: tuple[str, ...] = ()
+
+    @property
+    def paths(self) -> list[str]:
+        """Names of the files."""
+        return [entry.path for entry in self.entries]
+
+
+def find_garbage(output: Storage, *, keep: int, now_seconds: float) -> list[Garbage]:
+    """Find the files that can be removed from the shard folders of an output.
+
+    These stay: the newest `keep` snapshots of each folder, snapshots younger than a day, audio snapshots that kept
+    latents were computed from, all shards that these snapshots or the newest manifest of any partition name, and every
+    file younger than a day.
+
+    Args:
+        output: the output of a data set.
+        keep: how many snapshots to keep, at least 1.
+        now_seconds: the current Unix time.
+
+    Raises:
+        ConfigError: `keep` is less than 1, or `output` is a shard folder: what the latents of its output need is then
+            not known.
+    """
+    parts = shard_folders(output)
+    if any(part.name == ITSELF for part in parts):
+        raise ConfigError(f"{output.uri}: is one shard folder of an output; name the output itself")
+    if keep < 1:
+        raise ConfigError(f"--keep {keep}: expected at least 1; without a snapshot there is no data set")
+    past = {part.name: _past(part, keep, now_seconds) for part in parts}
+    kept = _kept(output, past)
+    young = {part.name: sorted(set(part.numbers[:-keep]) - past[part.name]) for part in parts}
+    return [_garbage(part, past[part.name], kept[part.name], young[part.name], now_seconds) for part in parts]
+
+
+def collect(
+    output: Storage,
+    found: Sequence[Garbage],
+    progress: Callable[[StoredObject], None] = lambda entry: None,  # noqa: ARG005
+    clock: Callable[[], float] = time.time,
+) -> dict[str, list[StoredObject]]:
+    """Remove the files that `find_garbage` found, except those that have become needed since.
+
+    Args:
+        output: the output of a data set.
+        found: the files.
+        progress: called after each removed file.
+        clock: gives the current Unix time.
+
+    Returns:
+        The removed files, by part.
+
+    Raises:
+        BuildError: the removal took longer than a day; run it again.
+    """
+    began = clock()
+    removed: dict[str, list[StoredObject]] = {garbage.part: [] for garbage in found}
+    with contextlib.ExitStack() as stack:
+        for garbage in found:
+            if garbage.entries:
+                stack.enter_context(condemned(garbage.storage, garbage.paths))
+        kept = _kept(output, {garbage.part: garbage.old for garbage in found})  # only now, see `format.condemned`
+        for garbage in found:
+            for entry in _unneeded(garbage.entries, kept[garbage.part]):
+                if clock() - began > _LONGEST_SECONDS:
+                    raise BuildError(f"{garbage.storage.uri}: gc has been running for a day; run it again")
+                garbage.storage.delete(entry.path)
+                removed[garbage.part].append(entry)
+                progress(entry)
+    for garbage in found:
+        for record in garbage.expired:
+            garbage.storage.delete(record)
+    return removed
+
+
+def find_leftovers(storage: Storage, *, now_seconds: float) -> list[StoredObject]:
+    """Temporary files of writers that died more than a day ago, anywhere below a local folder."""
+    if not isinstance(storage, LocalStorage):
+        return []  # object stores drop what was not uploaded whole
+    found = []
+    for path in storage.leftovers():
+        try:
+            entry = storage.stat(path.relative_to(storage.root).as_posix())
+        except NotFoundError:  # its writer has finished since
+            continue
+        if now_seconds - entry.modified_seconds > MIN_AGE_SECONDS:
+            found.append(entry)
+    return sorted(found, key=lambda entry: entry.path)
+
+
+def remove_leftovers(storage: Storage, entries: Iterable[StoredObject]) -> None:
+    """Remove the files that `find_leftovers` found."""
+    for entry in entries:
+        storage.delete(entry.path)
+
+
+def _past(part: ShardFolder, keep: int, now_seconds: float) -> frozenset[int]:
+    """Numbers of snapshots that are neither among the newest `keep` nor younger than a day."""
+    ages = {entry.path: now_seconds - entry.modified_seconds for entry in part.storage.list("snapshots/")}
+    return frozenset(n for n in part.numbers[:-keep] if ages.get(snapshot_path(n), 0.0) > MIN_AGE_SECONDS)
+
+
+def _garbage(
+    part: ShardFolder, past: Collection[int], kept: Kept, young: Collection[int], now_seconds: float
+) -> Garbage:
+    entries = list(part.storage.list())
+    unneeded = [entry for entry in _unneeded(entries, kept) if _is_own(part.storage, entry.path)]
+    old = tuple(entry for entry in unneeded if now_seconds - entry.modified_seconds > MIN_AGE_SECONDS)
+    records = condemnations(part.storage)
+    expired = [r.path for r in records if r.is_dead or now_seconds - r.modified_seconds > RECORD_AGE_SECONDS]
+    return Garbage(
+        part=part.name,
+        storage=part.storage,
+        entries=old,
+        kept=tuple(sorted(kept.numbers)),
+        old=frozenset(past) - kept.numbers,
+        young=tuple(young),
+        num_young=len(unneeded) - len(old),
+        unfinished=tuple(record.path for record in records if record.path not in expired),
+        expired=tuple(expired),
+    )
+
+
+def _is_own(storage: Storage, path: str) -> bool:
+    """Whether a file named like an index or tar of Headrace is one: other tools write `.idx` files, too."""
+    kind = _kind(path)
+    if kind == _INDEX:
+        with contextlib.suppress(NotFoundError):  # removed by another gc since it was listed
+            return is_index_file(storage, path)
+        return False
+    return kind != _TAR or is_shard_name(path)
+
+
+def _kept(output: Storage, past: Mapping[str, Collection[int]]) -> dict[str, Kept]:
+    """The files that must stay in each shard folder, by the folder's name.
+
+    Args:
+        output: the output.
+        past: by folder, numbers of the snapshots that stay only if kept latents were computed from them.
+    """
+    folders = possible_folders(output)
+    # Proposals first: one that is gone by then has become a snapshot before the snapshots are listed.
+    proposed = {name: proposed_snapshots(folder) for name, folder in folders.items()}
+    numbers = {name: snapshot_numbers(folder) for name, folder in folders.items()}
+    kept = {
+        name: [
+            *_snapshots(folder, [number for number in numbers[name] if number not in past.get(name, ())]),
+            *(found for found in proposed[name] if found.number > max(numbers[name], default=0)),
+        ]
+        for name, folder in folders.items()
+    }
+    needed = {_audio_of(found) for name, snapshots in kept.items() if name != AUDIO for found in snapshots}
+    there = {found.number for found in kept[AUDIO]}
+    kept[AUDIO] += _snapshots(folders[AUDIO], sorted((needed & set(numbers[AUDIO])) - there))
+    return {name: _kept_of(folder, kept[name], numbers[name]) for name, folder in folders.items()}
+
+
+def _snapshots(storage: Storage, numbers: Iterable[int]) -> Iterator[NumberedSnapshot]:
+    for number in numbers:
+        try:
+            yield read_snapshot(storage, number)
+        except NotFoundError:  # removed by another gc since it was listed
+            continue
+
+
+def _audio_of(numbered: NumberedSnapshot) -> int:
+    """Number of the audio snapshot that a snapshot of latents was computed from; 0 if it is not recorded."""
+    number = numbered.snapshot.origin.get("audio_snapshot")
+    return number if isinstance(number, int) else 0
+
+
+def _kept_of(storage: Storage, snapshots: Sequence[NumberedSnapshot], numbers: Collection[int]) -> Kept:
+    """The files that these snapshots and the newest manifests name. `numbers` are those of committed snapshots."""
+    pending = {path for number, path in proposals(storage) if number > max(numbers, default=0)}
+    manifests: set[str] = set()
+    shards: set[str] = set()
+    for partition, newest in each_newest_manifest(storage):
+        manifests.add(manifest_path(partition, newest.number))
+        shards |= {shard.name for shard in newest.manifest.shards}
+    for found in snapshots:
+        try:
+            names = read_table(storage, found.snapshot).names()
+        except NotFoundError:
+            if found.number in numbers and storage.exists(snapshot_path(found.number)):
+                raise
+            continue  # removed by another gc since, or proposed by a writer that will fail to commit it
+        pending |= {snapshot_path(found.number), f"snapshots/{found.snapshot.table}"}
+        manifests |= {manifest_path(name, frozen) for name, frozen in found.snapshot.manifests.items()}
+        shards |= set(names)
+    committed = frozenset(found.number for found in snapshots if found.number in numbers)
+    return Kept(committed, frozenset(pending), frozenset(manifests), frozenset(shards))
+
+
+def _unneeded(entries: Sequence[StoredObject], kept: Kept) -> Iterator[StoredObject]:
+    """Files of Headrace that no kept file names: snapshots, tables, manifests, indexes, tars, in this order."""
+    kinds: Mapping[int, frozenset[str]] = {
+        0: kept.snapshots,
+        1: kept.snapshots,
+        2: kept.manifests,
+        _INDEX: frozenset(map(index_name, kept.shards)),
+        _TAR: kept.shards,
+    }
+    ranked = sorted((kind, entry.path, entry) for entry in entries if (kind := _kind(entry.path)) is not None)
+    return (entry for kind, path, entry in ranked if path not in kinds[kind])
+
+
+def _kind(path: str) -> int | None:
+    """Position in the order of removal; None for files that gc leaves alone."""
+    folder, _, file = path.rpartition("/")
+    if folder == "snapshots":
+        return {"json": 0, "proposed": 0, "shards": 1}.get(file.rpartition(".")[2])
+    if folder.startswith("manifests/") and file.endswith(".json"):
+        return 2
+    if folder == "" and file.endswith(INDEX_SUFFIX):
+        return _INDEX
+    return _TAR if folder == "" and file.endswith(".tar") else None

@@ -1,0 +1,213 @@
+"""Collects the facts that `headrace inspect` shows: splits, samples, lengths, snapshots, rejections.
+
+The facts of an output come from its snapshots and indexes, those of other tars from `sizes.json` and indexes. No sample
+is read; `headrace.cli.tables` prints the facts.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+
+from headrace.build.latent_rejections import snapshot_rejections
+from headrace.errors import HeadraceError, NotFoundError
+from headrace.format.index import ShardIndex
+from headrace.format.manifests import ManifestRejection
+from headrace.format.snapshots import NumberedSnapshot, Snapshot, SplitTotals, read_table
+from headrace.locate import locate
+from headrace.locate.outputs import ShardFolder
+from headrace.locate.shard_list import LocatedShard, shards_of
+from headrace.stores.storage import Storage
+
+_MAX_INDEXES = 2_000  # more would hardly change the numbers
+_MAX_REJECTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Lengths and formats of samples, from the indexes.
+
+    Attributes:
+        seconds: shortest, median and longest; empty for latents and where lengths are not known.
+        frames: shortest, median and longest, in PCM or latent frames; empty where they are not known.
+        rates_hz: sample rate → number of samples.
+        channels: number of channels → number of samples.
+        fields: names of the fields.
+        num_indexes: number of indexes that were read.
+    """
+
+    seconds: tuple[float, ...] = ()
+    frames: tuple[int, ...] = ()
+    rates_hz: dict[int, int] = field(default_factory=dict)
+    channels: dict[int, int] = field(default_factory=dict)
+    fields: tuple[str, ...] = ()
+    num_indexes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartFacts:
+    """One shard folder of an output at its newest snapshot.
+
+    Attributes:
+        name: `audio`, `latents/<name>` or `.`.
+        snapshots: all of its snapshots, ascending.
+        splits: totals of the newest snapshot by split.
+        lengths: lengths of its samples.
+        unnamed: number and bytes of shards that only older snapshots name, or none.
+        num_rejected: number of samples without latents, in a folder of latents.
+        rejects: the first of them: key, path, code, reason.
+    """
+
+    name: str
+    snapshots: tuple[NumberedSnapshot, ...]
+    splits: dict[str, SplitTotals]
+    lengths: Lengths
+    unnamed: tuple[int, int]
+    num_rejected: int = 0
+    rejects: tuple[tuple[str, str, str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogFacts:
+    """Result of the last scan of the source.
+
+    Attributes:
+        num_recordings: number of usable files.
+        hours: their total length.
+        num_duplicates: number of recordings whose bytes equal those of another one.
+        reasons: code → number of files and rows that were rejected with it.
+        rejects: the first of them: path, code, reason.
+    """
+
+    num_recordings: int
+    hours: float
+    num_duplicates: int
+    reasons: dict[str, int]
+    rejects: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TarFacts:
+    """A WebDataset that was not built by Headrace, or some shards of an output.
+
+    Attributes:
+        shards: name, number of samples (None where it is not known) and bytes of each shard.
+        lengths: lengths of the samples, where the shards have indexes.
+    """
+
+    shards: tuple[tuple[str, int | None, int], ...]
+    lengths: Lengths
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All facts about a data set: `parts` for an output or shard folder of Headrace, `tars` otherwise."""
+
+    path: str
+    parts: tuple[PartFacts, ...] = ()
+    catalog: CatalogFacts | None = None
+    tars: TarFacts | None = None
+
+
+def inspect(path: str) -> Facts:
+    """Collect the facts about what a path names; see `headrace.locate.locate`.
+
+    Raises:
+        NotFoundError: there are no shards.
+        FormatError: a snapshot is damaged.
+    """
+    located = locate(path)
+    if located.tars is not None:
+        return Facts(path, tars=_tar_facts(shards_of(located)))
+    return Facts(path, tuple(map(_part_facts, located.all_folders())), _catalog_facts(located.storage))
+
+
+def _part_facts(part: ShardFolder) -> PartFacts:
+    snapshots = tuple(part.snapshot(number) for number in part.numbers)
+    newest = snapshots[-1].snapshot
+    table = read_table(part.storage, newest)
+    names = set(islice(table.names(), len(table)))
+    unnamed = [entry for entry in part.storage.list() if entry.path.endswith(".tar") and entry.path not in names]
+    lengths = _lengths(LocatedShard(part.storage, table.name(row)) for row in _spread(len(table)))
+    extra = (len(unnamed), sum(entry.num_bytes for entry in unnamed))
+    refused = _rejected(part.storage, newest) if newest.origin else ()
+    rejects = tuple((row.key, row.path, row.code, row.reason) for row in refused[:_MAX_REJECTS])
+    return PartFacts(part.name, snapshots, newest.splits, lengths, extra, len(refused), rejects)
+
+
+def _rejected(storage: Storage, snapshot: Snapshot) -> tuple[ManifestRejection, ...]:
+    """Samples without latents in a snapshot of latents; empty where a manifest is missing, which `verify` reports."""
+    try:
+        return snapshot_rejections(storage, snapshot.manifests).refused
+    except NotFoundError:
+        return ()
+
+
+def _spread(count: int) -> Sequence[int]:
+    """Rows whose index is read: all of them, or 2,000 at equal distances."""
+    if count <= _MAX_INDEXES:
+        return range(count)
+    return [round(place) for place in np.linspace(0, count - 1, _MAX_INDEXES)]
+
+
+def _lengths(shards: Iterable[LocatedShard]) -> Lengths:
+    indexes = [index for shard in shards if (index := _index(shard)) is not None]
+    if not indexes:
+        return Lengths()
+    frames = np.concatenate([index.num_frames for index in indexes])
+    rates = np.concatenate([index.sample_rate_hz for index in indexes])
+    channels = np.concatenate([index.num_channels for index in indexes])
+    is_timed = (frames >= 0) & (rates > 0)
+    return Lengths(
+        seconds=tuple(_three(frames[is_timed] / rates[is_timed])),
+        frames=tuple(int(value) for value in _three(frames[frames >= 0])),
+        rates_hz=_counted(rates[rates > 0]),
+        channels=_counted(channels[channels > 0]),
+        fields=tuple(sorted({name for index in indexes for name in index.fields})),
+        num_indexes=len(indexes),
+    )
+
+
+def _index(shard: LocatedShard) -> ShardIndex | None:
+    try:
+        return shard.index()
+    except HeadraceError:
+        return None  # missing or damaged, which `verify` reports
+
+
+def _three(values: "np.ndarray[tuple[int], np.dtype[np.float64 | np.int64]]") -> list[float]:
+    """Minimum, median and maximum; empty without values."""
+    return [] if not len(values) else [float(np.quantile(values, q)) for q in (0, 0.5, 1)]
+
+
+def _counted(values: "np.ndarray[tuple[int], np.dtype[np.int32 | np.int16]]") -> dict[int, int]:
+    return dict(sorted(Counter(values.tolist()).items()))
+
+
+def _tar_facts(shards: Sequence[LocatedShard]) -> TarFacts:
+    rows = [
+        (shard.url, shard.counted(), 0 if shard.storage is None else shard.storage.size(shard.name)) for shard in shards
+    ]
+    return TarFacts(tuple(rows), _lengths(shards[row] for row in _spread(len(shards))))
+
+
+def _catalog_facts(storage: Storage) -> CatalogFacts | None:
+    """The facts of the catalog; None without a catalog, or where the packages of a build are not installed."""
+    try:
+        from headrace.catalog.parquet_files import read_catalog  # noqa: PLC0415 - polars: a training node has none
+
+        catalog = read_catalog(storage)
+    except (ImportError, HeadraceError):
+        return None
+    if catalog is None:
+        return None
+    rejected = catalog.rejected.sort("code", "path")
+    return CatalogFacts(
+        num_recordings=catalog.recordings.height,
+        hours=float((catalog.recordings["num_frames"] / catalog.recordings["sample_rate_hz"]).sum()) / 3600,
+        num_duplicates=catalog.recordings.height - catalog.recordings["sha256"].n_unique(),
+        reasons=dict(sorted(Counter(rejected["code"].to_list()).items())),
+        rejects=tuple(rejected.select("path", "code", "reason").head(_MAX_REJECTS).iter_rows()),
+    )

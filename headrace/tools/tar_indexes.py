@@ -1,0 +1,158 @@
+"""Writes indexes and a `sizes.json` for existing tars: the command `headrace index`.
+
+Tars are read in parallel. `sizes.json` is written last, and only if every tar is valid.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from headrace.errors import ConfigError, FormatError, NotFoundError
+from headrace.format.index import ShardIndex
+from headrace.format.index_files import find_index, write_index
+from headrace.format.indexing import index_tar, key_rule_of, naming_of
+from headrace.format.manifests import json_bytes
+from headrace.format.member_names import KeyAt
+from headrace.format.sizes import parse_sizes
+from headrace.format.tar import sha256_of
+from headrace.locate import locate
+from headrace.locate.listing import has_snapshots
+from headrace.locate.no_shards import no_samples
+from headrace.locate.tars import PlainTars, has_name
+from headrace.ordered import map_in_order
+from headrace.stores.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedTar:
+    """The result of indexing one tar.
+
+    Attributes:
+        name: path of the tar.
+        num_samples: number of samples; 0 when it could not be indexed.
+        num_bytes: size in bytes.
+        fault: why it could not be indexed; empty when it was indexed.
+    """
+
+    name: str
+    num_samples: int
+    num_bytes: int
+    fault: str = ""
+
+
+def index_tars(
+    pattern: str,
+    *,
+    num_threads: int,
+    key_at: KeyAt = KeyAt.FIRST_DOT,
+    progress: Callable[[IndexedTar], None] = lambda tar: None,  # noqa: ARG005
+) -> list[IndexedTar]:
+    """Write the index of every tar that matches, and the `sizes.json` of their folders.
+
+    An index is called `X.idx`, or `X.headrace.idx` where another tool's file has that name; that file stays. An
+    existing `sizes.json` keeps its entries for other tars that still exist. If any tar is not valid, no `sizes.json` is
+    written.
+
+    Args:
+        pattern: a folder, a shell glob or a brace pattern.
+        num_threads: number of tars read at a time.
+        key_at: where keys end.
+        progress: called after each tar.
+
+    Returns:
+        One result per tar, in the order of the names.
+
+    Raises:
+        NoShardsError: nothing matches.
+        ConfigError: the tars belong to an output of Headrace, whose indexes the build writes; or a tar is compressed.
+        FormatError: no tar holds a sample, or an existing `sizes.json` is not in WebDataset's plain form and so must
+            not be replaced.
+    """
+    found = locate(pattern).tars
+    if found is None or any(map(has_snapshots, _folders(found.storage, found.names))):
+        raise ConfigError(
+            f"{pattern}: is in a data set that Headrace built; its indexes belong to the build, and `headrace verify` "
+            "checks them"
+        )
+    if packed := [name for name in found.names if not name.endswith(".tar")]:
+        raise ConfigError(f"{packed[0]}: is compressed; an index holds byte ranges of a plain .tar, so unpack it first")
+    for folder in _folders(found.storage, found.names):
+        read_sizes(folder)  # raises for a file that must not be replaced
+    results = list(_indexed(found, num_threads, key_at, progress))
+    if not any(result.num_samples or result.fault for result in results):
+        raise no_samples(f"{found.storage.uri}/{results[0].name}", len(results))
+    if not any(result.fault for result in results):
+        _write_sizes(found.storage, {result.name: result.num_samples for result in results})
+    return results
+
+
+def _folders(storage: Storage, names: Iterable[str]) -> list[Storage]:
+    """The folders of these tars."""
+    return [storage.at(folder) if folder else storage for folder in sorted({name.rpartition("/")[0] for name in names})]
+
+
+def _indexed(
+    found: PlainTars, num_threads: int, key_at: KeyAt, progress: Callable[[IndexedTar], None]
+) -> Iterator[IndexedTar]:
+    def index(name: str) -> IndexedTar:
+        return _index_one(found.storage, name, key_at)
+
+    with ThreadPoolExecutor(num_threads, "index") as pool:
+        for result in map_in_order(pool, index, found.names, window=2 * num_threads):
+            progress(result)
+            yield result
+
+
+def _index_one(storage: Storage, name: str, key_at: KeyAt) -> IndexedTar:
+    num_bytes = storage.size(name)
+    there = _sound_index(storage, name)
+    try:
+        with storage.open(name) as file:
+            sha256 = sha256_of(file)
+            if there is not None and (there.sha256, key_rule_of(there)) == (sha256, key_at) and there.input_digest:
+                return IndexedTar(name, len(there), num_bytes)  # written by a build: it holds more than the tar does
+            naming, file_name = naming_of(key_at, there), name.rpartition("/")[2]
+            index = index_tar(file, file_name, sha256=sha256, naming=naming)
+        write_index(storage, name, index)
+    except FormatError as error:
+        return IndexedTar(name, 0, num_bytes, str(error))
+    return IndexedTar(name, len(index), num_bytes)
+
+
+def _sound_index(storage: Storage, name: str) -> ShardIndex | None:
+    """Headrace's index beside a tar; None where it is missing or damaged."""
+    try:
+        found = find_index(storage, name)
+    except FormatError:
+        return None
+    return None if found is None else found.index
+
+
+def _write_sizes(storage: Storage, counts: dict[str, int]) -> None:
+    """Write the `sizes.json` of every folder that holds one of these tars."""
+    for folder in sorted({name.rpartition("/")[0] for name in counts}):
+        below = storage.at(folder) if folder else storage
+        here = {name.rpartition("/")[2]: n for name, n in counts.items() if name.rpartition("/")[0] == folder}
+        sizes = {name: count for name, count in read_sizes(below).items() if has_name(below, name)} | here
+        below.write("sizes.json", json_bytes(dict(sorted(sizes.items()))))
+
+
+def read_sizes(storage: Storage) -> dict[str, int]:
+    """The `sizes.json` of a folder; empty without one.
+
+    Raises:
+        FormatError: it is not valid, or holds more than counts, as lists of wids do, which would be lost.
+    """
+    uri = f"{storage.uri}/sizes.json"
+    try:
+        blob = storage.read("sizes.json")
+    except NotFoundError:
+        return {}
+    try:
+        sizes = parse_sizes(blob, uri)
+    except FormatError as error:
+        raise FormatError(f"{error}. Move that file away first, so that `headrace index` can write its own") from error
+    if sizes != json.loads(blob):
+        raise FormatError(f"{uri}: is a list of wids, which `headrace index` does not replace: move it away first")
+    return sizes
