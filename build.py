@@ -1,8 +1,12 @@
 """Bring a data set up to date now: `python build.py NAME`.
 
-The same assets as in `make ui`, run in this process and recorded in the same Dagster instance, but only those that are
-not up to date. Exit codes: 0 all is well; 1 a check or a step failed; 2 the command or a YAML file is wrong; 130
-stopped with Ctrl-C (the next build continues).
+Runs the assets that are not up to date in this process, and records them in the same Dagster instance as `make ui`.
+Prints one line if nothing changed. Otherwise prints: files added, changed and removed; new rejects and their reasons;
+and for each step its seconds, the partitions that were built and why, and how many of their shards were written, reused
+and removed (`headrace gc` deletes the files of removed shards later).
+
+Exit codes: 0 success; 1 a check or a step failed; 2 the command line or a YAML file is invalid; 130 stopped with Ctrl-C
+(the next build continues).
 """
 
 import argparse
@@ -33,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("stopped; what is finished is kept, and the next build continues from here", file=sys.stderr)
+        print("stopped with Ctrl-C: finished shards are kept, and the next build continues from here", file=sys.stderr)
         return _INTERRUPTED
 
 
@@ -53,10 +57,11 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="ASSETS",
-        help="only these assets, where they are stale: names like audio_shards or crepe/latent_shards with commas "
-        "between, or Dagster's selection syntax; recordings means catalog, whose run updates them; may be repeated",
+        help="only these assets, if they are stale: names like audio_shards or crepe_latent_shards, separated by "
+        "commas, or Dagster's selection syntax; recordings means catalog, whose run updates them; may be repeated",
     )
-    parser.add_argument("--verbose", action="store_true", help="show Dagster's own log")
+    parser.add_argument("--table", action="store_true", help="print what the data set holds even if nothing changed")
+    parser.add_argument("--verbose", action="store_true", help="print Dagster's own log")
     return parser
 
 
@@ -66,10 +71,11 @@ def _build(options: argparse.Namespace, console: Console) -> int:
         warnings.filterwarnings("ignore", module="dagster")
         logging.getLogger("sqlalchemy").addHandler(
             logging.NullHandler()
-        )  # else Ctrl-C while it closes shows a traceback
-    from building.command import build_dataset  # noqa: PLC0415 - Dagster, after the lines above
+        )  # otherwise Ctrl-C while it closes prints a traceback
+    from building.command import Asked, build_dataset  # noqa: PLC0415 - Dagster, after the lines above
 
-    return build_dataset(options.name, options.datasets, options.select, console, verbose=options.verbose)
+    asked = Asked(options.name, options.datasets, tuple(options.select), table=options.table, verbose=options.verbose)
+    return build_dataset(asked, console)
 
 
 if __name__ == "__main__":

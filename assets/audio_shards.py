@@ -1,25 +1,24 @@
-"""NAME/audio_shards: the tars of one partition."""
+"""The asset NAME/audio_shards: the tar shards of one partition, FLAC and JSON."""
 
 from functools import partial
 
 import dagster as dg
 
-from assets.events import OWNER, readable_failures
-from assets.gates import pass_catalog
-from assets.keys import DatasetKeys
-from assets.metadata import shards_metadata
-from assets.partitions import partitions_of
-from headrace.config import DatasetConfig
-from headrace.reconcile import shard_settings
-from headrace.shards import build_partition
-from resources.progress import Progress
-from resources.storage import StorageResource
-from resources.workers import Workers
+from headrace.build.audio import build_partition
+from headrace.build.reconcile import shard_settings
+from headrace_dagster.assets.events import readable_failures
+from headrace_dagster.assets.gates import pass_catalog
+from headrace_dagster.assets.metadata import shards_metadata
+from headrace_dagster.assets.partitions import partitions_of
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.resources.progress import Progress
+from headrace_dagster.resources.storage import StorageResource
+from headrace_dagster.resources.workers import Workers
 
 
-def audio_shards_asset(config: DatasetConfig) -> dg.AssetsDefinition:
-    """The asset."""
-    keys = DatasetKeys(config.name)
+def audio_shards_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
+    """The asset NAME/audio_shards of a data set, partitioned."""
+    config, keys = dataset.config, dataset.keys
     settings = shard_settings(config)
 
     @dg.asset(
@@ -28,27 +27,29 @@ def audio_shards_asset(config: DatasetConfig) -> dg.AssetsDefinition:
         partitions_def=partitions_of(config),
         code_version=settings.wanted("")[:16],
         group_name=config.name,
-        owners=[OWNER],
+        owners=config.owners,
         kinds={"flac", "webdataset"},
-        description="FLAC and JSON in reproducible tars. Only shards that a change touches are written; the data "
-        "version is the digest of the partition's manifest.",
+        description="FLAC and JSON in tar shards; the same recordings give the same bytes. Writes only shards whose "
+        "samples changed. The data version is the digest of the partition's manifest.",
     )
     def audio_shards(
         context: dg.AssetExecutionContext,
-        storage: StorageResource,
-        workers: dg.ResourceParam[Workers],
-        progress: dg.ResourceParam[Progress],
+        headrace_storage: StorageResource,
+        headrace_workers: dg.ResourceParam[Workers],
+        headrace_progress: dg.ResourceParam[Progress],
     ) -> dg.MaterializeResult:
-        from headrace.catalog_partitions import partition_recordings  # noqa: PLC0415 - polars: not in a code server
+        from headrace.catalog.partitions import partition_recordings  # noqa: PLC0415 - polars: not in a code server
 
         pass_catalog(context.instance, keys.catalog)
-        audio = storage.audio(config)
+        audio = headrace_storage.audio(config)
         with readable_failures():
-            recordings = partition_recordings(storage.catalog(config).recordings, config, context.partition_key)
-            source = storage.source(config)
+            recordings = partition_recordings(
+                headrace_storage.catalog(config).recordings, config, context.partition_key
+            )
+            source = headrace_storage.source(config)
             work = partial(build_partition, context.partition_key, recordings, settings, source, audio)
-            build = workers.run(work, progress.built)
-        digest = build.manifest.manifest.digest
-        return dg.MaterializeResult(data_version=dg.DataVersion(digest), metadata=shards_metadata(audio, build))
+            build = headrace_workers.run(work, headrace_progress.built)
+        version = dg.DataVersion(build.manifest.manifest.digest)
+        return dg.MaterializeResult(data_version=version, metadata=shards_metadata(audio, build, settings))
 
     return audio_shards

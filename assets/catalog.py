@@ -1,38 +1,39 @@
-"""NAME/catalog: one scan of the source, and the news about each partition's recordings."""
+"""The asset NAME/catalog: scans the source, and reports which partitions have other recordings than before."""
 
+from collections.abc import Iterator
 from datetime import timedelta
-from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from dagster._utils.schedules import cron_string_iterator
 
-from assets.events import INPUTS_TAG, OWNER, readable_failures, short_digest
-from assets.keys import DatasetKeys
-from assets.metadata import catalog_metadata, left_latents, rejected_table
-from assets.recordings import news
-from headrace.config import DatasetConfig, SchedulesConfig
-from resources.progress import Progress
-from resources.storage import StorageResource
-from resources.workers import Workers
+from headrace.config.dataset import DatasetConfig, SchedulesConfig
+from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
+from headrace_dagster.assets.metadata import catalog_metadata, left_latents, rejected_table
+from headrace_dagster.assets.news_checks import DROPPED_AUDIO, NEW_REJECTS, news_result, news_spec
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.recordings import news as recordings_news
+from headrace_dagster.resources.dagster_internals.cron import longest_pause
+from headrace_dagster.resources.progress import Progress
+from headrace_dagster.resources.storage import StorageResource
+from headrace_dagster.resources.workers import Workers
 
 if TYPE_CHECKING:
-    from headrace.catalog import Scan
+    from headrace.catalog.scan import Scan
 
 _GRACE = timedelta(hours=2)
-_A_FRIDAY = 1_709_251_200.0  # the pause of a weekend is among the first
-_NUM_TICKS = 400  # a year of nights
 
 
 def source_inputs(config: DatasetConfig, storage: StorageResource) -> str:
-    """Digest of what a scan depends on besides the source's files: its settings, the layout, the metadata table."""
-    settings = [config.source.model_dump_json(), str(config.group_by), str(config.layout())]
-    return short_digest(*settings, str(storage.metadata_stamp(config)))
+    """Digest of what a scan depends on besides the source's files: settings, the layout, the user's tables."""
+    settings = [config.source.model_dump_json(), str(config.group_by), str(config.partitioning())]
+    # The settings of segments decide which segments the keys of `exclude` name.
+    excluded = [str(config.exclude), config.audio.model_dump_json()] if config.exclude else []
+    return short_digest(*settings, *excluded, str(storage.table_stamps(config)))
 
 
-def catalog_asset(config: DatasetConfig) -> dg.AssetsDefinition:
-    """The asset."""
-    keys = DatasetKeys(config.name)
+def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
+    """The asset NAME/catalog of a data set."""
+    config, keys = dataset.config, dataset.keys
     checks = [
         dg.AssetCheckSpec(
             "conservation",
@@ -44,87 +45,101 @@ def catalog_asset(config: DatasetConfig) -> dg.AssetsDefinition:
             "has_recordings",
             asset=keys.catalog,
             blocking=True,
-            description="at least one recording can be used",
+            description="the catalog has at least one recording",
         ),
+        news_spec(NEW_REJECTS, keys.catalog),
+        news_spec(DROPPED_AUDIO, keys.catalog),
     ]
 
     @dg.asset(
         key=keys.catalog,
         freshness_policy=_freshness(config.schedules),
         group_name=config.name,
-        owners=[OWNER],
+        owners=config.owners,
         kinds={"polars", "parquet"},
         check_specs=checks,
-        description="One row per recording found, one per refused file with the reason. Scans the whole source, opens "
-        "only what is new or changed, and tells `recordings` which partitions that touches.",
+        description="One row per recording, and one row with a reason per rejected file. Lists the whole source, opens "
+        "only new and changed files, and reports to `recordings` which partitions have other recordings now.",
     )
     def catalog(
         context: dg.AssetExecutionContext,
-        storage: StorageResource,
-        workers: dg.ResourceParam[Workers],
-        progress: dg.ResourceParam[Progress],
-    ) -> dg.MaterializeResult:
-        from headrace.catalog import ScanRuntime  # noqa: PLC0415 - polars: not in a code server
-        from headrace.catalog_update import update_catalog  # noqa: PLC0415 - likewise
+        headrace_storage: StorageResource,
+        headrace_workers: dg.ResourceParam[Workers],
+        headrace_progress: dg.ResourceParam[Progress],
+    ) -> Iterator[dg.MaterializeResult]:
+        from headrace.catalog.changes import compare_catalogs  # noqa: PLC0415 - likewise
+        from headrace.catalog.parquet_files import read_catalog  # noqa: PLC0415 - likewise
+        from headrace.catalog.regressions import find_regressions, mark_reported  # noqa: PLC0415 - likewise
+        from headrace.catalog.scan import ScanRuntime  # noqa: PLC0415 - polars: not in a code server
+        from headrace.catalog.update import update_catalog  # noqa: PLC0415 - likewise
 
-        inputs = source_inputs(config, storage)  # before the table is read: a later change of it is news
+        inputs = source_inputs(
+            config, headrace_storage
+        )  # before the tables are read: a later change starts another scan
         with readable_failures():
-            runtime = ScanRuntime(num_threads=workers.count, progress=progress.scanned, settling=progress.settling)
+            runtime = ScanRuntime(
+                num_threads=headrace_workers.count,
+                progress=headrace_progress.scanned,
+                settling=headrace_progress.settling,
+            )
+            before = read_catalog(headrace_storage.output(config))
             scan, summary = update_catalog(
                 config,
-                storage.source(config),
-                storage.metadata(config),
-                storage.output(config),
+                headrace_storage.source(config),
+                headrace_storage.metadata(config),
+                headrace_storage.output(config),
                 runtime,
+                excluded=headrace_storage.excluded(config),
             )
-            left = left_latents(storage.output(config), {latents.name for latents in config.latents})
-        events = news(context.instance, keys.recordings, summary.fingerprints)
+            output = headrace_storage.output(config)
+            regressions = find_regressions(output, scan.catalog, scan.unsettled["path"].to_list())
+            left = left_latents(output, {latents.name for latents in config.latents})
+        events = recordings_news(context.instance, keys.recordings, summary.fingerprints)
         for event in events:
             context.log_event(event)
-        changed = dict.fromkeys(str(event.partition) for event in events)
-        return dg.MaterializeResult(
+        partitions = dict.fromkeys(str(event.partition) for event in events)
+        changes = compare_catalogs(before, scan.catalog)
+        results = [news_result(name, keys.catalog, regressions) for name in (NEW_REJECTS, DROPPED_AUDIO)]
+        yield dg.MaterializeResult(
             data_version=dg.DataVersion(summary.digest),
-            metadata={**catalog_metadata(scan, tuple(changed)), **left},
+            metadata={**catalog_metadata(scan, changes, tuple(partitions)), **left},
             tags={INPUTS_TAG: inputs},
-            check_results=[_conservation(scan), _has_recordings(scan)],
+            check_results=[_conservation(scan), _has_recordings(scan, config), *results],
         )
+        if scan.recordings.height:  # an empty scan goes no further, and is not what the next scan is compared with
+            mark_reported(output, regressions)
 
     return catalog
 
 
 def _freshness(schedules: SchedulesConfig) -> dg.FreshnessPolicy | None:
-    """Late when one nightly refresh has not come, too late when two have not; None where none is to come."""
+    """Warns when one scheduled refresh did not happen, fails when two did not; None if `refresh` is disabled."""
     if not schedules.refresh.enabled:
         return None
-    ticks = islice(cron_string_iterator(_A_FRIDAY, schedules.refresh.cron, schedules.time_zone), _NUM_TICKS)
-    period = max(later - tick for tick, later in pairwise(ticks))
+    period = longest_pause(schedules.refresh.cron, schedules.time_zone)
     return dg.FreshnessPolicy.time_window(warn_window=period + _GRACE, fail_window=2 * period + _GRACE)
 
 
 def _conservation(scan: "Scan") -> dg.AssetCheckResult:
-    refused = int((scan.rejected["origin"] == "file").sum())
+    num_rejected = int((scan.rejected["origin"] == "file").sum())
     return dg.AssetCheckResult(
         check_name="conservation",
-        passed=scan.num_found == scan.recordings.height + refused + scan.num_unsettled,
+        passed=scan.num_found == scan.recordings.height + num_rejected + scan.num_unsettled,
         metadata={
-            "found": scan.num_found,
+            "files_found": scan.num_found,
             "recordings": scan.recordings.height,
-            "rejected": refused,
-            "unsettled": scan.num_unsettled,
+            "rejected": num_rejected,
+            "files_unsettled": scan.num_unsettled,
         },
     )
 
 
-def _why_none(scan: "Scan") -> str:
-    if not scan.num_found:
-        return "source.uri holds no files"
-    return f"{scan.num_found} files found, none can be used: see the reasons"
+def _has_recordings(scan: "Scan", config: DatasetConfig) -> dg.AssetCheckResult:
+    from headrace.catalog.update import why_no_recordings  # noqa: PLC0415 - it imports polars
 
-
-def _has_recordings(scan: "Scan") -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         check_name="has_recordings",
         passed=scan.recordings.height > 0,
-        metadata={"rejected": rejected_table(scan.rejected)},
-        description=None if scan.recordings.height else _why_none(scan),
+        metadata={"rejected_table": rejected_table(scan.rejected)},
+        description=why_no_recordings(scan, config.source.uri),
     )

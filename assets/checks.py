@@ -1,7 +1,8 @@
-"""Asset checks: is what was written true? Each can be run alone, at any time, from what lies in the output.
+"""Asset checks of the catalog, shards and snapshots: they compare the files of the output with each other.
 
-Checks that only the scan itself can make (conservation of found files) are made in `catalog`. All that stand before a
-consumer are blocking.
+Each check can run alone and at any time, because it reads nothing but the output. The check that needs the scan itself
+(every file found is counted) is part of the asset `catalog`. Checks whose failure must keep data from readers are
+blocking.
 """
 
 import warnings
@@ -10,33 +11,33 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.events import readable_failures
-from assets.gates import alignment_check
-from assets.keys import DatasetKeys
-from assets.metadata import table
-from assets.partitions import partitions_of
-from headrace.audit import conservation_faults, index_faults, pairing_faults, snapshot_faults
-from headrace.config import DatasetConfig, LatentsConfig
+from headrace.checks.audit import conservation_faults, index_faults, pairing_faults, snapshot_faults
+from headrace.config.dataset import DatasetConfig, LatentsConfig
 from headrace.errors import CatalogError, ConfigError
-from headrace.manifests import Manifest, newest_manifest
-from headrace.snapshots import read_snapshot
-from headrace.storage import Storage
-from resources.storage import StorageResource
+from headrace.format.manifests import Manifest, newest_manifest
+from headrace.format.snapshots import read_snapshot
+from headrace.stores.storage import Storage
+from headrace_dagster.assets.events import readable_failures
+from headrace_dagster.assets.gates import alignment_check
+from headrace_dagster.assets.metadata import table
+from headrace_dagster.assets.partitions import partitions_of
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.resources.storage import StorageResource
 
 if TYPE_CHECKING:
-    from headrace.frame_alignment import AlignmentFault
+    from headrace.checks.frame_alignment import AlignmentFault
 
 _SHOWN = 20
-_INDEX_MATCHES = "every .idx lists exactly what its tar holds, and lies where it says"
-_AUDIO_CHECKS = {"conservation": "planned samples = written + refused", "index_matches_tar": _INDEX_MATCHES}
+_INDEX_MATCHES = "every .idx lists exactly the members of its tar, at the right byte ranges"
+_AUDIO_CHECKS = {"conservation": "planned samples = written + rejected", "index_matches_tar": _INDEX_MATCHES}
 _LATENTS_CHECKS = {"conservation": "one latent sample for every audio sample", "index_matches_tar": _INDEX_MATCHES}
 
 
-def dataset_checks(config: DatasetConfig) -> list[dg.AssetChecksDefinition]:
-    """All checks of a data set's audio side."""
-    keys = DatasetKeys(config.name)
+def dataset_checks(dataset: ProjectDataset) -> list[dg.AssetChecksDefinition]:
+    """The checks of a data set's catalog, shards and snapshots."""
+    config, keys = dataset.config, dataset.keys
     return [
-        _catalog_schema(config),
+        _catalog_schema(dataset),
         _shard_checks(config, keys.audio_shards, None),
         _index_check(config, keys.sizes_index, None),
         *(_shard_checks(config, keys.latent_shards(latents.name), latents) for latents in config.latents),
@@ -47,7 +48,7 @@ def dataset_checks(config: DatasetConfig) -> list[dg.AssetChecksDefinition]:
 def verdict(
     faults: Sequence[str], metadata: Mapping[str, object], name: str | None = None, key: dg.AssetKey | None = None
 ) -> dg.AssetCheckResult:
-    """Passed when nothing is wrong; the faults are listed otherwise. Name and key where one step makes several."""
+    """A result that passes without faults, and otherwise lists them. A step with several checks gives name and key."""
     listed = "\n".join(faults[:_SHOWN])
     more = f"\n… and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
     return dg.AssetCheckResult(
@@ -55,18 +56,20 @@ def verdict(
     )
 
 
-def _catalog_schema(config: DatasetConfig) -> dg.AssetChecksDefinition:
+def _catalog_schema(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
+    config = dataset.config
+
     @dg.asset_check(
-        asset=DatasetKeys(config.name).catalog,
+        asset=dataset.keys.catalog,
         name="schema",
         blocking=True,
-        description="The stored catalog has the columns, types and uniqueness that later steps rely on (pandera).",
+        description="The stored catalog has the columns, types and unique keys that later steps rely on (pandera).",
     )
-    def schema(storage: StorageResource) -> dg.AssetCheckResult:
-        from headrace.catalog_checks import check_catalog, check_metadata  # noqa: PLC0415 - pandera brings pandas
-        from headrace.frame_alignment import column_faults  # noqa: PLC0415 - polars: not in a code server
+    def schema(headrace_storage: StorageResource) -> dg.AssetCheckResult:
+        from headrace.catalog.checks import check_catalog, check_metadata  # noqa: PLC0415 - pandera brings pandas
+        from headrace.checks.frame_alignment import column_faults  # noqa: PLC0415 - polars: not in a code server
 
-        catalog = storage.catalog(config)
+        catalog = headrace_storage.catalog(config)
         numbers = {"recordings": catalog.recordings.height}
         try:
             check_catalog(catalog.recordings, catalog.rejected)
@@ -85,7 +88,7 @@ def _shard_checks(config: DatasetConfig, key: dg.AssetKey, latents: LatentsConfi
     aligned = latents.frame_aligned if latents else ()
     texts = texts | {alignment_check(column): f"{column!r} has one entry per latent frame" for column in aligned}
     with warnings.catch_warnings():
-        # Dagster marks partitioned checks as preview. Without them the check of one partition would speak for all.
+        # Dagster marks partitioned checks as preview. An unpartitioned check would have one result for all partitions.
         warnings.simplefilter("ignore", dg.PreviewWarning)
         specs = [
             dg.AssetCheckSpec(name, asset=key, blocking=True, partitions_def=partitions_of(config), description=text)
@@ -93,13 +96,15 @@ def _shard_checks(config: DatasetConfig, key: dg.AssetKey, latents: LatentsConfi
         ]
 
     @dg.multi_asset_check(name="__".join([*key.path, "checks"]), specs=specs)
-    def checks(context: dg.AssetCheckExecutionContext, storage: StorageResource) -> Iterator[dg.AssetCheckResult]:
-        from headrace.frame_alignment import alignment_faults  # noqa: PLC0415 - polars: not in a code server
+    def checks(
+        context: dg.AssetCheckExecutionContext, headrace_storage: StorageResource
+    ) -> Iterator[dg.AssetCheckResult]:
+        from headrace.checks.frame_alignment import alignment_faults  # noqa: PLC0415 - polars: not in a code server
 
-        shards, audio = _shards(storage, config, latents), storage.audio(config)
+        shards, audio = _shards(headrace_storage, config, latents), headrace_storage.audio(config)
         manifest = _manifest(shards, context.partition_key)
         kept = conservation_faults(shards, manifest) if latents is None else pairing_faults(audio, shards, manifest)
-        numbers = {"shards": len(manifest.shards), "samples": manifest.num_samples, "refused": len(manifest.refused)}
+        numbers = {"shards": len(manifest.shards), "samples": manifest.num_samples, "rejected": len(manifest.refused)}
         yield verdict(kept, numbers, "conservation", key)
         yield verdict(_index_faults(shards, manifest), numbers, "index_matches_tar", key)
         misaligned = list(alignment_faults(shards, manifest, aligned))
@@ -112,19 +117,19 @@ def _shard_checks(config: DatasetConfig, key: dg.AssetKey, latents: LatentsConfi
 def _alignment(
     faults: "Sequence[AlignmentFault]", numbers: Mapping[str, int], column: str, key: dg.AssetKey
 ) -> dg.AssetCheckResult:
-    """What came of one frame-aligned column, with a row for each fault."""
+    """The result of the check of one frame-aligned column, with a table row for each fault."""
     rows = [
         {
             "shard": fault.shard,
             "key": fault.key,
             "column": fault.column,
-            "found": "no list" if fault.found is None else str(fault.found),
+            "found": "not a list" if fault.found is None else str(fault.found),
             "expected": fault.num_latent_frames,
         }
         for fault in faults
     ]
     types = {**dict.fromkeys(("shard", "key", "column", "found"), "string"), "expected": "int"}
-    listed = {"misaligned": len(faults), **({"faults": table(rows, types)} if rows else {})}
+    listed = {"misaligned": len(faults), **({"faults_table": table(rows, types)} if rows else {})}
     return verdict([str(fault) for fault in faults], {**numbers, **listed}, alignment_check(column), key)
 
 
@@ -137,10 +142,10 @@ def _index_check(config: DatasetConfig, key: dg.AssetKey, latents: LatentsConfig
         asset=key,
         name="sizes_match_snapshot",
         blocking=True,
-        description="sizes.json says what the newest snapshot says, and every shard that it names is there.",
+        description="sizes.json has the numbers of the newest snapshot, and every shard of the snapshot exists.",
     )
-    def sizes_match_snapshot(storage: StorageResource) -> dg.AssetCheckResult:
-        shards = _shards(storage, config, latents)
+    def sizes_match_snapshot(headrace_storage: StorageResource) -> dg.AssetCheckResult:
+        shards = _shards(headrace_storage, config, latents)
         with readable_failures():
             snapshot = read_snapshot(shards).snapshot
             numbers = {"shards": snapshot.num_shards, "samples": snapshot.num_samples}
@@ -156,5 +161,7 @@ def _shards(storage: StorageResource, config: DatasetConfig, latents: LatentsCon
 def _manifest(storage: Storage, partition: str) -> Manifest:
     found = newest_manifest(storage, partition)
     if found is None:
-        raise dg.Failure(f"{partition}: nothing is built yet; materialize it first", allow_retries=False)
+        raise dg.Failure(
+            f"{partition}: this partition is not built yet; materialize it before its checks", allow_retries=False
+        )
     return found.manifest

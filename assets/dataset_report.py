@@ -1,48 +1,48 @@
-"""NAME/dataset_report: a page about the data set, written beside it."""
+"""The asset NAME/dataset_report: writes `report.html`, a page about the data set, into its output."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.events import INPUTS_TAG, OWNER, readable_failures, short_digest
-from assets.keys import DatasetKeys
-from assets.metadata import location
-from assets.records import Records
-from headrace.catalog_summary import read_summary
-from headrace.config import DatasetConfig
-from headrace.rejects import counted
-from headrace.snapshots import NumberedSnapshot, read_snapshot
-from resources.storage import StorageResource
+from headrace.catalog.summary import read_summary
+from headrace.config.dataset import DatasetConfig
+from headrace.format.rejects import counted
+from headrace.format.snapshots import NumberedSnapshot, read_snapshot
+from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
+from headrace_dagster.assets.metadata import location
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.records import Records
+from headrace_dagster.resources.storage import StorageResource
 
 if TYPE_CHECKING:
-    from headrace.report import Report
+    from headrace.report.page import Report
 
 REPORT_PATH = "report.html"
-REPORT_VERSION = 4
-"""Raise it when the page looks different, so that it is drawn again."""
+REPORT_VERSION = 5
+"""Raise it when the page's layout changes, so that existing pages are written again."""
 
 
 def report_inputs(name: str, snapshots: Mapping[str, NumberedSnapshot], reasons: Sequence[tuple[str, int]]) -> str:
-    """Digest of what a page is drawn from: cheap, so that `build.py` and the sensors need not draw it to know.
+    """Digest of what a page depends on. `build.py` and the sensors compare it instead of rendering the page.
 
     Args:
-        name: of the data set.
-        snapshots: the newest one of every part.
-        reasons: why files were refused, and how many.
+        name: the data set.
+        snapshots: the newest snapshot of every part.
+        reasons: codes of rejected files, and how many files each has.
     """
     held = [f"{part} {numbered.snapshot.to_json().decode()}" for part, numbered in snapshots.items()]
     return short_digest(str(REPORT_VERSION), name, *held, *(f"{code} {n}" for code, n in reasons))
 
 
-def has_report(config: DatasetConfig, storage: StorageResource, records: Records) -> bool:
-    """Whether the page is there and says what there is to say now. Needs a snapshot of every part."""
-    output = storage.output(config)
+def has_report(dataset: ProjectDataset, storage: StorageResource, records: Records) -> bool:
+    """Whether the page exists and is up to date. Needs a snapshot of every part."""
+    config, output = dataset.config, storage.output(dataset.config)
     summary = read_summary(output, config)
     if summary is None or not output.exists(REPORT_PATH):
         return False
     inputs = report_inputs(config.name, _snapshots(config, storage), list(summary.reasons.items()))
-    return records.is_made_from(DatasetKeys(config.name).dataset_report, inputs)
+    return records.is_made_from(dataset.keys.dataset_report, inputs)
 
 
 def _snapshots(config: DatasetConfig, storage: StorageResource) -> dict[str, NumberedSnapshot]:
@@ -50,44 +50,45 @@ def _snapshots(config: DatasetConfig, storage: StorageResource) -> dict[str, Num
 
 
 def _read_report(config: DatasetConfig, storage: StorageResource) -> "Report":
-    """Everything that the page has to say now."""
-    from headrace.report import Report  # noqa: PLC0415 - polars: not in a code server
-    from headrace.report_contents import Place, collect  # noqa: PLC0415 - likewise
+    """The content of the page, from the catalog and the newest snapshots."""
+    from headrace.report.contents import ReportInputs, collect  # noqa: PLC0415 - likewise
+    from headrace.report.page import Report  # noqa: PLC0415 - polars: not in a code server
 
     catalog = storage.catalog(config)
     latents = {entry.name: storage.latents(config, entry.name) for entry in config.latents}
-    place = Place(
+    inputs = ReportInputs(
         catalog.recordings,
         catalog.rejected,
-        config.layout(),
+        config.partitioning(),
         config.group_by,
         storage.audio(config),
         latents,
         config.audio.num_channels,
+        config.source.duplicates,
     )
     reasons = counted(catalog.rejected["code"])
-    return Report(config.name, _snapshots(config, storage), reasons, storage.output(config).uri, collect(place))
+    return Report(config.name, _snapshots(config, storage), reasons, storage.output(config).uri, collect(inputs))
 
 
-def dataset_report_asset(config: DatasetConfig) -> dg.AssetsDefinition:
-    """The asset."""
-    keys = DatasetKeys(config.name)
+def dataset_report_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
+    """The asset NAME/dataset_report of a data set."""
+    config, keys = dataset.config, dataset.keys
 
     @dg.asset(
         key=keys.dataset_report,
         deps=[keys.loader_smoke_test],
         group_name=config.name,
-        owners=[OWNER],
+        owners=config.owners,
         kinds={"html"},
-        description="One HTML page without outside parts: what the data set holds, how it grew, sounds to listen to, "
-        "what was refused, and code to load it.",
+        description="One HTML file that needs no other files: what the data set holds, how it grew, sounds to listen "
+        "to, what was rejected and why, and code to load the data set.",
     )
-    def dataset_report(storage: StorageResource) -> dg.MaterializeResult:
-        from headrace.report import render_report  # noqa: PLC0415 - polars: not in a code server
+    def dataset_report(headrace_storage: StorageResource) -> dg.MaterializeResult:
+        from headrace.report.page import render_report  # noqa: PLC0415 - polars: not in a code server
 
-        output = storage.output(config)
+        output = headrace_storage.output(config)
         with readable_failures():
-            report = _read_report(config, storage)
+            report = _read_report(config, headrace_storage)
             page = render_report(report)
             output.write(REPORT_PATH, page)
         inputs = report_inputs(report.name, report.snapshots, report.reasons)
@@ -96,10 +97,12 @@ def dataset_report_asset(config: DatasetConfig) -> dg.AssetsDefinition:
             data_version=dg.DataVersion(inputs),
             metadata={
                 "page": location(output, REPORT_PATH),
-                "bytes": len(page),
-                **({"pictures": "\n".join(unreadable)} if unreadable else {}),
+                "page_bytes": len(page),
+                **({"pictures_missing": "\n".join(unreadable)} if unreadable else {}),
             },
-            tags={} if unreadable else {INPUTS_TAG: inputs},  # once the shard is mended, the page is drawn again
+            tags={}
+            if unreadable
+            else {INPUTS_TAG: inputs},  # without the tag, the page is written again by the next build
         )
 
     return dataset_report

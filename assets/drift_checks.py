@@ -1,31 +1,32 @@
-"""Checks that warn when a catalog has drifted from what the last snapshots held. They hold nothing back."""
+"""Asset checks that warn when a new catalog differs much from the last snapshots. They block nothing."""
 
 from collections.abc import Iterator
 
 import dagster as dg
 
-from assets.keys import DatasetKeys
-from headrace.config import DatasetConfig
-from headrace.drift import CatalogNumbers, catalog_numbers, duration_drift, hours_drift, rejected_drift
-from resources.storage import StorageResource
+from headrace.build.drift import CatalogNumbers, catalog_numbers, duration_drift, hours_drift, rejected_drift
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.resources.storage import StorageResource
 
 _SNAPSHOTS = 5
 _RECORDS = 50
 _CHECKS = {
-    "hours_drift": (hours_drift, "the length of all recordings is near that of the last snapshots"),
+    "hours_drift": (hours_drift, "there is not much more audio than in the last snapshots"),
     "duration_drift": (duration_drift, "recordings are about as long as in the last snapshots"),
-    "rejected_drift": (rejected_drift, "no larger share of the files is refused than in the last snapshots"),
+    "rejected_drift": (rejected_drift, "the share of rejected files is not larger than in the last snapshots"),
 }
 
 
-def drift_checks(config: DatasetConfig) -> dg.AssetChecksDefinition:
-    """The checks, made in one step after every scan."""
-    keys = DatasetKeys(config.name)
+def drift_checks(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
+    """The drift checks of a data set, which run in one step after every scan."""
+    config, keys = dataset.config, dataset.keys
     specs = [dg.AssetCheckSpec(name, asset=keys.catalog, description=text) for name, (_, text) in _CHECKS.items()]
 
     @dg.multi_asset_check(name=f"{config.name}__drift_checks", specs=specs)
-    def checks(context: dg.AssetCheckExecutionContext, storage: StorageResource) -> Iterator[dg.AssetCheckResult]:
-        now = catalog_numbers(storage.catalog(config))
+    def checks(
+        context: dg.AssetCheckExecutionContext, headrace_storage: StorageResource
+    ) -> Iterator[dg.AssetCheckResult]:
+        now = catalog_numbers(headrace_storage.catalog(config))
         before = last_numbers(context.instance, keys.sizes_index)
         for name, (compare, _) in _CHECKS.items():
             faults = compare(now, before, config.drift)
@@ -33,7 +34,7 @@ def drift_checks(config: DatasetConfig) -> dg.AssetChecksDefinition:
                 passed=not faults,
                 severity=dg.AssetCheckSeverity.WARN,
                 description="; ".join(faults) or None,
-                metadata={"snapshots compared": len(before), **now.to_dict()},
+                metadata={"snapshots_compared": len(before), **now.to_dict()},
                 check_name=name,
                 asset_key=keys.catalog,
             )

@@ -1,61 +1,67 @@
-"""One data set's YAML → its assets and checks; several → `Definitions`. The one builder, which tests reuse."""
+"""Builds the assets, checks and resources of data sets from their configuration."""
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import dagster as dg
 
-from assets.audio_shards import audio_shards_asset
-from assets.catalog import catalog_asset
-from assets.checks import dataset_checks
-from assets.dataset_report import dataset_report_asset
-from assets.drift_checks import drift_checks
-from assets.latent_shards import latent_shards_asset
-from assets.latents_index import latents_index_asset
-from assets.loader_smoke_test import loader_smoke_test_asset
-from assets.recordings import recordings_asset
-from assets.sizes_index import sizes_index_asset
-from headrace.config import DatasetConfig
-from resources.encoders import EncoderLoader
-from resources.environment import workers_of
-from resources.progress import Progress
-from resources.storage import StorageResource
+from headrace_dagster.assets.audio_shards import audio_shards_asset
+from headrace_dagster.assets.catalog import catalog_asset
+from headrace_dagster.assets.checks import dataset_checks
+from headrace_dagster.assets.dataset_report import dataset_report_asset
+from headrace_dagster.assets.drift_checks import drift_checks
+from headrace_dagster.assets.latent_shards import latent_shards_asset
+from headrace_dagster.assets.latents_index import latents_index_asset
+from headrace_dagster.assets.loader_smoke_test import loader_smoke_test_asset
+from headrace_dagster.assets.news_checks import decoding_news
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.recordings import recordings_asset
+from headrace_dagster.assets.sizes_index import sizes_index_asset
+from headrace_dagster.assets.source_checks import source_checks
+from headrace_dagster.resources.encoders import EncodersResource
+from headrace_dagster.resources.environment import workers_of
+from headrace_dagster.resources.progress import Progress
+from headrace_dagster.resources.storage import StorageResource
 
 
-def dataset_assets(config: DatasetConfig) -> list[dg.AssetsDefinition | dg.AssetSpec]:
+def dataset_assets(dataset: ProjectDataset) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     """The assets of one data set, upstream first."""
     return [
-        catalog_asset(config),
-        recordings_asset(config),
-        audio_shards_asset(config),
-        sizes_index_asset(config),
-        *(latent_shards_asset(config, latents) for latents in config.latents),
-        *(latents_index_asset(config, latents) for latents in config.latents),
-        loader_smoke_test_asset(config),
-        dataset_report_asset(config),
+        catalog_asset(dataset),
+        recordings_asset(dataset),
+        audio_shards_asset(dataset),
+        sizes_index_asset(dataset),
+        *(latent_shards_asset(dataset, latents) for latents in dataset.config.latents),
+        *(latents_index_asset(dataset, latents) for latents in dataset.config.latents),
+        loader_smoke_test_asset(dataset),
+        dataset_report_asset(dataset),
     ]
 
 
-def default_resources() -> dict[str, object]:
-    """Resources as the daemon and the UI use them. Raises `ConfigError` where the environment names wrong ones."""
+def default_resources(root: Path) -> dict[str, object]:
+    """The resources that the assets need, by resource key; relative URIs are below `root`.
+
+    Raises:
+        ConfigError: a variable of the environment that configures one is invalid.
+    """
     return {
-        "storage": StorageResource(),
-        "workers": workers_of(os.environ),
-        "encoders": EncoderLoader(),
-        "progress": Progress(),
+        "headrace_storage": StorageResource(root=str(root)),
+        "headrace_workers": workers_of(os.environ),
+        "headrace_encoders": EncodersResource(),
+        "headrace_progress": Progress(),
     }
 
 
-def build_definitions(
-    configs: Sequence[DatasetConfig], resources: Mapping[str, object] | None = None
-) -> dg.Definitions:
-    """Definitions of these data sets; `resources` replace the default ones of the same name."""
+def build_assets(datasets: Sequence[ProjectDataset], resources: Mapping[str, object]) -> dg.Definitions:
+    """Assets and checks of several data sets, with the resources that they need (`default_resources`)."""
     return dg.Definitions(
-        assets=[asset for config in configs for asset in dataset_assets(config)],
+        assets=[asset for dataset in datasets for asset in dataset_assets(dataset)],
         asset_checks=[
-            *(check for config in configs for check in dataset_checks(config)),
-            *(drift_checks(config) for config in configs),
+            *(check for dataset in datasets for check in dataset_checks(dataset)),
+            *(drift_checks(dataset) for dataset in datasets),
+            *(decoding_news(dataset) for dataset in datasets),
+            *(source_checks(dataset) for dataset in datasets),
         ],
-        resources={**default_resources(), **(resources or {})},
-        executor=dg.in_process_executor,
+        resources=resources,
     )

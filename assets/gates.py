@@ -1,7 +1,7 @@
-"""Checks as gates: what failed its check stays where it is, whoever starts the next step.
+"""Stops an asset whose inputs failed their checks, also when they failed in an earlier run.
 
-Dagster's blocking checks hold back assets of the same run only. These look at the last verdicts that the instance
-knows, so that a snapshot cannot be committed over a partition that failed in an earlier run.
+Dagster's blocking checks stop only assets of the same run. The functions here read the last result of each check from
+the instance, so that no snapshot is committed with a partition that failed in an earlier run.
 """
 
 import hashlib
@@ -9,29 +9,29 @@ import re
 from collections.abc import Collection
 
 import dagster as dg
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
-from headrace.config import LatentsConfig
+from headrace.config.dataset import LatentsConfig
+from headrace_dagster.resources.dagster_internals.event_log import CheckResult, check_results, partition_check_results
 
 CATALOG_CHECKS = ("conservation", "has_recordings", "schema")
-"""Those of the catalog that nothing may pass; drift only warns."""
+"""Checks of the catalog whose failure stops all later assets. Drift only warns."""
 SHARD_CHECKS = ("conservation", "index_matches_tar")
-"""Those of audio and latent shards, by partition."""
+"""Checks of each partition of audio and latent shards."""
 
-_FAILED = AssetCheckExecutionRecordStatus.FAILED
 _SHOWN = 5
 
 
 def checks_of_latents(latents: LatentsConfig) -> tuple[str, ...]:
-    """Those of one set of latents: of shards, and one for each column that is declared frame-aligned."""
+    """Checks of a set of latents: those of shards, and one for each column that is declared frame-aligned."""
     return (*SHARD_CHECKS, *(alignment_check(column) for column in latents.frame_aligned))
 
 
 def alignment_check(column: str) -> str:
     """Name of the check that a column has one entry per latent frame.
 
-    Each column has a check of its own, so that one declared later has no verdict yet and is checked. Dagster takes
-    letters, digits and underscores; a digest keeps apart what is equal without the other characters.
+    Each column has its own check. A column that is declared later has no result yet, and so its check runs. Names of
+    checks may have letters, digits and underscores only: other characters become underscores, and a digest of the
+    column's name keeps two such names distinct.
     """
     name = re.sub(r"[^A-Za-z0-9_]", "_", column)
     mark = "" if name == column else "_" + hashlib.sha256(column.encode()).hexdigest()[:8]
@@ -39,10 +39,10 @@ def alignment_check(column: str) -> str:
 
 
 def failed_catalog(instance: dg.DagsterInstance, catalog: dg.AssetKey) -> list[str]:
-    """Names of the catalog's checks whose last verdict is a failure."""
+    """Names of the catalog's checks whose last result is a failure."""
     checks = [dg.AssetCheckKey(catalog, name) for name in CATALOG_CHECKS]
-    records = instance.event_log_storage.get_latest_asset_check_execution_by_key(checks)
-    return sorted(check.name for check, record in records.items() if record.status == _FAILED)
+    results = check_results(instance, checks)
+    return sorted(check.name for check, result in results.items() if result is CheckResult.FAILED)
 
 
 def failed_shards(
@@ -51,23 +51,23 @@ def failed_shards(
     partitions: Collection[str],
     checks: Collection[str] = SHARD_CHECKS,
 ) -> dict[str, list[str]]:
-    """Partition → names of its checks whose last verdict is a failure."""
+    """By partition, the names of its checks whose last result is a failure."""
     keys = [dg.AssetCheckKey(shards, name) for name in checks]
     found: dict[str, list[str]] = {}
-    for info in instance.event_log_storage.get_asset_check_partition_info(keys):
-        if info.partition_key in partitions and info.latest_execution_status == _FAILED:
-            found.setdefault(str(info.partition_key), []).append(info.check_key.name)
+    for (check, partition), result in partition_check_results(instance, keys).items():
+        if partition in partitions and result is CheckResult.FAILED:
+            found.setdefault(partition, []).append(check.name)
     return found
 
 
 def pass_catalog(instance: dg.DagsterInstance, catalog: dg.AssetKey) -> None:
-    """Go on only if the catalog passed its checks.
+    """Raise if the catalog failed one of its checks.
 
     Raises:
-        dg.Failure: names what failed.
+        dg.Failure: names the failed checks.
     """
     if failed := failed_catalog(instance, catalog):
-        raise _refusal(catalog, failed)
+        raise _failure(catalog, failed)
 
 
 def pass_shards(
@@ -76,19 +76,19 @@ def pass_shards(
     partitions: Collection[str],
     checks: Collection[str] = SHARD_CHECKS,
 ) -> None:
-    """Go on only if these partitions passed their checks.
+    """Raise if one of these partitions failed one of its checks.
 
     Raises:
-        dg.Failure: names partitions and checks.
+        dg.Failure: names the partitions and their failed checks.
     """
     if failed := failed_shards(instance, shards, partitions, checks):
-        raise _refusal(shards, [f"{partition} ({', '.join(names)})" for partition, names in sorted(failed.items())])
+        raise _failure(shards, [f"{partition} ({', '.join(names)})" for partition, names in sorted(failed.items())])
 
 
-def _refusal(key: dg.AssetKey, failed: list[str]) -> dg.Failure:
+def _failure(key: dg.AssetKey, failed: list[str]) -> dg.Failure:
     more = f" and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
     return dg.Failure(
-        f"{'/'.join(key.path)}: checks failed: {'; '.join(failed[:_SHOWN])}{more}; readers keep the snapshot from "
-        "before. The checks say why; mend it, then materialize it again",
+        f"{'/'.join(key.path)}: checks failed: {'; '.join(failed[:_SHOWN])}{more}; readers keep the "
+        "previous snapshot. The results of the checks say why; correct the cause, then materialize it again",
         allow_retries=False,
     )

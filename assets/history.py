@@ -1,30 +1,25 @@
-"""Old runs leave Dagster's history, which otherwise grows for ever.
+"""Decides which old runs can be removed from Dagster's history, which otherwise grows without limit.
 
-Owns which runs may go, and removing one with all that it left. Dagster deletes what a run recorded together with the
-run: materializations, observations and their numbers. So the runs stay that hold what the instance knows last of an
-asset or of a partition, and those whose failure nothing has made good: they keep work at rest.
+With a run, Dagster deletes the events of the run: materializations, observations and their metadata. So two kinds of
+runs are kept: those that hold the last record of an asset or of a partition, and failed runs that no later successful
+run has repeated, because the sensors count them to decide when to stop trying.
 """
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC
-from pathlib import Path
 
 import dagster as dg
-import sqlalchemy as sa
-from dagster._core.storage.dagster_run import FINISHED_STATUSES
-from dagster._core.storage.event_log import SqlEventLogStorage, SqliteEventLogStorage
-from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable
 
-from assets.keys import DatasetKeys
-from assets.tags import PARTITION_TAG, dataset_of
-from headrace.config import DatasetConfig
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.run_statuses import ENDED
+from headrace_dagster.assets.tags import PARTITION_TAG, dataset_of
 
 _DAY_SECONDS = 86_400
 _PAGE = 500
 _MOST_AT_A_TIME = 2000
 _RECENT = 10
-"""So many of the last records of every asset stay: for plots over time, and for the drift checks."""
+"""This many of the last records of every asset are kept: for plots over time, and for the drift checks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +27,10 @@ class PastRun:
     """A run that has ended.
 
     Attributes:
-        run_id: its id.
-        ended_seconds: when, in seconds since 1970.
-        made: assets (or the job) and partition.
-        is_success: whether it came off.
+        run_id: id of the run.
+        ended_seconds: when the run ended, in seconds since 1970.
+        made: assets (or the job) and partition of the run.
+        is_success: whether the run succeeded.
     """
 
     run_id: str
@@ -44,23 +39,23 @@ class PastRun:
     is_success: bool
 
 
-def forgettable_runs(instance: dg.DagsterInstance, config: DatasetConfig, now_seconds: float) -> list[str]:
-    """Ids of the runs of a data set that may go by its `schedules.history`, oldest first; a few thousand at most."""
-    history = config.schedules.history
-    runs = list(_past_runs(instance, config.name))
-    needed = _last_runs(instance, DatasetKeys(config.name).all(latents.name for latents in config.latents))
+def forgettable_runs(instance: dg.DagsterInstance, dataset: ProjectDataset, now_seconds: float) -> list[str]:
+    """Ids of runs of a data set that `schedules.history` allows to remove, oldest first; a few thousand at most."""
+    history = dataset.config.schedules.history
+    runs = list(_past_runs(instance, dataset))
+    needed = _last_runs(instance, dataset.assets())
     found = forgettable(runs, needed, keep=history.keep, before_seconds=now_seconds - history.days * _DAY_SECONDS)
     return found[::-1][:_MOST_AT_A_TIME]
 
 
 def forgettable(runs: Sequence[PastRun], needed: Collection[str], *, keep: int, before_seconds: float) -> list[str]:
-    """Ids of the runs that may go. Pure.
+    """Ids of the runs that can be removed, newest first.
 
     Args:
-        runs: all that have ended, newest first.
-        needed: ids of runs that must stay.
-        keep: so many of the newest stay.
-        before_seconds: and all that ended later than this.
+        runs: all runs that have ended, newest first.
+        needed: ids of runs that must be kept.
+        keep: this many of the newest runs are kept.
+        before_seconds: runs that ended later than this, in seconds since 1970, are kept.
     """
     made_good: set[tuple[str, str]] = set()
     found = []
@@ -73,39 +68,14 @@ def forgettable(runs: Sequence[PastRun], needed: Collection[str], *, keep: int, 
     return found
 
 
-def forget(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Remove a run: its record and events, what it printed, and what Dagster's own deletion leaves behind."""
-    instance.delete_run(run_id)
-    instance.compute_log_manager.delete_logs(prefix=[run_id])
-    storage = instance.event_log_storage
-    if isinstance(storage, SqlEventLogStorage):
-        _forget_verdicts(storage, run_id)
-    if isinstance(storage, SqliteEventLogStorage):  # the run's file was emptied and is still there
-        for suffix in ("", "-wal", "-shm"):
-            Path(storage.path_for_shard(run_id) + suffix).unlink(missing_ok=True)
-
-
-def _forget_verdicts(storage: SqlEventLogStorage, run_id: str) -> None:
-    """Remove a run's rows in the table of checks; the last verdict on each check of each partition stays."""
-    rows, others = AssetCheckExecutionsTable, AssetCheckExecutionsTable.alias()
-    is_same_check = sa.and_(
-        others.c.asset_key == rows.c.asset_key,
-        others.c.check_name == rows.c.check_name,
-        others.c.partition.is_not_distinct_from(rows.c.partition),
-    )
-    later = sa.exists().where(is_same_check, others.c.id > rows.c.id).correlate(rows)
-    with storage.index_connection() as connection:
-        connection.execute(rows.delete().where(rows.c.run_id == run_id, later))
-
-
-def _past_runs(instance: dg.DagsterInstance, name: str) -> Iterator[PastRun]:
+def _past_runs(instance: dg.DagsterInstance, dataset: ProjectDataset) -> Iterator[PastRun]:
     """The runs of a data set that have ended, newest first."""
-    filters = dg.RunsFilter(statuses=FINISHED_STATUSES)
+    filters = dg.RunsFilter(statuses=ENDED)
     cursor: str | None = None
     while page := instance.get_run_records(filters, limit=_PAGE, cursor=cursor):
         for record in page:
             run = record.dagster_run
-            if dataset_of(run) == name:
+            if dataset_of(run, [dataset]) == dataset.name:
                 ended = record.end_time or record.update_timestamp.replace(tzinfo=UTC).timestamp()
                 yield PastRun(run.run_id, ended, _made(run), run.status == dg.DagsterRunStatus.SUCCESS)
         cursor = page[-1].dagster_run.run_id
@@ -127,7 +97,7 @@ def _last_runs(instance: dg.DagsterInstance, keys: Collection[dg.AssetKey]) -> s
     for key in keys:
         for kind, fetch in kinds.items():
             found |= {record.run_id for record in fetch(key, limit=_RECENT).records}
-            ids = list(instance.event_log_storage.get_latest_storage_id_by_partition(key, kind).values())
+            ids = list(instance.get_latest_storage_id_by_partition(key, kind).values())
             for start in range(0, len(ids), _PAGE):
                 some = dg.AssetRecordsFilter(key, storage_ids=ids[start : start + _PAGE])
                 found |= {record.run_id for record in fetch(some, limit=_PAGE).records}

@@ -1,4 +1,4 @@
-"""The asset keys of a data set, in one place."""
+"""The asset keys of a data set."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ import dagster as dg
 
 @dataclass(frozen=True, slots=True)
 class DatasetKeys:
-    """Asset keys of the data set `name`."""
+    """Asset keys of a data set below a prefix; their last parts differ, because a graph shows only the last one."""
 
-    name: str
+    prefix: tuple[str, ...]
 
     def all(self, latents: Iterable[str]) -> list[dg.AssetKey]:
         """All assets of a data set that has these latents."""
@@ -18,43 +18,51 @@ class DatasetKeys:
         first = [self.catalog, self.recordings, self.audio_shards, self.sizes_index]
         return [*first, *made, self.loader_smoke_test, self.dataset_report]
 
-    def _key(self, *parts: str) -> dg.AssetKey:
-        return dg.AssetKey([self.name, *parts])
+    def has(self, key: dg.AssetKey) -> bool:
+        """Whether a key is below the prefix."""
+        return tuple(key.path[: len(self.prefix)]) == self.prefix
+
+    def short(self, key: dg.AssetKey) -> str:
+        """A key without the prefix."""
+        return "/".join(key.path[len(self.prefix) :] if self.has(key) else key.path)
+
+    def _key(self, name: str) -> dg.AssetKey:
+        return dg.AssetKey([*self.prefix, name])
 
     @property
     def catalog(self) -> dg.AssetKey:
-        """One scan of the whole source."""
+        """The scan of the whole source."""
         return self._key("catalog")
 
     @property
     def recordings(self) -> dg.AssetKey:
-        """What the catalog says of each partition."""
+        """The recordings of each partition, according to the catalog."""
         return self._key("recordings")
 
     @property
     def audio_shards(self) -> dg.AssetKey:
-        """FLAC and JSON, one partition at a time."""
+        """Tar shards with FLAC and JSON, partitioned."""
         return self._key("audio_shards")
 
     @property
     def sizes_index(self) -> dg.AssetKey:
-        """The committed snapshot."""
+        """The committed snapshot of the audio shards."""
         return self._key("sizes_index")
 
     def latent_shards(self, latents: str) -> dg.AssetKey:
-        """One encoder's output, one partition at a time."""
-        return self._key(latents, "latent_shards")
+        """Tar shards with the latents of one encoder, partitioned."""
+        return self._key(f"{latents}_latent_shards")
 
     def latents_index(self, latents: str) -> dg.AssetKey:
         """The committed snapshot of one set of latents."""
-        return self._key(latents, "sizes_index")
+        return self._key(f"{latents}_sizes_index")
 
     @property
     def loader_smoke_test(self) -> dg.AssetKey:
-        """The proof that a training loader can read it all."""
+        """The test that training loaders can read the newest snapshots."""
         return self._key("loader_smoke_test")
 
     @property
     def dataset_report(self) -> dg.AssetKey:
-        """A page about the data set."""
+        """The HTML page about the data set."""
         return self._key("dataset_report")

@@ -1,26 +1,27 @@
-"""NAME/<latents>/latent_shards: what a frozen encoder makes of one partition's audio shards."""
+"""The asset NAME/<latents>_latent_shards: latents of one partition, encoded from its audio shards."""
 
 from collections.abc import Callable
 
 import dagster as dg
 
-from assets.events import OWNER, readable_failures, short_digest
-from assets.gates import pass_shards
-from assets.keys import DatasetKeys
-from assets.metadata import latents_metadata
-from assets.partitions import partitions_of
-from headrace.config import DatasetConfig, LatentsConfig
-from headrace.latents import EncodingOptions, LatentBuild, build_latent_partition
-from headrace.reconcile import latent_settings
-from resources.encoders import EncoderLoader
-from resources.progress import Progress
-from resources.storage import StorageResource
-from resources.workers import Workers
+from headrace.build.latents import build_latent_partition
+from headrace.build.reconcile import latent_settings
+from headrace.build.update import PartitionBuild
+from headrace.config.dataset import LatentsConfig
+from headrace_dagster.assets.events import readable_failures, short_digest
+from headrace_dagster.assets.gates import pass_shards
+from headrace_dagster.assets.metadata import latents_metadata
+from headrace_dagster.assets.partitions import partitions_of
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.resources.encoders import Encoders
+from headrace_dagster.resources.progress import Progress
+from headrace_dagster.resources.storage import StorageResource
+from headrace_dagster.resources.workers import Workers
 
 
-def latent_shards_asset(config: DatasetConfig, latents: LatentsConfig) -> dg.AssetsDefinition:
-    """The asset."""
-    keys = DatasetKeys(config.name)
+def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.AssetsDefinition:
+    """The asset NAME/<latents>_latent_shards of a data set, partitioned."""
+    config, keys = dataset.config, dataset.keys
 
     @dg.asset(
         key=keys.latent_shards(latents.name),
@@ -29,39 +30,40 @@ def latent_shards_asset(config: DatasetConfig, latents: LatentsConfig) -> dg.Ass
         code_version=short_digest(latents.model_dump_json()),
         pool="gpu",
         group_name=config.name,
-        owners=[OWNER],
+        owners=config.owners,
         kinds={"torch", latents.encoder.kind},
         description=f"Latents of the encoder `{latents.encoder.kind}` as {latents.dtype}: one shard for each audio "
-        "shard, with the same keys in the same order. On the GPU where there is one.",
+        "shard, with the same keys in the same order. Runs on the GPUs of the machine, or on its CPU without any.",
     )
     def latent_shards(
         context: dg.AssetExecutionContext,
-        storage: StorageResource,
-        workers: dg.ResourceParam[Workers],
-        encoders: dg.ResourceParam[EncoderLoader],
-        progress: dg.ResourceParam[Progress],
+        headrace_storage: StorageResource,
+        headrace_workers: dg.ResourceParam[Workers],
+        headrace_encoders: dg.ResourceParam[Encoders],
+        headrace_progress: dg.ResourceParam[Progress],
     ) -> dg.MaterializeResult:
         pass_shards(context.instance, keys.audio_shards, [context.partition_key])
         partition = context.partition_key
-        audio, shards = storage.audio(config), storage.latents(config, latents.name)
+        audio, shards = headrace_storage.audio(config), headrace_storage.latents(config, latents.name)
 
-        def work(*, num_threads: int, progress: Callable[[int], None]) -> LatentBuild:
+        def work(*, num_threads: int, progress: Callable[[int], None]) -> PartitionBuild:
             try:
                 return build_latent_partition(
                     partition,
                     latent_settings(latents),
-                    lambda: encoders.load(latents.encoder),
+                    lambda: headrace_encoders.load(latents.encoder),
                     audio,
                     shards,
-                    options=EncodingOptions(num_threads=num_threads),
+                    options=headrace_encoders.options(num_threads),
                     progress=progress,
                 )
             finally:
-                encoders.release()
+                headrace_encoders.release()
 
         with readable_failures():
-            build = workers.run(work, progress.built, on_gpu=True)
+            build = headrace_workers.run(work, headrace_progress.built, on_gpu=True)
+            settings = latent_settings(latents)
         version = dg.DataVersion(build.manifest.manifest.digest)
-        return dg.MaterializeResult(data_version=version, metadata=latents_metadata(audio, shards, build))
+        return dg.MaterializeResult(data_version=version, metadata=latents_metadata(audio, shards, build, settings))
 
     return latent_shards

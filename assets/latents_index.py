@@ -1,44 +1,54 @@
-"""NAME/<latents>/sizes_index: the snapshot of one set of latents, for one snapshot of the audio."""
+"""The asset NAME/<latents>_sizes_index: commits the snapshot of one set of latents for a snapshot of the audio."""
+
+from collections.abc import Iterator
 
 import dagster as dg
 
-from assets.events import INPUTS_TAG, OWNER, readable_failures, snapshot_inputs
-from assets.gates import checks_of_latents, pass_shards
-from assets.keys import DatasetKeys
-from assets.metadata import snapshot_metadata
-from headrace.commit import commit_latents
-from headrace.config import DatasetConfig, LatentsConfig
-from headrace.reconcile import latent_settings
-from resources.storage import StorageResource
+from headrace.build.commit import commit_latents
+from headrace.build.latent_rejections import newest_rejections
+from headrace.build.reconcile import latent_settings
+from headrace.config.dataset import LatentsConfig
+from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, snapshot_inputs
+from headrace_dagster.assets.gates import checks_of_latents, pass_shards
+from headrace_dagster.assets.metadata import snapshot_metadata
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.rejected_latents import is_too_much, rejected_check, rejected_verdict, too_many_rejected
+from headrace_dagster.resources.storage import StorageResource
 
 
-def latents_index_asset(config: DatasetConfig, latents: LatentsConfig) -> dg.AssetsDefinition:
-    """The asset."""
-    keys = DatasetKeys(config.name)
+def latents_index_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.AssetsDefinition:
+    """The asset NAME/<latents>_sizes_index of a data set."""
+    config, keys = dataset.config, dataset.keys
+    key = keys.latents_index(latents.name)
     shards = dg.AssetDep(keys.latent_shards(latents.name), partition_mapping=dg.AllPartitionMapping())
 
     @dg.asset(
-        key=keys.latents_index(latents.name),
+        key=key,
+        check_specs=[rejected_check(latents, key)],
         deps=[shards, keys.sizes_index],
         group_name=config.name,
-        owners=[OWNER],
+        owners=config.owners,
         kinds={"json"},
-        description="The committed snapshot of these latents and their `sizes.json`; it names the audio snapshot that "
-        "they belong to. Fails, and names the partitions, while one is not encoded from it.",
+        description="The committed snapshot of these latents, and their `sizes.json`. The snapshot names the audio "
+        "snapshot that the latents belong to. Fails, and names the partitions, while partitions are not encoded from "
+        "that audio snapshot. Fails while too many samples have no latents (max_rejected).",
     )
-    def sizes_index(context: dg.AssetExecutionContext, storage: StorageResource) -> dg.MaterializeResult:
-        pass_shards(
-            context.instance,
-            keys.latent_shards(latents.name),
-            config.layout().partition_keys(),
-            checks_of_latents(latents),
-        )
-        shards = storage.latents(config, latents.name)
+    def sizes_index(
+        context: dg.AssetExecutionContext, headrace_storage: StorageResource
+    ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
+        partitions = config.partitioning().partition_keys()
+        pass_shards(context.instance, keys.latent_shards(latents.name), partitions, checks_of_latents(latents))
+        shards = headrace_storage.latents(config, latents.name)
         with readable_failures():
-            committed, is_new = commit_latents(storage.audio(config), shards, latent_settings(latents))
-        return dg.MaterializeResult(
+            rejected = newest_rejections(shards, partitions)
+        yield rejected_verdict(latents, key, rejected)
+        if is_too_much(latents, rejected):
+            raise too_many_rejected(latents, rejected)
+        with readable_failures():
+            committed, is_new = commit_latents(headrace_storage.audio(config), shards, latent_settings(latents))
+        yield dg.MaterializeResult(
             data_version=dg.DataVersion(committed.snapshot.fingerprint),
-            metadata=snapshot_metadata(shards, committed, is_new=is_new),
+            metadata={**snapshot_metadata(shards, committed, is_new=is_new), "rejected": len(rejected.refused)},
             tags={INPUTS_TAG: snapshot_inputs(committed.snapshot)},
         )
 

@@ -1,61 +1,76 @@
-"""NAME/loader_smoke_test: the proof that a training loader can read it all."""
+"""The asset NAME/loader_smoke_test: reads the newest snapshots as training jobs do."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.events import INPUTS_TAG, OWNER, readable_failures, short_digest
-from assets.keys import DatasetKeys
-from assets.metadata import smoke_metadata
-from headrace.config import DatasetConfig
-from headrace.smoke_verdicts import VERDICTS
-from headrace.snapshots import NumberedSnapshot, read_snapshot, read_table
-from resources.storage import StorageResource
+from headrace.config.dataset import DatasetConfig
+from headrace.format.snapshots import NumberedSnapshot
+from headrace.smoke.choice import Coverage
+from headrace.smoke.verdicts import VERDICTS
+from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
+from headrace_dagster.assets.metadata import part_name, smoke_metadata
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.resources.encoders import Encoders
+from headrace_dagster.resources.storage import StorageResource, latents_part
 
 if TYPE_CHECKING:
-    from headrace.smoke import SmokeResult
+    from headrace.smoke.run import SmokeResult
+
+COVERAGE = "covered"
+"""Name of the metadata entry with the shards that passed smoke tests have read."""
 
 
 def smoke_inputs(config: DatasetConfig, snapshots: Mapping[str, NumberedSnapshot]) -> str:
-    """Digest of what a smoke test is made from: what it reads and how."""
+    """Digest of what a smoke test depends on: the snapshots and the settings of the loader."""
     read = [f"{part} {numbered.snapshot.fingerprint}" for part, numbered in snapshots.items()]
     return short_digest(config.loader.model_dump_json(), *read)
 
 
-def loader_smoke_test_asset(config: DatasetConfig) -> dg.AssetsDefinition:
-    """The asset."""
-    keys = DatasetKeys(config.name)
+def loader_smoke_test_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
+    """The asset NAME/loader_smoke_test of a data set."""
+    config, keys = dataset.config, dataset.keys
     indexes = [keys.sizes_index, *(keys.latents_index(latents.name) for latents in config.latents)]
 
     @dg.asset(
         key=keys.loader_smoke_test,
         deps=indexes,
         group_name=config.name,
-        owners=[OWNER],
+        owners=config.owners,
         kinds={"torch", "webdataset"},
         check_specs=[
             dg.AssetCheckSpec(name, asset=keys.loader_smoke_test, description=text) for name, text in VERDICTS.items()
         ],
-        description="Reads the newest snapshots with worker processes as training jobs would: with `StreamingDataset` "
-        "as two ranks, saved and resumed in mid-epoch, and with the plain webdataset pipeline. Compares what arrives "
-        "with indexes and JSON; of a large data set it reads shards drawn anew for every snapshot.",
+        description="Reads the newest snapshots with worker processes, as training jobs do: with `StreamingDataset` on "
+        "two ranks, saved and resumed within an epoch; with the plain webdataset pipeline; and audio with its latents. "
+        "Compares the samples with sizes.json, indexes and JSON, and latents with the output of their encoder. Reads "
+        "the shards that are new since the last passed test, and a rotating part of the others (loader.reread_every).",
     )
-    def loader_smoke_test(storage: StorageResource) -> dg.MaterializeResult:
-        from headrace.smoke import smoke_test  # noqa: PLC0415 - polars: not in a code server
+    def loader_smoke_test(
+        context: dg.AssetExecutionContext,
+        headrace_storage: StorageResource,
+        headrace_encoders: dg.ResourceParam[Encoders],
+    ) -> dg.MaterializeResult:
+        from headrace.smoke.run import SmokePart, smoke_test  # noqa: PLC0415 - polars: not in a code server
 
-        parts = storage.parts(config)
+        coverage = _coverage(context.instance, keys.loader_smoke_test)
+        loads = {
+            latents_part(latents.name): partial(headrace_encoders.load, latents.encoder) for latents in config.latents
+        }
         with readable_failures():
-            snapshots = {part: read_snapshot(shards) for part, shards in parts.items()}
-            results = {
-                part: smoke_test(
-                    shards, read_table(shards, snapshots[part].snapshot), config.loader, snapshots[part].number
-                )
-                for part, shards in parts.items()
-            }
+            parts = {name: SmokePart.newest(shards) for name, shards in headrace_storage.parts(config).items()}
+            try:
+                results = smoke_test(parts, config.loader, coverage, loads)
+            finally:
+                headrace_encoders.release()
+        snapshots = {name: part.numbered for name, part in parts.items()}
+        is_good = not any(faults for result in results.values() for faults in result.faults.values())
+        covered = coverage.after(snapshots) if is_good else coverage
         return dg.MaterializeResult(
             data_version=dg.DataVersion(smoke_inputs(config, snapshots)),
-            metadata=smoke_metadata(results),
+            metadata={**smoke_metadata(results), COVERAGE: dg.MetadataValue.json(covered.to_json())},
             tags={INPUTS_TAG: smoke_inputs(config, snapshots)},
             check_results=[_verdict(name, results) for name in VERDICTS],
         )
@@ -63,9 +78,17 @@ def loader_smoke_test_asset(config: DatasetConfig) -> dg.AssetsDefinition:
     return loader_smoke_test
 
 
+def _coverage(instance: dg.DagsterInstance, key: dg.AssetKey) -> Coverage:
+    """What earlier smoke tests have read, from the metadata of the last one."""
+    event = instance.get_latest_materialization_event(key)
+    materialization = event.asset_materialization if event else None
+    said = materialization.metadata.get(COVERAGE) if materialization else None
+    return Coverage.from_json(said.value if said is not None else None)
+
+
 def _verdict(name: str, results: "Mapping[str, SmokeResult]") -> dg.AssetCheckResult:
     faults = [f"{part}: {fault}" for part, result in results.items() for fault in result.faults[name]]
-    samples = {part: result.num_samples for part, result in results.items()}
+    samples = {f"{part_name(part)}_samples": result.num_samples for part, result in results.items()}
     return dg.AssetCheckResult(
         check_name=name, passed=not faults, metadata=samples, description="\n".join(faults) or None
     )

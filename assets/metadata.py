@@ -1,7 +1,7 @@
-"""What each materialization shows: counts, hours, bytes, tables and pictures.
+"""Dagster metadata of each materialization: counts, hours, bytes, tables and pictures.
 
-Owns how library values become Dagster metadata. It reads a few indexes and decodes three samples to draw them, and
-computes nothing that another step relies on: what cannot be drawn is said, and nothing fails.
+Reads a few indexes and decodes up to three samples to draw them. No other step depends on the results: a picture that
+cannot be drawn is reported as missing, and the asset does not fail.
 """
 
 from collections import Counter
@@ -10,24 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.pictures import Clip, histogram, latents_below_spectrogram, waveforms
-from headrace.audit import read_index
-from headrace.encoding.plans import AUDIO_SHARD_NOTE
+from headrace.build.audio import ShardSettings
+from headrace.build.latents import LatentSettings
+from headrace.build.reconcile import why_build
+from headrace.build.update import PartitionBuild
+from headrace.checks.excerpts import read_audio, read_latents
+from headrace.encoding.plans import AUDIO_SHARD_NOTE, DTYPE_NOTE
 from headrace.encoding.stats import EncodingStats
 from headrace.errors import HeadraceError
-from headrace.excerpts import read_audio, read_latents
-from headrace.index import ShardIndex
-from headrace.latents import LatentBuild
-from headrace.manifests import Manifest
-from headrace.shards import PartitionBuild
-from headrace.snapshots import NumberedSnapshot
-from headrace.storage import Storage
+from headrace.format.index import ShardIndex
+from headrace.format.index_files import read_index
+from headrace.format.manifests import ManifestRejection
+from headrace.format.rejects import Rejected, varied
+from headrace.format.snapshots import NumberedSnapshot
+from headrace.stores.storage import Storage
+from headrace_dagster.assets.pictures import Clip, histogram, latents_below_spectrogram, waveforms
 
 if TYPE_CHECKING:  # they bring polars, which a code server does without
     import polars as pl
 
-    from headrace.catalog import Scan
-    from headrace.smoke import SmokeResult
+    from headrace.catalog.changes import CatalogChanges
+    from headrace.catalog.scan import Scan
+    from headrace.smoke.run import SmokeResult
 
 Metadata = dict[str, Any]  # what Dagster takes: raw values or MetadataValue
 
@@ -38,7 +42,7 @@ _DRAWN_SECONDS = 30
 
 
 def table(rows: Sequence[dict[str, Any]], columns: dict[str, str]) -> dg.TableMetadataValue:
-    """A table for the UI, cut after 100 rows; `columns` gives each column's type."""
+    """A table for the UI with at most 100 rows; `columns` gives each column's type."""
     schema = dg.TableSchema([dg.TableColumn(name, kind) for name, kind in columns.items()])
     return dg.MetadataValue.table(
         [dg.TableRecord({name: row[name] for name in columns}) for row in rows[:_MOST_ROWS]], schema
@@ -46,33 +50,52 @@ def table(rows: Sequence[dict[str, Any]], columns: dict[str, str]) -> dg.TableMe
 
 
 def rejected_table(rejected: "pl.DataFrame") -> dg.TableMetadataValue:
-    """Refused files and rows with their reasons."""
+    """Rejected files and rows with their reasons."""
     columns = {"path": "string", "code": "string", "reason": "string"}
     return table(rejected.select(list(columns)).head(_MOST_ROWS).to_dicts(), columns)
 
 
-def catalog_metadata(scan: "Scan", changed: Sequence[str]) -> Metadata:
-    """What a scan found and what it touches."""
-    recordings = scan.recordings
+def refused_table(refused: Sequence[ManifestRejection]) -> dg.TableMetadataValue:
+    """Rejects of a manifest with their reasons: recordings, or samples without latents, these with their keys."""
+    names = [*(["key"] if any(refusal.key for refusal in refused) else []), "path", "code", "reason"]
+    rows = [{name: getattr(refusal, name) for name in names} for refusal in refused]
+    return table(rows, dict.fromkeys(names, "string"))
+
+
+def catalog_metadata(scan: "Scan", changes: "CatalogChanges", partitions: Sequence[str]) -> Metadata:
+    """Numbers of a scan, what is new since the scan before, and the partitions whose recordings changed."""
+    recordings, new = scan.recordings, changes.rejects.new
     reasons = scan.rejected["code"].value_counts(sort=True).rows()
     columns = [dg.TableColumn(name, str(dtype)) for name, dtype in recordings.schema.items()]
-    named = ", ".join(changed[:_MOST_PARTITIONS]) + (" …" if len(changed) > _MOST_PARTITIONS else "")
+    named = ", ".join(partitions[:_MOST_PARTITIONS]) + (" …" if len(partitions) > _MOST_PARTITIONS else "")
     return {
         "dagster/row_count": recordings.height,
         "dagster/column_schema": dg.TableSchema(columns),
-        "found": scan.num_found,
+        "files_found": scan.num_found,
+        "files_opened": scan.num_opened,
+        "files_unsettled": scan.num_unsettled,
+        "files_added": len(changes.added),
+        "files_changed": len(changes.changed),
+        "files_removed": len(changes.removed),
         "recordings": recordings.height,
+        "recordings_with_other_metadata": len(changes.described),
         "rejected": scan.rejected.height,
-        "unsettled": scan.num_unsettled,
-        "opened": scan.num_opened,
-        "hours": round(float(recordings["duration_seconds"].sum()) / 3600, 4),
-        "bytes": int(recordings["num_bytes"].sum()),
+        "rejected_new": len(new),
+        "rejected_gone": changes.rejects.num_gone,
+        "audio_hours": round(float(recordings["duration_seconds"].sum()) / 3600, 4),
+        "source_bytes": int(recordings["num_bytes"].sum()),
         "duplicates": recordings["duplicate_of"].count(),
+        "merged_rows": scan.num_merged_rows,
         "changed_partitions": named or "none",
-        "seconds": {name: round(value, 3) for name, value in scan.seconds.items()},
-        **({"durations": _markdown(histogram(_sampled(recordings["duration_seconds"])))} if recordings.height else {}),
+        **{f"{step}_seconds": round(value, 3) for step, value in scan.seconds.items()},
         **(
-            {"rejected_by_reason": _reasons(reasons), "rejected_files": rejected_table(scan.rejected)}
+            {"durations_picture": _markdown(histogram(_sampled(recordings["duration_seconds"])))}
+            if recordings.height
+            else {}
+        ),
+        **({"rejected_new_table": _new_rejects(new)} if new else {}),
+        **(
+            {"rejected_codes_table": codes_table(reasons), "rejected_table": rejected_table(scan.rejected)}
             if reasons
             else {}
         ),
@@ -80,7 +103,7 @@ def catalog_metadata(scan: "Scan", changed: Sequence[str]) -> Metadata:
 
 
 def left_latents(output: Storage, names: Collection[str]) -> Metadata:
-    """What lies under `latents/` for no set of these names, as a sentence with the way out; empty without any."""
+    """Folders of `latents/` that belong to none of these names, and how to free their space; empty without any."""
     sizes: Counter[str] = Counter()
     for entry in output.list("latents/"):
         _, name, *below = entry.path.split("/")
@@ -89,15 +112,17 @@ def left_latents(output: Storage, names: Collection[str]) -> Metadata:
     if not sizes:
         return {}
     found = ", ".join(f"latents/{name} ({num_bytes:,} bytes)" for name, num_bytes in sorted(sizes.items()))
-    text = f"{found}: not in the YAML any more; delete to free that, and the old audio that `headrace gc` keeps for it"
+    text = (
+        f"{found}: no longer in the YAML; delete these folders to free them, and the old audio that `headrace gc` keeps"
+    )
     return {"left_behind": dg.MetadataValue.text(text)}
 
 
-def shards_metadata(storage: Storage, build: PartitionBuild) -> Metadata:
-    """What a partition of audio shards holds."""
+def shards_metadata(storage: Storage, build: PartitionBuild, settings: ShardSettings) -> Metadata:
+    """Numbers and pictures of a partition of audio shards, and why it was built."""
     manifest = build.manifest.manifest
     shards = [shard.name for shard in manifest.shards if shard.num_samples]
-    found = _manifest_metadata(manifest, build)
+    found = _manifest_metadata(build, settings)
     if not shards:
         return found
     return {
@@ -107,22 +132,23 @@ def shards_metadata(storage: Storage, build: PartitionBuild) -> Metadata:
     }
 
 
-def latents_metadata(audio: Storage, storage: Storage, build: LatentBuild) -> Metadata:
-    """What a partition of latent shards holds, how fast it was encoded, and one of its samples beside its sound."""
+def latents_metadata(audio: Storage, storage: Storage, build: PartitionBuild, settings: LatentSettings) -> Metadata:
+    """Numbers of a partition of latent shards, how fast it was encoded, and a picture of one sample."""
     manifest = build.manifest.manifest
-    found = {**_manifest_metadata(manifest, build), **(_speed(build.stats) if build.written else {})}
+    found = {**_manifest_metadata(build, settings), **(_speed(build.stats) if build.written else {})}
     if not manifest.shards:
         return found
     shard = manifest.shards[0].name
     return {
         **found,
-        **_if_readable(lambda: {"dtype": read_index(storage, shard).tensor_dtype}),
+        **_if_readable(lambda: {"dtype": read_index(storage, shard).notes[DTYPE_NOTE]}),
         **_if_readable(lambda: _encoded(audio, storage, shard)),
     }
 
 
 def _speed(stats: EncodingStats) -> Metadata:
     peak = {"gpu_memory_peak_bytes": stats.peak_memory_bytes} if stats.peak_memory_bytes else {}
+    alone = {"independent_of_batch": f"{stats.alone.key}: {stats.alone}"} if stats.alone else {}
     return {
         "samples_kept": stats.num_kept,
         "times_real_time": round(stats.times_real_time, 1),
@@ -131,122 +157,136 @@ def _speed(stats: EncodingStats) -> Metadata:
         "batches": stats.num_batches,
         "batches_halved": stats.halvings,
         "devices": ", ".join(stats.devices),
+        **alone,
         **peak,
     }
 
 
 def snapshot_metadata(storage: Storage, committed: NumberedSnapshot, *, is_new: bool) -> Metadata:
-    """What a snapshot holds, by split."""
+    """Numbers of a snapshot, by split."""
     snapshot = committed.snapshot
     rows = [
         {
             "split": split,
             "shards": totals.num_shards,
             "samples": totals.num_samples,
-            "hours": round(totals.seconds / 3600, 4),
-            "bytes": totals.num_bytes,
+            "audio_hours": round(totals.seconds / 3600, 4),
+            "shard_bytes": totals.num_bytes,
         }
         for split, totals in snapshot.splits.items()
     ]
-    columns = {"split": "string", "shards": "int", "samples": "int", "hours": "float", "bytes": "int"}
+    columns = {"split": "string", "shards": "int", "samples": "int", "audio_hours": "float", "shard_bytes": "int"}
     return {
         "dagster/row_count": snapshot.num_samples,
         "snapshot": committed.number,
-        "new": is_new,
+        "is_new": is_new,
         "shards": snapshot.num_shards,
         "samples": snapshot.num_samples,
-        "hours": round(sum(totals.seconds for totals in snapshot.splits.values()) / 3600, 4),
-        "bytes": sum(totals.num_bytes for totals in snapshot.splits.values()),
-        "splits": table(rows, columns),
+        "audio_hours": round(sum(totals.seconds for totals in snapshot.splits.values()) / 3600, 4),
+        "shard_bytes": sum(totals.num_bytes for totals in snapshot.splits.values()),
+        "splits_table": table(rows, columns),
         "sizes_json": location(storage, "sizes.json"),
     }
 
 
 def smoke_metadata(results: "Mapping[str, SmokeResult]") -> Metadata:
-    """What a smoke test read, how fast, and a row for each shard."""
+    """What a smoke test read and how fast, with a table row for each shard."""
     rows = [
         {"part": part, **row} for part, result in results.items() for row in result.table.head(_MOST_ROWS).to_dicts()
     ]
     columns = {
         "part": "string",
         "shard": "string",
-        **dict.fromkeys(("expected_samples", "samples", "streamed", "faults", "num_frames"), "int"),
+        **dict.fromkeys(("expected_samples", "rejected", "samples", "streamed", "faults", "num_frames"), "int"),
     }
     speeds = {name: value for part, result in results.items() for name, value in _smoke_speeds(part, result).items()}
     return {
         "dagster/row_count": sum(result.num_samples for result in results.values()),
-        "seconds": round(sum(result.seconds for result in results.values()), 3),
+        "reading_seconds": round(sum(result.seconds for result in results.values()), 3),
         **speeds,
-        "shards": table(rows, columns),
+        "shards_table": table(rows, columns),
     }
 
 
 def _smoke_speeds(part: str, result: "SmokeResult") -> Metadata:
+    name = part_name(part)
     return {
-        f"{part} samples per second": round(result.num_samples / max(result.seconds, 1e-9), 1),
-        f"{part} streamed samples per second": round(result.num_streamed / max(result.stream_seconds, 1e-9), 1),
-        f"{part} seconds to first batch": round(result.stream_seconds_to_first, 3),
-        f"{part} read whole": result.is_whole,
+        f"{name}_shards": result.num_shards,
+        f"{name}_shards_read": result.table.height,
+        f"{name}_shards_new": result.num_new,
+        f"{name}_samples_per_second": round(result.num_samples / max(result.seconds, 1e-9), 1),
+        f"{name}_streamed_samples_per_second": round(result.num_streamed / max(result.stream_seconds, 1e-9), 1),
+        f"{name}_first_batch_seconds": round(result.stream_seconds_to_first, 3),
+        **({f"{name}_encoded_again": "\n".join(result.encoded)} if result.encoded else {}),
     }
 
 
+def part_name(part: str) -> str:
+    """The prefix of a part's metadata names: `audio`, `latents_crepe`."""
+    return part.replace(" ", "_")
+
+
 def location(storage: Storage, path: str) -> dg.MetadataValue:
-    """Where an object lies: a path that the UI can copy, or a URL."""
+    """The location of an object: a path that the UI can copy, or a URL."""
     local = storage.local_path(path)
     return dg.MetadataValue.path(str(local)) if local is not None else dg.MetadataValue.url(f"{storage.uri}/{path}")
 
 
-def _manifest_metadata(manifest: Manifest, build: PartitionBuild | LatentBuild) -> Metadata:
-    written = set(build.written)
+def _manifest_metadata(build: PartitionBuild, settings: ShardSettings | LatentSettings) -> Metadata:
+    manifest, written = build.manifest.manifest, set(build.written)
+    before = {shard.name for shard in build.previous.shards} if build.previous else set()
+    why = why_build(build.previous, manifest.source, settings, is_damaged=not written.isdisjoint(before))
     rows = [
         {
             "shard": shard.name,
             "samples": shard.num_samples,
-            "minutes": round(shard.seconds / 60, 3),
-            "bytes": shard.num_bytes,
+            "audio_seconds": round(shard.seconds, 3),
+            "shard_bytes": shard.num_bytes,
             "written": "now" if shard.name in written else "before",
         }
         for shard in manifest.shards
     ]
-    columns = {"shard": "string", "samples": "int", "minutes": "float", "bytes": "int", "written": "string"}
-    refused = [{"path": refusal.path, "code": refusal.code, "reason": refusal.reason} for refusal in manifest.refused]
+    columns = {"shard": "string", "samples": "int", "audio_seconds": "float", "shard_bytes": "int", "written": "string"}
     return {
         "dagster/row_count": manifest.num_samples,
         "manifest": build.manifest.number,
+        "why": ", ".join(why) or "unchanged",
         "samples": manifest.num_samples,
-        "refused": len(refused),
-        "hours": round(sum(shard.seconds for shard in manifest.shards) / 3600, 4),
-        "bytes": sum(shard.num_bytes for shard in manifest.shards),
+        "rejected": len(manifest.refused),
+        "audio_hours": round(sum(shard.seconds for shard in manifest.shards) / 3600, 4),
+        "shard_bytes": sum(shard.num_bytes for shard in manifest.shards),
+        "shards": len(manifest.shards),
         "shards_written": len(build.written),
         "shards_reused": len(build.reused),
-        "shards": table(rows, columns),
-        **({"refused_files": table(refused, dict.fromkeys(("path", "code", "reason"), "string"))} if refused else {}),
+        "shards_removed": len(before - {shard.name for shard in manifest.shards}),
+        "shards_table": table(rows, columns),
+        **({"rejected_table": refused_table(manifest.refused)} if manifest.refused else {}),
     }
 
 
 def _if_readable(draw: Callable[[], Metadata]) -> Metadata:
-    """What is drawn; or, where a shard cannot be read, an entry `pictures` that says which one, why, and the way out.
+    """The result of `draw`, or `pictures_missing` with the error if a shard cannot be read.
 
-    A picture is for people. Whether the data is sound is for the smoke test and `headrace verify` to say.
+    Pictures do not decide whether an asset fails: the smoke test and `headrace verify` check the data.
     """
     try:
         return draw()
     except HeadraceError as error:
-        return {"pictures": dg.MetadataValue.text(f"not drawn: {error}")}
+        return {"pictures_missing": dg.MetadataValue.text(f"not drawn: {error}")}
 
 
 def _durations(storage: Storage, shards: Sequence[str]) -> Metadata:
-    """A histogram over the partition."""
+    """A histogram of the durations of a partition's samples."""
     indexes = [read_index(storage, shard) for shard in shards]
     seconds = [float(value) for index in indexes for value in index.num_frames / index.sample_rate_hz.clip(1)]
-    return {"durations": _markdown(histogram(seconds))}
+    return {"durations_picture": _markdown(histogram(seconds))}
 
 
 def _waveforms(storage: Storage, shard: str) -> Metadata:
-    """The first samples of a shard."""
+    """The waveforms of the first samples of a shard."""
     index = read_index(storage, shard)
     clips = [clip for i in range(min(_CLIPS, len(index))) if (clip := _clip(storage, index, i)) is not None]
-    return {"waveforms": _markdown(waveforms(clips))}
+    return {"waveforms_picture": _markdown(waveforms(clips))}
 
 
 def _clip(storage: Storage, index: ShardIndex, i: int) -> Clip | None:
@@ -262,10 +302,17 @@ def _encoded(audio: Storage, storage: Storage, shard: str) -> Metadata:
     hidden = read_latents(storage, index, longest, 1 + _DRAWN_SECONDS * rate_hz)
     if clip is None or hidden is None:
         return {}
-    return {"latents": _markdown(latents_below_spectrogram(clip, hidden, rate_hz))}
+    return {"latents_picture": _markdown(latents_below_spectrogram(clip, hidden, rate_hz))}
 
 
-def _reasons(counts: Sequence[tuple[Any, ...]]) -> dg.TableMetadataValue:
+def _new_rejects(new: Sequence[Rejected]) -> dg.TableMetadataValue:
+    """A table of new rejects, with one of each code first."""
+    rows = [{"path": row.subject, "code": row.code, "reason": row.reason} for row in varied(new)]
+    return table(rows, dict.fromkeys(("path", "code", "reason"), "string"))
+
+
+def codes_table(counts: Sequence[tuple[Any, ...]]) -> dg.TableMetadataValue:
+    """A table of codes, and how many rejects have each."""
     return table([{"code": code, "count": count} for code, count in counts], {"code": "string", "count": "int"})
 
 

@@ -1,10 +1,10 @@
-"""Partitions of a data set: a split and a bucket of it, fixed by its YAML."""
+"""The Dagster partitions of a data set: buckets of each split, as many as its YAML says."""
 
 import dagster as dg
 
-from headrace.config import DatasetConfig
+from headrace.config.dataset import DatasetConfig
 
 
 def partitions_of(config: DatasetConfig) -> dg.StaticPartitionsDefinition:
-    """`train-0000`, `train-0001`, … in the layout's order."""
-    return dg.StaticPartitionsDefinition(config.layout().partition_keys())
+    """The partitions `train-0000`, `train-0001`, …, in the order of the YAML's splits."""
+    return dg.StaticPartitionsDefinition(config.partitioning().partition_keys())

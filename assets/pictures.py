@@ -1,6 +1,6 @@
-"""Small pictures for asset metadata: PNG in a Markdown data URI, a few kilobytes, as they live in the event log.
+"""Draws small pictures for asset metadata: PNG in a Markdown data URI, a few kilobytes, because the event log has them.
 
-Draws what it is given and reads nothing. matplotlib is imported late and without pyplot, which keeps global state.
+Reads no files. matplotlib is imported late, and without pyplot, which keeps global state.
 """
 
 import base64
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.report_figures import SPECTRUM_STEP, SPECTRUM_WINDOW, levels_db, scaled
+from headrace.report.figures import SPECTRUM_STEP, SPECTRUM_WINDOW, levels_db, scaled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +32,7 @@ class Clip:
 
 
 def histogram(seconds: Sequence[float]) -> str:
-    """How long samples are, as Markdown."""
+    """A histogram of durations, as Markdown."""
     figure = _figure(3.6, 1.4)
     axes = figure.subplots()
     axes.hist(seconds, bins=min(24, max(1, len(set(seconds)))), color=_COLOUR)
@@ -43,7 +43,7 @@ def histogram(seconds: Sequence[float]) -> str:
 
 
 def waveforms(clips: Sequence[Clip]) -> str:
-    """The clips' envelopes one below the other, as Markdown."""
+    """The envelopes of the clips, one below the other, as Markdown."""
     figure = _figure(3.6, 0.75 * len(clips))
     for axes, clip in zip(figure.subplots(len(clips), squeeze=False)[:, 0], clips, strict=True):
         low, high = _envelope(clip.samples)
@@ -63,7 +63,7 @@ def latents_below_spectrogram(clip: Clip, hidden: np.ndarray[Any, Any], frame_ra
     figure.subplots_adjust(left=0.11, hspace=0.28)
     above, below = figure.subplots(2, 1, sharex=True)
     levels = levels_db(clip.samples)
-    first = (SPECTRUM_WINDOW - SPECTRUM_STEP) / 2 / clip.sample_rate_hz  # step 0 stands for the middle of its window
+    first = (SPECTRUM_WINDOW - SPECTRUM_STEP) / 2 / clip.sample_rate_hz  # step 0 is drawn at the middle of its window
     steps = (first, first + levels.shape[1] * SPECTRUM_STEP / clip.sample_rate_hz)
     _image(above, levels, (*steps, 0, clip.sample_rate_hz / 2000), f"{clip.key[:60]}: spectrogram, kHz")
     frames = (-0.5 / frame_rate_hz, (len(hidden) - 0.5) / frame_rate_hz)

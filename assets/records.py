@@ -1,27 +1,33 @@
-"""What the Dagster instance knows of a data set: the other half of "what is there" beside the output."""
+"""Reads from the Dagster instance what it has recorded of a data set, to compare it with the output."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import dagster as dg
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
-from assets.events import INPUTS_TAG, snapshot_inputs, versions_by_partition
+from headrace.build.reconcile import is_current
 from headrace.errors import NotFoundError
-from headrace.manifests import KnownManifest
-from headrace.reconcile import is_current
-from headrace.snapshots import NumberedSnapshot, read_snapshot
-from headrace.storage import Storage
-
-_GOOD = AssetCheckExecutionRecordStatus.SUCCEEDED
+from headrace.format.manifests import KnownManifest
+from headrace.format.snapshots import NumberedSnapshot, read_snapshot
+from headrace.stores.storage import Storage
+from headrace_dagster.assets.events import INPUTS_TAG, snapshot_inputs
+from headrace_dagster.assets.news_checks import NEWS_CHECKS
+from headrace_dagster.resources.dagster_internals.event_log import (
+    CheckResult,
+    check_results,
+    partition_check_results,
+    partition_versions,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What an instance knows of the assets of a graph. An asset whose checks have not all passed counts as unknown.
+    """What an instance has recorded of the assets of a graph.
+
+    An asset whose checks have not all passed counts as not recorded. A check that only warns counts as passed.
 
     Attributes:
-        instance: what is asked.
+        instance: the Dagster instance.
         checks: all asset checks of the graph.
     """
 
@@ -29,11 +35,11 @@ class Records:
     checks: Collection[dg.AssetCheckKey]
 
     def unrecorded(self, key: dg.AssetKey, manifests: Mapping[str, KnownManifest]) -> set[str]:
-        """Partitions whose manifest is not known, or of whose checks one has not passed or never ran."""
+        """Partitions whose manifest is not recorded, or that have a check which has not passed or never ran."""
         checks = self._checks_of(key)
-        known = versions_by_partition(self.instance, key, dg.DagsterEventType.ASSET_MATERIALIZATION)
-        infos = self.instance.event_log_storage.get_asset_check_partition_info(checks)
-        passed = {(info.check_key, info.partition_key) for info in infos if info.latest_execution_status == _GOOD}
+        known = partition_versions(self.instance, key, dg.DagsterEventType.ASSET_MATERIALIZATION)
+        results = partition_check_results(self.instance, checks)
+        passed = {check for check, result in results.items() if result is CheckResult.PASSED}
         return {
             name
             for name, manifest in manifests.items()
@@ -47,15 +53,15 @@ class Records:
         if materialization is None or (materialization.tags or {}).get(INPUTS_TAG) != inputs:
             return False
         checks = self._checks_of(key)
-        verdicts = self.instance.event_log_storage.get_latest_asset_check_execution_by_key(checks)
-        return all(check in verdicts and verdicts[check].status == _GOOD for check in checks)
+        results = check_results(self.instance, checks)
+        return all(results.get(check) in {CheckResult.PASSED, CheckResult.WARNED} for check in checks)
 
     def has_index(self, key: dg.AssetKey, newest: NumberedSnapshot) -> bool:
-        """Whether a snapshot is known as the newest of its asset."""
+        """Whether the newest materialization of an asset is this snapshot."""
         return self.is_made_from(key, snapshot_inputs(newest.snapshot))
 
     def _checks_of(self, key: dg.AssetKey) -> list[dg.AssetCheckKey]:
-        return [check for check in self.checks if check.asset_key == key]
+        return [check for check in self.checks if check.asset_key == key and check.name not in NEWS_CHECKS]
 
 
 def newest_snapshot(storage: Storage) -> NumberedSnapshot | None:
@@ -72,12 +78,12 @@ def is_committed(
     manifests: Mapping[str, KnownManifest],
     audio_snapshot: int | None = None,
 ) -> bool:
-    """Whether the newest snapshot is the state that these manifests make.
+    """Whether the newest snapshot has exactly these manifests.
 
     Args:
         newest: the newest snapshot of a shard folder.
-        catalog: digest of the catalog that it should come from.
-        manifests: what every partition of the layout holds now.
+        catalog: digest of the catalog that the snapshot should be made from.
+        manifests: the current manifest of every partition of the layout.
         audio_snapshot: for latents, the number of the audio snapshot that they should belong to.
     """
     return (

@@ -1,43 +1,42 @@
-"""NAME/sizes_index: the snapshot that all partitions make together, committed once every one is built."""
+"""The asset NAME/sizes_index: commits the snapshot of all audio shards once every partition is built."""
 
 import dagster as dg
 
-from assets.events import INPUTS_TAG, OWNER, readable_failures, snapshot_inputs
-from assets.gates import pass_catalog, pass_shards
-from assets.keys import DatasetKeys
-from assets.metadata import snapshot_metadata
-from headrace.commit import commit_partitions
-from headrace.config import DatasetConfig
-from headrace.drift import catalog_numbers
-from headrace.reconcile import wanted_partitions
-from resources.storage import StorageResource
+from headrace.build.commit import commit_partitions
+from headrace.build.drift import catalog_numbers
+from headrace.build.reconcile import wanted_partitions
+from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, snapshot_inputs
+from headrace_dagster.assets.gates import pass_catalog, pass_shards
+from headrace_dagster.assets.metadata import snapshot_metadata
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.resources.storage import StorageResource
 
 
-def sizes_index_asset(config: DatasetConfig) -> dg.AssetsDefinition:
-    """The asset."""
-    keys = DatasetKeys(config.name)
+def sizes_index_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
+    """The asset NAME/sizes_index of a data set."""
+    config, keys = dataset.config, dataset.keys
 
     @dg.asset(
         key=keys.sizes_index,
         deps=[dg.AssetDep(keys.audio_shards, partition_mapping=dg.AllPartitionMapping())],
         group_name=config.name,
-        owners=[OWNER],
+        owners=config.owners,
         kinds={"json"},
-        description="The committed snapshot of all audio shards, and `sizes.json` as WebDataset knows it. Fails, and "
-        "names the partitions, while one is not built from the current catalog.",
+        description="The committed snapshot of all audio shards, and `sizes.json` in WebDataset's format. Fails, and "
+        "names the partitions, while partitions are not built from the current catalog.",
     )
-    def sizes_index(context: dg.AssetExecutionContext, storage: StorageResource) -> dg.MaterializeResult:
-        from headrace.catalog_partitions import partition_fingerprints  # noqa: PLC0415 - polars: not in a code server
-        from headrace.catalog_update import store_refusals  # noqa: PLC0415 - likewise
+    def sizes_index(context: dg.AssetExecutionContext, headrace_storage: StorageResource) -> dg.MaterializeResult:
+        from headrace.catalog.partitions import partition_fingerprints  # noqa: PLC0415 - polars: not in a code server
+        from headrace.catalog.update import store_decode_rejects  # noqa: PLC0415 - likewise
 
         pass_catalog(context.instance, keys.catalog)
-        pass_shards(context.instance, keys.audio_shards, config.layout().partition_keys())
-        audio = storage.audio(config)
+        pass_shards(context.instance, keys.audio_shards, config.partitioning().partition_keys())
+        audio = headrace_storage.audio(config)
         with readable_failures():
-            catalog = storage.catalog(config)
+            catalog = headrace_storage.catalog(config)
             wanted = wanted_partitions(partition_fingerprints(catalog.recordings, config), config)
             committed, is_new, manifests = commit_partitions(audio, wanted, catalog.digest)
-            store_refusals(storage.output(config), catalog, manifests, config)
+            store_decode_rejects(headrace_storage.output(config), catalog, manifests, config)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(committed.snapshot.fingerprint),
             metadata={

@@ -1,5 +1,6 @@
-"""`build.py`'s inside: bringing one data set up to date now, through the same assets that the daemon runs.
+"""The implementation of `build.py`: brings one data set up to date now, through the same assets as the daemon.
 
-`driver` decides what to run by comparing what is wanted with what is there, `runs` carries one run out in this process,
-`terminal` shows it. Nothing here builds anything itself.
+`command` reads the command line. `driver` compares what is wanted with what exists and decides what to run, and `runs`
+executes one run in this process. `terminal` shows progress, `ledger` records the state before the build, and `account`
+prints what changed.
 """

@@ -1,74 +1,115 @@
-"""The command behind `build.py`: find the YAML, build, show what came of it."""
+"""The command of `build.py`: finds the YAML file, builds the data set, prints what changed."""
 
 import difflib
-import os
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
 from rich.console import Console
 
-from assets.keys import DatasetKeys
+from building.account import nothing_changed, show_changes
 from building.driver import Build
 from building.instance import open_instance
 from building.interrupts import Interrupts
+from building.ledger import Ledger
+from building.repository import REPOSITORY_ROOT, datasets_folder
 from building.runs import Runner
-from building.terminal import TerminalProgress, show_faults, show_rejected, show_snapshots
-from headrace.catalog_files import read_catalog
-from headrace.catalog_summary import REJECTED_PATH
-from headrace.config import DatasetConfig, load_config
-from headrace.config_folder import clash, load_each
-from headrace.errors import ConfigError, HeadraceError, NotFoundError
-from headrace.reconcile import latent_settings
-from headrace.snapshots import NumberedSnapshot, read_snapshot
-from resources.encoders import EncoderLoader
-from resources.storage import REPOSITORY_ROOT, StorageResource
+from building.terminal import TerminalProgress, show_faults, show_snapshots
+from headrace.build.reconcile import latent_settings
+from headrace.catalog.summary import REJECTED_PATH
+from headrace.config.dataset import DatasetConfig, load_config
+from headrace.config.folder import clash, load_each
+from headrace.errors import ConfigError, HeadraceError
+from headrace.format.snapshots import NumberedSnapshot
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.records import newest_snapshot
+from headrace_dagster.resources.encoders import EncoderLoader
+from headrace_dagster.resources.storage import StorageResource
 
 
-def build_dataset(name: str, folder: Path | None, select: Sequence[str], console: Console, *, verbose: bool) -> int:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line asks for.
+
+    Attributes:
+        name: name of the data set.
+        folder: folder of the YAML files; None for the default one.
+        select: assets to bring up to date; empty for all of them.
+        table: whether the table of what the data set holds is printed even if nothing changed.
+        verbose: whether Dagster's own log is printed.
+    """
+
+    name: str
+    folder: Path | None
+    select: tuple[str, ...]
+    table: bool
+    verbose: bool
+
+
+def build_dataset(asked: Asked, console: Console) -> int:
     """Bring one data set up to date. Returns the exit code.
 
     Raises:
-        ConfigError: there is no such data set, its YAML is wrong, or the selection names no asset of it.
+        ConfigError: there is no such data set, its YAML is invalid, or the selection names no asset of it.
     """
-    path = _yaml_of(name, folder)
+    path = _yaml_of(asked.name, asked.folder)
     config = load_config(path)
     _check_siblings(config, path)
     _check_encoders(config, path)
-    storage = StorageResource()
+    dataset, storage = ProjectDataset.named(config), StorageResource(root=str(REPOSITORY_ROOT))
     progress = TerminalProgress(console)
     with Interrupts() as interrupts, open_instance() as instance:
-        resources = {"storage": storage, "progress": progress, "encoders": EncoderLoader(keep=True)}
-        log_level = "INFO" if verbose else "CRITICAL"
-        runner = Runner(config, instance, resources, log_level=log_level, before_run=interrupts.check)
-        selected = _selected(config, runner, select)
-        outcomes = Build(config, runner, storage, progress, selected).run()
+        resources = {
+            "headrace_storage": storage,
+            "headrace_progress": progress,
+            "headrace_encoders": EncoderLoader(keep=True),
+        }
+        log_level = "INFO" if asked.verbose else "CRITICAL"
+        runner = Runner(dataset, instance, resources, log_level=log_level, before_run=interrupts.check)
+        selected = _selected(dataset, runner, asked.select)
+        ledger = Ledger(storage.output(config), time.perf_counter)
+        rejected_at = f"{storage.output(config).uri}/{REJECTED_PATH}"
+        try:
+            outcomes = Build(dataset, runner, storage, progress, selected, ledger).run()
+        except KeyboardInterrupt:
+            show_changes(console, ledger.changes(runner.outcomes), rejected_at)
+            raise
     failed = [outcome for outcome in outcomes if outcome.faults]
-    _show(config, storage, console)
+    changes = ledger.changes(outcomes)
+    is_idle = changes.is_nothing and not failed
+    if is_idle:
+        line = nothing_changed(config.name, changes, _held(config, storage), rejected_at)
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    else:
+        show_changes(console, changes, rejected_at)
+    if asked.table or not is_idle:
+        _show(config, storage, console)
     show_faults(console, failed)
     return 1 if failed else 0
 
 
 def _check_siblings(config: DatasetConfig, path: Path) -> None:
-    """Refuse what two data sets must not share; a sibling that is wrong itself is no matter here."""
+    """Raise if this data set shares with another one what two must not share. Invalid files of others are ignored."""
     siblings, _ = load_each(path.parent)
     if (fault := clash(path, config, siblings, REPOSITORY_ROOT)) is not None:
         raise ConfigError(fault)
 
 
 def _check_encoders(config: DatasetConfig, path: Path) -> None:
-    """Refuse wrong settings before hours of audio are built; weights that are not there yet may come meanwhile."""
+    """Raise for invalid settings of encoders before hours of audio are built. Missing weights are no error yet."""
     for number, latents in enumerate(config.latents):
         try:
             latent_settings(latents)
         except ConfigError as error:
-            raise ConfigError(f"{path}: latents.{number}.encoder: {error}") from error
+            raise ConfigError(f"{path}: latents[{number}] ({latents.name}).encoder: {error}") from error
         except HeadraceError:
             continue
 
 
 def _yaml_of(name: str, folder: Path | None) -> Path:
-    datasets = folder or REPOSITORY_ROOT / os.environ.get("HEADRACE_DATASETS", "datasets")
+    datasets = folder or datasets_folder()
     if not datasets.is_dir():
         raise ConfigError(f"{datasets}: no such folder of data sets; set HEADRACE_DATASETS or pass --datasets")
     for suffix in (".yaml", ".yml"):
@@ -80,17 +121,17 @@ def _yaml_of(name: str, folder: Path | None) -> Path:
     raise ConfigError(f"{name}: no such data set; {hint}{datasets} has {', '.join(known) or 'no YAML files'}")
 
 
-def _selected(config: DatasetConfig, runner: Runner, select: Sequence[str]) -> frozenset[dg.AssetKey]:
-    """The assets that `--select` names; all without it."""
+def _selected(dataset: ProjectDataset, runner: Runner, select: Sequence[str]) -> frozenset[dg.AssetKey]:
+    """The assets that `--select` names, or all assets without it."""
     known = runner.keys()
-    keys = DatasetKeys(config.name)
+    config, keys = dataset.config, dataset.keys
     names = [name.strip() for text in select for name in text.split(",") if name.strip()]
     if select and not names:
-        raise ConfigError("--select names nothing: leave it out to build everything")
+        raise ConfigError("--select is empty: name assets, or leave it out to build everything")
     found: set[dg.AssetKey] = set()
     for name in names:
         key = dg.AssetKey([config.name, *name.removeprefix(f"{config.name}/").split("/")])
-        if key == keys.recordings:  # no run makes them: that of the catalog says which of them changed
+        if key == keys.recordings:  # an external asset, which the run of the catalog updates
             key = keys.catalog
         matching = {key} if key in known else runner.select(name)
         if not matching:
@@ -101,19 +142,24 @@ def _selected(config: DatasetConfig, runner: Runner, select: Sequence[str]) -> f
 
 
 def _show(config: DatasetConfig, storage: StorageResource, console: Console) -> None:
-    """The summary: what there is, what was refused, where it lies."""
-    output = storage.output(config)
-    parts = storage.parts(config)
-    snapshots: dict[str, NumberedSnapshot] = {}
-    for part, shards in parts.items():
-        try:
-            snapshots[part] = read_snapshot(shards)
-        except NotFoundError:
-            continue
+    """Print the newest snapshots: what each holds, and its URI."""
+    parts, snapshots = storage.parts(config), _snapshots(config, storage)
     if snapshots:
         show_snapshots(console, snapshots)
-    catalog = read_catalog(output)
-    if catalog is not None:
-        show_rejected(console, catalog.rejected, f"{output.uri}/{REJECTED_PATH}")
     for part, numbered in snapshots.items():
         console.print(f"{part}: snapshot {numbered.number} in {parts[part].uri}", highlight=False, soft_wrap=True)
+
+
+def _held(config: DatasetConfig, storage: StorageResource) -> str:
+    """The newest snapshots in one line of text."""
+    found = [
+        f"{part}: {numbered.snapshot.num_shards} shards in snapshot {numbered.number}"
+        for part, numbered in _snapshots(config, storage).items()
+    ]
+    return ", ".join(found) or "no snapshot yet"
+
+
+def _snapshots(config: DatasetConfig, storage: StorageResource) -> dict[str, NumberedSnapshot]:
+    """The newest snapshot of each part that has one."""
+    found = {part: newest_snapshot(shards) for part, shards in storage.parts(config).items()}
+    return {part: numbered for part, numbered in found.items() if numbered is not None}

@@ -1,7 +1,7 @@
-"""Bringing a data set up to date: compare what is wanted with what is there, run just what differs.
+"""Brings a data set up to date: compares what is wanted with what exists, and runs the assets that differ.
 
-Level-triggered: what happened before does not matter, only what the output and the Dagster instance hold now. So a
-build that was killed, shards that were copied from elsewhere and an instance that was wiped are all the same case.
+Only the present state of the output and of the Dagster instance matters, not how it came about. So a build that was
+killed, shards that were copied from another machine and an instance that was wiped need no cases of their own.
 """
 
 from collections.abc import Mapping
@@ -9,20 +9,44 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from assets.dataset_report import has_report
-from assets.keys import DatasetKeys
-from assets.loader_smoke_test import smoke_inputs
-from assets.records import is_committed, newest_snapshot
+from building.ledger import Ledger
 from building.runs import Outcome, Runner
 from building.terminal import TerminalProgress
-from headrace.audit import has_true_sizes
-from headrace.catalog_partitions import Work, partition_fingerprints, partition_work
-from headrace.config import DatasetConfig, LatentsConfig
-from headrace.manifests import NumberedManifest, file_sizes, newest_manifests, newest_summaries
-from headrace.reconcile import latent_settings, plan_build, wanted_latents, wanted_partitions
-from headrace.snapshots import NumberedSnapshot
-from headrace.storage import Storage
-from resources.storage import StorageResource
+from headrace.build.audio import ShardSettings
+from headrace.build.changes import ShardsBefore
+from headrace.build.latents import LatentSettings
+from headrace.build.reconcile import (
+    Reason,
+    latent_settings,
+    shard_settings,
+    wanted_latents,
+    wanted_partitions,
+    why_build,
+)
+from headrace.build.staleness import plan_build
+from headrace.catalog.partitions import PartitionSize, partition_fingerprints, partition_sizes
+from headrace.checks.audit import has_true_sizes
+from headrace.config.dataset import DatasetConfig, LatentsConfig
+from headrace.format.condemned import lasting_sizes
+from headrace.format.manifests import NumberedManifest, newest_manifests, newest_summaries
+from headrace.format.snapshots import NumberedSnapshot
+from headrace.stores.storage import Storage
+from headrace_dagster.assets.dataset_report import has_report
+from headrace_dagster.assets.keys import DatasetKeys
+from headrace_dagster.assets.loader_smoke_test import smoke_inputs
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.records import is_committed, newest_snapshot
+from headrace_dagster.resources.storage import StorageResource
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One kind of shards: its asset, folder and settings, and the digest of each partition's source."""
+
+    key: dg.AssetKey
+    storage: Storage
+    settings: ShardSettings | LatentSettings
+    sources: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,26 +54,33 @@ class Build:
     """One build of one data set.
 
     Attributes:
-        config: the data set.
+        dataset: the data set.
         runner: runs assets.
         storage: opens its folders.
-        progress: shows how far it is.
-        selected: the assets to bring up to date; others are left as they are.
+        progress: shows the progress.
+        selected: the assets to bring up to date; others stay as they are.
+        ledger: records the state of each kind of shards before it is built.
     """
 
-    config: DatasetConfig
+    dataset: ProjectDataset
     runner: Runner
     storage: StorageResource
     progress: TerminalProgress
     selected: frozenset[dg.AssetKey]
+    ledger: Ledger
+
+    @property
+    def config(self) -> DatasetConfig:
+        """The data set's YAML."""
+        return self.dataset.config
 
     @property
     def keys(self) -> DatasetKeys:
         """The data set's asset keys."""
-        return DatasetKeys(self.config.name)
+        return self.dataset.keys
 
     def run(self) -> list[Outcome]:
-        """Bring everything up to date; a stage with a fault is the last one. Returns the runs, in order."""
+        """Bring the selected assets up to date, and stop after a stage that failed. Returns the runs, in order."""
         self._scan()
         self._audio()
         for latents in self.config.latents:
@@ -78,13 +109,18 @@ class Build:
         """Bring the audio up to date with the stored catalog. Returns that catalog's digest."""
         catalog = self.storage.catalog(self.config)
         audio = self.storage.audio(self.config)
-        wanted = wanted_partitions(partition_fingerprints(catalog.recordings, self.config), self.config)
-        self._partitions(self.keys.audio_shards, audio, wanted, partition_work(catalog.recordings, self.config))
+        fingerprints = partition_fingerprints(catalog.recordings, self.config)
+        wanted = wanted_partitions(fingerprints, self.config)
+        part = _Part(self.keys.audio_shards, audio, shard_settings(self.config), fingerprints)
+        self._partitions(part, partition_sizes(catalog.recordings, self.config))
         self._index(self.keys.sizes_index, audio, catalog.digest, wanted)
         return catalog.digest
 
     def _has_source_changed(self, built_from: str) -> bool:
-        """Whether a fault may be no fault at all: recordings changed while they were built. Then it is forgotten."""
+        """Whether the source changed while it was built, which explains the faults. Then the faults are dropped.
+
+        Scans the source again to find out.
+        """
         faults = self.runner.take_faults()
         self._scan()
         if not self._failed and self.storage.catalog(self.config).digest != built_from:
@@ -101,8 +137,10 @@ class Build:
             name: found for name, found in newest_manifests(audio).items() if name in snapshot.snapshot.manifests
         }
         storage = self.storage.latents(self.config, latents.name)
-        wanted = wanted_latents(manifests, latent_settings(latents))
-        self._partitions(self.keys.latent_shards(latents.name), storage, wanted, _work(manifests))
+        settings = latent_settings(latents)
+        wanted = wanted_latents(manifests, settings)
+        sources = {name: found.digest for name, found in manifests.items()}
+        self._partitions(_Part(self.keys.latent_shards(latents.name), storage, settings, sources), _work(manifests))
         catalog = snapshot.snapshot.catalog
         self._index(self.keys.latents_index(latents.name), storage, catalog, wanted, snapshot.number)
 
@@ -116,41 +154,61 @@ class Build:
         ):
             return
         total = sum(numbered.snapshot.num_samples for numbered in snapshots.values())
-        with self.progress.stage("reading every sample back", {"all": Work(total, 0.0)}):
+        with self.progress.stage("reading samples back", {"all": PartitionSize(total, 0.0)}):
             self.runner.materialize(key)
 
     def _report(self) -> None:
         key = self.keys.dataset_report
         if key not in self.selected or self._snapshots() is None:
             return
-        if not has_report(self.config, self.storage, self.runner.records):
+        if not has_report(self.dataset, self.storage, self.runner.records):
             self.runner.materialize(key)
 
     def _snapshots(self) -> dict[str, NumberedSnapshot] | None:
-        """The newest snapshot of every part; None when one is missing or a stage before had a fault."""
+        """The newest snapshot of every part; None if one is missing or an earlier stage failed."""
         found = {part: newest_snapshot(shards) for part, shards in self.storage.parts(self.config).items()}
         there = {part: snapshot for part, snapshot in found.items() if snapshot is not None}
         return there if len(there) == len(found) and not self._failed else None
 
-    def _partitions(
-        self, key: dg.AssetKey, storage: Storage, wanted: Mapping[str, str], work: Mapping[str, Work]
-    ) -> None:
-        """Materialize the partitions that are stale, or that the instance does not know as they are."""
-        if key not in self.selected:
+    def _partitions(self, part: "_Part", work: Mapping[str, PartitionSize]) -> None:
+        """Materialize the partitions that are stale, or that the instance has not recorded in their present state."""
+        if part.key not in self.selected:
             return
-        sizes = file_sizes(storage)
-        manifests = newest_manifests(storage)
+        before = self._before(part)
+        self.ledger.put_down(part.key, part.storage, before, part.sources)
+        if not before.why:
+            return
+        with self.progress.stage(
+            part.key.path[-1], {name: work.get(name, PartitionSize(0, 0.0)) for name in before.why}
+        ):
+            for partition in before.why:
+                self.runner.materialize(part.key, partition)
+
+    def _before(self, part: "_Part") -> ShardsBefore:
+        """The present state of the shards, with the partitions to build and why."""
+        sizes = lasting_sizes(part.storage)
+        manifests = newest_manifests(part.storage)
         damaged = {partition for partition, found in manifests.items() if not found.manifest.is_whole(sizes)}
+        wanted = {name: part.settings.wanted(source) for name, source in part.sources.items()}
         plan = plan_build(wanted, manifests, damaged)
-        unrecorded = self.runner.records.unrecorded(key, plan.current)
-        todo = [partition for partition in wanted if partition in plan.stale or partition in unrecorded]
-        name = "/".join(key.path[1:])
-        if not todo:
-            self.progress.say(f"{name}: up to date")
-            return
-        with self.progress.stage(name, {name: work.get(name, Work(0, 0.0)) for name in todo}):
-            for partition in todo:
-                self.runner.materialize(key, partition)
+        unrecorded = self.runner.records.unrecorded(part.key, plan.current)
+        newest = newest_snapshot(part.storage)
+        held = {**wanted, **(newest.snapshot.manifests if newest else {})}
+        return ShardsBefore(
+            {name: found.manifest for name, found in manifests.items() if name in held},
+            sizes,
+            {
+                name: why_build(
+                    manifests[name].manifest if name in manifests else None,
+                    source,
+                    part.settings,
+                    is_damaged=name in damaged,
+                )
+                or (Reason.UNRECORDED,)
+                for name, source in part.sources.items()
+                if name in plan.stale or name in unrecorded
+            },
+        )
 
     def _index(
         self,
@@ -160,9 +218,9 @@ class Build:
         wanted: Mapping[str, str],
         audio_snapshot: int | None = None,
     ) -> None:
-        """Commit the snapshot, unless the newest one is the state that the manifests make and is recorded as such.
+        """Commit the snapshot, unless the newest one has exactly these manifests and the instance has recorded it.
 
-        A `sizes.json` that does not say so is mended by the same step.
+        The same step corrects a `sizes.json` that differs from the newest snapshot.
         """
         if key not in self.selected or self._failed:
             return
@@ -178,9 +236,9 @@ class Build:
         self.runner.materialize(key)
 
 
-def _work(manifests: Mapping[str, NumberedManifest]) -> dict[str, Work]:
-    """How much audio there is to encode."""
+def _work(manifests: Mapping[str, NumberedManifest]) -> dict[str, PartitionSize]:
+    """Samples and seconds of audio in each partition."""
     return {
-        name: Work(found.manifest.num_samples, sum(shard.seconds for shard in found.manifest.shards))
+        name: PartitionSize(found.manifest.num_samples, sum(shard.seconds for shard in found.manifest.shards))
         for name, found in manifests.items()
     }

@@ -1,4 +1,4 @@
-"""The Dagster instance that a build is recorded in."""
+"""The Dagster instance in which a build is recorded."""
 
 import os
 import shutil
@@ -6,30 +6,21 @@ from pathlib import Path
 
 import dagster as dg
 import yaml
-from dagster._core.instance.ref import InstanceRef  # the only way to open an instance with overrides
-from dagster_shared.check.functions import CheckError
 
+from building.repository import REPOSITORY_ROOT
 from headrace.errors import ConfigError
-from resources.storage import REPOSITORY_ROOT
+from headrace_dagster.resources.dagster_internals.instances import INVALID_HOME_ERRORS, quiet_instance
 
 _DEFAULT_HOME = REPOSITORY_ROOT / "dagster_home"
-# Captured output would redirect this process's own terminal; telemetry stays off whatever the home says.
-_OVERRIDES = {
-    "telemetry": {"enabled": False},
-    "compute_logs": {
-        "module": "dagster._core.storage.noop_compute_log_manager",
-        "class": "NoOpComputeLogManager",
-    },
-}
 
 
 def open_instance() -> dg.DagsterInstance:
     """The instance of `DAGSTER_HOME`, or of the repository's `dagster_home/`.
 
-    A home without a `dagster.yaml` gets ours.
+    A folder without a `dagster.yaml` gets a copy of the repository's.
 
     Raises:
-        ConfigError: the home is no folder, cannot be written, or its `dagster.yaml` is wrong.
+        ConfigError: the path is not a folder, cannot be written, or its `dagster.yaml` is invalid.
     """
     home = Path(os.environ.get("DAGSTER_HOME") or _DEFAULT_HOME).expanduser().resolve()
     try:
@@ -37,6 +28,6 @@ def open_instance() -> dg.DagsterInstance:
         if not (home / "dagster.yaml").exists():  # the limits of runs and GPUs are there
             shutil.copyfile(_DEFAULT_HOME / "dagster.yaml", home / "dagster.yaml")
         os.environ["DAGSTER_HOME"] = str(home)
-        return dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=_OVERRIDES))
-    except (OSError, yaml.YAMLError, CheckError, dg.DagsterError) as error:
+        return quiet_instance(home)
+    except (OSError, yaml.YAMLError, *INVALID_HOME_ERRORS) as error:
         raise ConfigError(f"DAGSTER_HOME {home}: cannot be used as Dagster's home: {error}") from error

@@ -1,7 +1,7 @@
-"""Ctrl-C that is not lost.
+"""Remembers Ctrl-C, and raises `KeyboardInterrupt` again before the next run.
 
-Python drops what a handler raises while a destructor or the callback of a weak reference runs, and a build would go on
-for hours. Here it is remembered, and raised again before the next run.
+Python drops an exception that a signal handler raises inside a destructor or the callback of a weak reference. Without
+this module, such a Ctrl-C would be lost and the build would go on.
 """
 
 import signal
@@ -10,29 +10,29 @@ from typing import Self
 
 
 class Interrupts:
-    """Remembers Ctrl-C, within a `with` block; where somebody else handles it already, it is left to them."""
+    """Remembers Ctrl-C within a `with` block. Does nothing if SIGINT already has another handler."""
 
     def __init__(self) -> None:
-        self._has_come = False
+        self._was_pressed = False
         self._is_ours = False
 
     def __enter__(self) -> Self:
-        """Begin to listen."""
+        """Install the handler of SIGINT."""
         self._is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
         if self._is_ours:
             signal.signal(signal.SIGINT, self._interrupt)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave it as it was."""
+        """Restore Python's own handler."""
         if self._is_ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def check(self) -> None:
-        """Raise `KeyboardInterrupt` if Ctrl-C has come, also where it was raised before and got lost."""
-        if self._has_come:
+        """Raise `KeyboardInterrupt` if Ctrl-C was pressed, even if that was raised before and lost."""
+        if self._was_pressed:
             raise KeyboardInterrupt
 
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
-        self._has_come = True
+        self._was_pressed = True
         raise KeyboardInterrupt

@@ -1,55 +1,62 @@
-"""One run of one asset in this process, and what it came to in words."""
+"""Runs one asset in this process, and describes what failed."""
 
 import socket
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import dagster as dg
-from dagster import DagsterError
 
-from assets.factory import build_definitions
-from assets.records import Records
-from assets.tags import HOST_TAG
-from headrace.config import DatasetConfig
+from building.repository import REPOSITORY_ROOT
+from headrace_dagster.assets.factory import build_assets, default_resources
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.records import Records
+from headrace_dagster.assets.tags import HOST_TAG
+
+_INTERRUPTED = dg.DagsterExecutionInterruptedError.__name__
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to.
+    """The result of a run.
 
     Attributes:
         key: the asset.
-        partition: its partition, if it has any.
-        run_id: where Dagster keeps the log.
-        faults: what went wrong, one message per failed step or check; empty when all is well.
+        partition: its partition, if the asset is partitioned.
+        run_id: id of the run, under which Dagster keeps the log.
+        faults: one message per failed step or check; empty if the run succeeded.
+        seconds: how long the run took.
     """
 
     key: dg.AssetKey
     partition: str | None
     run_id: str
     faults: tuple[str, ...]
+    seconds: float
 
     @property
     def name(self) -> str:
-        """The asset and its partition as a person would say it."""
+        """The asset and its partition, for messages: `demo/audio_shards [train-0000]`."""
         return "/".join(self.key.path) + (f" [{self.partition}]" if self.partition else "")
 
 
 class Runner:
-    """Runs assets of one data set and keeps the record in a Dagster instance."""
+    """Runs assets of one data set and records the runs in a Dagster instance."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is run, how it is recorded, and who watches
         self,
-        config: DatasetConfig,
+        dataset: ProjectDataset,
         instance: dg.DagsterInstance,
         resources: Mapping[str, object],
         *,
         log_level: str,
         before_run: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.instance = instance
         self._before_run = before_run
-        self._definitions = build_definitions([config], resources)
+        self._clock = clock
+        self._definitions = build_assets([dataset], {**default_resources(REPOSITORY_ROOT), **resources})
         self._job = self._definitions.resolve_implicit_global_asset_job_def()
         self.records = Records(instance, self._definitions.resolve_asset_graph().asset_check_keys)
         self._config = {"loggers": {"console": {"config": {"log_level": log_level}}}}
@@ -59,9 +66,10 @@ class Runner:
         """Materialize one asset (or one partition of it) and run its checks.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C; shards that are finished are kept.
+            KeyboardInterrupt: Ctrl-C was pressed. Finished shards are kept.
         """
         self._before_run()
+        began = self._clock()
         result = self._job.execute_in_process(
             run_config=self._config,
             instance=self.instance,
@@ -72,12 +80,12 @@ class Runner:
         )
         if _was_interrupted(result):
             raise KeyboardInterrupt
-        outcome = Outcome(key, partition, result.run_id, tuple(_faults(result)))
+        outcome = Outcome(key, partition, result.run_id, tuple(_faults(result)), self._clock() - began)
         self.outcomes.append(outcome)
         return outcome
 
     def take_faults(self) -> list[Outcome]:
-        """The outcomes with faults, which are no longer counted."""
+        """Remove the outcomes with faults from `outcomes`, and return them."""
         faults = [outcome for outcome in self.outcomes if outcome.faults]
         self.outcomes = [outcome for outcome in self.outcomes if not outcome.faults]
         return faults
@@ -87,18 +95,18 @@ class Runner:
         return sorted(self._definitions.resolve_asset_graph().materializable_asset_keys)
 
     def select(self, text: str) -> set[dg.AssetKey]:
-        """The assets that an expression in Dagster's selection syntax names; none if it is no such expression."""
+        """The assets that an expression in Dagster's selection syntax names; empty if the expression is invalid."""
         try:
             found = dg.AssetSelection.from_string(text).resolve(self._definitions.resolve_asset_graph())
-        except DagsterError:
+        except dg.DagsterError:
             return set()
         return found & set(self.keys())
 
 
 def _was_interrupted(result: dg.ExecuteInProcessResult) -> bool:
-    """Dagster turns Ctrl-C into a failed step and returns."""
+    """Whether Ctrl-C ended the run. Dagster turns it into a failed step and returns."""
     errors = (event.step_failure_data.error for event in result.all_events if event.is_step_failure)
-    return any(error is not None and error.cls_name == "DagsterExecutionInterruptedError" for error in errors)
+    return any(error is not None and error.cls_name == _INTERRUPTED for error in errors)
 
 
 def _faults(result: dg.ExecuteInProcessResult) -> list[str]:
@@ -108,14 +116,14 @@ def _faults(result: dg.ExecuteInProcessResult) -> list[str]:
         if not evaluation.passed and evaluation.severity == dg.AssetCheckSeverity.ERROR
     ]
     steps = [_failure(event) for event in result.all_events if event.is_step_failure]
-    # A failed blocking check also fails its step, which says less.
+    # A failed blocking check also fails its step, whose message says less.
     return [*checks, *(step for step in steps if not (checks and "blocking" in step))] or (
         [] if result.success else [f"the run failed; see run {result.run_id}"]
     )
 
 
 def _failure(event: dg.DagsterEvent) -> str:
-    """Our own message where the failure is one of ours, otherwise the innermost cause."""
+    """The message of Headrace's own failure, or otherwise of the innermost cause."""
     data = event.step_failure_data
     if data.user_failure_data is not None and data.user_failure_data.description:
         return str(data.user_failure_data.description)

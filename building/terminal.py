@@ -1,9 +1,8 @@
-"""What a person sees while `build.py` works, and after."""
+"""Prints the progress of `build.py`, and its results."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-import polars as pl
 from rich.console import Console
 from rich.filesize import decimal
 from rich.markup import escape
@@ -19,16 +18,15 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from building.runs import Outcome
-from headrace.catalog_partitions import Work
-from headrace.snapshots import NumberedSnapshot
-from resources.progress import Progress
+from headrace.catalog.partitions import PartitionSize
+from headrace.format.snapshots import NumberedSnapshot
+from headrace_dagster.resources.progress import Progress
 
-_MOST_REASONS = 12
 _SECONDS_PER_HOUR = 3600
 
 
 class TerminalProgress(Progress):
-    """Draws a bar on a terminal, and one line per stage elsewhere."""
+    """Draws a progress bar on a terminal; elsewhere prints one line for each stage that has work."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -46,15 +44,16 @@ class TerminalProgress(Progress):
         self._hours = (0.0, 0.0)
 
     def say(self, text: str) -> None:
-        """One line."""
+        """Print one line."""
         self.console.print(text, highlight=False)
 
     @contextmanager
-    def stage(self, title: str, work: Mapping[str, Work], unit: str = "samples") -> Iterator[None]:
-        """Show a stage that goes through these partitions."""
+    def stage(self, title: str, work: Mapping[str, PartitionSize], unit: str = "samples") -> Iterator[None]:
+        """Show the progress of a stage that builds these partitions."""
         total = sum(part.num_samples for part in work.values())
         if not self.console.is_terminal:
-            self.say(f"{title}: {total} {unit}" if total else title)
+            if total:
+                self.say(f"{title}: {total} {unit}")
             yield
             return
         self._hours = (0.0, sum(part.seconds for part in work.values()) / _SECONDS_PER_HOUR)
@@ -70,6 +69,8 @@ class TerminalProgress(Progress):
         """See `Progress.scanned`."""
         if self._task is not None:
             self._bar.update(self._task, completed=done, total=total)
+        elif done == 1:
+            self.say(f"reading {total} new or changed files")
 
     def settling(self, num_files: int, seconds: float) -> None:
         """See `Progress.settling`."""
@@ -87,7 +88,7 @@ class TerminalProgress(Progress):
 
 
 def show_snapshots(console: Console, snapshots: Mapping[str, NumberedSnapshot]) -> None:
-    """What the data set holds, by part and split."""
+    """Print a table of what the data set holds, by part and split."""
     table = Table("what", "split", "shards", "samples", "hours", "size", title_justify="left")
     for column in table.columns[2:]:
         column.justify = "right"
@@ -100,24 +101,8 @@ def show_snapshots(console: Console, snapshots: Mapping[str, NumberedSnapshot]) 
     console.print(table)
 
 
-def show_rejected(console: Console, rejected: pl.DataFrame, where: str) -> None:
-    """Refused files and rows by reason, with an example of each."""
-    if rejected.is_empty():
-        return
-    counts = rejected.group_by("code").agg(pl.len(), pl.first("path"), pl.first("reason")).sort("len", descending=True)
-    table = Table("refused", "count", "for example", "why")
-    for code, count, path, reason in counts.head(_MOST_REASONS).iter_rows():
-        table.add_row(code, str(count), path, reason)
-    console.print(table)
-    console.print(
-        f"{rejected.height} refused in all; every one with its reason: {where}",
-        highlight=False,
-        soft_wrap=True,
-    )
-
-
 def show_faults(console: Console, outcomes: list[Outcome]) -> None:
-    """What went wrong, run by run."""
+    """Print the faults of each run."""
     for outcome in outcomes:
         for fault in outcome.faults:
             console.print(f"[bold red]failed[/] {escape(outcome.name)}: ", end="", highlight=False)

@@ -1,1 +1,4 @@
-"""What assets are given by whoever runs them: stores, threads, encoders, a place to report progress."""
+"""Dagster resources of the assets: storage, worker threads or a Ray cluster, encoders, progress reports.
+
+`dagster_internals` holds every use of Dagster's private interfaces.
+"""

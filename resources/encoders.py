@@ -1,36 +1,60 @@
-"""Where encoders come from and which devices they run on. torch is imported when the first one is loaded."""
+"""Loads encoders on the devices of this machine. torch is imported when the first encoder is loaded."""
 
 from collections.abc import Sequence
+from typing import Any, Protocol
 
-from headrace.config import EncoderConfig
+import dagster as dg
+from pydantic import Field, PrivateAttr
+
+from headrace.build.latents import EncodingOptions
+from headrace.config.dataset import EncoderConfig
 from headrace.encoders import Encoder, load
+
+_COMPILED = frozenset({"crepe", "transformers"})
+"""Kinds of encoders that have the setting `compile`, which does not change their fingerprint."""
+
+
+class Encoders(Protocol):
+    """What assets need to encode audio."""
+
+    def load(self, config: EncoderConfig) -> list[Encoder]:
+        """The encoder, once for each device. Raises as `headrace.encoders.load`."""
+
+    def release(self) -> None:
+        """Free the memory of the loaded encoder."""
+
+    def options(self, num_threads: int) -> EncodingOptions:
+        """Batch size and threads of one partition, for which the caller has `num_threads` threads."""
 
 
 class EncoderLoader:
-    """Loads an encoder on first use and lets go of it when `release` is called.
+    """Loads an encoder on first use and frees its memory when `release` is called.
 
-    A plain object and not a `ConfigurableResource`: Dagster copies those, and `build.py` keeps one loaded model through
-    many partitions.
+    A plain object: Dagster copies a `ConfigurableResource` for each run, and `build.py` keeps one loaded model for the
+    runs of many partitions.
 
     Attributes:
-        devices: torch devices, one copy of the encoder each; none means every GPU, or the CPU without one.
+        devices: torch devices, one copy of the encoder each; an empty tuple means every GPU, or the CPU without GPUs.
+        wants_compiled: whether networks run through `torch.compile`; None leaves that to the YAML.
         keep: whether `release` keeps the encoder for the next partition.
     """
 
-    def __init__(self, devices: Sequence[str] = (), *, keep: bool = False) -> None:
+    def __init__(self, devices: Sequence[str] = (), *, wants_compiled: bool | None = None, keep: bool = False) -> None:
         self.devices = tuple(devices)
+        self.wants_compiled = wants_compiled
         self.keep = keep
         self._loaded: tuple[EncoderConfig, list[Encoder]] | None = None
 
     def load(self, config: EncoderConfig) -> list[Encoder]:
-        """The encoder, once for each device. Raises as `headrace.encoders.load`."""
+        """See `Encoders.load`."""
         if self._loaded is None or self._loaded[0] != config:
-            self._loaded = None  # let go of the old model before the new one takes memory
-            self._loaded = config, [load(config.kind, config.settings, device) for device in self._devices()]
+            self._loaded = None  # free the memory of the old model first
+            settings = self._settings(config)
+            self._loaded = config, [load(config.kind, settings, device) for device in self._devices()]
         return self._loaded[1]
 
     def release(self) -> None:
-        """Free the encoder's memory, unless it is kept."""
+        """See `Encoders.release`."""
         if self.keep or self._loaded is None:
             return
         self._loaded = None
@@ -39,9 +63,59 @@ class EncoderLoader:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
+    def options(self, num_threads: int) -> EncodingOptions:
+        """See `Encoders.options`."""
+        return EncodingOptions(num_threads=num_threads)
+
+    def _settings(self, config: EncoderConfig) -> dict[str, Any]:
+        if self.wants_compiled is None or config.kind not in _COMPILED:
+            return config.settings
+        return {**config.settings, "compile": self.wants_compiled}
+
     def _devices(self) -> Sequence[str]:
         if self.devices:
             return self.devices
         import torch
 
         return [f"cuda:{i}" for i in range(torch.cuda.device_count())] or ["cpu"]
+
+
+class EncodersResource(dg.ConfigurableResource):
+    """Where and how fast encoders run. No field changes what latents are, so none makes a partition stale."""
+
+    devices: list[str] = Field(
+        default=[],
+        description="torch devices, such as cuda:0, with one copy of the encoder each; [] for every GPU, or the "
+        "CPU on a machine without GPUs",
+    )
+    batch_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        description="seconds of audio in one batch, padding included; null to choose by device. Make it smaller if GPU "
+        "memory runs out",
+    )
+    compile: bool | None = Field(
+        default=None,
+        description="whether networks of the kinds crepe and transformers run through torch.compile; null for what the "
+        "data set's YAML says",
+    )
+    num_threads: int = Field(
+        default=0, ge=0, description="threads that decode audio for the encoder; 0 for those of headrace_workers"
+    )
+
+    _loader: EncoderLoader | None = PrivateAttr(default=None)
+
+    def load(self, config: EncoderConfig) -> list[Encoder]:
+        """See `Encoders.load`."""
+        if self._loader is None:
+            self._loader = EncoderLoader(self.devices, wants_compiled=self.compile)
+        return self._loader.load(config)
+
+    def release(self) -> None:
+        """See `Encoders.release`."""
+        if self._loader is not None:
+            self._loader.release()
+
+    def options(self, num_threads: int) -> EncodingOptions:
+        """See `Encoders.options`."""
+        return EncodingOptions(batch_seconds=self.batch_seconds, num_threads=self.num_threads or num_threads)

@@ -1,20 +1,20 @@
-"""What the environment says of the machines: where partitions are made. What the data are is the YAML's business."""
+"""Reads from environment variables where partitions are built: on this machine, or on a Ray cluster."""
 
 from collections.abc import Mapping
 
 from headrace.errors import ConfigError
-from resources.ray_workers import RayWorkersResource
-from resources.workers import Workers, WorkersResource
+from headrace_dagster.resources.ray_workers import RayWorkersResource
+from headrace_dagster.resources.workers import Workers, WorkersResource
 
 RAY_ADDRESS = "HEADRACE_RAY_ADDRESS"
 RAY_CPUS = "HEADRACE_RAY_CPUS"
 
 
 def workers_of(environment: Mapping[str, str]) -> Workers:
-    """A Ray cluster's nodes where `HEADRACE_RAY_ADDRESS` names one, else this machine's threads (docs/scaling.md).
+    """The Ray cluster that `HEADRACE_RAY_ADDRESS` names, or without it the threads of this machine (docs/scaling.md).
 
     Raises:
-        ConfigError: `HEADRACE_RAY_CPUS` is no number.
+        ConfigError: `HEADRACE_RAY_CPUS` is not a number.
     """
     address, cpus = environment.get(RAY_ADDRESS), environment.get(RAY_CPUS) or "0"
     if not address:

@@ -1,14 +1,17 @@
-"""Where assets say how far they are. In the daemon nobody listens; `build.py` draws a bar."""
+"""Receives progress reports from assets. The daemon ignores them; `build.py` draws a progress bar."""
 
 
 class Progress:
-    """Says nothing. A plain object and not a `ConfigurableResource`: Dagster copies those, and a bar must stay one."""
+    """Ignores all progress reports.
+
+    Not a `ConfigurableResource`, because Dagster copies these, and all assets of a run must share one progress bar.
+    """
 
     def scanned(self, done: int, total: int) -> None:
-        """So many of the new or changed files have been read."""
+        """`done` of the `total` new or changed files have been read."""
 
     def settling(self, num_files: int, seconds: float) -> None:
-        """So many files have just changed, and so many seconds are given to them."""
+        """The scan waits `seconds` because `num_files` files have just changed."""
 
     def built(self, num_samples: int) -> None:
-        """So many more samples are done."""
+        """`num_samples` more samples are built."""

@@ -1,8 +1,9 @@
-"""Partitions made on the nodes of a Ray cluster, each as one task.
+"""Builds partitions on the nodes of a Ray cluster, one task per partition.
 
-Owns sending the work there, what it asks of a node, and bringing back progress, result or error. Dagster stays where it
-is: nodes see neither its instance nor its database, only the source and the output, which must be reachable under the
-same names. They commit by themselves, as every build does, so a lost node costs the shards that it had in flight.
+Sends the work to a node, asks for the processors and GPUs that it needs, and returns progress, result or error. Dagster
+runs on this machine only: nodes do not see its instance or database. Nodes read the source and write the output, so
+both must have the same URIs on all of them. A node commits the shards that it finishes; losing a node loses only the
+shards that it was writing.
 """
 
 import socket
@@ -18,19 +19,20 @@ import dagster as dg
 
 from headrace.errors import BuildError, MissingDependencyError
 from headrace.machine import num_cores
-from resources.workers import Result, Work
+from headrace_dagster.resources.workers import Result, Work
 
 _REPORT_SECONDS = 0.5
-_ANSWER_SECONDS = 10.0  # Ray itself asks again and again for ten minutes, and says so line by line
+_ANSWER_SECONDS = 10.0  # Ray itself would try for ten minutes, with a log line each time
 
 
 class RayWorkersResource(dg.ConfigurableResource):
-    """Tasks of a Ray cluster.
+    """Builds partitions as tasks of a Ray cluster.
 
     Attributes:
-        address: of the cluster, as `ray.init` takes it: `auto` on one of its nodes, `host:6379`, `ray://host:10001`, or
-            `local` for one of this machine's own.
-        num_cpus: processors of a task, and its threads; 0 means all of the largest node, more than those as many.
+        address: address of the cluster, as `ray.init` takes it: `auto` on one of its nodes, `host:6379`,
+            `ray://host:10001`, or `local` to start a cluster on this machine.
+        num_cpus: processors of a task, and its threads. 0 means all processors of the largest node, which is also the
+            limit.
     """
 
     address: str
@@ -42,10 +44,10 @@ class RayWorkersResource(dg.ConfigurableResource):
         return num_cores()
 
     def run(self, work: Work[Result], progress: Callable[[int], None], *, on_gpu: bool = False) -> Result:
-        """See `Workers.run`. Work that is faster on a GPU has one where the cluster has any."""
+        """See `Workers.run`. Work that is faster on a GPU gets one if the cluster has any."""
         ray = _connected(self.address)
         num_cpus, num_gpus = share_of(ray.nodes(), self.num_cpus, on_gpu=on_gpu)
-        # One that died is not tried again here: the sensors do that, and know when to stop.
+        # Ray does not retry a task that died: the sensors do, and they limit the number of attempts.
         task = ray.remote(steps).options(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=0).remote(work, num_cpus)
         try:
             for reference in task:
@@ -57,23 +59,28 @@ class RayWorkersResource(dg.ConfigurableResource):
             raise error.cause from None
         except ray.exceptions.RayError as error:
             raise BuildError(
-                f"the node that made it is gone, or its process ({error}); build again: finished shards are kept"
+                "the Ray node or process that built this partition is gone "
+                f"({error}); build again: finished shards are kept"
             ) from error
         except BaseException:  # Ctrl-C, or Dagster ends the run
             ray.cancel(task, force=True)
             raise
-        raise BuildError("the task on the cluster ended without a result; build again")
+        raise BuildError("the Ray task of this partition ended without a result; build again: finished shards are kept")
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The last step: what the work came to."""
+    """The last step of a task, with the result of the work."""
 
     result: Any
 
 
 def steps(work: Work[Any], num_threads: int) -> Iterator[int | Done]:
-    """Do the work, on the node: numbers of samples that are done, now and then, and the result. Raises what it does."""
+    """Do the work on a node. Yields how many more samples are done, about twice a second, and `Done` at the end.
+
+    Raises:
+        Exception: what `work` raises.
+    """
     counts: SimpleQueue[int | None] = SimpleQueue()
     with ThreadPoolExecutor(1, "partition") as thread:
         result = thread.submit(work, num_threads=num_threads, progress=counts.put)
@@ -89,7 +96,7 @@ def steps(work: Work[Any], num_threads: int) -> Iterator[int | Done]:
 
 
 def share_of(nodes: list[dict[str, Any]], num_cpus: int, *, on_gpu: bool) -> tuple[int, int]:
-    """Processors and GPUs of one task: no more than a node has, because Ray would wait for a larger one for ever."""
+    """Processors and GPUs of one task, at most what a node has: Ray would wait without end for a larger node."""
     there = [node["Resources"] for node in nodes if node["Alive"]]
     with_gpu = [node for node in there if node.get("GPU", 0) >= 1]
     chosen = with_gpu if on_gpu and with_gpu else there
@@ -98,18 +105,18 @@ def share_of(nodes: list[dict[str, Any]], num_cpus: int, *, on_gpu: bool) -> tup
 
 
 def _connected(address: str) -> Any:  # noqa: ANN401 - the module
-    """Ray, connected.
+    """The module `ray`, connected to the cluster.
 
     Raises:
-        MissingDependencyError: it is not installed.
-        BuildError: there is no such cluster.
+        MissingDependencyError: Ray is not installed.
+        BuildError: no cluster answers at `address`.
     """
     try:
         import ray
     except ImportError as error:
         raise MissingDependencyError(
-            f"partitions are to be made on the Ray cluster {address}, and Ray is not installed: "
-            "make venv EXTRAS=build,transformers,ray"
+            f"partitions are built on the Ray cluster {address}, but Ray is not installed: "
+            "make venv EXTRAS=dagster,transformers,ray"
         ) from error
     try:
         if ":" in address:
@@ -117,5 +124,5 @@ def _connected(address: str) -> Any:  # noqa: ANN401 - the module
             socket.create_connection((place.hostname or "", place.port or 0), _ANSWER_SECONDS).close()
         ray.init(address, ignore_reinit_error=True, log_to_driver=False, logging_level="warning")
     except (OSError, ValueError, RuntimeError) as error:
-        raise BuildError(f"{address}: no Ray cluster answers there ({error})") from error
+        raise BuildError(f"{address}: no Ray cluster answers at this address ({error})") from error
     return ray

@@ -1,40 +1,43 @@
-"""Opening the folders and buckets that a data set's YAML names.
+"""Opens the folders and buckets that a data set's YAML names, and resolves relative URIs.
 
-Owns how a relative URI is resolved and where the parts of an output lie. It opens lazily, and reads nothing but the
-tables that `metadata` and `catalog` are asked for: these alone bring polars, which a code server does without.
+Opening reads no file. Only `metadata`, `excluded` and `catalog` read tables, and only they import polars, so that a
+code server does not load it.
 """
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import dagster as dg
+from pydantic import Field
 
-from headrace.bucket_source import open_source, stamp_of
-from headrace.config import DatasetConfig
+from headrace.catalog.bucket_source import stamp_of
+from headrace.catalog.listing import FileStamp
+from headrace.catalog.sources import Source, open_source
+from headrace.config.dataset import DatasetConfig
 from headrace.errors import ConfigError, NotFoundError
-from headrace.sources import Source, Stamp
-from headrace.storage import Storage, open_storage
+from headrace.stores.storage import Storage, open_storage
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from headrace.catalog import Catalog
+    from headrace.catalog.scan import Catalog
 
-REPOSITORY_ROOT = Path(__file__).resolve().parent.parent
+Table = TypeVar("Table")
 
 
 class StorageResource(dg.ConfigurableResource):
-    """Stores of a data set; relative URIs are below `root`, the repository's folder unless another is given."""
+    """Stores of a data set."""
 
-    root: str = str(REPOSITORY_ROOT)
+    root: str = Field(default=".", description="folder to which relative URIs in the configuration are relative")
 
     def resolve(self, uri: str) -> str:
         """The URI itself, or an absolute path for a relative one; `~` at the start is the home folder.
 
         Raises:
-            ConfigError: `~name` names nobody here.
+            ConfigError: `~name` names no user of this machine.
         """
         if "://" in uri:
             return uri
@@ -47,43 +50,53 @@ class StorageResource(dg.ConfigurableResource):
         return str(Path(self.root, path))
 
     def source(self, config: DatasetConfig) -> Source:
-        """The raw recordings. The metadata table and the output are no recordings, even below the source's root."""
-        aside = [config.output.uri] if config.source.metadata is None else [config.output.uri, config.source.metadata]
+        """The raw recordings, without the user's tables and the output, even if these are below the source's root."""
+        aside = [config.output.uri, *_tables(config)]
         return open_source(self.resolve(config.source.uri), exclude=[self.resolve(uri) for uri in aside])
 
     def metadata(self, config: DatasetConfig) -> "pl.DataFrame | None":
-        """The user's table; None where the YAML names none."""
-        from headrace.metadata import read_metadata  # noqa: PLC0415 - see above
+        """The user's metadata table, or None if the YAML has no `source.metadata`."""
+        from headrace.catalog.metadata_files import read_metadata  # noqa: PLC0415 - see above
 
         if config.source.metadata is None:
             return None
-        uri = self.resolve(config.source.metadata)
-        if "://" not in uri:
-            return read_metadata(uri)
-        root, _, name = uri.rpartition("/")
+        return self._table(config.source.metadata, "metadata table", read_metadata)
+
+    def excluded(self, config: DatasetConfig) -> frozenset[str]:
+        """The keys of `exclude`, from the YAML or from a table."""
+        from headrace.catalog.metadata_files import read_keys  # noqa: PLC0415 - see above
+
+        if isinstance(config.exclude, tuple):
+            return frozenset(config.exclude)
+        return self._table(config.exclude, "table of keys", read_keys)
+
+    def _table(self, uri: str, kind: str, read: Callable[[Path, str], Table]) -> Table:
+        """The result of `read` on the user's table: on the file, or on a temporary copy of the object."""
+        place = self.resolve(uri)
+        if "://" not in place:
+            return read(Path(place), place)
+        root, _, name = place.rpartition("/")
         with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
             copy = Path(folder, name)
             try:
                 copy.write_bytes(open_storage(root).read(name))
-                return read_metadata(copy)
             except NotFoundError as error:
-                raise ConfigError(f"metadata table {uri}: there is no such object") from error
-            except ConfigError as error:
-                raise ConfigError(str(error).replace(str(copy), uri)) from error
+                raise ConfigError(f"{kind} {place}: no such object") from error
+            return read(copy, place)
 
-    def metadata_stamp(self, config: DatasetConfig) -> Stamp | None:
-        """Size and time of change of the user's table; None where there is none, or none that could be read."""
-        if config.source.metadata is None:
-            return None
-        uri = self.resolve(config.source.metadata)
+    def table_stamps(self, config: DatasetConfig) -> dict[str, FileStamp | None]:
+        """Size and modification time of each of the user's tables; None for a table that cannot be read."""
+        return {uri: self._stamp(self.resolve(uri)) for uri in _tables(config)}
+
+    def _stamp(self, place: str) -> FileStamp | None:
         try:
-            if "://" in uri:
-                root, _, name = uri.rpartition("/")
+            if "://" in place:
+                root, _, name = place.rpartition("/")
                 return stamp_of(open_storage(root).stat(name))
-            status = Path(uri).stat()
+            status = Path(place).stat()
         except OSError:
             return None
-        return Stamp(status.st_size, status.st_mtime_ns)
+        return FileStamp(status.st_size, status.st_mtime_ns)
 
     def output(self, config: DatasetConfig) -> Storage:
         """The whole output: `catalog/`, `audio/`, `latents/`."""
@@ -91,7 +104,7 @@ class StorageResource(dg.ConfigurableResource):
 
     def catalog(self, config: DatasetConfig) -> "Catalog":
         """The stored catalog. Raises `CatalogError` before the first scan."""
-        from headrace.catalog_update import existing_catalog  # noqa: PLC0415 - see above
+        from headrace.catalog.update import existing_catalog  # noqa: PLC0415 - see above
 
         return existing_catalog(self.output(config))
 
@@ -105,5 +118,16 @@ class StorageResource(dg.ConfigurableResource):
 
     def parts(self, config: DatasetConfig) -> dict[str, Storage]:
         """All shard folders of a data set by name: `audio`, `latents crepe`."""
-        latents = {f"latents {entry.name}": self.latents(config, entry.name) for entry in config.latents}
+        latents = {latents_part(entry.name): self.latents(config, entry.name) for entry in config.latents}
         return {"audio": self.audio(config), **latents}
+
+
+def _tables(config: DatasetConfig) -> list[str]:
+    """URIs of the user's tables: the metadata table, and the table of keys to exclude."""
+    keys = None if isinstance(config.exclude, tuple) else config.exclude
+    return [uri for uri in (config.source.metadata, keys) if uri is not None]
+
+
+def latents_part(name: str) -> str:
+    """The name of a set of latents among the parts of a data set: `latents crepe`."""
+    return f"latents {name}"

@@ -1,6 +1,6 @@
-"""Who makes partitions: threads of this machine, or the nodes of a Ray cluster (`resources.ray_workers`).
+"""Builds partitions: the interface `Workers`, and its implementation with threads of this machine.
 
-Owns what assets may ask of either, and the threads.
+`ray_workers` implements the same interface with the nodes of a Ray cluster.
 """
 
 from collections.abc import Callable
@@ -15,30 +15,31 @@ Made_co = TypeVar("Made_co", covariant=True)
 
 
 class Work(Protocol[Made_co]):
-    """What it takes to make a partition."""
+    """A function that builds a partition."""
 
     def __call__(self, *, num_threads: int, progress: Callable[[int], None]) -> Made_co:
-        """Make it with so many threads; `progress` is told each time how many more samples are done."""
+        """Build it with `num_threads` threads. `progress` is called with how many more samples are done."""
 
 
 class Workers(Protocol):
-    """Threads here, and a place to make a partition, here or elsewhere."""
+    """Where partitions are built, and how many threads other work may use."""
 
     @property
     def count(self) -> int:
-        """Threads of this machine to start, at least 1: for what is done here whatever the cluster."""
+        """Threads for work that is done on this machine in any case, at least 1."""
 
     def run(self, work: Work[Result], progress: Callable[[int], None], *, on_gpu: bool = False) -> Result:
-        """Do a partition's work and wait for it.
+        """Do the work of a partition and wait for its result.
 
         Args:
-            work: what to do; it may be pickled and done on another machine, so it opens stores and loads models itself.
-            progress: called here with what `work` says is done.
+            work: builds the partition. It may be pickled and called on another machine, so it opens stores and loads
+                models itself.
+            progress: called in this process with how many more samples are done.
             on_gpu: whether the work is faster on a GPU.
 
         Raises:
             Exception: what `work` raises.
-            BuildError: the machine that did it is gone.
+            BuildError: the machine that did the work is gone.
         """
 
 
@@ -53,5 +54,5 @@ class WorkersResource(dg.ConfigurableResource):
         return self.num_threads or num_cores()
 
     def run(self, work: Work[Result], progress: Callable[[int], None], *, on_gpu: bool = False) -> Result:  # noqa: ARG002
-        """See `Workers.run`; an encoder finds this machine's GPUs itself."""
+        """See `Workers.run`. An encoder finds this machine's GPUs itself."""
         return work(num_threads=self.count, progress=progress)

@@ -1,5 +1,6 @@
-"""What keeps data sets up to date by itself: sensors, schedules and alerts.
+"""Sensors, schedules and alerts that keep data sets up to date.
 
-Level-triggered: every tick compares what is there with what should be, by the same pure functions as `build.py`, and
-starts what is missing. Cursors only save work; losing one costs a look. Nothing here builds anything itself.
+Every tick compares the output with what the YAML and the source ask for, by the same pure functions as `build.py`, and
+requests the runs that are missing. It does not react to events, so no event can be lost. Cursors only save work. The
+runs do all building.
 """

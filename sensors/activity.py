@@ -1,6 +1,6 @@
-"""What runs are doing about a data set, and what they have tried: read from the Dagster instance.
+"""Reads from the Dagster instance which runs are in progress, and which attempts have ended.
 
-Owns those queries. Any run counts, whoever started it: a sensor, a person in the UI, `build.py`.
+All runs count, whether a sensor, a person in the UI or `build.py` started them.
 """
 
 from collections.abc import Collection, Mapping
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import dagster as dg
-from dagster._core.storage.dagster_run import FINISHED_STATUSES, NOT_FINISHED_STATUSES
 
-from assets.tags import PARTITION_TAG, WORK_TAG
-from headrace.waves import Attempts
-from sensors.dead_runs import bury_dead_runs
+from headrace.build.waves import Attempts
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.run_statuses import ENDED, UNDER_WAY
+from headrace_dagster.assets.tags import ASSET_JOB, PARTITION_TAG, WORK_TAG, dataset_of
+from headrace_dagster.sensors.dead_runs import bury_dead_runs
 
-_ASSET_JOB = "__ASSET_JOB"
 _MOST_ATTEMPTS = 5000
 
 
@@ -23,9 +23,9 @@ class ActiveRun:
     """A run in progress.
 
     Attributes:
-        assets: what it makes; None for a run of everything.
-        partition: its partition; None for none, or for a range of them.
-        seconds: how long it has been there.
+        assets: the assets of the run; None for a run of all assets.
+        partition: the partition of the run; None without one, or for a range of partitions.
+        seconds: how long ago the run was created.
     """
 
     assets: frozenset[dg.AssetKey] | None
@@ -33,15 +33,20 @@ class ActiveRun:
     seconds: float
 
     def makes(self, keys: Collection[dg.AssetKey]) -> bool:
-        """Whether it is at work on one of these assets."""
+        """Whether the run materializes one of these assets."""
         return self.assets is None or not self.assets.isdisjoint(keys)
 
 
-def active_runs(instance: dg.DagsterInstance) -> list[ActiveRun]:
-    """All runs in progress or queued; those whose process is gone are marked failed first, and are not among them."""
+def active_runs(instance: dg.DagsterInstance, dataset: ProjectDataset) -> list[ActiveRun]:
+    """All runs in progress or queued, of any data set.
+
+    Runs of this data set whose process is gone are marked failed first, and are not among them.
+    """
     now = datetime.now(UTC)
-    records = list(instance.get_run_records(filters=dg.RunsFilter(statuses=NOT_FINISHED_STATUSES)))
-    dead = bury_dead_runs(instance, records, now)
+    records = list(instance.get_run_records(filters=dg.RunsFilter(statuses=UNDER_WAY)))
+    names = {dataset.name, ASSET_JOB}
+    own = [record for record in records if dataset_of(record.dagster_run, [dataset]) in names]
+    dead = bury_dead_runs(instance, own, now)
     return [
         ActiveRun(
             _assets_of(record.dagster_run),
@@ -54,17 +59,20 @@ def active_runs(instance: dg.DagsterInstance) -> list[ActiveRun]:
 
 
 def _assets_of(run: dg.DagsterRun) -> frozenset[dg.AssetKey] | None:
-    """What a run makes; jobs of their own (`verify`, `gc`) make no asset."""
-    if run.asset_selection is None and run.job_name == _ASSET_JOB:
+    """The assets of a run; None for all of them, empty for jobs without assets (`verify`, `gc`)."""
+    if run.asset_selection is None and run.job_name == ASSET_JOB:
         return None
     return frozenset(run.asset_selection or ())
 
 
 def attempts_at(instance: dg.DagsterInstance, tokens: Collection[str]) -> Mapping[str, Attempts]:
-    """Runs that ended, by token, however they ended: the work is still there, so none of them did it."""
+    """How often and how recently each token was tried, by runs that ended, successful or not.
+
+    A token is asked about while its work is still to be done, so a successful run has not done it either.
+    """
     if not tokens:
         return {}
-    finished = dg.RunsFilter(tags={WORK_TAG: list(tokens)}, statuses=FINISHED_STATUSES)
+    finished = dg.RunsFilter(tags={WORK_TAG: list(tokens)}, statuses=ENDED)
     now = datetime.now(UTC).timestamp()
     found: dict[str, Attempts] = {}
     for record in instance.get_run_records(filters=finished, limit=_MOST_ATTEMPTS):
@@ -76,8 +84,8 @@ def attempts_at(instance: dg.DagsterInstance, tokens: Collection[str]) -> Mappin
 
 
 def newest_run(instance: dg.DagsterInstance) -> str:
-    """A mark that differs whenever a run came, started or ended."""
+    """A string that changes whenever a run is created, starts or ends."""
     records = instance.get_run_records(limit=1)
-    moved = instance.get_run_records(filters=dg.RunsFilter(statuses=NOT_FINISHED_STATUSES))
+    moved = instance.get_run_records(filters=dg.RunsFilter(statuses=UNDER_WAY))
     marks = [f"{r.dagster_run.run_id} {r.dagster_run.status.value}" for r in [*records, *moved]]
     return " ".join(marks)

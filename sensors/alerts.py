@@ -1,18 +1,19 @@
-"""alerts: tells people of failed runs and failed checks, drift and growing rejects among them. Once each."""
+"""The sensor `headrace_alerts`: sends one message for each failed run and each failed check, warnings included."""
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, replace
 
 import dagster as dg
 
-from assets.tags import PARTITION_TAG, dataset_of
-from headrace.alerting import Alert, gaps, send
-from headrace.config import AlertsConfig, DatasetConfig
+from headrace.alerts.alerts import EVERYWHERE, Alert, Channel, gaps, send
+from headrace.config.dataset import AlertsConfig
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.tags import PARTITION_TAG, dataset_of
 
 UI_VARIABLE = "HEADRACE_UI_URL"
-"""Where people open Dagster, for the links in alerts."""
+"""Environment variable with the address of Dagster's UI, for the links in alerts."""
 
 _INTERVAL_SECONDS = 10
 _MOST_PER_TICK = 20
@@ -22,83 +23,112 @@ _KINDS = {"failure": dg.DagsterEventType.RUN_FAILURE, "success": dg.DagsterEvent
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far the runs have been looked at.
+    """How far the sensor has read the runs.
 
     Attributes:
-        failure: the last failed run, by storage id.
-        success: the last successful one; a check of it may have failed.
-        tries: attempts to deliver the next alert.
+        failure: storage id of the last failed run.
+        success: storage id of the last successful run, whose checks may have failed.
+        tries: how often delivering the next alert has failed.
+        channels: channels to which the next alert has not been delivered.
+        lost: how many alerts were given up since the sensor was switched on.
     """
 
     failure: int
     success: int
     tries: int = 0
+    channels: tuple[str, ...] = EVERYWHERE
+    lost: int = 0
 
 
-def alerts_sensor(configs: Mapping[str, DatasetConfig]) -> dg.SensorDefinition:
-    """The one sensor for all data sets, by name."""
+def alerts_sensor(datasets: Sequence[ProjectDataset]) -> dg.SensorDefinition:
+    """The one sensor for all data sets of a project. Runs of other assets and jobs are ignored."""
 
     @dg.sensor(
-        name="alerts",
+        name="headrace_alerts",
         minimum_interval_seconds=_INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="A message for every failed run and every failed check, to the webhook, e-mail and log that the "
-        "data set's YAML names. What cannot be delivered is tried again a few times.",
+        description="Sends a message for every failed run and every failed check, to the webhook, e-mail and log that "
+        "the data set's YAML names. Tries a few times if a message cannot be delivered.",
     )
     def alerts(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         if context.cursor is None:
             start = Position(*(_newest(context.instance, kind) for kind in _KINDS.values()))
-            return dg.SensorResult(skip_reason="looking at runs from now on", cursor=json.dumps(asdict(start)))
-        position, reason = _go_on(context.instance, Position(**json.loads(context.cursor)), configs)
-        reason = "; ".join([reason, *_all_gaps(configs)])
+            return dg.SensorResult(skip_reason="reading runs from now on", cursor=json.dumps(asdict(start)))
+        position, reason = _go_on(context.instance, Position(**json.loads(context.cursor)), datasets)
+        reason = "; ".join([reason, *_all_gaps(datasets)])
         return dg.SensorResult(skip_reason=reason, cursor=json.dumps(asdict(position)))
 
     return alerts
 
 
-def _all_gaps(configs: Mapping[str, DatasetConfig]) -> list[str]:
-    """Recipients that no message can reach, by data set."""
-    return [f"{name}: {gap}" for name, config in configs.items() for gap in gaps(config.alerts, os.environ)]
+def _all_gaps(datasets: Sequence[ProjectDataset]) -> list[str]:
+    """Recipients that no message can reach, one line each, with the name of the data set."""
+    return [f"{dataset.name}: {gap}" for dataset in datasets for gap in gaps(dataset.config.alerts, os.environ)]
 
 
 def _go_on(
-    instance: dg.DagsterInstance, position: Position, configs: Mapping[str, DatasetConfig]
+    instance: dg.DagsterInstance, position: Position, datasets: Sequence[ProjectDataset]
 ) -> tuple[Position, str]:
-    """Tell of the next runs. Returns where that ended, and what there is to say about it."""
+    """Send alerts about the next runs. Returns the new position, and the message of the tick."""
     told = 0
-    places = {"failure": position.failure, "success": position.success}
-    tries = position.tries
+    given_up: list[str] = []
     for name, kind in _KINDS.items():
-        filters = dg.RunStatusChangeRecordsFilter(kind, after_storage_id=places[name])
+        filters = dg.RunStatusChangeRecordsFilter(kind, after_storage_id=getattr(position, name))
         for record in instance.fetch_run_status_changes(filters, limit=_MOST_PER_TICK, ascending=True).records:
-            alert, config = _alert(instance, record.event_log_entry.run_id, configs)
-            faults = send(alert, config, os.environ) if alert else []
-            if faults and tries + 1 < _MOST_TRIES:
-                return Position(**places, tries=tries + 1), f"could not be delivered: {'; '.join(faults)}"
-            places[name], tries = record.storage_id, 0
-            told += alert is not None
-    return Position(**places), f"{told} alerts" if told else "nothing to tell"
+            is_told, faults = _tell(instance, record.event_log_entry.run_id, datasets, position.channels)
+            if faults and position.tries + 1 < _MOST_TRIES:
+                waiting = replace(position, tries=position.tries + 1, channels=tuple(faults))
+                return waiting, _said(told, [*given_up, *faults.values()], position.lost)
+            given_up += faults.values()
+            told += is_told and not faults
+            lost = position.lost + bool(faults)
+            position = replace(position, **{name: record.storage_id}, tries=0, channels=EVERYWHERE, lost=lost)
+    return position, _said(told, given_up, position.lost)
+
+
+def _said(told: int, faults: Sequence[str], lost: int) -> str:
+    """The message of a tick."""
+    said = [f"{told} alerts sent"] if told else []
+    if faults:
+        said.append(f"could not be delivered: {'; '.join(faults)}")
+    if lost:
+        said.append(f"{lost} alerts given up so far, after {_MOST_TRIES} tries each")
+    return "; ".join(said) or "nothing to report"
+
+
+def _tell(
+    instance: dg.DagsterInstance, run_id: str, datasets: Sequence[ProjectDataset], channels: Collection[str]
+) -> tuple[bool, dict[Channel, str]]:
+    """Send the alert about a run, if any. Returns whether there is one, and errors by channel; never raises."""
+    try:
+        alert, config = _alert(instance, run_id, datasets)
+    except Exception as error:  # noqa: BLE001 - the tick's edge: one run that cannot be read must not stop all alerts
+        return True, {channel: f"run {run_id} cannot be read ({type(error).__name__})" for channel in EVERYWHERE}
+    if alert is None:
+        return False, {}
+    return True, send(alert, config, os.environ, [channel for channel in EVERYWHERE if channel in channels])
 
 
 def _alert(
-    instance: dg.DagsterInstance, run_id: str, configs: Mapping[str, DatasetConfig]
+    instance: dg.DagsterInstance, run_id: str, datasets: Sequence[ProjectDataset]
 ) -> tuple[Alert | None, AlertsConfig]:
-    """What a finished run has to tell, if anything, and who hears it."""
+    """The alert about a run that has ended, if any, and the recipients of its data set."""
     run = instance.get_run_by_id(run_id)
-    if run is None:
+    name = None if run is None else dataset_of(run, datasets)
+    if run is None or name is None:
         return None, AlertsConfig()
     keys = sorted(run.asset_selection or (), key=lambda key: key.path)
-    dataset = dataset_of(run)
-    config = configs[dataset].alerts if dataset in configs else AlertsConfig()
+    dataset = next((dataset for dataset in datasets if dataset.name == name), None)
+    config = dataset.config.alerts if dataset else AlertsConfig()
     checks = _failed_checks(instance, run_id)
     failures = _failures(instance, run_id) if run.status == dg.DagsterRunStatus.FAILURE else []
     if run.status != dg.DagsterRunStatus.FAILURE and not checks:
         return None, config
-    made = ", ".join("/".join(key.path[1:]) for key in keys) or run.job_name
+    made = ", ".join(dataset.keys.short(key) if dataset else "/".join(key.path) for key in keys) or run.job_name
     partition = f" [{run.tags[PARTITION_TAG]}]" if PARTITION_TAG in run.tags else ""
     title = f"failed: {made}{partition}" if failures or not checks else f"checks failed: {made}{partition}"
     base = os.environ.get(UI_VARIABLE, "").rstrip("/")
-    return Alert(dataset, title, "\n".join([*checks, *failures]), f"{base}/runs/{run_id}" if base else ""), config
+    return Alert(name, title, "\n".join([*checks, *failures]), f"{base}/runs/{run_id}" if base else ""), config
 
 
 def _failed_checks(instance: dg.DagsterInstance, run_id: str) -> list[str]:

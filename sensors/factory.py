@@ -1,34 +1,42 @@
-"""What runs by itself: sensors and schedules, as `Definitions` beside those of the assets."""
+"""Builds the sensors, schedules and their jobs of data sets as Dagster `Definitions`."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import dagster as dg
 
-from headrace.config import DatasetConfig
-from resources.storage import StorageResource
-from sensors.alerts import alerts_sensor
-from sensors.definitions_changes import definitions_changes_sensor
-from sensors.schedules import dataset_schedules
-from sensors.source_changes import source_changes_sensor
-from sensors.stale_partitions import stale_partitions_sensor
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.resources.storage import StorageResource
+from headrace_dagster.sensors.alerts import alerts_sensor
+from headrace_dagster.sensors.definitions_changes import definitions_changes_sensor
+from headrace_dagster.sensors.loaded import DatasetFolder, Origin
+from headrace_dagster.sensors.schedules import dataset_schedules
+from headrace_dagster.sensors.source_changes import source_changes_sensor
+from headrace_dagster.sensors.stale_partitions import stale_partitions_sensor
 
 
 def build_automation(
-    configs: Sequence[DatasetConfig], folder: Path | None = None, storage: StorageResource | None = None
+    datasets: Sequence[ProjectDataset], storage: StorageResource, origin: DatasetFolder | None = None
 ) -> dg.Definitions:
-    """Sensors, schedules and their jobs, to be merged with the definitions of the assets.
+    """Sensors, schedules and their jobs of several data sets, to be merged with the definitions of their assets.
 
     Args:
-        configs: the data sets.
-        folder: where their YAML files lie, to watch; None watches nothing.
-        storage: the resource that the assets have, if it is another than the default one.
+        datasets: the data sets.
+        storage: the resource that the assets have.
+        origin: the folder of the YAML files, to be watched; None watches nothing.
     """
-    stores = storage or StorageResource()
-    makers = (source_changes_sensor, stale_partitions_sensor)
-    dataset_sensors = [make(config, stores, folder) for config in configs for make in makers]
-    watch = [] if folder is None else [definitions_changes_sensor(folder, configs)]
+    watch = [] if origin is None else [definitions_changes_sensor(origin, [dataset.config for dataset in datasets])]
+    own = [dataset_automation(dataset, storage, origin) for dataset in datasets]
+    return dg.Definitions.merge(*own, dg.Definitions(sensors=[alerts_sensor(datasets), *watch]))
+
+
+def dataset_automation(
+    dataset: ProjectDataset, storage: StorageResource, origin: Origin | None = None
+) -> dg.Definitions:
+    """The sensors and schedules of one data set, without those that all data sets share."""
     return dg.Definitions(
-        sensors=[*dataset_sensors, alerts_sensor({config.name: config for config in configs}), *watch],
-        schedules=[schedule for config in configs for schedule in dataset_schedules(config)],
+        sensors=[
+            source_changes_sensor(dataset, storage, origin),
+            stale_partitions_sensor(dataset, storage, origin),
+        ],
+        schedules=dataset_schedules(dataset),
     )

@@ -1,26 +1,28 @@
-"""What a data set lacks now: output and Dagster instance compared with what its YAML and catalog ask for.
+"""Finds what a data set lacks: compares output and Dagster instance with what its YAML and catalog ask for.
 
-Owns reading that level; `headrace.reconcile` says what is stale, as it does for `build.py`, and `headrace.waves` what
-to start. Reads only.
+Reads, and changes nothing. `headrace.build.reconcile` decides what is stale, as it does for `build.py`, and
+`headrace.build.waves` decides what to start.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
 
-from assets.dataset_report import has_report
-from assets.events import short_digest
-from assets.keys import DatasetKeys
-from assets.loader_smoke_test import smoke_inputs
-from assets.records import Records, is_committed, newest_snapshot
-from headrace.catalog_summary import CATALOG_FOLDER, read_summary
-from headrace.config import DatasetConfig
-from headrace.manifests import ManifestSummary, newest_summaries
-from headrace.reconcile import latent_settings, plan_build, wanted_latents, wanted_partitions
-from headrace.storage import Storage
-from headrace.waves import PartitionWork
-from resources.storage import StorageResource
+from headrace.build.reconcile import latent_settings, wanted_latents, wanted_partitions
+from headrace.build.staleness import BuildNeed, plan_build
+from headrace.build.waves import PartitionWork
+from headrace.catalog.summary import CATALOG_FOLDER, read_summary
+from headrace.config.dataset import DatasetConfig
+from headrace.format.manifests import ManifestSummary, newest_summaries
+from headrace.stores.storage import Storage
+from headrace_dagster.assets.dataset_report import has_report
+from headrace_dagster.assets.events import short_digest
+from headrace_dagster.assets.keys import DatasetKeys
+from headrace_dagster.assets.loader_smoke_test import smoke_inputs
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.records import Records, is_committed, newest_snapshot
+from headrace_dagster.resources.storage import StorageResource
 
 _SECONDS_PER_HOUR = 3600.0
 AUDIO = "audio"
@@ -32,10 +34,10 @@ class Level:
     """What a data set lacks.
 
     Attributes:
-        partitions: partitions that are not as they should be.
-        finish: assets to make once all partitions are done, upstream first.
-        token: of what they are made from, once all partitions are done.
-        hours: about how much audio the partitions hold.
+        partitions: the work of each partition that is not up to date.
+        finish: assets to materialize once all partitions are done, upstream first.
+        token: identifies what these assets are made from; empty while partitions are not done.
+        hours: about how many hours of audio the partitions hold.
     """
 
     partitions: dict[str, PartitionWork]
@@ -46,35 +48,41 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """One kind of shards: what each partition should be, and what it is."""
+    """One kind of shards: wanted and existing manifests, partitions to build, and since when shards are missing."""
 
     wanted: Mapping[str, str]
     found: Mapping[str, ManifestSummary]
     current: Mapping[str, ManifestSummary]
     todo: frozenset[str]
+    missing: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class LevelReader:
-    """Reads the level of one data set.
+    """Reads what one data set lacks.
 
     Attributes:
-        config: the data set.
+        dataset: the data set.
         storage: opens its folders.
-        records: what Dagster knows.
+        records: what the Dagster instance has recorded.
     """
 
-    config: DatasetConfig
+    dataset: ProjectDataset
     storage: StorageResource
     records: Records
 
     @property
+    def config(self) -> DatasetConfig:
+        """The data set's YAML."""
+        return self.dataset.config
+
+    @property
     def keys(self) -> DatasetKeys:
         """The data set's asset keys."""
-        return DatasetKeys(self.config.name)
+        return self.dataset.keys
 
     def outline(self) -> str:
-        """A digest that changes whenever the output may have; costs listings, and reads no file."""
+        """A digest that changes whenever the output may have changed. Lists folders, and reads no file."""
         output = self.storage.output(self.config)
         catalog = [f"{entry.path} {entry.num_bytes} {entry.modified_seconds}" for entry in output.list(CATALOG_FOLDER)]
         parts = self.storage.parts(self.config).items()
@@ -87,19 +95,29 @@ class LevelReader:
         settings = [str(latent_settings(latents)) for latents in self.config.latents]
         return short_digest(self.config.model_dump_json(), *settings, *catalog, *files)
 
-    def read(self) -> Level | None:
-        """The level; None while a scan has to come first, see `read_summary`."""
+    def folders(self) -> dict[str, Storage]:
+        """All shard folders by the name of their stage."""
+        names = [AUDIO, *(latents.name for latents in self.config.latents)]
+        return dict(zip(names, self.storage.parts(self.config).values(), strict=True))
+
+    def read(self, missing: Callable[[str], Mapping[str, float]]) -> Level | None:
+        """What the data set lacks, or None while the source has to be scanned first, see `read_summary`.
+
+        Args:
+            missing: returns for a stage the partitions that lack shards, and since when.
+        """
         catalog = read_summary(self.storage.output(self.config), self.config)
         if catalog is None:
             return None
         wanted = wanted_partitions(catalog.fingerprints, self.config)
-        audio = self._stage(self.keys.audio_shards, self.storage.audio(self.config), wanted)
+        audio = self._stage(self.keys.audio_shards, self.storage.audio(self.config), wanted, missing(AUDIO))
         stages = {AUDIO: audio}
         ready = {name: found for name, found in audio.current.items() if name not in audio.todo}
         for latents in self.config.latents:
             wanted = wanted_latents(ready, latent_settings(latents))
             shards = self.storage.latents(self.config, latents.name)
-            stages[latents.name] = self._stage(self.keys.latent_shards(latents.name), shards, wanted)
+            key = self.keys.latent_shards(latents.name)
+            stages[latents.name] = self._stage(key, shards, wanted, missing(latents.name))
         partitions = {name: work for name in audio.wanted if (work := _work(name, stages)) is not None}
         if partitions:
             hours = catalog.seconds / _SECONDS_PER_HOUR * len(partitions) / len(audio.wanted)
@@ -111,17 +129,21 @@ class LevelReader:
         return [self.keys.audio_shards if stage == AUDIO else self.keys.latent_shards(stage) for stage in stages]
 
     def last_assets(self) -> list[dg.AssetKey]:
-        """What is made once per wave, upstream first."""
+        """The assets that are materialized once all partitions are done, upstream first."""
         indexes = [self.keys.latents_index(latents.name) for latents in self.config.latents]
         return [self.keys.sizes_index, *indexes, self.keys.loader_smoke_test, self.keys.dataset_report]
 
-    def _stage(self, key: dg.AssetKey, shards: Storage, wanted: Mapping[str, str]) -> _Stage:
+    def _stage(
+        self, key: dg.AssetKey, shards: Storage, wanted: Mapping[str, str], missing: Mapping[str, float]
+    ) -> _Stage:
         found = newest_summaries(shards)
-        plan = plan_build(wanted, found)
-        return _Stage(wanted, found, plan.current, frozenset(plan.stale) | self.records.unrecorded(key, plan.current))
+        plan = plan_build(wanted, found, missing)
+        todo = frozenset(plan.stale) | self.records.unrecorded(key, plan.current)
+        since = {name: missing[name] for name, need in plan.stale.items() if need == BuildNeed.DAMAGED}
+        return _Stage(wanted, found, plan.current, todo, since)
 
     def _lacking(self, catalog: str, stages: Mapping[str, _Stage]) -> list[dg.AssetKey]:
-        """The unpartitioned assets that are not what the partitions make."""
+        """The unpartitioned assets that are not up to date with the partitions."""
         lacking = []
         snapshots = {}
         number: int | None = None
@@ -138,7 +160,7 @@ class LevelReader:
         smoke, report = self.keys.loader_smoke_test, self.keys.dataset_report
         if lacking or not self.records.is_made_from(smoke, smoke_inputs(self.config, snapshots)):
             lacking.append(smoke)
-        if lacking or not has_report(self.config, self.storage, self.records):
+        if lacking or not has_report(self.dataset, self.storage, self.records):
             lacking.append(report)
         return lacking
 
@@ -150,7 +172,7 @@ class LevelReader:
 
 
 def _work(partition: str, stages: Mapping[str, _Stage]) -> PartitionWork | None:
-    """What one partition lacks; all latents follow its audio, which they are made from."""
+    """What one partition lacks, if anything. Where the audio is stale, all latents are, which are made from it."""
     if partition in stages[AUDIO].todo:
         lacking = list(stages)
     else:
@@ -158,13 +180,17 @@ def _work(partition: str, stages: Mapping[str, _Stage]) -> PartitionWork | None:
     if not lacking:
         return None
     marks = [f"{name} {stages[name].wanted.get(partition, '')} {_base(stages[name], partition)}" for name in lacking]
-    return PartitionWork(tuple(lacking), short_digest(partition, *marks))
+    marks += [f"{name} {stages[name].missing[partition]}" for name in lacking if partition in stages[name].missing]
+    is_missing = any(partition in stages[name].missing for name in lacking)
+    return PartitionWork(
+        tuple(lacking), short_digest(partition, *marks), str(BuildNeed.DAMAGED) if is_missing else None
+    )
 
 
 def _base(stage: _Stage, partition: str) -> int:
-    """The manifest that the wanted one replaces, or has replaced when only its checks are missing.
+    """Number of the manifest that the wanted one replaces, or has replaced when only its checks are missing.
 
-    A change that comes back later replaces another one, so it is not taken for more of the same attempts.
+    It is part of the token: a change that is undone and made again later starts a new series of attempts.
     """
     found = stage.found.get(partition)
     return 0 if found is None else found.number - (partition in stage.current)

@@ -1,45 +1,91 @@
-"""What the folder of YAML files holds now, beside what this code server loaded of it.
+"""Compares the files that describe data sets with what this code server loaded of them.
 
-Owns that comparison. Every run loads the files anew, so nothing may start from settings that are no longer there.
+Every run loads the files again. So a sensor starts nothing while a file differs from what was loaded: the run would
+make what the new file says, and the sensor would take that for wrong and start the next run.
 """
 
 import hashlib
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Protocol
 
-from headrace.config import DatasetConfig
-from headrace.config_folder import find_configs, yaml_files
+from headrace.config.dataset import DatasetConfig
+from headrace.config.folder import find_configs, yaml_files
 from headrace.errors import ConfigError
-from resources.storage import REPOSITORY_ROOT
 
 
-def configs_now(folder: Path) -> tuple[dict[str, DatasetConfig], tuple[str, ...]]:
-    """The data sets of a folder by name, and what is wrong with the other files, or with the folder."""
-    return _configs_of(folder, _digest(folder))
+class Origin(Protocol):
+    """Where the configuration of a data set was loaded from."""
+
+    def why_held(self, config: DatasetConfig) -> str | None:
+        """Why the sensors of a data set must not start anything; None where its file is as it was loaded."""
 
 
-def why_held(config: DatasetConfig, folder: Path | None) -> str | None:
-    """Why nothing of a data set may start: its file is not as it was loaded; None if it is, or nobody knows its folder.
+@dataclass(frozen=True, slots=True)
+class DatasetFolder:
+    """A folder with one YAML file for each data set.
 
-    Without it, a run would make what the new file asks for, which is never what a sensor with the old one wants.
+    Attributes:
+        path: the folder.
+        root: the folder to which relative URIs in the files are relative.
     """
-    if folder is None or configs_now(folder)[0].get(config.name) == config:
-        return None
-    return f"held back: the YAML file of {config.name} changed and is not loaded; definitions_changes says why"
+
+    path: Path
+    root: Path
+
+    def configs_now(self) -> tuple[dict[str, DatasetConfig], tuple[str, ...]]:
+        """The data sets of the folder by name, and one message for each invalid file, or for a missing folder."""
+        return _configs_of(self, _digest(yaml_files(self.path)))
+
+    def why_held(self, config: DatasetConfig) -> str | None:
+        """See `Origin`."""
+        if self.configs_now()[0].get(config.name) == config:
+            return None
+        return (
+            f"held back: the YAML file of {config.name} changed and is not loaded; headrace_definitions_changes says "
+            "why"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFile:
+    """A file that describes one data set (`defs.yaml`).
+
+    Attributes:
+        path: the file.
+        digest: of its content when it was loaded.
+    """
+
+    path: Path
+    digest: str
+
+    @classmethod
+    def now(cls, path: Path) -> "LoadedFile":
+        """The file as it is now."""
+        return cls(path, _digest([path]))
+
+    def why_held(self, config: DatasetConfig) -> str | None:
+        """See `Origin`."""
+        try:
+            is_same = _digest([self.path]) == self.digest
+        except OSError:
+            is_same = False
+        return None if is_same else f"held back: {self.path} of {config.name} changed; reload the code location"
 
 
 @lru_cache(maxsize=1)
-def _configs_of(folder: Path, digest: str) -> tuple[dict[str, DatasetConfig], tuple[str, ...]]:  # noqa: ARG001 - its files
+def _configs_of(folder: DatasetFolder, digest: str) -> tuple[dict[str, DatasetConfig], tuple[str, ...]]:  # noqa: ARG001 - its files
     """Files of one digest are read once."""
     try:
-        found = find_configs(folder, REPOSITORY_ROOT)
+        found = find_configs(folder.path, folder.root)
     except ConfigError as error:
         return {}, (str(error),)
     return {config.name: config for config in found.configs}, found.faults
 
 
-def _digest(folder: Path) -> str:
+def _digest(paths: list[Path]) -> str:
     digest = hashlib.sha256()
-    for path in yaml_files(folder):
+    for path in paths:
         digest.update(f"{path.name}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()

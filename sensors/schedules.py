@@ -1,52 +1,57 @@
-"""NAME_refresh, NAME_verify, NAME_gc, NAME_history: what happens by the clock, as the data set's YAML says."""
+"""The schedules NAME_refresh, NAME_verify, NAME_gc and NAME_history, at the times of the data set's YAML."""
 
 import dagster as dg
 
-from assets.keys import DatasetKeys
-from assets.maintenance import gc_job, history_job, verify_job
-from assets.tags import DATASET_TAG
-from headrace.config import DatasetConfig, ScheduleConfig
+from headrace.config.dataset import ScheduleConfig
+from headrace_dagster.assets.maintenance import gc_job, history_job, verify_job
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.tags import DATASET_TAG
 
 
-def dataset_schedules(config: DatasetConfig) -> list[dg.ScheduleDefinition]:
+def dataset_schedules(dataset: ProjectDataset) -> list[dg.ScheduleDefinition]:
     """The schedules of a data set."""
-    schedules = config.schedules
+    schedules = dataset.config.schedules
     return [
-        _refresh(config),
-        _of_job(config, verify_job(config), schedules.verify, "Read every byte again and compare digests."),
-        _of_job(config, gc_job(config), schedules.gc, "Remove what no kept snapshot names."),
-        _of_job(config, history_job(config), schedules.history, "Remove old runs from Dagster's history."),
+        _refresh(dataset),
+        _of_job(
+            dataset,
+            verify_job(dataset),
+            schedules.verify,
+            "Read every byte of the newest snapshots and compare digests.",
+        ),
+        _of_job(dataset, gc_job(dataset), schedules.gc, "Remove files that no kept snapshot names."),
+        _of_job(dataset, history_job(dataset), schedules.history, "Remove old runs from Dagster's history."),
     ]
 
 
-def _refresh(config: DatasetConfig) -> dg.ScheduleDefinition:
-    key = DatasetKeys(config.name).catalog
+def _refresh(dataset: ProjectDataset) -> dg.ScheduleDefinition:
+    key, schedules = dataset.keys.catalog, dataset.config.schedules
 
     @dg.schedule(
-        name=f"{config.name}_refresh",
-        cron_schedule=config.schedules.refresh.cron,
-        execution_timezone=config.schedules.time_zone,
-        default_status=_status(config.schedules.refresh),
+        name=f"{dataset.name}_refresh",
+        cron_schedule=schedules.refresh.cron,
+        execution_timezone=schedules.time_zone,
+        default_status=_status(schedules.refresh),
         target=dg.AssetSelection.assets(key),
-        description="Scan the whole source. What it finds is built by `stale_partitions`, as after any change.",
+        description="Scan the whole source. The sensor `stale_partitions` then builds what changed.",
     )
     def refresh() -> dg.RunRequest:
-        return dg.RunRequest(asset_selection=[key], tags={DATASET_TAG: config.name})
+        return dg.RunRequest(asset_selection=[key], tags={DATASET_TAG: dataset.name})
 
     return refresh
 
 
 def _of_job(
-    config: DatasetConfig, job: dg.JobDefinition, when: ScheduleConfig, description: str
+    dataset: ProjectDataset, job: dg.JobDefinition, when: ScheduleConfig, description: str
 ) -> dg.ScheduleDefinition:
     return dg.ScheduleDefinition(
         name=job.name,
         job=job,
         cron_schedule=when.cron,
-        execution_timezone=config.schedules.time_zone,
+        execution_timezone=dataset.config.schedules.time_zone,
         default_status=_status(when),
         description=description,
-        tags={DATASET_TAG: config.name},
+        tags={DATASET_TAG: dataset.name},
     )
 
 

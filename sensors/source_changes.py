@@ -1,22 +1,23 @@
-"""NAME_source_changes: a cheap look at the source, and a scan when it differs from the catalog."""
+"""The sensor NAME_source_changes: lists the source, and starts a scan when it differs from the catalog."""
 
 import time
-from pathlib import Path
 
 import dagster as dg
 
-from assets.catalog import source_inputs
-from assets.events import INPUTS_TAG, short_digest
-from assets.keys import DatasetKeys
-from assets.tags import DATASET_TAG, WORK_TAG
-from headrace.catalog_summary import CATALOG_FOLDER, read_summary
-from headrace.config import DatasetConfig
-from headrace.source_changes import list_within, source_difference
-from headrace.storage import Storage
-from headrace.waves import Patience, patience_left
-from resources.storage import StorageResource
-from sensors.activity import ActiveRun, active_runs, attempts_at
-from sensors.loaded import why_held
+from headrace.build.waves import RunPatience, patience_left
+from headrace.catalog.source_changes import list_within, source_difference
+from headrace.catalog.summary import CATALOG_FOLDER, read_summary
+from headrace.config.dataset import DatasetConfig
+from headrace.stores.storage import Storage
+from headrace_dagster.assets.catalog import source_inputs
+from headrace_dagster.assets.events import INPUTS_TAG, short_digest
+from headrace_dagster.assets.keys import DatasetKeys
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.tags import DATASET_TAG, WORK_TAG
+from headrace_dagster.resources.storage import StorageResource
+from headrace_dagster.sensors.activity import ActiveRun, active_runs, attempts_at
+from headrace_dagster.sensors.backfills import pending_runs
+from headrace_dagster.sensors.loaded import Origin
 
 _INTERVAL_SECONDS = 1  # every round of the daemon, which takes 5 s
 _LOOK_SECONDS = 1.4
@@ -28,26 +29,26 @@ _NS = 1_000_000_000
 
 
 def source_changes_sensor(
-    config: DatasetConfig, storage: StorageResource, folder: Path | None = None
+    dataset: ProjectDataset, storage: StorageResource, origin: Origin | None = None
 ) -> dg.SensorDefinition:
-    """The sensor of a data set, whose relative URIs `storage` resolves and whose YAML file lies in `folder`."""
-    keys = DatasetKeys(config.name)
+    """The sensor of a data set, whose relative URIs `storage` resolves and whose configuration is from `origin`."""
+    config, keys = dataset.config, dataset.keys
 
     @dg.sensor(
         name=f"{config.name}_source_changes",
         target=dg.AssetSelection.assets(keys.catalog),
         minimum_interval_seconds=_INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Lists the source and compares names, sizes and times with the catalog; scans when files that "
-        f"stand still for {config.source.settle_seconds:g} s differ. A source too large to list in a tick is left to "
-        "the nightly refresh.",
+        description="Lists the source and compares names, sizes and times with the catalog. Starts a scan when files "
+        f"differ that have not changed for {config.source.settle_seconds:g} s. A source too large to list in a tick is "
+        "left to the schedule `refresh`.",
     )
     def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         inputs = source_inputs(config, storage)
         is_resting = _is_resting(context.cursor)
         listing = None if is_resting else list_within(storage.source(config), _LOOK_SECONDS)
         if listing is None:
-            return _unlisted(context, config, storage, folder, inputs, is_resting=is_resting)
+            return _unlisted(context, dataset, storage, origin, inputs, is_resting=is_resting)
         output = storage.output(config)
         mark = short_digest(inputs, listing.digest, *_catalog_marks(output))
         if context.cursor == mark:
@@ -62,26 +63,26 @@ def source_changes_sensor(
             reason = f"{difference.num_waiting} files are still settling" if waiting else "no change"
             return dg.SensorResult(skip_reason=reason, cursor=None if waiting else mark)
         token = short_digest(inputs, difference.digest, made)
-        hold = why_held(config, folder) or _hold(context.instance, keys, config, token)
-        return dg.SkipReason(hold) if hold else _scan(keys, token)
+        hold = _hold(context, dataset, origin, token)
+        return dg.SkipReason(hold) if hold else _scan(dataset, token)
 
     return source_changes
 
 
 def _unlisted(  # noqa: PLR0913 - what a tick knows
     context: dg.SensorEvaluationContext,
-    config: DatasetConfig,
+    dataset: ProjectDataset,
     storage: StorageResource,
-    folder: Path | None,
+    origin: Origin | None,
     inputs: str,
     *,
     is_resting: bool,
 ) -> dg.SensorResult:
-    """A source too large to list in a tick: scanned where its catalog cannot be used, or was made from other settings.
+    """The tick of a source too large to list: starts a scan if there is no usable catalog, or if settings changed.
 
-    While it rests, which spares listing it at every tick, the settings alone are compared.
+    For some minutes after a listing that took too long, only the settings are compared.
     """
-    keys = DatasetKeys(config.name)
+    config, keys = dataset.config, dataset.keys
     cursor = None if is_resting else f"{_TOO_LARGE}{time.time()}"
     known, made = _last_scan(context.instance, keys.catalog)
     is_other = inputs != known and not _is_young(config, storage)
@@ -89,24 +90,30 @@ def _unlisted(  # noqa: PLR0913 - what a tick knows
         reason = f"not listed within {_LOOK_SECONDS} s: the source is left to the schedule `refresh`"
         return dg.SensorResult(skip_reason=reason, cursor=cursor)
     token = short_digest(inputs, made)
-    hold = why_held(config, folder) or _hold(context.instance, keys, config, token)
-    return dg.SensorResult(skip_reason=hold, cursor=cursor) if hold else _scan(keys, token, cursor)
+    hold = _hold(context, dataset, origin, token)
+    return dg.SensorResult(skip_reason=hold, cursor=cursor) if hold else _scan(dataset, token, cursor)
 
 
-def _scan(keys: DatasetKeys, token: str, cursor: str | None = None) -> dg.SensorResult:
-    tags = {DATASET_TAG: keys.name, WORK_TAG: token, **_FIRST}
-    return dg.SensorResult(run_requests=[dg.RunRequest(asset_selection=[keys.catalog], tags=tags)], cursor=cursor)
+def _scan(dataset: ProjectDataset, token: str, cursor: str | None = None) -> dg.SensorResult:
+    tags = {DATASET_TAG: dataset.name, WORK_TAG: token, **_FIRST}
+    request = dg.RunRequest(asset_selection=[dataset.keys.catalog], tags=tags)
+    return dg.SensorResult(run_requests=[request], cursor=cursor)
 
 
-def _hold(instance: dg.DagsterInstance, keys: DatasetKeys, config: DatasetConfig, token: str) -> str | None:
-    """Why a scan that is due does not start yet."""
-    runs = active_runs(instance)
+def _hold(
+    context: dg.SensorEvaluationContext, dataset: ProjectDataset, origin: Origin | None, token: str
+) -> str | None:
+    """Why a scan that is due does not start yet; None if it can start."""
+    if origin is not None and (held := origin.why_held(dataset.config)):
+        return held
+    instance, keys, config = context.instance, dataset.keys, dataset.config
+    runs = [*active_runs(instance, dataset), *pending_runs(instance, context.repository_def.asset_graph)]
     if any(run.makes([keys.catalog]) for run in runs):
-        return "a scan is under way"
+        return "a scan is in progress"
     if any(_commits(run, keys, config) for run in runs):
-        return "a snapshot is being committed, which a new catalog would make fail"
+        return "a snapshot is being committed, and a new catalog would make the commit fail"
     attempts = attempts_at(instance, [token]).get(token)
-    pause = patience_left(attempts, Patience()) if attempts else None
+    pause = patience_left(attempts, RunPatience()) if attempts else None
     return f"the scan failed: {pause}" if pause else None
 
 
@@ -116,7 +123,7 @@ def _commits(run: ActiveRun, keys: DatasetKeys, config: DatasetConfig) -> bool:
 
 
 def _last_scan(instance: dg.DagsterInstance, key: dg.AssetKey) -> tuple[str | None, str]:
-    """What the last catalog was made from, and which one it is."""
+    """The inputs tag of the last materialized catalog, and an id of that materialization."""
     event = instance.get_latest_materialization_event(key)
     if event is None or event.asset_materialization is None:
         return None, ""
@@ -128,9 +135,9 @@ def _catalog_marks(output: Storage) -> list[str]:
 
 
 def _is_young(config: DatasetConfig, storage: StorageResource) -> bool:
-    """Whether the metadata table may still be being written."""
-    stamp = storage.metadata_stamp(config)
-    return stamp is not None and abs(time.time_ns() - stamp.mtime_ns) < config.source.settle_seconds * _NS
+    """Whether one of the user's tables changed less than `source.settle_seconds` ago, and may still be written."""
+    stamps = [stamp for stamp in storage.table_stamps(config).values() if stamp is not None]
+    return any(abs(time.time_ns() - stamp.mtime_ns) < config.source.settle_seconds * _NS for stamp in stamps)
 
 
 def _is_resting(cursor: str | None) -> bool:

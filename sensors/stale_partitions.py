@@ -1,58 +1,66 @@
-"""NAME_stale_partitions: one run per partition that is not what it should be, then one for the whole data set."""
+"""The sensor NAME_stale_partitions: starts a run per stale partition, then one run for the whole data set."""
 
 import json
+import time
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 
 import dagster as dg
 
-from assets.gates import failed_catalog
-from assets.keys import DatasetKeys
-from assets.records import Records
-from assets.tags import DATASET_TAG, WORK_TAG
-from headrace.config import DatasetConfig
-from headrace.waves import Decision, Situation, decide
-from resources.storage import StorageResource
-from sensors.activity import ActiveRun, active_runs, attempts_at, newest_run
-from sensors.level import AUDIO, Level, LevelReader
-from sensors.loaded import why_held
+from headrace.build.waves import Decision, Situation, decide
+from headrace_dagster.assets.gates import failed_catalog
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.records import Records
+from headrace_dagster.assets.tags import DATASET_TAG, REASON_TAG, WORK_TAG
+from headrace_dagster.resources.storage import StorageResource
+from headrace_dagster.sensors.activity import ActiveRun, active_runs, attempts_at, newest_run
+from headrace_dagster.sensors.backfills import pending_runs
+from headrace_dagster.sensors.level import AUDIO, Level, LevelReader
+from headrace_dagster.sensors.loaded import Origin
+from headrace_dagster.sensors.missing_shards import Watch
 
+_SHOWN = 10
 _INTERVAL_SECONDS = 1  # every round of the daemon, which takes 5 s
 
 
 def stale_partitions_sensor(
-    config: DatasetConfig, storage: StorageResource, folder: Path | None = None
+    dataset: ProjectDataset, storage: StorageResource, origin: Origin | None = None
 ) -> dg.SensorDefinition:
-    """The sensor of a data set, whose relative URIs `storage` resolves and whose YAML file lies in `folder`."""
-    keys = DatasetKeys(config.name)
+    """The sensor of a data set, whose relative URIs `storage` resolves and whose configuration is from `origin`."""
+    config, keys = dataset.config, dataset.keys
+    made = [key for key in dataset.assets() if key not in {keys.catalog, keys.recordings}]
 
     @dg.sensor(
         name=f"{config.name}_stale_partitions",
-        target=dg.AssetSelection.groups(config.name) - dg.AssetSelection.assets(keys.catalog),
+        target=dg.AssetSelection.assets(*made),
         minimum_interval_seconds=_INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Compares every partition with what the catalog and the YAML ask for. Starts a run for each that "
-        "differs, and when all are done one for snapshots, smoke test and report. Failed work backs off, then rests.",
+        description="Compares every partition with what the catalog and the YAML ask for. Starts a run for each stale "
+        "partition, and after them a run for snapshots, smoke test and report. Checks from time to time that all "
+        "shards exist. Retries failed work with growing pauses, a limited number of times.",
     )
     def stale_partitions(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        checks = context.repository_def.asset_graph.asset_check_keys
-        reader = LevelReader(config, storage, Records(context.instance, checks))
-        runs = active_runs(context.instance)
+        graph = context.repository_def.asset_graph
+        reader = LevelReader(dataset, storage, Records(context.instance, graph.asset_check_keys))
+        runs = [*active_runs(context.instance, dataset), *pending_runs(context.instance, graph)]
         mark = json.dumps([reader.outline(), newest_run(context.instance)])
-        if context.cursor == mark:
-            return _nothing("up to date", mark)
-        level = reader.read()
+        watch = Watch.from_cursor(context.cursor)
+        watch = watch.looked(reader.folders(), config.partitioning().partition_keys(), time.time())
+        if watch.mark == mark and not watch.missing:
+            return _nothing("up to date", watch)
+        watch = replace(watch, mark=None)
+        level = reader.read(watch.of)
         if level is None:
-            return _nothing("waiting for a scan of the source", None)
+            return _nothing("waiting for a scan of the source", watch)
         if failed := failed_catalog(context.instance, keys.catalog):
-            return _nothing(f"held back: the catalog failed its checks: {', '.join(failed)}", None)
-        if held := why_held(config, folder):
-            return _nothing(held, None)
+            return _nothing(f"held back: the catalog failed its checks: {', '.join(failed)}", watch)
+        if origin is not None and (held := origin.why_held(config)):
+            return _nothing(held, watch)
         decision = decide(_situation(reader, level, runs))
         return dg.SensorResult(
             run_requests=_requests(reader, level, decision),
-            skip_reason=_reason(decision),
-            cursor=mark if decision.is_done else None,
+            skip_reason=_reason(level, decision),
+            cursor=replace(watch, mark=mark if decision.is_done else None).to_cursor(),
         )
 
     return stale_partitions
@@ -84,19 +92,21 @@ def _requests(reader: LevelReader, level: Level, decision: Decision) -> list[dg.
         dg.RunRequest(
             asset_selection=[*reader.assets_of(work.stages), *last],
             partition_key=partition,
-            tags={DATASET_TAG: name, WORK_TAG: work.token},
+            tags={DATASET_TAG: name, WORK_TAG: work.token, **({REASON_TAG: work.reason} if work.reason else {})},
         )
         for partition, work in decision.partitions.items()
     ]
 
 
-def _reason(decision: Decision) -> dg.SkipReason | None:
+def _reason(level: Level, decision: Decision) -> dg.SkipReason | None:
     if decision.partitions or decision.finish:
         return None
     if not decision.paused:
         return dg.SkipReason("up to date")
-    return dg.SkipReason("; ".join(f"{name}: {pause}" for name, pause in list(decision.paused.items())[:10]))
+    reasons = {name: f" ({work.reason})" for name, work in level.partitions.items() if work.reason}
+    paused = list(decision.paused.items())[:_SHOWN]
+    return dg.SkipReason("; ".join(f"{name}: {pause}{reasons.get(name, '')}" for name, pause in paused))
 
 
-def _nothing(reason: str, cursor: str | None) -> dg.SensorResult:
-    return dg.SensorResult(skip_reason=reason, cursor=cursor)
+def _nothing(reason: str, watch: Watch) -> dg.SensorResult:
+    return dg.SensorResult(skip_reason=reason, cursor=watch.to_cursor())

@@ -1,0 +1,65 @@
+"""Asset checks that report once what became worse: new rejects, and audio that is gone. They block nothing."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.resources.storage import StorageResource
+
+if TYPE_CHECKING:
+    from headrace.catalog.regressions import Regressions
+
+NEW_REJECTS = "new_rejects"
+DROPPED_AUDIO = "dropped_audio"
+NEWS_CHECKS = frozenset({NEW_REJECTS, DROPPED_AUDIO})
+"""Checks whose failure does not make their asset stale. They report a problem once and pass the next time."""
+
+_SECONDS_PER_HOUR = 3600.0
+_TEXTS = {
+    NEW_REJECTS: "no file or row is rejected that was accepted, or missing, at the last report",
+    DROPPED_AUDIO: "no recording is gone, and there is not less accepted audio, since the last report",
+}
+
+
+def news_spec(name: str, asset: dg.AssetKey) -> dg.AssetCheckSpec:
+    """The specification of one of these checks."""
+    return dg.AssetCheckSpec(name, asset=asset, description=_TEXTS[name])
+
+
+def news_result(name: str, asset: dg.AssetKey, regressions: "Regressions") -> dg.AssetCheckResult:
+    """The result of one of these checks. A failure has severity WARN and lists what is new."""
+    lines = regressions.reject_lines() if name == NEW_REJECTS else regressions.drop_lines()
+    hours, before = regressions.seconds / _SECONDS_PER_HOUR, regressions.seconds_before / _SECONDS_PER_HOUR
+    numbers = {
+        NEW_REJECTS: {
+            "rejected_good_until_now": len(regressions.lost_to_rejection),
+            "rejected_others": len(regressions.other_rejects),
+        },
+        DROPPED_AUDIO: {"recordings_gone": len(regressions.gone), "audio_hours": hours, "earlier_audio_hours": before},
+    }
+    return dg.AssetCheckResult(
+        asset_key=asset,
+        check_name=name,
+        passed=not lines,
+        severity=dg.AssetCheckSeverity.WARN,
+        description="\n".join(lines) or None,
+        metadata=numbers[name],
+    )
+
+
+def decoding_news(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
+    """The check of rejects that only decoding finds, run after a commit. `catalog` reports the rejects of a scan."""
+    config, keys = dataset.config, dataset.keys
+
+    @dg.multi_asset_check(name=f"{config.name}__decoding_news", specs=[news_spec(NEW_REJECTS, keys.sizes_index)])
+    def checks(headrace_storage: StorageResource) -> Iterator[dg.AssetCheckResult]:
+        from headrace.catalog.regressions import find_regressions, mark_reported  # noqa: PLC0415 - polars: not in a code server
+
+        output = headrace_storage.output(config)
+        regressions = find_regressions(output, headrace_storage.catalog(config), None)
+        yield news_result(NEW_REJECTS, keys.sizes_index, regressions)
+        mark_reported(output, regressions)
+
+    return checks

@@ -1,0 +1,55 @@
+"""Asset checks that warn of copies across splits and of unknown keys in `exclude`. They block nothing."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import dagster as dg
+
+from headrace.format.rejects import RejectReason
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.resources.storage import StorageResource
+
+_SHOWN = 10
+_DUPLICATES = "no_duplicates_across_splits"
+_EXCLUDED = "excluded_keys_found"
+_CHECKS = {
+    _DUPLICATES: "no two recordings with the same bytes are in different splits",
+    _EXCLUDED: "every key of `exclude` names a sample",
+}
+_LEAKS = (
+    "contents are in several splits; source.duplicates: group puts copies in one split, source.duplicates: drop keeps "
+    "the first copy of each"
+)
+_UNKNOWN = "keys of exclude name no sample; correct or remove them"
+
+
+def source_checks(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
+    """The source checks of a data set, which run in one step after every scan."""
+    config, key = dataset.config, dataset.keys.catalog
+    specs = [dg.AssetCheckSpec(name, asset=key, description=text) for name, text in _CHECKS.items()]
+
+    @dg.multi_asset_check(name=f"{config.name}__source_checks", specs=specs)
+    def checks(headrace_storage: StorageResource) -> Iterator[dg.AssetCheckResult]:
+        from headrace.catalog.leaks import largest_group, leaks  # noqa: PLC0415 - polars: not in a code server
+
+        catalog = headrace_storage.catalog(config)
+        group = {"largest_group": largest_group(catalog.recordings, config)}
+        yield _warning(_DUPLICATES, _LEAKS, leaks(catalog.recordings, config), key, group)
+        unknown = catalog.rejected.filter(catalog.rejected["code"] == RejectReason.EXCLUDES_NOTHING)["key"].to_list()
+        yield _warning(_EXCLUDED, _UNKNOWN, unknown, key, {})
+
+    return checks
+
+
+def _warning(
+    name: str, what: str, faults: Sequence[str], key: dg.AssetKey, numbers: Mapping[str, int]
+) -> dg.AssetCheckResult:
+    listed = "\n".join(faults[:_SHOWN])
+    more = f"\n… and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
+    return dg.AssetCheckResult(
+        passed=not faults,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"{len(faults)} {what}:\n{listed}{more}" if faults else None,
+        metadata={"findings": len(faults), **numbers},
+        check_name=name,
+        asset_key=key,
+    )

@@ -1,0 +1,62 @@
+"""Definitions of a folder of YAML files: the call for projects that load their definitions in Python."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import dagster as dg
+
+from headrace.config.folder import find_configs
+from headrace.errors import ConfigError
+from headrace_dagster.assets.factory import build_assets, default_resources
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.sensors.factory import build_automation
+from headrace_dagster.sensors.loaded import DatasetFolder
+
+
+def dataset_definitions(
+    folder: str | Path,
+    *,
+    root: str | Path,
+    key_prefix: str | Sequence[str] = (),
+    resources: Mapping[str, object] | None = None,
+    executor: dg.ExecutorDefinition | None = None,
+) -> dg.Definitions:
+    """Assets, checks, sensors, schedules, jobs and resources of all data sets of a folder.
+
+    Reads the YAML files and does no other I/O. An invalid file is not loaded, but the others are: the log and the
+    sensor `headrace_definitions_changes` name the file, the key and what was expected.
+
+    Args:
+        folder: has one YAML file for each data set, named after it; relative to `root`.
+        root: the project's folder, to which relative URIs in the YAML files are relative.
+        key_prefix: parts of asset keys in front of a data set's name: `audio` or `["audio", "raw"]`.
+        resources: used instead of the default ones, by key: `headrace_encoders`, `headrace_workers`,
+            `headrace_storage`, `headrace_progress`.
+        executor: of the definitions; None leaves it to the project that merges them into its own.
+
+    Raises:
+        ConfigError: the folder is missing, a resource has another key, or `key_prefix` is invalid.
+    """
+    origin = DatasetFolder(Path(root, folder), Path(root))
+    found = find_configs(origin.path, origin.root)
+    for fault in found.faults:
+        logging.getLogger("headrace").error("not loaded: %s", fault)
+    above = key_prefix.split("/") if isinstance(key_prefix, str) else list(key_prefix)
+    datasets = [ProjectDataset.named(config, [*above, config.name]) for config in found.configs]
+    used = with_defaults(resources or {}, origin.root)
+    own = dg.Definitions(executor=executor)
+    automation = build_automation(datasets, used["headrace_storage"], origin)
+    return dg.Definitions.merge(build_assets(datasets, used), automation, own)
+
+
+def with_defaults(resources: Mapping[str, object], root: Path) -> dict[str, object]:
+    """The default resources, with these instead of some of them.
+
+    Raises:
+        ConfigError: a key is not one of the default resources.
+    """
+    defaults = default_resources(root)
+    if unknown := [key for key in resources if key not in defaults]:
+        raise ConfigError(f"resources: unknown key {unknown[0]!r}; the resources of headrace are {', '.join(defaults)}")
+    return {**defaults, **resources}

@@ -1,0 +1,20 @@
+"""The runs that backfills started in the UI are still going to make.
+
+A backfill creates the runs of its partitions a few at a time, and what depends on all partitions at the end. A sensor
+that looked at runs alone would start the same work beside the backfill.
+"""
+
+import dagster as dg
+
+from headrace_dagster.resources.dagster_internals.backfills import BaseAssetGraph, remaining_targets
+from headrace_dagster.sensors.activity import ActiveRun
+
+
+def pending_runs(instance: dg.DagsterInstance, graph: BaseAssetGraph) -> list[ActiveRun]:
+    """One run in progress for each asset and partition that backfills under way have still to materialize.
+
+    What failed, or depends on what failed, is not among them. The runs count as having begun infinitely long ago.
+    """
+    return [
+        ActiveRun(frozenset({key}), partition, float("inf")) for key, partition in remaining_targets(instance, graph)
+    ]
