@@ -1,4 +1,6 @@
-"""A Dagster code server as `dagster dev` starts one, asked for sensor ticks as the daemon asks: not run by itself."""
+"""Starts a Dagster code server as `dagster dev` does, and requests sensor ticks as the daemon does."""
+
+# ruff: noqa: TID251
 
 import contextlib
 import os
@@ -23,13 +25,13 @@ _START_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class CodeServer:
-    """A server that answers.
+    """A running code server.
 
     Attributes:
-        client: speaks to it.
-        origin: what it serves.
-        instance: what its sensors look at.
-        pid: its process.
+        client: gRPC client of the server.
+        origin: the repository that it serves.
+        instance: the Dagster instance of its sensors.
+        pid: id of its process.
     """
 
     client: DagsterGrpcClient
@@ -38,10 +40,10 @@ class CodeServer:
     pid: int
 
     def tick(self, sensor: str, cursor: str | None) -> SensorExecutionData:
-        """One tick.
+        """Request one tick of a sensor.
 
         Raises:
-            RuntimeError: the sensor did.
+            RuntimeError: the sensor raised an error.
         """
         arguments = SensorExecutionArgs(
             repository_origin=self.origin, instance_ref=self.instance.get_ref(), sensor_name=sensor, cursor=cursor
@@ -52,15 +54,15 @@ class CodeServer:
         return answer
 
     def forget_peak(self) -> None:
-        """Let `peak_mb` begin anew."""
+        """Reset `peak_mb`."""
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
     def resident_mb(self) -> float:
-        """Memory now."""
+        """Resident memory now, in MB."""
         return self._memory_mb("VmRSS")
 
     def peak_mb(self) -> float:
-        """The most since it started, or since `forget_peak`."""
+        """Peak resident memory since the start or since `forget_peak`, in MB."""
         return self._memory_mb("VmHWM")
 
     def _memory_mb(self, name: str) -> float:
@@ -72,11 +74,11 @@ class CodeServer:
 def code_server(
     instance: dg.DagsterInstance, target: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> Iterator[CodeServer]:
-    """Start a server of some definitions, and stop it in the end.
+    """Start a code server, and stop it at the end of the `with` block.
 
     Args:
-        instance: what its sensors look at.
-        target: which definitions, in words of the command line: `--module-name`, `definitions`.
+        instance: the Dagster instance of its sensors.
+        target: the definitions, as arguments of the command line: `--module-name`, `definitions`.
         environment: variables beside this process's own.
     """
     with socket.socket() as free:

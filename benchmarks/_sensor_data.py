@@ -1,6 +1,6 @@
-"""A data set for `sensor_ticks`: a real source of empty files; catalog, manifests and events are written directly.
+"""Writes a data set for `sensor_ticks`: a source of empty files, with catalog, manifests and events written directly.
 
-No audio is needed to look at it.
+Sensors read no audio, so the files are empty.
 """
 
 import hashlib
@@ -12,19 +12,19 @@ import dagster as dg
 import polars as pl
 import yaml
 
-from assets.catalog import source_inputs
-from assets.events import INPUTS_TAG
-from assets.gates import SHARD_CHECKS
-from assets.keys import DatasetKeys
 from headrace.audio import codec_version
-from headrace.catalog import Catalog
-from headrace.catalog_partitions import partition_fingerprints
-from headrace.catalog_tables import RECORDING_SCHEMA, REJECTED_SCHEMA
-from headrace.catalog_update import store_catalog
-from headrace.config import DatasetConfig, load_config
-from headrace.manifests import Manifest, ShardEntry, commit_manifest
-from headrace.reconcile import wanted_partitions
-from resources.storage import StorageResource
+from headrace.build.reconcile import wanted_partitions
+from headrace.catalog.columns import RECORDING_SCHEMA, REJECTED_SCHEMA
+from headrace.catalog.partitions import partition_fingerprints
+from headrace.catalog.scan import Catalog
+from headrace.catalog.update import store_catalog
+from headrace.config.dataset import DatasetConfig, load_config
+from headrace.format.manifests import Manifest, ShardEntry, commit_manifest
+from headrace_dagster.assets.catalog import source_inputs
+from headrace_dagster.assets.events import INPUTS_TAG
+from headrace_dagster.assets.gates import SHARD_CHECKS
+from headrace_dagster.assets.keys import DatasetKeys
+from headrace_dagster.resources.storage import StorageResource
 
 NAME = "bench"
 _SECONDS = 5.0
@@ -90,6 +90,7 @@ def _source(folder: Path, config: DatasetConfig, count: int) -> Catalog:
         "bits_per_sample": [16] * count,
         "duration_seconds": [_SECONDS] * count,
         "duplicate_of": [None] * count,
+        "excluded_segments": [None] * count,
         "recording_digest": [hashlib.md5(path.encode()).hexdigest() for path in paths],
     }
     user = {f"title {i}": [f"a line of metadata {i} {path}" for path in paths] for i in range(3)}
@@ -101,9 +102,9 @@ def _source(folder: Path, config: DatasetConfig, count: int) -> Catalog:
 
 def _partitions(config: DatasetConfig, catalog: Catalog, instance: dg.DagsterInstance) -> None:
     """Manifests of all partitions, as built from the catalog, and the events that Dagster has of them."""
-    audio, keys = StorageResource().audio(config), DatasetKeys(config.name)
+    audio, keys = StorageResource().audio(config), DatasetKeys((config.name,))
     fingerprints = partition_fingerprints(catalog.recordings, config)
-    samples = catalog.recordings.height // len(config.layout().partition_keys())
+    samples = catalog.recordings.height // len(config.partitioning().partition_keys())
     scanned = {INPUTS_TAG: source_inputs(config, StorageResource())}
     instance.report_runless_asset_event(dg.AssetMaterialization(keys.catalog, tags=scanned))
     for number, (partition, wanted) in enumerate(wanted_partitions(fingerprints, config).items()):

@@ -28,23 +28,23 @@ import numpy as np
 import soundfile as sf
 
 from headrace.audio import AudioFormat, codec_version
-from headrace.bucket_source import open_source
-from headrace.catalog_partitions import PARTITION, fingerprints, recordings_of, with_partitions
-from headrace.catalog_update import existing_catalog, update_catalog
-from headrace.commit import commit_partitions
-from headrace.config import DatasetConfig
-from headrace.manifests import newest_manifests
-from headrace.plan import Layout
-from headrace.reconcile import plan_build
-from headrace.recordings import Recording
-from headrace.shards import ShardSettings, build_partition
-from headrace.storage import LocalStorage
+from headrace.build.audio import ShardSettings, build_partition
+from headrace.build.commit import commit_partitions
+from headrace.build.staleness import plan_build
+from headrace.catalog.partitions import PARTITION, fingerprints, recordings_of, with_partitions
+from headrace.catalog.recordings import Recording
+from headrace.catalog.sources import open_source
+from headrace.catalog.update import existing_catalog, update_catalog
+from headrace.config.dataset import DatasetConfig
+from headrace.config.partitioning import Partitioning
+from headrace.format.manifests import newest_manifests
+from headrace.stores.storage import LocalStorage
 
 RATE_HZ = 44_100
 NUM_FRAMES = 5 * RATE_HZ
 DEMO = Path("datasets/demo/recordings")
 SETTINGS = ShardSettings(AudioFormat(), 50)
-ONE = Layout({"train": 1.0}, {"train": 1}, 50)
+ONE = Partitioning({"train": 1.0}, {"train": 1}, 50)
 LIMIT = "limit: read WAV, encode, drop"
 
 
@@ -111,7 +111,7 @@ def scan(source: Path, output: LocalStorage) -> None:
     update_catalog(config, opened, None, output)
 
 
-def recordings(output: LocalStorage, layout: Layout) -> dict[str, list[Recording]]:
+def recordings(output: LocalStorage, layout: Partitioning) -> dict[str, list[Recording]]:
     """The catalog's recordings by partition."""
     rows = with_partitions(existing_catalog(output).recordings, layout, None)
     return {name: recordings_of(rows.filter(rows[PARTITION] == name)) for name in layout.partition_keys()}
@@ -199,7 +199,7 @@ def measure_noop(work: Path, num_samples: int, num_threads: int) -> dict[str, fl
             path.write_bytes((source / "0000/000000.wav").read_bytes())
         else:
             path.hardlink_to(source / f"{number // 10_000 * 10:04d}" / f"{number // 10_000 * 10_000:06d}.wav")
-    layout = Layout({"train": 0.9, "validation": 0.05, "test": 0.05}, {"train": 8}, 50)
+    layout = Partitioning({"train": 0.9, "validation": 0.05, "test": 0.05}, {"train": 8}, 50)
     first = time.perf_counter()
     scan(source, output)
     for name, found in recordings(output, layout).items():
@@ -222,12 +222,12 @@ def measure_noop(work: Path, num_samples: int, num_threads: int) -> dict[str, fl
     return times
 
 
-def _wanted(output: LocalStorage, layout: Layout) -> dict[str, str]:
+def _wanted(output: LocalStorage, layout: Partitioning) -> dict[str, str]:
     rows = with_partitions(existing_catalog(output).recordings, layout, None)
     return {name: SETTINGS.wanted(digest) for name, digest in fingerprints(rows, layout).items()}
 
 
-def _commit(output: LocalStorage, layout: Layout, wanted: dict[str, str] | None = None) -> tuple[object, bool]:
+def _commit(output: LocalStorage, layout: Partitioning, wanted: dict[str, str] | None = None) -> tuple[object, bool]:
     digest = existing_catalog(output).digest
     return commit_partitions(output.at("audio"), wanted or _wanted(output, layout), digest)[:2]
 

@@ -1,7 +1,7 @@
 """FLAC in and out against the codecs alone: `python benchmarks/codec.py [--clips 24] [--rounds 5]`.
 
 Decoding: `decode_flac_into` beside soundfile and miniaudio's own call. Encoding: WAV files through `encode_segments`,
-and the same with hashing and a tar, beside libsndfile on arrays that lie ready. Everything is measured in turn, several
+and the same with hashing and a tar, beside libsndfile on arrays in memory. Everything is measured in turn, several
 times, on one and on all cores, by the clock and (for CPUs that others use too) by the CPU time spent. Clips are 5 s of
 synthetic 44.1 kHz mono, 16 bits. Prints a table and writes JSON with the hardware.
 """
@@ -28,7 +28,7 @@ import soundfile as sf
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `tests` from the checkout
 
 from headrace.audio import AudioFormat, codec_version, decode_flac_into, encode_segments, plan_segments, probe
-from headrace.tar import TarWriter
+from headrace.format.tar import TarWriter
 from tests.sounds import file_of, music
 
 NUM_FRAMES = 5 * 44_100

@@ -1,4 +1,4 @@
-"""How near encoding comes to what the encoder can do: `python benchmarks/latents.py [--device cuda:0] [--kind crepe]`.
+"""Throughput of encoding beside its limit: `python benchmarks/latents.py [--device cuda:0] [--kind crepe]`.
 
 The limit is the same model on one resident, ready batch of the same shape in a loop; on a CPU the better one of a loop
 that has all cores and of a loop for each core. Ours is the whole way from audio shards to published latent shards. Both
@@ -26,17 +26,17 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `tests` from the checkout
 
 from headrace import encoders
+from headrace.build.latents import LatentSettings, build_latent_partition
 from headrace.encoders import Encoder
 from headrace.encoding.batches import plan_batches
 from headrace.encoding.engine import Engine
 from headrace.encoding.plans import EncodingOptions
-from headrace.encoding.reading import DecodedJob, Job, Reader
+from headrace.encoding.reading import DecodedJob, EncodingJob, JobDecoder
 from headrace.encoding.sources import audio_shard
 from headrace.encoding.stats import EncodingStats
 from headrace.encoding.windows import plan_windows
-from headrace.latents import LatentSettings, build_latent_partition
-from headrace.manifests import newest_manifest
-from headrace.storage import LocalStorage
+from headrace.format.manifests import newest_manifest
+from headrace.stores.storage import LocalStorage
 from tests.audio_shards import write_partition
 
 SAMPLE_RATE_HZ = 44_100
@@ -105,9 +105,9 @@ def middle_batch(encoder: Encoder, audio: Path, options: EncodingOptions) -> Dec
         shards = [stack.enter_context(audio_shard(storage, shard.name)) for shard in manifest.manifest.shards]
         clips = [clip for shard in shards for clip in shard.clips]
         windows = [plan_windows(clip.num_frames_at(encoder.sample_rate_hz), encoder) for clip in clips]
-        batches = plan_batches(windows, budget)
-        job = Job(0, clips, batches[len(batches) // 2])
-        reader = stack.enter_context(Reader(encoder, num_threads=2, pin_memory=False))
+        batches = plan_batches(windows, budget, encoder.info.padded_to)
+        job = EncodingJob(0, clips, batches[len(batches) // 2])
+        reader = stack.enter_context(JobDecoder(encoder, num_threads=2, pin_memory=False))
         return next(reader.read([job], ahead=1))
 
 
@@ -120,7 +120,7 @@ def measure_limit(encoder: Encoder, ready: DecodedJob, seconds: float) -> Rate:
 
 
 def _loops(encoder: Encoder, ready: DecodedJob, seconds: float, num_loops: int) -> Rate:
-    """So many loops beside each other, sharing the cores."""
+    """Several loops in parallel that share the cores."""
     batch = ready.audio.to(encoder.device)
     lengths = torch.tensor([piece.window.num_frames for piece in ready.job.batch.pieces])
     num_threads = torch.get_num_threads()
@@ -201,7 +201,8 @@ def main() -> None:
         print(f"{i:>6}{each.limit.clock:>10.1f}{each.ours.clock:>10.1f}{ratios}")
     print(f"median ratio {ratio:.3f} (CPU time {cpu_ratio:.3f})")
     print(f"padding {stats.padding_share:.2%}; device busy {stats.busy_share:.1%}")
-    print(f"decode threads {options.decoding_threads()}; GPU memory peak {stats.peak_memory_bytes / 2**30:.2f} GiB")
+    num_threads = options.decoding_threads(len(stats.devices))
+    print(f"decode threads {num_threads}; GPU memory peak {stats.peak_memory_bytes / 2**30:.2f} GiB")
     machine = {
         "processor": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),

@@ -2,7 +2,7 @@
 
     python benchmarks/open.py [--shards 1000000] [--json PATH]
 
-Commits a synthetic snapshot of so many shards of 1,000 samples; no shard is there, since opening must not look for any.
+Commits a synthetic snapshot of that many shards of 1,000 samples. No shard exists, since opening must not read any.
 Then, in fresh processes, medians of five: milliseconds of `StreamingDataset(…)`, of `load_state_dict` where a run goes
 on at 90% of its epoch, of the plan of the first batch, and of all together; and the growth of memory at its peak, all
 libraries being loaded before.
@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from headrace.snapshots import ShardTable, Snapshot, SplitTotals
-from headrace.storage import LocalStorage
+from headrace.format.snapshots import ShardTable, Snapshot, SplitTotals
+from headrace.stores.storage import LocalStorage
 
 PER_SHARD = 1000
 BATCH = 256

@@ -3,7 +3,7 @@
     python benchmarks/order.py [--max-samples 1e9] [--reference FOLDER] [--json PATH]
 
 Cost: seconds and peak memory until the first batch, from the beginning and at 90% of an epoch, each in a fresh process
-(numpy's import is not counted). Quality: how evenly global batches draw from shards, how many rows lie between two
+(numpy's import is not counted). Quality: how evenly global batches draw from shards, how many rows are between two
 draws from one shard, and how many shards a host of 8 ranks has open at a time. Padding: what length buckets leave of it
 in the batches of 8 ranks.
 
@@ -172,7 +172,7 @@ def _methods() -> list[dict[str, Any]]:
 
 
 def _padding() -> list[dict[str, Any]]:
-    """Share of padding in the frames of 8 ranks' batches, for windows of so many batches; None for no buckets."""
+    """Share of padding in the frames of 8 ranks' batches, by window size in batches; None for no buckets."""
     random, windows = np.random.default_rng(5), (None, 16, 32, 64, 128)
     lengths = {
         "lognormal, median 6 s, 1-30 s": np.clip(random.lognormal(np.log(6), 0.7, 200_000), 1, 30) * 16_000,

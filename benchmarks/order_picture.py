@@ -1,4 +1,4 @@
-"""Draws docs/images/order.png: where in storage the samples of an epoch lie, in the order in which they arrive."""
+"""Draws docs/images/order.png: where in storage the samples of an epoch are, in the order in which they arrive."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
 """Reading shards into training batches, beside what the machine can do at best and what others reach.
 
-    python benchmarks/read.py [--clips 1500] [--rounds 3] [--peers-python PATH ...]
+    python benchmarks/read.py [--clips 1500] [--per-shard 50] [--rounds 3] [--peers-python PATH ...]
 
 Every system reads the same 5 s clips (FLAC and JSON), then the same latents, shuffled, in padded batches of 32, in a
 fresh process, page cache warm and memory at hand, with worker processes and without, one after the other, `--rounds`
@@ -9,8 +9,12 @@ arrived compared with ours. A run from which a virtual machine's host took over 
 three times, and the one from which it took least counts. Reported: samples/s from the first call to the last batch
 (construction included, imports not), the same after the first batch, seconds to the first batch, CPU seconds, the share
 of the cores that the host took; and the peak memory of the process tree, from a run of its own. "limit" decodes bytes
-that lie in memory and builds no batch.
+in memory and builds no batch.
 The better setting of a system counts. Read the ratios: absolute figures move with the machine.
+
+A peer is read in two forms. *Documented* is what its documents show: FLAC by libsndfile, a `.pth` by `torch.load`.
+*Best* is what its author would do: our FLAC decoder wherever it can take one, latents as arrays of its own format, its
+index built.
 
 `peers/__init__.py` says how each peer is used and how to make the environments that `--peers-python` names. Prints
 tables and writes `results/read.json` with the hardware.
@@ -23,14 +27,15 @@ import platform
 import subprocess
 import sys
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import distribution
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # `benchmarks.peers` and `tests` from the checkout
 
-from benchmarks.peers.measure import Contents, Memory, Run, Timing  # noqa: E402
+from benchmarks.peers.clips import BEST, DOCUMENTED  # noqa: E402
+from benchmarks.peers.measure import Contents, Memory, Timing  # noqa: E402
 from benchmarks.peers.systems import AUDIO, LATENTS, OURS, SYSTEMS, Entry  # noqa: E402
 from benchmarks.peers.table import show  # noqa: E402
 
@@ -60,8 +65,7 @@ def _has(python: str, package: str) -> bool:
 
 def run_apart(entry: Entry, corpus: Path, kind: str, *flags: str) -> dict[str, object]:
     """What `measure.py` prints in a fresh process."""
-    run = Run(entry.system.module, corpus, kind, entry.num_workers)
-    words = [run.module, str(run.corpus), run.kind, str(run.num_workers), *flags]
+    words = [entry.system.module, str(corpus), kind, str(entry.num_workers), entry.form, *flags]
     done = subprocess.run(
         [entry.python, "-m", "benchmarks.peers.measure", *words],
         capture_output=True, text=True, env=os.environ | QUIET, cwd=ROOT, timeout=LONGEST_SECONDS, check=False,
@@ -77,6 +81,11 @@ def timing(entry: Entry, corpus: Path, kind: str) -> Timing:
     while len(tries) < MOST_TRIES and all(run.stolen_share > MOST_STOLEN for run in tries):
         tries.append(Timing(**run_apart(entry, corpus, kind)))  # type: ignore[arg-type]
     return min(tries, key=lambda run: run.stolen_share)
+
+
+def memory(entry: Entry, corpus: Path, kind: str) -> Memory:
+    """The peak memory of one reading."""
+    return Memory(**run_apart(entry, corpus, kind, "--memory"))  # type: ignore[arg-type]
 
 
 def in_turn(chosen: Collection[Entry]) -> Iterator[Entry]:
@@ -121,33 +130,36 @@ def decoder() -> str:
 
 def write(
     path: Path,
-    num_clips: int,
+    corpus: dict[str, int],
     timings: dict[str, dict[Entry, list[Timing]]],
     memories: dict[str, dict[Entry, Memory]],
 ) -> None:
     """All runs so far, as JSON with the hardware."""
     readings = [
-        {"system": entry.system.name, "kind": kind, "num_workers": entry.num_workers}
+        {"system": entry.system.name, "kind": kind, "form": entry.form, "num_workers": entry.num_workers}
         | asdict(run)
-        | asdict(memories[kind][entry])
+        | (asdict(memories[kind][entry]) if entry in memories[kind] else {})
         for kind, chosen in timings.items()
         for entry, runs in chosen.items()
         for run in runs
     ]
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"hardware": hardware(), "clips": num_clips, "readings": readings}, indent=1) + "\n")
+    path.write_text(json.dumps({"hardware": hardware()} | corpus | {"readings": readings}, indent=1) + "\n")
 
 
 def parsed() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clips", type=int, default=1500)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--per-shard", type=int, default=50, help="samples a shard; 250 of latents are 64 MB")
+    parser.add_argument("--forms", nargs="*", default=[BEST, DOCUMENTED], help="of the peers: best, documented")
+    parser.add_argument("--rounds", type=int, default=3, help="0: only convert, and compare what arrives")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--folder", type=Path, default=Path("/tmp/headrace-bench-read"))
     parser.add_argument("--peers-python", nargs="*", default=[], help="interpreters of the peers' environments")
     parser.add_argument("--systems", nargs="*", default=[], help="only these, by name")
     parser.add_argument("--kinds", nargs="*", default=[AUDIO, LATENTS])
+    parser.add_argument("--no-memory", action="store_true", help="skip the pass that watches the memory")
     parser.add_argument("--no-check", action="store_true", help="skip the pass that compares what arrives")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/read.json")
     return parser.parse_args()
@@ -156,20 +168,29 @@ def parsed() -> argparse.Namespace:
 def main() -> None:
     """Make the corpus, run everything in turn, print and write."""
     options = parsed()
-    corpus = options.folder / str(options.clips)
-    if not (corpus / "latents/sizes.json").exists():
+    corpus = options.folder / f"{options.clips}-{options.per_shard}"
+    if not (corpus / "latents-npy").exists():
         from benchmarks.peers.corpus import make  # noqa: PLC0415 - torch, and only the first time
 
-        make(corpus, options.clips)
+        make(corpus, options.clips, options.per_shard)
     every = list(entries([sys.executable, *options.peers_python], options.workers, options.systems))
     timings: dict[str, dict[Entry, list[Timing]]] = {
-        kind: {entry: [] for entry in every if kind in entry.system.kinds} for kind in options.kinds
+        kind: {
+            replace(entry, form=form): []
+            for entry in every
+            if kind in entry.system.kinds
+            for form in entry.system.forms(kind)
+            if form in options.forms
+        }
+        for kind in options.kinds
     }
     if not options.no_check:
         for kind, chosen in timings.items():
             check(chosen, corpus, kind)
-    memories = {
-        kind: {entry: Memory(**run_apart(entry, corpus, kind, "--memory")) for entry in chosen}  # type: ignore[arg-type]
+    if not options.rounds:
+        return
+    memories: dict[str, dict[Entry, Memory]] = {
+        kind: {entry: memory(entry, corpus, kind) for entry in chosen if not options.no_memory}
         for kind, chosen in timings.items()
     }
     for number in range(options.rounds):
@@ -179,7 +200,9 @@ def main() -> None:
                 chosen[entry].append(run)
                 said = f"round {number + 1} of {options.rounds}: {entry.label} on {kind}, {run.rate:.0f} samples/s"
                 print(said, file=sys.stderr, flush=True)
-        write(options.out, options.clips, timings, memories)  # so that whoever stops it has the rounds before
+        write(
+            options.out, {"clips": options.clips, "per_shard": options.per_shard}, timings, memories
+        )  # a stopped benchmark keeps its earlier rounds
     print(f"\ndecoder of headrace and of the limit: {decoder()}")
     for kind, chosen in timings.items():
         show(kind, chosen, memories[kind])

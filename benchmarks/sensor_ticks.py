@@ -1,7 +1,7 @@
-"""What a tick of the sensors costs at 100,000 recordings in 1,000 partitions: seconds and memory, by kind of tick.
+"""Seconds and memory of each kind of sensor tick, at 100,000 recordings in 1,000 partitions.
 
 A code server runs as `dagster dev` starts one, and is asked for ticks as the daemon asks; its memory is read from
-outside. The same is done with a sensor that does nothing over definitions that hold nothing: what Dagster takes by
+outside. The same is measured with a sensor that does nothing over empty definitions, which is what Dagster takes by
 itself. Prints a table and writes JSON.
 """
 
@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # assets, resou
 
 from benchmarks._code_server import CodeServer, code_server
 from benchmarks._sensor_data import NAME, change_everything, write_dataset
-from resources.storage import REPOSITORY_ROOT
+from building.repository import REPOSITORY_ROOT
 
 ROUNDS = 5
 _EMPTY = """
@@ -62,7 +62,7 @@ class Cost:
 
 
 def main() -> None:
-    """Run, print, write."""
+    """Measure, print a table and write JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--recordings", type=int, default=100_000)
     parser.add_argument("--partitions", type=int, default=1_000)
@@ -109,7 +109,7 @@ def measure(folder: Path, num_recordings: int, num_partitions: int) -> tuple[flo
             costs = [
                 _cost(server, "source_changes, no change", source, quiet),
                 _cost(server, "source_changes, cursor lost", source, None),
-                _cost(server, "stale_partitions, up to date but for the end", stale, None),
+                _cost(server, "stale_partitions, all partitions up to date", stale, None),
             ]
             os.utime(folder / "recordings/000/000000.wav", (1, 1))
             costs.append(_cost(server, "source_changes, one file changed", source, quiet))

@@ -2,23 +2,23 @@
 
 import io
 import json
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from benchmarks.peers.clips import FIELD, PER_SHARD
-from headrace.index import SampleEntry
-from headrace.indexing import latent_facts
-from headrace.shardwriter import ShardPlace, ShardWriter
-from headrace.storage import LocalStorage
+from benchmarks.peers.clips import ARRAY_FIELD, FIELD, LATENT_SHAPE, Run, array_tars, members, once, tars
+from headrace.format.index_entries import SampleEntry
+from headrace.format.pth import latent_facts
+from headrace.format.writer import ShardPlace, ShardWriter
+from headrace.stores.storage import LocalStorage
 from tests.sounds import file_of, music
 from tests.streaming.corpus import commit
 
 NUM_FRAMES = 5 * 44_100
 NUM_SOUNDS = 60
-LATENT_SHAPE = (500, 256)
 PREFIX = {"audio": "", "latents": "latent_"}
 DTYPE = {"audio": "", "latents": "float16"}
 
@@ -30,19 +30,35 @@ def title(number: int) -> str:
     return f"clip{number:06d}"
 
 
-def make(folder: Path, num_clips: int) -> None:
-    """Both kinds under `folder`, each committed as a data set."""
+def make(folder: Path, num_clips: int, per_shard: int) -> None:
+    """Both kinds under `folder`, each committed as a data set; and the latents as `.npy` in plain tars."""
     for kind, payload in (("audio", _flac()), ("latents", _pth())):
         storage = LocalStorage(folder / kind)
         indexes = []
-        for shard, start in enumerate(range(0, num_clips, PER_SHARD)):
+        for shard, start in enumerate(range(0, num_clips, per_shard)):
             with ShardWriter(storage, ShardPlace("train", 0, shard, PREFIX[kind])) as writer:
-                for number in range(start, min(start + PER_SHARD, num_clips)):
+                for number in range(start, min(start + per_shard, num_clips)):
                     blob, facts = payload(number)
                     text = _json(number)
                     writer.add(facts.key, {FIELD[kind]: (blob, len(blob)), "json": (text, len(text))}, facts)
                 indexes.append(writer.publish("bench", {}, DTYPE[kind]))
         commit(storage, {"train-0000": indexes}, {})
+    run = Run("corpus", folder, "latents", 0)
+    once(array_tars(run), lambda arrays: _write_arrays(run, arrays))
+
+
+def _write_arrays(run: Run, folder: Path) -> None:
+    """The shards of latents again, with `.npy` in the place of `.pth`: what a WebDataset author would store."""
+    for tar in map(Path, tars(run)):
+        with tarfile.open(folder / tar.name, "w", format=tarfile.USTAR_FORMAT) as file:
+            for key, payload, text in members(str(tar), run.kind):
+                array = io.BytesIO()
+                hidden = torch.load(io.BytesIO(payload), weights_only=True)["encoder_hidden"]
+                np.save(array, hidden.numpy())
+                for name, blob in ((f"{key}.{ARRAY_FIELD}", array.getvalue()), (f"{key}.json", text)):
+                    member = tarfile.TarInfo(name)
+                    member.size = len(blob)
+                    file.addfile(member, io.BytesIO(blob))
 
 
 def _json(number: int) -> bytes:

@@ -9,37 +9,39 @@ from typing import Any
 
 from megatron.energon import Cooker, DefaultTaskEncoder, WorkerConfig, get_loader, get_train_dataset, stateless
 
-from benchmarks.peers.batches import decoded, padded
-from benchmarks.peers.clips import BATCH, FIELD, SHUFFLE_BUFFER, Batch, converted, once, tars
+from benchmarks.peers.batches import collated, decoded
+from benchmarks.peers.clips import BATCH, SHUFFLE_BUFFER, Batch, Run, once, tars_for
 
 PREPARE = "prepare --non-interactive --no-progress --split-ratio 1,0,0 --sample-type CrudeWebdataset --num-workers 1"
 
 
-def prepare(corpus: Path, kind: str) -> None:
+def prepare(run: Run) -> None:
     """Its index beside hard links of our tars."""
 
     def index(folder: Path) -> None:
-        for tar in map(Path, tars(corpus, kind)):
+        for tar in map(Path, tars_for(run)):
             os.link(tar, folder / tar.name)
         command = Path(sys.executable).with_name("energon")
         subprocess.run([command, *PREPARE.split(), folder], check=True, capture_output=True)
 
-    once(converted(corpus, "energon", kind), index)
-
-
-@stateless
-def cook(sample: dict[str, Any]) -> dict[str, Any]:
-    """Payload and JSON, decoded, with the keys that Energon asks for."""
-    kind = next(kind for kind, field in FIELD.items() if field in sample)
-    own = {name: value for name, value in sample.items() if name.startswith("__")}
-    return own | {"row": decoded(kind, sample[FIELD[kind]], sample["json"])}
+    once(run.own, index)
 
 
 class Batches(DefaultTaskEncoder):
     """Cooked samples to padded batches, nothing else."""
 
     decoder = None
-    cookers = (Cooker(cook),)
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self._run = run
+        self.cookers = (Cooker(self._cook),)
+
+    @stateless
+    def _cook(self, sample: dict[str, Any]) -> dict[str, Any]:
+        """Payload and JSON, decoded, with the keys that Energon asks for."""
+        own = {name: value for name, value in sample.items() if name.startswith("__")}
+        return own | {"row": decoded(self._run, sample[self._run.field], sample["json"])}
 
     @stateless
     def encode_sample(self, sample: dict[str, Any]) -> dict[str, Any]:
@@ -49,7 +51,7 @@ class Batches(DefaultTaskEncoder):
     @stateless
     def batch(self, samples: list[dict[str, Any]]) -> Batch:
         """Padded."""
-        return padded(sample["row"] for sample in samples)
+        return collated(self._run, (sample["row"] for sample in samples))
 
     @stateless
     def encode_batch(self, batch: Batch) -> Batch:
@@ -57,15 +59,15 @@ class Batches(DefaultTaskEncoder):
         return batch
 
 
-def read(corpus: Path, kind: str, num_workers: int) -> Iterator[Batch]:
+def read(run: Run) -> Iterator[Batch]:
     """One pass over its train split."""
     batches = get_train_dataset(
-        converted(corpus, "energon", kind),
-        worker_config=WorkerConfig(rank=0, world_size=1, num_workers=num_workers),
+        run.own,
+        worker_config=WorkerConfig(rank=0, world_size=1, num_workers=run.num_workers),
         batch_size=BATCH,
         shuffle_buffer_size=SHUFFLE_BUFFER,
         max_samples_per_sequence=None,
-        task_encoder=Batches(),
+        task_encoder=Batches(run),
         repeat=False,
     )
     yield from get_loader(batches)

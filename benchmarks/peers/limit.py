@@ -1,4 +1,4 @@
-"""The limit: the fastest bit-exact decoder on bytes that lie ready, or a plain copy of latents; no batch is built."""
+"""The limit: the fastest bit-exact decoder on bytes in memory, or a plain copy of latents; no batch is built."""
 
 import functools
 import threading
@@ -8,37 +8,37 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.peers.clips import BATCH, FIELD, Batch, tars
+from benchmarks.peers.clips import BATCH, FIELD, Batch, Run, tars
 from headrace.audio import decode_flac_into, flac_info
-from headrace.index import ShardIndex
-from headrace.indexing import latent_facts
+from headrace.format.index_files import parse_index
+from headrace.format.pth import latent_facts
 
 _local = threading.local()
 
 
-def prepare(corpus: Path, kind: str) -> None:
+def prepare(run: Run) -> None:
     """Read all payloads."""
-    _work(corpus, kind)
+    _work(run)
 
 
-def read(corpus: Path, kind: str, num_threads: int) -> Iterator[Batch]:
+def read(run: Run) -> Iterator[Batch]:
     """Decode or copy every sample into the same array."""
-    yield from on_threads(payloads(corpus, kind), _work(corpus, kind), num_threads)
+    yield from on_threads(payloads(run), _work(run), run.num_workers)
 
 
 @functools.cache
-def _work(corpus: Path, kind: str) -> Callable[[bytes], object]:
-    first = payloads(corpus, kind)[0]
-    return _decoder(first) if kind == "audio" else _copier(first)
+def _work(run: Run) -> Callable[[bytes], object]:
+    first = payloads(run)[0]
+    return _decoder(first) if run.kind == "audio" else _copier(first)
 
 
 @functools.cache
-def payloads(corpus: Path, kind: str) -> list[bytes]:
+def payloads(run: Run) -> list[bytes]:
     """FLAC or `.pth` of every sample."""
     found: list[bytes] = []
-    for path in map(Path, tars(corpus, kind)):
-        index, data = ShardIndex.from_bytes(path.with_suffix(".idx").read_bytes(), path.name), path.read_bytes()
-        spans = (index.range_of(i, FIELD[kind]) for i in range(len(index)))
+    for path in map(Path, tars(run)):
+        index, data = parse_index(path.with_suffix(".idx").read_bytes(), path.name), path.read_bytes()
+        spans = (index.range_of(i, FIELD[run.kind]) for i in range(len(index)))
         found += [data[span[0] : span[1]] for span in spans if span]
     return found
 

@@ -1,18 +1,19 @@
 """The same limit with libsndfile, which the peers decode with."""
 
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import replace
 
 from benchmarks.peers.batches import decode
-from benchmarks.peers.clips import Batch
+from benchmarks.peers.clips import DOCUMENTED, Batch, Run
 from benchmarks.peers.limit import on_threads, payloads
 
 
-def prepare(corpus: Path, kind: str) -> None:
+def prepare(run: Run) -> None:
     """Read all payloads."""
-    payloads(corpus, kind)
+    payloads(run)
 
 
-def read(corpus: Path, kind: str, num_threads: int) -> Iterator[Batch]:
+def read(run: Run) -> Iterator[Batch]:
     """Decode every clip."""
-    yield from on_threads(payloads(corpus, kind), lambda blob: decode(kind, blob), num_threads)
+    documented = replace(run, form=DOCUMENTED)
+    yield from on_threads(payloads(run), lambda blob: decode(documented, blob), run.num_workers)

@@ -1,41 +1,46 @@
 """LitData: `optimize` into its chunks, then its StreamingDataset and StreamingDataLoader."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import litdata
+import torch
 
-from benchmarks.peers.batches import decoded, padded
-from benchmarks.peers.clips import BATCH, PER_SHARD, SEED, Batch, converted, members, once, tars
+from benchmarks.peers.batches import collated_rows, decode
+from benchmarks.peers.clips import BATCH, DOCUMENTED, SEED, Batch, Run, members, once, tars
 
 
-def prepare(corpus: Path, kind: str) -> None:
-    """The payloads and the JSON as they are, as many samples a chunk."""
+def prepare(run: Run) -> None:
+    """Payloads as they are, or tensors; as many samples a chunk."""
 
     def rows(tar: str) -> Iterator[dict[str, Any]]:
-        for _, payload, text in members(tar, kind):
-            yield {"payload": payload, "json": text.decode()}
+        for _, payload, text in members(tar, run.kind):
+            yield {"payload": tensor(payload) if run.has_arrays else payload, "json": text.decode()}
+
+    def tensor(payload: bytes) -> torch.Tensor:
+        return decode(replace(run, form=DOCUMENTED), payload)
 
     def convert(folder: Path) -> None:
         litdata.optimize(
             fn=rows,
-            inputs=tars(corpus, kind),
+            inputs=tars(run),
             output_dir=str(folder),
-            chunk_size=PER_SHARD,
+            chunk_size=run.per_shard,
             num_workers=1,
             start_method="fork",  # `rows` is no module's function
             verbose=False,
         )
 
-    once(converted(corpus, "litdata", kind), convert)
+    once(run.own, convert)
 
 
-def read(corpus: Path, kind: str, num_workers: int) -> Iterator[Batch]:
-    """Decoded in the collate."""
-    rows = litdata.StreamingDataset(str(converted(corpus, "litdata", kind)), shuffle=True, drop_last=False, seed=SEED)
+def read(run: Run) -> Iterator[Batch]:
+    """Decoded in the collate; tensors come whole."""
+    rows = litdata.StreamingDataset(str(run.own), shuffle=True, drop_last=False, seed=SEED)
 
     def collate(samples: list[dict[str, Any]]) -> Batch:
-        return padded(decoded(kind, sample["payload"], sample["json"]) for sample in samples)
+        return collated_rows(run, samples)
 
-    yield from litdata.StreamingDataLoader(rows, batch_size=BATCH, num_workers=num_workers, collate_fn=collate)
+    yield from litdata.StreamingDataLoader(rows, batch_size=BATCH, num_workers=run.num_workers, collate_fn=collate)

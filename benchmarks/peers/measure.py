@@ -1,4 +1,4 @@
-"""One system, once, in this process: `python -m benchmarks.peers.measure MODULE CORPUS KIND NUM_WORKERS [FLAG]`.
+"""One system, once, in this process: `python -m benchmarks.peers.measure MODULE CORPUS KIND NUM_WORKERS FORM [FLAG]`.
 
 `read.py` starts it in the system's environment; the last line it prints is JSON. A run takes the time; or
 watches the memory (`--memory`), which takes time itself; or reads what arrives (`--check`). Standard library and numpy
@@ -21,27 +21,10 @@ from types import ModuleType
 
 import numpy as np
 
-from benchmarks.peers.clips import Batch, warm
+from benchmarks.peers.clips import BEST, DOCUMENTED, Batch, Run, warm
 
 MEMORY_SHARE = 0.2
 """Of one core, for looking at the memory: a look costs milliseconds a process."""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """What to run.
-
-    Attributes:
-        module: of this package.
-        corpus: folder with `audio/` and `latents/`.
-        kind: `audio` or `latents`.
-        num_workers: processes, or threads.
-    """
-
-    module: str
-    corpus: Path
-    kind: str
-    num_workers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +116,7 @@ def checked(system: ModuleType, run: Run) -> Contents:
 
 
 def _batches(system: ModuleType, run: Run) -> Iterator[Batch]:
-    return iter(system.read(run.corpus, run.kind, run.num_workers))
+    return iter(system.read(run))
 
 
 def _sum(row: np.ndarray) -> int:
@@ -204,12 +187,13 @@ def _stolen_seconds() -> float:
 
 
 def main() -> None:
-    """Run as told; print the result."""
+    """Run what the command line asks for, and print the result as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("module")
     parser.add_argument("corpus", type=Path)
     parser.add_argument("kind")
     parser.add_argument("num_workers", type=int)
+    parser.add_argument("form", choices=(DOCUMENTED, BEST))
     for flag, other in {"--memory": watched, "--check": checked}.items():
         parser.add_argument(flag, dest="measure", action="store_const", const=other, default=timed)
     options = vars(parser.parse_args())
@@ -218,8 +202,8 @@ def main() -> None:
     system = importlib.import_module(f"benchmarks.peers.{run.module}")
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
-    system.prepare(run.corpus, run.kind)
-    warm(run.corpus, run.module, run.kind)
+    system.prepare(run)
+    warm(run)
     bring_memory_back()
     print("\n" + json.dumps(asdict(measure(system, run))))
 

@@ -3,14 +3,15 @@
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import transformers.tokenization_utils_base  # noqa: F401 - asks whether torchvision is there, so before the stand-in
 
-from benchmarks.peers.batches import decoded, padded
-from benchmarks.peers.clips import BATCH, SEED, Batch, converted, members, once, tars
+from benchmarks.peers.batches import collated_rows, decode
+from benchmarks.peers.clips import BATCH, DOCUMENTED, LATENT_SHAPE, SEED, Batch, Run, members, once, tars
 
 # It imports torchvision for its picture data sets, and torchvision would bring a torch of its own: an empty stand-in.
 for _name in ("", ".datasets", ".transforms", ".transforms.functional"):
@@ -22,26 +23,30 @@ from streaming import MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: 
 from streaming.base.util import clean_stale_shared_memory  # noqa: E402
 
 
-def prepare(corpus: Path, kind: str) -> None:
-    """The payloads and the JSON as they are, as many samples a shard."""
+def prepare(run: Run) -> None:
+    """Payloads as they are, or arrays of a fixed shape; as many samples a shard."""
+    shape = ",".join(map(str, LATENT_SHAPE))
+    columns = {"payload": f"ndarray:float16:{shape}" if run.has_arrays else "bytes", "json": "json"}
 
     def convert(folder: Path) -> None:
-        columns, urls = {"payload": "bytes", "json": "json"}, tars(corpus, kind)
+        urls = tars(run)
         with MDSWriter(out=str(folder), columns=columns, size_limit=Path(urls[0]).stat().st_size) as writer:
             for tar in urls:
-                for _, payload, text in members(tar, kind):
-                    writer.write({"payload": payload, "json": json.loads(text)})
+                for _, payload, text in members(tar, run.kind):
+                    writer.write({"payload": stored(payload), "json": json.loads(text)})
 
-    once(converted(corpus, "mosaic", kind), convert)
+    def stored(payload: bytes) -> Any:  # noqa: ANN401
+        return decode(replace(run, form=DOCUMENTED), payload).numpy() if run.has_arrays else payload
+
+    once(run.own, convert)
     clean_stale_shared_memory()
 
 
-def read(corpus: Path, kind: str, num_workers: int) -> Iterator[Batch]:
-    """Decoded in the collate."""
-    folder = converted(corpus, "mosaic", kind)
-    rows = StreamingDataset(local=str(folder), shuffle=True, batch_size=BATCH, shuffle_seed=SEED)
+def read(run: Run) -> Iterator[Batch]:
+    """Decoded in the collate; arrays come whole."""
+    rows = StreamingDataset(local=str(run.own), shuffle=True, batch_size=BATCH, shuffle_seed=SEED)
 
     def collate(samples: list[dict[str, Any]]) -> Batch:
-        return padded(decoded(kind, sample["payload"], sample["json"]) for sample in samples)
+        return collated_rows(run, samples)
 
-    yield from StreamingDataLoader(rows, batch_size=BATCH, num_workers=num_workers, collate_fn=collate)
+    yield from StreamingDataLoader(rows, batch_size=BATCH, num_workers=run.num_workers, collate_fn=collate)

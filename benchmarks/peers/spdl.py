@@ -7,26 +7,26 @@ from pathlib import Path
 import spdl.io
 from spdl.pipeline import PipelineBuilder
 
-from benchmarks.peers.batches import decoded, padded
-from benchmarks.peers.clips import BATCH, FIELD, SEED, SHUFFLE_BUFFER, Batch, tars
+from benchmarks.peers.batches import collated, decoded
+from benchmarks.peers.clips import BATCH, SEED, SHUFFLE_BUFFER, Batch, Run, tars_for
 
 BUFFERED_BATCHES = 4
 
 
-def prepare(corpus: Path, kind: str) -> None:
+def prepare(run: Run) -> None:
     """Nothing: it reads our tars."""
 
 
-def read(corpus: Path, kind: str, num_threads: int) -> Iterator[Batch]:
+def read(run: Run) -> Iterator[Batch]:
     """Tar members to batches; one more thread for the source and the collate."""
     pipeline = (
         PipelineBuilder()
-        .add_source(_shuffled(_members(corpus, kind)))
-        .pipe(lambda sample: decoded(kind, sample[FIELD[kind]], bytes(sample["json"])), concurrency=num_threads)
+        .add_source(_shuffled(_members(run)))
+        .pipe(lambda sample: decoded(run, sample[run.field], bytes(sample["json"])), concurrency=run.num_workers)
         .aggregate(BATCH)
-        .pipe(padded)
+        .pipe(lambda samples: collated(run, samples))
         .add_sink(BUFFERED_BATCHES)
-        .build(num_threads=num_threads + 1)
+        .build(num_threads=run.num_workers + 1)
     )
     with pipeline.auto_stop():
         yield from pipeline.get_iterator(timeout=60)
@@ -35,14 +35,14 @@ def read(corpus: Path, kind: str, num_threads: int) -> Iterator[Batch]:
 Sample = dict[str, memoryview]
 
 
-def _members(corpus: Path, kind: str) -> Iterator[Sample]:
-    urls = tars(corpus, kind)
+def _members(run: Run) -> Iterator[Sample]:
+    urls = tars_for(run)
     random.Random(SEED).shuffle(urls)
     for url in urls:
         sample: Sample = {}
         for name, blob in spdl.io.iter_tarfile(Path(url).read_bytes()):
             sample[name.partition(".")[2]] = blob
-            if len(sample) == len((FIELD[kind], "json")):
+            if len(sample) == len((run.field, "json")):
                 yield sample
                 sample = {}
 

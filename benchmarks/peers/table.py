@@ -1,9 +1,10 @@
-"""The table of one kind. Pure but for printing."""
+"""Prints the table of one kind of samples."""
 
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from benchmarks.peers.clips import BEST
 from benchmarks.peers.measure import Memory, Timing
 from benchmarks.peers.systems import LIMIT, OURS, Entry, System
 
@@ -17,7 +18,7 @@ class Row:
 
     entry: Entry
     runs: Sequence[Timing]
-    memory: Memory
+    memory: Memory | None
 
     def median(self, name: str) -> float:
         """Of a field or property of `Timing`."""
@@ -30,25 +31,25 @@ class Row:
 
 
 def show(kind: str, timings: Mapping[Entry, Sequence[Timing]], memories: Mapping[Entry, Memory]) -> None:
-    """Print medians, the fastest first; a star marks a system's setting that counts."""
-    rows = sorted((Row(entry, runs, memories[entry]) for entry, runs in timings.items()), key=lambda row: -row.rate)
-    limit, ours = _best(rows, LIMIT), _best(rows, OURS)
+    """Print medians, the fastest first; a star marks the setting that counts of each form of a system."""
+    rows = sorted((Row(entry, runs, memories.get(entry)) for entry, runs in timings.items()), key=lambda row: -row.rate)
+    limit, ours = _best(rows, LIMIT, BEST), _best(rows, OURS, BEST)
     _print(f"\n{kind}; workers or threads", TITLES)
     for row in rows:
         rates = [run.rate for run in row.runs]
         of_limit = f"{row.rate / limit.rate:.2f}" if limit else ""
         lead = f"{ours.rate / row.rate:.2f}" if ours else ""
-        star = "*" if row == _best(rows, row.entry.system) else " "
+        star = "*" if row == _best(rows, row.entry.system, row.entry.form) else " "
         cells = (f"{row.rate:.0f}", f"{min(rates):.0f}-{max(rates):.0f}", of_limit, lead)
         more = (f"{row.median('steady_rate'):.0f}", f"{row.median('first_seconds'):.3f}")
         stolen = f"{statistics.mean(run.stolen_share for run in row.runs):.1%}"
-        rest = (f"{row.median('cpu_seconds'):.2f}", stolen, f"{row.memory.peak_mib:.0f}")
+        rest = (f"{row.median('cpu_seconds'):.2f}", stolen, f"{row.memory.peak_mib:.0f}" if row.memory else "")
         _print(f"{star} {row.entry.label}", (*cells, *more, *rest))
 
 
-def _best(rows: list[Row], system: System) -> Row | None:
-    return next((row for row in rows if row.entry.system == system), None)
+def _best(rows: list[Row], system: System, form: str) -> Row | None:
+    return next((row for row in rows if (row.entry.system, row.entry.form) == (system, form)), None)
 
 
 def _print(name: str, cells: Sequence[str]) -> None:
-    print(f"{name:26}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, WIDTHS, strict=True)))
+    print(f"{name:32}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, WIDTHS, strict=True)))
