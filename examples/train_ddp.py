@@ -1,7 +1,7 @@
-"""Train on latents with torch.distributed, save a checkpoint in mid-epoch, go on with any number of ranks.
+"""Train on latents with torch.distributed, save a checkpoint within an epoch, resume with any number of ranks.
 
 Run `torchrun --nproc-per-node 2 examples/train_ddp.py data/demo/latents/crepe checkpoint.pt`, then the same with 4: it
-goes on where the first stopped.
+resumes where the first run stopped.
 """
 
 import sys
@@ -18,7 +18,7 @@ MAX_STEPS = 10
 
 
 def main(remote: str, checkpoint: Path) -> None:
-    """Train for a few steps from where the checkpoint stands."""
+    """Train for a few steps, from the checkpoint if there is one."""
     dist.init_process_group("gloo")
     dataset = StreamingDataset(
         remote=remote, split="train", batch_size=GLOBAL_BATCH_SIZE // dist.get_world_size(), shuffle=True

@@ -2,7 +2,7 @@
 
 accelerate launch examples/with_accelerate.py data/demo/audio CHECKPOINT
 
-Run it again, and it goes on where it stopped, in the middle of an epoch, too, on any number of ranks that divides 24.
+Run it again, and it resumes where it stopped, also within an epoch, on any number of ranks that divides 24.
 """
 
 import sys
@@ -18,7 +18,7 @@ GLOBAL_BATCH = 24
 
 
 def main(remote: str, checkpoint: str) -> None:
-    """Ten more steps."""
+    """Train for ten more steps."""
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
     dataset = StreamingDataset(
         remote=remote, split="train", batch_size=GLOBAL_BATCH // accelerator.num_processes, shuffle=True

@@ -11,7 +11,7 @@ from datasets import load_dataset
 
 
 def main(folder: Path) -> None:
-    """Keys and metadata of the first few samples."""
+    """Print keys and metadata of the first few samples."""
     shards = [
         str(folder / name) for name in json.loads((folder / "sizes.json").read_text()) if name.startswith("train_")
     ]

@@ -1,9 +1,9 @@
-"""Train under Hugging Face's Trainer with a loader that goes on in the middle of an epoch.
+"""Train under Hugging Face's Trainer with a loader that resumes within an epoch.
 
 python examples/with_hugging_face_trainer.py data/demo/audio CHECKPOINTS
 
-Run it again, and it goes on where the newest checkpoint was saved. The loader's place is saved beside each checkpoint;
-`ignore_data_skip` tells the Trainer not to read, and throw away, what lies before it.
+Run it again, and it resumes from the newest checkpoint. The state of the loader is saved beside each checkpoint. With
+`ignore_data_skip` the Trainer does not read and discard the batches before that state.
 """
 
 import json
@@ -20,7 +20,7 @@ PLACE = "loader.json"
 
 
 class StreamingTrainer(Trainer):
-    """A Trainer whose batches come from our loader as they are: it is one rank's already."""
+    """A Trainer that uses the loader as it is, because the loader reads the share of one rank already."""
 
     def __init__(self, model: torch.nn.Module, arguments: TrainingArguments, loader: StreamingDataLoader) -> None:
         super().__init__(model, arguments)
@@ -28,25 +28,25 @@ class StreamingTrainer(Trainer):
         self.add_callback(SavePlace(loader))
 
     def get_train_dataloader(self) -> StreamingDataLoader:
-        """Not given to Accelerate, which would divide it among the ranks once more."""
+        """The loader, without Accelerate, which would divide it among the ranks a second time."""
         return self.loader
 
 
 class SavePlace(TrainerCallback):
-    """Saves the loader's place with each checkpoint."""
+    """Saves the state of the loader with each checkpoint."""
 
     def __init__(self, loader: StreamingDataLoader) -> None:
         self.loader = loader
 
     def on_save(self, args: TrainingArguments, state: TrainerState, *_: object, **__: object) -> None:
-        """After each checkpoint; the place is the same on all ranks."""
+        """Save the state, which is the same on all ranks, beside the checkpoint."""
         if state.is_world_process_zero:
             checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             (checkpoint / PLACE).write_text(json.dumps(self.loader.state_dict()))
 
 
 class Model(torch.nn.Module):
-    """As small as a model can be."""
+    """A minimal model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Model(torch.nn.Module):
 
 
 def main(remote: str, folder: str) -> None:
-    """Ten more steps."""
+    """Train for ten more steps."""
     last = get_last_checkpoint(folder) if Path(folder).exists() else None
     done = int(last.rpartition("-")[2]) if last else 0
     arguments = TrainingArguments(

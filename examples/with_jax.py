@@ -1,9 +1,9 @@
-"""Train with JAX: numpy batches of one shape, shared out over all devices of all processes.
+"""Train with JAX: numpy batches of one shape, divided among all devices of all processes.
 
 python examples/with_jax.py data/demo/audio checkpoint.json
 
-Run it again, and it goes on where it stopped, in the middle of an epoch, too, on any number of processes that divides
-8. Needs `pip install jax`.
+Run it again, and it resumes where it stopped, also within an epoch, on any number of processes that divides 8.
+Needs `pip install jax`.
 """
 
 import json
@@ -25,7 +25,7 @@ LEARNING_RATE = 0.1
 
 
 def loss_of(weights: jax.Array, audio: jax.Array) -> jax.Array:
-    """How badly each frame of (B, N) is told from the ones before it."""
+    """The mean squared error of predicting each frame of (B, N) from the frames before it."""
     count = audio.shape[1] - NUM_TAPS
     before = jnp.stack([audio[:, tap : tap + count] for tap in range(NUM_TAPS)], axis=-1)
     return jnp.mean((before @ weights - audio[:, NUM_TAPS:]) ** 2)
@@ -39,13 +39,13 @@ def step(weights: jax.Array, audio: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def one_shape(batch: dict) -> np.ndarray:
-    """The first channel of each sample, float32 (B, NUM_FRAMES): JAX compiles anew for every other shape."""
+    """The first channel of each sample, float32 (B, NUM_FRAMES): JAX compiles again for every other shape."""
     audio = batch["audio"][:, 0]
     return np.pad(audio, [(0, 0), (0, NUM_FRAMES - audio.shape[1])])
 
 
 def main(remote: str, checkpoint: Path) -> None:
-    """Ten more steps."""
+    """Train for ten more steps."""
     world = World(jax.process_index(), jax.process_count())
     dataset = StreamingDataset(
         remote=remote, split="train", batch_size=GLOBAL_BATCH // world.world_size, shuffle=True,

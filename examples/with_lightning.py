@@ -1,8 +1,8 @@
-"""Train under Lightning, which saves the loader's place with its checkpoints and goes on from there.
+"""Train under Lightning, which saves the state of the loader with its checkpoints and resumes from it.
 
 python examples/with_lightning.py data/demo/audio CHECKPOINTS
 
-Run it again, and it goes on where the newest checkpoint was saved, in the middle of an epoch, too.
+Run it again, and it resumes from the newest checkpoint, also within an epoch.
 """
 
 import sys
@@ -17,7 +17,7 @@ from headrace import StreamingDataLoader, StreamingDataset
 
 
 class Model(LightningModule):
-    """As small as a model can be."""
+    """A minimal model."""
 
     def __init__(self, remote: str) -> None:
         super().__init__()
@@ -25,11 +25,11 @@ class Model(LightningModule):
         self.network = torch.nn.Conv1d(1, 4, kernel_size=64, stride=32)
 
     def train_dataloader(self) -> StreamingDataLoader:
-        """Made here, and not before `fit`: by now Lightning has started all ranks."""
+        """The loader, made here and not before `fit`, because Lightning has started all ranks only now."""
         return StreamingDataLoader(StreamingDataset(remote=self.remote, split="train", batch_size=8, shuffle=True))
 
     def training_step(self, batch: dict[str, Any], number: int) -> torch.Tensor:
-        """One batch."""
+        """The loss of one batch."""
         print(f"epoch {self.current_epoch}, batch {number}: {batch['keys'][0]}")
         return self.network(batch["audio"]).square().mean()
 
@@ -39,7 +39,7 @@ class Model(LightningModule):
 
 
 def main(remote: str, folder: str) -> None:
-    """Ten more steps."""
+    """Train for ten more steps."""
     last = Path(folder) / "last.ckpt"
     done = torch.load(last, weights_only=True)["global_step"] if last.exists() else 0
     trainer = Trainer(

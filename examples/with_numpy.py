@@ -1,4 +1,4 @@
-"""Feed whatever takes numpy arrays: batches without torch tensors, one process of several.
+"""Read batches of numpy arrays, without torch tensors, in one process of several.
 
 python examples/with_numpy.py data/demo/audio
 """
@@ -11,7 +11,7 @@ from headrace import StreamingDataLoader, StreamingDataset, World
 
 
 def main(remote: str, rank: int = 0, world_size: int = 1) -> None:
-    """One epoch of this process's share."""
+    """Read one epoch of this process's share."""
     dataset = StreamingDataset(
         remote=remote, split="train", batch_size=8, shuffle=True, output="numpy", world=World(rank, world_size)
     )

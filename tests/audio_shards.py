@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import soundfile
 
-from headrace.index import SampleEntry, ShardIndex
-from headrace.manifests import (
+from headrace.format.index import ShardIndex
+from headrace.format.index_entries import SampleEntry
+from headrace.format.manifests import (
     Manifest,
     NumberedManifest,
     ShardEntry,
@@ -17,9 +18,9 @@ from headrace.manifests import (
     newest_manifest,
     split_of,
 )
-from headrace.shardwriter import ShardPlace, ShardWriter
-from headrace.snapshots import NumberedSnapshot, commit_snapshot
-from headrace.storage import Storage
+from headrace.format.snapshots import NumberedSnapshot, commit_snapshot
+from headrace.format.writer import ShardPlace, ShardWriter
+from headrace.stores.storage import Storage
 
 Clips = Mapping[str, np.ndarray]  # key -> float32 (frames,) or (frames, channels)
 

@@ -1,4 +1,7 @@
-"""Headless Chromium over its DevTools protocol: pages opened, asked and photographed, console errors collected."""
+"""Controls headless Chromium over the DevTools protocol.
+
+Opens pages, evaluates JavaScript, takes screenshots, and collects console errors.
+"""
 
 import base64
 import contextlib
@@ -16,7 +19,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 def find_browser() -> str | None:
-    """The command of a Chromium that is installed."""
+    """The command of an installed Chromium."""
     return next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
@@ -49,7 +52,7 @@ class Browser:
             self._profile.cleanup()
 
     def open(self, url: str, ready: str, seconds: float = 60) -> None:
-        """Go to a page and wait until a JavaScript expression is true."""
+        """Open a page and wait until a JavaScript expression is true."""
         self.console.clear()
         self.call("Page.navigate", url=url)
         self.wait(ready, seconds)
@@ -64,7 +67,7 @@ class Browser:
             time.sleep(0.25)
 
     def ask(self, expression: str) -> object:
-        """The value of an expression; promises are waited for."""
+        """The value of a JavaScript expression. Waits for promises."""
         found = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         return found["result"].get("value")
 
@@ -77,7 +80,7 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", **metrics)
 
     def photograph(self, path: Path) -> None:
-        """What is on the screen, as PNG."""
+        """A screenshot as PNG."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
@@ -99,7 +102,7 @@ class Browser:
             self.console.append(str(parameters["exceptionDetails"].get("exception", {}).get("description")))
 
     def _attach(self) -> ClientConnection:
-        """Find the port that the browser chose, and its one tab."""
+        """Find the browser's port and its only tab."""
         port_file = Path(self._profile.name, "DevToolsActivePort")
         deadline = time.monotonic() + 90
         while not port_file.exists() or not port_file.read_text().strip():

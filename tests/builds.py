@@ -1,4 +1,4 @@
-"""A folder of tiny recordings and its audio shards, built by the library's own steps without Dagster."""
+"""Builds audio shards from a folder of tiny recordings with the library's own steps, without Dagster."""
 
 import wave
 from dataclasses import dataclass, field
@@ -7,31 +7,36 @@ from pathlib import Path
 import numpy as np
 
 from headrace.audio import AudioFormat
-from headrace.audit import conservation_faults, index_faults, snapshot_faults
-from headrace.bucket_source import open_source
-from headrace.catalog_partitions import PARTITION, fingerprints, recordings_of, with_partitions
-from headrace.catalog_update import update_catalog
-from headrace.commit import commit_partitions
-from headrace.config import DatasetConfig
-from headrace.plan import Layout
-from headrace.shards import PartitionBuild, ShardSettings, build_partition
-from headrace.snapshots import NumberedSnapshot
-from headrace.storage import LocalStorage, Storage
+from headrace.build.audio import ShardSettings, build_partition
+from headrace.build.commit import commit_partitions
+from headrace.build.update import PartitionBuild
+from headrace.catalog.partitions import PARTITION, fingerprints, recordings_of, with_partitions
+from headrace.catalog.sources import open_source
+from headrace.catalog.update import update_catalog
+from headrace.checks.audit import conservation_faults, index_faults, snapshot_faults
+from headrace.config.dataset import DatasetConfig
+from headrace.config.partitioning import Partitioning
+from headrace.format.snapshots import NumberedSnapshot
+from headrace.stores.storage import LocalStorage, Storage
 
 PLAIN = AudioFormat(None, None, None)
 
 
 @dataclass
 class Project:
-    """Sources in `folder`/source, output in `output`; the attributes may be changed between builds."""
+    """A dataset with its recordings in `folder`/source and its output in `output`.
+
+    Its attributes may be changed between builds.
+    """
 
     folder: Path
     output: Storage = None
-    layout: Layout = field(default_factory=lambda: Layout({"train": 0.8, "test": 0.2}, {"train": 2}, 4))
+    layout: Partitioning = field(default_factory=lambda: Partitioning({"train": 0.8, "test": 0.2}, {"train": 2}, 4))
     audio: AudioFormat = PLAIN
     num_threads: int = 2
     metadata: object = None
     reshuffle: int = 0
+    exclude: tuple[str, ...] = ()
 
     def __post_init__(self):
         self.output = self.output or LocalStorage(self.folder / "output")
@@ -49,11 +54,13 @@ class Project:
         (self.folder / "source" / name).unlink()
 
     def config(self) -> DatasetConfig:
-        """What a YAML file would say of it."""
+        """The config that a YAML file would give."""
         layout = self.layout
         return DatasetConfig(
             name="project",
             source={"uri": str(self.folder / "source"), "settle_seconds": 0},
+            exclude=self.exclude,
+            audio={"segment_seconds": self.audio.segment_seconds, "last_segment": self.audio.last_segment},
             splits=dict(layout.splits),
             shards={"partitions": dict(layout.partitions), "samples_per_shard": layout.samples_per_shard},
             output={"uri": self.output.uri},
@@ -75,13 +82,13 @@ class Project:
         return Result(builds, snapshot, is_new)
 
     def files(self) -> dict[str, bytes]:
-        """Everything in the shard folder."""
+        """All files in the shard folder."""
         return {entry.path: self.shards.read(entry.path) for entry in self.shards.list()}
 
 
 @dataclass
 class Result:
-    """What one build did."""
+    """The result of one build."""
 
     partitions: dict[str, PartitionBuild]
     snapshot: NumberedSnapshot
@@ -93,19 +100,19 @@ class Result:
 
     @property
     def contents(self) -> dict[str, tuple[str, ...]]:
-        """Shard → its samples."""
+        """Samples by shard."""
         shards = [shard for build in self.partitions.values() for shard in build.manifest.manifest.shards]
         return {shard.name: shard.samples for shard in shards}
 
     def shard_of(self, stem: str) -> str:
-        """The shard that holds the recording whose key begins so."""
+        """The shard that contains the recording whose key starts with a prefix."""
         found = [name for name, keys in self.contents.items() if any(key.startswith(f"{stem}-") for key in keys)]
         assert len(found) == 1
         return found[0]
 
 
 def write_wav(path: Path, seed: object, *, num_frames: int = 400, rate: int = 8000, channels: int = 1) -> None:
-    """A 16-bit WAV of noise; by the standard library, so that no codec's version is in it."""
+    """Write noise as a 16-bit WAV. Uses the standard library, so the bytes depend on no codec's version."""
     path.parent.mkdir(parents=True, exist_ok=True)
     digest = int.from_bytes(str(seed).encode(), "little") % (1 << 63)
     noise = np.random.default_rng(digest).integers(-9000, 9000, num_frames * channels, np.int16)
@@ -117,7 +124,7 @@ def write_wav(path: Path, seed: object, *, num_frames: int = 400, rate: int = 80
 
 
 def twenty_clips(folder: Path) -> Project:
-    """A project of twenty short recordings, never built."""
+    """A project of twenty short recordings that has not been built."""
     made = Project(folder)
     for number in range(20):
         made.put(f"clip{number:02d}.wav", num_frames=300 + number)
@@ -125,7 +132,7 @@ def twenty_clips(folder: Path) -> Project:
 
 
 def check(project: Project, result: Result) -> Result:
-    """What must hold after every build."""
+    """Check what must hold after every build."""
     faults = snapshot_faults(project.shards, result.snapshot.snapshot)
     for build in result.partitions.values():
         faults += conservation_faults(project.shards, build.manifest.manifest)

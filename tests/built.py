@@ -1,7 +1,7 @@
-"""Projects that are built once and put back, with Dagster's history of them, for every test.
+"""Projects that are built once per module and restored, with their Dagster history, for each test.
 
-A build takes a second or two, putting it back milliseconds. A fixture of a module's scope builds, one of a function's
-scope puts back: the project returns to the same folder, so that only one test at a time may use it.
+A build takes a second or two, restoring it takes milliseconds. A fixture with module scope builds; a fixture with
+function scope restores. The project is restored in the same folder, so only one test at a time may use it.
 """
 
 import copy
@@ -15,7 +15,7 @@ from tests.projects import Graph, Project
 
 
 class BuiltProject:
-    """A project and what an instance in memory knows of it, as they are when this is made."""
+    """A copy of a project and of its in-memory Dagster instance, taken when the object is created."""
 
     def __init__(self, project: Project, instance: dg.DagsterInstance) -> None:
         self.instance = instance
@@ -24,7 +24,7 @@ class BuiltProject:
         shutil.copytree(project.folder, self._copy)
 
     def put_back(self) -> Project:
-        """The project as it was, down to the times of its files, and the instance as it was."""
+        """Restore the project, with the times of its files, and the instance."""
         self._history.put_back()
         shutil.rmtree(self._project.folder)
         shutil.copytree(self._copy, self._project.folder)
@@ -32,22 +32,22 @@ class BuiltProject:
 
 
 class BuiltGraph:
-    """A graph after what was run of it."""
+    """A copy of a graph and of what was run."""
 
     def __init__(self, graph: Graph) -> None:
         self._built = BuiltProject(graph.project, graph.instance)
 
     def put_back(self) -> Graph:
-        """The graph as it was."""
+        """Restore the graph."""
         return Graph(self._built.put_back(), self._built.instance)
 
 
 class SettledDaemon:
-    """A daemon after what it has done."""
+    """A copy of a daemon and of what it has done."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._built, self._cursors = BuiltProject(daemon.project, daemon.instance), dict(daemon.cursors)
 
     def put_back(self) -> Daemon:
-        """The daemon as it was, with its cursors."""
+        """Restore the daemon with its cursors."""
         return Daemon(self._built.put_back(), self._built.instance, dict(self._cursors))

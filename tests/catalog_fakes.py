@@ -1,4 +1,4 @@
-"""Sources in memory and a probe that reads nothing, for tests of the scan."""
+"""Fake sources in memory and a fake probe, for tests of the scan."""
 
 import io
 from dataclasses import dataclass, field
@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from headrace.audio import AudioInfo
-from headrace.catalog import CatalogSettings, ScanRuntime, scan
-from headrace.catalog_checks import check_catalog
+from headrace.catalog.acceptance import CatalogSettings
+from headrace.catalog.checks import check_catalog
+from headrace.catalog.listing import FileStamp, Listing
+from headrace.catalog.scan import ScanRuntime, scan
 from headrace.errors import AudioError
-from headrace.rejects import Origin
-from headrace.sources import Listing, Stamp
+from headrace.format.rejects import RejectSubject
 
 NOW_NS = 1_800_000_000_000_000_000
 OLD_NS = NOW_NS - 3600 * 1_000_000_000
@@ -25,7 +26,7 @@ class FakeFile:
 
 @dataclass
 class FakeSource:
-    """Files in a dictionary; counts what is opened. `on_open` runs while a file is being read."""
+    """A source of files in a dictionary. Counts opened files; `on_open` runs while a file is being read."""
 
     files: dict[str, FakeFile] = field(default_factory=dict)
     opened: list[str] = field(default_factory=list)
@@ -44,7 +45,7 @@ class FakeSource:
     def stamp(self, path):
         if path not in self.files:
             raise FileNotFoundError(path)
-        return Stamp(len(self.files[path].content), self.files[path].mtime_ns)
+        return FileStamp(len(self.files[path].content), self.files[path].mtime_ns)
 
     def open(self, path):
         self.opened.append(path)
@@ -54,7 +55,7 @@ class FakeSource:
 
 
 def fake_probe(file, *, num_bytes):
-    """One frame per byte at 10 Hz; content that starts with `bad` is refused."""
+    """One frame per byte at 10 Hz; content that starts with `bad` is rejected."""
     content = file.read()
     if content.startswith(b"bad"):
         raise AudioError("undecodable", "not audio")
@@ -73,7 +74,7 @@ def fake_runtime(**changes):
 
 
 def look(source, previous=None, metadata=None, asked=AT_ONCE, **runtime):
-    """One scan of a fake source, with what must hold of every scan."""
+    """Scan a fake source and check what must hold after every scan."""
     result = scan(source, previous, asked, metadata, fake_runtime(**runtime))
     check(result)
     return result
@@ -81,11 +82,11 @@ def look(source, previous=None, metadata=None, asked=AT_ONCE, **runtime):
 
 def check(result):
     check_catalog(result.recordings, result.rejected)
-    num_rejected = result.rejected.filter(pl.col("origin") == Origin.FILE).height
+    num_rejected = result.rejected.filter(pl.col("origin") == RejectSubject.FILE).height
     assert result.num_found == result.recordings.height + num_rejected + result.num_unsettled
 
 
-def codes(result, origin=Origin.FILE):
+def codes(result, origin=RejectSubject.FILE):
     rows = result.rejected.filter(pl.col("origin") == origin)
     return dict(zip(rows["path"], rows["code"], strict=True))
 

@@ -1,10 +1,10 @@
-"""Running the command line in this process, for tests of its commands."""
+"""Runs commands of the command line in this process."""
 
 from headrace import cli
 
 
 def runner(capsys, monkeypatch):
-    """Run a command here; gives exit code, standard output, standard error."""
+    """Run a command in this process. Returns exit code, standard output and standard error."""
     monkeypatch.setenv("COLUMNS", "300")
 
     def run_one(*arguments):

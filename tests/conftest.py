@@ -1,14 +1,18 @@
-"""What tests of any folder may ask for."""
+"""Fixtures for all tests."""
 
+import contextlib
 import signal
 import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-collect_ignore = ["clusters"]  # scripts of other environments
+from tests.leases import LEASES
 
-# A busy machine is no fault: no example is too slow. All runs see the same examples, so that none fails by chance:
+collect_ignore = ["clusters"]  # scripts that run in other environments
+
+# A busy machine is not an error, so no example is too slow. All runs use the same examples, so none fails by chance:
 # look for new ones with `pytest --hypothesis-profile=random`.
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("same", _PATIENT, derandomize=True)
@@ -17,14 +21,14 @@ settings.load_profile("same")
 
 
 def pytest_configure():
-    """Let the processes that tests start be interrupted: a shell's background jobs inherit that Ctrl-C is ignored."""
+    """Restore the default handling of Ctrl-C, because background jobs of a shell inherit that it is ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def temporary_folder(tmp_path_factory):
-    """Where all processes put what is temporary: what the killed leave goes with pytest's own. Short, for sockets."""
+    """The temporary folder of all processes, with a short path for sockets. pytest deletes it with its own."""
     folder = str(tmp_path_factory.mktemp("t"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", folder)
@@ -34,25 +38,44 @@ def temporary_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_folder(tmp_path_factory):
-    """Where data sets that are opened without `local` keep what they fetch and index: not the user's own folder."""
+    """The cache folder of datasets that are opened without `local`, instead of the user's own."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headrace.streaming.opening.default_cache_folder", lambda: folder)
         yield folder
 
 
+@pytest.fixture(scope="module", autouse=True)
+def leases():
+    """Release the leases of a test file when its last test has ended."""
+    with LEASES:
+        yield
+
+
+@pytest.fixture
+def closed_by_webdataset(monkeypatch):
+    """Close the files of WebDataset's own reader, which leaves them to the cycle collector."""
+    with contextlib.ExitStack() as files:
+
+        def opened(path, *args, **options):
+            return files.enter_context(Path(path).open(*args, **options))
+
+        monkeypatch.setattr("webdataset.cache.open", opened, raising=False)
+        yield
+
+
 @pytest.fixture
 def undrawn(monkeypatch):
-    """Assets and reports without their pictures, which are a third of a small build: for tests of other things."""
+    """Omit the images of assets and reports, which take a third of the time of a small build."""
     for name in ("histogram", "waveforms", "latents_below_spectrogram"):
-        monkeypatch.setattr(f"assets.metadata.{name}", lambda *data: "a picture")
+        monkeypatch.setattr(f"headrace_dagster.assets.metadata.{name}", lambda *data: "a picture")
     for name in ("histogram", "bars", "growth", "waveform", "spectrogram", "latents"):
-        monkeypatch.setattr(f"headrace.report.figures.{name}", lambda *data: "<svg></svg>")
+        monkeypatch.setattr(f"headrace.report.page.figures.{name}", lambda *data: "<svg></svg>")
 
 
 @pytest.fixture(scope="module")
 def s3_server():
-    """S3 as moto plays it, on loopback."""
+    """A moto S3 server on loopback."""
     moto = pytest.importorskip("moto.server")
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()

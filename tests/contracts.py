@@ -1,4 +1,4 @@
-"""What every implementation of a protocol must do. A test file runs a suite on each of its implementations."""
+"""Contract suites: what every implementation of a protocol must do. Test files run them on each implementation."""
 
 import io
 import pickle
@@ -7,13 +7,13 @@ import threading
 import pytest
 
 from headrace.errors import AlreadyExistsError, NotFoundError, StorageError, UnsafePathError
-from headrace.storage import Entry, Storage
+from headrace.stores.storage import Storage, StoredObject
 
 ESCAPING_PATHS = ["", "/etc/passwd", "../a", "a/../../b", "a//b", "./a", "a/.", "a/", "a\\..\\b", "a\0b"]
 
 
 class StorageContract:
-    """Every store. A subclass gives the fixture `storage`: an empty one."""
+    """The contract of every store. A subclass provides the fixture `storage`, an empty store."""
 
     def test_is_a_storage(self, storage):
         assert isinstance(storage, Storage)
@@ -33,13 +33,13 @@ class StorageContract:
         with pytest.raises(NotFoundError, match=r"b\.bin"):
             storage.version("b.bin")
 
-    def test_an_empty_object_is_an_object(self, storage):
+    def test_an_empty_object_exists(self, storage):
         storage.write("empty", b"")
         assert storage.read("empty") == b""
         assert storage.exists("empty")
         assert [entry.num_bytes for entry in storage.list()] == [0]
 
-    def test_a_file_is_written_from_where_it_stands(self, storage):
+    def test_a_file_is_written_from_its_current_position(self, storage):
         file = io.BytesIO(b"skip" + bytes(range(256)) * 20_000)
         file.seek(4)
         storage.write("large", file)
@@ -56,13 +56,13 @@ class StorageContract:
         storage.write("a", b"after")
         assert storage.read("a") == b"after"
 
-    def test_create_writes_only_where_nothing_is(self, storage):
+    def test_create_fails_if_the_object_exists(self, storage):
         storage.create("n/1.json", b"first")
         with pytest.raises(AlreadyExistsError, match=r"n/1\.json"):
             storage.create("n/1.json", b"second")
         assert storage.read("n/1.json") == b"first"
 
-    def test_of_many_creators_one_wins_and_its_bytes_stay(self, storage):
+    def test_one_of_many_creators_succeeds_and_its_bytes_stay(self, storage):
         start, winners = threading.Barrier(8), []
 
         def race(number):
@@ -81,7 +81,7 @@ class StorageContract:
         assert len(winners) == 1
         assert storage.read("prize") == b"%d" % winners[0] * 1000
 
-    def test_ranges_come_in_the_order_asked_for(self, storage):
+    def test_ranges_are_returned_in_the_requested_order(self, storage):
         storage.write("alphabet", bytes(range(97, 123)))
         assert storage.read_ranges("alphabet", [(3, 5), (0, 2), (24, 26), (1, 4)]) == [b"de", b"ab", b"yz", b"bcd"]
         assert storage.read_ranges("alphabet", []) == []
@@ -106,14 +106,14 @@ class StorageContract:
             assert file.read(2) == b"bc"
             assert file.tell() == 3
 
-    def test_what_is_absent_is_said_by_name(self, storage):
+    def test_errors_about_missing_objects_name_them(self, storage):
         for reading in (storage.read, storage.size, storage.open, lambda path: storage.read_ranges(path, [(0, 1)])):
             with pytest.raises(NotFoundError, match="gone/for good"):
                 reading("gone/for good")
         assert not storage.exists("gone/for good")
         assert list(storage.list("gone/")) == []
 
-    def test_deleting_twice_is_no_error(self, storage):
+    def test_deleting_twice_is_not_an_error(self, storage):
         storage.write("a", b"x")
         storage.delete("a")
         storage.delete("a")
@@ -129,12 +129,12 @@ class StorageContract:
         assert [entry.path for entry in storage.list("a/b")] == ["a/b/2"]
         assert [entry.path for entry in storage.list("train_0001")] == ["train_0001_x.tar"]
         entry = next(storage.list("a/b/2"))
-        assert isinstance(entry, Entry)
+        assert isinstance(entry, StoredObject)
         assert entry.num_bytes == 5
         assert entry.modified_seconds > 1_500_000_000
         assert storage.stat("a/b/2") == entry
 
-    def test_a_folder_is_a_store_of_its_own(self, storage):
+    def test_a_folder_can_be_used_as_a_store(self, storage):
         below = storage.at("audio").at("manifests")
         below.write("train/1.json", b"{}")
         assert storage.read("audio/manifests/train/1.json") == b"{}"
@@ -143,7 +143,7 @@ class StorageContract:
         assert below.uri.endswith("audio/manifests")
 
     @pytest.mark.parametrize("path", ESCAPING_PATHS)
-    def test_names_that_climb_out_are_refused(self, storage, path):
+    def test_names_that_leave_the_root_are_rejected(self, storage, path):
         actions = (
             storage.read,
             storage.open,
@@ -160,14 +160,14 @@ class StorageContract:
             with pytest.raises(UnsafePathError):
                 action(path)
 
-    def test_odd_but_legal_names_work(self, storage):
+    def test_unusual_but_legal_names_work(self, storage):
         for name in ["with space.txt", "ünïcode/日本.tar", "100%.json", "a..b", "-dash", "q?x=1&y#z", "tilde~"]:
             storage.write(name, name.encode())
             assert storage.read(name) == name.encode()
             assert name in {entry.path for entry in storage.list()}
 
-    def test_readers_never_see_half_an_object(self, storage):
-        """A reader that polls while a writer replaces sees old or new bytes, whole."""
+    def test_readers_never_see_a_partial_object(self, storage):
+        """A reader that polls while a writer replaces the object sees all of the old bytes or all of the new bytes."""
         versions = [bytes([65 + number]) * 300_000 for number in range(4)]
         storage.write("object", versions[0])
         seen, stop = [], threading.Event()
@@ -185,7 +185,7 @@ class StorageContract:
         assert seen
         assert set(seen) <= set(versions)
 
-    def test_travels_to_another_process_after_use(self, storage):
+    def test_a_used_store_can_be_pickled_to_another_process(self, storage):
         storage.write("a", b"x")
         copy = pickle.loads(pickle.dumps(storage.at("b")))
         assert copy.uri == storage.at("b").uri

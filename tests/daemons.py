@@ -1,25 +1,27 @@
-"""A daemon in this process: ticks the sensors of a project and makes the runs that they ask for, counting them."""
+"""An in-process daemon: ticks the sensors of a project, executes the runs that they request, and counts them."""
 
 import contextlib
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from unittest import mock
 
 import dagster as dg
 
-from assets.factory import build_definitions
-from headrace.waves import Limits, Patience, decide
-from resources.storage import StorageResource
-from sensors.factory import build_automation
+from headrace.build.waves import Limits, RunPatience, decide
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.resources.storage import StorageResource
+from headrace_dagster.sensors.factory import build_automation
+from headrace_dagster.sensors.loaded import DatasetFolder
 from tests.instances import memory_instance
-from tests.projects import Project
+from tests.projects import Project, assets_of
 
-_PATIENCE = Patience((3600.0, 3600.0))  # however long a test takes, what failed still backs off
+_PATIENCE = RunPatience((3600.0, 3600.0))  # longer than any test, so that failed work is still backing off
 
 
 @dataclass(frozen=True)
 class Made:
-    """A run: what it made, of which partition, and whether it came off."""
+    """A run: what it made, of which partition, and whether it succeeded."""
 
     assets: frozenset[str]
     partition: str | None
@@ -28,9 +30,9 @@ class Made:
 
 @dataclass
 class Daemon:
-    """Ticks and runs until nothing is left to do. The instance outlives `reload`, as it does a restart.
+    """Ticks and runs until nothing is left to do. The instance survives `reload`, as it survives a restart.
 
-    A look at the source may take `look_seconds`.
+    Listing the source may take `look_seconds`.
     """
 
     project: Project
@@ -44,22 +46,25 @@ class Daemon:
         self.reload()
 
     def reload(self) -> None:
-        """Load the definitions again, as after a change of the YAML or a restart."""
+        """Load the definitions again, as after a changed YAML or a restart."""
         self.config = self.project.config()
+        folder = DatasetFolder(self.project.datasets, Path())
         self.definitions = dg.Definitions.merge(
-            build_definitions([self.config], {"storage": self.storage}),
-            build_automation([self.config], self.project.datasets, self.storage),
+            assets_of(self.config, resources={"headrace_storage": self.storage}),
+            build_automation([ProjectDataset.named(self.config)], self.storage, folder),
         )
         self.job = self.definitions.resolve_implicit_global_asset_job_def()
 
     def restart(self) -> None:
-        """Forget everything that a daemon may forget: cursors too."""
+        """Forget everything that a daemon may forget, including cursors."""
         self.cursors.clear()
         self.reload()
 
     def tick(self, name: str) -> list[dg.RunRequest]:
-        """One tick of a sensor; its requests are not run."""
-        sensor = next(found for found in self.definitions.sensors if found.name in {name, f"tones_{name}"})
+        """One tick of a sensor. Its run requests are not executed."""
+        sensor = next(
+            found for found in self.definitions.sensors if found.name in {f"headrace_{name}", f"tones_{name}"}
+        )
         context = dg.build_sensor_context(
             instance=self.instance, cursor=self.cursors.get(name), definitions=self.definitions, sensor_name=sensor.name
         )
@@ -71,17 +76,17 @@ class Daemon:
 
     @contextlib.contextmanager
     def _at_leisure(self):
-        """Let no tick decide otherwise because the machine is busy."""
+        """Keep a busy machine from changing the decisions of a tick."""
         slow_decide = partial(decide, limits=Limits(patience=_PATIENCE))
         with (
-            mock.patch("sensors.source_changes._LOOK_SECONDS", self.look_seconds),
-            mock.patch("sensors.source_changes.Patience", return_value=_PATIENCE),
-            mock.patch("sensors.stale_partitions.decide", slow_decide),
+            mock.patch("headrace_dagster.sensors.source_changes._LOOK_SECONDS", self.look_seconds),
+            mock.patch("headrace_dagster.sensors.source_changes.RunPatience", return_value=_PATIENCE),
+            mock.patch("headrace_dagster.sensors.stale_partitions.decide", slow_decide),
         ):
             yield
 
     def run(self, request: dg.RunRequest) -> Made:
-        """Make a run that was asked for."""
+        """Execute a requested run."""
         result = self.job.execute_in_process(
             instance=self.instance,
             asset_selection=list(request.asset_selection),
@@ -94,7 +99,7 @@ class Daemon:
         return Made(names, request.partition_key, result.success)
 
     def settle(self, most: int = 40) -> list[Made]:
-        """Tick until two rounds in a row ask for nothing. Returns the runs, in order."""
+        """Tick until two rounds in a row request nothing. Returns the runs in order."""
         made: list[Made] = []
         quiet = 0
         while quiet < 2 and len(made) < most:
@@ -105,10 +110,10 @@ class Daemon:
 
 
 def partitions_made(made: list[Made]) -> list[str]:
-    """The partitions whose audio was made, in order, as often as it was."""
+    """The partitions whose audio was made, in order, with repetitions."""
     return [run.partition for run in made if "audio_shards" in run.assets]
 
 
 def count(made: list[Made], asset: str) -> int:
-    """How many runs made an asset."""
+    """The number of runs that made an asset."""
     return sum(asset in run.assets for run in made)

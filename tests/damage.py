@@ -1,11 +1,11 @@
-"""Damage to shards, for tests of what is said about it."""
+"""Damages shards, for tests of the resulting errors."""
 
-from headrace.index import ShardIndex
-from headrace.storage import Storage
+from headrace.format.index import ShardIndex
+from headrace.stores.storage import Storage
 
 
 def flip_audio(storage: Storage, index: ShardIndex, i: int) -> None:
-    """Change one byte in the middle of the audio of sample `i` of a local shard."""
+    """Change one byte in the middle of the audio of sample `i` in a local shard."""
     start, stop = index.range_of(i, "flac")
     path = storage.local_path(index.shard)
     content = bytearray(path.read_bytes())

@@ -1,19 +1,20 @@
-"""A build by the library alone, as a process of its own that `test_kill` may end at any moment."""
+"""A build without Dagster, in a separate process that `test_kill` can kill at any moment."""
 
 from pathlib import Path
 
-from headrace.catalog_partitions import partition_fingerprints, partition_recordings
-from headrace.catalog_update import existing_catalog, store_refusals, update_catalog
-from headrace.commit import commit_partitions
-from headrace.config import load_config
-from headrace.manifests import newest_manifests
-from headrace.reconcile import plan_build, shard_settings, wanted_partitions
-from headrace.shards import build_partition
-from resources.storage import StorageResource
+from headrace.build.audio import build_partition
+from headrace.build.commit import commit_partitions
+from headrace.build.reconcile import shard_settings, wanted_partitions
+from headrace.build.staleness import plan_build
+from headrace.catalog.partitions import partition_fingerprints, partition_recordings
+from headrace.catalog.update import existing_catalog, store_decode_rejects, update_catalog
+from headrace.config.dataset import load_config
+from headrace.format.manifests import newest_manifests
+from headrace_dagster.resources.storage import StorageResource
 
 
 def build(yaml: Path) -> None:
-    """Bring the data set up to date, stage by stage as `build.py` does."""
+    """Bring the dataset up to date, stage by stage, as `build.py` does."""
     config, stores = load_config(yaml), StorageResource()
     source, output, audio = stores.source(config), stores.output(config), stores.audio(config)
     update_catalog(config, source, None, output)
@@ -23,4 +24,4 @@ def build(yaml: Path) -> None:
         recordings = partition_recordings(catalog.recordings, config, partition)
         build_partition(partition, recordings, shard_settings(config), source, audio, num_threads=2)
     _, _, manifests = commit_partitions(audio, wanted, catalog.digest)
-    store_refusals(output, catalog, manifests, config)
+    store_decode_rejects(output, catalog, manifests, config)

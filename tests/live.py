@@ -1,4 +1,4 @@
-"""`dagster dev` really running: daemon, webserver and code server in a home of their own, asked through GraphQL."""
+"""Runs a real `dagster dev` (daemon, webserver, code server) in its own home, and queries it through GraphQL."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from resources.storage import REPOSITORY_ROOT
+from building.repository import REPOSITORY_ROOT
 from tests.ports import reserved_port
 
 _RUNS = """{ runsOrError(limit: 1000) { ... on Runs { results {
@@ -23,7 +23,7 @@ _FINISHED = {"SUCCESS", "FAILURE", "CANCELED"}
 
 @dataclass(frozen=True)
 class Run:
-    """A run as GraphQL shows it."""
+    """A run as returned by GraphQL."""
 
     run_id: str
     status: str
@@ -36,9 +36,9 @@ class Run:
 
 
 class DagsterDev:
-    """A server over a folder of data sets; its home is `folder/home`, with the repository's own `dagster.yaml`.
+    """A server over a folder of datasets. Its home is `folder/home`, with the repository's own `dagster.yaml`.
 
-    What `settings` says is appended to that file, and `variables` join the environment.
+    `settings` is appended to that file, and `variables` are added to the environment.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class DagsterDev:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start everything, and wait until the server answers."""
+        """Start all processes and wait until the server answers."""
         command = [str(Path(sys.executable).parent / "dagster"), "dev", "--workspace", "workspace.yaml"]
         with reserved_port() as self.port, self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -78,7 +78,7 @@ class DagsterDev:
             self.wait(self._answers, 180, "the webserver to answer")
 
     def stop(self, number: int = signal.SIGINT) -> None:
-        """Stop, with all child processes; SIGKILL is a machine that loses its power."""
+        """Stop all processes. SIGKILL simulates a power failure."""
         if self._process is None:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -109,12 +109,12 @@ class DagsterDev:
         ]
 
     def unhealthy(self) -> list[str]:
-        """Daemons that should run and do not."""
+        """Daemons that should run but do not."""
         found = self.query(_HEALTH)["instance"]["daemonHealth"]["allDaemonStatuses"]
         return [daemon["daemonType"] for daemon in found if daemon["required"] and not daemon["healthy"]]
 
     def wait(self, is_so: Callable[[], bool], seconds: float, what: str) -> float:
-        """Wait until something is so. Returns how long it took; fails with the end of the server's log."""
+        """Wait until a condition holds. Returns the seconds it took; fails with the end of the server's log."""
         began = time.monotonic()
         while not is_so():
             if time.monotonic() - began > seconds:

@@ -1,4 +1,4 @@
-"""Ports for servers that must be told one."""
+"""Ports for servers that need a fixed port number."""
 
 import contextlib
 import socket
@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def reserved_port() -> Iterator[int]:
-    """A port of loopback that the system gives to nobody else meanwhile; a server that asks for it by number gets it.
+    """Reserve a loopback port that the system gives to no other process. A server that binds to its number gets it.
 
-    Servers set SO_REUSEADDR, and two that do may be bound to one port while at most one listens there.
+    Servers set SO_REUSEADDR. Two sockets with this option may be bound to one port if at most one of them listens.
     """
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

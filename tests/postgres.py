@@ -1,4 +1,4 @@
-"""A PostgreSQL server of its own for a test: on loopback, in a temporary folder, never as root."""
+"""Runs a PostgreSQL server for one test, on loopback, in a temporary folder, never as root."""
 
 import contextlib
 import os
@@ -11,12 +11,12 @@ from pathlib import Path
 
 from tests.ports import reserved_port
 
-_USER = "postgres"  # PostgreSQL refuses to run as root; packages make this user
-_SYSTEM = Path("/usr/lib/postgresql")  # where Debian keeps the programs, version by version
+_USER = "postgres"  # PostgreSQL does not run as root; packages create this user
+_SYSTEM = Path("/usr/lib/postgresql")  # Debian's folder of the programs, by version
 
 
 def find_server() -> Path | None:
-    """The folder of `initdb` and `pg_ctl`; None where there is no server, or root has no user to run it as."""
+    """The folder of `initdb` and `pg_ctl`. None if there is no server, or if root has no user to run it as."""
     if os.geteuid() == 0 and _USER not in {entry.pw_name for entry in pwd.getpwall()}:
         return None
     if found := shutil.which("initdb"):
@@ -27,9 +27,10 @@ def find_server() -> Path | None:
 
 @contextlib.contextmanager
 def postgres_url(programs: Path) -> Iterator[str]:
-    """The URL of an empty database, whose server stops and whose files go in the end."""
+    """The URL of an empty database. At the end, its server stops and its files are deleted."""
     user = _USER if os.geteuid() == 0 else None
-    folder = Path(tempfile.mkdtemp(prefix="headrace-postgres-"))
+    # Not below pytest's temporary folder: only the user that runs the tests may enter it.
+    folder = Path(tempfile.mkdtemp(prefix="headrace-postgres-", dir="/tmp"))
     data = folder / "data"
 
     def call(program: str, *arguments: str) -> None:
@@ -46,6 +47,6 @@ def postgres_url(programs: Path) -> Iterator[str]:
             call("pg_ctl", "-w", "-o", options, "-l", str(folder / "server.log"), "start")
         yield f"postgresql+psycopg2://dagster@127.0.0.1:{port}/postgres"
     finally:
-        with contextlib.suppress(subprocess.CalledProcessError):  # it never started
+        with contextlib.suppress(subprocess.CalledProcessError):  # the server did not start
             call("pg_ctl", "-w", "-m", "immediate", "stop")
         shutil.rmtree(folder)

@@ -1,4 +1,6 @@
-"""A small data set of its own for a test: a folder of tones, a YAML file, and the graph over them."""
+"""A small dataset for one test: a folder of tones, a YAML file, and its asset graph."""
+
+# ruff: noqa: TID251
 
 import json
 import os
@@ -13,13 +15,14 @@ import yaml
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.loader import LoadingContextForTest
 
-from assets.factory import build_definitions
-from assets.keys import DatasetKeys
-from headrace.catalog_partitions import PARTITION, with_partitions
-from headrace.catalog_update import existing_catalog
-from headrace.config import DatasetConfig, load_config
-from headrace.storage import Storage
-from resources.storage import StorageResource
+from headrace.catalog.partitions import PARTITION, partitioned
+from headrace.catalog.update import existing_catalog
+from headrace.config.dataset import DatasetConfig, load_config
+from headrace.stores.storage import Storage
+from headrace_dagster.assets.factory import build_assets, default_resources
+from headrace_dagster.assets.keys import DatasetKeys
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.resources.storage import StorageResource
 from tests.instances import memory_instance
 
 RATE_HZ = 8000
@@ -27,7 +30,7 @@ RATE_HZ = 8000
 
 @dataclass
 class Project:
-    """A data set called `tones` below `folder`."""
+    """A dataset named `tones` below `folder`."""
 
     folder: Path
     settings: dict = field(default_factory=dict)
@@ -46,10 +49,10 @@ class Project:
 
     @property
     def keys(self) -> DatasetKeys:
-        return DatasetKeys("tones")
+        return DatasetKeys(("tones",))
 
     def write_yaml(self, **changes: object) -> None:
-        """Write the YAML anew; sections given replace those from before."""
+        """Write the YAML again. The given sections replace earlier ones."""
         self.settings.update(changes)
         content = {
             "source": {"uri": str(self.recordings), "settle_seconds": 0},
@@ -65,20 +68,31 @@ class Project:
     def config(self) -> DatasetConfig:
         return load_config(self.datasets / "tones.yaml")
 
+    def dataset(self) -> ProjectDataset:
+        """The dataset as a Dagster project has it."""
+        return ProjectDataset.named(self.config())
+
     def write_tone(self, name: str, *, hz: float = 440.0, seconds: float = 0.05, channels: int = 1) -> Path:
-        """A sine as a WAV file; another `hz` is another content."""
+        """Write a sine as a WAV file. Another `hz` gives other content."""
         path = self.recordings / f"{name}.wav"
         path.parent.mkdir(parents=True, exist_ok=True)
         tone = 0.5 * np.sin(2 * np.pi * hz * np.arange(round(seconds * RATE_HZ)) / RATE_HZ)
         soundfile.write(path, np.tile(tone[:, None], (1, channels)), RATE_HZ, subtype="PCM_16")
         return path
 
+    def write_noise(self, name: str, *, seed: int, seconds: float = 0.25) -> None:
+        """Write white noise as a WAV file. Unlike tones, no two files have similar spectra."""
+        path = self.recordings / f"{name}.wav"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        noise = 0.1 * np.random.default_rng(seed).standard_normal(round(seconds * RATE_HZ))
+        soundfile.write(path, noise, RATE_HZ, subtype="PCM_16")
+
     def write_tones(self, count: int) -> None:
         for i in range(count):
             self.write_tone(f"tone{i:03d}", hz=200 + i)
 
     def write_titled_tones(self, count: int) -> None:
-        """Tones, and a metadata table with a title for each, which the YAML names."""
+        """Write tones and a metadata table with a title for each, and name the table in the YAML."""
         self.write_tones(count)
         table = self.folder / "metadata.csv"
         rows = [f"tone{i:03d}.wav,title {i}\n" for i in range(count)]
@@ -86,14 +100,13 @@ class Project:
         self.write_yaml(source={"uri": str(self.recordings), "metadata": str(table), "settle_seconds": 0})
 
     def partition_of(self, path: str) -> str:
-        """The partition of a recording, by the stored catalog."""
+        """The partition of a recording, from the stored catalog."""
         config = self.config()
-        recordings = existing_catalog(StorageResource().output(config)).recordings
-        table = with_partitions(recordings, config.layout(), config.group_by)
+        table = partitioned(existing_catalog(StorageResource().output(config)).recordings, config)
         return table.row(by_predicate=pl.col("path") == path, named=True)[PARTITION]
 
     def files(self) -> dict[str, bytes]:
-        """Everything in the output but what names times: path → bytes."""
+        """Bytes by path of all output files that contain no times."""
         return {
             str(path.relative_to(self.output)): path.read_bytes()
             for path in sorted(self.output.rglob("*"))
@@ -104,8 +117,14 @@ class Project:
         return json.loads((self.output / "audio/sizes.json").read_bytes())
 
 
+def assets_of(*configs: DatasetConfig, resources: dict[str, object] | None = None) -> dg.Definitions:
+    """Assets and checks of datasets, without sensors. The given resources replace the default ones."""
+    datasets = [ProjectDataset.named(config) for config in configs]
+    return build_assets(datasets, {**default_resources(Path()), **(resources or {})})
+
+
 class Graph:
-    """A project's asset graph with an instance in memory: no daemon, no files but the output's."""
+    """A project's asset graph with an in-memory instance: no daemon, and no files except the output's."""
 
     def __init__(
         self, project: Project, instance: dg.DagsterInstance | None = None, resources: dict[str, object] | None = None
@@ -116,9 +135,9 @@ class Graph:
         self.reload()
 
     def reload(self) -> None:
-        """Load the definitions again, as a code server does after the YAML changed."""
+        """Load the definitions again, as a code server does after a change of the YAML."""
         self.config = self.project.config()
-        self.definitions = build_definitions([self.config], self.resources)
+        self.definitions = assets_of(self.config, resources=self.resources)
         self.job = self.definitions.resolve_implicit_global_asset_job_def()
 
     @property
@@ -127,14 +146,19 @@ class Graph:
 
     @property
     def partitions(self) -> list[str]:
-        return self.config.layout().partition_keys()
+        return self.config.partitioning().partition_keys()
 
     @property
     def audio(self) -> Storage:
         return StorageResource().audio(self.config)
 
+    @property
+    def latents(self) -> Storage:
+        """The folder of the latents `mel`."""
+        return StorageResource().latents(self.config, "mel")
+
     def run(self, key: dg.AssetKey, partition: str | None = None) -> dg.ExecuteInProcessResult:
-        """Materialize one asset with its checks."""
+        """Materialize one asset and run its checks."""
         return self.job.execute_in_process(
             instance=self.instance,
             asset_selection=[key],
@@ -147,7 +171,7 @@ class Graph:
         return self.run(self.keys.catalog)
 
     def build(self) -> None:
-        """Materialize whatever is not fresh, as the UI would say, up to the audio index."""
+        """Materialize what the UI shows as not fresh, up to the audio index."""
         assert self.scan().success
         for partition in self.stale_partitions():
             assert self.run(self.keys.audio_shards, partition).success
@@ -158,18 +182,18 @@ class Graph:
         return [name for name in self.partitions if self.status(self.keys.audio_shards, name) != "FRESH"]
 
     def status(self, key: dg.AssetKey, partition: str | None = None) -> str:
-        """What the UI shows: MISSING, STALE or FRESH."""
+        """The status in the UI: MISSING, STALE or FRESH."""
         graph = self.definitions.resolve_asset_graph()
         resolver = CachingStaleStatusResolver(self.instance, graph, LoadingContextForTest(self.instance))
         return resolver.get_status(key, partition).value
 
 
 def failed_checks(result: dg.ExecuteInProcessResult) -> set[str]:
-    """Names of the checks that did not pass."""
+    """Names of the failed checks."""
     return {evaluation.check_name for evaluation in result.get_asset_check_evaluations() if not evaluation.passed}
 
 
 def touch(path: Path, seconds: float = 100.0) -> None:
-    """Give a file another time of change and the same content."""
+    """Change the modification time of a file but not its content."""
     status = path.stat()
     os.utime(path, (status.st_atime, status.st_mtime + seconds))

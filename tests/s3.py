@@ -1,11 +1,11 @@
-"""Buckets of the S3 server that tests ask for as `s3_server`."""
+"""Creates buckets on the S3 server of the fixture `s3_server`."""
 
 import os
 import urllib.request
 
 
 def new_bucket(server, monkeypatch):
-    """The URL of an empty bucket; clients find the server by the environment."""
+    """Create an empty bucket. Returns its URL; clients find the server through the environment."""
     for name, value in {
         "AWS_ENDPOINT_URL": server,
         "AWS_ACCESS_KEY_ID": "test",

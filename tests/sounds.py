@@ -1,4 +1,4 @@
-"""Recordings for tests, made on the spot: synthetic samples, and files of any format that libsndfile writes."""
+"""Creates recordings for tests: synthetic samples, and files of every format that libsndfile writes."""
 
 import io
 
@@ -39,7 +39,7 @@ FORMATS = [
 
 
 def music(num_frames: int, num_channels: int = 1, rate_hz: int = 44_100, seed: int = 0) -> NDArray[np.float64]:
-    """Tones and noise, float64 (frames, channels), below half of full scale: every channel another sound."""
+    """Tones and noise, float64 (frames, channels), below half of full scale. Each channel has another sound."""
     rng = np.random.default_rng(seed)
     seconds = np.arange(num_frames)[:, None] / rate_hz
     tones = sum(
@@ -49,7 +49,7 @@ def music(num_frames: int, num_channels: int = 1, rate_hz: int = 44_100, seed: i
 
 
 def integers(num_frames: int, num_channels: int, bits: int, seed: int = 0) -> NDArray[np.int32]:
-    """Noise over the whole range of `bits`, in the upper bits of int32 as libsndfile has it, with both extremes."""
+    """Noise over the whole range of `bits` with both extremes, in the upper bits of int32 as in libsndfile."""
     limit = 1 << (bits - 1)
     values = np.random.default_rng(seed).integers(-limit, limit, (num_frames, num_channels))
     if num_frames > 1:
@@ -65,12 +65,12 @@ def file_of(samples: NDArray, container: str = "WAV", subtype: str = "PCM_16", r
 
 
 def rate_of(subtype: str) -> int:
-    """A rate that the subtype can have."""
+    """A sample rate that the subtype allows."""
     return 48_000 if subtype == "OPUS" else 44_100
 
 
 def probed(data: bytes) -> AudioInfo:
-    """`probe` of bytes."""
+    """The result of `probe` for bytes."""
     return probe(io.BytesIO(data), num_bytes=len(data))
 
 
@@ -83,6 +83,6 @@ def encoded(data: bytes, wanted: AudioFormat | None = None, **options: int) -> l
 
 
 def pcm_of(segment: EncodedSegment) -> NDArray[np.int32]:
-    """What a reference decoder makes of an encoded segment: int32 (frames, channels), in the upper bits."""
+    """An encoded segment, decoded by a reference decoder: int32 (frames, channels), in the upper bits."""
     payload = segment.payload if isinstance(segment.payload, bytes) else segment.payload.read()
     return sf.read(io.BytesIO(payload), dtype="int32", always_2d=True)[0]

@@ -11,14 +11,14 @@ GLOBAL_BATCH = 48
 
 
 def shard_sizes(max_shards=20, max_size=12):
-    """Samples of each shard; some shards empty, not all."""
+    """Numbers of samples per shard. Some shards are empty, but not all."""
     sizes = st.lists(st.integers(0, max_size), min_size=1, max_size=max_shards).filter(any)
     return sizes.map(lambda values: np.array(values, np.int32))
 
 
 @st.composite
 def mixtures(draw, max_streams=4, max_shards=20):
-    """One to a few streams with weights of one kind."""
+    """A few streams with weights of one kind."""
     sizes = draw(st.lists(shard_sizes(max_shards), min_size=1, max_size=max_streams))
     kind = draw(st.sampled_from(["none", "repeat", "choose", "proportion"]))
     weights = {

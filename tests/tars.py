@@ -1,11 +1,11 @@
-"""Tars as anybody writes them: Python's own, padded to 10 KiB."""
+"""Creates ordinary tars with Python's `tarfile`, padded to 10 KiB."""
 
 import io
 import tarfile
 
 
 def tar_of(members):
-    """The bytes of a tar; `members`: name → content."""
+    """The bytes of a tar with these `members`, contents by name."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as archive:
         for name, blob in members.items():

@@ -1,4 +1,4 @@
-"""Recordings in a bucket: what is listed, how they are opened, and a whole build from there."""
+"""Recordings in a bucket: which are listed, how they are opened, and a whole build from a bucket."""
 
 import contextlib
 
@@ -6,12 +6,13 @@ import polars as pl
 import pytest
 
 import build
-from headrace import bucket_source
-from headrace.bucket_source import BucketSource, open_source
+from headrace.catalog import bucket_source
+from headrace.catalog.bucket_source import BucketSource
+from headrace.catalog.sources import open_source
 from headrace.errors import ConfigError, NotFoundError
-from headrace.rejects import Reject
-from headrace.snapshots import read_snapshot
-from headrace.storage import open_storage
+from headrace.format.rejects import RejectReason
+from headrace.format.snapshots import read_snapshot
+from headrace.stores.storage import open_storage
 from tests.instances import memory_instance
 from tests.projects import Project
 from tests.s3 import new_bucket
@@ -28,12 +29,12 @@ def source_with(*names, exclude=()):
     return BucketSource(storage, exclude)
 
 
-def test_hidden_names_and_what_is_set_aside_are_no_recordings():
+def test_hidden_names_and_excluded_paths_are_not_recordings():
     names = ("a.wav", ".hidden.wav", "b/.cache/c.wav", "b/c.wav", "meta.csv", "out/audio/x.tar", "outer.wav")
     assert paths_of(source_with(*names, exclude=("meta.csv", "out"))) == ["a.wav", "b/c.wav", "outer.wav"]
 
 
-def test_a_listing_comes_in_chunks_with_sizes_and_times(monkeypatch):
+def test_a_listing_is_given_in_chunks_with_sizes_and_times(monkeypatch):
     monkeypatch.setattr(bucket_source, "_CHUNK_ROWS", 2)
     source = source_with("a", "bb", "ccc")
     chunks = list(source.list())
@@ -45,15 +46,15 @@ def test_a_listing_comes_in_chunks_with_sizes_and_times(monkeypatch):
         source.stamp("absent")
 
 
-def test_a_name_that_no_store_of_ours_takes_is_refused_with_a_reason():
+def test_a_name_that_our_stores_do_not_support_is_rejected_with_a_reason():
     found = bucket_source.Listing()
-    bucket_source._add(found, bucket_source.Entry("a//b.wav", 1, 0.0))
-    assert found.code == [Reject.BAD_NAME]
+    bucket_source._add(found, bucket_source.StoredObject("a//b.wav", 1, 0.0))
+    assert found.code == [RejectReason.BAD_NAME]
     assert "a//b.wav" in found.reason[0]
 
 
 @pytest.mark.parametrize("whole_bytes", [64 << 20, 3])
-def test_an_opened_recording_reads_and_seeks_whatever_its_size(monkeypatch, whole_bytes):
+def test_an_opened_recording_of_any_size_reads_and_seeks(monkeypatch, whole_bytes):
     monkeypatch.setattr(bucket_source, "_WHOLE_BYTES", whole_bytes)
     with source_with("recording").open("recording") as file:
         assert file.read() == b"recording"
@@ -63,16 +64,16 @@ def test_an_opened_recording_reads_and_seeks_whatever_its_size(monkeypatch, whol
         source_with().open("absent")
 
 
-def test_what_cannot_be_a_source_is_refused():
-    with pytest.raises(ConfigError, match="a web server lists no files"):
+def test_an_invalid_source_is_rejected():
+    with pytest.raises(ConfigError, match="files on a web server cannot be listed"):
         open_source("https://host/folder")
-    with pytest.raises(ConfigError, match="is the output as well"):
+    with pytest.raises(ConfigError, match=r"output\.uri is the same prefix"):
         open_source("s3://bucket/data/", exclude=["s3://bucket/data"])
     with pytest.raises(ConfigError, match="unknown storage scheme"):
         open_source("ftp://host/folder")
 
 
-def test_a_bucket_is_built_and_followed_as_a_folder_is(tmp_path, s3_server, monkeypatch, undrawn, capsys):
+def test_a_bucket_is_built_and_watched_like_a_folder(tmp_path, s3_server, monkeypatch, undrawn, capsys):
     bucket = new_bucket(s3_server, monkeypatch)
     local = Project(tmp_path / "local")
     local.folder.mkdir()

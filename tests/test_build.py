@@ -1,4 +1,4 @@
-"""`build.py` end to end: real files, a real Dagster instance, exit codes and what a person reads."""
+"""`build.py` end to end: real files, a real Dagster instance, exit codes and printed text."""
 
 import contextlib
 import os
@@ -15,8 +15,9 @@ import pytest
 
 import build
 from building.instance import open_instance
+from building.repository import REPOSITORY_ROOT
 from headrace.errors import BuildError
-from resources.storage import REPOSITORY_ROOT, StorageResource
+from headrace_dagster.resources.storage import StorageResource
 from tests.built import BuiltProject
 from tests.instances import memory_instance
 from tests.projects import Project, touch
@@ -33,7 +34,7 @@ def six_tones(folder: Path) -> Project:
 
 @pytest.fixture
 def project(tmp_path, undrawn):
-    """A data set that was never built."""
+    """A dataset that has not been built."""
     return six_tones(tmp_path)
 
 
@@ -48,14 +49,14 @@ def once_built(tmp_path_factory):
 
 @pytest.fixture
 def built(once_built, instances):
-    """The same data set, up to date."""
+    """The same dataset, built."""
     instances[-1] = once_built.instance
     return once_built.put_back()
 
 
 @pytest.fixture(autouse=True)
 def instances(monkeypatch):
-    """Every build of a test is recorded in the last of these: in memory, the files of a real one take a second."""
+    """Record every build of a test in the last of these in-memory instances. A real one takes a second to create."""
     instances = [memory_instance()]
     monkeypatch.setattr("building.command.open_instance", lambda: contextlib.nullcontext(instances[-1]))
     return instances
@@ -63,7 +64,7 @@ def instances(monkeypatch):
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A real instance instead, in files."""
+    """Use a real instance in files instead."""
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
     monkeypatch.setattr("building.command.open_instance", open_instance)
     return tmp_path / "home"
@@ -74,21 +75,70 @@ def run(project: Project, *arguments: str) -> int:
 
 
 def runs(instance: dg.DagsterInstance) -> list[tuple[str, str]]:
-    """Asset and partition of all runs that an instance knows, oldest first."""
+    """Asset and partition of all runs of an instance, oldest first."""
     found = [(next(iter(run.asset_selection)), run.tags.get("dagster/partition", "")) for run in instance.get_runs()]
     return [("/".join(key.path[1:]), partition) for key, partition in reversed(found)]
 
 
-def test_a_folder_becomes_shards_and_a_second_build_writes_nothing(project, instances, capsys):
+def test_a_first_build_writes_shards_and_a_second_build_writes_nothing(project, instances, capsys):
     assert run(project) == 0
     shown = capsys.readouterr().out
     assert "train" in shown
     assert str(project.output / "audio") in shown
     assert sum(project.sizes().values()) == 6
+    assert "6 added (tone000.wav, tone001.wav, tone002.wav and 3 more)" in shown
+    assert "4 of 4" in shown
     before, known = project.files(), runs(instances[-1])
     assert run(project) == 0
     assert project.files() == before
     assert runs(instances[-1]) == [*known, ("catalog", "")]
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("tones: nothing changed: 6 recordings, audio: 4 shards in snapshot 1 (")
+    assert run(project, "--table") == 0
+    assert "samples" in capsys.readouterr().out
+
+
+def test_a_build_shows_what_changed_and_why(built, capsys, monkeypatch, undrawn):
+    """One file changed, one broken, one deleted: files, the new reject, partitions with their reason, shards."""
+    monkeypatch.setenv("COLUMNS", "200")
+    built.write_tone("tone002", hz=999)
+    (built.recordings / "bad.wav").write_bytes(b"RIFF not audio")
+    gone = built.partition_of("tone004.wav")
+    touched = {gone, built.partition_of("tone002.wav")}
+    (built.recordings / "tone004.wav").unlink()
+    before = built.sizes()
+    assert run(built) == 0
+    shown = [" ".join(line.replace("│", "|").split()) for line in capsys.readouterr().out.splitlines()]
+    assert "files: 1 added (bad.wav), 1 changed (tone002.wav), 1 removed (tone004.wav); 5 recordings" in shown
+    assert shown.index("rejected, new: 1") + 1 == next(
+        i for i, line in enumerate(shown) if line.startswith("bad.wav: ")
+    )
+    (row,) = [line.split() for line in shown if line.startswith("audio_shards ")]
+    names = ", ".join(name for name in built.config().partitioning().partition_keys() if name in touched)
+    written, removed = (len(set(a) - set(b)) for a, b in ((built.sizes(), before), (before, built.sizes())))
+    kept = len(built.sizes()) - written
+    assert row[2:] == [str(len(touched)), "of", "4", *map(str, (written, kept, removed, len(built.sizes())))]
+    assert f"audio_shards: recordings or metadata changed: {names}" in shown
+    assert run(built) == 0
+    assert "; 1 rejected as before: " in capsys.readouterr().out
+
+
+def test_an_interrupted_build_reports_what_is_done_and_ends_with_one_clear_line(project, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    calls = []
+
+    def check(_):
+        calls.append(1)
+        if len(calls) == 4:  # the scan and two partitions
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("building.interrupts.Interrupts.check", check)
+    assert run(project) == 130
+    shown = capsys.readouterr()
+    assert "files: 6 added" in shown.out
+    assert "2 of 4" in shown.out
+    assert "audio_shards: 2 partitions are still to build" in shown.out
+    assert shown.err == "stopped with Ctrl-C: finished shards are kept, and the next build continues from here\n"
 
 
 def test_one_changed_file_runs_one_partition(built, instances, undrawn):
@@ -100,7 +150,7 @@ def test_one_changed_file_runs_one_partition(built, instances, undrawn):
     assert len(set(built.sizes()) - set(before)) == 1
 
 
-def test_touching_files_runs_nothing_but_the_scan(built, instances):
+def test_touched_files_run_only_the_scan(built, instances):
     known = runs(instances[-1])
     for path in built.recordings.iterdir():
         touch(path)
@@ -108,7 +158,7 @@ def test_touching_files_runs_nothing_but_the_scan(built, instances):
     assert runs(instances[-1]) == [*known, ("catalog", "")]
 
 
-def test_a_lost_shard_is_made_again_with_the_same_bytes(built):
+def test_a_deleted_shard_is_made_again_with_the_same_bytes(built):
     before = built.files()
     name = next(iter(built.sizes()))
     (built.output / "audio" / name).unlink()
@@ -116,13 +166,13 @@ def test_a_lost_shard_is_made_again_with_the_same_bytes(built):
     assert built.files() == before
 
 
-def test_a_home_without_settings_gets_ours(project, home):
+def test_a_home_without_settings_gets_our_dagster_yaml(project, home):
     home.mkdir()
     assert run(project) == 0
     assert (home / "dagster.yaml").read_text() == (REPOSITORY_ROOT / "dagster_home/dagster.yaml").read_text()
 
 
-def test_a_home_that_cannot_be_used_is_named_without_a_traceback(project, home, capsys):
+def test_an_unusable_home_is_reported_without_a_traceback(project, home, capsys):
     home.write_text("a file")
     assert run(project) == 2
     assert f"DAGSTER_HOME {home}" in capsys.readouterr().err
@@ -136,20 +186,20 @@ def test_a_home_that_cannot_be_used_is_named_without_a_traceback(project, home, 
 @pytest.mark.parametrize(
     ("encoder", "says"),
     [
-        ({"kind": "nope"}, "encoder kind 'nope' is not known"),
-        ({"kind": "log_mel", "hops": 3}, "unknown setting 'hops'"),
+        ({"kind": "nope"}, ".kind: expected one of crepe, custom, log_mel, transformers; found 'nope'"),
+        ({"kind": "log_mel", "hops": 3}, ": encoder log_mel: unknown setting 'hops'"),
     ],
 )
-def test_a_wrong_encoder_is_refused_before_anything_is_built(project, capsys, encoder, says):
+def test_an_invalid_encoder_is_an_error_before_anything_is_built(project, capsys, encoder, says):
     project.write_yaml(latents=[{"name": "mel", "encoder": encoder}])
     assert run(project) == 2
     shown = capsys.readouterr().err
-    assert f"latents.0.encoder{'.kind: ' if 'kind' in says else ': encoder log_mel: '}{says}" in shown
+    assert f"latents[0] (mel).encoder{says}" in shown
     assert "tones.yaml: " in shown
     assert not project.output.exists()
 
 
-def test_a_changed_encoder_encodes_its_own_latents_and_a_touched_source_none(project, instances):
+def test_a_changed_encoder_encodes_only_its_own_latents_and_a_touched_source_none(project, instances):
     coarse, fine = (
         {"name": name, "encoder": {"kind": "log_mel", "num_mels": num_mels}} for name, num_mels in (("a", 8), ("b", 16))
     )
@@ -164,12 +214,12 @@ def test_a_changed_encoder_encodes_its_own_latents_and_a_touched_source_none(pro
     project.write_yaml(latents=[coarse, {**fine, "dtype": "float32"}])
     assert run(project) == 0
     made = {name for name, _ in runs(instances[-1])[len(known) :]}
-    assert made == {"catalog", "b/latent_shards", "b/sizes_index", "loader_smoke_test", "dataset_report"}
+    assert made == {"catalog", "b_latent_shards", "b_sizes_index", "loader_smoke_test", "dataset_report"}
     untouched = [path for path in before if path.startswith(("audio/", "latents/a/"))]
     assert {path: before[path] for path in untouched} == {path: project.files()[path] for path in untouched}
 
 
-def test_a_raised_reshuffle_lays_out_shards_anew_and_encodes_no_latents(project, instances):
+def test_a_raised_reshuffle_plans_shards_from_scratch_and_encodes_no_latents(project, instances):
     mel = {"name": "mel", "encoder": {"kind": "log_mel"}}
     layout = {"samples_per_shard": 3, "partitions": {"train": 1}}
     project.write_yaml(splits={"train": 1.0}, latents=[mel], shards=layout)
@@ -180,12 +230,12 @@ def test_a_raised_reshuffle_lays_out_shards_anew_and_encodes_no_latents(project,
     project.write_yaml(splits={"train": 1.0}, latents=[mel], shards=layout | {"reshuffle": 1})
     assert run(project) == 0
     assert list(project.sizes().values()) == [3, 1]
-    made = instances[-1].get_latest_materialization_event(dg.AssetKey(["tones", "mel", "latent_shards"]))
+    made = instances[-1].get_latest_materialization_event(dg.AssetKey(["tones", "mel_latent_shards"]))
     found = made.asset_materialization.metadata
     assert (found["samples_kept"].value, found["batches"].value) == (4, 0)
 
 
-def test_a_recording_too_short_for_a_segment_is_a_row_of_the_rejects(project):
+def test_a_recording_too_short_for_a_segment_is_rejected(project):
     project.write_yaml(audio={"segment_seconds": 0.05, "last_segment": "drop"})
     project.write_tone("short", hz=440, seconds=0.01)
     assert run(project) == 0
@@ -193,16 +243,16 @@ def test_a_recording_too_short_for_a_segment_is_a_row_of_the_rejects(project):
     assert rejected.select("path", "code").rows() == [("short.wav", "too_short")]
 
 
-def test_two_data_sets_of_one_output_are_refused(project, capsys):
+def test_two_datasets_with_one_output_are_an_error(project, capsys):
     (project.datasets / "copy.yaml").write_text((project.datasets / "tones.yaml").read_text())
     assert run(project) == 2
-    assert "is that of copy.yaml as well" in capsys.readouterr().err
-    (project.datasets / "copy.yaml").write_text("source: {uri: x")  # another's fault
+    assert "is also the output of copy.yaml" in capsys.readouterr().err
+    (project.datasets / "copy.yaml").write_text("source: {uri: x")  # an error in another file
     assert run(project) == 0
 
 
-def test_a_column_declared_frame_aligned_is_checked_though_its_latents_are_there(project, instances, capsys):
-    """Nothing is encoded again; the build fails until the labels fit, and names the sample that does not."""
+def test_a_column_declared_frame_aligned_is_checked_although_its_latents_exist(project, instances, capsys):
+    """Nothing is encoded again. The build fails until the labels fit, and names the sample that does not fit."""
     labels = project.folder / "labels.csv"
     rows = [f'{path.name},"[1, 1, 1, 1, 1, 1]"' for path in sorted(project.recordings.iterdir())]
     labels.write_text("\n".join(["path,chords", *rows[:-1], 'tone005.wav,"[1, 1]"']))
@@ -217,7 +267,7 @@ def test_a_column_declared_frame_aligned_is_checked_though_its_latents_are_there
     known = runs(instances[-1])
     assert run(project) == 1
     assert "column 'chords' has 2 entries, its latents have 6 frames" in " ".join(capsys.readouterr().out.split())
-    assert {name for name, _ in runs(instances[-1])[len(known) :]} == {"catalog", "mel/latent_shards"}
+    assert {name for name, _ in runs(instances[-1])[len(known) :]} == {"catalog", "mel_latent_shards"}
     assert {path: path.read_bytes() for path in latents.rglob("*") if path.is_file()} == before
     labels.write_text("\n".join(["path,chords", *rows]))
     assert run(project) == 0
@@ -227,7 +277,7 @@ def test_a_column_declared_frame_aligned_is_checked_though_its_latents_are_there
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"train_0000_000000-000000000000.tar": 9}'])
-def test_a_lost_or_wrong_sizes_json_is_mended(built, content):
+def test_a_deleted_or_wrong_sizes_json_is_repaired(built, content):
     before = built.files()
     sizes = built.output / "audio/sizes.json"
     sizes.unlink()
@@ -238,7 +288,7 @@ def test_a_lost_or_wrong_sizes_json_is_mended(built, content):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"not a table"])
-def test_a_lost_or_damaged_table_of_the_newest_snapshot_is_mended(built, content):
+def test_a_deleted_or_damaged_table_of_the_newest_snapshot_is_repaired(built, content):
     before = built.files()
     table = next((built.output / "audio/snapshots").glob("*.shards"))
     table.unlink()
@@ -248,7 +298,7 @@ def test_a_lost_or_damaged_table_of_the_newest_snapshot_is_mended(built, content
     assert built.files() == before
 
 
-def test_a_wiped_instance_is_filled_again_and_nothing_is_written(built, instances):
+def test_after_a_wipe_of_the_instance_all_is_recorded_again_and_nothing_is_written(built, instances):
     before, known = built.files(), runs(instances[-1])
     times = {path: path.stat().st_mtime_ns for path in built.output.rglob("*.tar")}
     instances.append(memory_instance())
@@ -258,33 +308,33 @@ def test_a_wiped_instance_is_filled_again_and_nothing_is_written(built, instance
     assert runs(instances[-1]) == known
 
 
-def test_some_refused_files_are_shown_and_do_not_fail_the_build(built, capsys, undrawn):
+def test_some_rejected_files_are_shown_and_do_not_fail_the_build(built, capsys, undrawn):
     (built.recordings / "empty.wav").touch()
     (built.recordings / "cover.jpg").write_bytes(b"\xff\xd8\xff not audio")
     assert run(built) == 0
     shown = capsys.readouterr().out
     assert "empty" in shown
     assert "cover.jpg" in shown
-    assert "2 refused" in shown
+    assert "2 rejected" in shown
 
 
-def test_a_source_where_everything_is_refused_fails_and_says_why(project, capsys):
+def test_a_source_in_which_every_file_is_rejected_fails_the_build_with_reasons(project, capsys):
     for path in project.recordings.iterdir():
         path.write_bytes(b"")
     assert run(project) == 1
     shown = capsys.readouterr().out
-    assert "none can be used" in shown
+    assert "none is usable" in shown
     assert "empty" in shown
 
 
-def test_an_empty_source_fails_and_says_so(project, capsys):
+def test_an_empty_source_fails_the_build_with_a_reason(project, capsys):
     for path in project.recordings.iterdir():
         path.unlink()
     assert run(project) == 1
-    assert "holds no files" in capsys.readouterr().out
+    assert "the folder has no files" in capsys.readouterr().out
 
 
-def test_a_missing_source_folder_fails_without_a_traceback(project, capsys):
+def test_a_missing_source_folder_fails_the_build_without_a_traceback(project, capsys):
     shutil.rmtree(project.recordings)
     assert run(project) != 0
     captured = capsys.readouterr()
@@ -292,12 +342,12 @@ def test_a_missing_source_folder_fails_without_a_traceback(project, capsys):
     assert "Traceback" not in captured.out + captured.err
 
 
-def test_an_unknown_data_set_is_a_usage_error_with_a_hint(project, capsys):
+def test_an_unknown_dataset_is_a_usage_error_with_a_hint(project, capsys):
     assert build.main(["tunes", "--datasets", str(project.datasets)]) == 2
     assert "did you mean tones" in capsys.readouterr().err
 
 
-def test_a_wrong_yaml_is_a_usage_error_that_names_file_key_and_expectation(project, capsys):
+def test_an_invalid_yaml_is_a_usage_error_that_names_file_key_and_expectation(project, capsys):
     (project.datasets / "tones.yaml").write_text("source: {uri: x}\noutput: {uri: y}\naudio: {bits_per_sample: 20}\n")
     assert run(project) == 2
     shown = capsys.readouterr().err
@@ -306,12 +356,12 @@ def test_a_wrong_yaml_is_a_usage_error_that_names_file_key_and_expectation(proje
     assert "16 or 24" in shown
 
 
-def test_another_broken_yaml_does_not_stop_this_build(built):
+def test_an_invalid_yaml_of_another_dataset_does_not_stop_the_build(built):
     (built.datasets / "other.yaml").write_text("nonsense: true\n")
     assert run(built) == 0
 
 
-def test_selecting_one_asset_leaves_the_others_as_they_are(project, instances):
+def test_selecting_one_asset_leaves_the_others_unchanged(project, instances):
     assert run(project, "--select", "catalog,audio_shards") == 0
     assert {name for name, _ in runs(instances[-1])} == {"catalog", "audio_shards"}
     assert not (project.output / "audio/sizes.json").exists()
@@ -319,7 +369,7 @@ def test_selecting_one_asset_leaves_the_others_as_they_are(project, instances):
     assert sum(project.sizes().values()) == 6
 
 
-def test_a_selection_in_dagsters_own_syntax_is_understood(project, instances):
+def test_a_selection_may_use_dagsters_syntax(project, instances):
     assert run(project, "--select", '+key:"tones/audio_shards"', "--select", "catalog") == 0
     assert {name for name, _ in runs(instances[-1])} == {"catalog", "audio_shards"}
 
@@ -335,7 +385,7 @@ def test_selecting_an_unknown_asset_is_a_usage_error(project, capsys):
     assert "audio_shards" in capsys.readouterr().err
 
 
-def test_a_recording_that_changes_while_it_is_built_is_scanned_again(project, monkeypatch):
+def test_a_recording_that_changes_during_the_build_is_scanned_again(project, monkeypatch):
     read = StorageResource.catalog
 
     def change_once(storage, config):
@@ -349,11 +399,11 @@ def test_a_recording_that_changes_while_it_is_built_is_scanned_again(project, mo
     assert sum(project.sizes().values()) == 6
 
 
-def test_a_fault_names_asset_partition_and_reason(project, monkeypatch, capsys):
+def test_an_error_names_asset_partition_and_reason(project, monkeypatch, capsys):
     def fail(*_, **__):
         raise BuildError("the disk is full; make room and build again")
 
-    monkeypatch.setattr("assets.audio_shards.build_partition", fail)
+    monkeypatch.setattr("headrace_dagster.assets.audio_shards.build_partition", fail)
     assert run(project) == 1
     shown = capsys.readouterr().out
     assert "failed tones/audio_shards [train-0000]: the disk is full; make room and build again" in shown
@@ -364,7 +414,8 @@ def test_ctrl_c_ends_with_130_and_the_next_build_continues(project, home):
     for i in range(24):
         project.write_tone(f"long{i}", hz=300 + i, seconds=20)
     command = [sys.executable, str(ROOT / "build.py"), "tones", "--datasets", str(project.datasets)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    wide = {**os.environ, "COLUMNS": "200"}
+    child = subprocess.Popen(command, env=wide, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     deadline = time.monotonic() + 300
     while not list(project.output.rglob("*.tar")) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -372,6 +423,8 @@ def test_ctrl_c_ends_with_130_and_the_next_build_continues(project, home):
     shown = child.communicate(timeout=300)[0]
     assert child.returncode == 130, shown
     assert "Traceback" not in shown
+    assert shown.splitlines()[-1].startswith("stopped with Ctrl-C: ")
+    assert "still to build" in shown
     assert run(project) == 0
     assert sum(project.sizes().values()) == 30
 
@@ -385,10 +438,10 @@ def test_the_instance_on_disk_shows_every_asset_and_has_telemetry_off(project, h
         for key in ("catalog", "sizes_index", "loader_smoke_test", "dataset_report"):
             assert instance.get_latest_materialization_event(dg.AssetKey(["tones", key])), key
         partitions = instance.get_materialized_partitions(dg.AssetKey(["tones", "audio_shards"]))
-    assert partitions == set(project.config().layout().partition_keys())
+    assert partitions == set(project.config().partitioning().partition_keys())
 
 
-@pytest.mark.slow  # matplotlib looks for fonts in a new home directory
+@pytest.mark.slow  # matplotlib searches for fonts in a new home directory
 def test_nothing_is_written_below_the_home_directory(project, home, tmp_path):
     home = tmp_path / "user"
     home.mkdir()

@@ -2,8 +2,9 @@ import pandera.polars as pa
 import polars as pl
 import pytest
 
-from headrace.catalog import CatalogSettings, scan
-from headrace.catalog_checks import check_catalog, check_metadata, load_schema
+from headrace.catalog.acceptance import CatalogSettings
+from headrace.catalog.checks import check_catalog, check_metadata, load_schema
+from headrace.catalog.scan import scan
 from headrace.errors import CatalogError, ConfigError
 from tests.catalog_fakes import FakeSource, fake_runtime
 
@@ -23,13 +24,13 @@ HERE = "tests.test_catalog_checks"
 @pytest.fixture
 def catalog():
     source = FakeSource()
-    for name, content in (("a.wav", b"1"), ("b.wav", b"22")):
+    for name, content in (("a.wav", b"1"), ("b.wav", b"22"), ("c.wav", b"bad")):
         source.put(name, content)
     metadata = pl.DataFrame({"path": ["a.wav", "b.wav"], "title": ["one", "two"], "sha256": [1, 2]})
     return scan(source, None, CatalogSettings(0), metadata, fake_runtime()).catalog
 
 
-def test_what_a_scan_makes_passes(catalog):
+def test_the_result_of_a_scan_passes(catalog):
     check_catalog(catalog.recordings, catalog.rejected)
     check_catalog(catalog.recordings.head(0), catalog.rejected)
 
@@ -55,7 +56,36 @@ def test_a_missing_column_is_named(catalog):
         check_catalog(catalog.recordings.drop("num_frames"), catalog.rejected)
 
 
-def test_the_users_schema_sees_the_users_names(catalog):
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (pl.lit("elsewhere").alias("origin"), r"the rejected table.*'origin'.*elsewhere"),
+        (pl.lit(None, dtype=pl.String).alias("path"), "the rejected table.*'path'"),
+        (pl.lit(None, dtype=pl.String).alias("code"), "the rejected table.*'code'"),
+        (pl.lit(None, dtype=pl.String).alias("reason"), "the rejected table.*'reason'"),
+        (pl.lit(None, dtype=pl.String).alias("origin"), "the rejected table.*'origin'"),
+        (pl.lit(1, dtype=pl.Int32).alias("num_bytes"), "the rejected table.*'num_bytes'"),
+        (pl.lit(1).alias("surplus"), "the rejected table.*surplus"),
+    ],
+)
+def test_a_broken_rejected_table_is_an_error_that_names_its_column(catalog, change, message):
+    assert catalog.rejected.height == 1
+    with pytest.raises(CatalogError, match=message):
+        check_catalog(catalog.recordings, catalog.rejected.with_columns(change))
+
+
+def test_a_missing_column_of_the_rejected_table_is_named(catalog):
+    with pytest.raises(CatalogError, match=r"the rejected table.*'sha256'"):
+        check_catalog(catalog.recordings, catalog.rejected.drop("sha256"))
+
+
+def test_unknown_values_of_a_rejected_row_may_be_absent(catalog):
+    known = {"path", "reason", "code", "origin"}
+    unknown = [pl.lit(None, dtype=kind).alias(n) for n, kind in catalog.rejected.schema.items() if n not in known]
+    check_catalog(catalog.recordings, catalog.rejected.with_columns(unknown))
+
+
+def test_the_users_schema_uses_the_users_column_names(catalog):
     check_metadata(catalog.recordings, f"{HERE}:Titles")
 
 
@@ -64,7 +94,7 @@ def test_the_users_schema_may_check_our_columns(catalog):
         check_metadata(catalog.recordings, f"{HERE}:SHORT")
 
 
-def test_failing_metadata_is_named_with_its_check_and_path(catalog):
+def test_an_error_about_invalid_metadata_names_check_and_path(catalog):
     bad = catalog.recordings.with_columns(pl.Series("title", ["x", None]))
     with pytest.raises(
         CatalogError, match=r"Titles.*'title', not_nullable: None \(b\.wav\).*str_length.*'x' \(a\.wav\)"
@@ -73,6 +103,6 @@ def test_failing_metadata_is_named_with_its_check_and_path(catalog):
 
 
 @pytest.mark.parametrize("reference", [f"{HERE}:NOT_A_SCHEMA", f"{HERE}:Gone", "no.such.module:x", "tests"])
-def test_a_schema_that_is_not_there_is_a_mistake_in_the_settings(reference):
+def test_a_missing_schema_is_a_config_error(reference):
     with pytest.raises(ConfigError, match=f"source.schema {reference}"):
         load_schema(reference)

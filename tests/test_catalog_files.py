@@ -3,11 +3,12 @@ from hashlib import sha256
 import polars as pl
 import pytest
 
-from headrace.catalog import CatalogSettings, scan
-from headrace.catalog_files import read_catalog, write_catalog
-from headrace.catalog_summary import CATALOG_PATH, REJECTED_PATH
+from headrace.catalog.acceptance import CatalogSettings
+from headrace.catalog.parquet_files import read_catalog, write_catalog
+from headrace.catalog.scan import scan
+from headrace.catalog.summary import CATALOG_PATH, REJECTED_PATH
 from headrace.errors import FormatError
-from headrace.storage import LocalStorage
+from headrace.stores.storage import LocalStorage
 from tests.catalog_fakes import OLD_NS, FakeSource, fake_runtime
 
 
@@ -28,7 +29,7 @@ def scanned(source, previous=None, metadata=None):
     return scan(source, previous, CatalogSettings(0), metadata, fake_runtime()).catalog
 
 
-def test_a_catalog_comes_back_as_it_was(storage, source):
+def test_a_catalog_survives_a_round_trip(storage, source):
     metadata = pl.DataFrame({"path": ["a.wav"], "chords": [[1, 2]], "title": ["x"]})
     catalog = scanned(source, metadata=metadata)
     digests = write_catalog(storage, catalog)
@@ -40,30 +41,30 @@ def test_a_catalog_comes_back_as_it_was(storage, source):
     assert found.probe_version == catalog.probe_version
 
 
-def test_there_is_none_before_the_first_scan(storage):
+def test_there_is_no_catalog_before_the_first_scan(storage):
     assert read_catalog(storage) is None
 
 
-def test_nothing_is_written_where_nothing_changed(storage, source, tmp_path):
+def test_an_unchanged_catalog_is_not_written(storage, source, tmp_path):
     write_catalog(storage, scanned(source))
     before = [(tmp_path / path).stat().st_mtime_ns for path in (CATALOG_PATH, REJECTED_PATH)]
     write_catalog(storage, scanned(source, read_catalog(storage)))
     assert [(tmp_path / path).stat().st_mtime_ns for path in (CATALOG_PATH, REJECTED_PATH)] == before
 
 
-def test_an_empty_catalog_is_a_catalog(storage):
+def test_an_empty_catalog_can_be_stored(storage):
     write_catalog(storage, scanned(FakeSource()))
     assert read_catalog(storage).recordings.is_empty()
 
 
-def test_what_is_read_back_saves_the_reading(storage, source):
+def test_a_stored_catalog_saves_reading_the_files(storage, source):
     write_catalog(storage, scanned(source))
     source.opened.clear()
     scanned(source, read_catalog(storage))
     assert source.opened == []
 
 
-def test_a_file_in_both_tables_after_a_crash_is_put_right(storage, source):
+def test_a_file_in_both_tables_after_a_crash_is_corrected(storage, source):
     write_catalog(storage, scanned(source))
     old = storage.read(CATALOG_PATH)
     source.put("a.wav", b"bad now", OLD_NS + 1)
@@ -75,17 +76,17 @@ def test_a_file_in_both_tables_after_a_crash_is_put_right(storage, source):
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-10], lambda data: b"", lambda data: b"junk" * 100])
-def test_a_damaged_file_is_an_error_that_names_it(storage, source, damage):
+def test_an_error_about_a_damaged_catalog_file_names_it(storage, source, damage):
     write_catalog(storage, scanned(source))
     storage.write(CATALOG_PATH, damage(storage.read(CATALOG_PATH)))
     with pytest.raises(FormatError, match=r"catalog/catalog\.parquet.*delete"):
         read_catalog(storage)
 
 
-def test_a_parquet_file_of_another_kind_or_version_is_refused(storage, source, tmp_path):
+def test_a_parquet_file_of_another_kind_or_version_is_rejected(storage, source, tmp_path):
     write_catalog(storage, scanned(source))
     pl.DataFrame({"path": ["a"]}).write_parquet(tmp_path / REJECTED_PATH)
-    with pytest.raises(FormatError, match="format 1 expected, found no version"):
+    with pytest.raises(FormatError, match="expected format 1, found no version"):
         read_catalog(storage)
     pl.DataFrame({"path": ["a"]}).write_parquet(tmp_path / REJECTED_PATH, metadata={"headrace.format": "1"})
     with pytest.raises(FormatError, match="'reason'"):

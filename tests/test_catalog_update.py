@@ -1,19 +1,19 @@
-"""What keeps a scan from being stored."""
+"""Errors that prevent a scan from being stored."""
 
 import polars as pl
 import pytest
 
-from headrace.catalog_files import read_catalog
-from headrace.catalog_update import update_catalog
-from headrace.errors import CatalogError
-from headrace.storage import LocalStorage
+from headrace.catalog.parquet_files import read_catalog
+from headrace.catalog.update import update_catalog
+from headrace.errors import CatalogError, ConfigError
+from headrace.stores.storage import LocalStorage
 from tests.catalog_fakes import FakeSource, fake_runtime
 from tests.projects import Project
 
 
 @pytest.fixture
 def update(tmp_path):
-    """Scans three files, or those given, with a table of these paths; gives what was stored."""
+    """Scan the given files (three by default) with a table of these paths. Returns what was stored."""
     project, output = Project(tmp_path), LocalStorage(tmp_path / "store")
     project.write_yaml()
 
@@ -28,24 +28,70 @@ def update(tmp_path):
     return update_one
 
 
-@pytest.mark.parametrize("paths", [["1.wav", "2.wav"], ["/data/a/1.wav"], [None, "x", "2.wav"]])
-def test_a_table_of_which_all_rows_miss_and_some_by_their_folder_is_an_error_and_nothing_is_stored(update, paths):
-    with pytest.raises(CatalogError, match=r"`path` is relative to source\.uri.* for example.*one of that name is a/"):
+@pytest.mark.parametrize("paths", [["1.wav", "2.wav"], ["/data/a/1.wav"], [None, "x", "2.wav"], ["1.wav"] * 3])
+def test_a_table_without_any_matching_row_is_an_error_if_some_rows_name_a_wrong_folder(update, paths):
+    with pytest.raises(CatalogError, match=r"relative to source\.uri.* for example.*a file of that name is a/"):
         update(paths)
     assert read_catalog(update.output) is None
 
 
-@pytest.mark.parametrize("paths", [["ghost.wav"], [None, ".1.wav"], ["x.wav", "x.wav"]])
-def test_rows_of_files_that_are_nowhere_are_gaps_and_no_fault_of_the_table(update, paths):
+@pytest.mark.parametrize("paths", [["ghost.wav"], [None, ".1.wav"], ["x.wav", "x.wav"], [None, None]])
+def test_rows_of_missing_files_are_not_an_error_of_the_table(update, paths):
     stored = update(paths)
     assert stored.recordings.height == 2
-    assert stored.rejected.filter(pl.col("origin") == "metadata").height == len(paths)
+    rejected = stored.rejected.filter(pl.col("origin") == "metadata")
+    assert rejected["path"].to_list() == (["", ""] if paths == [None, None] else sorted({path or "" for path in paths}))
 
 
 @pytest.mark.parametrize("paths", [[], ["a/1.wav", "x.wav"], ["bad.wav"], ["a/1.wav", "a/1.wav"]])
-def test_a_table_that_names_some_file_is_taken_also_where_that_file_is_refused(update, paths):
+def test_a_table_that_names_some_file_is_accepted_even_if_that_file_is_rejected(update, paths):
     assert update(pl.Series(paths, dtype=pl.String)).recordings.height == 2
 
 
-def test_a_source_without_files_is_not_the_fault_of_the_table(update):
+def test_samples_as_rows_are_an_error_before_anything_is_stored(tmp_path):
+    project, output = Project(tmp_path), LocalStorage(tmp_path / "store")
+    project.write_yaml(source={"uri": "x", "samples": "rows"})
+    source = FakeSource()
+    source.put("a.wav", b"1")
+    with pytest.raises(ConfigError, match=r"source\.samples: rows is not supported yet"):
+        update_catalog(project.config(), source, None, output, fake_runtime())
+    assert (read_catalog(output), source.opened) == (None, [])
+
+
+def test_a_source_without_files_is_not_blamed_on_the_table(update):
     assert update(["a.wav"], names=()).recordings.height == 0
+
+
+class Unlisted(FakeSource):
+    """A source that must not be listed."""
+
+    def list(self):
+        raise AssertionError("listed")
+
+
+TABLE = pl.DataFrame({"path": ["a.wav"], "artist": ["x"], "chords": [["a"]]})
+NAMES = {
+    "a column that is not there": (
+        {"group_by": "artists"},
+        TABLE,
+        r"group_by: the metadata has no column 'artists'; did you mean 'artist'\? its columns are 'artist', 'chords'$",
+    ),
+    "no table": (
+        {"group_by": "artist"},
+        None,
+        r"group_by: .*no column 'artist'; there is no metadata table: name one in source\.metadata",
+    ),
+    "a column of lists": ({"group_by": "chords"}, TABLE, r"'chords' holds lists or objects \(List\(String\)\)"),
+    "the path": ({"group_by": "path"}, TABLE, "no column 'path'"),
+    "no such schema": ({"validation": "nowhere:Schema"}, TABLE, r"source\.schema nowhere:Schema: No module named"),
+}
+
+
+@pytest.mark.parametrize(("keys", "table", "words"), NAMES.values(), ids=NAMES)
+def test_a_yaml_name_without_a_match_is_an_error_before_anything_is_listed(tmp_path, keys, table, words):
+    project, output = Project(tmp_path), LocalStorage(tmp_path / "store")
+    schema = {"schema": keys.pop("validation")} if "validation" in keys else {}
+    project.write_yaml(source={"uri": "x", **schema}, **keys)
+    with pytest.raises(ConfigError, match=words):
+        update_catalog(project.config(), Unlisted(), table, output, fake_runtime())
+    assert read_catalog(output) is None

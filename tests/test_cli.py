@@ -1,4 +1,4 @@
-"""The command as a user runs it: what it prints, its exit codes, and never a traceback."""
+"""The `headrace` command as a user runs it: printed text and exit codes, never a traceback."""
 
 import gzip
 import json
@@ -10,11 +10,12 @@ import pytest
 import zstandard
 
 from headrace import cli
-from headrace.export_mark import MARK
-from headrace.index import index_name
-from headrace.snapshots import read_snapshot, read_table
-from headrace.storage import LocalStorage
-from headrace.verify import Depth, find_target, verify
+from headrace.checks.verify import Depth, find_target, verify
+from headrace.format.index import index_name
+from headrace.format.manifests import versioned_bytes
+from headrace.format.snapshots import read_snapshot, read_table
+from headrace.stores.storage import LocalStorage
+from headrace.tools.export_mark import MARK
 from tests.builds import Project
 from tests.commands import runner
 from tests.streaming.corpus import clips, write_dataset
@@ -23,7 +24,7 @@ from tests.test_webdataset import members_of, write_tar
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """An output with rejects, latents and nothing wrong."""
+    """A valid output with rejects and latents."""
     project = Project(tmp_path_factory.mktemp("built"))
     for number in range(12):
         project.put(f"clip{number:02d}.wav", num_frames=300 + number)
@@ -34,7 +35,7 @@ def built(tmp_path_factory):
 
 @pytest.fixture
 def output(built, tmp_path):
-    """A copy to damage."""
+    """A copy of the output that a test may damage."""
     return shutil.copytree(built, tmp_path / "output")
 
 
@@ -60,13 +61,13 @@ def shards_of(output):
 # The command itself
 
 
-def test_help_of_every_command_is_worth_reading(capsys):
+def test_every_command_has_help(capsys):
     for command in ([], *([name] for name in cli.DESCRIPTIONS)):
         with pytest.raises(SystemExit) as ended:
             cli.main([*command, "--help"])
         assert ended.value.code == 0
         text = capsys.readouterr().out
-        assert "exit codes: 0 done and sound" in text
+        assert "exit codes: 0 done, no faults" in text
         assert len(text) > 500
 
 
@@ -79,7 +80,7 @@ def test_help_starts_at_once():
 @pytest.mark.parametrize(
     "arguments", [[], ["nonsense"], ["verify"], ["verify", "x", "--jobs", "0"], ["gc", "x", "--keep", "no"]]
 )
-def test_wrong_arguments_end_with_two(arguments, capsys):
+def test_invalid_arguments_exit_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main(arguments)
     assert ended.value.code == 2
@@ -87,7 +88,7 @@ def test_wrong_arguments_end_with_two(arguments, capsys):
 
 
 @pytest.mark.parametrize("command", ["inspect", "verify", "index", "export", "gc"])
-def test_a_path_that_is_not_there_is_said_in_one_line(run, tmp_path, command):
+def test_a_missing_path_is_reported_in_one_line(run, tmp_path, command):
     more = [tmp_path / "target"] if command == "export" else []
     code, out, err = run(command, tmp_path / "absent", *more)
     assert code == 1
@@ -96,7 +97,7 @@ def test_a_path_that_is_not_there_is_said_in_one_line(run, tmp_path, command):
     assert str(tmp_path / "absent") in err
 
 
-def test_a_reader_that_leaves_early_is_no_fault(built):
+def test_a_closed_pipe_is_not_an_error(built):
     command = f"{sys.executable} -m headrace.cli inspect {built} | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.stderr == ""
@@ -105,7 +106,7 @@ def test_a_reader_that_leaves_early_is_no_fault(built):
 # inspect
 
 
-def test_inspect_shows_splits_snapshots_lengths_and_refused_files(run, built):
+def test_inspect_shows_splits_snapshots_lengths_and_rejected_files(run, built):
     code, out, _ = run("inspect", built)
     assert code == 0
     for text in (
@@ -123,18 +124,18 @@ def test_inspect_shows_splits_snapshots_lengths_and_refused_files(run, built):
     assert f"{totals.num_samples}" in out
 
 
-def test_inspect_shows_latents_with_what_they_were_made_from_and_older_shards(run, tmp_path):
+def test_inspect_shows_latents_with_their_audio_snapshot_and_older_shards(run, tmp_path):
     write_dataset(tmp_path, {"train": clips(8)}, latents=True)
     write_dataset(tmp_path, {"train": clips(12)}, latents=True)
     _, out, _ = run("inspect", tmp_path)
     assert "latents/crepe · snapshot 2" in out
     assert "audio snapshot 2" in out
-    assert "1 older shards" in out
+    assert "1 other shards" in out
     _, out, _ = run("inspect", tmp_path / "latents" / "crepe")
     assert ". · snapshot 2" in out
 
 
-def test_inspect_shows_anybodys_tars(run, tars):
+def test_inspect_shows_foreign_tars(run, tars):
     _, out, _ = run("inspect", tars)
     assert "train-002.tar" in out
     assert "headrace index counts them" in out
@@ -147,11 +148,11 @@ def test_inspect_shows_anybodys_tars(run, tars):
 # verify
 
 
-def test_verify_of_a_sound_output_reads_everything_and_says_so(run, built):
+def test_verify_reads_all_of_a_valid_output_and_reports_it(run, built):
     code, out, _ = run("verify", built, "--jobs", 2, "--sample", 3)
     assert code == 0
     assert "12 samples" in out
-    assert "all sound" in out
+    assert "no faults" in out
 
 
 def flip(path, place):
@@ -197,7 +198,7 @@ def test_every_flipped_bit_of_a_shard_is_found(output):
     assert not verify(find_target(str(output)), Depth()).faults
 
 
-def test_verify_finds_what_names_shards_wrongly(run, output):
+def test_verify_finds_wrong_shard_names(run, output):
     audio = output / "audio"
     sizes = json.loads((audio / "sizes.json").read_text())
     (audio / "sizes.json").write_text(json.dumps({**sizes, shards_of(output)[0]: 99, "surplus.tar": 1}))
@@ -216,6 +217,10 @@ def test_verify_finds_damaged_snapshots_and_manifests(run, output):
     (manifest,) = (audio / "manifests" / "train-0000").iterdir()
     text = manifest.read_text()
     manifest.write_text(text.replace('"name": "train_', '"name": "train_9'))
+    assert "a damaged headrace manifest: CRC-32" in run("verify", output)[1]
+    content = json.loads(manifest.read_text())
+    del content["headrace_manifest"], content["crc32"]
+    manifest.write_bytes(versioned_bytes("headrace_manifest", content))
     assert "name other shards" in run("verify", output)[1]
     manifest.write_text("{}")
     assert run("verify", output)[0] == 1
@@ -229,7 +234,7 @@ def test_verify_finds_damaged_snapshots_and_manifests(run, output):
     assert (code, "digest" in out) == (1, True)
 
 
-def test_verify_checks_anybodys_tars(run, tars):
+def test_verify_checks_foreign_tars(run, tars):
     assert run("verify", tars)[0] == 0
     run("index", tars)
     assert run("verify", f"{tars}/train-*.tar")[0] == 0
@@ -242,7 +247,7 @@ def test_verify_checks_anybodys_tars(run, tars):
 
 
 @pytest.mark.parametrize("suffix", [".tar.gz", ".tgz", ".tar.zst"])
-def test_verify_unpacks_compressed_tars_and_looks_inside(run, tars, suffix):
+def test_verify_reads_compressed_tars(run, tars, suffix):
     pack = zstandard.ZstdCompressor().compress if suffix == ".tar.zst" else gzip.compress
     for tar in sorted(tars.glob("*.tar")):
         tar.with_suffix(suffix).write_bytes(pack(tar.read_bytes()))
@@ -269,10 +274,10 @@ def test_verify_parses_the_json_of_the_samples_that_it_decodes(run, tmp_path):
 # index
 
 
-def test_index_makes_lengths_known_and_keeps_other_entries(run, tars):
+def test_index_adds_lengths_to_sizes_json_and_keeps_other_entries(run, tars):
     code, out, _ = run("index", f"{tars}/train-00[01].tar")
     assert code == 0
-    assert "2 tars indexed, 8 samples: all sound" in out
+    assert "2 tars indexed, 8 samples: no faults" in out
     assert json.loads((tars / "sizes.json").read_text()) == {"train-000.tar": 4, "train-001.tar": 4}
     run("index", f"{tars}/train-002.tar")
     assert len(json.loads((tars / "sizes.json").read_text())) == 3
@@ -281,7 +286,7 @@ def test_index_makes_lengths_known_and_keeps_other_entries(run, tars):
     assert sorted(json.loads((tars / "sizes.json").read_text())) == ["train-001.tar", "train-002.tar"]
 
 
-def test_index_of_a_broken_tar_lists_it_and_leaves_sizes_json(run, tars):
+def test_index_reports_a_damaged_tar_and_leaves_sizes_json_unchanged(run, tars):
     run("index", tars)
     before = (tars / "sizes.json").read_text()
     cut(tars / "train-001.tar")
@@ -294,7 +299,7 @@ def test_index_of_a_broken_tar_lists_it_and_leaves_sizes_json(run, tars):
     assert (tars / "sizes.json").read_text() == before
 
 
-def test_index_leaves_our_own_outputs_alone_and_refuses_packed_tars(run, built, tars):
+def test_index_rejects_our_own_outputs_and_compressed_tars(run, built, tars):
     code, _, err = run("index", built / "audio")
     assert (code, "belong to the build" in err) == (1, True)
     (tars / "a.tar.gz").write_bytes(b"")
@@ -305,7 +310,8 @@ def test_index_leaves_our_own_outputs_alone_and_refuses_packed_tars(run, built, 
 # export
 
 
-def test_export_links_a_plain_layout_that_anybody_reads(run, built, tmp_path):
+@pytest.mark.usefixtures("closed_by_webdataset")
+def test_export_links_shards_in_a_plain_layout_that_any_reader_reads(run, built, tmp_path):
     import webdataset as wds
 
     target = tmp_path / "plain"
@@ -322,7 +328,7 @@ def test_export_links_a_plain_layout_that_anybody_reads(run, built, tmp_path):
     assert run("verify", target)[0] == 0
 
 
-def test_export_again_brings_a_former_export_up_to_date(run, tmp_path):
+def test_a_repeated_export_updates_the_earlier_export(run, tmp_path):
     project = Project(tmp_path)
     for number in range(30):
         project.put(f"clip{number:02d}.wav")
@@ -336,7 +342,7 @@ def test_export_again_brings_a_former_export_up_to_date(run, tmp_path):
     project.build()
     _, out, _ = run("export", project.folder / "output", target)
     second = json.loads((target / "sizes.json").read_text())
-    assert f"{len(first) - len(second)} of a former export removed" in out
+    assert f"{len(first) - len(second)} of an earlier export removed" in out
     assert sorted(path.name for path in target.glob("*.tar")) == sorted(second)
     assert sum(second.values()) == 10
     assert [path.name for path in target.glob(".*")] == [MARK]
@@ -346,7 +352,7 @@ def test_export_again_brings_a_former_export_up_to_date(run, tmp_path):
     assert all(name.startswith("test_") for name in json.loads((tmp_path / "test" / "sizes.json").read_text()))
 
 
-def test_export_copies_where_there_are_no_links(run, built, tmp_path, monkeypatch):
+def test_export_copies_where_links_are_not_possible(run, built, tmp_path, monkeypatch):
     from pathlib import Path
 
     monkeypatch.setattr(Path, "hardlink_to", lambda *_: (_ for _ in ()).throw(OSError(18, "Invalid cross-device link")))
@@ -355,7 +361,7 @@ def test_export_copies_where_there_are_no_links(run, built, tmp_path, monkeypatc
     assert run("verify", tmp_path / "plain")[0] == 0
 
 
-def test_export_never_overwrites_what_is_not_its_own(run, built, tars):
+def test_export_never_overwrites_files_of_others(run, built, tars):
     code, _, err = run("export", built, tars)
     assert (code, "holds 3 tars" in err) == (1, True)
     code, _, err = run("export", built, built / "audio")

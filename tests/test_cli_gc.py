@@ -1,4 +1,4 @@
-"""`headrace gc` as a user runs it: what goes, and what stays."""
+"""`headrace gc` as a user runs it: what it deletes and what it keeps."""
 
 import os
 import time
@@ -6,11 +6,11 @@ import time
 import pytest
 
 from headrace import cli
-from headrace.config import GcConfig
-from headrace.index import index_name
-from headrace.manifests import newest_manifests
-from headrace.snapshots import read_snapshot, read_table, snapshot_numbers
-from headrace.storage import LocalStorage
+from headrace.config.dataset import GcConfig
+from headrace.format.index import index_name
+from headrace.format.manifests import newest_manifests
+from headrace.format.snapshots import read_snapshot, read_table, snapshot_numbers
+from headrace.stores.storage import LocalStorage
 from tests.builds import Project
 from tests.commands import runner
 from tests.streaming.corpus import clips, write_dataset
@@ -22,7 +22,7 @@ def run(capsys, monkeypatch):
 
 
 def age(folder, days=2):
-    """Make every file look old."""
+    """Set the times of all files to an old date."""
     long_ago = time.time() - days * 86_400
     for path in folder.rglob("*"):
         os.utime(path, (long_ago, long_ago))
@@ -42,7 +42,7 @@ def history(tmp_path):
     return project
 
 
-def test_gc_removes_what_no_kept_snapshot_names_and_every_kept_one_stays_whole(run, history):
+def test_gc_removes_files_that_no_kept_snapshot_names_and_kept_snapshots_stay_complete(run, history):
     output = history.folder / "output"
     age(output)
     audio = LocalStorage(output / "audio")
@@ -66,7 +66,7 @@ def test_gc_removes_what_no_kept_snapshot_names_and_every_kept_one_stays_whole(r
     assert {entry.path for entry in audio.list()} == after
 
 
-def test_a_build_after_gc_goes_on_where_it_was(run, history):
+def test_a_build_after_gc_reuses_everything(run, history):
     age(history.folder / "output")
     run("gc", history.folder / "output", "--keep", 1)
     result = history.build()
@@ -77,19 +77,19 @@ def test_a_build_after_gc_goes_on_where_it_was(run, history):
     assert result.snapshot.number == 6
 
 
-def test_gc_leaves_everything_younger_than_a_day_and_says_so(run, history):
+def test_gc_keeps_files_younger_than_a_day_and_reports_it(run, history):
     output = history.folder / "output"
     before = sorted(output.rglob("*"))
-    assert "more files are not a day old" in run("gc", output, "--keep", 1)[1]
+    assert "more files are younger than a day" in run("gc", output, "--keep", 1)[1]
     assert sorted(output.rglob("*")) == before
 
 
-def test_gc_keeps_as_many_snapshots_by_hand_as_by_the_clock():
+def test_gc_by_command_and_by_schedule_keeps_the_same_number_of_snapshots():
     assert cli.parser().parse_args(["gc", "x"]).keep == GcConfig().keep
 
 
-def test_gc_keeps_shards_of_the_newest_manifests_though_no_snapshot_names_them_yet(run, history):
-    from headrace.catalog_update import existing_catalog
+def test_gc_keeps_shards_of_the_newest_manifests_that_no_snapshot_names_yet(run, history):
+    from headrace.catalog.update import existing_catalog
 
     age(history.folder / "output")
     audio = history.shards
@@ -111,12 +111,12 @@ def test_gc_keeps_the_audio_that_kept_latents_were_made_from(run, tmp_path):
     assert run("verify", tmp_path)[0] == 0
 
 
-def test_gc_wants_the_output_itself(run, history):
+def test_gc_takes_only_the_root_of_an_output(run, history):
     code, _, err = run("gc", history.folder / "output" / "audio")
     assert (code, "name the output itself" in err) == (1, True)
 
 
-def test_gc_of_files_that_are_not_ours_removes_none(run, history):
+def test_gc_removes_no_foreign_files(run, history):
     output = history.folder / "output"
     foreign = output / "audio" / "README.md"
     foreign.write_text("mine")

@@ -1,4 +1,4 @@
-"""`headrace simulate` as a user runs it: the table, the advice, and errors in one line."""
+"""`headrace simulate` as a user runs it: the table, the advice, and one-line errors."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def output(tmp_path_factory):
 
 @pytest.fixture
 def run(capsys, monkeypatch):
-    """Simulate; gives exit code, standard output, standard error."""
+    """Run `headrace simulate`. Returns exit code, standard output and standard error."""
     monkeypatch.setenv("COLUMNS", "300")
 
     def run_one(path, world_size, batch_size, *more):
@@ -28,7 +28,7 @@ def run(capsys, monkeypatch):
     return run_one
 
 
-def test_it_shows_what_hosts_will_read(run, output):
+def test_it_shows_how_much_hosts_read(run, output):
     code, out, err = run(output, 16, 1)
     assert (code, err) == (0, "")
     assert "25 batches on each of 16 ranks" in out
@@ -36,24 +36,24 @@ def test_it_shows_what_hosts_will_read(run, output):
     assert "host 1 of 2" in out
     assert "shards read, of 80" in out
     assert "waiting" not in out
-    assert "·" not in out  # nothing to advise
+    assert "·" not in out  # no advice
 
 
-def test_with_a_line_and_a_pace_it_shows_the_waits(run, output):
+def test_with_a_bandwidth_and_a_step_time_it_shows_the_waits(run, output):
     _, out, _ = run(f"{output}/audio", 4, 4, "--bandwidth", "1kb", "--step-seconds", "0.1")
     assert "network a second, on average" in out
     assert "first batch after" in out
-    assert "its line gives less than it needs" in out
+    assert "its bandwidth is too low" in out
 
 
-def test_it_says_why_hosts_share_shards_and_that_following_its_advice_helps(run, output):
+def test_it_explains_why_hosts_share_shards_and_its_advice_helps(run, output):
     _, shared, _ = run(output, 20, 1, "--ranks-per-host", 5)
     assert "Each shard is read by 4 of 4 hosts. With num_canonical_nodes=60 and shuffle_block_size=300" in shared
     advised = ("--num-canonical-nodes", 60, "--shuffle-block-size", 300)
     assert "Each shard is read" not in run(output, 20, 1, "--ranks-per-host", 5, *advised)[1]
 
 
-def test_it_says_when_a_cache_is_too_small(run, output):
+def test_it_reports_a_cache_that_is_too_small(run, output):
     _, out, _ = run(output, 2, 4, "--cache-limit", "5kb", "--ranks-per-host", 1)
     assert "A cache_limit of 5kb is less than the" in out
 
@@ -72,7 +72,7 @@ def test_it_simulates_a_part_of_a_long_epoch(run, output):
         (("--shuffle-algo", "py9"), "shuffle_algo 'py9' is not known"),
     ],
 )
-def test_what_makes_no_sense_is_said_in_one_line(run, output, more, message):
+def test_contradictory_arguments_are_reported_in_one_line(run, output, more, message):
     code, _, err = run(output, 4, 1, *more)
     assert code == 1
     assert message in err

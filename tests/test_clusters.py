@@ -1,4 +1,4 @@
-"""What takes packages of its own, in an environment over ours: Ray, Megatron-Energon, JAX."""
+"""Tests with packages that need a separate environment on top of ours: Ray, Megatron-Energon, JAX."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory):
-    """An interpreter that has them, and all that we have."""
+    """A Python interpreter with these packages and all of ours."""
     folder = tmp_path_factory.mktemp("readers") / "venv"
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     ours = sysconfig.get_path("purelib")
@@ -40,15 +40,15 @@ def python(tmp_path_factory):
 
 
 @pytest.mark.parametrize("reader", ["ray", "energon"])
-def test_a_reader_of_clusters_reads_our_shards_unchanged(reader, python, tmp_path):
+def test_energon_and_ray_read_our_shards_unchanged(reader, python, tmp_path):
     write_dataset(tmp_path / "ours", {"train": clips(12)})
-    (tmp_path / "tars").mkdir()  # Energon keeps its index beside them
+    (tmp_path / "tars").mkdir()  # Energon writes its index beside the shards
     tars = [shutil.copy(tar, tmp_path / "tars") for tar in sorted((tmp_path / "ours/audio").glob("*.tar"))]
     found = json.loads(_run(python, SCRIPTS / f"read_{reader}.py", *tars).splitlines()[-1])
     assert found == {key: found for tar in tars for key, found in _samples(tar)}
 
 
-def test_work_goes_to_the_cluster_and_its_result_or_error_comes_back(python, ray_folder):
+def test_work_is_sent_to_the_cluster_and_its_result_or_error_is_returned(python, ray_folder):
     found = json.loads(_run(python, SCRIPTS / "work_on_ray.py", RAY_TMPDIR=ray_folder).splitlines()[-1])
     assert "is gone" in found.pop("killed")
     assert found == {
@@ -57,7 +57,7 @@ def test_work_goes_to_the_cluster_and_its_result_or_error_comes_back(python, ray
     }  # fmt: skip
 
 
-def test_a_data_set_that_a_cluster_makes_is_the_same(python, ray_folder, tmp_path):
+def test_a_dataset_built_on_a_cluster_equals_a_local_build(python, ray_folder, tmp_path):
     project = Project(tmp_path)
     project.write_tones(9)
     (project.recordings / "broken.wav").write_bytes(b"RIFF")
@@ -77,7 +77,7 @@ def test_a_data_set_that_a_cluster_makes_is_the_same(python, ray_folder, tmp_pat
     assert [name for name in made if made_by_ray[name] != made[name]] == []
 
 
-def test_jax_goes_on_in_the_middle_of_an_epoch(python, tmp_path):
+def test_jax_resumes_in_the_middle_of_an_epoch(python, tmp_path):
     write_dataset(tmp_path, {"train": clips(53)})
     audio, devices = str(tmp_path / "audio"), {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     command = (python, ROOT / "examples/with_jax.py", audio, tmp_path / "checkpoint.json")
@@ -89,14 +89,14 @@ def test_jax_goes_on_in_the_middle_of_an_epoch(python, tmp_path):
 
 @pytest.fixture
 def ray_folder():
-    """Ray's sockets lie there, whose paths must be short."""
+    """The folder of Ray's sockets, whose paths must be short."""
     with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as folder:
         yield folder
 
 
 def _run(python, *command, **variables):
-    """What it prints."""
-    # Ray listens on all interfaces: a token keeps others out, and in the environment it leaves no file behind.
+    """Run a script. Returns what it prints."""
+    # Ray listens on all interfaces. A token keeps others out; given by the environment, it is not written to a file.
     ray = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     done = subprocess.run(
         [python, *command],
@@ -111,7 +111,7 @@ def _run(python, *command, **variables):
 
 
 def _samples(path):
-    """Key, and digest of the FLAC with the JSON, of each sample of a tar."""
+    """Key of each sample in a tar, and the digest of its FLAC and JSON."""
     with tarfile.open(path) as tar:
         files = {member.name: tar.extractfile(member).read() for member in tar}
     for name, content in files.items():

@@ -1,4 +1,4 @@
-"""docs/config.md names every key of a data set's YAML with its default, and every variable of the environment."""
+"""docs/config.md names every key of a dataset's YAML with its default, and every environment variable."""
 
 import re
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from headrace.config import DatasetConfig, EncoderConfig, load_config
-from headrace.keys import MAX_KEY_LENGTH
+from headrace.config.dataset import DatasetConfig, EncoderConfig, load_config
+from headrace.format.keys import MAX_KEY_LENGTH
 
 DOCUMENT = Path("docs/config.md").read_text()
 (BLOCK,) = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
@@ -21,7 +21,7 @@ output: {uri: /data/shards/birds}
 
 
 def sections(model, content, where=""):
-    """Every section of the model beside what the document has of it."""
+    """Every section of the model with its table in the document."""
     yield model, content, where
     for name, info in model.model_fields.items():
         types = [info.annotation, *get_args(info.annotation)]
@@ -47,11 +47,11 @@ def test_the_values_in_the_document_are_the_defaults(tmp_path):
     assert documented == defaults
 
 
-def test_every_key_in_the_document_is_explained():
+def test_every_key_in_the_document_has_a_description():
     assert [line for line in BLOCK.splitlines() if not re.search(r"\S  +?# .{5}|\S # .{5}", line)] == []
 
 
-def test_every_encoder_and_the_bounds_of_a_key_are_named():
+def test_every_encoder_and_the_limits_of_a_key_are_in_the_document():
     from headrace.encoders import KINDS
 
     assert all(re.search(rf"kind: crepe .*\b{kind}\b", BLOCK) for kind in KINDS)
@@ -59,7 +59,7 @@ def test_every_encoder_and_the_bounds_of_a_key_are_named():
     assert f"1 to {MAX_KEY_LENGTH} of" in DOCUMENT
 
 
-def test_every_variable_of_the_environment_is_in_the_document():
+def test_every_environment_variable_is_in_the_document():
     sources = [Path("build.py"), Path("definitions.py")]
     for folder in ("assets", "building", "headrace", "resources", "sensors"):
         sources += Path(folder).rglob("*.py")
@@ -68,5 +68,5 @@ def test_every_variable_of_the_environment_is_in_the_document():
     assert {name for name in found | {"DAGSTER_HOME"} if f"| `{name}` |" not in DOCUMENT} == set()
 
 
-def test_the_readme_leads_there():
+def test_the_readme_links_to_the_document():
     assert "(docs/config.md)" in Path("README.md").read_text()

@@ -1,8 +1,8 @@
-"""Which files of a folder are data sets, and what is said of the others."""
+"""Which files of a folder are datasets, and the errors about the others."""
 
 import pytest
 
-from headrace.config_folder import find_configs
+from headrace.config.folder import find_configs
 from headrace.errors import ConfigError
 
 
@@ -10,7 +10,7 @@ def write(folder, name, output="out", more=""):
     (folder / name).write_text(f"source: {{uri: recordings}}\noutput: {{uri: {output}}}\n{more}")
 
 
-def test_a_folder_gives_its_data_sets_by_name(tmp_path):
+def test_a_folder_gives_its_datasets_by_name(tmp_path):
     write(tmp_path, "b.yaml", "one")
     write(tmp_path, "a.yml", "two")
     write(tmp_path, "readme.md")
@@ -20,7 +20,7 @@ def test_a_folder_gives_its_data_sets_by_name(tmp_path):
         find_configs(tmp_path / "absent", tmp_path)
 
 
-def test_a_wrong_file_is_a_fault_and_the_others_are_found(tmp_path):
+def test_an_invalid_file_is_reported_and_the_others_are_found(tmp_path):
     write(tmp_path, "good.yaml")
     write(tmp_path, "typo.yaml", "other", "audoi: {}\n")
     (tmp_path / "half.yaml").write_text("source: {uri: x")
@@ -32,34 +32,34 @@ def test_a_wrong_file_is_a_fault_and_the_others_are_found(tmp_path):
     ]
 
 
-def test_two_files_of_one_data_set_are_both_refused(tmp_path):
+def test_two_files_of_one_dataset_are_both_rejected(tmp_path):
     write(tmp_path, "birds.yaml", "one")
     write(tmp_path, "birds.yml", "two")
     found = find_configs(tmp_path, tmp_path)
     assert found.configs == ()
-    assert all("is a data set of the same name; rename one" in fault for fault in found.faults)
+    assert all("describes a data set with the same name; rename one" in fault for fault in found.faults)
 
 
 @pytest.mark.parametrize("other", ["data/birds", "data/birds/", "./data/birds", "data/x/../birds"])
-def test_two_files_that_write_to_one_output_are_both_refused(tmp_path, other):
+def test_two_files_that_write_to_one_output_are_both_rejected(tmp_path, other):
     write(tmp_path, "birds.yaml", "data/birds")
     write(tmp_path, "copy.yaml", other)
     write(tmp_path, "third.yaml", "data/third")
     found = find_configs(tmp_path, tmp_path)
     assert [config.name for config in found.configs] == ["third"]
-    assert "is that of copy.yaml as well" in found.faults[0]
-    assert "is that of birds.yaml as well" in found.faults[1]
+    assert "is also the output of copy.yaml" in found.faults[0]
+    assert "is also the output of birds.yaml" in found.faults[1]
 
 
 @pytest.mark.parametrize("other", ["{0}/data/birds", "file://{0}/data/%62irds", "{0}/link/birds", "link/birds"])
-def test_an_output_is_known_by_a_relative_path_by_an_absolute_one_and_through_a_link(tmp_path, other):
+def test_relative_paths_absolute_paths_and_links_to_one_output_are_recognized(tmp_path, other):
     (tmp_path / "link").symlink_to(tmp_path / "data")
     write(tmp_path, "birds.yaml", "data/birds")
     write(tmp_path, "copy.yaml", other.format(tmp_path))
     assert len(find_configs(tmp_path, tmp_path).faults) == 2
 
 
-def test_the_home_folder_is_one_output_however_it_is_spelled(tmp_path, monkeypatch):
+def test_all_spellings_of_the_home_folder_are_one_output(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", "/home/somebody")
     write(tmp_path, "birds.yaml", "~/birds")
     write(tmp_path, "copy.yaml", "/home/somebody/birds")

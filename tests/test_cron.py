@@ -1,9 +1,11 @@
-"""Which cron expressions pass, and what is said of those that do not."""
+"""Which cron expressions are valid, and the errors about the others."""
+
+# ruff: noqa: TID251
 
 import pytest
 from dagster._utils.schedules import get_smallest_cron_interval, is_valid_cron_schedule
 
-from headrace.cron import checked_cron
+from headrace.config.cron import checked_cron
 
 
 @pytest.mark.parametrize(
@@ -25,7 +27,7 @@ from headrace.cron import checked_cron
         "0 3 30-2 feb *",
     ],
 )
-def test_what_passes_is_what_dagster_takes(text):
+def test_valid_expressions_are_those_that_dagster_accepts(text):
     assert checked_cron(text) == text
     assert is_valid_cron_schedule(text.strip())
     assert get_smallest_cron_interval(text.strip())
@@ -51,6 +53,6 @@ def test_what_passes_is_what_dagster_takes(text):
         ("0 3 30/1 feb *", "no day 30"),
     ],
 )
-def test_what_is_wrong_is_named(text, says):
+def test_errors_name_the_invalid_part(text, says):
     with pytest.raises(ValueError, match=says):
         checked_cron(text)

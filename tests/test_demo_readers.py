@@ -1,4 +1,4 @@
-"""The demo's own shards, built as a user builds them, under the standard readers."""
+"""The demo's shards, built as a user builds them, in the standard readers."""
 
 import io
 import json
@@ -10,12 +10,12 @@ import pytest
 import soundfile as sf
 import yaml
 
+from building.repository import REPOSITORY_ROOT
 from headrace import StreamingDataset
-from resources.storage import REPOSITORY_ROOT
 
 
 @pytest.mark.slow
-def test_the_standard_readers_read_the_demo_unchanged_and_ours_its_latents(tmp_path):
+def test_standard_readers_read_the_demo_unchanged_and_ours_reads_its_latents(tmp_path):
     import wids
     from webdataset import WebDataset
 
@@ -36,7 +36,7 @@ def test_the_standard_readers_read_the_demo_unchanged_and_ours_its_latents(tmp_p
         for sample in WebDataset(tars, shardshuffle=False)
     ]
     listed = wids.ShardListDataset([{"url": tar, "nsamples": n} for tar, n in zip(tars, sizes.values(), strict=True)])
-    raw = {"bytes": Value("binary"), "path": Value("string")}  # decoding by datasets itself needs torchcodec
+    raw = {"bytes": Value("binary"), "path": Value("string")}  # `datasets` itself needs torchcodec to decode
     hugging = load_dataset("webdataset", data_files=tars, split="train", streaming=True).cast_column("flac", raw)
     assert len(plain) == len(listed) == sum(sizes.values()) == 141
     assert sum(1 for sample in hugging if sf.read(io.BytesIO(sample["flac"]["bytes"]))[0].size) == 141
@@ -47,4 +47,4 @@ def test_the_standard_readers_read_the_demo_unchanged_and_ours_its_latents(tmp_p
         hidden = sample["encoder_hidden"]
         assert len(hidden) == sample["encoder_length"] > 0
         assert hidden.isfinite().all()
-        assert hidden.std() > 0  # a network that says something
+        assert hidden.std() > 0  # the latents are not constant

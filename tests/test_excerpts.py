@@ -1,4 +1,4 @@
-"""Reading single samples to look at them."""
+"""Reading single samples for display."""
 
 import io
 from pathlib import Path
@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from headrace import encoders
-from headrace.audit import read_index
+from headrace.build.latents import LatentSettings
+from headrace.checks.excerpts import read_audio, read_latents
 from headrace.errors import SampleError
-from headrace.excerpts import read_audio, read_latents
-from headrace.latents import LatentSettings
-from headrace.manifests import newest_manifest
+from headrace.format.index_files import read_index
+from headrace.format.manifests import newest_manifest
 from tests.audio_shards import tone, write_partition
 from tests.damage import flip_audio
 from tests.latent_builds import MEL, PARTITION, Latents
@@ -36,7 +36,7 @@ def test_latents_of_every_dtype_are_read_as_float32_from_the_beginning(dtype: st
     assert read_audio(latents.storage, index, 1) is None
 
 
-def test_no_more_audio_is_decoded_than_asked_for(tmp_path: Path) -> None:
+def test_only_the_requested_audio_is_decoded(tmp_path: Path) -> None:
     latents = Latents(tmp_path)
     write_partition(latents.audio, [{"stereo": np.stack([tone(1.0), tone(1.0, 880.0)], axis=1)}])
     index = read_index(latents.audio, newest_manifest(latents.audio, PARTITION).manifest.shards[0].name)
@@ -46,7 +46,7 @@ def test_no_more_audio_is_decoded_than_asked_for(tmp_path: Path) -> None:
     assert np.array_equal(read_audio(latents.audio, index, 0, 0.25), whole[:, :4000])
 
 
-def test_a_sample_that_cannot_be_read_is_named_with_its_shard_and_the_way_out(tmp_path: Path) -> None:
+def test_the_error_about_an_unreadable_sample_names_its_shard_and_a_solution(tmp_path: Path) -> None:
     latents = Latents(tmp_path)
     write_partition(latents.audio, [{"one": tone(0.3), "two": tone(0.3, 880.0)}])
     encoded = read_index(latents.storage, latents.build().written[0])

@@ -1,4 +1,4 @@
-"""An export replaces and removes what exports wrote, and nothing else."""
+"""An export replaces and removes only files of earlier exports."""
 
 import json
 import shutil
@@ -6,18 +6,18 @@ import shutil
 import pytest
 
 from headrace.errors import ConfigError, FormatError
-from headrace.export import export_snapshot
-from headrace.export_mark import MARK
-from headrace.index import index_name
-from headrace.storage import LocalStorage
-from headrace.tar_indexes import index_tars
+from headrace.format.index import index_name
+from headrace.stores.storage import LocalStorage
+from headrace.tools.export import export_snapshot
+from headrace.tools.export_mark import MARK
+from headrace.tools.tar_indexes import index_tars
 from tests.streaming.corpus import clips, write_dataset
 from tests.test_webdataset import members_of, write_tar
 
 
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory):
-    """Shard folders of one and of three shards."""
+    """Shard folders with one and with three shards."""
     folder = tmp_path_factory.mktemp("outputs")
     write_dataset(folder / "small", {"train": clips(3)}, per_shard=3)
     write_dataset(folder / "large", {"train": clips(9)}, per_shard=3)
@@ -44,40 +44,40 @@ def refused(source, target, match):
     assert everything(target) == before
 
 
-def test_tars_of_a_user_who_indexed_them_are_never_touched(outputs, target):
+def test_a_users_indexed_tars_are_never_touched(outputs, target):
     target.root.mkdir()
     for number in range(3):
         write_tar(target.root / f"train_{number:06d}.tar", members_of(clips(2, first=10 * number)))
     index_tars(str(target.root), num_threads=1)
-    refused(outputs["small"], target, r"holds 3 tars .*no mark of an export .*remove that folder first")
+    refused(outputs["small"], target, r"holds 3 tars .*no mark of an export .*remove the folder first")
 
 
-def test_a_folder_of_other_files_is_no_empty_folder(outputs, target):
+def test_a_folder_with_other_files_does_not_count_as_empty(outputs, target):
     target.root.mkdir()
     (target.root / "notes.txt").write_text("mine")
     refused(outputs["small"], target, r"holds files \(notes\.txt\)")
 
 
-def test_a_former_export_without_its_mark_is_refused_with_the_way_out(outputs, target):
+def test_the_error_about_an_export_without_its_mark_says_what_to_do(outputs, target):
     export_snapshot(outputs["small"], target)
     target.delete(MARK)
-    refused(outputs["small"], target, "Exports of older versions have no mark: remove that folder first")
+    refused(outputs["small"], target, "If an export whose mark was deleted wrote them, remove the folder first")
 
 
 @pytest.mark.parametrize("name", ["mine.tar", "train_000001.tar", "train_000001.idx", "deep/mine.tar"])
-def test_what_a_user_added_to_an_export_is_never_touched(outputs, target, name):
+def test_files_that_a_user_added_to_an_export_are_never_touched(outputs, target, name):
     export_snapshot(outputs["small"], target)
     target.write(name, b"mine")
-    refused(outputs["large"], target, f"{name} is not what an export wrote there")
+    refused(outputs["large"], target, f"{name} was not written by an export")
 
 
-def test_a_tar_that_was_put_in_the_place_of_an_exported_one_is_never_touched(outputs, target):
+def test_a_tar_that_replaced_an_exported_one_is_never_touched(outputs, target):
     export_snapshot(outputs["large"], target)
     target.write("train_000002.tar", b"mine")
-    refused(outputs["small"], target, "train_000002.tar is not what an export wrote there")
+    refused(outputs["small"], target, "train_000002.tar was not written by an export")
 
 
-def test_other_files_beside_an_export_stay(outputs, target):
+def test_other_files_beside_an_export_are_kept(outputs, target):
     export_snapshot(outputs["large"], target)
     target.write("README.md", b"mine")
     assert export_snapshot(outputs["small"], target).num_removed == 2
@@ -86,11 +86,11 @@ def test_other_files_beside_an_export_stay(outputs, target):
 
 
 class CutError(Exception):
-    """A kill after so many changes of the target."""
+    """A kill after a number of changes of the target."""
 
 
 class Dying:
-    """A store that dies before a change."""
+    """A store that is killed before a change."""
 
     def __init__(self, storage, num_changes):
         self._storage, self._left = storage, num_changes
@@ -116,7 +116,7 @@ class Dying:
 
 
 @pytest.mark.parametrize(("first", "second"), [("small", "large"), ("large", "small")])
-def test_an_export_that_is_cut_off_anywhere_is_gone_on_with(outputs, tmp_path, first, second):
+def test_an_export_that_was_killed_anywhere_is_continued(outputs, tmp_path, first, second):
     clean = LocalStorage(tmp_path / "clean")
     export_snapshot(outputs[second], clean)
     former = LocalStorage(tmp_path / "former")
@@ -132,11 +132,11 @@ def test_an_export_that_is_cut_off_anywhere_is_gone_on_with(outputs, tmp_path, f
     assert num_changes > 5
 
 
-def test_the_mark_names_the_tars_with_their_sizes_and_a_later_one_is_not_guessed_at(outputs, target):
+def test_the_mark_names_the_tars_with_their_sizes_and_a_later_version_is_an_error(outputs, target):
     export_snapshot(outputs["large"], target)
     mark = json.loads(target.read(MARK))
     assert mark == {"version": 1, "tars": {name: [target.size(name)] for name in tars(target)}}
     assert all(target.exists(index_name(name)) for name in tars(target))
     target.write(MARK, b'{"version": 2}')
-    with pytest.raises(FormatError, match="no mark of an export of this version"):
+    with pytest.raises(FormatError, match="not a mark of an export"):
         export_snapshot(outputs["large"], target)

@@ -1,15 +1,16 @@
-"""What docs/format.md says is so."""
+"""docs/format.md is correct."""
 
+import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from headrace.catalog_summary import SUMMARY_PATH, CatalogSummary
-from headrace.index import ShardIndex
-from headrace.snapshots import ShardTable, read_snapshot
-from headrace.storage import LocalStorage
+from headrace.catalog.summary import SUMMARY_PATH, CatalogSummary
+from headrace.format.index_files import parse_index
+from headrace.format.snapshots import ShardTable, read_snapshot
+from headrace.stores.storage import LocalStorage
 from tests.builds import Project
 from tests.streaming.corpus import clips, write_dataset
 
@@ -25,7 +26,7 @@ def output(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def read():
-    """The reader in the document."""
+    """The reader code of the document."""
     (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
     scope = {}
     exec(code, scope)
@@ -33,11 +34,11 @@ def read():
 
 
 @pytest.mark.parametrize("folder", ["audio", "latents/crepe"])
-def test_the_reader_in_the_document_reads_indexes_and_tables(output, read, folder):
+def test_the_documented_reader_reads_indexes_and_tables(output, read, folder):
     for path in [*(output / folder).glob("*.idx"), *(output / folder / "snapshots").glob("*.shards")]:
         arrays, notes = read(path)
-        kind = ShardIndex if path.suffix == ".idx" else ShardTable
-        ours = kind.from_bytes(path.read_bytes(), path.name)
+        parse = parse_index if path.suffix == ".idx" else ShardTable.from_bytes
+        ours = parse(path.read_bytes(), path.name)
         for name, array in arrays.items():
             assert np.array_equal(array, getattr(ours, name))
             assert f"`{name}`" in DOCUMENT
@@ -45,7 +46,7 @@ def test_the_reader_in_the_document_reads_indexes_and_tables(output, read, folde
             assert name.startswith("note:") or f"`{name}`" in DOCUMENT
 
 
-def test_the_reader_in_the_document_reads_the_summary_of_a_catalog(tmp_path, read):
+def test_the_documented_reader_reads_the_summary_of_a_catalog(tmp_path, read):
     project = Project(tmp_path)
     project.put("a.wav")
     project.build()
@@ -65,7 +66,18 @@ def test_every_field_of_manifests_and_snapshots_is_described(output):
     assert not {field for field in fields if f"`{field}`" not in DOCUMENT}
 
 
-def test_a_row_of_the_table_takes_as_many_bytes_as_it_says(output):
+def test_every_file_has_format_version_1_and_json_files_begin_with_it(output, read):
+    for path in [*output.rglob("*.idx"), *output.rglob("*.shards")]:
+        kind = "headrace_index" if path.suffix == ".idx" else "headrace_shards"
+        assert read(path)[1][kind] == "1"
+    for path in [*output.rglob("manifests/*/*.json"), *output.rglob("snapshots/*.json")]:
+        kind = "headrace_snapshot" if path.parent.name == "snapshots" else "headrace_manifest"
+        content = json.loads(path.read_bytes())
+        assert list(content)[:2] == [kind, "crc32"]
+        assert content[kind] == 1
+
+
+def test_a_row_of_the_table_has_the_documented_size(output):
     table = ShardTable.from_bytes(next((output / "audio/snapshots").glob("*.shards")).read_bytes(), "x")
     columns = ("split", "bucket", "sequence", "digest", "num_samples", "num_bytes", "num_frames")
     num_bytes = sum(getattr(table, name).nbytes for name in columns) // len(table)

@@ -1,44 +1,53 @@
-import contextlib
 import io
+import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace import tables
 from headrace.errors import FormatError
-from headrace.index import SampleEntry, ShardIndex, build_index, group_members, index_name, payload
-from headrace.tar import Member
+from headrace.format import tables
+from headrace.format.index import REFUSED_NOTE, Column, index_name
+from headrace.format.index_entries import SampleEntry, build_index, group_members
+from headrace.format.index_files import parse_index
+from headrace.format.tar import Member, payload
+from headrace.format.tensors import TensorPlace
 
+NUM_BYTES = 1 << 40
 FIELDS = st.sampled_from(["flac", "json", "pth", "mic.flac", "txt"])
-SPANS = st.tuples(st.integers(0, 1 << 40), st.integers(0, 1 << 20)).map(lambda pair: (pair[0], pair[0] + pair[1]))
-TENSORS = st.none() | st.tuples(*[st.integers(0, 1 << 40)] * 4)
 KEYS = st.text(st.characters(codec="utf-8", exclude_characters="."), min_size=1, max_size=12)
-ENTRIES = st.lists(
-    st.builds(
-        SampleEntry,
-        KEYS,
-        st.dictionaries(FIELDS, SPANS, min_size=1),
-        st.integers(-1, 1 << 40),
-        st.integers(0, 655_350),
-        st.integers(0, 8),
-        TENSORS,
-    ),
-    max_size=6,
-    unique_by=lambda entry: entry.key,
-)
+
+
+@st.composite
+def sample_entries(draw):
+    """A sample whose fields are inside a tar of NUM_BYTES, with or without a tensor."""
+    ranges = {}
+    for name in draw(st.sets(FIELDS, min_size=1)):
+        start = draw(st.integers(0, NUM_BYTES - (1 << 20)))
+        ranges[name] = start, start + draw(st.integers(0, 1 << 20))
+    start, stop = next(iter(ranges.values()))
+    width = draw(st.integers(1, 9))
+    num_frames = (stop - start) // (2 * width)
+    tensor = draw(st.none() | st.just(TensorPlace(stop - 2 * width * num_frames, stop, num_frames, width)))
+    crc32 = {name: draw(st.integers(0, (1 << 32) - 1)) for name in draw(st.sets(st.sampled_from(sorted(ranges))))}
+    known = draw(st.integers(-1, 1 << 40)), draw(st.integers(0, 655_350)), draw(st.integers(0, 8))
+    return SampleEntry(draw(KEYS), ranges, *known, tensor, crc32)
+
+
+ENTRIES = st.lists(sample_entries(), max_size=6, unique_by=lambda entry: entry.key)
 
 
 def indexed(entries, **more):
-    return build_index(entries, shard="a.tar", num_bytes=7, **more)
+    return build_index(entries, shard="a.tar", num_bytes=NUM_BYTES, **more)
 
 
 @given(ENTRIES, st.dictionaries(st.text(max_size=5), st.text(max_size=9), max_size=3))
-def test_an_index_comes_back_whole(entries, notes):
+def test_an_index_survives_a_round_trip(entries, notes):
     index = indexed(entries, sha256="ab", input_digest="cd", tensor_dtype="float16", notes=notes)
-    found = ShardIndex.from_bytes(index.to_bytes(), "a.idx")
-    assert (found.shard, found.num_bytes, found.sha256, found.input_digest) == ("a.tar", 7, "ab", "cd")
+    found = parse_index(index.to_bytes(), "a.idx")
+    assert (found.shard, found.num_bytes, found.sha256, found.input_digest) == ("a.tar", NUM_BYTES, "ab", "cd")
     assert (found.tensor_dtype, found.notes) == ("float16", notes)
     assert found.keys() == [entry.key for entry in entries]
     assert found.to_bytes() == index.to_bytes()
@@ -48,6 +57,52 @@ def test_an_index_comes_back_whole(entries, notes):
         assert found.sample_rate_hz[i] == entry.sample_rate_hz
         assert found.num_channels[i] == entry.num_channels
         assert tuple(found.tensors[i]) == (entry.tensor or (-1,) * 4)
+        checksums = dict(zip(found.fields, found.row(i).crc32, strict=True))
+        assert {name: value for name, value in checksums.items() if value != -1} == entry.crc32
+
+
+@given(ENTRIES)
+def test_the_values_of_a_sample_equal_those_of_the_columns(entries):
+    index = indexed(entries, tensor_dtype="float16")
+    assert len(Column) - 1 == Column.RANGES  # each has a place of its own
+    assert index.numbers.shape == (len(entries), len(Column) - 1 + 3 * len(index.fields))
+    for i, numbers in enumerate(index.numbers):
+        assert numbers[Column.NUM_FRAMES] == index.num_frames[i]
+        assert numbers[Column.RATE] == index.sample_rate_hz[i]
+        assert numbers[Column.CHANNELS] == index.num_channels[i]
+        own = [numbers[n] for n in (Column.START, Column.STOP, Column.TENSOR_FRAMES, Column.WIDTH)]
+        assert own == index.tensors[i].tolist()
+        row = index.row(i)
+        assert (row.num_frames, row.sample_rate_hz, row.num_channels) == tuple(numbers[:3])
+        assert row.tensor == entries[i].tensor
+        assert row.spans == index.ranges[i].ravel().tolist()
+        assert row.crc32 == index.crc32[i].tolist()
+
+
+def test_samples_whose_latents_were_rejected_are_listed_and_have_no_length():
+    entries = [
+        SampleEntry(key, {"json": (n, n + 1)}, num_frames=9 if key == "a" else -1) for n, key in enumerate("abc")
+    ]
+    notes = {REFUSED_NOTE: json.dumps([{"key": "c", "reason": "why"}, {"key": "b", "reason": "not"}, {"path": "x"}])}
+    index = indexed(entries, notes=notes)
+    assert index.rejections == {"c": "why", "b": "not"}
+    assert index.rejected == ("b", "c")
+    assert index.lengths.tolist() == [9, 0, 0]
+    assert indexed(entries).rejected == ()
+    assert indexed(entries).lengths.tolist() == [9, -1, -1]
+
+
+@pytest.mark.parametrize("note", ["{", "5", "[5]", '[{"key": "b"}]'])
+def test_a_damaged_list_of_rejections_is_an_error(note):
+    index = indexed([SampleEntry("b", {"json": (0, 1)})], notes={REFUSED_NOTE: note})
+    with pytest.raises(FormatError, match=r"a\.tar: damaged index"):
+        _ = index.rejected
+
+
+def test_a_sample_is_found_by_its_key():
+    index = indexed([SampleEntry(key, {"json": (n, n + 1)}) for n, key in enumerate("abc")])
+    assert [index.find(key) for key in "cabx"] == [2, 0, 1, None]
+    assert index.keys_of([2, 0]) == ["c", "a"]
 
 
 def test_a_field_that_no_sample_has_is_absent():
@@ -57,43 +112,83 @@ def test_a_field_that_no_sample_has_is_absent():
     assert index.range_of(1, "json") == (6, 9)
 
 
-def test_names_that_are_not_utf8_survive():
+def test_names_that_are_not_utf8_survive_a_round_trip():
     key = b"caf\xe9".decode(errors="surrogateescape")
-    assert ShardIndex.from_bytes(indexed([SampleEntry(key, {"json": (0, 1)})]).to_bytes(), "a.idx").keys() == [key]
+    assert parse_index(indexed([SampleEntry(key, {"json": (0, 1)})]).to_bytes(), "a.idx").keys() == [key]
 
 
-def test_another_format_version_is_refused_by_number():
-    blob = indexed([]).to_bytes().replace(b'"headrace_index":"1"', b'"headrace_index":"9"')
+def test_the_error_about_another_format_version_names_the_version():
+    _, metadata = tables.unpack(indexed([]).to_bytes(), "a.idx")
+    blob = tables.pack({}, metadata | {"headrace_index": "9"})
     with pytest.raises(FormatError, match=r"a\.idx: index format 9"):
-        ShardIndex.from_bytes(blob, "a.idx")
+        parse_index(blob, "a.idx")
 
 
-BLOB = indexed([SampleEntry("a", {"flac": (0, 5)})], notes={"n": "v"}).to_bytes()
+SAMPLE = SampleEntry(
+    "a", {"flac": (0, 5), "pth": (8, 24)}, 2, 8000, 1, TensorPlace(12, 20, 2, 2), {"flac": 7, "pth": 9}
+)
+INDEX = indexed([SAMPLE, replace(SAMPLE, key="b")], tensor_dtype="float16", notes={"n": "v" * 400})
 
 
-@given(st.integers(8, len(BLOB) - 1), st.integers(1, 255))
-def test_a_flipped_byte_is_refused_or_read_but_never_another_error(place, change):
-    blob = bytearray(BLOB)
-    blob[place] ^= change
-    with contextlib.suppress(FormatError):
-        ShardIndex.from_bytes(bytes(blob), "a.idx")
+def test_no_flipped_bit_of_an_index_is_accepted():
+    """Otherwise a latent could be read from the wrong place, or JSON from another sample."""
+    sound = INDEX.to_bytes()
+    num_header_bits = 8 * (8 + int.from_bytes(sound[:8], "little"))
+    assert num_header_bits >= 8128
+    for bit in range(8 * len(sound)):
+        blob = bytearray(sound)
+        blob[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(FormatError, match=r"a\.idx: .*headrace verify"):
+            parse_index(bytes(blob), "a.idx")
 
 
-def test_a_flipped_bit_in_a_number_is_refused():
-    """A latent would else be read from the wrong place, and be noise that nobody notices."""
-    blob = bytearray(BLOB)
-    blob[BLOB.index((5).to_bytes(8, "little"), 200)] ^= 1
-    with pytest.raises(FormatError, match=r"a\.idx: damaged .*remove it and build again"):
-        ShardIndex.from_bytes(bytes(blob), "a.idx")
+def test_the_error_about_an_index_without_an_array_names_the_array():
+    arrays, metadata = tables.unpack(INDEX.to_bytes(), "a.idx")
+    del arrays["crc32"]
+    with pytest.raises(FormatError, match=r"a\.idx: an incomplete index \(KeyError\('crc32'\)\)"):
+        parse_index(tables.pack(arrays, metadata), "a.idx")
 
 
-def test_an_index_written_before_there_were_checksums_is_read():
-    metadata = {"headrace_index": "1", "shard": "a.tar", "num_bytes": "0", "sha256": "", "input_digest": ""}
-    index = indexed([SampleEntry("a", {"flac": (0, 5)})])
-    columns = ("key_bytes", "key_offsets", "ranges", "num_frames", "sample_rate_hz", "num_channels", "tensors")
-    arrays = {name: getattr(index, name) for name in columns}
-    blob = tables.pack(arrays, metadata | {"fields": "flac", "tensor_dtype": ""})
-    assert ShardIndex.from_bytes(blob, "a.idx").keys() == ["a"]
+def changed(name, place, value):
+    array = getattr(INDEX, name).copy()
+    array[place] = value
+    return {name: array}
+
+
+CONTRADICTIONS = {
+    "fewer rates than samples": ({"sample_rate_hz": INDEX.sample_rate_hz[:1]}, r"sample_rate_hz as int32 \(2,\)"),
+    "no frames": ({"num_frames": INDEX.num_frames[:0]}, "0 samples of 2 fields need key_offsets"),
+    "ranges of one field": ({"ranges": INDEX.ranges[:, :1]}, r"ranges as int64 \(2, 2, 2\), found int64 \(2, 1, 2\)"),
+    "ranges as bytes": ({"ranges": INDEX.ranges.astype(np.uint8)}, "found uint8"),
+    "fewer checksums": ({"crc32": INDEX.crc32[:, :1]}, "crc32 as int64"),
+    "tensors of three numbers": ({"tensors": INDEX.tensors[:, :3]}, r"tensors as int64 \(2, 4\)"),
+    "keys that fall": (changed("key_offsets", 1, 3), "key_offsets must rise from 0 to the 2 bytes"),
+    "keys cut off": ({"key_bytes": INDEX.key_bytes[:1]}, "key_offsets must rise"),
+    "a field beyond the tar": (changed("ranges", (1, 0, 1), NUM_BYTES + 1), f"field flac of sample 'b' .*{NUM_BYTES}"),
+    "a field before the tar": (changed("ranges", (1, 0, 0), -2), "field flac of sample 'b' is at bytes -2"),
+    "a field that ends first": (changed("ranges", (0, 1, 1), 7), r"field pth of sample 'a' is at bytes 8\.\.7"),
+    "half a field": (changed("ranges", (0, 1, 0), -1), r"field pth of sample 'a' is at bytes -1\.\.24"),
+    "a checksum too large": (changed("crc32", (1, 1), 1 << 32), "field pth of sample 'b' has the CRC-32 4294967296"),
+    "a checksum below -1": (changed("crc32", (1, 1), -2), "has the CRC-32 -2"),
+    "a tensor beside its field": (changed("tensors", 0, [0, 8, 2, 2]), r"tensor of sample 'a', \(2, 2\) of float16"),
+    "a tensor of other size": (changed("tensors", 1, [12, 20, 3, 2]), r"tensor of sample 'b', \(3, 2\) of float16"),
+    "a tensor of 2^64 bytes": (changed("tensors", 1, [12, 12, 1 << 32, 1 << 31]), "tensor of sample 'b'"),
+    "a tensor that ends far before it begins": (
+        changed("tensors", 1, [12, -(1 << 63), 1 << 62, 1]),  # the difference wraps around to nearly 2^63
+        "tensor of sample 'b'",
+    ),
+    "a tensor of negative size": (changed("tensors", 1, [12, 20, -2, -2]), "tensor of sample 'b'"),
+    "half a tensor": (changed("tensors", 1, [-1, 20, 2, 2]), "tensor of sample 'b'"),
+    "tensors of no dtype": ({"tensor_dtype": "complex64"}, "raw tensors of the unknown dtype 'complex64'"),
+    "fewer than 0 frames": (changed("num_frames", 0, -2), "sample 'a' has num_frames -2"),
+    "a rate below 0": (changed("sample_rate_hz", 1, -8000), "sample 'b' has sample_rate_hz -8000"),
+}
+
+
+@pytest.mark.parametrize(("changes", "error"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+def test_the_error_about_a_contradictory_index_names_it(changes, error):
+    with pytest.raises(FormatError, match=rf"a\.idx: the index contradicts itself: .*{error}"):
+        parse_index(replace(INDEX, **changes).to_bytes(), "a.idx")
 
 
 def members(*names):
@@ -104,7 +199,7 @@ def grouped(*names):
     return {entry.key: sorted(entry.ranges) for entry in group_members(members(*names), "x.tar")}
 
 
-def test_neighbours_with_one_key_are_one_sample():
+def test_adjacent_members_with_one_key_are_one_sample():
     assert grouped("a.flac", "a.json", "b.flac") == {"a": ["flac", "json"], "b": ["flac"]}
 
 
@@ -112,7 +207,7 @@ def test_the_key_ends_at_the_first_dot_of_the_last_component():
     assert grouped("v1.0/a.mic.flac", "v1.0/a.json") == {"v1.0/a": ["json", "mic.flac"]}
 
 
-def test_fields_are_lower_case_and_files_without_one_or_of_metadata_are_no_samples():
+def test_fields_are_lower_case_and_members_without_extension_or_of_metadata_are_not_samples():
     assert grouped("a.FLAC", "README", "__meta__", "__index__/x.json", "b.JSON") == {"a": ["flac"], "b": ["json"]}
 
 
@@ -125,12 +220,21 @@ def test_webdataset_finds_the_same_samples():
     assert grouped(*names) == theirs
 
 
-def test_a_key_that_comes_back_is_refused():
+def test_a_key_that_returns_after_another_is_an_error():
     with pytest.raises(FormatError, match=r"x\.tar: the files of sample 'a' are not neighbours"):
         grouped("a.flac", "b.flac", "a.json")
 
 
-def test_a_field_twice_in_a_sample_is_refused():
+def test_the_error_about_keys_with_dots_names_key_at():
+    with pytest.raises(
+        FormatError, match=r"'a' are not neighbours; write the shard again, sorted; or, if keys hold dots"
+    ):
+        grouped("a.01.flac", "b.flac", "a.02.flac")
+    with pytest.raises(FormatError, match=r"sorted$"):
+        grouped("a.flac", "b.flac", "a.json")
+
+
+def test_a_duplicate_field_in_a_sample_is_an_error():
     with pytest.raises(FormatError, match="'a' has two fields 'flac'"):
         grouped("a.flac", "a.FLAC")
 
@@ -139,12 +243,12 @@ def test_payloads_are_cut_from_the_open_tar():
     assert payload(io.BytesIO(b"0123456789"), (3, 6)) == b"345"
 
 
-def test_an_index_needs_less_than_a_hundred_bytes_a_sample():
+def test_an_index_needs_about_120_bytes_per_sample():
     entries = [
         SampleEntry(f"recording_{n:08d}", {"flac": (n, n + 1), "json": (n, n + 1)}, 220_500, 44_100, 1)
         for n in range(1000)
     ]
-    assert len(indexed(entries).to_bytes()) < 110_000
+    assert len(indexed(entries).to_bytes()) < 126_000
     assert index_name("train_0000_000000-0123456789ab.tar") == "train_0000_000000-0123456789ab.idx"
     assert indexed([]).ranges.shape == (0, 0, 2)
     assert indexed(entries).num_frames.dtype == np.int64

@@ -7,7 +7,8 @@ import soundfile
 import torch
 
 from headrace.errors import FormatError
-from headrace.indexing import audio_field, index_tar, latent_facts
+from headrace.format.indexing import audio_field, index_tar
+from headrace.format.pth import latent_facts
 from tests.tars import tar_of
 
 
@@ -30,10 +31,10 @@ def latents(hidden, length=None):
 
 def index_of(members):
     blob = tar_of(members)
-    return index_tar(io.BytesIO(blob), "a.tar", num_bytes=len(blob)), blob
+    return index_tar(io.BytesIO(blob), "a.tar"), blob
 
 
-def test_lengths_rates_and_channels_come_from_the_headers_of_every_kind_of_audio():
+def test_lengths_rates_and_channels_are_read_from_the_headers_of_every_audio_format():
     index, _ = index_of(
         {
             "a.flac": encoded(1000),
@@ -50,7 +51,7 @@ def test_lengths_rates_and_channels_come_from_the_headers_of_every_kind_of_audio
     assert index.num_bytes % 512 == 0
 
 
-def test_ranges_are_where_the_payloads_lie():
+def test_ranges_are_those_of_the_payloads():
     members = {"a.flac": encoded(100), "a.json": b'{"x": 1}', "a.cls": b"3"}
     index, blob = index_of(members)
     for name in ("flac", "json", "cls"):
@@ -58,14 +59,14 @@ def test_ranges_are_where_the_payloads_lie():
         assert blob[start:stop] == members[f"a.{name}"]
 
 
-def test_audio_that_cannot_be_read_is_indexed_with_unknown_length():
+def test_unreadable_audio_is_indexed_with_unknown_length():
     index, _ = index_of({"a.flac": b"fLaC", "b.wav": b"not audio", "c.mp3": b"", "d.json": b"{}"})
     assert index.num_frames.tolist() == [-1, -1, -1, -1]
     assert index.sample_rate_hz.tolist() == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_raw_tensors_lie_where_the_index_says(dtype):
+def test_raw_tensors_are_at_the_ranges_in_the_index(dtype):
     hidden = [torch.randn(7 + number, 4).to(dtype) for number in range(3)]
     index, blob = index_of({f"k{number}.pth": latents(values) for number, values in enumerate(hidden)})
     assert index.tensor_dtype == str(dtype).removeprefix("torch.")
@@ -75,13 +76,13 @@ def test_raw_tensors_lie_where_the_index_says(dtype):
         assert torch.equal(found, values)
 
 
-def test_the_length_that_counts_is_encoder_length():
+def test_the_length_in_the_index_is_encoder_length():
     index, _ = index_of({"a.pth": latents(torch.randn(9, 4), 6)})
     assert index.num_frames.tolist() == [6]
     assert index.tensors[0, 2:].tolist() == [9, 4]
 
 
-def test_tensors_that_do_not_lie_plain_are_left_to_unpickling():
+def test_views_and_legacy_files_are_left_to_unpickling():
     strided = torch.randn(4, 10).T
     legacy = io.BytesIO()
     torch.save({"encoder_hidden": torch.ones(2, 2), "encoder_length": 2}, legacy, _use_new_zipfile_serialization=False)
@@ -97,7 +98,7 @@ def test_tensors_of_another_dtype_than_the_first_are_left_to_unpickling():
     assert (index.tensors[:, 0] == -1).tolist() == [False, True]
 
 
-def test_the_right_tensor_is_found_among_others():
+def test_encoder_hidden_is_found_among_other_tensors():
     hidden = torch.randn(5, 3)
     facts = latent_facts(saved({"other": torch.zeros(5, 3), "encoder_hidden": hidden, "encoder_length": 5}))
     start, stop, *_ = facts.tensor.place
@@ -121,16 +122,16 @@ class Explodes:
         5,
     ],
 )
-def test_what_is_no_latents_runs_nothing_and_has_no_facts(content):
+def test_other_pickles_are_not_executed_and_have_no_length(content):
     assert latent_facts(saved(content)) is None
 
 
-def test_noise_is_no_latents():
+def test_random_bytes_are_not_latents():
     assert latent_facts(b"") is None
     assert latent_facts(b"PK\x03\x04" + bytes(100)) is None
 
 
-def test_a_broken_webdataset_is_refused():
+def test_an_invalid_webdataset_is_an_error():
     with pytest.raises(FormatError, match="not neighbours"):
         index_of({"a.flac": b"", "b.flac": b"", "a.json": b"{}"})
 
@@ -141,10 +142,10 @@ def test_the_plainest_audio_field_is_chosen():
     assert audio_field(("json", "pth")) is None
 
 
-def test_an_index_of_our_own_shard_equals_the_one_written_with_it(tmp_path):
-    from headrace.index import SampleEntry
-    from headrace.shardwriter import ShardPlace, ShardWriter
-    from headrace.storage import LocalStorage
+def test_a_rebuilt_index_of_our_own_shard_equals_the_original(tmp_path):
+    from headrace.format.index_entries import SampleEntry
+    from headrace.format.writer import ShardPlace, ShardWriter
+    from headrace.stores.storage import LocalStorage
 
     storage = LocalStorage(tmp_path)
     with ShardWriter(storage, ShardPlace("train", 0, 0)) as writer:
@@ -154,5 +155,5 @@ def test_an_index_of_our_own_shard_equals_the_one_written_with_it(tmp_path):
             writer.add(f"k{number}", payloads, SampleEntry("", {}, number, 8000, 1))
         ours = writer.publish("", {})
     with storage.open(ours.shard) as file:
-        theirs = index_tar(file, ours.shard, num_bytes=storage.size(ours.shard), sha256=ours.sha256)
+        theirs = index_tar(file, ours.shard, sha256=ours.sha256)
     assert theirs.to_bytes() == ours.to_bytes()

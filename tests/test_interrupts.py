@@ -1,4 +1,4 @@
-"""Ctrl-C reaches the build also where Python drops what its handler raises."""
+"""Ctrl-C stops the build even if Python drops the exception of its signal handler."""
 
 import signal
 import weakref
@@ -9,7 +9,7 @@ from building.interrupts import Interrupts
 
 
 class _Thing:
-    """Can be referred to weakly."""
+    """An object for weak references."""
 
 
 @pytest.fixture(autouse=True)
@@ -20,13 +20,13 @@ def pythons_own_handler():
     signal.signal(signal.SIGINT, before)
 
 
-def test_it_interrupts_at_once():
+def test_ctrl_c_interrupts_at_once():
     with Interrupts(), pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_what_a_callback_swallows_is_raised_before_the_next_run():
+def test_an_interrupt_that_a_callback_swallowed_is_raised_before_the_next_run():
     with Interrupts() as interrupts:
         thing = _Thing()
         reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
@@ -36,12 +36,12 @@ def test_what_a_callback_swallows_is_raised_before_the_next_run():
             interrupts.check()
 
 
-def test_without_it_nothing_happens():
+def test_without_ctrl_c_nothing_is_raised():
     with Interrupts() as interrupts:
         interrupts.check()
 
 
-def test_where_it_is_ignored_it_stays_so():
+def test_an_ignored_ctrl_c_stays_ignored():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with Interrupts():
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN

@@ -4,7 +4,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.keys import MAX_KEY_LENGTH, sample_keys
+from headrace.format.keys import MAX_KEY_LENGTH, sample_keys
 
 file_names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/\0"), min_size=1, max_size=90)
 file_paths = st.lists(file_names, min_size=1, max_size=4).map("/".join)
@@ -25,7 +25,7 @@ def test_a_key_does_not_depend_on_other_files(paths, data):
     assert sample_keys(pl.Series(some, dtype=pl.String)).to_list() == [all_keys[path] for path in some]
 
 
-def test_keys_of_this_version_stay_what_they_are():
+def test_keys_never_change():
     paths = ["a.wav", "drums/Kick 01.wav", "音.flac", "x/.../y.b.c.wav", "long/" + 100 * "z" + ".wav"]
     assert sample_keys(pl.Series(paths)).to_list() == [
         "a-bc30c538c410",
@@ -36,5 +36,5 @@ def test_keys_of_this_version_stay_what_they_are():
     ]
 
 
-def test_no_paths_give_no_keys():
+def test_an_empty_list_of_paths_gives_no_keys():
     assert sample_keys(pl.Series([], dtype=pl.String)).to_list() == []

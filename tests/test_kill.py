@@ -1,4 +1,4 @@
-"""Builds that are killed at random moments: the next one ends with the same bytes, and readers see all or nothing."""
+"""Builds that are killed at random moments: the next build gives the same bytes, and readers see no partial state."""
 
 import json
 import multiprocessing
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.index import index_name
-from headrace.snapshots import read_snapshot, read_table, snapshot_numbers
-from headrace.storage import LocalStorage
+from headrace.format.index import index_name
+from headrace.format.snapshots import read_snapshot, read_table, snapshot_numbers
+from headrace.stores.storage import LocalStorage
 from tests import kill_child
 from tests.projects import Project
 
@@ -25,7 +25,7 @@ MANY = pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.
 
 @pytest.fixture(scope="module")
 def processes():
-    """Children of a server that has imported everything: each starts in milliseconds, and shares no threads with us."""
+    """Processes of a fork server that has done all imports: they start in milliseconds and share no threads with us."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.kill_child"])
     return context
@@ -42,7 +42,7 @@ def project(tmp_path):
 
 
 def finish(processes, project: Project) -> float:
-    """One undisturbed build. Returns how long it took."""
+    """Run one undisturbed build. Returns the seconds it took."""
     began = time.perf_counter()
     child = processes.Process(target=kill_child.build, args=(project.datasets / "tones.yaml",))
     child.start()
@@ -52,7 +52,7 @@ def finish(processes, project: Project) -> float:
 
 
 def kill(processes, project: Project, moments: random.Random, seconds: float) -> None:
-    """One build that is killed within so many seconds; if it ends before, the next one, earlier."""
+    """Kill a build within this many seconds. If it ends earlier, kill the next one after less time."""
     was_running = False
     while not was_running:
         child = processes.Process(target=kill_child.build, args=(project.datasets / "tones.yaml",))
@@ -65,12 +65,12 @@ def kill(processes, project: Project, moments: random.Random, seconds: float) ->
 
 
 def visible(project: Project) -> dict[str, bytes]:
-    """What readers can see: all but hidden temporary files."""
+    """The files that readers can see: all except hidden temporary files."""
     return {path: data for path, data in project.files().items() if not Path(path).name.startswith(".")}
 
 
 def check_readers(project: Project) -> None:
-    """Every snapshot that is there is whole: its table, and every shard of it with its index."""
+    """Check that every snapshot is complete: its table, and each of its shards with its index."""
     audio = LocalStorage(project.output / "audio")
     for number in snapshot_numbers(audio):
         table = read_table(audio, read_snapshot(audio, number).snapshot)
@@ -82,7 +82,7 @@ def check_readers(project: Project) -> None:
 
 
 @MANY
-def test_a_build_killed_anywhere_ends_with_the_bytes_of_an_undisturbed_one(processes, project, rounds):
+def test_a_build_after_a_kill_at_any_moment_gives_the_bytes_of_an_undisturbed_one(processes, project, rounds):
     finish(processes, project)
     shutil.rmtree(project.output)
     seconds = finish(processes, project)
@@ -98,7 +98,7 @@ def test_a_build_killed_anywhere_ends_with_the_bytes_of_an_undisturbed_one(proce
 
 
 @MANY
-def test_an_update_killed_anywhere_leaves_the_old_snapshot_readable(processes, project, rounds, tmp_path):
+def test_an_update_killed_at_any_moment_leaves_the_old_snapshot_readable(processes, project, rounds, tmp_path):
     finish(processes, project)
     old = LocalStorage(project.output / "audio")
     fingerprint = read_snapshot(old).snapshot.fingerprint
@@ -122,7 +122,7 @@ def test_an_update_killed_anywhere_leaves_the_old_snapshot_readable(processes, p
 
 
 @pytest.mark.slow
-def test_build_py_killed_again_and_again_ends_with_the_bytes_of_an_undisturbed_one(project, tmp_path):
+def test_build_py_after_repeated_kills_gives_the_bytes_of_an_undisturbed_build(project, tmp_path):
     def command(home: str) -> tuple[list[str], dict[str, str]]:
         words = [sys.executable, str(ROOT / "build.py"), "tones", "--datasets", str(project.datasets)]
         return words, {**os.environ, "DAGSTER_HOME": str(tmp_path / home)}

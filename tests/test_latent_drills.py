@@ -1,4 +1,4 @@
-"""Latents under the worst: killed at any moment, and a recording of three hours."""
+"""Latent builds in extreme cases: killed at any moment, and a recording of three hours."""
 
 import json
 import signal
@@ -12,19 +12,20 @@ import pytest
 import soundfile
 
 from headrace import encoders
+from headrace.build.latents import LatentSettings, build_latent_partition
 from headrace.encoding.plans import EncodingOptions
-from headrace.latents import LatentSettings, build_latent_partition
-from headrace.manifests import newest_manifest
-from headrace.storage import LocalStorage
+from headrace.format.manifests import newest_manifest
+from headrace.stores.storage import LocalStorage
 from tests.audio_shards import noise, tone, write_partition
 
 _ENDLESS_BUILD = """
 import sys, time
-from headrace import encoders, latents
+from headrace import encoders
+from headrace.build import update
 from headrace.encoding.plans import EncodingOptions
-from headrace.latents import LatentSettings, build_latent_partition
-from headrace.storage import open_storage
-latents.commit_manifest = lambda *_: time.sleep(3600)  # whoever is to kill it may come late
+from headrace.build.latents import LatentSettings, build_latent_partition
+from headrace.stores.storage import open_storage
+update.commit_manifest = lambda *_: time.sleep(3600)  # the test kills this process
 settings = LatentSettings(encoders.fingerprint("crepe", {}), "float16")
 build_latent_partition(
     "train-0000", settings, lambda: [encoders.load("crepe", {})], open_storage(sys.argv[1]), open_storage(sys.argv[2]),
@@ -38,8 +39,8 @@ def _tars(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_a_build_killed_at_any_moment_is_finished_by_the_next(tmp_path: Path) -> None:
-    """Same bytes as an undisturbed one, finished shards kept, nothing half-written that a reader could see."""
+def test_a_latent_build_killed_at_any_moment_is_finished_by_the_next(tmp_path: Path) -> None:
+    """The bytes equal those of an undisturbed build, finished shards are reused, and readers see no partial files."""
     audio = LocalStorage(tmp_path / "audio")
     write_partition(audio, [{f"s{i}k{j}": noise(24_000, 10 * i + j) for j in range(4)} for i in range(12)])
     settings = LatentSettings(encoders.fingerprint("crepe", {}), "float16")
@@ -72,8 +73,8 @@ _MEASURE = """
 import json, re, sys
 from pathlib import Path
 from headrace import encoders
-from headrace.latents import LatentSettings, build_latent_partition
-from headrace.storage import open_storage
+from headrace.build.latents import LatentSettings, build_latent_partition
+from headrace.stores.storage import open_storage
 def peak_mebibytes():  # not getrusage: it inherits the peak of the process that started this one
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024
 
@@ -91,7 +92,7 @@ print(json.dumps([made.num_samples, made.shards[0].num_frames, peak_mebibytes() 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_recording_of_three_hours_is_encoded_in_bounded_memory(tmp_path: Path) -> None:
-    """Windows are read by seeking: the recording (950 MB as floats) is never whole in memory."""
+    """Windows are read by seeking. The whole recording (950 MB as floats) is never in memory."""
     audio = LocalStorage(tmp_path / "audio")
     rate_hz, seconds = 22_050, 3 * 3600
     long = np.tile(tone(10, 441.0, rate_hz), seconds // 10)
@@ -105,13 +106,13 @@ def test_a_recording_of_three_hours_is_encoded_in_bounded_memory(tmp_path: Path)
     assert mebibytes < 400
 
 
-def test_windows_of_a_resampled_recording_are_the_whole_ones(tmp_path: Path) -> None:
-    """Reading by seeking gives what reading from the start gives, resampled and seamless."""
-    from headrace.encoding.clips import AudioForm, Clip, read_clip
+def test_windows_of_a_resampled_recording_equal_the_whole_recording(tmp_path: Path) -> None:
+    """Reading by seeking gives the same samples as reading from the start, resampled and without seams."""
+    from headrace.encoding.clips import AudioClip, AudioForm, read_clip
 
     path = tmp_path / "long.flac"
     soundfile.write(path, noise(44_100 * 7 + 11, 0), 44_100)
-    clip = Clip("shard", path, "long", (0, path.stat().st_size), 44_100 * 7 + 11, 44_100, 1)
+    clip = AudioClip("shard", path, "long", (0, path.stat().st_size), 44_100 * 7 + 11, 44_100, 1)
     form = AudioForm(16_000, 1)
     total = clip.num_frames_at(16_000)
     whole = read_clip(clip, form, 0, total)

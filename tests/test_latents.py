@@ -1,4 +1,4 @@
-"""Latent shards: what they hold, when they are made again, and what happens when something is wrong."""
+"""Latent shards: their content, when they are made again, and errors."""
 
 import hashlib
 import io
@@ -9,27 +9,28 @@ import pytest
 import torch
 
 from headrace import encoders
+from headrace.build.commit import commit_latents
+from headrace.build.latents import LatentSettings
 from headrace.errors import BuildError, IntegrityError, SampleError, StorageError
-from headrace.index import index_name
-from headrace.latents import LatentSettings, commit_latent_snapshot
-from headrace.manifests import newest_manifest
-from headrace.snapshots import read_snapshot, read_table
-from headrace.storage import LocalStorage, open_storage
+from headrace.format.index import index_name
+from headrace.format.manifests import newest_manifest
+from headrace.format.snapshots import read_snapshot, read_table
+from headrace.stores.storage import LocalStorage, open_storage
 from tests.audio_shards import commit, noise, tone, write_partition
 from tests.latent_builds import MEL, PARTITION, Latents
 
 
 @pytest.fixture
 def latents(tmp_path: Path) -> Latents:
-    """Two audio shards and nothing made of them yet."""
+    """Two audio shards without latents."""
     made = Latents(tmp_path)
     shards = [{f"a{i}": tone(0.3 + 0.2 * i) for i in range(4)}, {f"b{i}": noise(9000 + i, i) for i in range(3)}]
     write_partition(made.audio, shards, metadata={"a0": {"title": "Ä", "labels": [1, 2]}})
     return made
 
 
-def test_each_audio_shard_gives_one_latent_shard_of_the_same_place(latents: Latents) -> None:
-    """Same samples, same order, same number; the manifest names the audio it was made of."""
+def test_each_audio_shard_gives_one_latent_shard_with_the_same_place(latents: Latents) -> None:
+    """Samples, order and number are equal. The manifest names the audio that it was made from."""
     build = latents.build()
     assert [name.rpartition("-")[0] for name in build.written] == [
         "latent_train_0000_000000",
@@ -43,8 +44,8 @@ def test_each_audio_shard_gives_one_latent_shard_of_the_same_place(latents: Late
     assert build.stats.audio_seconds == pytest.approx(2.4 + 27_003 / 16_000)
 
 
-def test_a_sample_holds_latents_metadata_and_provenance(latents: Latents) -> None:
-    """The .pth loads with weights_only, the raw tensor is the same, the user's columns came along."""
+def test_a_sample_contains_latents_metadata_and_provenance(latents: Latents) -> None:
+    """The .pth loads with weights_only, the raw tensor is equal, and the user's columns are in the JSON."""
     shard = latents.build().written[0]
     payload, about, raw = latents.sample(shard, "a0")
     assert payload["encoder_length"] == 31
@@ -58,8 +59,8 @@ def test_a_sample_holds_latents_metadata_and_provenance(latents: Latents) -> Non
     assert index.tensor_dtype == "float32"
 
 
-def test_latents_are_what_the_encoder_gives_for_the_decoded_audio(latents: Latents) -> None:
-    """Batched with others or alone."""
+def test_latents_equal_the_encoders_result_for_the_decoded_audio(latents: Latents) -> None:
+    """The result is the same in a batch and alone."""
     shard = latents.build().written[1]
     samples = (noise(9001, 1) * 32768).round() / 32768  # 16 bits
     expected, _ = latents.encoders()[0].encode(
@@ -69,8 +70,8 @@ def test_latents_are_what_the_encoder_gives_for_the_decoded_audio(latents: Laten
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-def test_every_dtype_is_stored_whole(latents: Latents, dtype: str) -> None:
-    """Nothing but the tensor is in the file, and its raw bytes are where the index says."""
+def test_every_dtype_is_stored_in_full(latents: Latents, dtype: str) -> None:
+    """The file contains only the tensor, and its raw bytes are at the range in the index."""
     latents.settings = LatentSettings(latents.settings.encoder, dtype)
     shard = latents.build().written[0]
     index, blob = latents.index(shard), latents.storage.read(shard)
@@ -83,8 +84,8 @@ def test_every_dtype_is_stored_whole(latents: Latents, dtype: str) -> None:
         assert stop - start < np.diff(index.range_of(i, "pth"))[0] < stop - start + 2000
 
 
-def test_the_same_audio_gives_the_same_bytes_however_it_is_batched(tmp_path: Path) -> None:
-    """On one machine, for an encoder whose rows do not touch: names are content digests."""
+def test_the_same_audio_gives_the_same_bytes_in_any_batch(tmp_path: Path) -> None:
+    """This holds on one machine, for an encoder whose rows are independent. Names are content digests."""
     names = []
     for i, options in enumerate(
         [{}, {"batch_seconds": 1.0, "num_threads": 1}, {"batch_seconds": 7.0, "num_threads": 3}]
@@ -95,8 +96,8 @@ def test_the_same_audio_gives_the_same_bytes_however_it_is_batched(tmp_path: Pat
     assert names[0] == names[1] == names[2]
 
 
-def test_a_second_build_does_nothing_and_loads_nothing(latents: Latents) -> None:
-    """Not even the encoder."""
+def test_a_second_build_does_nothing_and_loads_no_encoder(latents: Latents) -> None:
+    """The encoder is not loaded either."""
     first = latents.build()
     latents.encoders = lambda: pytest.fail("the encoder was loaded")
     again = latents.build()
@@ -106,8 +107,8 @@ def test_a_second_build_does_nothing_and_loads_nothing(latents: Latents) -> None
     assert latents.done == 14
 
 
-def test_a_changed_recording_makes_its_own_latent_shard_again(latents: Latents) -> None:
-    """The other one is used as it is."""
+def test_after_a_changed_recording_only_its_latent_shard_is_made_again(latents: Latents) -> None:
+    """The other shard is reused."""
     first = latents.build()
     shards = [{f"a{i}": tone(0.3 + 0.2 * i) for i in range(4)}, {f"b{i}": noise(9000 + i, i + 7) for i in range(3)}]
     write_partition(latents.audio, shards, metadata={"a0": {"title": "Ä", "labels": [1, 2]}})
@@ -117,8 +118,8 @@ def test_a_changed_recording_makes_its_own_latent_shard_again(latents: Latents) 
     assert second.written != first.written[1:]
 
 
-def test_another_encoder_makes_all_of_its_own_again_and_no_others(latents: Latents, tmp_path: Path) -> None:
-    """The other set is untouched, and going back to the first encoder finds its old shards."""
+def test_a_changed_encoder_makes_all_of_its_own_shards_again_and_no_others(latents: Latents, tmp_path: Path) -> None:
+    """The other set is unchanged, and a return to the first encoder finds its old shards."""
     first = latents.build()
     beside = Latents(tmp_path)
     beside.storage = LocalStorage(tmp_path / "latents" / "beside")
@@ -130,8 +131,8 @@ def test_another_encoder_makes_all_of_its_own_again_and_no_others(latents: Laten
     assert (back.reused, back.written) == (first.written, ())
 
 
-def test_shards_without_an_index_or_cut_off_are_made_again(latents: Latents) -> None:
-    """What a killed build left: a tar without index, one shard whole, no manifest."""
+def test_shards_without_an_index_or_truncated_are_made_again(latents: Latents) -> None:
+    """The state after a killed build: a tar without index, one complete shard, no manifest."""
     first = latents.build()
     for number in range(1, 3):
         latents.storage.delete(f"manifests/{PARTITION}/{number:08d}.json")
@@ -141,11 +142,11 @@ def test_shards_without_an_index_or_cut_off_are_made_again(latents: Latents) -> 
     assert second.reused == first.written[1:]
 
 
-def test_a_crash_keeps_the_shards_that_were_finished(latents: Latents) -> None:
-    """One group is published, then the second one's audio turns out to be damaged."""
+def test_finished_shards_survive_a_crash(latents: Latents) -> None:
+    """One group is published, then the audio of the second one is found to be damaged."""
     _damage(latents, 1)
     with pytest.raises(IntegrityError):
-        latents.build(batch_seconds=0.05)  # 32 batches of it: each shard is a group
+        latents.build(batch_seconds=0.05)  # 32 batches of this length: each shard is a group
     assert newest_manifest(latents.storage, PARTITION) is None
     write_partition(
         latents.audio,
@@ -166,15 +167,15 @@ def _damage(latents: Latents, shard: int, at: float = 0.5) -> str:
 
 
 @pytest.mark.parametrize("at", [0.02, 0.5, 0.97])
-def test_a_damaged_audio_shard_is_refused_by_name(latents: Latents, at: float) -> None:
-    """Wherever the damage is: audio, JSON or headers."""
+def test_the_error_about_a_damaged_audio_shard_names_it(latents: Latents, at: float) -> None:
+    """The damage may be in the audio, the JSON or the headers."""
     name = _damage(latents, 0, at)
     with pytest.raises(IntegrityError, match=name):
         latents.build()
 
 
-def test_a_cut_off_audio_shard_is_refused_by_name(latents: Latents) -> None:
-    """By its size."""
+def test_the_error_about_a_truncated_audio_shard_names_it(latents: Latents) -> None:
+    """The size shows it."""
     name = newest_manifest(latents.audio, PARTITION).manifest.shards[0].name
     path = latents.audio.local_path(name)
     path.write_bytes(path.read_bytes()[:2000])
@@ -182,14 +183,14 @@ def test_a_cut_off_audio_shard_is_refused_by_name(latents: Latents) -> None:
         latents.build()
 
 
-def test_missing_audio_says_what_to_build_first(latents: Latents) -> None:
-    """The audio shards of that partition."""
+def test_the_error_about_missing_audio_says_what_to_build_first(latents: Latents) -> None:
+    """It names the audio shards of that partition."""
     with pytest.raises(BuildError, match="train-0001: no audio shards"):
         latents.build("train-0001")
 
 
 class _Broken:
-    """An encoder that gives what it is told to for one length, and else what log_mel does."""
+    """An encoder that gives a fixed result for one length, and otherwise that of log_mel."""
 
     def __init__(self, value: float, num_frames: int) -> None:
         self._own = encoders.load("log_mel", MEL)
@@ -204,22 +205,8 @@ class _Broken:
         return hidden, num_latent
 
 
-@pytest.mark.parametrize(
-    ("value", "dtype", "message"), [(float("nan"), "float32", "not finite"), (1e5, "float16", "bfloat16 or float32")]
-)
-def test_latents_that_are_not_finite_are_an_error_that_names_the_sample(
-    latents: Latents, value: float, dtype: str, message: str
-) -> None:
-    """NaN of the encoder, or a number too large for the dtype."""
-    latents.settings = LatentSettings(latents.settings.encoder, dtype)
-    latents.encoders = lambda: [_Broken(value, 9001)]
-    with pytest.raises(SampleError, match=rf"000001.*'b1'.*{message}"):
-        latents.build()
-    assert newest_manifest(latents.storage, PARTITION) is None
-
-
 class _Greedy(_Broken):
-    """An encoder with room for so many rows."""
+    """An encoder with memory for this many rows."""
 
     def __init__(self, num_rows: int) -> None:
         super().__init__(0.0, -1)
@@ -232,10 +219,10 @@ class _Greedy(_Broken):
         return super().encode(batch, lengths)
 
 
-def test_out_of_memory_halves_the_batches_and_says_so_once(
+def test_out_of_memory_halves_the_batches_and_logs_it_once(
     latents: Latents, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    """The result is the same as with room."""
+    """The result is the same as with enough memory."""
     latents.encoders = lambda: [_Greedy(1)]
     with caplog.at_level("WARNING"):
         build = latents.build()
@@ -246,22 +233,22 @@ def test_out_of_memory_halves_the_batches_and_says_so_once(
     assert roomy.build().written == build.written
 
 
-def test_a_row_that_does_not_fit_alone_is_an_error(latents: Latents) -> None:
-    """It names the sample and what can be done."""
+def test_a_single_row_that_does_not_fit_is_an_error(latents: Latents) -> None:
+    """The error names the sample and what to do."""
     latents.encoders = lambda: [_Greedy(0)]
     with pytest.raises(BuildError, match=r"sample 'a3'.*even alone"):
         latents.build()
 
 
-def test_another_encoder_than_the_settings_name_is_refused(latents: Latents) -> None:
-    """Its weights were changed between planning and loading."""
+def test_an_encoder_that_differs_from_the_settings_is_an_error(latents: Latents) -> None:
+    """Its weights changed between planning and loading."""
     latents.settings = LatentSettings("0" * 64)
     with pytest.raises(BuildError, match="fingerprint"):
         latents.build()
 
 
-def test_a_full_disk_is_an_error_and_leaves_no_shard_behind(latents: Latents, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next build, with room, finishes the job."""
+def test_a_full_disk_is_an_error_and_leaves_no_shard(latents: Latents, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next build, with free space, finishes the job."""
     write = LocalStorage.write
 
     def full(self: LocalStorage, path: str, data: object) -> None:
@@ -278,14 +265,14 @@ def test_a_full_disk_is_an_error_and_leaves_no_shard_behind(latents: Latents, mo
 
 
 def test_the_shortest_sample_gives_one_frame(tmp_path: Path) -> None:
-    """One PCM frame, and 5 ms."""
+    """The samples have one PCM frame and 5 ms."""
     made = Latents(tmp_path)
     write_partition(made.audio, [{"one": noise(1, 0), "five_ms": noise(80, 1)}])
     assert made.index(made.build().written[0]).num_frames.tolist() == [1, 1]
 
 
-def test_audio_of_other_rates_and_channels_is_brought_to_the_encoders(tmp_path: Path) -> None:
-    """44.1 kHz stereo to 16 kHz mono: the tone stays where it was."""
+def test_audio_is_converted_to_the_encoders_rate_and_channels(tmp_path: Path) -> None:
+    """44.1 kHz stereo becomes 16 kHz mono, and the tone keeps its frequency."""
     made = Latents(tmp_path)
     mono = tone(1.0, 440.0, 44_100)
     write_partition(made.audio, [{"stereo": np.stack([mono, mono], axis=1)}], sample_rate_hz=44_100)
@@ -293,12 +280,12 @@ def test_audio_of_other_rates_and_channels_is_brought_to_the_encoders(tmp_path: 
     write_partition(same.audio, [{"stereo": tone(1.0)}])
     found, expected = (each.sample(each.build().written[0], "stereo")[2] for each in (made, same))
     assert found.shape == expected.shape
-    loud = expected > -8  # the other bands hold the rounding to 16 bits
+    loud = expected > -8  # the other bands contain the rounding to 16 bits
     assert np.abs(found - expected)[5:-5][loud[5:-5]].max() < 0.01
 
 
-def test_three_channels_are_refused_with_the_key_that_settles_it(tmp_path: Path) -> None:
-    """An encoder of two channels cannot guess."""
+def test_the_error_about_three_channels_names_the_yaml_key_to_set(tmp_path: Path) -> None:
+    """An encoder with two channels cannot choose among three."""
     made = Latents(tmp_path)
     write_partition(made.audio, [{"wide": np.zeros((4000, 3), np.float32)}])
     stereo = _Broken(0.0, -1)
@@ -309,19 +296,19 @@ def test_three_channels_are_refused_with_the_key_that_settles_it(tmp_path: Path)
 
 
 def test_progress_and_padding_are_counted(tmp_path: Path) -> None:
-    """Sorted by length, little is padded though lengths spread 1 to 30."""
+    """Sorted by length, little is padded although lengths vary from 1 to 30."""
     made = Latents(tmp_path)
     lengths = np.random.default_rng(0).integers(1_000, 30_000, 400)
     clips = [{f"k{i:03d}": noise(int(n), i) for i, n in enumerate(lengths) if i // 50 == part} for part in range(8)]
     write_partition(made.audio, clips)
-    build = made.build(batch_seconds=7.5)  # the shape of 120 s for 1-30 s
+    build = made.build(batch_seconds=7.5)  # the ratio of a budget of 120 s to clips of 1-30 s
     assert made.done == 400
     assert 0 < build.stats.padding_share < 0.05
     assert build.stats.busy_share <= 1
 
 
 def test_several_devices_share_the_work(latents: Latents) -> None:
-    """Two encoders, the same shards."""
+    """Two encoders give the same shards."""
     ran: list[int] = []
 
     class Counting(_Greedy):
@@ -337,20 +324,20 @@ def test_several_devices_share_the_work(latents: Latents) -> None:
 
 
 def test_an_object_store_works_like_a_folder(tmp_path: Path) -> None:
-    """Audio is copied to a temporary file, checked on the way, and the copy is gone afterwards."""
+    """Audio is copied to a temporary file and verified. The copy is deleted afterwards."""
     made = Latents(tmp_path)
     made.audio, made.storage = open_storage("memory://audio"), open_storage("memory://latents")
     write_partition(made.audio, [{"a": tone(0.5), "b": tone(0.7)}])
     assert made.index(made.build().written[0]).num_frames.tolist() == [51, 71]
 
 
-def test_a_snapshot_names_the_audio_snapshot_it_belongs_to(latents: Latents) -> None:
-    """And is refused while partitions are missing or stale."""
+def test_a_latent_snapshot_names_its_audio_snapshot(latents: Latents) -> None:
+    """While partitions are missing or stale, committing is an error."""
     audio = commit(latents.audio, newest_manifest(latents.audio, PARTITION))
     with pytest.raises(BuildError, match=PARTITION):
-        commit_latent_snapshot(latents.audio, latents.storage, latents.settings)
+        commit_latents(latents.audio, latents.storage, latents.settings)
     latents.build()
-    numbered, is_new = commit_latent_snapshot(latents.audio, latents.storage, latents.settings)
+    numbered, is_new = commit_latents(latents.audio, latents.storage, latents.settings)
     assert is_new
     assert numbered.snapshot.origin == {
         "audio_snapshot": audio.number,
@@ -361,24 +348,24 @@ def test_a_snapshot_names_the_audio_snapshot_it_belongs_to(latents: Latents) -> 
     }
     assert numbered.snapshot.catalog == audio.snapshot.catalog
     assert read_table(latents.storage, numbered.snapshot).num_samples.tolist() == [4, 3]
-    assert commit_latent_snapshot(latents.audio, latents.storage, latents.settings) == (numbered, False)
+    assert commit_latents(latents.audio, latents.storage, latents.settings) == (numbered, False)
     write_partition(latents.audio, [{"new": tone(0.2)}])
     commit(latents.audio, newest_manifest(latents.audio, PARTITION))
     with pytest.raises(BuildError, match="audio snapshot 2"):
-        commit_latent_snapshot(latents.audio, latents.storage, latents.settings)
+        commit_latents(latents.audio, latents.storage, latents.settings)
 
 
 def test_latents_can_be_added_later_to_an_old_snapshot(latents: Latents) -> None:
-    """Made of the manifests that it froze; building for the newest again keeps both."""
+    """They are made from the manifests in that snapshot. Building for the newest one again keeps both."""
     commit(latents.audio, newest_manifest(latents.audio, PARTITION))
     write_partition(latents.audio, [{"new": tone(0.2)}])
     commit(latents.audio, newest_manifest(latents.audio, PARTITION))
     old = latents.build(audio_snapshot=1)
     assert old.manifest.manifest.num_samples == 7
-    first, _ = commit_latent_snapshot(latents.audio, latents.storage, latents.settings, audio_snapshot=1)
+    first, _ = commit_latents(latents.audio, latents.storage, latents.settings, audio_snapshot=1)
     assert first.snapshot.origin["audio_snapshot"] == 1
     assert latents.build().manifest.manifest.num_samples == 1
-    second, _ = commit_latent_snapshot(latents.audio, latents.storage, latents.settings)
+    second, _ = commit_latents(latents.audio, latents.storage, latents.settings)
     assert second.snapshot.origin["audio_snapshot"] == 2
     assert read_snapshot(latents.storage, 1).snapshot.num_samples == 7
     for shard in old.written:

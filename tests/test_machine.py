@@ -1,4 +1,4 @@
-"""Cores within a container's quota, files without a name, and room on a disk."""
+"""Cores within a container's quota, anonymous files, and reserved disk space."""
 
 import errno
 import os
@@ -24,7 +24,7 @@ V1 = {"cpu/cpu.cfs_quota_us": "150000\n", "cpu/cpu.cfs_period_us": "100000\n"}
         (V1 | {"cpu/cpu.cfs_quota_us": "-1\n"}, 8),
     ],
 )
-def test_a_containers_quota_bounds_the_cores(tmp_path, monkeypatch, files, expected):
+def test_a_containers_quota_limits_the_cores(tmp_path, monkeypatch, files, expected):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -39,7 +39,7 @@ def test_a_system_without_affinity_masks_counts_its_cores(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("has_memory_files", [True, False])
-def test_an_anonymous_file_holds_what_is_written(monkeypatch, has_memory_files):
+def test_an_anonymous_file_contains_what_was_written(monkeypatch, has_memory_files):
     if not has_memory_files:
         monkeypatch.delattr(os, "memfd_create")
     descriptor = anonymous_file("headrace-test")

@@ -1,12 +1,16 @@
+import json
+import zlib
+
 import pytest
 
-from headrace.errors import AlreadyExistsError, FormatError
-from headrace.manifests import (
+from headrace.errors import AlreadyExistsError, FormatError, NotFoundError
+from headrace.format.manifests import (
     Manifest,
-    Refusal,
+    ManifestRejection,
     ShardEntry,
     bucket_of,
     commit_manifest,
+    manifest_path,
     newest_manifest,
     newest_manifests,
     newest_summaries,
@@ -14,8 +18,9 @@ from headrace.manifests import (
     sequence_of,
     shard_name,
     split_of,
+    versioned_bytes,
 )
-from headrace.storage import open_storage
+from headrace.stores.storage import StoredObject, open_storage
 
 
 def entry(sequence=0, samples=("a", "b"), partition="train-0003", prefix=""):
@@ -24,7 +29,7 @@ def entry(sequence=0, samples=("a", "b"), partition="train-0003", prefix=""):
 
 
 def manifest(*shards, partition="train-0003", wanted="w"):
-    refusal = Refusal("x.wav", "truncated", "cut off")
+    refusal = ManifestRejection("x.wav", "truncated", "cut off")
     return Manifest(partition, wanted, "source", {"samples_per_shard": 4}, shards, (refusal,))
 
 
@@ -33,7 +38,7 @@ def storage():
     return open_storage("memory://")
 
 
-def test_a_manifest_comes_back_and_its_digest_is_its_content():
+def test_a_manifest_survives_a_round_trip_and_its_digest_covers_its_content():
     before = manifest(entry(), entry(1, ("c",)))
     after = Manifest.from_json(before.to_json(), "x")
     assert after == before
@@ -43,18 +48,36 @@ def test_a_manifest_comes_back_and_its_digest_is_its_content():
 
 
 @pytest.mark.parametrize("blob", [b"", b"[]", b"{}", b"{", b'{"headrace_manifest": 9}', b"\xff"])
-def test_what_is_no_manifest_is_refused_by_name(blob):
+def test_the_error_about_an_invalid_manifest_names_it(blob):
     with pytest.raises(FormatError, match=r"manifests/1\.json"):
         Manifest.from_json(blob, "manifests/1.json")
 
 
-@pytest.mark.parametrize("change", [{"shards": 5}, {"surplus": 1}, {"refused": [{}]}])
-def test_a_manifest_of_another_form_is_refused_by_name(change):
-    import json
+def test_another_format_version_is_an_error_although_the_file_is_complete():
+    blob = manifest(entry()).to_json()
+    other = blob.replace(b'"headrace_manifest": 1', b'"headrace_manifest": 2')
+    crc32 = json.loads(blob)["crc32"].encode()
+    other = other.replace(crc32, b"%08x" % zlib.crc32(other.replace(crc32, b"00000000")))
+    with pytest.raises(FormatError, match=r"manifests/1\.json: format 2, this version of headrace reads 1"):
+        Manifest.from_json(other, "manifests/1.json")
 
+
+@pytest.mark.parametrize("change", [{"shards": 5}, {"surplus": 1}, {"refused": [{}]}])
+def test_the_error_about_a_manifest_of_another_form_names_it(change):
     content = json.loads(manifest(entry()).to_json()) | change
-    with pytest.raises(FormatError, match=r"manifests/1\.json"):
-        Manifest.from_json(json.dumps(content).encode(), "manifests/1.json")
+    del content["headrace_manifest"], content["crc32"]
+    with pytest.raises(FormatError, match=r"manifests/1\.json: an incomplete manifest"):
+        Manifest.from_json(versioned_bytes("headrace_manifest", content), "manifests/1.json")
+
+
+def test_no_flipped_bit_of_a_manifest_is_accepted():
+    """`gc` deletes files by the names in manifests."""
+    sound = manifest(entry()).to_json()
+    for bit in range(8 * len(sound)):
+        blob = bytearray(sound)
+        blob[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(FormatError, match=r"manifests/1\.json"):
+            Manifest.from_json(bytes(blob), "manifests/1.json")
 
 
 def test_the_newest_number_counts(storage):
@@ -72,14 +95,78 @@ def test_the_newest_number_counts(storage):
     }
 
 
-def test_partitions_whose_names_begin_alike_are_apart(storage):
+class Watched:
+    """A store that counts reads and calls a function before each."""
+
+    def __init__(self, storage, before_read=lambda path: None):
+        self._storage, self._before_read, self.reads = storage, before_read, []
+
+    def __getattr__(self, name):
+        return getattr(self._storage, name)
+
+    def read(self, path, *more):
+        self._before_read(path)
+        self.reads.append(path)
+        return self._storage.read(path, *more)
+
+
+def test_the_format_version_is_1(storage):
+    assert json.loads(manifest(entry()).to_json())["headrace_manifest"] == 1
+
+
+def test_each_partition_costs_one_read(storage):
+    for partition in ("train-0003", "test-0000"):
+        first = commit_manifest(storage, manifest(partition=partition), None)
+        commit_manifest(storage, manifest(partition=partition), first)
+    watched = Watched(storage)
+    assert {name: found.number for name, found in newest_manifests(watched).items()} == {
+        "train-0003": 2,
+        "test-0000": 2,
+    }
+    assert watched.reads == ["manifests/test-0000/00000002.json", "manifests/train-0003/00000002.json"]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_manifest_that_gc_removes_during_a_read_is_replaced_by_a_newer_one(storage, times):
+    latest = [commit_manifest(storage, manifest(), None)]
+
+    def replace(path):
+        if path == manifest_path("train-0003", latest[-1].number) and len(latest) <= times:
+            latest.append(commit_manifest(storage, manifest(), latest[-1]))
+            storage.delete(path)
+
+    watched = Watched(storage, replace)
+    assert newest_manifest(watched, "train-0003") == latest[-1]
+    latest[:] = latest[-1:]
+    assert newest_manifests(watched) == {"train-0003": latest[-1]}
+
+
+def test_the_error_about_a_listed_but_missing_manifest_names_it(storage):
+    commit_manifest(storage, manifest(), None)
+
+    class Forgetful(Watched):
+        def list(self, prefix):
+            return [StoredObject("manifests/train-0003/00000007.json", 10, 0.0)]
+
+    with pytest.raises(NotFoundError, match="manifests/train-0003/00000007"):
+        newest_manifest(Forgetful(storage), "train-0003")
+
+
+def test_a_partition_whose_manifests_are_all_removed_during_a_read_is_gone(storage):
+    commit_manifest(storage, manifest(), None)
+    other = commit_manifest(storage, manifest(partition="train-0004"), None)
+    watched = Watched(storage, lambda path: storage.delete(path) if "train-0003" in path else None)
+    assert newest_manifests(watched) == {"train-0004": other}
+
+
+def test_partitions_with_a_common_name_prefix_are_distinguished(storage):
     commit_manifest(storage, manifest(partition="train-0001"), None)
     assert newest_manifest(storage, "train-000") is None
     commit_manifest(storage, manifest(partition="train-00010"), None)
     assert newest_manifest(storage, "train-0001").number == 1
 
 
-def test_of_two_writers_one_wins_and_the_other_hears_of_it(storage):
+def test_one_of_two_writers_succeeds_and_the_other_gets_an_error(storage):
     first = commit_manifest(storage, manifest(wanted="1"), None)
     commit_manifest(storage, manifest(wanted="winner"), first)
     with pytest.raises(AlreadyExistsError):
@@ -87,7 +174,7 @@ def test_of_two_writers_one_wins_and_the_other_hears_of_it(storage):
     assert newest_manifest(storage, "train-0003").manifest.wanted == "winner"
 
 
-def test_names_say_where_a_shard_belongs():
+def test_the_name_of_a_shard_contains_its_place():
     name = shard_name("latent_", "train", 3, 12, "1a2b3c4d5e6f7777")
     assert name == "latent_train_0003_000012-1a2b3c4d5e6f.tar"
     parts = parsed_name(name)
@@ -105,10 +192,12 @@ def test_names_say_where_a_shard_belongs():
             parsed_name(wrong)
 
 
-def test_a_manifest_is_whole_only_with_every_shard_and_index():
+def test_a_manifest_is_complete_only_with_every_shard_and_index():
     shard = entry()
     sizes = {shard.name: 10, shard.name.replace(".tar", ".idx"): 5}
     assert manifest(shard).is_whole(sizes)
     assert not manifest(shard).is_whole({**sizes, shard.name: 9})
     assert not manifest(shard).is_whole({shard.name: 10})
     assert not manifest(shard).is_whole({})
+    assert not manifest(shard, entry(1)).is_whole(sizes)
+    assert manifest().is_whole({})

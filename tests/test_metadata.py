@@ -1,8 +1,10 @@
+import os
+
 import polars as pl
 import pytest
 
+from headrace.catalog.metadata_files import read_metadata, typed
 from headrace.errors import ConfigError
-from headrace.metadata import read_metadata, typed
 
 
 def table(tmp_path, name, content):
@@ -11,7 +13,7 @@ def table(tmp_path, name, content):
     return read_metadata(path)
 
 
-def test_csv_columns_get_the_type_all_their_cells_are_written_in(tmp_path):
+def test_a_csv_column_gets_the_type_that_fits_all_its_cells(tmp_path):
     found = table(tmp_path, "m.csv", 'path,title,bpm,gain,live\na.wav,"x, ""y""",120,-0.5,true\nb.wav,,,1,FALSE\n')
     assert found.to_dicts() == [
         {"path": "a.wav", "title": 'x, "y"', "bpm": 120, "gain": -0.5, "live": True},
@@ -48,16 +50,16 @@ def test_cells_are_typed_by_fixed_rules(cells, values):
     assert [type(value) for value in column] == [type(value) for value in pl.Series(values)]
 
 
-def test_paths_and_keys_are_text_whatever_they_look_like(tmp_path):
+def test_paths_and_keys_are_always_text(tmp_path):
     assert table(tmp_path, "m.csv", "path,key\n001,0012\n2,3\n").rows() == [("001", "0012"), ("2", "3")]
     assert table(tmp_path, "m.jsonl", '{"path": 1, "key": 2}\n').rows() == [("1", "2")]
 
 
-def test_a_byte_order_mark_and_windows_line_ends_are_fine(tmp_path):
+def test_a_byte_order_mark_and_windows_line_ends_are_accepted(tmp_path):
     assert table(tmp_path, "m.csv", b"\xef\xbb\xbfpath,n\r\na.wav,1\r\n\r\n").to_dicts() == [{"path": "a.wav", "n": 1}]
 
 
-def test_tabs_part_the_cells_of_a_tsv(tmp_path):
+def test_tabs_separate_the_cells_of_a_tsv(tmp_path):
     assert table(tmp_path, "m.tsv", "path\ttitle\na\tx, y\n").rows() == [("a", "x, y")]
 
 
@@ -81,7 +83,7 @@ def test_parquet_keeps_its_types(tmp_path):
     assert read_metadata(tmp_path / "m.parquet").equals(frame)
 
 
-def test_columns_of_nothing_become_text_so_that_they_can_be_stored(tmp_path):
+def test_empty_columns_become_text_so_that_they_can_be_stored(tmp_path):
     found = table(tmp_path, "m.jsonl", '{"path": "a", "n": null, "l": []}\n')
     assert found.schema == {"path": pl.String, "n": pl.String, "l": pl.List(pl.String)}
 
@@ -92,9 +94,9 @@ def test_columns_of_nothing_become_text_so_that_they_can_be_stored(tmp_path):
         ("m.csv", "path,n\na,1\nb,2,3\n", r"m\.csv, line 3: 3 cells, but the header has 2"),
         ("m.csv", "path,n\na,1\nb\n", r"m\.csv, line 3: 1 cells"),
         ("m.csv", 'path,n\na,"1\n', r"m\.csv, line 2"),
-        ("m.csv", b"path,n\na,\xe9\n", r"m\.csv: not UTF-8"),
-        ("m.csv", "", r"m\.csv: needs a column 'path'.*none"),
-        ("m.csv", "file,title\na,b\n", r"m\.csv: needs a column 'path'.*file, title"),
+        ("m.csv", b"path,n\na,\xe9\n", r"m\.csv: not valid UTF-8"),
+        ("m.csv", "", r"m\.csv: has no column 'path'.*none"),
+        ("m.csv", "file,title\na,b\n", r"m\.csv: has no column 'path'.*file, title"),
         ("m.csv", ",path\n0,a\n", r"m\.csv: column 1 has no name .*index=False"),
         ("m.csv", "path,a,a\nx,1,2\n", r"two columns are named 'a'"),
         ("m.jsonl", '{"path": "a"}\n{"path": \n', r"m\.jsonl, line 2"),
@@ -102,10 +104,10 @@ def test_columns_of_nothing_become_text_so_that_they_can_be_stored(tmp_path):
         ("m.jsonl", '{"path": ["a"]}\n', r"m\.jsonl: column 'path' must be text"),
         ("m.jsonl", "", r"m\.jsonl"),
         ("m.parquet", b"PAR1 junk", r"m\.parquet: not a readable Parquet file"),
-        ("m.xlsx", b"", r"m\.xlsx: its name must end in one of \.csv"),
+        ("m.xlsx", b"", r"m\.xlsx: the file's name must end in one of \.csv"),
     ],
 )
-def test_a_broken_table_is_an_error_that_names_file_and_line(tmp_path, name, content, message):
+def test_the_error_about_an_invalid_table_names_file_and_line(tmp_path, name, content, message):
     with pytest.raises(ConfigError, match=message):
         table(tmp_path, name, content)
 
@@ -122,12 +124,12 @@ def test_a_broken_table_is_an_error_that_names_file_and_line(tmp_path, name, con
         ('[{"a": 1}]', '[{"a": "x"}]', r"'c\[\]\.a' is a number in line 1 and text in line 3"),
     ],
 )
-def test_a_column_of_json_lines_of_two_kinds_is_an_error_that_names_both_lines(tmp_path, first, second, message):
+def test_the_error_about_a_json_lines_column_of_two_types_names_both_lines(tmp_path, first, second, message):
     with pytest.raises(ConfigError, match=r"m\.jsonl: column " + message):
         table(tmp_path, "m.jsonl", f'{{"path": "a", "c": {first}}}\n\n{{"path": "b", "c": {second}}}\n')
 
 
-def test_nulls_and_numbers_with_and_without_a_point_are_of_one_kind(tmp_path):
+def test_nulls_integers_and_floats_are_of_one_type(tmp_path):
     lines = '{"path": "a", "n": 1, "l": [1, null]}\n{"path": "b", "n": null}\n{"path": 3, "n": 0.5, "l": [0.5]}\n'
     found = table(tmp_path, "m.jsonl", lines)
     assert found["path"].to_list() == ["a", "b", "3"]
@@ -135,6 +137,21 @@ def test_nulls_and_numbers_with_and_without_a_point_are_of_one_kind(tmp_path):
     assert found["l"].to_list() == [[1.0, None], None, [0.5]]
 
 
-def test_a_missing_table_is_an_error_that_names_it(tmp_path):
+def test_the_error_about_a_missing_table_names_it(tmp_path):
     with pytest.raises(ConfigError, match=r"gone\.csv: there is no such file"):
         read_metadata(tmp_path / "gone.csv")
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_a_special_file_in_place_of_the_table_is_an_error_that_names_it_and_does_not_block(tmp_path, suffix):
+    pipe, link, folder = (tmp_path / f"{name}.{suffix}" for name in ("pipe", "link", "folder"))
+    os.mkfifo(pipe)
+    link.symlink_to("gone.csv")
+    folder.mkdir()
+    with pytest.raises(ConfigError, match=rf"pipe\.{suffix}: not a regular file but a pipe"):
+        read_metadata(pipe)
+    with pytest.raises(ConfigError, match=rf"link\.{suffix}: a symbolic link to gone\.csv, which does not exist"):
+        read_metadata(link)
+    with pytest.raises(ConfigError, match=rf"folder\.{suffix}: a folder"):
+        read_metadata(folder)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.catalog_tables import OWN_COLUMNS
+from headrace.catalog.columns import OWN_COLUMNS
+from headrace.catalog.metadata_columns import check_types, metadata_columns, metadata_dicts, stored_names, user_name
 from headrace.errors import ConfigError
-from headrace.metadata_columns import check_types, metadata_columns, metadata_dicts, stored_names, user_name
 
 names = st.lists(st.sampled_from(["metadata_", ""]), max_size=3).flatmap(
     lambda prefixes: st.sampled_from(["path", "sha256", "title", "metadata", "partition"]).map(
@@ -20,25 +20,25 @@ names = st.lists(st.sampled_from(["metadata_", ""]), max_size=3).flatmap(
 
 
 @given(st.lists(names, unique=True))
-def test_stored_names_never_clash_and_give_back_the_users(users):
+def test_stored_names_are_unique_and_map_back_to_the_users_names(users):
     stored = stored_names(users)
     assert not set(stored.values()) & OWN_COLUMNS
     assert len(set(stored.values())) == len(users)
     assert [user_name(stored[user]) for user in users] == users
 
 
-def test_the_column_of_our_provenance_is_refused():
+def test_the_reserved_provenance_column_is_rejected():
     with pytest.raises(ConfigError, match="headrace"):
         stored_names(["title", "headrace"])
 
 
-def test_clashing_columns_come_back_under_the_users_names():
+def test_clashing_columns_are_returned_with_the_users_names():
     table = pl.DataFrame({"path": ["a"], "sha256": ["0"], "metadata_sha256": ["theirs"], "partition": ["train-0000"]})
     assert metadata_columns(table) == {"metadata_sha256": "sha256"}
     assert metadata_dicts(table) == [{"sha256": "theirs"}]
 
 
-def test_values_are_what_json_can_hold():
+def test_values_are_converted_to_json_types():
     table = pl.DataFrame(
         {
             "a_float": [1.5, math.nan, math.inf],
@@ -79,13 +79,13 @@ def test_the_order_of_columns_does_not_matter():
     assert json.dumps(metadata_dicts(table)) == json.dumps(metadata_dicts(table.select("a", "b")))
 
 
-def test_without_metadata_every_row_is_empty():
+def test_without_metadata_every_row_has_no_columns():
     assert metadata_dicts(pl.DataFrame({"path": ["a", "b"]})) == [{}, {}]
 
 
 @pytest.mark.parametrize(
     "values", [[b"bytes"], [[b"bytes"]], [{"x": b"bytes"}], pl.Series([object()], dtype=pl.Object)]
 )
-def test_columns_that_json_cannot_hold_are_refused_by_name(values):
+def test_the_error_about_a_column_without_a_json_form_names_it(values):
     with pytest.raises(ConfigError, match="'cover'"):
         check_types(pl.DataFrame({"path": ["a"], "cover": values}))

@@ -1,4 +1,4 @@
-"""Sources that nobody tuned for: what becomes of recordings that give no sample, and of odd names and tables."""
+"""Unusual sources: recordings that give no sample, and unusual names and tables."""
 
 import io
 import json
@@ -9,13 +9,13 @@ import polars as pl
 import pytest
 
 from headrace.audio import AudioFormat
-from headrace.audit import conservation_faults
-from headrace.catalog_files import read_catalog
-from headrace.catalog_tables import OWN_COLUMNS
+from headrace.catalog.columns import OWN_COLUMNS
+from headrace.catalog.metadata_files import read_metadata
+from headrace.catalog.parquet_files import read_catalog
+from headrace.checks.audit import conservation_faults
 from headrace.errors import BuildError
-from headrace.manifests import Refusal
-from headrace.metadata import read_metadata
-from headrace.rejects import Reject
+from headrace.format.manifests import ManifestRejection
+from headrace.format.rejects import RejectReason
 from tests.builds import Project
 
 
@@ -24,19 +24,19 @@ def project(tmp_path):
     return Project(tmp_path)
 
 
-def refusals(result):
-    """Path → code and reason, over all partitions; what is refused is conserved."""
+def rejects(result):
+    """Code and reason of the rejects of all partitions, by path."""
     manifests = [build.manifest.manifest for build in result.partitions.values()]
     return {refusal.path: (refusal.code, refusal.reason) for found in manifests for refusal in found.refused}
 
 
-def test_recordings_shorter_than_a_segment_are_refused_where_the_last_part_is_dropped(project):
+def test_recordings_shorter_than_a_segment_are_rejected_if_the_last_part_is_dropped(project):
     project.audio = AudioFormat(segment_seconds=0.05, last_segment="drop")
     project.put("long.wav", num_frames=400)
     project.put("short.wav", num_frames=399)
     result = project.build()
-    code, reason = refusals(result)["short.wav"]
-    assert code == Reject.TOO_SHORT
+    code, reason = rejects(result)["short.wav"]
+    assert code == RejectReason.TOO_SHORT
     assert "399 frames at 8000 Hz" in reason
     assert "segment_seconds: 0.05" in reason
     assert result.snapshot.snapshot.num_samples == 1
@@ -44,7 +44,7 @@ def test_recordings_shorter_than_a_segment_are_refused_where_the_last_part_is_dr
         assert conservation_faults(project.shards, build.manifest.manifest) == []
 
 
-def test_a_refusal_hides_no_other_loss(project):
+def test_a_reject_does_not_hide_another_loss(project):
     project.audio = AudioFormat(segment_seconds=0.05)
     project.put("whole.wav", num_frames=1000)
     project.put("broken.wav", num_frames=1000)
@@ -53,7 +53,7 @@ def test_a_refusal_hides_no_other_loss(project):
 
     def faults(*lost, num_refused):
         shards = [replace(shard, samples=(*shard.samples, *lost)) for shard in manifest.shards[:1]]
-        refused = (Refusal("broken.wav", "undecodable", "as a test"),) * num_refused
+        refused = (ManifestRejection("broken.wav", "undecodable", "as a test"),) * num_refused
         return conservation_faults(project.shards, replace(manifest, shards=tuple(shards), refused=refused))
 
     assert faults("lost-s000000", "lost-s000001", num_refused=1) == []
@@ -62,29 +62,31 @@ def test_a_refusal_hides_no_other_loss(project):
     assert "0 planned samples of 0 recordings are not written, 1" in faults(num_refused=1)[0]
 
 
-def test_a_recording_of_which_resampling_leaves_no_frame_is_refused(project):
+def test_a_recording_that_has_no_frame_after_resampling_is_rejected(project):
     project.audio = AudioFormat(sample_rate_hz=8000)
     project.put("tick.wav", num_frames=1, rate=48_000)
     project.put("long.wav")
-    code, reason = refusals(project.build())["tick.wav"]
-    assert code == Reject.TOO_SHORT
+    code, reason = rejects(project.build())["tick.wav"]
+    assert code == RejectReason.TOO_SHORT
     assert "no frame at 8000 Hz" in reason
 
 
-def test_one_recording_whose_rate_is_too_low_for_a_segment_does_not_stop_the_others(project):
+def test_a_recording_whose_rate_is_too_low_for_a_segment_does_not_stop_the_others(project):
     project.audio = AudioFormat(segment_seconds=0.05)
     project.put("slow.wav", rate=1)
     project.put("usual.wav")
     result = project.build()
-    assert list(refusals(result)) == ["slow.wav"]
+    assert list(rejects(result)) == ["slow.wav"]
     assert result.snapshot.snapshot.num_samples == 1
 
 
-def test_a_build_in_which_no_recording_gives_a_sample_fails_and_readers_keep_what_they_have(project):
+def test_a_build_without_any_sample_fails_and_readers_keep_the_old_snapshot(project):
     project.put("a.wav")
     before = project.build().snapshot
     project.audio = AudioFormat(segment_seconds=10.0, last_segment="drop")
-    with pytest.raises(BuildError, match=r"not one recording gives a sample.*1 refused: a\.wav: 400 frames"):
+    with pytest.raises(
+        BuildError, match=r"no recording gives a sample.*1 .* rejected: a\.wav: the recording's 400 frames"
+    ):
         project.build()
     project.audio = AudioFormat(segment_seconds=0.05)
     assert project.build().snapshot.number == before.number + 1
@@ -92,7 +94,7 @@ def test_a_build_in_which_no_recording_gives_a_sample_fails_and_readers_keep_wha
 
 
 def sidecars(project):
-    """Source → JSON, of every sample."""
+    """The JSON of every sample, by its source."""
     found = {}
     for name, data in project.files().items():
         if name.endswith(".tar"):
@@ -104,7 +106,7 @@ def sidecars(project):
     return found
 
 
-def test_metadata_columns_may_have_any_name_that_we_use_inside(project):
+def test_metadata_columns_may_have_names_that_are_used_internally(project):
     names = [*sorted(OWN_COLUMNS - {"path", "key"}), "metadata_row", "metadata_code", "code_right", "split", "row"]
     project.put("a.wav")
     project.put("b.wav")
@@ -117,7 +119,7 @@ def test_metadata_columns_may_have_any_name_that_we_use_inside(project):
     assert {found["b.wav"][name] for name in names} == {None}
 
 
-def test_not_a_number_in_json_lines_is_null_as_in_every_sidecar(tmp_path):
+def test_nan_in_json_lines_becomes_null(tmp_path):
     table = tmp_path / "metadata.jsonl"
     table.write_text(
         '{"path": "a.wav", "level": NaN}\n\n{"path": "b.wav", "level": -Infinity}\n{"path": "c.wav", "level": 1.5}\n'

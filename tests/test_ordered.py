@@ -3,10 +3,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from headrace.ordered import Budget, map_in_order
+from headrace.ordered import Backlog, WeightLimit, map_in_order
 
 
-def test_results_come_in_the_order_of_the_tasks():
+def test_results_are_in_the_order_of_the_tasks():
     first = threading.Event()
 
     def slow_first(task):
@@ -20,7 +20,7 @@ def test_results_come_in_the_order_of_the_tasks():
         assert list(map_in_order(pool, slow_first, range(20), window=8)) == [task * 10 for task in range(20)]
 
 
-def test_no_more_than_the_window_is_under_way_or_waiting():
+def test_at_most_a_window_of_tasks_is_running_or_waiting():
     begun = []
     with ThreadPoolExecutor(4) as pool:
         results = map_in_order(pool, begun.append, iter(range(1000)), window=5)
@@ -31,7 +31,7 @@ def test_no_more_than_the_window_is_under_way_or_waiting():
     assert len(begun) <= 35
 
 
-def test_an_exception_is_raised_where_its_result_would_have_come_and_ends_it():
+def test_an_exception_is_raised_in_place_of_its_result_and_ends_the_iteration():
     begun = []
 
     def fail_at_three(task):
@@ -48,7 +48,7 @@ def test_an_exception_is_raised_where_its_result_would_have_come_and_ends_it():
     assert len(begun) < 20
 
 
-def test_a_fault_of_the_tasks_themselves_comes_after_the_results_before_it():
+def test_an_error_of_the_task_iterator_is_raised_after_the_earlier_results():
     def tasks():
         yield from (1, 2, 3)
         raise LookupError("no fourth")
@@ -56,22 +56,34 @@ def test_a_fault_of_the_tasks_themselves_comes_after_the_results_before_it():
     taken = []
     with ThreadPoolExecutor(2) as pool, pytest.raises(LookupError, match="no fourth"):  # noqa: PT012
         for result in map_in_order(pool, float, tasks(), window=8):
-            taken.append(result)  # noqa: PERF402 - what arrived before the fault counts
+            taken.append(result)  # noqa: PERF402 - results before the error count
     assert taken == [1, 2, 3]
 
 
-def test_no_tasks_give_no_results():
+def test_without_tasks_there_are_no_results():
     with ThreadPoolExecutor(1) as pool:
         assert list(map_in_order(pool, str, [], window=3)) == []
 
 
-def test_heavy_tasks_narrow_the_window_but_one_always_goes():
+def test_heavy_tasks_narrow_the_window_but_one_task_always_runs():
     begun = []
     with ThreadPoolExecutor(4) as pool:
-        results = map_in_order(pool, begun.append, iter(range(100)), window=50, budget=Budget(lambda _: 10.0, 30.0))
+        results = map_in_order(pool, begun.append, iter(range(100)), window=50, limit=WeightLimit(lambda _: 10.0, 30.0))
         for taken in range(1, 30):
             next(results)
             assert len(begun) <= taken + 3
         results.close()
-        heavy = map_in_order(pool, str, range(5), window=50, budget=Budget(lambda _: 99.0, 30.0))
+        heavy = map_in_order(pool, str, range(5), window=50, limit=WeightLimit(lambda _: 99.0, 30.0))
         assert list(heavy) == ["0", "1", "2", "3", "4"]
+
+
+def test_a_backlog_waits_for_the_oldest_tasks_only():
+    done = threading.Event()
+    with ThreadPoolExecutor(2) as pool:
+        backlog = Backlog()
+        backlog.add(pool.submit(lambda: "first"))
+        backlog.add(pool.submit(done.wait, 5))
+        assert list(backlog.take(1)) == ["first"]
+        assert list(backlog.take(1)) == []
+        done.set()
+        assert list(backlog.take(0)) == [True]

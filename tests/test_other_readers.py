@@ -1,4 +1,4 @@
-"""Readers that people have already, under our shards unchanged: WebDataset's, wids, Hugging Face's."""
+"""Our shards are read unchanged by common readers: webdataset, wids, Hugging Face datasets."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ KEYS = sorted(clip.key for clip in CORPUS)
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory):
-    """An output of ours: 23 training samples in 5 shards, 6 for testing."""
+    """An output with 23 training samples in 5 shards and 6 test samples."""
     folder = tmp_path_factory.mktemp("output")
     write_dataset(folder, {"train": CORPUS, "test": clips(6, first=200)})
     return folder
@@ -25,6 +25,7 @@ def files(output, split):
     return [str(output / "audio" / name) for name in names if name.startswith(split)]
 
 
+@pytest.mark.usefixtures("closed_by_webdataset")
 def test_vanilla_webdataset_reads_our_shards(output, tmp_path):
     import webdataset as wds
 
@@ -65,7 +66,7 @@ def test_hugging_face_datasets_reads_our_shards(output, tmp_path, monkeypatch):
     streamed = datasets.load_dataset(
         "webdataset", data_files=paths, streaming=True, cache_dir=str(tmp_path), split="train"
     )
-    # Decoding audio asks for torchcodec; the bytes are what matters here.
+    # Decoding audio needs torchcodec; this test needs only the bytes.
     features = streamed.features.copy()
     features["flac"] = {"bytes": datasets.Value("binary"), "path": datasets.Value("string")}
     found = list(streamed.cast(features))

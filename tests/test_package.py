@@ -1,16 +1,15 @@
-"""What `pip install` of a checkout brings: the library, whole, and nothing of the checkout beside it."""
+"""`pip install` of a checkout installs the complete library and nothing else of the checkout."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
-from zipfile import ZipFile
 
 import pytest
 
 from tests.streaming.corpus import clips, write_dataset
+from tests.wheels import ROOT, unpacked_wheel
 
-ROOT = Path(__file__).parent.parent
 TRAINING = """
 import sys, headrace
 from headrace import StreamingDataLoader, StreamingDataset
@@ -22,36 +21,30 @@ for batch in StreamingDataLoader(StreamingDataset(remote=sys.argv[1], batch_size
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """A folder that holds what the wheel does."""
-    folder = tmp_path_factory.mktemp("wheel")
-    # From a copy: setuptools would leave its own files in the checkout.
-    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
-    for name in tracked.rstrip("\0").split("\0"):
-        if name.startswith("headrace/") or "/" not in name:
-            (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / "source" / name).write_bytes((ROOT / name).read_bytes())
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet"]
-    options = ["--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder)]
-    subprocess.run([*pip, *options, str(folder / "source")], check=True)
-    (wheel,) = folder.glob("headrace-*.whl")
-    with ZipFile(wheel) as archive:
-        archive.extractall(folder / "site")
-    return folder / "site"
+    """A folder with the content of the wheel."""
+    return unpacked_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.mark.slow
-def test_every_module_is_there_and_nothing_else(installed):
-    def files(root):
-        return {
-            str(path.relative_to(root)) for path in (root / "headrace").rglob("*") if path.suffix in {".py", ".typed"}
-        }
+def test_the_wheel_contains_every_module_and_nothing_else(installed):
+    def files(root, package):
+        paths = (path for path in _walk(root / package) if path.suffix in {".py", ".typed"})
+        return {str(path.relative_to(root)) for path in paths}
 
-    assert files(installed) == files(ROOT)
-    assert {path.name for path in installed.iterdir() if not path.name.endswith(".dist-info")} == {"headrace"}
+    for package in ("headrace", "headrace_dagster"):
+        assert files(installed, package) == files(ROOT, package)
+    found = {path.name for path in installed.iterdir() if not path.name.endswith(".dist-info")}
+    assert found == {"headrace", "headrace_dagster"}
+
+
+def _walk(folder):
+    """The files below a folder, also behind links to folders."""
+    for path in folder.iterdir():
+        yield from _walk(path) if path.is_dir() else [path]
 
 
 @pytest.mark.slow
-def test_a_training_job_reads_with_it(installed, tmp_path):
+def test_a_training_job_reads_with_the_installed_wheel(installed, tmp_path):
     write_dataset(tmp_path, {"train": clips(4)})
     script = tmp_path / "train.py"
     script.write_text(TRAINING)

@@ -5,16 +5,17 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from headrace.build.plan import PlannedSample, layout_of, plan_shards
+from headrace.config.partitioning import Partitioning, assign_partitions
 from headrace.errors import ConfigError
-from headrace.manifests import Manifest, ShardEntry, sequence_of, shard_name
-from headrace.plan import Layout, PlannedSample, assign_partitions, layout_of, plan_shards
+from headrace.format.manifests import Manifest, ShardEntry, sequence_of, shard_name
 
 RECORDINGS = st.dictionaries(st.integers(0, 60), st.integers(0, 3), max_size=30)
 SIZES = st.integers(1, 6)
 
 
 def samples_of(recordings, segments=1):
-    """Recording number → version, as samples."""
+    """Samples of these recordings, given as versions by number."""
     return [
         PlannedSample(f"r{number:03d}-s{index}", f"r{number:03d}", index, f"v{version}")
         for number, version in recordings.items()
@@ -27,7 +28,7 @@ def plan(previous, samples, size=4, digest="settings", reshuffle=0):
 
 
 def carried_out(plans, size=4, reshuffle=0):
-    """The manifest that carrying out these plans leaves."""
+    """The manifest after executing these plans."""
     shards = tuple(
         ShardEntry(
             shard_name("", "train", 0, shard.sequence, hashlib.sha256(shard.input_digest.encode()).hexdigest()),
@@ -52,7 +53,7 @@ def by_sequence(plans):
 
 
 @given(RECORDINGS, SIZES, st.integers(1, 3))
-def test_every_sample_is_in_exactly_one_shard_and_shards_are_full_but_the_last(recordings, size, segments):
+def test_every_sample_is_in_exactly_one_shard_and_all_shards_except_the_last_are_full(recordings, size, segments):
     samples = samples_of(recordings, segments)
     plans = plan(None, samples, size)
     assert sorted(sample.key for shard in plans for sample in shard.samples) == sorted(s.key for s in samples)
@@ -69,7 +70,7 @@ def test_the_order_in_which_samples_are_given_does_not_matter(recordings, size, 
 
 @given(RECORDINGS, RECORDINGS, RECORDINGS, SIZES)
 @settings(max_examples=200)
-def test_through_any_history_every_sample_is_once_and_unchanged_ones_never_move(first, second, third, size):
+def test_in_any_history_each_sample_occurs_once_and_unchanged_samples_never_move(first, second, third, size):
     manifest, before = None, []
     for state in (first, second, third):
         plans = plan(manifest, samples_of(state), size)
@@ -84,13 +85,13 @@ def test_through_any_history_every_sample_is_once_and_unchanged_ones_never_move(
 
 
 @given(RECORDINGS, SIZES)
-def test_planning_what_is_there_changes_nothing(recordings, size):
+def test_planning_an_unchanged_partition_changes_nothing(recordings, size):
     plans = plan(None, samples_of(recordings), size)
     assert plan(carried_out(plans, size), samples_of(recordings), size) == plans
 
 
 @given(RECORDINGS, SIZES, st.data())
-def test_a_changed_recording_touches_its_own_shard_alone(recordings, size, data):
+def test_a_changed_recording_changes_only_its_own_shard(recordings, size, data):
     assume(recordings)
     changed = data.draw(st.sampled_from(sorted(recordings)))
     before = plan(None, samples_of(recordings), size)
@@ -101,7 +102,7 @@ def test_a_changed_recording_touches_its_own_shard_alone(recordings, size, data)
 
 
 @given(RECORDINGS, SIZES, st.data())
-def test_a_deleted_recording_touches_its_own_shard_alone(recordings, size, data):
+def test_a_deleted_recording_changes_only_its_own_shard(recordings, size, data):
     assume(recordings)
     gone = data.draw(st.sampled_from(sorted(recordings)))
     before = plan(None, samples_of(recordings), size)
@@ -112,7 +113,7 @@ def test_a_deleted_recording_touches_its_own_shard_alone(recordings, size, data)
 
 
 @given(RECORDINGS, st.integers(61, 80), SIZES)
-def test_a_new_recording_tops_up_the_last_shard_or_opens_one(recordings, new, size):
+def test_a_new_recording_fills_the_last_shard_or_starts_a_new_one(recordings, new, size):
     before = plan(None, samples_of(recordings), size)
     after = plan(carried_out(before, size), samples_of({**recordings, new: 0}), size)
     touched = [shard.sequence for shard in after if by_sequence(before).get(shard.sequence) != shard]
@@ -129,13 +130,13 @@ def test_other_settings_rewrite_every_shard_and_move_no_sample(recordings, size)
 
 
 @given(RECORDINGS, SIZES)
-def test_another_shard_size_lays_out_from_scratch(recordings, size):
+def test_another_shard_size_plans_from_scratch(recordings, size):
     manifest = carried_out(plan(None, samples_of(recordings), size), size)
     assert plan(manifest, samples_of(recordings), size + 1) == plan(None, samples_of(recordings), size + 1)
 
 
 @given(RECORDINGS, RECORDINGS, SIZES)
-def test_a_raised_reshuffle_lays_out_from_scratch_once(recordings, later, size):
+def test_a_raised_reshuffle_plans_from_scratch_once(recordings, later, size):
     worn = carried_out(plan(carried_out(plan(None, samples_of(recordings), size), size), samples_of(later), size), size)
     fresh = plan(None, samples_of(later), size)
     assert plan(worn, samples_of(later), size, reshuffle=1) == fresh
@@ -143,7 +144,7 @@ def test_a_raised_reshuffle_lays_out_from_scratch_once(recordings, later, size):
     assert {key: place for key, place in places(again).items() if key in places(fresh)} == places(fresh)
 
 
-def test_samples_are_mixed_and_segments_of_a_recording_stay_together():
+def test_recordings_are_shuffled_and_segments_of_a_recording_are_adjacent():
     plans = plan(None, samples_of(dict.fromkeys(range(40), 0), segments=3), 12)
     recordings = [sample.recording for sample in plans[0].samples]
     assert recordings != sorted(recordings)
@@ -152,8 +153,8 @@ def test_samples_are_mixed_and_segments_of_a_recording_stay_together():
         assert numbers == [0, 1, 2] * 4
 
 
-def test_the_same_samples_under_another_number_are_another_shard():
-    """A shard left over from before must not be used again where its number would clash with a new one."""
+def test_equal_samples_with_another_sequence_number_are_another_shard():
+    """A leftover shard must not be reused if its number would clash with a new shard."""
     manifest = carried_out(plan(None, samples_of(dict.fromkeys(range(8), 0))))
     second = manifest.shards[1]
     kept = replace(manifest, shards=(second,))
@@ -166,22 +167,22 @@ def test_the_same_samples_under_another_number_are_another_shard():
     assert sequence_of(second.name) == remembered.sequence
 
 
-def test_samples_with_one_key_are_refused():
+def test_duplicate_keys_are_an_error():
     with pytest.raises(ConfigError, match="1 samples share a key"):
         plan(None, [*samples_of({1: 0}), *samples_of({1: 1})])
 
 
-LAYOUT = Layout({"train": 0.9, "validation": 0.05, "test": 0.05}, {"train": 8}, 50)
+LAYOUT = Partitioning({"train": 0.9, "validation": 0.05, "test": 0.05}, {"train": 8}, 50)
 
 
 @given(st.lists(st.text(min_size=1), unique=True))
-def test_a_groups_partition_depends_on_the_group_alone(groups):
+def test_the_partition_of_a_group_depends_only_on_the_group(groups):
     together = assign_partitions(groups, LAYOUT)
     assert together == [assign_partitions([group], LAYOUT)[0] for group in groups]
     assert set(together) <= set(LAYOUT.partition_keys())
 
 
-def test_shares_come_out_as_asked():
+def test_splits_get_their_configured_shares():
     found = assign_partitions((f"recording {n}.wav" for n in range(20_000)), LAYOUT)
     shares = {split: sum(name.startswith(split) for name in found) / 20_000 for split in LAYOUT.splits}
     assert shares["train"] == pytest.approx(0.9, abs=0.01)
@@ -190,17 +191,39 @@ def test_shares_come_out_as_asked():
     assert max(buckets) < 1.15 * min(buckets)
 
 
-def test_these_are_the_partitions_whatever_the_machine():
-    """A change of this reshuffles every data set there is."""
+def test_partitions_are_the_same_on_every_machine():
+    """A change of these values would reshuffle every existing dataset."""
     assert assign_partitions(["a.wav", "b/c.wav", "日本.wav"], LAYOUT) == ["train-0003", "train-0001", "train-0003"]
 
 
+@given(st.text(min_size=1), st.integers(1, 50), st.integers(1, 50))
+def test_the_partition_of_a_group_follows_from_its_hash_as_documented(group, first, second):
+    """The first 64 bits of the SHA-256 select the split by its share, the next 64 bits the hash bucket."""
+    layout = Partitioning({"a": 0.3, "b": 0.7}, {"a": first, "b": second}, 5)
+    number = int.from_bytes(hashlib.sha256(group.encode()).digest()[:16], "big")
+    split, bucket = number >> 64, number & (1 << 64) - 1
+    name, buckets = ("a", first) if split < round(0.3 * 2**64) else ("b", second)
+    assert assign_partitions([group], layout) == [f"{name}-{bucket % buckets:04d}"]
+
+
+def test_a_manifest_contains_reshuffle_only_if_it_is_not_0():
+    assert layout_of(5, 0) == {"samples_per_shard": 5}
+    assert layout_of(5, 2) == {"samples_per_shard": 5, "reshuffle": 2}
+
+
+def test_a_dataset_without_reshuffle_is_not_planned_from_scratch():
+    samples = samples_of(dict.fromkeys(range(9), 0))
+    first = carried_out(plan(None, samples))
+    later = plan_shards(first, [*samples, *samples_of({99: 0})], samples_per_shard=4, settings="settings")
+    assert places(later).items() >= {key: sequence_of(s.name) for s in first.shards for key in s.samples}.items()
+
+
 def test_the_order_of_the_splits_in_the_yaml_does_not_matter():
-    turned = Layout(dict(reversed(LAYOUT.splits.items())), LAYOUT.partitions, LAYOUT.samples_per_shard)
+    turned = Partitioning(dict(reversed(LAYOUT.splits.items())), LAYOUT.partitions, LAYOUT.samples_per_shard)
     groups = [str(n) for n in range(500)]
     assert assign_partitions(groups, turned) == assign_partitions(groups, LAYOUT)
 
 
 def test_splits_without_a_share_get_nothing():
-    layout = Layout({"none": 0.0, "all": 1.0}, {}, 5)
+    layout = Partitioning({"none": 0.0, "all": 1.0}, {}, 5)
     assert set(assign_partitions((str(n) for n in range(500)), layout)) == {"all-0000"}

@@ -3,10 +3,11 @@ import dataclasses
 import polars as pl
 import pytest
 
-from headrace.catalog_partitions import partition_fingerprints, partition_work
-from headrace.manifests import Manifest, ManifestSummary, NumberedManifest
-from headrace.reconcile import Need, is_current, plan_build, wanted_partitions
-from headrace.snapshots import Snapshot
+from headrace.build.reconcile import is_current, wanted_partitions
+from headrace.build.staleness import BuildNeed, plan_build
+from headrace.catalog.partitions import partition_fingerprints, partition_sizes
+from headrace.format.manifests import Manifest, ManifestSummary, NumberedManifest
+from headrace.format.snapshots import Snapshot
 from tests.projects import Project
 
 
@@ -14,10 +15,10 @@ def numbered(partition: str, wanted: str) -> NumberedManifest:
     return NumberedManifest(3, Manifest(partition, wanted, "source", {}, ()))
 
 
-def test_partitions_are_divided_into_missing_changed_and_current_ones():
+def test_partitions_are_missing_changed_or_current():
     manifests = {"train-0000": numbered("train-0000", "a"), "train-0001": numbered("train-0001", "b")}
     plan = plan_build({"train-0000": "a", "train-0001": "new", "test-0000": "c"}, manifests)
-    assert plan.stale == {"train-0001": Need.CHANGED, "test-0000": Need.MISSING}
+    assert plan.stale == {"train-0001": BuildNeed.CHANGED, "test-0000": BuildNeed.MISSING}
     assert plan.current == {"train-0000": manifests["train-0000"]}
 
 
@@ -30,20 +31,20 @@ def test_partitions_that_left_the_layout_are_neither_stale_nor_current():
     assert list(plan.current) == ["train-0000"]
 
 
-def test_a_partition_whose_files_are_not_there_in_full_is_damaged_though_its_manifest_is_right():
+def test_a_partition_with_missing_files_is_damaged_although_its_manifest_matches():
     manifests = {"train-0000": numbered("train-0000", "a"), "train-0001": numbered("train-0001", "b")}
     plan = plan_build({"train-0000": "a", "train-0001": "new"}, manifests, damaged={"train-0000", "train-0001"})
-    assert plan.stale == {"train-0000": Need.DAMAGED, "train-0001": Need.CHANGED}
+    assert plan.stale == {"train-0000": BuildNeed.DAMAGED, "train-0001": BuildNeed.CHANGED}
 
 
-def test_without_a_listing_the_manifest_is_believed():
+def test_without_a_listing_the_manifest_is_trusted():
     assert not plan_build({"train-0000": "a"}, {"train-0000": numbered("train-0000", "a")}).stale
 
 
-def test_summaries_of_manifests_are_compared_alike():
+def test_summaries_of_manifests_give_the_same_result():
     plan = plan_build({"train-0000": "a", "train-0001": "new"}, {"train-0000": ManifestSummary(3, "a", "digest")})
     assert plan.current == {"train-0000": ManifestSummary(3, "a", "digest")}
-    assert plan.stale == {"train-0001": Need.MISSING}
+    assert plan.stale == {"train-0001": BuildNeed.MISSING}
 
 
 def test_a_snapshot_is_current_only_with_the_same_catalog_and_manifests():
@@ -73,22 +74,22 @@ def project(tmp_path):
 
 
 def wanted(recordings, config):
-    """What the partitions of these recordings should be built from."""
+    """The wanted input digests of the partitions of these recordings."""
     return wanted_partitions(partition_fingerprints(recordings, config), config)
 
 
-def test_every_partition_is_wanted_also_empty_ones(project):
-    assert list(wanted(RECORDINGS.clear(), project.config())) == project.config().layout().partition_keys()
+def test_every_partition_is_wanted_including_empty_ones(project):
+    assert list(wanted(RECORDINGS.clear(), project.config())) == project.config().partitioning().partition_keys()
 
 
-def test_one_changed_recording_changes_what_one_partition_wants(project):
+def test_a_changed_recording_changes_the_wanted_state_of_one_partition(project):
     before = wanted(RECORDINGS, project.config())
     digests = ["f" * 32, *RECORDINGS["recording_digest"][1:]]
     after = wanted(RECORDINGS.with_columns(recording_digest=pl.Series(digests)), project.config())
     assert sum(before[name] != after[name] for name in before) == 1
 
 
-def test_every_audio_setting_changes_what_all_partitions_want(project):
+def test_every_audio_setting_changes_the_wanted_state_of_all_partitions(project):
     before = wanted(RECORDINGS, project.config())
     for audio in ({"sample_rate": 16000}, {"num_channels": 2}, {"compression_level": 1}, {"segment_seconds": 1.0}):
         project.write_yaml(audio=audio)
@@ -96,19 +97,19 @@ def test_every_audio_setting_changes_what_all_partitions_want(project):
         assert all(before[name] != after[name] for name in before), audio
 
 
-def test_a_group_column_with_a_name_of_ours_is_found(project):
-    """It is stored under another name."""
+def test_a_group_column_with_a_reserved_name_is_found(project):
+    """The column is stored under another name."""
     project.write_yaml(group_by="sha256")
     catalog = RECORDINGS.with_columns(metadata_sha256=pl.lit("one artist"), sha256=pl.col("path"))
-    (found,) = [name for name, work in partition_work(catalog, project.config()).items() if work.num_samples]
+    (found,) = [name for name, work in partition_sizes(catalog, project.config()).items() if work.num_samples]
     empty = wanted(RECORDINGS.clear(), project.config())
     assert [name for name, digest in wanted(catalog, project.config()).items() if digest != empty[name]] == [found]
 
 
-def test_work_counts_segments_where_recordings_are_cut(project):
-    whole = partition_work(RECORDINGS, project.config())
+def test_work_is_counted_in_segments_if_recordings_are_cut(project):
+    whole = partition_sizes(RECORDINGS, project.config())
     project.write_yaml(audio={"segment_seconds": 1.0})
-    cut = partition_work(RECORDINGS, project.config())
+    cut = partition_sizes(RECORDINGS, project.config())
     assert sum(part.num_samples for part in whole.values()) == 20
     assert sum(part.num_samples for part in cut.values()) == 60
     assert sum(part.seconds for part in whole.values()) == pytest.approx(50.0)

@@ -3,20 +3,19 @@ import hashlib
 import polars as pl
 import pytest
 
-from headrace.catalog_partitions import PARTITION, fingerprints, recordings_of, with_partitions
-from headrace.catalog_update import existing_catalog
+from headrace.catalog.partitions import PARTITION, fingerprints, recordings_of, with_partitions
+from headrace.catalog.recordings import combined_digest, fingerprint_of
+from headrace.catalog.update import existing_catalog
+from headrace.config.partitioning import Partitioning
 from headrace.errors import ConfigError
-from headrace.fingerprints import combined_digest
-from headrace.plan import Layout
-from headrace.recordings import fingerprint_of
 from tests.builds import Project
 
-LAYOUT = Layout({"train": 0.5, "test": 0.5}, {"train": 3}, 4)
+LAYOUT = Partitioning({"train": 0.5, "test": 0.5}, {"train": 3}, 4)
 
 
 @pytest.fixture
 def rows(tmp_path):
-    """Thirty recordings by five artists; every tenth has none."""
+    """Thirty recordings by five artists. Every tenth has no artist."""
     project = Project(tmp_path)
     names = [f"clip{number:02d}.wav" for number in range(30)]
     for name in names:
@@ -37,23 +36,23 @@ def test_a_group_never_crosses_partitions(rows):
     assert len({partition for found in places.values() for partition in found}) > 1
 
 
-def test_a_group_of_lists_is_refused_by_name(rows):
+def test_the_error_about_a_group_column_of_lists_names_it(rows):
     with pytest.raises(ConfigError, match="group_by: the metadata column 'chords' holds lists"):
         with_partitions(rows, LAYOUT, "chords")
 
 
-def test_a_recording_without_a_group_is_a_group_of_its_own(rows):
+def test_a_recording_without_a_group_is_its_own_group(rows):
     by_artist = dict(with_partitions(rows, LAYOUT, "artist").select("path", PARTITION).iter_rows())
     by_path = dict(with_partitions(rows, LAYOUT, None).select("path", PARTITION).iter_rows())
     assert all(by_artist[f"clip{number:02d}.wav"] == by_path[f"clip{number:02d}.wav"] for number in (9, 19, 29))
 
 
-def test_an_unknown_group_column_is_refused_with_those_that_are_there(rows):
-    with pytest.raises(ConfigError, match=r"no metadata column 'singer'; there are \['artist', 'chords'\]"):
+def test_the_error_about_an_unknown_group_column_names_the_existing_columns(rows):
+    with pytest.raises(ConfigError, match=r"no column 'singer'; its columns are 'artist', 'chords'"):
         with_partitions(rows, LAYOUT, "singer")
 
 
-def test_every_partition_has_a_fingerprint_that_its_own_recordings_alone_decide(rows):
+def test_the_fingerprint_of_a_partition_depends_only_on_its_own_recordings(rows):
     before = fingerprints(with_partitions(rows, LAYOUT, None), LAYOUT)
     assert list(before) == LAYOUT.partition_keys()
     changed = rows.with_columns(
@@ -70,20 +69,20 @@ def test_every_partition_has_a_fingerprint_that_its_own_recordings_alone_decide(
     assert len(set(empty.values())) == 1
 
 
-def test_a_partition_has_the_fingerprint_of_its_recordings_in_any_order(rows):
+def test_the_fingerprint_of_a_partition_does_not_depend_on_the_order_of_recordings(rows):
     divided = with_partitions(rows, LAYOUT, None)
     for partition, fingerprint in fingerprints(divided, LAYOUT).items():
         recordings = recordings_of(divided.filter(pl.col(PARTITION) == partition))
         assert fingerprint_of(recordings) == fingerprint_of(recordings[::-1]) == fingerprint
 
 
-def test_a_combined_digest_is_that_of_lines():
+def test_a_combined_digest_is_the_digest_of_lines():
     digests = [f"{number:032x}" for number in range(2011)]
     assert combined_digest(pl.Series(digests)) == hashlib.sha256("\n".join(digests).encode()).hexdigest()
     assert combined_digest([]) == hashlib.sha256(b"").hexdigest()
 
 
-def test_values_carry_the_users_columns_with_lists_as_lists(rows):
+def test_values_contain_the_users_columns_with_lists_as_lists(rows):
     recording = next(value for value in recordings_of(rows) if value.path == "clip03.wav")
     assert recording.metadata == {"artist": "artist 3", "chords": [3]}
     assert recording.info.num_frames == 400

@@ -1,4 +1,4 @@
-"""The page about a data set is one file, says what is there, and costs little however large the data set is."""
+"""The report page is one file, describes the dataset, and its cost does not grow with the dataset."""
 
 import re
 import warnings
@@ -11,12 +11,12 @@ import polars as pl
 import pytest
 import soundfile
 
-from headrace import report_figures
-from headrace.audit import read_index
-from headrace.report import Report, render_report
-from headrace.report_contents import Clip, Contents, Place, category_column, collect, is_clipped
-from headrace.snapshots import NumberedSnapshot, Snapshot, SplitTotals, read_snapshot
-from resources.storage import StorageResource
+from headrace.format.index_files import read_index
+from headrace.format.snapshots import NumberedSnapshot, Snapshot, SplitTotals, read_snapshot
+from headrace.report import figures as report_figures
+from headrace.report.contents import Contents, GalleryClip, ReportInputs, category_column, collect, is_clipped
+from headrace.report.page import Report, render_report
+from headrace_dagster.resources.storage import StorageResource
 from tests.damage import flip_audio
 from tests.projects import Graph, Project
 
@@ -46,7 +46,7 @@ def page(graph):
 
 
 class Tags(HTMLParser):
-    """All elements with their attributes; void and SVG elements need no end."""
+    """Collects all elements with their attributes. Void and SVG elements need no end tag."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def test_nothing_is_loaded_from_outside(page):
     assert not re.search(r"url\((?!#)", page)
 
 
-def test_it_has_players_pictures_latents_and_charts(page):
+def test_the_page_has_players_images_latents_and_charts(page):
     assert len(elements(page, "audio")) == 6
     labels = [image["alt"] for image in elements(page, "img")]
     assert labels.count("spectrogram") == labels.count("latents") == 6
@@ -84,12 +84,12 @@ def test_it_has_players_pictures_latents_and_charts(page):
     )
 
 
-def test_hours_are_divided_by_the_category_column(page):
+def test_hours_are_grouped_by_the_category_column(page):
     assert "Hours by category and split" in page
     assert ">low<" in page
 
 
-def test_the_code_to_paste_reads_this_data_set(page, graph):
+def test_the_example_code_reads_the_dataset(page, graph):
     code = re.search(r"<pre>(.*?)</pre>", page, re.DOTALL)[1]
     assert f"{graph.project.output}/audio" in code
     assert f"{graph.project.output}/latents/mel" in code
@@ -107,7 +107,7 @@ def loading_code(page: str) -> str:
         ({"train": 0}, None),
     ],
 )
-def test_the_code_to_paste_names_a_split_that_holds_samples(counts, line):
+def test_the_example_code_names_a_split_with_samples(counts, line):
     splits = {name: SplitTotals(1, count, 1, 1.0) for name, count in counts.items()}
     snapshot = NumberedSnapshot(1, Snapshot("", {}, splits, "", ""))
     code = loading_code(render_report(Report("x", {"audio": snapshot}, [])).decode())
@@ -116,7 +116,7 @@ def test_the_code_to_paste_names_a_split_that_holds_samples(counts, line):
 
 
 @pytest.mark.parametrize("num_channels", [None, 1])
-def test_the_code_to_paste_works_where_samples_differ_in_channels(num_channels, tmp_path):
+def test_the_example_code_works_with_mixed_channel_counts(num_channels, tmp_path):
     project = Project(tmp_path)
     for i in range(6):
         project.write_tone(f"tone{i}", hz=300 + i, channels=1 + i % 2)
@@ -131,12 +131,12 @@ def test_the_code_to_paste_works_where_samples_differ_in_channels(num_channels, 
     assert len([key for key in seen["keys"] if key]) == 6
 
 
-def test_a_sample_that_cannot_be_read_is_a_line_of_the_gallery(graph):
+def test_an_unreadable_sample_is_a_line_in_the_gallery(graph):
     config = graph.config
     catalog = pl.read_parquet(graph.project.output / "catalog/catalog.parquet")
     rejected = pl.read_parquet(graph.project.output / "catalog/rejected.parquet")
     latents = StorageResource().latents(config, "mel")
-    place = Place(catalog, rejected, config.layout(), None, graph.audio, {"mel": latents})
+    place = ReportInputs(catalog, rejected, config.partitioning(), None, graph.audio, {"mel": latents})
     names = list(graph.project.sizes())
     kept = {name: graph.audio.read(name) for name in names}
     index = read_index(graph.audio, names[0])
@@ -154,7 +154,7 @@ def test_a_sample_that_cannot_be_read_is_a_line_of_the_gallery(graph):
     assert f"/{names[1]}: sample " in page
 
 
-def test_of_many_samples_that_cannot_be_read_a_few_are_named_and_all_are_counted():
+def test_of_many_unreadable_samples_a_few_are_named_and_all_are_counted():
     contents = Contents(unreadable=[f"<{i}>" for i in range(9)])
     page = render_report(Report("x", {}, [], "", contents)).decode()
     assert "<p>&lt;5&gt;</p>" in page
@@ -162,7 +162,7 @@ def test_of_many_samples_that_cannot_be_read_a_few_are_named_and_all_are_counted
     assert "and 3 more" in page
 
 
-def test_every_id_of_the_page_is_there_once_and_every_reference_finds_it(page):
+def test_every_id_on_the_page_is_unique_and_every_reference_is_valid(page):
     ids = Counter(re.findall(r'\sid="([^"]*)"', page))
     references = re.findall(r'(?:url\(|href=")#([^")]*)', page)
     assert len(references) > 10
@@ -170,27 +170,27 @@ def test_every_id_of_the_page_is_there_once_and_every_reference_finds_it(page):
     assert set(references) <= set(ids)
 
 
-def test_ids_in_the_text_of_users_are_left_alone():
+def test_ids_in_the_users_text_are_not_changed():
     drawing = report_figures.bars({"train": {'a id="x" "url(#x)': 1.0}})
     assert 'a id="x" "url(#x)' in report_figures.with_own_ids(f'<p>"url(#y)</p>{drawing}')
 
 
-def test_names_that_matplotlib_cannot_draw_bring_no_warning():
-    """A browser draws them: they are text in the page."""
+def test_names_that_matplotlib_cannot_draw_cause_no_warning():
+    """The browser draws them: they are text in the page."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         drawing = report_figures.bars({"train" * 60: {"日本語": 1.0, "long " * 80: 2.0}})
     assert "日本語" in drawing
 
 
-def test_colours_follow_the_scheme_of_the_reader(page):
+def test_colours_follow_the_browsers_colour_scheme(page):
     assert "prefers-color-scheme:dark" in page
     assert "#010203" not in page
     assert "#020304" not in page
     assert 'name="viewport"' in page
 
 
-def test_text_of_users_is_escaped(graph):
+def test_the_users_text_is_escaped(graph):
     snapshots = {"audio": read_snapshot(graph.audio)}
     contents = Contents(rejected=[("<script>x</script>.wav", "bad", "<b>")])
     page = render_report(Report("tones", snapshots, [("bad", 1)], "/data/<x>", contents)).decode()
@@ -202,21 +202,21 @@ def test_equal_reports_give_equal_bytes(graph):
     config = graph.config
     catalog = pl.read_parquet(graph.project.output / "catalog/catalog.parquet")
     rejected = pl.read_parquet(graph.project.output / "catalog/rejected.parquet")
-    place = Place(catalog, rejected, config.layout(), None, graph.audio, {})
+    place = ReportInputs(catalog, rejected, config.partitioning(), None, graph.audio, {})
     report = Report("tones", {"audio": read_snapshot(graph.audio)}, [], "", collect(place))
     assert render_report(report) == render_report(report)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.01, 30.0])
 @pytest.mark.parametrize("channels", [1, 2, 6])
-def test_a_clip_of_any_length_and_width_has_a_player(seconds, channels):
+def test_a_clip_of_any_length_and_channel_count_has_a_player(seconds, channels):
     samples = np.zeros((channels, round(seconds * RATE_HZ)), np.float32)
-    page = render_report(Report("x", {}, [], "", Contents(clips=[Clip("key", "train", samples, RATE_HZ, {})])))
+    page = render_report(Report("x", {}, [], "", Contents(clips=[GalleryClip("key", "train", samples, RATE_HZ, {})])))
     assert len(elements(page.decode(), "audio")) == 1
     assert len(page) < 400_000
 
 
-def test_a_column_with_few_texts_divides_and_a_title_does_not():
+def test_a_column_with_few_distinct_texts_is_a_category_and_a_title_is_not():
     table = pl.DataFrame(
         {"path": ["a", "b", "c"], "metadata.title": ["x", "y", "z"], "metadata.genre": ["pop", "pop", "rock"]}
     )
@@ -225,7 +225,7 @@ def test_a_column_with_few_texts_divides_and_a_title_does_not():
 
 
 @pytest.mark.parametrize("num_splits", [1, 3, 9])
-def test_the_legend_of_hours_lies_outside_of_the_bars(monkeypatch, num_splits):
+def test_the_legend_of_hours_is_outside_of_the_bars(monkeypatch, num_splits):
     drawn = []
     monkeypatch.setattr(report_figures, "_svg", lambda figure, label: drawn.append(figure))
     report_figures.bars({f"split{number}": {"dog": 3.0, "cat": 1.0} for number in range(num_splits)})
@@ -237,12 +237,12 @@ def test_the_legend_of_hours_lies_outside_of_the_bars(monkeypatch, num_splits):
 
 
 @pytest.mark.parametrize(("numbers", "ticks"), [([1], ["1"]), ([7, 8], ["7", "8"])])
-def test_growth_counts_in_whole_snapshots(numbers, ticks):
+def test_growth_is_counted_in_whole_snapshots(numbers, ticks):
     texts = re.findall(r"<text[^>]*>([^<]*)<", report_figures.growth(numbers, [2.0] * len(numbers)))
     assert texts[: texts.index("snapshot")] == ticks
 
 
-def test_samples_that_are_cut_off_at_full_scale_are_counted(tmp_path):
+def test_clipped_samples_are_counted(tmp_path):
     project = Project(tmp_path)
     project.write_tones(5)
     loud = 3.0 * np.sin(2 * np.pi * 440 * np.arange(800) / RATE_HZ)
@@ -254,7 +254,7 @@ def test_samples_that_are_cut_off_at_full_scale_are_counted(tmp_path):
     assert "samples, 1 of them clipped" in (project.output / "report.html").read_text()
 
 
-def test_a_wave_that_only_just_reaches_full_scale_is_not_clipped():
+def test_a_wave_that_just_reaches_full_scale_does_not_count_as_clipped():
     wave = np.zeros((2, 9), np.float32)
     wave[1, 3:5] = 1.0
     assert not is_clipped(wave)

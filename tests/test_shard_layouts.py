@@ -1,11 +1,11 @@
-"""Which settings lay shards out anew, which rewrite them in their places, and which leave them as they are."""
+"""Which settings plan shards from scratch, which rewrite them in place, and which leave them unchanged."""
 
 from dataclasses import replace
 
 import pytest
 
-from headrace.plan import Layout
-from headrace.storage import LocalStorage
+from headrace.config.partitioning import Partitioning
+from headrace.stores.storage import LocalStorage
 from tests.builds import PLAIN, Project, check, twenty_clips
 
 
@@ -22,7 +22,7 @@ def test_other_audio_settings_rewrite_every_shard_and_move_no_sample(project):
     assert sorted(before.contents.values()) == sorted(after.contents.values())
 
 
-def test_another_shard_size_gives_what_an_empty_output_would(project, tmp_path):
+def test_another_shard_size_gives_the_result_of_an_empty_output(project, tmp_path):
     project.build()
     project.layout = replace(project.layout, samples_per_shard=3)
     project.build()
@@ -30,8 +30,8 @@ def test_another_shard_size_gives_what_an_empty_output_would(project, tmp_path):
     assert set(fresh.build().contents) == set(project.build().contents)
 
 
-def test_other_settings_that_give_the_same_bytes_leave_shards_and_indexes_as_they_are(project):
-    """16 bits are what the recordings have."""
+def test_settings_that_give_the_same_bytes_leave_shards_and_indexes_unchanged(project):
+    """The recordings have 16 bits."""
     project.audio = replace(project.audio, bits_per_sample=None)
     first = project.build()
     before = project.files()
@@ -44,11 +44,11 @@ def test_other_settings_that_give_the_same_bytes_leave_shards_and_indexes_as_the
     assert len(project.build().written) == 1
     project.audio = replace(project.audio, bits_per_sample=None)
     project.remove("clip01.wav")
-    assert len(project.build().written) <= 2  # the two that the removals touched
+    assert len(project.build().written) <= 2  # the two shards with removed recordings
 
 
-def test_a_raised_reshuffle_gives_what_an_empty_output_would_and_then_rests(project, tmp_path):
-    project.layout = Layout({"train": 1.0}, {}, 4)
+def test_a_raised_reshuffle_gives_the_result_of_an_empty_output_and_then_changes_nothing(project, tmp_path):
+    project.layout = Partitioning({"train": 1.0}, {}, 4)
     project.build()
     for number in range(1, 14, 2):
         project.remove(f"clip{number:02d}.wav")
@@ -63,9 +63,9 @@ def test_a_raised_reshuffle_gives_what_an_empty_output_would_and_then_rests(proj
     assert len(project.build().written) == 1
 
 
-def test_going_back_to_a_former_shard_size_mixes_up_no_numbers(project):
-    """Shards of the former layout still lie there; under their old numbers some would clash."""
-    project.layout = Layout({"train": 1.0}, {}, 4)
+def test_a_return_to_an_earlier_shard_size_confuses_no_sequence_numbers(project):
+    """Shards of the earlier layout still exist, and their old numbers would clash with new ones."""
+    project.layout = Partitioning({"train": 1.0}, {}, 4)
     project.build()
     for number in range(6):
         project.remove(f"clip{number:02d}.wav")

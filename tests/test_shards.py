@@ -6,14 +6,16 @@ from dataclasses import replace
 import pytest
 import soundfile
 
-from headrace import shards
 from headrace.audio import AudioFormat
+from headrace.build import audio as shards
+from headrace.config.partitioning import Partitioning
 from headrace.errors import AlreadyExistsError, BuildError
-from headrace.index import ShardIndex, index_name, payload
-from headrace.manifests import newest_manifest
-from headrace.plan import Layout
-from headrace.snapshots import read_snapshot
-from headrace.storage import LocalStorage, open_storage
+from headrace.format.index import index_name
+from headrace.format.index_files import parse_index
+from headrace.format.manifests import newest_manifest
+from headrace.format.snapshots import read_snapshot
+from headrace.format.tar import payload
+from headrace.stores.storage import LocalStorage, open_storage
 from tests.builds import PLAIN, Project, check, twenty_clips
 
 
@@ -23,10 +25,10 @@ def project(tmp_path):
 
 
 def samples(project, result):
-    """Key → PCM, JSON of every sample, read through the indexes."""
+    """PCM and JSON of every sample by key, read with the indexes."""
     found = {}
     for name in result.contents:
-        index = ShardIndex.from_bytes(project.shards.read(index_name(name)), name)
+        index = parse_index(project.shards.read(index_name(name)), name)
         with project.shards.open(name) as file:
             for i, key in enumerate(index.keys()):
                 pcm, _ = soundfile.read(io.BytesIO(payload(file, index.range_of(i, "flac"))), dtype="int16")
@@ -34,7 +36,7 @@ def samples(project, result):
     return found
 
 
-def test_every_recording_is_a_sample_with_its_samples_bit_for_bit_and_its_provenance(project):
+def test_every_recording_becomes_a_sample_with_bit_exact_audio_and_its_provenance(project):
     result = check(project, project.build())
     found = samples(project, result)
     assert len(found) == 20
@@ -51,9 +53,7 @@ def test_every_recording_is_a_sample_with_its_samples_bit_for_bit_and_its_proven
 
 
 @pytest.mark.parametrize("num_threads", [1, 2, 7])
-def test_same_catalog_in_another_folder_on_any_number_of_threads_gives_same_names_and_bytes(
-    project, tmp_path, num_threads
-):
+def test_names_and_bytes_do_not_depend_on_the_folder_or_the_number_of_threads(project, tmp_path, num_threads):
     project.build()
     again = Project(tmp_path / "elsewhere", num_threads=num_threads)
     for number in reversed(range(20)):
@@ -62,7 +62,7 @@ def test_same_catalog_in_another_folder_on_any_number_of_threads_gives_same_name
     assert again.files() == project.files()
 
 
-def test_the_store_does_not_matter(project, tmp_path):
+def test_names_and_bytes_do_not_depend_on_the_store(project, tmp_path):
     memory = Project(tmp_path, output=open_storage("memory://"))
     memory.build()
     project.build()
@@ -79,15 +79,15 @@ def test_a_second_build_does_nothing(project):
     assert project.files() == before
 
 
-def test_touching_a_file_makes_no_shard_new(project):
+def test_a_touched_file_rewrites_no_shard(project):
     project.build()
     before = project.files()
-    project.put("clip03.wav", num_frames=303)  # the same content, a new time
+    project.put("clip03.wav", num_frames=303)  # the same content with a new time
     assert project.build().written == []
     assert project.files() == before
 
 
-def test_a_changed_recording_makes_its_own_shard_new_and_no_other(project):
+def test_a_changed_recording_rewrites_only_its_own_shard(project):
     before = project.build()
     project.put("clip03.wav", seed="other")
     after = check(project, project.build())
@@ -96,7 +96,7 @@ def test_a_changed_recording_makes_its_own_shard_new_and_no_other(project):
     assert before.contents[before.shard_of("clip03")] == after.contents[after.shard_of("clip03")]
 
 
-def test_a_deleted_recording_makes_its_own_shard_new_and_no_other(project):
+def test_a_deleted_recording_rewrites_only_its_own_shard(project):
     before = project.build()
     project.remove("clip03.wav")
     after = check(project, project.build())
@@ -106,7 +106,7 @@ def test_a_deleted_recording_makes_its_own_shard_new_and_no_other(project):
     assert [after.contents[name] for name in after.written] == ([rest] if rest else [])
 
 
-def test_an_added_recording_makes_one_shard_new(project):
+def test_an_added_recording_writes_one_shard(project):
     before = project.build()
     project.put("new.wav")
     after = check(project, project.build())
@@ -114,8 +114,8 @@ def test_an_added_recording_makes_one_shard_new(project):
     assert len(set(before.contents) - set(after.contents)) <= 1
 
 
-def test_a_renamed_recording_leaves_one_shard_and_enters_one(project):
-    """The path is the group: another name may be another partition, so two shards at most."""
+def test_a_renamed_recording_rewrites_at_most_two_shards(project):
+    """The path is the group, so another name may be in another partition."""
     before = project.build()
     (project.folder / "source" / "clip03.wav").rename(project.folder / "source" / "renamed.wav")
     after = check(project, project.build())
@@ -127,7 +127,7 @@ def test_a_renamed_recording_leaves_one_shard_and_enters_one(project):
 
 @pytest.mark.parametrize("count", [1000, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_one_changed_file_of_thousands_rewrites_one_shard(tmp_path, count):
-    project = Project(tmp_path, layout=Layout({"train": 1.0}, {"train": 4}, 50))
+    project = Project(tmp_path, layout=Partitioning({"train": 1.0}, {"train": 4}, 50))
     for number in range(count):
         project.put(f"{number // 100:03d}/{number}.wav", num_frames=40)
     before = project.build()
@@ -138,7 +138,7 @@ def test_one_changed_file_of_thousands_rewrites_one_shard(tmp_path, count):
     assert sum(not build.is_new for build in after.partitions.values()) == 3
 
 
-def test_metadata_stands_at_the_top_level_and_a_change_of_it_rewrites_its_shard(project):
+def test_metadata_is_at_the_top_level_of_the_json_and_a_change_rewrites_its_shard(project):
     import polars as pl
 
     def table(title):
@@ -153,7 +153,7 @@ def test_metadata_stands_at_the_top_level_and_a_change_of_it_rewrites_its_shard(
     assert project.build().written == [project.build().shard_of("clip03")]
 
 
-def test_a_file_that_shows_its_fault_when_decoded_is_refused_and_all_others_are_written(project):
+def test_a_file_that_fails_to_decode_is_rejected_and_all_others_are_written(project):
     sound = project.folder / "source" / "broken.flac"
     soundfile.write(sound, [0.1, -0.3, 0.2] * 9000, 8000, format="FLAC")
     blob = bytearray(sound.read_bytes())
@@ -167,7 +167,7 @@ def test_a_file_that_shows_its_fault_when_decoded_is_refused_and_all_others_are_
     assert project.build().written == []
 
 
-def test_segments_are_samples_with_their_own_start(project):
+def test_segments_are_samples_with_a_start(project):
     project.audio = replace(PLAIN, segment_seconds=0.01)
     result = check(project, project.build())
     found = samples(project, result)
@@ -177,7 +177,7 @@ def test_segments_are_samples_with_their_own_start(project):
     assert parts[1].endswith("-s000001")
 
 
-def test_resampling_and_mixing_are_in_index_and_provenance(project):
+def test_index_and_provenance_show_resampling_and_mixing(project):
     project.put("stereo.wav", channels=2, num_frames=1000)
     project.audio = AudioFormat(4000, 1, 16)
     result = check(project, project.build())
@@ -193,8 +193,8 @@ def test_an_empty_source_gives_an_empty_snapshot(tmp_path):
     assert result.snapshot.snapshot.num_samples == 0
 
 
-def test_a_build_after_a_crash_uses_what_the_crash_left_and_ends_with_the_same_bytes(project, tmp_path):
-    """Killed between any two writes: a store that dies at the nth write, for every n."""
+def test_a_build_after_a_crash_reuses_finished_shards_and_gives_the_same_bytes(project, tmp_path):
+    """The build is killed between any two writes: at the nth write, for every n."""
     whole = Project(tmp_path, output=LocalStorage(tmp_path / "undisturbed"))
     whole.build()
     wanted = whole.files()
@@ -216,11 +216,11 @@ def test_a_build_after_a_crash_uses_what_the_crash_left_and_ends_with_the_same_b
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 class Mortal:
-    """A store that is killed after a number of writes below audio/."""
+    """A store that raises after a number of writes below audio/."""
 
     def __init__(self, storage, lives, counter=None):
         self.storage, self.counter = storage, counter or [lives]
@@ -266,7 +266,7 @@ def test_a_shard_whose_index_is_missing_or_damaged_is_made_again_with_the_same_b
     assert project.shards.read(name) == wanted[name]
 
 
-def test_a_recording_that_changed_since_the_scan_stops_the_build_with_its_name(project, monkeypatch):
+def test_the_error_about_a_recording_that_changed_since_the_scan_names_it(project, monkeypatch):
     from tests import builds
 
     scan = builds.update_catalog
@@ -277,13 +277,13 @@ def test_a_recording_that_changed_since_the_scan_stops_the_build_with_its_name(p
         return found
 
     monkeypatch.setattr(builds, "update_catalog", scan_then_change)
-    with pytest.raises(BuildError, match=r"clip07\.wav: changed since the catalog was scanned; build again"):
+    with pytest.raises(BuildError, match=r"clip07\.wav: the file changed since the catalog was scanned; build again"):
         project.build()
     monkeypatch.undo()
     check(project, project.build())
 
 
-def test_two_builders_at_once_end_with_one_truth(project, tmp_path):
+def test_two_concurrent_builds_end_with_one_consistent_state(project, tmp_path):
     start, errors = threading.Barrier(2), []
 
     def build():
@@ -305,13 +305,13 @@ def test_two_builders_at_once_end_with_one_truth(project, tmp_path):
 
 
 def test_progress_counts_every_sample_once(project):
-    from headrace.bucket_source import open_source
-    from headrace.catalog_partitions import recordings_of, with_partitions
-    from headrace.catalog_update import existing_catalog
-    from headrace.shards import ShardSettings, build_partition
+    from headrace.build.audio import ShardSettings, build_partition
+    from headrace.catalog.partitions import recordings_of, with_partitions
+    from headrace.catalog.sources import open_source
+    from headrace.catalog.update import existing_catalog
 
     project.build()
-    rows = with_partitions(existing_catalog(project.output).recordings, Layout({"train": 1.0}, {}, 4), None)
+    rows = with_partitions(existing_catalog(project.output).recordings, Partitioning({"train": 1.0}, {}, 4), None)
     seen = []
     build_partition(
         "train-0000",
@@ -325,7 +325,7 @@ def test_progress_counts_every_sample_once(project):
     assert sum(seen) == 20
 
 
-def test_a_recording_that_is_removed_while_it_is_built_is_named_with_what_to_do(project, monkeypatch):
+def test_the_error_about_a_recording_removed_during_the_build_says_what_to_do(project, monkeypatch):
     planned = shards.planned_samples
 
     def after_removal(*arguments):

@@ -4,13 +4,17 @@ import io
 import pytest
 
 from headrace.errors import FormatError, StorageError
-from headrace.index import SampleEntry, ShardIndex, TensorPlace, index_name, payload
-from headrace.shardwriter import ShardPlace, ShardWriter
-from headrace.storage import LocalStorage, open_storage
+from headrace.format.index import index_name
+from headrace.format.index_entries import SampleEntry
+from headrace.format.index_files import parse_index
+from headrace.format.tar import payload
+from headrace.format.tensors import TensorPlace
+from headrace.format.writer import ShardPlace, ShardWriter
+from headrace.stores.storage import LocalStorage, open_storage
 
 
 class Recorder:
-    """A store that notes what is written when."""
+    """A store that records the order of writes."""
 
     def __init__(self):
         self.storage, self.written = open_storage("memory://"), []
@@ -30,7 +34,7 @@ def fill(writer, count=3):
         writer.add(f"k{number}", payloads, SampleEntry("", {}, 10 + number, 8000, 1))
 
 
-def test_the_name_ends_in_the_digest_of_the_bytes_and_the_tar_is_there_before_its_index():
+def test_the_name_ends_with_the_digest_and_the_tar_is_written_before_its_index():
     storage = Recorder()
     with ShardWriter(storage, ShardPlace("train", 3, 12)) as writer:
         fill(writer)
@@ -39,11 +43,11 @@ def test_the_name_ends_in_the_digest_of_the_bytes_and_the_tar_is_there_before_it
     assert index.shard == f"train_0003_000012-{digest[:12]}.tar"
     assert index.sha256 == digest
     assert storage.written == [index.shard, index_name(index.shard)]
-    assert ShardIndex.from_bytes(storage.read(index_name(index.shard)), "x").to_bytes() == index.to_bytes()
+    assert parse_index(storage.read(index_name(index.shard)), "x").to_bytes() == index.to_bytes()
     assert index.num_bytes == storage.size(index.shard)
 
 
-def test_the_index_says_where_everything_lies():
+def test_the_index_has_the_ranges_of_all_fields():
     storage = open_storage("memory://")
     with ShardWriter(storage, ShardPlace("train", 0, 0)) as writer:
         fill(writer)
@@ -55,7 +59,7 @@ def test_the_index_says_where_everything_lies():
     assert index.num_frames.tolist() == [10, 11, 12]
 
 
-def test_a_tensors_place_is_moved_from_its_payload_into_the_tar():
+def test_the_range_of_a_tensor_is_shifted_from_its_payload_to_the_tar():
     storage = open_storage("memory://")
     with ShardWriter(storage, ShardPlace("train", 0, 0, "latent_")) as writer:
         for number in range(2):
@@ -70,7 +74,7 @@ def test_a_tensors_place_is_moved_from_its_payload_into_the_tar():
             assert (num_frames, width) == (2, 4)
 
 
-def test_what_is_not_published_leaves_nothing_behind(tmp_path):
+def test_an_unpublished_shard_leaves_no_files(tmp_path):
     storage = LocalStorage(tmp_path)
     with ShardWriter(storage, ShardPlace("train", 0, 0)) as writer:
         fill(writer)
@@ -79,7 +83,7 @@ def test_what_is_not_published_leaves_nothing_behind(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_that_fails_names_the_object(tmp_path):
+def test_the_error_of_a_failing_store_names_the_object(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with ShardWriter(LocalStorage(tmp_path / "file"), ShardPlace("train", 0, 0)) as writer:
         fill(writer)
@@ -87,8 +91,8 @@ def test_a_store_that_fails_names_the_object(tmp_path):
             writer.publish("", {})
 
 
-def test_a_shard_larger_than_memory_allows_goes_through_a_file(monkeypatch, tmp_path):
-    import headrace.shardwriter as module
+def test_a_shard_above_the_memory_limit_is_written_through_a_file(monkeypatch, tmp_path):
+    import headrace.format.writer as module
 
     small, large = LocalStorage(tmp_path / "small"), LocalStorage(tmp_path / "large")
     names = []

@@ -1,18 +1,26 @@
-"""The smoke test reads everything back, and notices what a training job would stumble over."""
+"""The smoke test reads the dataset and finds errors that a training job would meet."""
 
+import json
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 import torch
 
-from headrace import smoke
-from headrace.config import LoaderConfig
-from headrace.smoke import Budget, drawn_shards, read_expected, smoke_test, table_faults
-from headrace.smoke_arrivals import Arrived, arrived_sample, is_sound
-from headrace.smoke_streams import _started_by
-from headrace.snapshots import read_snapshot, read_table
+import headrace.plain.loader
+import headrace.streaming.loader
+from headrace import StreamingDataLoader, StreamingDataset
+from headrace.config.dataset import LoaderConfig
+from headrace.errors import StateError
+from headrace.format.snapshots import ShardTable
+from headrace.smoke import run as smoke
+from headrace.smoke.arrivals import Arrived, arrived_sample, is_valid
+from headrace.smoke.choice import ReadLimits, choose
+from headrace.smoke.expected import read_expected
+from headrace.smoke.run import SmokePart, smoke_test, table_faults
+from headrace.smoke.streams import RankStreams, _started_by, resumable_batch_size
 from tests.projects import Graph, Project
 
 IN_PROCESS = LoaderConfig(num_workers=0, batch_size=4)
@@ -28,15 +36,14 @@ def built(tmp_path, **settings) -> Graph:
 
 
 def run(graph: Graph, loader: LoaderConfig = IN_PROCESS) -> smoke.SmokeResult:
-    table = read_table(graph.audio, read_snapshot(graph.audio).snapshot)
-    return smoke_test(graph.audio, table, loader)
+    return smoke_test({"audio": SmokePart.newest(graph.audio)}, loader)["audio"]
 
 
 def faulty(result: smoke.SmokeResult) -> set[str]:
     return {name for name, faults in result.faults.items() if faults}
 
 
-def test_every_sample_arrives_and_every_verdict_is_good(graph):
+def test_every_sample_of_a_valid_dataset_is_read_and_every_check_passes(graph):
     result = run(graph)
     assert faulty(result) == set()
     assert result.num_samples == result.num_streamed == 7
@@ -44,13 +51,33 @@ def test_every_sample_arrives_and_every_verdict_is_good(graph):
     assert result.table["faults"].sum() == 0
 
 
-def test_worker_processes_read_the_same(graph):
+def test_worker_processes_read_the_same_samples(graph):
     result = run(graph, LoaderConfig(num_workers=2, shuffle_buffer=3, batch_size=2))
     assert faulty(result) == set()
     assert result.num_samples == 7
 
 
-def test_recordings_of_mixed_channels_and_rates_are_read_sample_by_sample(tmp_path, undrawn):
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_both_readers_use_the_loader_settings_of_the_yaml(graph, monkeypatch, num_workers):
+    given = {}
+
+    def record(module, name):
+        make = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda *args, **options: given.update({name: options}) or make(*args, **options)
+        )
+
+    record(headrace.streaming.loader, "StreamingDataLoader")
+    record(headrace.plain.loader, "webdataset_loader")
+    assert faulty(run(graph, LoaderConfig(num_workers=num_workers, prefetch_factor=5, shuffle_buffer=3))) == set()
+    for options in given.values():
+        assert options["num_workers"] == num_workers
+        assert options["prefetch_factor"] == 5 or not num_workers
+    assert given["webdataset_loader"]["shuffle_buffer"] == 3
+    assert len(given) == 2
+
+
+def test_recordings_with_mixed_channels_and_rates_are_read_sample_by_sample(tmp_path, undrawn):
     project = Project(tmp_path)
     project.write_tones(3)
     project.write_tone("stereo", channels=2)
@@ -62,7 +89,7 @@ def test_recordings_of_mixed_channels_and_rates_are_read_sample_by_sample(tmp_pa
     assert result.num_samples == 4
 
 
-def test_an_empty_split_is_no_fault(tmp_path, undrawn):
+def test_an_empty_split_is_not_an_error(tmp_path, undrawn):
     result = run(built(tmp_path, splits={"train": 1.0, "test": 0.0}))
     assert faulty(result) == set()
     assert result.num_samples == 7
@@ -75,102 +102,121 @@ def graph(tmp_path_factory):
 
 @pytest.fixture
 def arrivals(graph, monkeypatch):
-    """A data set, and what the loader is made to give of it."""
-    expected = read_expected(graph.audio, read_table(graph.audio, read_snapshot(graph.audio).snapshot))
-    loader = smoke._arrivals(smoke._Source(graph.audio.uri, None, None), expected, IN_PROCESS)
+    """A dataset, and samples that a test can replace in the loader's results."""
+    expected = read_expected(graph.audio, SmokePart.newest(graph.audio).table)
+    loader = smoke._arrivals(smoke._ShardSelection(graph.audio.uri, None, None), expected, IN_PROCESS)
     samples = list(loader)
     monkeypatch.setattr(smoke, "_arrivals", lambda *_: iter(samples))
     return graph, samples
 
 
-def test_a_sample_that_never_arrives_is_named_a_fault(arrivals):
+def test_a_missing_sample_is_an_error_that_names_it(arrivals):
     graph, samples = arrivals
     samples.pop()
     assert faulty(run(graph)) == {"every_key_once", "counts_match_sizes"}
 
 
-def test_a_sample_that_arrives_twice_is_a_fault(arrivals):
+def test_a_sample_that_is_read_twice_is_an_error(arrivals):
     graph, samples = arrivals
     samples.append(samples[0])
     assert faulty(run(graph)) == {"every_key_once", "counts_match_sizes"}
 
 
-def test_a_sample_that_no_index_has_is_a_fault(arrivals):
+def test_a_sample_that_is_in_no_index_is_an_error(arrivals):
     graph, samples = arrivals
-    samples.append(Arrived("stranger", 1, 1, 8000, is_sound=True))
+    samples.append(Arrived("stranger", 1, 1, 8000, is_valid=True))
     assert faulty(run(graph)) == {"every_key_once"}
 
 
-def test_another_length_than_the_index_says_is_a_fault(arrivals):
+def test_a_length_that_differs_from_the_index_is_an_error(arrivals):
     graph, samples = arrivals
     first = samples[0]
-    samples[0] = Arrived(first.key, first.num_frames - 1, first.width, first.sample_rate_hz, is_sound=True)
+    samples[0] = replace(first, num_frames=first.num_frames - 1)
     assert faulty(run(graph)) == {"shapes_and_lengths"}
 
 
-def test_values_that_are_not_finite_are_a_fault(arrivals):
+def test_values_that_are_not_finite_are_an_error(arrivals):
     graph, samples = arrivals
     first = samples[0]
-    samples[0] = Arrived(first.key, first.num_frames, first.width, first.sample_rate_hz, is_sound=False)
+    samples[0] = replace(first, is_valid=False)
     assert faulty(run(graph)) == {"finite_values"}
 
 
+def test_values_that_differ_between_the_readers_are_an_error(arrivals):
+    graph, samples = arrivals
+    first = samples[0]
+    samples[0] = replace(first, content=first.content ^ 1)
+    result = run(graph)
+    assert faulty(result) == {"same_in_both_readers"}
+    assert f"and {first.content ^ 1:08x} when read by the plain pipeline" in result.faults["same_in_both_readers"][0]
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1.5])
-def test_audio_is_sound_only_when_finite_and_in_range(value):
+def test_audio_is_valid_only_if_finite_and_in_range(value):
     audio = torch.zeros(1, 5)
-    assert is_sound(audio, limit=1.0)
+    assert is_valid(audio, limit=1.0)
     audio[0, 3] = value
-    assert not is_sound(audio, limit=1.0)
+    assert not is_valid(audio, limit=1.0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_latents_are_sound_when_finite(dtype):
+def test_latents_are_valid_if_finite(dtype):
     latents = torch.full((4, 3), 7.0, dtype=dtype)
-    assert is_sound(latents)
+    assert is_valid(latents)
     latents[2, 1] = float("nan")
-    assert not is_sound(latents)
+    assert not is_valid(latents)
 
 
-def test_a_table_with_a_wrong_column_or_range_does_not_pass():
-    counts = ("expected_samples", "samples", "streamed", "faults", "num_frames", "num_bytes")
+def test_a_table_with_an_invalid_column_or_range_does_not_pass():
+    counts = ("expected_samples", "rejected", "samples", "streamed", "faults", "num_frames", "num_bytes")
     good = {"shard": ["a.tar"], **{name: [1] for name in counts}}
     assert table_faults(pl.DataFrame(good)) == []
     assert table_faults(pl.DataFrame({**good, "num_bytes": [0]}))
     assert table_faults(pl.DataFrame({**good, "shard": [3]}))
+    for name in ("rejected", "samples", "streamed", "faults", "num_frames"):  # 0 is valid, a negative number is not
+        assert table_faults(pl.DataFrame({**good, name: [0]})) == []
+        assert table_faults(pl.DataFrame({**good, name: [-1]}))
+    assert table_faults(pl.DataFrame({**good, "expected_samples": [0]}))
+    assert table_faults(pl.DataFrame({**good, "more": [1]}))
+    assert table_faults(pl.DataFrame({name: values * 2 for name, values in good.items()}))
     assert table_faults(pl.DataFrame(good).drop("samples"))
 
 
-def test_a_large_data_set_is_judged_by_shards_drawn_from_it(graph):
-    table = read_table(graph.audio, read_snapshot(graph.audio).snapshot)
-    result = smoke_test(graph.audio, table, IN_PROCESS, budget=Budget(num_samples=4))
+def test_a_large_dataset_is_tested_with_a_random_choice_of_shards(graph):
+    part = SmokePart.newest(graph.audio)
+    result = smoke_test({"audio": part}, IN_PROCESS, limits=ReadLimits(num_samples=4))["audio"]
     assert faulty(result) == set()
     assert not result.is_whole
     assert 0 < result.num_streamed == result.num_samples <= 4
-    assert set(result.table["shard"]) < set(table.names())
-    assert drawn_shards(table, Budget(num_samples=4)).names() == result.table["shard"].to_list()
-    assert len(drawn_shards(table, Budget(num_samples=0))) == 1
+    assert set(result.table["shard"]) < set(part.table.names())
+    assert chosen(part.table, ReadLimits(num_samples=4)) == result.table["shard"].to_list()
+    assert len(chosen(part.table, ReadLimits(num_samples=0))) == 1
 
 
-def test_audio_that_differs_from_its_json_is_a_fault():
+def chosen(table: ShardTable, budget: ReadLimits) -> list[str]:
+    return choose({"audio": table}, {}, limits=budget).tables["audio"].names()
+
+
+def test_audio_that_differs_from_its_json_is_an_error():
     stated = {"num_frames": 4, "sample_rate": 8000, "num_channels": 1}
     sample = {"__key__": "a", "audio": torch.zeros(1, 5), "sample_rate": 8000, "metadata": {"headrace": stated}}
-    assert arrived_sample(sample).contradiction == "num_frames 5, its JSON says 4"
+    assert arrived_sample(sample).contradiction == "num_frames is 5, the sample's JSON says 4"
     assert arrived_sample({**sample, "audio": torch.zeros(1, 4)}).contradiction == ""
 
 
-def test_latents_that_are_not_as_long_as_their_audio_are_a_fault():
+def test_latents_of_another_length_than_their_audio_are_an_error():
     stated = {"num_frames": 8000, "sample_rate": 8000, "num_channels": 1, "frame_rate_hz": 50.0}
     sample = {"__key__": "a", "encoder_hidden": torch.zeros(51, 3), "encoder_length": 51}
     assert arrived_sample({**sample, "metadata": {"headrace": stated}}).contradiction == ""
     stated = {**stated, "num_frames": 4000}
-    assert "makes 25.0" in arrived_sample({**sample, "metadata": {"headrace": stated}}).contradiction
+    assert "expected 25.0" in arrived_sample({**sample, "metadata": {"headrace": stated}}).contradiction
 
 
-def test_a_thread_that_ends_while_processes_are_counted_is_no_fault(tmp_path):
+def test_a_thread_that_ends_while_processes_are_counted_is_not_an_error(tmp_path):
     assert _started_by(tmp_path / "gone") == []
 
 
-def test_a_damaged_shard_is_a_fault_that_names_shard_and_key(tmp_path, undrawn):
+def test_the_error_about_a_damaged_shard_names_shard_and_key(tmp_path, undrawn):
     graph = built(tmp_path)
     shard = next((graph.project.output / "audio").glob("*.tar"))
     content = bytearray(shard.read_bytes())
@@ -183,17 +229,153 @@ def test_a_damaged_shard_is_a_fault_that_names_shard_and_key(tmp_path, undrawn):
     assert any(shard.name in fault for fault in result.faults["every_key_once"])
 
 
-def test_a_process_that_is_left_behind_is_a_fault(graph, monkeypatch):
-    monkeypatch.setattr("headrace.smoke_streams._PATIENCE_SECONDS", 0.1)
-    monkeypatch.setattr("headrace.smoke.child_processes", set)
+def test_a_leftover_process_is_an_error(graph, monkeypatch):
+    monkeypatch.setattr("headrace.smoke.streams._PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("headrace.smoke.run.child_processes", set)
     with subprocess.Popen(["sleep", "30"]) as process:
         result = run(graph)
         process.kill()
     assert faulty(result) == {"leaves_nothing"}
 
 
-def test_batches_that_differ_between_ranks_are_a_fault(graph, monkeypatch):
-    monkeypatch.setattr(
-        "headrace.smoke_streams.RankStreams.batch_faults", lambda self: ["the ranks got [2, 3] batches"]
-    )
-    assert faulty(run(graph)) == {"equal_batches"}
+def write_sizes(graph: Graph, sizes: dict[str, int]) -> None:
+    (graph.project.output / "audio/sizes.json").write_text(json.dumps(sizes))
+
+
+@pytest.fixture
+def sizes(graph):
+    """The content of sizes.json, restored afterwards."""
+    found = graph.project.sizes()
+    yield dict(found)
+    write_sizes(graph, found)
+
+
+def test_a_sizes_json_with_one_sample_too_many_is_an_error(graph, sizes):
+    shard = next(iter(sizes))
+    write_sizes(graph, sizes | {shard: sizes[shard] + 1})
+    result = run(graph)
+    assert faulty(result) == {"counts_match_sizes"}
+    told, counted = sizes[shard] + 1, sizes[shard]
+    assert result.faults["counts_match_sizes"] == [
+        f"sizes.json: {shard} is {told}, the snapshot says {counted}",
+        f"{shard}: {counted} samples arrived, {counted} by streaming; sizes.json says {told}",
+    ]
+
+
+@pytest.mark.parametrize("change", ["lost", "stranger", "gone", "no JSON"])
+def test_a_sizes_json_with_other_shards_is_an_error(graph, sizes, change):
+    path = graph.project.output / "audio/sizes.json"
+    if change == "lost":
+        write_sizes(graph, dict(list(sizes.items())[1:]))
+    elif change == "stranger":
+        write_sizes(graph, sizes | {"train_0000_000099-1a2b3c4d5e6f.tar": 2})
+    elif change == "gone":
+        path.unlink()
+    else:
+        path.write_text("{")
+    assert faulty(run(graph)) == {"counts_match_sizes"}
+
+
+def test_sizes_of_shards_that_are_not_read_are_checked_too(graph, sizes):
+    unread = set(sizes) - set(chosen(SmokePart.newest(graph.audio).table, ReadLimits(num_samples=2)))
+    write_sizes(graph, sizes | dict.fromkeys(unread, 1000))
+    part = {"audio": SmokePart.newest(graph.audio)}
+    result = smoke_test(part, IN_PROCESS, limits=ReadLimits(num_samples=2))["audio"]
+    assert faulty(result) == {"counts_match_sizes"}
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 8])
+def test_every_rank_reads_batches_before_and_after_resuming(graph, batch_size):
+    streams = streams_of(graph, resumable_batch_size(7, batch_size))
+    list(streams.arrivals())
+    assert streams._middle >= 1
+    assert len(streams.batches[0]) - streams._middle >= 1
+    assert streams.resume_faults() == streams.batch_faults() == []
+    streams.close()
+
+
+def test_a_rank_with_one_batch_resumes_before_it(graph):
+    streams = streams_of(graph, 8)
+    list(streams.arrivals())
+    assert (len(streams.batches[0]), streams._middle) == (1, 0)
+    assert streams.resume_faults() == []
+    streams.batches[0][0].reverse()
+    assert streams.resume_faults() == [
+        "resumed after 0 batches: 1 batches arrived, 1 were expected; the first difference is in batch 0"
+    ]
+    streams.close()
+
+
+def streams_of(graph: Graph, batch_size: int) -> RankStreams:
+    return RankStreams(graph.audio.uri, None, IN_PROCESS, batch_size)
+
+
+def test_resuming_at_another_position_is_an_error(graph, monkeypatch):
+    """One batch is lost or repeated."""
+    load = StreamingDataset.load_state_dict
+    for shift in (-2, 2):
+        monkeypatch.setattr(
+            StreamingDataset,
+            "load_state_dict",
+            lambda self, state: load(self, state | {"sample_in_epoch": state["sample_in_epoch"] + shift}),  # noqa: B023
+        )
+        result = run(graph, LoaderConfig(num_workers=0, batch_size=1))
+        assert faulty(result) == {"resumes_exactly"}
+        assert "were expected; the first difference is in batch 0" in result.faults["resumes_exactly"][0]
+
+
+def test_a_state_that_cannot_be_loaded_is_an_error(graph, monkeypatch):
+    def refuse(self, state):
+        raise StateError("not this one")
+
+    monkeypatch.setattr(StreamingDataset, "load_state_dict", refuse)
+    assert faulty(run(graph)) == {"resumes_exactly"}
+
+
+def test_a_job_that_ends_before_it_can_be_saved_is_an_error(graph):
+    streams = streams_of(graph, 1)
+    samples = streams.arrivals()
+    next(samples)
+    samples.close()
+    assert streams.resume_faults() == ["nothing to resume: the first rank stopped after 1 batches, before the middle"]
+    streams.close()
+
+
+class OtherBatches(StreamingDataLoader):
+    """A loader whose second rank has other batches than the first."""
+
+    change = staticmethod(lambda batches: batches)
+
+    def __iter__(self):
+        batches = super().__iter__()
+        yield from batches if self.dataset.world.rank == 0 else self.change(list(batches))
+
+
+@pytest.fixture
+def other_batches(monkeypatch):
+    monkeypatch.setattr("headrace.streaming.loader.StreamingDataLoader", OtherBatches)
+    return monkeypatch
+
+
+def test_ranks_with_unequal_numbers_of_batches_are_an_error(graph, other_batches):
+    """The second rank has one more batch, of padding."""
+    padding = {"keys": ["", ""], "is_padding": torch.tensor([True, True])}
+    other_batches.setattr(OtherBatches, "change", staticmethod(lambda batches: [*batches, padding]))
+    result = run(graph, LoaderConfig(num_workers=0, batch_size=2))
+    assert faulty(result) == {"equal_batches"}
+    assert result.faults["equal_batches"] == ["the ranks got different numbers of batches: [2, 3]"]
+
+
+def test_batches_of_unequal_sizes_are_an_error(graph, other_batches):
+    """The last row of the second rank, a padding row, is missing."""
+
+    def shorter(batches):
+        last = batches[-1]
+        assert last["is_padding"].tolist() == [False, True]
+        last["keys"] = last["keys"][:-1]
+        return batches
+
+    other_batches.setattr(OtherBatches, "change", staticmethod(shorter))
+    result = run(graph, LoaderConfig(num_workers=0, batch_size=2))
+    assert faulty(result) == {"equal_batches"}
+    assert result.faults["equal_batches"] == ["some batches have [1] samples instead of 2"]

@@ -1,24 +1,27 @@
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.errors import AlreadyExistsError, FormatError, NotFoundError
-from headrace.manifests import Manifest, NumberedManifest, ShardEntry, shard_name
-from headrace.snapshots import (
+from headrace.errors import AlreadyExistsError, BuildError, FormatError, NotFoundError
+from headrace.format import snapshots
+from headrace.format.index import index_name
+from headrace.format.manifests import Manifest, NumberedManifest, ShardEntry, manifest_path, shard_name
+from headrace.format.snapshots import (
     ShardTable,
     Snapshot,
-    commit_snapshot,
     mend_sizes,
+    next_snapshot,
     read_snapshot,
     read_table,
     snapshot_numbers,
 )
-from headrace.storage import LocalStorage, open_storage
+from headrace.stores.storage import LocalStorage, open_storage
 
 
 def entry(split, bucket, sequence, num_samples=5):
@@ -37,6 +40,20 @@ def manifests(*shards, number=1):
 STATE = manifests(entry("train", 0, 0), entry("train", 0, 1, 3), entry("test", 0, 0, 2))
 
 
+def commit_snapshot(storage, state, catalog, origin, check=lambda: None):
+    """Commit a snapshot after writing minimal files for its shards."""
+    write_shards(storage, state)
+    return snapshots.commit_snapshot(storage, state, catalog, origin, check)
+
+
+def write_shards(storage, state):
+    for partition, numbered in state.items():
+        storage.write(manifest_path(partition, numbered.number), numbered.manifest.to_json())
+        for shard in numbered.manifest.shards:
+            storage.write(shard.name, bytes(shard.num_bytes))
+            storage.write(index_name(shard.name), b"")
+
+
 @pytest.fixture
 def storage():
     return open_storage("memory://")
@@ -50,7 +67,7 @@ PLACES = st.lists(
 
 
 @given(PLACES, st.randoms(use_true_random=False))
-def test_a_table_holds_every_shard_sorted_and_split_by_split(places, random):
+def test_a_table_contains_every_shard_sorted_by_split(places, random):
     entries = [entry(*place, num_samples=1 + place[2] % 7) for place in places]
     random.shuffle(entries)
     table = ShardTable.from_entries(entries)
@@ -73,7 +90,17 @@ def _order(shard):
     return split, int(bucket), int(rest.split("-")[0])
 
 
-def test_a_snapshot_says_what_all_partitions_hold(storage):
+def test_no_flipped_bit_of_a_snapshot_or_its_table_is_accepted():
+    snapshot, table = next_snapshot(STATE, "catalog", {}, 1)
+    for sound, read in ((snapshot.to_json(), Snapshot.from_json), (table.to_bytes(), ShardTable.from_bytes)):
+        for bit in range(8 * len(sound)):
+            blob = bytearray(sound)
+            blob[bit // 8] ^= 1 << bit % 8
+            with pytest.raises(FormatError, match="x: "):
+                read(bytes(blob), "x")
+
+
+def test_a_snapshot_contains_the_manifests_of_all_partitions(storage):
     numbered, is_new = commit_snapshot(storage, STATE, "catalog", {})
     assert is_new
     assert numbered.number == 1
@@ -87,7 +114,7 @@ def test_a_snapshot_says_what_all_partitions_hold(storage):
     assert json.loads(storage.read("sizes.json")) == dict(zip(table.names(), table.num_samples.tolist(), strict=True))
 
 
-def test_an_equal_state_is_no_new_snapshot(storage):
+def test_an_equal_state_gives_no_new_snapshot(storage):
     first, _ = commit_snapshot(storage, STATE, "catalog", {})
     assert commit_snapshot(storage, STATE, "catalog", {}) == (first, False)
     assert snapshot_numbers(storage) == [1]
@@ -97,7 +124,7 @@ def test_an_equal_state_is_no_new_snapshot(storage):
         assert is_new
 
 
-def test_a_stale_or_missing_sizes_json_is_mended_at_the_next_commit(storage):
+def test_a_stale_or_missing_sizes_json_is_repaired_by_the_next_commit(storage):
     commit_snapshot(storage, STATE, "catalog", {})
     right = storage.read("sizes.json")
     for damage in (lambda: storage.delete("sizes.json"), lambda: storage.write("sizes.json", b"{}")):
@@ -114,19 +141,19 @@ def test_old_snapshots_stay_readable(storage):
     assert len(read_table(storage, read_snapshot(storage).snapshot)) == 1
 
 
-def test_shards_without_samples_are_in_no_snapshot(storage):
+def test_shards_without_samples_are_not_in_a_snapshot(storage):
     numbered, _ = commit_snapshot(storage, manifests(entry("train", 0, 0), entry("test", 0, 0, 0)), "c", {})
     assert numbered.snapshot.num_shards == 1
     assert numbered.snapshot.splits["test"].num_samples == 0
 
 
-def test_a_snapshot_of_nothing_is_a_snapshot(storage):
+def test_an_empty_snapshot_can_be_committed(storage):
     numbered, _ = commit_snapshot(storage, {}, "c", {})
     assert read_table(storage, numbered.snapshot).names() == []
     assert storage.read("sizes.json") == b"{}\n"
 
 
-def test_a_missing_snapshot_is_said_with_those_that_are_there(storage):
+def test_the_error_about_a_missing_snapshot_names_the_existing_ones(storage):
     with pytest.raises(NotFoundError, match="no snapshot yet"):
         read_snapshot(storage)
     commit_snapshot(storage, STATE, "c", {})
@@ -134,7 +161,7 @@ def test_a_missing_snapshot_is_said_with_those_that_are_there(storage):
         read_snapshot(storage, 7)
 
 
-def test_a_damaged_table_is_refused(storage):
+def test_a_damaged_table_is_an_error(storage):
     numbered, _ = commit_snapshot(storage, STATE, "c", {})
     path = f"snapshots/{numbered.snapshot.table}"
     storage.write(path, storage.read(path)[:-1] + b"\xff")
@@ -142,7 +169,73 @@ def test_a_damaged_table_is_refused(storage):
         read_table(storage, numbered.snapshot)
 
 
-def test_of_racing_writers_one_wins_each_number_and_every_snapshot_is_whole(tmp_path):
+def test_a_missing_or_damaged_table_is_written_again_by_the_next_commit_of_its_state(storage):
+    first, _ = commit_snapshot(storage, STATE, "c", {})
+    path = f"snapshots/{first.snapshot.table}"
+    whole = storage.read(path)
+    for harm in (lambda: storage.delete(path), lambda: storage.write(path, whole[:-1])):
+        harm()
+        assert commit_snapshot(storage, STATE, "c", {}) == (first, False)
+        assert storage.read(path) == whole
+
+
+def test_sizes_json_is_written_only_if_it_changes(storage):
+    first, _ = commit_snapshot(storage, STATE, "c", {})
+    table = read_table(storage, first.snapshot)
+    assert not mend_sizes(storage, table)
+    storage.delete("sizes.json")
+    assert mend_sizes(storage, table)
+    assert not mend_sizes(storage, table)
+
+
+def test_the_proposal_exists_during_the_check_and_a_failed_check_commits_nothing(storage):
+    seen = []
+
+    def refuse():
+        seen.extend(snapshots.proposed_snapshots(storage))
+        raise BuildError("the audio is gone")
+
+    with pytest.raises(BuildError, match="the audio is gone"):
+        commit_snapshot(storage, STATE, "c", {"audio_snapshot": 4}, refuse)
+    assert [(found.number, found.snapshot.origin) for found in seen] == [(1, {"audio_snapshot": 4})]
+    assert snapshot_numbers(storage) == snapshots.proposals(storage) == []
+
+
+@pytest.mark.parametrize(
+    ("num_missing", "said"), [(1, "1 partitions .*: train-0000;"), (9, "9 .*train-0004 and 4 more;")]
+)
+def test_partitions_whose_shards_are_missing_are_named(storage, num_missing, said):
+    state = manifests(*(entry("train", bucket, 0) for bucket in range(12)))
+    write_shards(storage, state)
+    for bucket in range(num_missing):
+        storage.delete(state[f"train-{bucket:04d}"].manifest.shards[0].name)
+    with pytest.raises(BuildError, match=said):
+        snapshots.commit_snapshot(storage, state, "c", {})
+    assert snapshot_numbers(storage) == []
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_late_snapshot_is_kept_only_if_all_its_files_exist(storage, is_whole):
+    """Its number was committed and collected while its writer paused, so later snapshots exist."""
+    _, partitions = commit_snapshot(storage, STATE, "c", {})[0], manifests(entry("train", 0, 0))
+
+    def overtake():
+        storage.write("snapshots/00000009.json", storage.read("snapshots/00000001.json"))
+
+    def lose():
+        overtake()
+        storage.delete(partitions["train-0000"].manifest.shards[0].name)
+
+    if is_whole:
+        assert commit_snapshot(storage, partitions, "d", {}, overtake)[0].number == 2
+        assert snapshot_numbers(storage) == [1, 2, 9]
+    else:
+        with pytest.raises(AlreadyExistsError, match=r"00000002\.json: this number was used before"):
+            commit_snapshot(storage, partitions, "d", {}, lose)
+        assert snapshot_numbers(storage) == [1, 9]
+
+
+def test_with_concurrent_writers_each_number_has_one_and_every_snapshot_is_complete(tmp_path):
     storage = LocalStorage(tmp_path)
     start, losers = threading.Barrier(6), []
 
@@ -170,7 +263,7 @@ def test_of_racing_writers_one_wins_each_number_and_every_snapshot_is_whole(tmp_
         assert len(read_table(storage, snapshot)) == writer + 1
 
 
-def test_readers_during_commits_see_whole_snapshots_only(tmp_path):
+def test_readers_during_commits_see_only_complete_snapshots(tmp_path):
     storage = LocalStorage(tmp_path)
     commit_snapshot(storage, STATE, "0", {})
     stop, seen = threading.Event(), []
@@ -182,12 +275,14 @@ def test_readers_during_commits_see_whole_snapshots_only(tmp_path):
             assert sum(json.loads(storage.read("sizes.json")).values()) > 0
             seen.append(numbered.number)
 
-    reader = threading.Thread(target=read)
-    reader.start()
-    for round_ in range(1, 40):
-        commit_snapshot(storage, manifests(*(entry("train", 0, s) for s in range(round_))), str(round_), {})
-    stop.set()
-    reader.join()
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read)
+        try:
+            for round_ in range(1, 40):
+                commit_snapshot(storage, manifests(*(entry("train", 0, s) for s in range(round_))), str(round_), {})
+        finally:
+            stop.set()
+        reading.result()
     assert seen == sorted(seen)
     assert len(set(seen)) > 1
 

@@ -1,27 +1,26 @@
-"""A listing against a catalog's: what counts as a change, and what waits."""
+"""Comparison of a listing with the catalog: what counts as a change, and what waits."""
 
 import pytest
 
-from headrace.source_changes import list_within, source_difference
-from headrace.sources import Listing
-from headrace.stamps import Stamps, stamps_of
+from headrace.catalog.listing import Listing, SourceStamps, stamps_of
+from headrace.catalog.source_changes import list_within, source_difference
 
 NOW_NS = 1_000_000_000_000
 OLD_NS = NOW_NS - 100_000_000_000
 SETTLE_SECONDS = 5.0
 
 
-def stamps(**mtimes: int | None) -> Stamps:
-    """Files of one byte by name, with their times of change; refused ones have neither size nor time."""
+def stamps(**mtimes: int | None) -> SourceStamps:
+    """Stamps of one-byte files with these modification times. Rejected files have neither size nor time."""
     sizes = [None if mtime is None else 1 for mtime in mtimes.values()]
     return stamps_of([f"{name}.wav" for name in mtimes], sizes, list(mtimes.values()))
 
 
-def difference(listing: Stamps, known: Stamps | None):
+def difference(listing: SourceStamps, known: SourceStamps | None):
     return source_difference(listing, known, SETTLE_SECONDS, NOW_NS)
 
 
-def test_the_same_files_are_no_change_also_refused_and_young_ones():
+def test_the_same_files_are_not_a_change_including_rejected_and_recent_ones():
     known = stamps(a=OLD_NS, refused=None, young=NOW_NS)
     found = difference(stamps(young=NOW_NS, refused=None, a=OLD_NS), known)
     assert (found.is_changed, found.num_waiting) == (False, 0)
@@ -39,7 +38,7 @@ def test_a_settled_difference_is_a_change(listing):
 
 
 @pytest.mark.parametrize("mtime_ns", [NOW_NS - 4_900_000_000, NOW_NS, NOW_NS + 4_900_000_000])
-def test_a_new_and_a_changed_file_wait_while_they_are_young(mtime_ns):
+def test_new_and_changed_files_wait_until_they_settle(mtime_ns):
     known = stamps(a=OLD_NS, b=OLD_NS)
     found = difference(stamps(a=OLD_NS, b=mtime_ns, c=mtime_ns), known)
     assert (found.is_changed, found.num_waiting) == (False, 2)
@@ -47,16 +46,16 @@ def test_a_new_and_a_changed_file_wait_while_they_are_young(mtime_ns):
 
 
 @pytest.mark.parametrize("mtime_ns", [NOW_NS - 5_000_000_000, NOW_NS + 5_000_000_000])
-def test_a_file_stands_still_after_the_settle_time_and_a_wrong_clock_shuts_none_out(mtime_ns):
+def test_a_file_settles_after_settle_seconds_even_if_its_clock_is_wrong(mtime_ns):
     assert difference(stamps(a=mtime_ns), stamps(a=OLD_NS)).is_changed
 
 
-def test_others_do_not_wait_for_a_young_file():
+def test_other_files_do_not_wait_for_a_recent_file():
     found = difference(stamps(a=OLD_NS, b=NOW_NS, c=OLD_NS), stamps(a=OLD_NS, b=OLD_NS))
     assert (found.is_changed, found.num_waiting) == (True, 1)
 
 
-def test_an_empty_source_waits_for_its_first_scan_too():
+def test_an_empty_source_is_also_a_change_before_its_first_scan():
     assert difference(stamps(), None).is_changed
 
 
@@ -70,10 +69,10 @@ class ChunkedSource:
             yield Listing([name], [1], [OLD_NS], [None], [None])
 
 
-def test_a_listing_that_takes_too_long_is_given_up():
+def test_a_listing_that_takes_too_long_is_abandoned():
     ticks = iter([0.0, 0.5, 1.5])
     assert list_within(ChunkedSource(), 1.0, lambda: next(ticks)) is None
 
 
-def test_a_listing_is_whole():
+def test_a_listing_contains_all_chunks():
     assert list_within(ChunkedSource(), 1.0, lambda: 0.0).equals(stamps(a=OLD_NS, b=OLD_NS))

@@ -3,7 +3,8 @@ import socket
 
 import pytest
 
-from headrace.bucket_source import open_source
+from headrace.catalog.folder_source import open_folder
+from headrace.catalog.sources import open_source
 from headrace.errors import ConfigError, UnsafePathError
 
 
@@ -13,7 +14,7 @@ def write(path, content=b"x"):
 
 
 def listed(root, **options):
-    """Path to code of everything that the source lists."""
+    """The reject code, or none, of every listed path."""
     entries = [
         entry for chunk in open_source(root, **options).list() for entry in zip(chunk.path, chunk.code, strict=True)
     ]
@@ -22,13 +23,13 @@ def listed(root, **options):
     return found
 
 
-def test_all_files_are_listed_recursively_but_hidden_ones(tmp_path):
+def test_all_files_except_hidden_ones_are_listed_recursively(tmp_path):
     for name in ("a.wav", "b/c.flac", "b/d/e.mp3", ".hidden.wav", ".git/f.wav", "b/.x/g.wav"):
         write(tmp_path / name)
     assert listed(tmp_path) == {"a.wav": None, "b/c.flac": None, "b/d/e.mp3": None}
 
 
-def test_stamps_are_size_and_time_of_change(tmp_path):
+def test_stamps_are_size_and_modification_time(tmp_path):
     write(tmp_path / "a.wav", b"1234")
     os.utime(tmp_path / "a.wav", ns=(5, 1_234_567_890_123_456_789))
     source = open_source(tmp_path)
@@ -38,7 +39,7 @@ def test_stamps_are_size_and_time_of_change(tmp_path):
     assert (stamp.num_bytes, stamp.mtime_ns) == (4, 1_234_567_890_123_456_789)
 
 
-def test_metadata_table_and_output_inside_the_root_are_no_recordings(tmp_path):
+def test_metadata_table_and_output_inside_the_root_are_not_listed(tmp_path):
     for name in ("a.wav", "metadata.csv", "out/audio/b.tar", "output.wav"):
         write(tmp_path / name)
     (tmp_path / "link.csv").symlink_to("metadata.csv")
@@ -55,18 +56,18 @@ def test_links_to_files_inside_the_root_are_files(tmp_path):
     assert listed(tmp_path) == {"a.wav": None}
 
 
-def test_links_that_leave_the_root_are_refused_and_not_entered(tmp_path):
+def test_links_that_leave_the_root_are_rejected_and_not_followed(tmp_path):
     write(tmp_path / "elsewhere/secret.wav")
     write(tmp_path / "root/a.wav")
     (tmp_path / "root/file.wav").symlink_to(tmp_path / "elsewhere/secret.wav")
     (tmp_path / "root/folder").symlink_to("../elsewhere")
-    (tmp_path / "rooted").mkdir()  # a sibling whose name begins with the root's
+    (tmp_path / "rooted").mkdir()  # a sibling whose name starts with the root's name
     (tmp_path / "root/sibling").symlink_to("../rooted")
     refused = "outside_root"
     assert listed(tmp_path / "root") == {"a.wav": None, "file.wav": refused, "folder": refused, "sibling": refused}
 
 
-def test_loops_of_links_end_and_list_nothing_twice(tmp_path):
+def test_loops_of_links_end_and_no_file_is_listed_twice(tmp_path):
     write(tmp_path / "a/b.wav")
     (tmp_path / "a/loop").symlink_to("..")
     (tmp_path / "again").symlink_to("a")
@@ -74,40 +75,59 @@ def test_loops_of_links_end_and_list_nothing_twice(tmp_path):
     assert listed(tmp_path) == {"a/b.wav": None, "self": "unreadable"}
 
 
-def test_a_folder_that_only_links_reach_is_listed_once_under_the_first_link(tmp_path):
+def test_a_folder_that_only_links_reach_is_listed_once_with_the_first_link(tmp_path):
     write(tmp_path / ".store/b.wav")
     (tmp_path / "y").symlink_to(".store")
     (tmp_path / "x").symlink_to(".store")
     assert listed(tmp_path) == {"x/b.wav": None}
 
 
-def test_broken_links_are_refused(tmp_path):
+def test_broken_links_are_rejected(tmp_path):
     (tmp_path / "a.wav").symlink_to("gone.wav")
     assert listed(tmp_path) == {"a.wav": "unreadable"}
 
 
-def test_names_that_are_not_text_are_refused_and_shown_with_escapes(tmp_path):
+def test_names_that_are_not_utf8_are_rejected_and_shown_with_escapes(tmp_path):
     for name in (b"b\xe9.wav", b"d\xff/a.wav"):
         write(tmp_path / os.fsdecode(name))
     assert listed(tmp_path) == {"b\\xe9.wav": "bad_name", "d\\xff/a.wav": "bad_name"}
 
 
-def test_pipes_and_sockets_are_refused_without_being_opened(tmp_path):
+def test_pipes_and_sockets_are_rejected_without_being_opened(tmp_path):
     os.mkfifo(tmp_path / "pipe.wav")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(os.path.relpath(tmp_path / "socket.wav"))
     assert listed(tmp_path) == {"pipe.wav": "unreadable", "socket.wav": "unreadable"}
 
 
-def test_odd_but_legal_names_are_listed(tmp_path):
+@pytest.mark.timeout(20)
+def test_a_pipe_in_place_of_a_listed_file_is_an_error_and_does_not_block(tmp_path):
+    write(tmp_path / "a.wav")
+    source = open_source(tmp_path)
+    (chunk,) = source.list()
+    assert chunk.code == [None]
+    (tmp_path / "a.wav").unlink()
+    os.mkfifo(tmp_path / "a.wav")
+    with pytest.raises(OSError, match="not a regular file but a pipe") as error:
+        source.open("a.wav")
+    assert error.value.filename == "a.wav"
+
+
+@pytest.mark.timeout(20)
+def test_a_device_is_not_opened_as_a_recording():
+    with pytest.raises(OSError, match="not a regular file"):
+        open_source("/dev").open("zero")
+
+
+def test_unusual_but_legal_names_are_listed(tmp_path):
     names = ["with space.wav", "new\nline.wav", "back\\slash.wav", "ünïcode 音.wav", "...", "-dash.wav"]
     for name in names:
         write(tmp_path / name)
-    assert listed(tmp_path) == dict.fromkeys(names[:4] + names[5:])  # "..." begins with a dot
+    assert listed(tmp_path) == dict.fromkeys(names[:4] + names[5:])  # "..." starts with a dot
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_folders_without_permission_are_refused(tmp_path):
+def test_folders_without_permission_are_rejected(tmp_path):
     write(tmp_path / "locked/a.wav")
     (tmp_path / "locked").chmod(0)
     try:
@@ -117,7 +137,7 @@ def test_folders_without_permission_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["../secret.wav", "/etc/passwd", "a/../../secret.wav"])
-def test_paths_that_climb_out_of_the_root_are_refused(tmp_path, path):
+def test_paths_that_leave_the_root_are_rejected(tmp_path, path):
     write(tmp_path / "secret.wav")
     write(tmp_path / "root/a/b.wav")
     source = open_source(tmp_path / "root")
@@ -128,7 +148,7 @@ def test_paths_that_climb_out_of_the_root_are_refused(tmp_path, path):
 
 
 @pytest.mark.parametrize("has_proc", [True, False])
-def test_a_link_that_was_turned_outside_since_the_listing_is_not_read(tmp_path, monkeypatch, has_proc):
+def test_a_link_that_was_changed_to_leave_the_root_after_the_listing_is_not_read(tmp_path, monkeypatch, has_proc):
     write(tmp_path / "secret.wav")
     write(tmp_path / "root/a.wav")
     (tmp_path / "root/link.wav").symlink_to("../secret.wav")
@@ -142,12 +162,12 @@ def test_a_link_that_was_turned_outside_since_the_listing_is_not_read(tmp_path, 
     source.open("fine.wav").close()
 
 
-def test_a_missing_root_is_a_mistake_in_the_settings(tmp_path):
+def test_a_missing_root_is_a_config_error(tmp_path):
     with pytest.raises(ConfigError, match=r"source\.uri .*nowhere"):
         open_source(tmp_path / "nowhere")
 
 
-def test_a_root_behind_a_link_is_listed(tmp_path):
+def test_a_root_that_is_a_link_is_listed(tmp_path):
     write(tmp_path / "real/a.wav")
     (tmp_path / "link").symlink_to("real")
     assert listed(tmp_path / "link") == {"a.wav": None}
@@ -155,8 +175,8 @@ def test_a_root_behind_a_link_is_listed(tmp_path):
         assert file.read() == b"x"
 
 
-def test_listing_comes_in_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr("headrace.sources._CHUNK_ROWS", 3)
+def test_a_listing_is_given_in_chunks(tmp_path, monkeypatch):
+    monkeypatch.setattr("headrace.catalog.folder_source._CHUNK_ROWS", 3)
     for number in range(10):
         write(tmp_path / f"{number % 2}/{number}.wav")
     heights = [len(chunk) for chunk in open_source(tmp_path).list()]
@@ -164,6 +184,20 @@ def test_listing_comes_in_chunks(tmp_path, monkeypatch):
     assert max(heights) == 3
 
 
-def test_an_output_in_the_sources_own_folder_is_refused_by_name(tmp_path):
-    with pytest.raises(ConfigError, match="is the output's folder as well"):
+def test_the_error_about_an_output_in_the_source_folder_names_it(tmp_path):
+    with pytest.raises(ConfigError, match=r"output\.uri is the same folder"):
         open_source(tmp_path, exclude=[tmp_path / "."])
+
+
+def test_the_error_about_something_in_place_of_the_source_folder_says_what_it_is(tmp_path):
+    (tmp_path / "a.wav").write_bytes(b"")
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    for name, words in (
+        ("a.wav", rf"source\.uri {tmp_path}/a\.wav: a file, not a folder; name .* such as {tmp_path}$"),
+        ("gone", r"gone: a broken link \(to .*/nowhere\), not a folder; name the folder"),
+        ("pipe", "pipe: a named pipe, not a folder; name the folder"),
+        ("absent", r"absent: there is no such folder \(looked for /"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            open_folder(tmp_path / name)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from headrace.errors import ConfigError, StorageError
-from headrace.storage import LocalStorage, ObjectStorage, open_storage
+from headrace.stores.storage import LocalStorage, ObjectStorage, open_storage
 from tests.contracts import StorageContract
 from tests.s3 import new_bucket
 
@@ -19,7 +19,7 @@ class TestLocalStorage(StorageContract):
 
 
 def refuses_links(self, target):
-    """`Path.hardlink_to` as exFAT has it."""
+    """`Path.hardlink_to` on exFAT: it fails."""
     raise PermissionError(errno.EPERM, "Operation not permitted")
 
 
@@ -37,14 +37,14 @@ class TestMemory(StorageContract):
 
 
 class TestObjectStoreOverHttp(StorageContract):
-    """S3 as moto plays it; the real one has a suite of its own in the issue on object stores."""
+    """An S3 store over HTTP, served by moto."""
 
     @pytest.fixture
     def storage(self, s3_server, monkeypatch):
         return open_storage(f"{new_bucket(s3_server, monkeypatch)}/some/prefix/")
 
 
-def test_the_scheme_decides_the_store(tmp_path):
+def test_the_scheme_of_a_uri_selects_the_store(tmp_path):
     assert open_storage(tmp_path) == LocalStorage(tmp_path)
     assert open_storage(f"file://{tmp_path}/with%20space").local_path("a") == tmp_path / "with space" / "a"
     assert isinstance(open_storage("s3://bucket/prefix"), ObjectStorage)
@@ -52,7 +52,7 @@ def test_the_scheme_decides_the_store(tmp_path):
         open_storage("ftp://host/folder")
 
 
-def test_opening_a_store_touches_nothing(tmp_path):
+def test_opening_a_store_creates_nothing(tmp_path):
     storage = open_storage(tmp_path / "absent")
     assert list(storage.list()) == []
     assert not (tmp_path / "absent").exists()
@@ -69,7 +69,7 @@ def test_hidden_files_are_never_listed(tmp_path):
     assert [path.name for path in storage.leftovers()] == [".a.tar.0123.headrace-tmp"]
 
 
-def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path):
+def test_a_failed_write_keeps_the_old_content_and_leaves_no_files(tmp_path):
     class Failing:
         def read(self, size=-1):
             raise OSError(28, "No space left on device")
@@ -82,15 +82,15 @@ def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path):
     assert list(storage.leftovers()) == []
 
 
-def test_a_file_system_on_which_nothing_can_be_made_exclusively_is_said_so(tmp_path, monkeypatch):
+def test_a_file_system_without_exclusive_creation_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "hardlink_to", refuses_links)
-    monkeypatch.setattr("headrace.exclusive.sys", SimpleNamespace(platform="somewhere else"))
+    monkeypatch.setattr("headrace.stores.exclusive_files.sys", SimpleNamespace(platform="somewhere else"))
     with pytest.raises(StorageError, match=r"1\.json .*neither hard links nor .*; build on another one"):
         LocalStorage(tmp_path).create("1.json", b"x")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_where_a_file_should_be_is_said_so(tmp_path):
+def test_a_folder_in_place_of_a_file_is_an_error(tmp_path):
     storage = LocalStorage(tmp_path)
     storage.write("a/b", b"x")
     assert not storage.exists("a")
@@ -115,15 +115,15 @@ def test_a_local_store_works_on_both_sides_of_a_fork(tmp_path):
     child.join()
 
 
-def test_links_that_lead_nowhere_or_in_a_loop_are_no_files(tmp_path):
+def test_broken_links_and_loops_of_links_are_not_files(tmp_path):
     (tmp_path / "a.wav").write_bytes(b"a")
     (tmp_path / "loop.wav").symlink_to("loop.wav")
     (tmp_path / "gone.wav").symlink_to("absent")
     assert [entry.path for entry in LocalStorage(tmp_path).list()] == ["a.wav"]
 
 
-def test_what_is_created_is_on_the_disk_before_it_has_its_name_and_then_the_name(tmp_path, monkeypatch):
-    """A power cut leaves no empty manifest: its number could never be used again."""
+def test_create_syncs_the_content_before_the_name_and_then_the_name(tmp_path, monkeypatch):
+    """A power failure must not leave an empty manifest, because its number could never be used again."""
     synced = []
 
     def fsync(descriptor):
@@ -133,3 +133,8 @@ def test_what_is_created_is_on_the_disk_before_it_has_its_name_and_then_the_name
     monkeypatch.setattr(os, "fsync", fsync)
     LocalStorage(tmp_path).create("manifests/1.json", b"{}")
     assert synced == [(b"{}", False), (True, True)]
+
+
+def test_the_error_about_a_url_with_one_slash_suggests_two():
+    with pytest.raises(ConfigError, match=r"s3:/bucket/a: a URL has two slashes after its scheme: s3://bucket/a"):
+        open_storage("s3:/bucket/a")

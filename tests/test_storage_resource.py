@@ -1,10 +1,12 @@
-"""How the URIs of a data set's YAML become folders."""
+"""How URIs in a dataset's YAML are resolved to folders."""
 
 import pytest
 
-from headrace.config import DatasetConfig
+from headrace.config.dataset import DatasetConfig
 from headrace.errors import ConfigError
-from resources.storage import StorageResource
+from headrace.stores.storage import open_storage
+from headrace_dagster.resources.storage import StorageResource
+from tests.s3 import new_bucket
 
 
 @pytest.fixture
@@ -13,7 +15,7 @@ def storage(tmp_path, monkeypatch):
     return StorageResource(root=str(tmp_path / "root"))
 
 
-def test_relative_paths_lie_below_the_root_and_urls_stay(storage, tmp_path):
+def test_relative_paths_are_resolved_below_the_root_and_urls_are_unchanged(storage, tmp_path):
     assert storage.resolve("data/birds") == str(tmp_path / "root/data/birds")
     assert storage.resolve("/data/birds") == "/data/birds"
     assert storage.resolve("s3://bucket/~/birds") == "s3://bucket/~/birds"
@@ -28,11 +30,41 @@ def test_a_tilde_is_the_home_folder_in_source_metadata_and_output(storage, tmp_p
     config = DatasetConfig(name="birds", source=source, output={"uri": "~/out"})
     assert storage.output(config).uri == str(home / "out")
     assert storage.metadata(config).height == 1
-    assert storage.metadata_stamp(config) is not None
+    assert storage.table_stamps(config)["~/birds.csv"] is not None
     storage.source(config)
     assert not (tmp_path / "root").exists()
 
 
-def test_the_home_folder_of_nobody_is_an_error_with_the_way_out(storage):
+def test_a_table_of_keys_is_resolved_like_the_metadata_and_is_not_a_recording(storage, tmp_path):
+    folder = tmp_path / "root/birds"
+    folder.mkdir(parents=True)
+    (folder / "keys.csv").write_text("key\na\nb\n")
+    (folder / "a.wav").write_bytes(b"x")
+    config = DatasetConfig(name="birds", source={"uri": "birds"}, exclude="birds/keys.csv", output={"uri": "out"})
+    assert storage.excluded(config) == {"a", "b"}
+    assert [path for chunk in storage.source(config).list() for path in chunk.path] == ["a.wav"]
+    before = storage.table_stamps(config)
+    (folder / "keys.csv").write_text("key\na\n")
+    assert storage.table_stamps(config) != before
+    listed = config.model_copy(update={"exclude": ("c",)})
+    assert (storage.excluded(listed), storage.table_stamps(listed)) == ({"c"}, {})
+
+
+def test_tables_in_a_bucket_are_read_and_errors_name_their_url(s3_server, monkeypatch, storage):
+    bucket = new_bucket(s3_server, monkeypatch)
+    source = {"uri": f"{bucket}/birds", "metadata": f"{bucket}/t/birds.csv"}
+    config = DatasetConfig(name="birds", source=source, exclude=f"{bucket}/t/keys.jsonl", output={"uri": "out"})
+    with pytest.raises(ConfigError, match=rf"table of keys {bucket}/t/keys\.jsonl: no such object"):
+        storage.excluded(config)
+    assert set(storage.table_stamps(config).values()) == {None}
+    open_storage(f"{bucket}/t").write("keys.jsonl", b'{"key": "a"}\n')
+    open_storage(f"{bucket}/t").write("birds.csv", b"title\nx\n")
+    assert storage.excluded(config) == {"a"}
+    with pytest.raises(ConfigError, match=rf"metadata table {bucket}/t/birds\.csv: has no column 'path'"):
+        storage.metadata(config)
+    assert None not in storage.table_stamps(config).values()
+
+
+def test_the_error_about_the_home_folder_of_an_unknown_user_says_what_to_do(storage):
     with pytest.raises(ConfigError, match=r"no home folder of ~no-such-user; .* or \./~no-such-user/x"):
         storage.resolve("~no-such-user/x")

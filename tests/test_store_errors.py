@@ -1,10 +1,10 @@
-"""What a user reads when a store fails."""
+"""Error messages about failing stores."""
 
 import pytest
 
 from headrace.errors import NotFoundError, StorageError
-from headrace.storage import open_storage
-from headrace.store_errors import store_fault
+from headrace.stores.client_errors import store_fault
+from headrace.stores.storage import open_storage
 from tests.s3 import new_bucket
 
 REQUEST = "Generic S3 error: Error performing list request: Error performing GET http://h/b?list-type=2 in 1ms"
@@ -20,7 +20,7 @@ TOKEN = "Generic S3 error: Error performing PUT http://169.254.169.254/latest/ap
         (
             REQUEST + STATUS + "404 Not Found: " + XML.format("NoSuchBucket", "Not there"),
             "s3://b/rec",
-            "s3://b/rec: no such bucket (NoSuchBucket: Not there); create it, or correct the URL; a store that is",
+            "s3://b/rec: no such bucket (NoSuchBucket: Not there); create it, or correct the URL; for a store that is",
         ),
         (TOKEN, "s3://b", "s3://b: no credentials found (HTTP error: no route); set AWS_ACCESS_KEY_ID and AWS_SECRET"),
         ("Generic MicrosoftAzure error: Account must be specified", "az://b", "az://b: no credentials found (Generic"),
@@ -42,18 +42,18 @@ TOKEN = "Generic S3 error: Error performing PUT http://169.254.169.254/latest/ap
         ("", "s3://b", "s3://b: Exception"),
     ],
 )
-def test_a_failure_is_one_line_that_names_the_root_and_the_way_out(said, uri, wanted):
+def test_an_error_is_one_line_that_names_the_root_and_a_solution(said, uri, wanted):
     found = store_fault(Exception(said), "", uri)
     assert found.startswith(wanted)
     assert "\n" not in found
     assert "<" not in found
 
 
-def test_an_object_is_named_with_its_store():
+def test_an_error_names_the_object_and_its_store():
     assert store_fault(Exception("no"), "a/b.tar", "s3://b/rec") == "a/b.tar in s3://b/rec: no"
 
 
-def test_a_bucket_that_is_not_there_is_said_to_be_missing(s3_server, monkeypatch):
+def test_a_missing_bucket_is_reported_as_missing(s3_server, monkeypatch):
     new_bucket(s3_server, monkeypatch)
     storage = open_storage("s3://nobody-made-this/rec")
     with pytest.raises(StorageError, match=r"^s3://nobody-made-this/rec: no such bucket .*AWS_ENDPOINT_URL$"):

@@ -1,6 +1,7 @@
 import hashlib
 import io
 import tarfile
+import zlib
 
 import pytest
 import webdataset
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import FormatError
-from headrace.tar import Member, TarWriter, member_header, read_members, sha256_of
+from headrace.format.tar import Member, TarWriter, crc32_of, member_header, read_members, sha256_of
 
 NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,60}(/[a-z]{1,5})?\.(flac|json|pth)", fullmatch=True)
 PAYLOADS = st.binary(max_size=1500)
@@ -24,13 +25,15 @@ def written(members):
 
 
 @given(st.lists(st.tuples(NAMES, PAYLOADS), max_size=8))
-def test_what_is_written_is_read_by_us_and_by_tarfile(members):
+def test_a_written_tar_is_read_by_us_and_by_tarfile(members):
     file, spans, digest = written(members)
     blob = file.getvalue()
     assert list(read_members(file, "x.tar")) == [
-        Member(name, *span) for (name, _), span in zip(members, spans, strict=True)
+        Member(name, span.start, span.stop) for (name, _), span in zip(members, spans, strict=True)
     ]
-    assert [blob[start:stop] for start, stop in spans] == [payload for _, payload in members]
+    assert [blob[start:stop] for start, stop, _ in spans] == [payload for _, payload in members]
+    assert [crc32 for _, _, crc32 in spans] == [zlib.crc32(payload) for _, payload in members]
+    assert [crc32_of(file, span[:2]) for span in spans] == [crc32 for _, _, crc32 in spans]
     with tarfile.open(fileobj=io.BytesIO(blob)) as archive:
         assert [(info.name, archive.extractfile(info).read()) for info in archive] == members
     assert digest == hashlib.sha256(blob).hexdigest()
@@ -47,13 +50,13 @@ def test_same_payloads_give_the_same_bytes(members):
     assert from_files.getvalue() == written(members)[0].getvalue()
 
 
-def test_these_are_the_bytes_whatever_the_machine():
-    """A change of this digest renames every shard of every data set."""
+def test_bytes_are_the_same_on_every_machine():
+    """A change of this digest would rename every shard of every dataset."""
     _, _, digest = written([("clip-1.flac", bytes(1000)), ("clip-1.json", b'{"a": 1}')])
     assert digest == "c130daf5683695c41b78857dfec8204b1afa178711b02feb93f7711ad082e103"
 
 
-def test_bytes_are_those_of_webdatasets_own_writer_with_a_fixed_time():
+def test_bytes_equal_those_of_webdatasets_writer_with_a_fixed_time():
     theirs = io.BytesIO()
     with webdataset.TarWriter(theirs, mtime=0, encoder=False) as sink:
         sink.write({"__key__": "a", "flac": b"1" * 700, "json": b"{}"})
@@ -62,8 +65,8 @@ def test_bytes_are_those_of_webdatasets_own_writer_with_a_fixed_time():
     assert members == [(m.name, ours.getvalue()[m.start : m.stop]) for m in read_members(ours, "ours")]
 
 
-def test_a_payload_of_another_length_than_announced_is_refused():
-    with pytest.raises(FormatError, match=r"a\.flac: 5 bytes announced, 3 written"):
+def test_a_payload_of_another_length_than_declared_is_an_error():
+    with pytest.raises(FormatError, match=r"a\.flac: 5 bytes expected, 3 written"):
         TarWriter(io.BytesIO()).add("a.flac", b"abc", 5)
 
 
@@ -71,15 +74,15 @@ def test_a_payload_of_another_length_than_announced_is_refused():
     st.text(st.characters(codec="utf-8", exclude_characters="\0/"), min_size=1, max_size=25),
     st.integers(0, (8 << 30) - 1),
 )
-def test_headers_are_read_by_tarfile_as_they_were_meant(name, num_bytes):
+def test_headers_are_read_correctly_by_tarfile(name, num_bytes):
     header = member_header(name, num_bytes)
     assert len(header) == 512
-    found = tarfile.TarInfo.frombuf(header, "utf-8", "strict")  # checks the checksum
+    found = tarfile.TarInfo.frombuf(header, "utf-8", "strict")  # verifies the checksum
     assert (found.name, found.size) == (name, num_bytes)
     assert (found.mode, found.uid, found.gid, found.mtime, found.uname, found.gname) == (0o444, 0, 0, 0, "", "")
 
 
-def test_names_and_sizes_that_a_plain_header_cannot_hold_are_refused():
+def test_names_and_sizes_that_do_not_fit_a_plain_header_are_an_error():
     member_header("k" * 95 + ".flac", 1)
     with pytest.raises(FormatError, match="longer than 100 bytes"):
         member_header("k" * 96 + ".flac", 1)
@@ -90,7 +93,7 @@ def test_names_and_sizes_that_a_plain_header_cannot_hold_are_refused():
 
 
 @pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
-def test_tars_of_every_form_are_read(form):
+def test_tars_of_every_format_are_read(form):
     file = io.BytesIO()
     names = ["short.json", "folder/clip.flac"]
     if form != tarfile.USTAR_FORMAT:
@@ -111,8 +114,8 @@ def test_tars_of_every_form_are_read(form):
     assert [file.getvalue()[m.start : m.stop].decode() for m in members] == names
 
 
-def test_a_tar_cut_off_anywhere_is_refused():
-    """Also between two members, where tarfile and webdataset see nothing wrong and samples are lost in silence."""
+def test_a_tar_truncated_anywhere_is_an_error():
+    """This includes cuts between two members, which tarfile and webdataset accept and silently lose samples."""
     blob = written([(f"k{number}.flac", bytes([number]) * 700) for number in range(3)])[0].getvalue()
     end = len(blob) - 1024
     for length in [*range(1, end + 512, 256), end - 512, end, end + 100]:
@@ -123,7 +126,7 @@ def test_a_tar_cut_off_anywhere_is_refused():
         list(read_members(io.BytesIO(b""), "x.tar"))
 
 
-def test_a_damaged_header_is_refused_and_not_taken_for_the_end():
+def test_a_damaged_header_is_an_error_and_not_the_end_of_the_tar():
     blob = bytearray(written([(f"k{number}.flac", b"1" * 600) for number in range(3)])[0].getvalue())
     blob[512 + 1024 + 3] ^= 1
     with pytest.raises(FormatError, match="byte 1536"):
@@ -131,7 +134,7 @@ def test_a_damaged_header_is_refused_and_not_taken_for_the_end():
 
 
 @pytest.mark.parametrize("blob", [b"RIFF" + bytes(2000), b"x" * 512, bytes(range(256)) * 8])
-def test_what_is_no_tar_is_said_to_be_none(blob):
+def test_a_file_that_is_not_a_tar_is_reported_as_such(blob):
     with pytest.raises(FormatError, match=r"x\.tar"):
         list(read_members(io.BytesIO(blob), "x.tar"))
 

@@ -1,4 +1,4 @@
-"""What `webdataset_loader` refuses by name before it reads, and a data set in which there is no sample."""
+"""Invalid arguments of `webdataset_loader`, which are errors before it reads, and datasets without samples."""
 
 import io
 import tarfile
@@ -44,12 +44,12 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "value", "expected"), WRONG, ids=[f"{name}={value}" for name, value, _ in WRONG])
-def test_a_wrong_argument_is_refused_by_name(shards, name, value, expected):
+def test_the_error_about_an_invalid_argument_names_it(shards, name, value, expected):
     with pytest.raises(ConfigError, match=rf"^{name} is {value!r}: expected {expected}"):
         webdataset_loader(shards, **{name: value})
 
 
-def test_numbers_of_numpy_are_taken(shards):
+def test_numpy_numbers_are_accepted(shards):
     options = {
         "batch_size": np.int64(2),
         "shuffle_buffer": np.int64(3),
@@ -69,12 +69,12 @@ def test_numbers_of_numpy_are_taken(shards):
         ("a.tar::", "part of urls is '': expected"),
     ],
 )
-def test_what_names_no_shards_is_refused(urls, words):
+def test_urls_that_name_no_shards_are_an_error(urls, words):
     with pytest.raises(ConfigError, match=words):
         webdataset_loader(urls)
 
 
-def test_an_epoch_that_is_no_number_is_refused(shards):
+def test_an_epoch_that_is_not_a_number_is_an_error(shards):
     loader = webdataset_loader(shards)
     loader.epoch = "last"
     with pytest.raises(ConfigError, match="epoch is 'last'"):
@@ -85,12 +85,12 @@ def test_an_epoch_that_is_no_number_is_refused(shards):
 def test_shards_without_any_sample_are_an_error(tmp_path, num_workers):
     write(tmp_path / "a.tar")
     write(tmp_path / "b.tar", "README")
-    with pytest.raises(FormatError, match=r"no sample in any of 2 shards \(the first is .*a\.tar\).*KEY\.flac"):
+    with pytest.raises(FormatError, match=r"a\.tar: no sample in any of 2 shards \(this is the first\): .*KEY\.flac"):
         list(webdataset_loader(tmp_path, num_workers=num_workers))
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_a_shard_without_samples_beside_others_is_none(shards, num_workers):
+def test_a_shard_without_samples_beside_other_shards_is_accepted(shards, num_workers):
     write(shards / "empty.tar")
     loader = webdataset_loader(
         f"{shards}/{{0,empty}}.tar", batch_size=2, drop_last=True, num_workers=num_workers, shuffle_buffer=3

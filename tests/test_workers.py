@@ -1,27 +1,27 @@
-"""Who makes partitions: what the environment names, and what is asked of a cluster's nodes."""
+"""Workers that make partitions: their selection by the environment, and the resources they request of a cluster."""
 
 import pickle
 
 import pytest
 
 from headrace.errors import ConfigError
-from resources.environment import workers_of
-from resources.ray_workers import RayWorkersResource, share_of, steps
-from resources.workers import WorkersResource
+from headrace_dagster.resources.environment import workers_of
+from headrace_dagster.resources.ray_workers import RayWorkersResource, share_of, steps
+from headrace_dagster.resources.workers import WorkersResource
 from tests.projects import Graph, Project
 
 
-def test_without_a_variable_they_are_threads_of_this_machine():
+def test_without_the_variable_workers_are_threads_of_this_machine():
     assert workers_of({}) == workers_of({"HEADRACE_RAY_ADDRESS": ""}) == WorkersResource()
 
 
-def test_a_variable_names_a_ray_cluster():
+def test_the_variable_selects_a_ray_cluster():
     assert workers_of({"HEADRACE_RAY_ADDRESS": "auto"}) == RayWorkersResource(address="auto", num_cpus=0)
     named = workers_of({"HEADRACE_RAY_ADDRESS": "ray://head:10001", "HEADRACE_RAY_CPUS": "4"})
     assert named == RayWorkersResource(address="ray://head:10001", num_cpus=4)
 
 
-def test_a_number_of_processors_that_is_none_is_refused_by_the_name_of_its_variable():
+def test_the_error_about_an_invalid_number_of_processors_names_the_variable():
     with pytest.raises(ConfigError, match="HEADRACE_RAY_CPUS=many: expected a number"):
         workers_of({"HEADRACE_RAY_ADDRESS": "auto", "HEADRACE_RAY_CPUS": "many"})
 
@@ -43,11 +43,11 @@ def _node(cpus, gpus=0, *, alive=True):
         ([], 4, True, (1, 0)),
     ],
 )
-def test_a_task_asks_for_no_more_than_some_node_has(nodes, num_cpus, on_gpu, share):
+def test_a_task_requests_no_more_than_some_node_has(nodes, num_cpus, on_gpu, share):
     assert share_of(nodes, num_cpus, on_gpu=on_gpu) == share
 
 
-def test_a_task_tells_how_far_it_is_and_then_its_result():
+def test_a_task_yields_its_progress_and_then_its_result():
     def work(*, num_threads, progress):
         for count in (1, 2, 3):
             progress(count)
@@ -58,7 +58,7 @@ def test_a_task_tells_how_far_it_is_and_then_its_result():
     assert done.result == 7
 
 
-def test_a_task_that_fails_raises_what_its_work_does():
+def test_a_failed_task_raises_the_error_of_its_work():
     def work(*, num_threads, progress):
         progress(1)
         raise ConfigError("no")
@@ -68,7 +68,7 @@ def test_a_task_that_fails_raises_what_its_work_does():
 
 
 class _Elsewhere:
-    """Does work on what arrives after pickling, as another machine would."""
+    """Executes pickled work, as another machine would."""
 
     count = 1
 
@@ -76,10 +76,10 @@ class _Elsewhere:
         return pickle.loads(pickle.dumps(work))(num_threads=1, progress=progress)
 
 
-def test_the_work_of_an_audio_partition_travels(tmp_path, undrawn):
+def test_the_work_of_an_audio_partition_can_be_pickled(tmp_path, undrawn):
     project = Project(tmp_path)
     project.write_tones(3)
     project.write_yaml()
-    graph = Graph(project, resources={"workers": _Elsewhere()})
+    graph = Graph(project, resources={"headrace_workers": _Elsewhere()})
     graph.build()
     assert sum(project.sizes().values()) == 3

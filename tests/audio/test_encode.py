@@ -1,4 +1,4 @@
-"""Encoding: what is kept bit for bit, what is rounded, what is refused, and that nothing else changes a byte."""
+"""Encoding: what is kept bit for bit, what is rounded, what is rejected, and that nothing else changes a byte."""
 
 import io
 import tracemalloc
@@ -10,7 +10,7 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.audio import AudioFormat, AudioInfo, Reject, Segment, codec_version, encode_segments, flac_info
+from headrace.audio import AudioFormat, AudioInfo, AudioReject, Segment, codec_version, encode_segments, flac_info
 from headrace.errors import AudioError
 from tests.sounds import FORMATS, encoded, file_of, integers, music, pcm_of, probed, rate_of
 
@@ -182,14 +182,14 @@ def test_flac_behind_a_tag_is_encoded():
 @pytest.mark.parametrize("wanted", [AudioFormat(), AudioFormat(num_channels=2)])
 def test_broken_flac_is_told_by_decoding_it(wanted):
     data = bytearray(file_of(music(60_000), "FLAC"))
-    assert reason_of(bytes(data[: len(data) // 2]), wanted).reason == Reject.TRUNCATED
+    assert reason_of(bytes(data[: len(data) // 2]), wanted).reason == AudioReject.TRUNCATED
     data[len(data) // 2] ^= 1
-    assert reason_of(bytes(data), wanted).reason == Reject.UNDECODABLE
+    assert reason_of(bytes(data), wanted).reason == AudioReject.UNDECODABLE
 
 
 def test_fewer_frames_than_promised_are_truncated():
     data = file_of(music(5_000))
-    assert reason_of(data, info=AudioInfo("WAV", "PCM_16", 6_000, 44_100, 1, 16)).reason == Reject.TRUNCATED
+    assert reason_of(data, info=AudioInfo("WAV", "PCM_16", 6_000, 44_100, 1, 16)).reason == AudioReject.TRUNCATED
 
 
 @pytest.mark.parametrize(("subtype", "value"), [("FLOAT", np.nan), ("DOUBLE", np.inf)])
@@ -197,7 +197,7 @@ def test_a_sample_that_is_not_finite_is_refused_with_its_frame(subtype, value):
     samples = music(5_000, 2)
     samples[3_210, 1] = value
     error = reason_of(file_of(samples, "WAV", subtype))
-    assert error.reason == Reject.NON_FINITE
+    assert error.reason == AudioReject.NON_FINITE
     assert "3210" in str(error)
 
 
@@ -211,7 +211,7 @@ def test_a_sample_that_is_not_finite_is_refused_with_its_frame(subtype, value):
 )
 def test_what_flac_cannot_hold_is_refused_by_the_key_that_settles_it(samples, rate, wanted, key):
     error = reason_of(file_of(samples, rate_hz=rate), wanted)
-    assert error.reason == Reject.UNSUPPORTED
+    assert error.reason == AudioReject.UNSUPPORTED
     assert key in str(error)
 
 

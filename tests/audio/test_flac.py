@@ -9,7 +9,7 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.audio import Reject, decode, decode_flac_into, flac_info, whole_flac_info
+from headrace.audio import AudioReject, decode, decode_flac_into, flac_info, whole_flac_info
 from headrace.errors import AudioError
 from tests.sounds import file_of, integers, music
 
@@ -93,7 +93,7 @@ def test_a_cut_stream_is_truncated(cut):
     stop = 42 + cut % (len(blob) - 42)
     with pytest.raises(AudioError) as refusal:
         decode(blob[:stop])
-    assert refusal.value.reason == Reject.TRUNCATED or stop < 200  # or within the header's blocks: nothing decodes
+    assert refusal.value.reason == AudioReject.TRUNCATED or stop < 200  # or within the header's blocks: nothing decodes
 
 
 def test_damage_in_the_middle_is_told_from_a_missing_end():
@@ -101,7 +101,7 @@ def test_damage_in_the_middle_is_told_from_a_missing_end():
     blob[len(blob) // 2] ^= 16
     with pytest.raises(AudioError, match="checksum") as refusal:
         decode(bytes(blob))
-    assert refusal.value.reason == Reject.UNDECODABLE
+    assert refusal.value.reason == AudioReject.UNDECODABLE
 
 
 def test_a_stream_of_unknown_length_is_decoded_by_the_reference():
@@ -143,4 +143,4 @@ def test_a_promise_of_more_frames_than_the_bytes_can_hold_is_damage_not_gigabyte
     damaged[21] |= 0x0F  # the four highest of the 36 bits that count frames
     with pytest.raises(AudioError, match="hold at most") as caught:
         decode(bytes(damaged))
-    assert caught.value.reason == Reject.UNDECODABLE
+    assert caught.value.reason == AudioReject.UNDECODABLE

@@ -12,7 +12,7 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.audio import AudioInfo, Reject, decode, probe
+from headrace.audio import AudioInfo, AudioReject, decode, probe
 from headrace.errors import AudioError
 from tests.sounds import FORMATS, file_of, music, probed, rate_of
 
@@ -56,14 +56,14 @@ def test_any_seekable_file_will_do_and_keeps_its_position(tmp_path, opener):
 
 
 def test_nothing_is_empty_and_text_is_unsupported():
-    assert reason_of(b"") == Reject.EMPTY
-    assert reason_of(b"\x89PNG\r\n" + bytes(500)) == Reject.UNSUPPORTED
-    assert reason_of(b"title: a song\n" * 100) == Reject.UNSUPPORTED
+    assert reason_of(b"") == AudioReject.EMPTY
+    assert reason_of(b"\x89PNG\r\n" + bytes(500)) == AudioReject.UNSUPPORTED
+    assert reason_of(b"title: a song\n" * 100) == AudioReject.UNSUPPORTED
 
 
 @pytest.mark.parametrize("container", ["WAV", "AIFF", "CAF", "AU", "W64"])
 def test_a_header_alone_has_no_frames(container):
-    assert reason_of(file_of(np.zeros((0, 1)), container)) == Reject.NO_FRAMES
+    assert reason_of(file_of(np.zeros((0, 1)), container)) == AudioReject.NO_FRAMES
 
 
 @pytest.mark.parametrize(("container", "subtype"), [pair for pair in FORMATS if pair[0] in ANNOUNCED])
@@ -71,7 +71,7 @@ def test_a_cut_file_is_truncated_by_its_own_header(container, subtype):
     rate = rate_of(subtype)
     data = file_of(music(rate // 2, 1, rate), container, subtype, rate)
     for cut in (len(data) // 2, len(data) - 20):
-        assert reason_of(data[:cut]) == Reject.TRUNCATED
+        assert reason_of(data[:cut]) == AudioReject.TRUNCATED
 
 
 @pytest.mark.parametrize(("riff", "size"), [(8, 0), (0xFFFFFFFF, 0xFFFFFFFF), (0x7FFFF024, 0x7FFFF000)])
@@ -85,10 +85,30 @@ def test_bytes_behind_the_audio_are_no_fault():
     assert probed(file_of(music(5_000)) + b"LIST\x04\0\0\0abcd" + bytes(9)).num_frames == 5_000
 
 
+DATA_STARTS = {"WAV": (b"data", 8), "RF64": (b"data", 8), "AIFF": (b"SSND", 16), "CAF": (b"data", 16), "AU": (b"", 24)}
+
+
+@pytest.mark.parametrize(("container", "subtype"), [pair for pair in FORMATS if pair[0] in DATA_STARTS])
+def test_audio_behind_what_the_header_promises_is_told(container, subtype):
+    mark, size = DATA_STARTS[container]
+    whole, part = (file_of(music(n), container, subtype) for n in (30_000, 5_000))
+    starts = [data.index(mark) + size for data in (whole, part)]
+    error = reason_of(part[: starts[1]] + whole[starts[0] :])
+    assert error == AudioReject.UNDECODABLE
+
+
+@pytest.mark.parametrize("container", ["WAV", "AIFF", "CAF"])
+def test_large_chunks_behind_the_audio_are_no_fault_and_cut_ones_are(container):
+    size = (20_000).to_bytes({"CAF": 8}.get(container, 4), "little" if container == "WAV" else "big")
+    data = file_of(music(5_000), container) + b"JUNK" + size + bytes(range(250)) * 80
+    assert probed(data).num_frames == 5_000
+    assert reason_of(data[:-1_000]) == AudioReject.TRUNCATED
+
+
 def test_a_cut_mp3_is_told_by_its_xing_frame():
     data = file_of(music(44_100), "MP3", "MPEG_LAYER_III")
     assert b"Xing" in data[:200] or b"Info" in data[:200]
-    assert reason_of(data[: len(data) // 2]) == Reject.TRUNCATED
+    assert reason_of(data[: len(data) // 2]) == AudioReject.TRUNCATED
     tagged = b"ID3\x04\0\0\0\0\0\x0a" + bytes(10) + data
     assert probed(tagged).num_frames == 44_100
 
@@ -128,4 +148,4 @@ def test_decoding_refuses_what_is_not_finite():
     samples[700] = np.nan
     with pytest.raises(AudioError, match="frame 700") as refusal:
         decode(file_of(samples, "WAV", "FLOAT"))
-    assert refusal.value.reason == Reject.NON_FINITE
+    assert refusal.value.reason == AudioReject.NON_FINITE

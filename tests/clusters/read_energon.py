@@ -1,4 +1,4 @@
-"""Prints what Megatron-Energon reads of WebDataset tars, prepared in the folder that they lie in: as `read_ray`."""
+"""Prints what Megatron-Energon reads from WebDataset tars, prepared in their own folder, in the form of `read_ray`."""
 
 import hashlib
 import json

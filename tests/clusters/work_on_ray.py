@@ -1,4 +1,4 @@
-"""Does work on a Ray cluster of this machine's own as assets do; prints what came of it."""
+"""Executes work on a local Ray cluster as assets do, and prints the results."""
 
 import json
 import os
@@ -8,23 +8,23 @@ import sys
 import ray
 
 from headrace.errors import AudioError, BuildError
-from resources.ray_workers import RayWorkersResource
+from headrace_dagster.resources.ray_workers import RayWorkersResource
 
 
 def made(*, num_threads, progress):
-    """A result, and progress."""
+    """Give progress and a result."""
     for _ in range(5):
         progress(3)
     return os.getpid(), num_threads, ray.get_gpu_ids()
 
 
 def refused(*, num_threads, progress):
-    """An error of ours, with an attribute."""
+    """Raise a Headrace error with an attribute."""
     raise AudioError("truncated", "tone.wav ends early")
 
 
 def killed(*, num_threads, progress):
-    """As by a machine that is gone."""
+    """Die like a machine that fails."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -20,7 +20,7 @@ NAMES = [*WITHOUT_FILES, *MODELS]
 
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The folder of a tiny model, saved on first use."""
+    """A function that gives the folder of a tiny model, saved on first use."""
     made: dict[str, Path] = {}
 
     def folder(name: str) -> Path:
@@ -33,7 +33,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pa
 
 @pytest.fixture(scope="session", autouse=True)
 def code_of_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Where transformers copies code that comes with models: not into the user's own cache."""
+    """Keep transformers from copying code of models into the user's own cache."""
     from transformers import dynamic_module_utils
 
     with pytest.MonkeyPatch.context() as patch:
@@ -46,7 +46,7 @@ def code_of_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def kind_and_settings(
     request: pytest.FixtureRequest, model_folder: Callable[[str], Path]
 ) -> tuple[str, dict[str, object]]:
-    """What a YAML entry would say of each encoder."""
+    """Kind and settings of each encoder, as in a YAML entry."""
     if request.param in WITHOUT_FILES:
         kind, settings = WITHOUT_FILES[request.param]
         return kind, dict(settings)

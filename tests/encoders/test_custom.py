@@ -1,4 +1,4 @@
-"""Users' own encoders: found by name, refused with the reason."""
+"""Encoders written by users: found by name, or rejected with a reason."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ NAME = "tests.encoders.custom_encoder:Loudness"
         ({"encoder": NAME, "volume": 3}, "'volume'; it takes device, hop_seconds$"),
     ],
 )
-def test_wrong_names_and_settings_are_refused(settings: dict[str, object], message: str) -> None:
+def test_invalid_names_and_settings_are_an_error(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         encoders.load("custom", settings)
 
@@ -36,17 +36,17 @@ def test_wrong_names_and_settings_are_refused(settings: dict[str, object], messa
         ("class Own(Loudness):\n def __init__(self, device): raise OSError('no weights')", "OSError: no weights"),
         ("class Own(Loudness):\n fingerprint = property(lambda self: {}['v'])", "loading it raised KeyError: 'v'"),
         ("class Own(Loudness):\n @classmethod\n def fingerprint_of(cls, own): return own['v']", "its fingerprint_of"),
-        ("class Own(Loudness):\n fingerprint = None", "has no fingerprint"),
+        ("class Own(Loudness):\n fingerprint = None", "lacks fingerprint"),
         ("class Own(Loudness):\n hop = property(lambda self: 0, lambda self, hop: 0)", "hop must be .* found 0"),
         ("class Own(Loudness):\n num_channels = 1.5", "num_channels must be a whole number .* found 1.5"),
         ("class Own(Loudness):\n info = {'context': 3}", "info must be .*EncoderInfo, found dict"),
         ("class Own(Loudness):\n def __init__(self, size): pass", "'device'; it takes size$|'size'; it takes size$"),
     ],
 )
-def test_code_that_cannot_be_loaded_is_a_wrong_setting_that_names_it(
+def test_code_that_cannot_be_loaded_is_a_config_error_that_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, message: str
 ) -> None:
-    """By the fingerprint already, which is asked for before anything is built."""
+    """The fingerprint, which is computed before anything is built, raises the error."""
     (tmp_path / "own_encoder.py").write_text(f"from tests.encoders.custom_encoder import Loudness\n{code}\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "own_encoder", raising=False)
@@ -55,18 +55,18 @@ def test_code_that_cannot_be_loaded_is_a_wrong_setting_that_names_it(
     assert " raised " not in str(caught.value) or caught.value.__cause__ is not None
 
 
-def test_the_fingerprint_follows_the_users_own() -> None:
+def test_the_fingerprint_depends_on_the_users_fingerprint() -> None:
     first = encoders.fingerprint("custom", {"encoder": NAME})
     assert encoders.fingerprint("custom", {"encoder": NAME, "hop_seconds": 0.01}) != first
 
 
-def test_an_unknown_kind_is_refused_with_those_there_are() -> None:
+def test_the_error_about_an_unknown_kind_names_the_known_kinds() -> None:
     with pytest.raises(ConfigError, match="crepe, custom, log_mel, transformers"):
         encoders.load("mystery", {})
 
 
 def test_fingerprints_are_computed_without_torch() -> None:
-    """So that finding out what is stale takes no time."""
-    code = "import sys; from headrace import encoders, latents; encoders.fingerprint('crepe', {})"
+    """Finding stale partitions is then fast."""
+    code = "import sys; import headrace.build.latents; from headrace import encoders; encoders.fingerprint('crepe', {})"
     code += "; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,4 +1,4 @@
-"""The transformers family against transformers itself, and its layers, files and refusals."""
+"""The encoders of kind `transformers` compared with transformers itself; their layers, files and errors."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ WITH_LAYERS = ["wav2vec2_group_norm", "wav2vec2_layer_norm", "hubert", "wavlm", 
 
 
 def _reference(folder: Path, samples: np.ndarray, **call: Any) -> Any:
-    """What transformers gives for one recording, its own feature extractor before it."""
+    """The result of transformers for one recording, with its own feature extractor."""
     from transformers import AutoFeatureExtractor, AutoModel
 
     model = AutoModel.from_pretrained(folder).eval()
@@ -42,31 +42,31 @@ def _ours(folder: Path, samples: np.ndarray, **settings: object) -> Tensor:
 
 
 def _time_first(name: str, states: Tensor) -> Tensor:
-    """One row of a reference's (B, …) as (T, D)."""
+    """One row of a reference result (B, …), as (T, D)."""
     if name == "ast":
         return states[0, 2:].unflatten(0, (12, 101)).mean(0)
     return states[0]
 
 
 @pytest.mark.parametrize("name", WITH_LAYERS)
-def test_the_output_is_transformers_own(name: str, model_folder: Folder) -> None:
-    """Features, normalisation and network agree for a recording by itself."""
+def test_the_output_equals_that_of_transformers(name: str, model_folder: Folder) -> None:
+    """Features, normalisation and network agree for a single recording."""
     samples = noise(32_000, seed=1)
     expected = _time_first(name, _reference(model_folder(name), samples).last_hidden_state)
     found = _ours(model_folder(name), samples)
     assert torch.allclose(found, expected[: len(found)], atol=1e-4 * float(expected.abs().max()))
 
 
-def test_encodecs_output_is_transformers_own(model_folder: Folder) -> None:
-    """Before quantisation, time first."""
+def test_encodecs_output_equals_that_of_transformers(model_folder: Folder) -> None:
+    """Latents are taken before quantisation, time first."""
     samples = noise(320 * 50, seed=1)
     expected = _reference(model_folder("encodec_causal"), samples)[0].T
     assert torch.allclose(_ours(model_folder("encodec_causal"), samples), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", WITH_LAYERS)
-def test_any_layer_can_be_chosen(name: str, model_folder: Folder) -> None:
-    """The layers above it are not even computed, and make no difference."""
+def test_any_layer_can_be_selected(name: str, model_folder: Folder) -> None:
+    """Higher layers are not computed and have no effect."""
     samples = noise(16_000, seed=2)
     states = _reference(model_folder(name), samples, output_hidden_states=True).hidden_states
     for layer in (0, 1, len(states) - 1, -2):
@@ -77,7 +77,7 @@ def test_any_layer_can_be_chosen(name: str, model_folder: Folder) -> None:
 
 @pytest.mark.parametrize("name", ["wav2vec2_group_norm", "whisper", "ast"])
 def test_layers_can_be_summed_with_weights(name: str, model_folder: Folder) -> None:
-    """The sum of every hidden state times its weight."""
+    """The result is the sum of all hidden states times their weights."""
     samples = noise(16_000, seed=3)
     states = _reference(model_folder(name), samples, output_hidden_states=True).hidden_states
     given = [0.25 * (i + 1) for i in range(len(states))]
@@ -87,28 +87,28 @@ def test_layers_can_be_summed_with_weights(name: str, model_folder: Folder) -> N
 
 
 def test_five_seconds_give_249_frames_of_wav2vec2_and_250_of_whisper(model_folder: Folder) -> None:
-    """The first counts whole kernels, the second is trimmed from 1500."""
+    """wav2vec2 counts complete kernels, Whisper is trimmed from 1500 frames."""
     assert len(_ours(model_folder("hubert"), noise(80_000, 0))) == 249
     assert len(_ours(model_folder("whisper"), noise(80_000, 0))) == 250
 
 
-def test_wrong_layers_and_windows_are_refused_with_what_there_is(model_folder: Folder) -> None:
-    """Too high, the wrong number of weights, or both at once."""
+def test_the_error_about_invalid_layers_and_windows_names_the_valid_ones(model_folder: Folder) -> None:
+    """A layer that is too high, a wrong number of weights, or both at once."""
     for settings, message in (
         ({"layer": 9}, "hidden states 0 to 3"),
         ({"layer_weights": [1.0]}, "1 layer_weights, this model has 4"),
-        ({"layer": 1, "layer_weights": [1.0]}, "not both"),
+        ({"layer": 1, "layer_weights": [1.0]}, "both given"),
         ({"window_seconds": 0.0}, "window_seconds must be above 0"),
-        ({"window_seconds": float("nan")}, "window_seconds: must be a finite number"),
-        ({"window_seconds": 3.0}, "leaves no room for the overlap"),
+        ({"window_seconds": float("nan")}, "window_seconds: expected a finite number"),
+        ({"window_seconds": 3.0}, "too short for the overlap"),
         ({"overlap_seconds": -1.0}, "overlap_seconds must not be below 0"),
     ):
         with pytest.raises(ConfigError, match=message):
             encoders.load("transformers", {"model": str(model_folder("hubert")), **settings})
 
 
-def test_the_fingerprint_follows_the_files_content(tmp_path: Path) -> None:
-    """Another folder with the same content is the same model; other weights, layer or window are not."""
+def test_the_fingerprint_depends_on_the_content_of_the_files(tmp_path: Path) -> None:
+    """Another folder with the same content is the same model. Other weights, layers or windows are not."""
     first, same, other = (save("hubert", tmp_path / name, seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1)))
     own = encoders.fingerprint("transformers", {"model": str(first)})
     assert encoders.fingerprint("transformers", {"model": str(same)}) == own
@@ -119,8 +119,8 @@ def test_the_fingerprint_follows_the_files_content(tmp_path: Path) -> None:
     assert encoders.fingerprint("transformers", {"model": str(first), "compile": True}) == own
 
 
-def test_mert_is_loaded_as_the_hubert_that_it_is_and_its_code_does_not_run(tmp_path: Path) -> None:
-    """At 24 kHz, 75 steps a second; the network's numbers are those of HuBERT with the same weights."""
+def test_mert_is_loaded_as_hubert_and_its_code_does_not_run(tmp_path: Path) -> None:
+    """It runs at 24 kHz and 75 steps per second. The numbers equal those of HuBERT with the same weights."""
     mert, hubert = save("mert", tmp_path / "mert"), save("hubert", tmp_path / "hubert")
     samples = noise(24_000, seed=1)
     encoder = encoders.load("transformers", {"model": str(mert)})
@@ -130,8 +130,10 @@ def test_mert_is_loaded_as_the_hubert_that_it_is_and_its_code_does_not_run(tmp_p
 
 
 @pytest.mark.parametrize("more", [{"deepnorm": True}, {"feature_extractor_cqt": True}, {"attention_relax": 32.0}])
-def test_a_mert_of_other_layers_is_refused_unless_its_code_is_trusted(tmp_path: Path, more: dict[str, object]) -> None:
-    """The message names the files to read and the setting; trusted code that fails is not taken for a bad file."""
+def test_a_mert_with_other_layers_is_an_error_unless_its_code_is_trusted(
+    tmp_path: Path, more: dict[str, object]
+) -> None:
+    """The message names the files to review and the setting. Failing trusted code is not reported as a bad file."""
     folder = save("mert", tmp_path / "mert")
     describe(folder, **more)
     with pytest.raises(ConfigError, match=r"'mert_model' .*modeling_MERT\.py.*trust_remote_code: true"):
@@ -140,20 +142,22 @@ def test_a_mert_of_other_layers_is_refused_unless_its_code_is_trusted(tmp_path: 
         encoders.load("transformers", {"model": str(folder), "trust_remote_code": True})
 
 
-def test_code_of_a_model_that_breaks_its_familys_promises_is_refused(tmp_path: Path) -> None:
-    """When it is loaded, not hours later in a run."""
-    for name, body, reason in (
-        ("states", "return super().forward(*args, **{**kwargs, 'output_hidden_states': False})", "TypeError"),
-        ("steps", "out = super().forward(*args, **kwargs); out.last_hidden_state = out[0][:, :3]; return out", "shape"),
+def test_model_code_that_violates_the_contract_of_its_family_is_an_error(tmp_path: Path) -> None:
+    """The error comes when the model is loaded, not hours later in a run."""
+    no_states = "return super().forward(*args, **{**kwargs, 'output_hidden_states': False})"
+    few_steps = "out = super().forward(*args, **kwargs); out.last_hidden_state = out[0][:, :3]; return out"
+    for name, body, reason, settings in (
+        ("states", no_states, "TypeError", {"layer": 1}),
+        ("steps", few_steps, "shape", {}),
     ):
         folder = save("own_code", tmp_path / name)
         (folder / "steps.py").write_text(f"{OWN_CODE}\n    def forward(self, *args, **kwargs):\n        {body}\n")
         with pytest.raises(ConfigError, match=f"own code does not run.*{reason}"):
-            encoders.load("transformers", {"model": str(folder), "trust_remote_code": True})
+            encoders.load("transformers", {"model": str(folder), "trust_remote_code": True, **settings})
 
 
-def test_missing_parts_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No folder and no hub, no feature extractor, no weights."""
+def test_the_error_about_missing_parts_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder (without access to the Hub), the feature extractor or the weights may be missing."""
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
@@ -170,8 +174,8 @@ def test_missing_parts_say_what_to_do(tmp_path: Path, monkeypatch: pytest.Monkey
         encoders.load("transformers", {"model": str(folder)})
 
 
-def test_a_malicious_pickle_is_refused_and_does_not_run(tmp_path: Path) -> None:
-    """The old form of weights can hold code; it never runs."""
+def test_a_malicious_pickle_is_an_error_and_does_not_run(tmp_path: Path) -> None:
+    """The old format of weights can contain code, which never runs."""
     folder = save("hubert", tmp_path / "model")
     (folder / "model.safetensors").unlink()
     torch.save({"encoder.layer_norm.weight": Malice(tmp_path / "ran")}, folder / "pytorch_model.bin")
@@ -180,8 +184,8 @@ def test_a_malicious_pickle_is_refused_and_does_not_run(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def test_nan_weights_and_missing_ones_are_refused_by_name(tmp_path: Path) -> None:
-    """Transformers would fill missing weights with random numbers."""
+def test_the_error_about_nan_weights_and_missing_weights_names_them(tmp_path: Path) -> None:
+    """Without the check, transformers fills missing weights with random numbers."""
     from safetensors.torch import load_file, save_file
 
     folder = save("hubert", tmp_path / "model")
@@ -192,16 +196,16 @@ def test_nan_weights_and_missing_ones_are_refused_by_name(tmp_path: Path) -> Non
     with pytest.raises(IntegrityError, match=name.replace(".", r"\.")):
         encoders.load("transformers", {"model": str(folder)})
     save_file({key: value for key, value in state.items() if key != name}, path, {"format": "pt"})
-    with pytest.raises(IntegrityError, match="would be random"):
+    with pytest.raises(IntegrityError, match="are missing; download"):
         encoders.load("transformers", {"model": str(folder)})
 
 
-def test_a_text_model_is_refused_with_a_way_out(tmp_path: Path) -> None:
-    """The message names the families that are known and kind: custom."""
+def test_the_error_about_a_text_model_says_what_to_do(tmp_path: Path) -> None:
+    """The message names the supported families and `kind: custom`."""
     from transformers import AutoModel, BertConfig, Wav2Vec2FeatureExtractor
 
     config = BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8, vocab_size=16)
     AutoModel.from_config(config).save_pretrained(tmp_path)
     Wav2Vec2FeatureExtractor().save_pretrained(tmp_path)
-    with pytest.raises(ConfigError, match=r"'bert' are not known here.*custom"):
+    with pytest.raises(ConfigError, match=r"'bert' are not supported.*custom"):
         encoders.load("transformers", {"model": str(tmp_path)})

@@ -1,4 +1,4 @@
-"""Tiny models with random weights, one per family of `kind: transformers`, saved as their authors would."""
+"""Tiny models with random weights, one per family of `kind: transformers`, saved as model authors save them."""
 
 import json
 from collections.abc import Callable
@@ -84,7 +84,7 @@ MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
 
 
 class Malice:
-    """Pickled, it touches a file when it is loaded carelessly."""
+    """An object whose pickle creates a file if it is loaded unsafely."""
 
     def __init__(self, mark: Path) -> None:
         self.mark = mark
@@ -94,7 +94,7 @@ class Malice:
 
 
 def save(name: str, folder: Path, *, seed: int = 0) -> Path:
-    """The model of that name in `folder`."""
+    """Save the model with this name in `folder`."""
     from transformers import AutoModel
 
     torch.manual_seed(seed)
@@ -113,7 +113,7 @@ def describe(folder: Path, **changes: Any) -> None:
 
 
 def _to_mert(folder: Path) -> None:
-    """As MERT's authors publish: HuBERT under another name, old weight files, code of its own (it must not run)."""
+    """Change a saved model to MERT's form: HuBERT under another name, old weight files, and code that must not run."""
     from safetensors.torch import load_file
 
     code = {"AutoConfig": "configuration_MERT.MERTConfig", "AutoModel": "modeling_MERT.MERTModel"}
@@ -141,7 +141,7 @@ class StepsModel(HubertModel):
 
 
 def _to_own_code(folder: Path) -> None:
-    """A model of a class that comes with it."""
+    """Change a saved model to one with its own class."""
     (folder / "steps.py").write_text(OWN_CODE)
     code = {"AutoConfig": "steps.StepsConfig", "AutoModel": "steps.StepsModel"}
     describe(folder, model_type="steps", architectures=["StepsModel"], auto_map=code)

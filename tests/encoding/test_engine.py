@@ -10,9 +10,9 @@ from torch import Tensor
 
 from headrace import encoders
 from headrace.encoders import EncoderInfo
-from headrace.encoding.lanes import Budget
-from headrace.errors import SampleError, StorageError
-from headrace.storage import LocalStorage
+from headrace.encoding.device_worker import BatchLimit
+from headrace.errors import BuildError, StorageError
+from headrace.stores.storage import LocalStorage
 from tests.audio_shards import noise, write_partition
 from tests.latent_builds import MEL, Latents
 
@@ -87,7 +87,7 @@ def test_an_encoder_that_is_not_concurrent_has_all_cores_for_one_batch(tmp_path:
 
 def test_batches_that_fail_together_halve_the_budget_once() -> None:
     """The second one ran before the first had failed: it says nothing of the smaller size."""
-    budget = Budget(1000)
+    budget = BatchLimit(1000)
     budget.halve(1000)
     budget.halve(1000)
     assert (budget.num_frames, budget.halvings) == (500, 1)
@@ -100,18 +100,17 @@ def test_an_error_ends_every_thread_before_it_reaches_the_caller(tmp_path: Path,
 
     class Broken(Meeting):
         def encode(self, batch: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-            hidden, num_latent = self._own.encode(batch, lengths)
-            return torch.full_like(hidden, float("nan")), num_latent
+            raise ValueError("no more")
 
     before = threading.enumerate()
-    with pytest.raises(SampleError) as caught:
+    with pytest.raises(BuildError, match="no more") as caught:
         _build(Broken(1, is_concurrent=True), tmp_path, num_batches=20)
     assert caught.value.__traceback__ is not None  # it holds on to every frame
     assert _new_threads(before) == []
 
 
 def test_a_disk_that_is_full_ends_every_thread_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fault is not the encoder's: its threads are told to stop."""
+    """The fault is not the encoder's: its threads get the signal to stop."""
 
     def full(self: LocalStorage, path: str, data: object) -> None:
         raise StorageError(f"{path}: No space left on device")

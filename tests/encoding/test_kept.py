@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from headrace.index import index_name
-from headrace.latents import LatentSettings
+from headrace.build.latents import LatentSettings
+from headrace.format.index import index_name
 from tests.audio_shards import noise, write_partition
 from tests.latent_builds import Latents
 
@@ -107,7 +107,7 @@ def test_latents_that_are_cut_off_are_not_taken_over(latents):
 
 
 def test_an_object_store_keeps_latents_as_a_folder_does(latents, tmp_path):
-    from headrace.storage import open_storage
+    from headrace.stores.storage import open_storage
 
     stored = Latents(tmp_path)
     stored.audio, stored.storage = open_storage("memory://kept/audio"), open_storage("memory://kept/latents")

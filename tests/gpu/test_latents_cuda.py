@@ -1,4 +1,4 @@
-"""Encoding on CUDA: the same latents as on the CPU, while copies and computing overlap; needs a GPU."""
+"""Encoding on CUDA: the same latents as on the CPU, while copies and computation overlap. Needs a GPU."""
 
 from pathlib import Path
 
@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from headrace import encoders
+from headrace.build.latents import LatentSettings, build_latent_partition
 from headrace.encoding.plans import EncodingOptions
-from headrace.latents import LatentSettings, build_latent_partition
-from headrace.storage import LocalStorage
+from headrace.stores.storage import LocalStorage
 from tests.audio_shards import noise, write_partition
 from tests.encoders.tiny_models import save
 from tests.latent_builds import Latents
@@ -39,9 +39,8 @@ def _build(
 @pytest.mark.parametrize(
     "name", ["crepe", "log_mel", "hubert", "wav2vec2_layer_norm", "wavlm", "whisper", "encodec_causal", "ast"]
 )
-def test_latents_of_a_gpu_are_those_of_a_cpu(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the rounding of float32."""
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+def test_latents_of_a_gpu_equal_those_of_a_cpu(name: str, tmp_path: Path) -> None:
+    """They are equal up to the rounding of float32, with torch's defaults (cuDNN would use TF32)."""
     kind, settings = (
         (name, {}) if name in encoders.KINDS else ("transformers", {"model": str(save(name, tmp_path / "model"))})
     )
@@ -51,18 +50,24 @@ def test_latents_of_a_gpu_are_those_of_a_cpu(name: str, tmp_path: Path, monkeypa
     cpu = _build(tmp_path / "cpu", audio, kind, settings, ["cpu"])
     gpu = _build(tmp_path / "gpu", audio, kind, settings, _devices(), batch_seconds=10.0)
     for key in keys:
-        expected, found = (each.sample(each.last.manifest.manifest.shards[0].name, key)[2] for each in (cpu, gpu))
+        expected, found = _values(cpu, key), _values(gpu, key)
         assert np.abs(expected - found).max() < 1e-3 * max(1.0, np.abs(expected).max()), key
     assert gpu.last.stats.peak_memory_bytes > 0
     assert 0 < gpu.last.stats.busy_share <= 1
     assert all(device.startswith("cuda") for device in gpu.last.stats.devices)
 
 
+def _values(made: Latents, key: str) -> np.ndarray:
+    return made.sample(made.last.manifest.manifest.shards[0].name, key)[2]
+
+
 def test_running_out_of_gpu_memory_halves_the_batches(tmp_path: Path) -> None:
-    """A real allocation failure, on a GPU whose memory is capped for this process."""
+    """A real allocation failure, on a GPU with a memory limit for this process. The latents are the same."""
     audio = LocalStorage(tmp_path / "audio")
-    write_partition(audio, [{f"k{i:03d}": noise(160_000, i) for i in range(64)}])
+    keys = [f"k{i:03d}" for i in range(64)]
+    write_partition(audio, [{key: noise(160_000, i) for i, key in enumerate(keys)}])
     folder = save("wav2vec2_layer_norm", tmp_path / "model")
+    roomy = _build(tmp_path / "roomy", audio, "transformers", {"model": str(folder)}, ["cuda:0"], batch_seconds=40.0)
     total = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.empty_cache()
     try:
@@ -71,13 +76,47 @@ def test_running_out_of_gpu_memory_halves_the_batches(tmp_path: Path) -> None:
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert made.last.stats.halvings >= 1
-    assert made.last.manifest.manifest.num_samples == 64
+    assert roomy.last.stats.halvings == 0
+    for key in keys:
+        assert np.allclose(_values(made, key), _values(roomy, key), atol=1e-3), key
 
 
-def test_non_finite_latents_on_a_gpu_name_the_sample(tmp_path: Path) -> None:
+def test_streams_are_created_once_per_device_and_not_per_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of the two batches in progress has one stream for computing and one for copying."""
+    made = []
+    stream = torch.cuda.Stream
+
+    def counted(*args: object) -> torch.cuda.Stream:
+        made.append(args)
+        return stream(*args)
+
+    monkeypatch.setattr(torch.cuda, "Stream", counted)
+    audio = LocalStorage(tmp_path / "audio")
+    write_partition(audio, [{f"k{i:03d}": noise(16_000, i) for i in range(40)}])
+    built = _build(tmp_path, audio, "log_mel", {}, ["cuda:0"], batch_seconds=2.0)
+    assert built.last.stats.num_batches == 20
+    assert len(made) == 3
+
+
+@pytest.mark.parametrize("name", ["crepe", "hubert", "whisper"])
+def test_latents_of_a_gpu_do_not_depend_on_the_batch(name: str, tmp_path: Path) -> None:
+    """Twenty-four lengths in one batch and alone are equal up to the rounding of float32."""
+    kind, settings = (
+        (name, {}) if name in encoders.KINDS else ("transformers", {"model": str(save(name, tmp_path / "model"))})
+    )
+    audio = LocalStorage(tmp_path / "audio")
+    keys = [f"k{i:02d}" for i in range(24)]
+    write_partition(audio, [{key: noise(4000 + 1777 * i, i) for i, key in enumerate(keys)}])
+    alone = _build(tmp_path / "alone", audio, kind, settings, ["cuda:0"], batch_seconds=0.001)
+    together = _build(tmp_path / "together", audio, kind, settings, ["cuda:0"], batch_seconds=900.0)
+    assert (alone.last.stats.num_batches, together.last.stats.num_batches) == (24, 1)
+    for key in keys:
+        expected, found = _values(alone, key), _values(together, key)
+        assert np.abs(expected - found).max() < 1e-3 * max(1.0, np.abs(expected).max()), key
+
+
+def test_non_finite_latents_on_a_gpu_reject_only_their_sample(tmp_path: Path) -> None:
     """The check runs on the device."""
-    from headrace.errors import SampleError
-
     audio = LocalStorage(tmp_path / "audio")
     write_partition(audio, [{f"k{i}": noise(16_000 + i, i) for i in range(8)}])
     encoder = encoders.load("crepe", {}, "cuda:0")
@@ -89,19 +128,19 @@ def test_non_finite_latents_on_a_gpu_name_the_sample(tmp_path: Path) -> None:
         return hidden, num_latent
 
     encoder.encode = broken
-    with pytest.raises(SampleError, match="'k3'"):
-        build_latent_partition(
-            "train-0000",
-            LatentSettings(encoder.fingerprint),
-            lambda: [encoder],
-            audio,
-            LocalStorage(tmp_path / "out"),
-            options=EncodingOptions(),
-        )
+    build = build_latent_partition(
+        "train-0000",
+        LatentSettings(encoder.fingerprint),
+        lambda: [encoder],
+        audio,
+        LocalStorage(tmp_path / "out"),
+        options=EncodingOptions(),
+    )
+    assert [(refusal.key, refusal.code) for refusal in build.manifest.manifest.refused] == [("k3", "not_finite")]
 
 
-def test_compiled_and_autocast_stay_close(tmp_path: Path) -> None:
-    """Speed-ups change latents by little."""
+def test_compile_and_autocast_give_close_latents(tmp_path: Path) -> None:
+    """These options change latents only slightly."""
     clip = torch.from_numpy(noise(16_000, 0))[None, None]
     exact = encoders.load("crepe", {}, "cuda:0").encode(clip.cuda(), torch.tensor([16_000]))[0]
     for settings in ({"compile": True}, {"autocast": "bfloat16"}):

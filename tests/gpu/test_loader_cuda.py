@@ -1,4 +1,4 @@
-"""Batches on their way to a GPU: pinned, and untouched while an asynchronous copy of them is under way."""
+"""Batches for a GPU are pinned, and are not overwritten during an asynchronous copy."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_batches_copied_without_waiting_are_what_was_read(tmp_path, num_workers):
+def test_batches_copied_asynchronously_arrive_unchanged(tmp_path, num_workers):
     write_dataset(tmp_path, {"train": clips(60)})
 
     def loader(**options):

@@ -1,6 +1,6 @@
-"""What a person sees: Dagster's pages of the demo and the report, opened by a real browser.
+"""Dagster's pages of the demo, and the report, opened by a real browser.
 
-With HEADRACE_SCREENSHOTS=write in the environment the pictures of docs/images are taken anew.
+With HEADRACE_SCREENSHOTS=write in the environment the pictures of docs/images are written again.
 """
 
 import os
@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from resources.storage import REPOSITORY_ROOT
+from building.repository import REPOSITORY_ROOT
 from tests.browser import Browser, find_browser
 from tests.live import DagsterDev
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(find_browser() is None, reason="no Chromium: tools/install-browser"),
+    pytest.mark.skipif(find_browser() is None, reason="no Chromium: tools/install-for-tests"),
 ]
 
 IMAGES = REPOSITORY_ROOT / "docs/images"
@@ -61,7 +61,7 @@ def says(*texts: str) -> str:
     ("name", "path", "texts"),
     [
         ("asset-graph", "/asset-groups/demo", ["audio_shards", "loader_smoke_test", "latent_shards", "dataset_report"]),
-        ("asset", "/assets/demo/sizes_index", ["sizes_index", "hours"]),
+        ("asset", "/assets/demo/sizes_index", ["sizes_index", "audio_hours"]),
         ("partitions", "/assets/demo/audio_shards?view=partitions&partition=train-0000", ["train-0000", "waveforms"]),
         ("checks", "/assets/demo/loader_smoke_test?view=checks", ["every_key_once", "resumes_exactly"]),
         ("freshness", "/assets/demo/catalog", ["Freshness", "Passing"]),

@@ -1,10 +1,10 @@
-"""Each asset check fails for the fault that it is there for, and passes otherwise."""
+"""Each asset check fails for the fault that it looks for, and passes otherwise."""
 
 import json
 
 import pytest
 
-from headrace.index import ShardIndex
+from headrace.format.index import ShardIndex
 from tests.built import BuiltGraph
 from tests.projects import Graph, Project, failed_checks
 
@@ -79,7 +79,7 @@ def test_a_shard_that_is_gone_is_found(graph):
     assert run_checks(graph, graph.keys.sizes_index) == {"sizes_match_snapshot"}
 
 
-def test_a_refused_recording_is_conserved_and_shown(tmp_path):
+def test_a_rejected_recording_is_counted_and_shown(tmp_path):
     project = Project(tmp_path)
     project.write_tones(5)
     path = project.write_tone("broken", seconds=2.0)
@@ -90,11 +90,11 @@ def test_a_refused_recording_is_conserved_and_shown(tmp_path):
     result = graph.scan()
     assert failed_checks(result) == set()
     numbers = {e.check_name: e for e in result.get_asset_check_evaluations()}["conservation"].metadata
-    assert numbers["found"].value == 7
-    assert numbers["found"].value == numbers["recordings"].value + numbers["rejected"].value
+    assert numbers["files_found"].value == 7
+    assert numbers["files_found"].value == numbers["recordings"].value + numbers["rejected"].value
 
 
-def test_nothing_usable_blocks_what_comes_after(tmp_path):
+def test_a_catalog_without_recordings_blocks_later_assets(tmp_path):
     project = Project(tmp_path)
     project.recordings.mkdir()
     (project.recordings / "notes.txt").write_text("no audio")
@@ -104,7 +104,7 @@ def test_nothing_usable_blocks_what_comes_after(tmp_path):
     assert failed_checks(result) == {"has_recordings"}
 
 
-def test_a_catalog_that_failed_holds_the_shards_whoever_asks(tmp_path):
+def test_a_catalog_that_failed_its_checks_blocks_the_shards_in_every_run(tmp_path):
     """A mount that is gone: shards that are emptied would all have to be made again."""
     project = Project(tmp_path)
     project.write_tones(4)
@@ -114,8 +114,8 @@ def test_a_catalog_that_failed_holds_the_shards_whoever_asks(tmp_path):
     before = project.files()
     for path in list(project.recordings.iterdir()):
         path.unlink()
-    assert failed_checks(graph.scan()) == {"has_recordings"}
-    for partition in project.config().layout().partition_keys():
+    assert failed_checks(graph.scan()) == {"has_recordings", "dropped_audio"}
+    for partition in project.config().partitioning().partition_keys():
         result = graph.run(graph.keys.audio_shards, partition)
         assert not result.success
     assert {path: blob for path, blob in project.files().items() if path.startswith("audio/")} == {
@@ -128,14 +128,14 @@ def test_metadata_shows_counts_hours_bytes_tables_and_pictures(graph):
     shards = graph.instance.get_latest_materialization_event(graph.keys.audio_shards).asset_materialization.metadata
     catalog = graph.instance.get_latest_materialization_event(graph.keys.catalog).asset_materialization.metadata
     index = graph.instance.get_latest_materialization_event(graph.keys.sizes_index).asset_materialization.metadata
-    assert {"dagster/row_count", "hours", "bytes", "shards", "durations", "waveforms"} <= set(shards)
-    assert {"dagster/row_count", "dagster/column_schema", "hours", "bytes", "rejected", "durations"} <= set(catalog)
-    assert {"dagster/row_count", "shards", "samples", "hours", "bytes", "splits", "snapshot"} <= set(index)
-    assert "data:image/png;base64," in shards["waveforms"].value
-    assert len(shards["waveforms"].value) + len(shards["durations"].value) < 40_000
+    assert {"dagster/row_count", "audio_hours", "shard_bytes", "shards_table", "durations_picture"} <= set(shards)
+    assert {"dagster/row_count", "dagster/column_schema", "audio_hours", "rejected"} <= set(catalog)
+    assert {"dagster/row_count", "shards", "samples", "audio_hours", "splits_table", "snapshot"} <= set(index)
+    assert "data:image/png;base64," in shards["waveforms_picture"].value
+    assert len(shards["waveforms_picture"].value) + len(shards["durations_picture"].value) < 40_000
 
 
-def test_latents_that_the_yaml_no_longer_names_are_said_with_their_size(tmp_path):
+def test_latents_that_the_yaml_no_longer_names_are_listed_with_their_size(tmp_path):
     project = Project(tmp_path)
     project.write_tones(2)
     project.write_yaml(latents=[{"name": "new", "encoder": {"kind": "log_mel"}}])
@@ -147,4 +147,4 @@ def test_latents_that_the_yaml_no_longer_names_are_said_with_their_size(tmp_path
     assert graph.scan().success
     event = graph.instance.get_latest_materialization_event(graph.keys.catalog)
     said = event.asset_materialization.metadata["left_behind"].value
-    assert said.startswith("latents/old (1,200 bytes): not in the YAML any more; delete")
+    assert said.startswith("latents/old (1,200 bytes): no longer in the YAML; delete")

@@ -1,10 +1,10 @@
-"""Columns declared frame-aligned: proven by a check of their own, which holds the snapshot back when it fails."""
+"""Each column declared frame-aligned has a check, whose failure blocks the snapshot."""
 
 import json
 
 import pytest
 
-from assets.gates import alignment_check
+from headrace_dagster.assets.gates import alignment_check
 from tests.projects import Graph, Project, failed_checks
 
 NUM_LATENT = 6  # of 0.05 s at log-mel's 100 Hz
@@ -12,7 +12,7 @@ MEL = {"name": "mel", "encoder": {"kind": "log_mel"}}
 
 
 def write_labels(project: Project, wrong: dict[str, object] | None = None) -> None:
-    """A metadata table with one chord per latent frame, but for the recordings in `wrong`."""
+    """A metadata table with one chord per latent frame, except for the recordings in `wrong`."""
     rows = []
     for path in sorted(project.recordings.glob("*.wav")):
         chords = (wrong or {}).get(path.stem, [1] * NUM_LATENT)
@@ -56,8 +56,8 @@ def test_aligned_columns_pass_and_the_snapshot_advances(project):
     assert graph.run(graph.keys.latents_index("mel")).success
 
 
-def test_a_column_that_slipped_is_named_and_holds_the_snapshot(project):
-    """The table has a row per fault: shard, key, column, length found and expected; mended labels let it pass."""
+def test_a_misaligned_column_is_named_and_blocks_the_snapshot(project):
+    """The table has a row per fault: shard, key, column, length found and expected; corrected labels let it pass."""
     graph = Graph(project)
     encode(graph)
     assert graph.run(graph.keys.latents_index("mel")).success
@@ -68,13 +68,13 @@ def test_a_column_that_slipped_is_named_and_holds_the_snapshot(project):
     assert not result.success
     assert failed_checks(result) == {"frame_aligned_chord_indices"}
     (evaluation,) = (each for each in result.get_asset_check_evaluations() if not each.passed)
-    rows = [record.data for record in evaluation.metadata["faults"].records]
+    rows = [record.data for record in evaluation.metadata["faults_table"].records]
     shard = rows[0]["shard"]
     assert shard.startswith("latent_train_0000_000000-")
     keys = {row["key"].rsplit("-", 1)[0]: row for row in rows}
     assert {name: (row["column"], row["found"], row["expected"]) for name, row in keys.items()} == {
         "tone001": ("chord_indices", "8", 6),
-        "tone003": ("chord_indices", "no list", 6),
+        "tone003": ("chord_indices", "not a list", 6),
     }
     assert f"{shard}: sample '{keys['tone001']['key']}': column 'chord_indices' has 8 entries" in evaluation.description
     refused = graph.run(graph.keys.latents_index("mel"))
@@ -85,7 +85,7 @@ def test_a_column_that_slipped_is_named_and_holds_the_snapshot(project):
     assert graph.run(graph.keys.latents_index("mel")).success
 
 
-def test_a_column_no_longer_declared_holds_nothing_back(project):
+def test_a_column_no_longer_declared_blocks_nothing(project):
     write_labels(project, {"tone001": [1]})
     graph = Graph(project)
     assert not encode(graph).success
@@ -105,6 +105,6 @@ def test_a_column_that_cannot_be_aligned_fails_the_scan(project, column, reason)
     assert "columns of lists: beat-times, chord_indices" in evaluation.description
 
 
-def test_checks_of_columns_keep_apart_what_dagster_cannot_spell():
+def test_columns_with_other_characters_have_checks_with_distinct_names():
     assert alignment_check("chord_indices") == "frame_aligned_chord_indices"
     assert len({alignment_check(column) for column in ("a b", "a_b", "a-b")}) == 3

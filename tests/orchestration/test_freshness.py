@@ -1,4 +1,6 @@
-"""The catalog says in the UI when the nightly refresh has not come."""
+"""The catalog is shown as late in the UI when the scheduled refresh did not happen."""
+
+# ruff: noqa: TID251
 
 import asyncio
 from datetime import datetime, timedelta
@@ -10,9 +12,8 @@ from dagster._core.definitions.freshness_evaluator import FRESHNESS_EVALUATORS_B
 from dagster._core.loader import LoadingContextForTest
 from dagster._core.test_utils import freeze_time
 
-from assets.factory import build_definitions
 from tests.instances import memory_instance
-from tests.projects import Project
+from tests.projects import Project, assets_of
 
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 
@@ -26,14 +27,14 @@ def project(tmp_path):
 
 def policies(project: Project) -> dict[str, dg.FreshnessPolicy]:
     """The freshness policies of a data set by asset."""
-    graph = build_definitions([project.config()]).resolve_asset_graph()
+    graph = assets_of(project.config()).resolve_asset_graph()
     found = {"/".join(node.key.path[1:]): node.freshness_policy_or_from_metadata for node in graph.asset_nodes}
     return {name: policy for name, policy in found.items() if policy is not None}
 
 
 def state(project: Project, instance: dg.DagsterInstance) -> FreshnessState:
     """What the freshness daemon finds now."""
-    node = build_definitions([project.config()]).resolve_asset_graph().get(project.keys.catalog)
+    node = assets_of(project.config()).resolve_asset_graph().get(project.keys.catalog)
     evaluator = FRESHNESS_EVALUATORS_BY_POLICY_TYPE[type(node.freshness_policy_or_from_metadata)]()
     return asyncio.run(evaluator.evaluate_freshness(context=LoadingContextForTest(instance), node=node))
 

@@ -11,9 +11,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.factory import build_definitions
-from headrace.config import load_config
-from tests.projects import Project
+from headrace.config.dataset import load_config
+from tests.projects import Project, assets_of
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests/golden/asset_graph.json"
@@ -46,16 +45,32 @@ def project(tmp_path):
     return project
 
 
-def test_the_asset_graph_is_the_one_written_down(project):
-    """After a change that is meant: HEADRACE_GOLDEN=write in the environment writes it anew."""
-    found = described(build_definitions([project.config()]))
+def test_the_asset_graph_is_that_of_the_golden_file(project):
+    """After an intended change: HEADRACE_GOLDEN=write in the environment writes it again."""
+    found = described(assets_of(project.config()))
     if os.environ.get("HEADRACE_GOLDEN") == "write":
         GOLDEN.write_text(json.dumps(found, indent=1) + "\n")
     assert found == json.loads(GOLDEN.read_text())
 
 
-def test_every_asset_says_what_it_is(project):
-    graph = build_definitions([project.config()]).resolve_asset_graph()
+@pytest.mark.parametrize("owners", [["ada@example.org", "team:birds"], []])
+def test_the_owners_of_the_yaml_are_those_of_every_asset(project, owners):
+    project.write_yaml(owners=owners)
+    graph = assets_of(project.config()).resolve_asset_graph()
+    assert {tuple(graph.get(key).owners) for key in graph.get_all_asset_keys()} == {tuple(owners)}
+
+
+def test_a_graph_that_shows_the_last_part_of_a_key_shows_no_name_twice(project):
+    project.write_yaml(latents=[{**LATENTS[0], "name": name} for name in ("mel", "coarse")])
+    graph = assets_of(project.config()).resolve_asset_graph()
+    names = sorted(key.path[-1] for key in graph.get_all_asset_keys())
+    assert names == sorted({*names})
+    assert {"mel_latent_shards", "mel_sizes_index", "coarse_latent_shards", "coarse_sizes_index"} < {*names}
+    assert {len(key.path) for key in graph.get_all_asset_keys()} == {2}
+
+
+def test_every_asset_has_a_description(project):
+    graph = assets_of(project.config()).resolve_asset_graph()
     for key in graph.get_all_asset_keys():
         assert len(graph.get(key).description or "") > 40, key
 
@@ -63,7 +78,7 @@ def test_every_asset_says_what_it_is(project):
 def test_definitions_load_without_a_warning_and_without_io(project):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        definitions = build_definitions([project.config()])
+        definitions = assets_of(project.config())
         dg.Definitions.validate_loadable(definitions)
     assert not project.output.exists()
     assert not project.recordings.exists()
@@ -83,14 +98,14 @@ def test_loading_graph_and_sensors_imports_nothing_heavy(project):
 def test_two_data_sets_share_nothing_but_the_shape(project):
     other = project.datasets / "others.yaml"
     other.write_text((project.datasets / "tones.yaml").read_text())
-    found = described(build_definitions([project.config(), load_config(other)]))
+    found = described(assets_of(project.config(), load_config(other)))
     tones = {key.removeprefix("tones/") for key in found if key.startswith("tones/")}
     others = {key.removeprefix("others/") for key in found if key.startswith("others/")}
     assert tones == others
     assert len(found) == len(tones) + len(others)
 
 
-def test_a_wrong_yaml_is_not_loaded_and_the_log_names_file_key_and_expectation(project, monkeypatch, caplog):
+def test_an_invalid_yaml_is_not_loaded_and_the_log_names_file_key_and_expectation(project, monkeypatch, caplog):
     (project.datasets / "broken.yaml").write_text("source: {uri: a}\noutput: {uri: b}\nshards: {sample_per_shard: 3}\n")
     monkeypatch.setenv("HEADRACE_DATASETS", str(project.datasets))
     loaded = runpy.run_path(str(ROOT / "definitions.py"))["defs"]

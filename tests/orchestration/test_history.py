@@ -1,4 +1,4 @@
-"""Old runs leave Dagster's history, and nothing that is still needed leaves with them."""
+"""Old runs are removed from Dagster's history, except those that are still needed."""
 
 import shutil
 import time
@@ -6,9 +6,11 @@ import time
 import dagster as dg
 import pytest
 
-from assets.history import PastRun, forget, forgettable, forgettable_runs
-from assets.maintenance import history_job
-from resources.storage import REPOSITORY_ROOT
+from building.repository import REPOSITORY_ROOT
+from headrace_dagster.assets.history import PastRun, forgettable, forgettable_runs
+from headrace_dagster.assets.maintenance import history_job
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.resources.dagster_internals.run_removal import remove_run
 from tests.daemons import Daemon
 from tests.projects import Graph, Project
 
@@ -24,18 +26,18 @@ def gone(*runs: PastRun, needed: tuple[str, ...] = (), keep: int = 0) -> list[st
     return forgettable(runs, needed, keep=keep, before_seconds=100.0)
 
 
-def test_runs_go_that_are_old_and_not_among_the_newest():
+def test_old_runs_that_are_not_among_the_newest_can_be_removed():
     runs = [past("d", at=200), past("c", at=99), past("b"), past("a")]
     assert gone(*runs) == ["c", "b", "a"]
     assert gone(*runs, keep=3) == ["a"]
     assert gone(*runs, keep=9) == []
 
 
-def test_runs_stay_that_are_needed():
+def test_needed_runs_are_kept():
     assert gone(past("b"), past("a"), needed=("a",)) == ["b"]
 
 
-def test_a_failure_stays_until_a_later_run_has_made_it_good():
+def test_a_failed_run_is_kept_until_a_later_run_succeeded():
     failed = past("failed", is_success=False)
     assert gone(failed, past("before")) == ["before"]
     assert gone(past("other", CATALOG), failed) == ["other"]
@@ -54,16 +56,16 @@ def project(tmp_path, undrawn):
 
 def prune(daemon: Daemon, monkeypatch) -> set[str]:
     """Remove what may go in a year's time; the last record alone counts as recent. Returns the ids of what went."""
-    monkeypatch.setattr("assets.history._RECENT", 1)
+    monkeypatch.setattr("headrace_dagster.assets.history._RECENT", 1)
     daemon.project.write_yaml(schedules={"history": {"cron": "0 5 * * *", "keep": 0}})
     daemon.reload()
-    runs = forgettable_runs(daemon.instance, daemon.config, now_seconds=time.time() + 365 * 86_400)
+    runs = forgettable_runs(daemon.instance, daemon.project.dataset(), now_seconds=time.time() + 365 * 86_400)
     for run_id in runs:
-        forget(daemon.instance, run_id)
+        remove_run(daemon.instance, run_id)
     return set(runs)
 
 
-def test_after_old_runs_are_gone_nothing_is_stale_and_nothing_is_made_again(project, monkeypatch):
+def test_after_old_runs_are_removed_nothing_is_stale_and_nothing_is_built_again(project, monkeypatch):
     daemon = Daemon(project)
     daemon.settle()
     for hz in (900, 901):
@@ -90,18 +92,18 @@ def graph(tmp_path, undrawn):
     return graph
 
 
-def test_the_job_leaves_young_runs(graph):
+def test_the_job_keeps_recent_runs(graph):
     before = {run.run_id for run in graph.instance.get_runs()}
-    result = history_job(graph.config).execute_in_process(instance=graph.instance)
+    result = history_job(graph.project.dataset()).execute_in_process(instance=graph.instance)
     assert result.success
     assert {run.run_id for run in graph.instance.get_runs()} == before | {result.run_id}
 
 
 def test_runs_of_other_data_sets_are_left_alone(graph, monkeypatch):
-    monkeypatch.setattr("assets.history._RECENT", 1)
+    monkeypatch.setattr("headrace_dagster.assets.history._RECENT", 1)
     # The first scan holds what is known of the partitions, the last one the catalog.
-    assert len(forgettable_runs(graph.instance, graph.config, now_seconds=4e9)) == 1
-    other = graph.config.model_copy(update={"name": "ton"})
+    assert len(forgettable_runs(graph.instance, graph.project.dataset(), now_seconds=4e9)) == 1
+    other = ProjectDataset.named(graph.config.model_copy(update={"name": "ton"}))
     assert forgettable_runs(graph.instance, other, now_seconds=4e9) == []
 
 

@@ -1,4 +1,4 @@
-"""What Dagster shows beside shards and latents, and that the encoder's memory is given back."""
+"""Metadata of latent shards in Dagster; the memory of the encoder is freed after each run."""
 
 import base64
 import io
@@ -7,12 +7,12 @@ import dagster as dg
 import pytest
 from PIL import Image
 
-from assets.dataset_report import has_report
-from assets.records import Records
-from headrace.audit import read_index
-from headrace.manifests import newest_manifest
-from resources.encoders import EncoderLoader
-from resources.storage import StorageResource
+from headrace.format.index_files import read_index
+from headrace.format.manifests import newest_manifest
+from headrace_dagster.assets.dataset_report import has_report
+from headrace_dagster.assets.records import Records
+from headrace_dagster.resources.encoders import EncoderLoader
+from headrace_dagster.resources.storage import StorageResource
 from tests.built import BuiltGraph
 from tests.damage import flip_audio
 from tests.projects import Graph, Project
@@ -56,8 +56,9 @@ def test_latents_show_speed_padding_device_dtype_and_bytes(graph):
     assert 0 <= found["padding_share"] < 1
     assert 0 < found["device_busy_share"] <= 1
     assert found["dtype"] == "bfloat16"
-    assert found["bytes"] > 0
+    assert found["shard_bytes"] > 0
     assert found["samples"] == 3
+    assert "encoded alone, a frame differs by" in found["independent_of_batch"]
     assert "cpu" in found["devices"] or "cuda" in found["devices"]
     assert ("gpu_memory_peak_bytes" in found) == ("cuda" in found["devices"])
 
@@ -65,7 +66,7 @@ def test_latents_show_speed_padding_device_dtype_and_bytes(graph):
 def test_latents_are_shown_below_their_spectrogram(graph):
     """A small PNG of the longest sample, also when nothing had to be encoded."""
     for _ in range(2):
-        text = encode(graph)["latents"].value
+        text = encode(graph)["latents_picture"].value
         assert text.startswith("![latents below their spectrogram](data:image/png;base64,")
         assert len(text) < 60_000
         picture = Image.open(io.BytesIO(base64.b64decode(text.partition("base64,")[2].removesuffix(")"))))
@@ -73,8 +74,8 @@ def test_latents_are_shown_below_their_spectrogram(graph):
         assert len(picture.convert("RGB").getcolors()) > 10
 
 
-def test_a_damaged_sample_costs_its_pictures_and_not_the_partition(graph):
-    """Of every asset that shows it, until the shard is mended."""
+def test_a_damaged_sample_loses_its_pictures_and_fails_no_asset(graph):
+    """Of every asset that shows it, until the shard is built again."""
     encode(graph)
     assert graph.run(graph.keys.latents_index("mel")).success
     index = read_index(graph.audio, newest_manifest(graph.audio, "train-0000").manifest.shards[0].name)
@@ -84,16 +85,16 @@ def test_a_damaged_sample_costs_its_pictures_and_not_the_partition(graph):
     shards, latents = materialize(graph, graph.keys.audio_shards), encode(graph)
     report = materialize(graph, graph.keys.dataset_report, None)
     for found in (shards, latents, report):
-        assert f"{index.shard}: sample {index.key(i)} cannot be read: " in found["pictures"].value
-    assert "waveforms" not in shards
-    assert shards["durations"].value.startswith("![histogram")
-    assert "latents" not in latents
+        assert f"{index.shard}: sample {index.key(i)} cannot be read: " in found["pictures_missing"].value
+    assert "waveforms_picture" not in shards
+    assert shards["durations_picture"].value.startswith("![histogram")
+    assert "latents_picture" not in latents
     assert latents["dtype"].value == "bfloat16"
     records = Records(graph.instance, graph.definitions.resolve_asset_graph().asset_check_keys)
-    assert not has_report(graph.config, StorageResource(), records)
+    assert not has_report(graph.project.dataset(), StorageResource(), records)
     graph.audio.write(index.shard, whole)
-    assert "pictures" not in materialize(graph, graph.keys.dataset_report, None)
-    assert has_report(graph.config, StorageResource(), records)
+    assert "pictures_missing" not in materialize(graph, graph.keys.dataset_report, None)
+    assert has_report(graph.project.dataset(), StorageResource(), records)
 
 
 def test_the_encoder_is_released_after_the_run_even_when_it_fails(graph, monkeypatch):

@@ -1,4 +1,4 @@
-"""Dagster on PostgreSQL, as docs/operations.md says: the same `dagster.yaml` and four lines more."""
+"""Dagster on PostgreSQL, as docs/operations.md describes it: `dagster.yaml` with four more lines."""
 
 import os
 import re
@@ -10,10 +10,11 @@ import time
 import dagster as dg
 import pytest
 
-from assets.history import forget, forgettable_runs
-from headrace.snapshots import snapshot_numbers
-from headrace.storage import open_storage
-from resources.storage import REPOSITORY_ROOT
+from building.repository import REPOSITORY_ROOT
+from headrace.format.snapshots import snapshot_numbers
+from headrace.stores.storage import open_storage
+from headrace_dagster.assets.history import forgettable_runs
+from headrace_dagster.resources.dagster_internals.run_removal import remove_run
 from tests.live import DagsterDev, Run
 from tests.postgres import find_server, postgres_url
 from tests.projects import Project
@@ -71,7 +72,7 @@ def test_the_first_build_and_a_change_need_no_click(live):
     assert live.server.unhealthy() == []
 
 
-def test_a_run_whose_process_is_killed_is_found_and_made_again(live, monkeypatch):
+def test_a_run_whose_process_is_killed_is_marked_failed_and_repeated(live, monkeypatch):
     monkeypatch.setenv(VARIABLE, live.server.environment[VARIABLE])
     known = len(live.server.runs())
 
@@ -91,15 +92,15 @@ def test_a_run_whose_process_is_killed_is_found_and_made_again(live, monkeypatch
     assert [run.status for run in runs] == ["SUCCESS", "FAILURE", "SUCCESS"]
 
 
-def test_old_runs_leave_the_history_and_nothing_is_made_again(live, monkeypatch):
+def test_old_runs_are_removed_and_nothing_is_built_again(live, monkeypatch):
     monkeypatch.setenv(VARIABLE, live.server.environment[VARIABLE])
-    monkeypatch.setattr("assets.history._RECENT", 1)
+    monkeypatch.setattr("headrace_dagster.assets.history._RECENT", 1)
     live.project.write_yaml(schedules={"history": {"cron": "0 5 * * *", "keep": 0}})
     before = len(live.server.runs())
     with dg.DagsterInstance.from_config(str(live.server.home)) as instance:
-        old = forgettable_runs(instance, live.project.config(), now_seconds=time.time() + 365 * 86_400)
+        old = forgettable_runs(instance, live.project.dataset(), now_seconds=time.time() + 365 * 86_400)
         for run_id in old:
-            forget(instance, run_id)
+            remove_run(instance, run_id)
     time.sleep(15)  # two rounds of the sensors
     assert 0 < len(old) == before - len(live.server.runs())
 
@@ -117,5 +118,5 @@ def test_build_py_finds_everything_done(live):
         timeout=200,
     )
     assert built.returncode == 0, built.stdout + built.stderr
-    assert "mel/latent_shards: up to date" in built.stdout
+    assert "tones: nothing changed: " in built.stdout
     assert [sorted(run.assets) for run in live.server.runs()[known:]] == [["catalog"]]

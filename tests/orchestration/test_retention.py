@@ -1,4 +1,6 @@
-"""What Dagster remembers at our settings has a bound: ticks are purged, and what is left is small."""
+"""With the settings of dagster_home, the size of Dagster's records of ticks has a bound."""
+
+# ruff: noqa: TID251
 
 import shutil
 import time
@@ -22,7 +24,7 @@ from dagster._core.scheduler.instigation import (
 )
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
-from resources.storage import REPOSITORY_ROOT
+from building.repository import REPOSITORY_ROOT
 
 DAY_SECONDS = 86_400
 TICKS_PER_DAY = DAY_SECONDS // 5  # the daemon looks at every sensor every five seconds

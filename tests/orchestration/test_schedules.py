@@ -1,4 +1,4 @@
-"""What happens by the clock follows the YAML; a changed YAML is loaded without a click."""
+"""Schedules follow the YAML; a changed YAML file is loaded without a click."""
 
 import os
 import shutil
@@ -9,17 +9,19 @@ import threading
 import dagster as dg
 import pytest
 
-from assets.maintenance import gc_job, verify_job
-from headrace.config import load_config
-from headrace.config_folder import find_configs
+from headrace.config.dataset import load_config
+from headrace.config.folder import find_configs
 from headrace.errors import ConfigError
-from resources.storage import StorageResource
-from resources.workers import WorkersResource
-from sensors.definitions_changes import code_server, definitions_changes_sensor
-from sensors.schedules import dataset_schedules
+from headrace_dagster.assets.maintenance import gc_job, verify_job
+from headrace_dagster.resources.dagster_internals.code_server import code_server
+from headrace_dagster.resources.storage import StorageResource
+from headrace_dagster.resources.workers import WorkersResource
+from headrace_dagster.sensors.definitions_changes import definitions_changes_sensor
+from headrace_dagster.sensors.loaded import DatasetFolder
+from headrace_dagster.sensors.schedules import dataset_schedules
 from tests.projects import Graph, Project
 
-RESOURCES = {"storage": StorageResource(), "workers": WorkersResource()}
+RESOURCES = {"headrace_storage": StorageResource(), "headrace_workers": WorkersResource()}
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ def run(job: dg.JobDefinition, instance: dg.DagsterInstance | None = None) -> dg
 
 def test_schedules_follow_the_yaml(project):
     project.write_yaml(schedules={"time_zone": "Europe/Berlin", "verify": {"cron": "30 1 * * 1", "enabled": False}})
-    found = {schedule.name: schedule for schedule in dataset_schedules(project.config())}
+    found = {schedule.name: schedule for schedule in dataset_schedules(project.dataset())}
     assert {name: schedule.cron_schedule for name, schedule in found.items()} == {
         "tones_refresh": "0 3 * * *",
         "tones_verify": "30 1 * * 1",
@@ -53,7 +55,7 @@ def test_schedules_follow_the_yaml(project):
     "schedules",
     [{"time_zone": "Mars/Crater"}, {"refresh": {"cron": "nightly"}}, {"gc": {"keep": 0}}, {"history": {"days": 0}}],
 )
-def test_wrong_schedules_are_named_by_key(project, schedules):
+def test_invalid_schedules_are_named_by_key(project, schedules):
     project.write_yaml(schedules=schedules)
     with pytest.raises(ConfigError, match="schedules"):
         load_config(project.datasets / "tones.yaml")
@@ -61,31 +63,31 @@ def test_wrong_schedules_are_named_by_key(project, schedules):
 
 def test_verify_reads_everything_and_names_a_damaged_shard(project):
     Graph(project).build()
-    assert run(verify_job(project.config())).success
+    assert run(verify_job(project.dataset())).success
     shard = next((project.output / "audio").glob("*.tar"))
     shard.chmod(0o644)
     content = bytearray(shard.read_bytes())
     content[600] ^= 1
     shard.write_bytes(bytes(content))
-    result = run(verify_job(project.config()))
+    result = run(verify_job(project.dataset()))
     assert not result.success
     message = next(e.step_failure_data.user_failure_data.description for e in result.all_events if e.is_step_failure)
     assert shard.name in message
 
 
-def test_verify_comes_to_nothing_before_the_first_snapshot_and_fails_when_all_are_gone(project):
-    assert run(verify_job(project.config())).success
+def test_verify_passes_before_the_first_snapshot_and_fails_when_all_are_gone(project):
+    assert run(verify_job(project.dataset())).success
     graph = Graph(project)
     graph.build()
     shutil.rmtree(project.output)
-    assert not run(verify_job(project.config()), graph.instance).success
+    assert not run(verify_job(project.dataset()), graph.instance).success
 
 
 def test_gc_keeps_what_readers_see(project):
     graph = Graph(project)
     graph.build()
     before = project.files()
-    assert run(gc_job(project.config())).success
+    assert run(gc_job(project.dataset())).success
     assert project.files() == before
 
 
@@ -104,7 +106,7 @@ def test_a_changed_yaml_file_makes_the_code_server_load_it(project, monkeypatch)
         def reload_code(self, timeout):
             asked.set()
 
-    monkeypatch.setattr("sensors.definitions_changes.code_server", Server)
+    monkeypatch.setattr("headrace_dagster.sensors.definitions_changes.code_server", Server)
     sensor = watching(project)
     project.write_yaml(loader={"num_workers": 1})
     assert "loading" in tick(sensor).skip_message
@@ -113,11 +115,12 @@ def test_a_changed_yaml_file_makes_the_code_server_load_it(project, monkeypatch)
 
 def watching(project):
     """The sensor, as it is after the files of now were loaded."""
-    return definitions_changes_sensor(project.datasets, find_configs(project.datasets, project.datasets).configs)
+    configs = find_configs(project.datasets, project.datasets).configs
+    return definitions_changes_sensor(DatasetFolder(project.datasets, project.datasets), configs)
 
 
-def test_a_wrong_yaml_file_is_not_loaded_fails_one_tick_and_is_told_until_it_is_mended(project, monkeypatch):
-    monkeypatch.setattr("sensors.definitions_changes.code_server", lambda: pytest.fail("asked"))
+def test_an_invalid_yaml_file_is_not_loaded_fails_one_tick_and_is_reported_until_it_is_corrected(project, monkeypatch):
+    monkeypatch.setattr("headrace_dagster.sensors.definitions_changes.code_server", lambda: pytest.fail("asked"))
     sensor = watching(project)
     project.write_yaml(loader={"num_wrkers": 1})
     with pytest.raises(dg.Failure, match="num_workers"):
@@ -127,7 +130,7 @@ def test_a_wrong_yaml_file_is_not_loaded_fails_one_tick_and_is_told_until_it_is_
     assert "no change" in tick(sensor).skip_message
 
 
-def test_a_wrong_file_keeps_no_other_from_being_loaded(project):
+def test_an_invalid_file_does_not_keep_others_from_being_loaded(project):
     sensor = watching(project)
     other, third = project.datasets / "other.yaml", project.datasets / "third.yaml"
     other.write_text("source: {uri: x")
@@ -142,7 +145,7 @@ def test_a_wrong_file_keeps_no_other_from_being_loaded(project):
     assert "press Reload" in tick(loaded).skip_message
 
 
-def test_a_folder_of_data_sets_that_is_gone_is_named(project):
+def test_a_missing_folder_of_data_sets_is_named(project):
     sensor = watching(project)
     project.datasets.rename(project.folder / "elsewhere")
     with pytest.raises(dg.Failure, match="no such folder of data sets"):
@@ -156,11 +159,11 @@ def test_without_a_reloadable_code_server_a_person_is_asked(project):
 
 
 @pytest.mark.parametrize("has_proc", [True, False])
-def test_the_code_server_is_found_by_the_command_line_of_its_child_s_parent(tmp_path, monkeypatch, has_proc):
+def test_the_code_server_is_found_by_the_command_line_of_the_parent_process(tmp_path, monkeypatch, has_proc):
     if not has_proc:  # as on macOS
         if shutil.which("ps") is None:
             pytest.skip("this system has no ps")
-        monkeypatch.setattr("sensors.definitions_changes._PROC", tmp_path)
+        monkeypatch.setattr("headrace_dagster.resources.dagster_internals.code_server._PROC", tmp_path)
     command = [sys.executable, "-c", "print(flush=True), input()", "code-server", "start", "--port", "4321"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
         parent.stdout.readline()  # the kernel shows its command line a moment after it began
@@ -171,6 +174,6 @@ def test_the_code_server_is_found_by_the_command_line_of_its_child_s_parent(tmp_
     assert (found.host, found.port) == ("localhost", 4321)
 
 
-def test_a_parent_that_is_no_code_server_is_not_asked(monkeypatch):
+def test_a_parent_that_is_not_a_code_server_is_not_asked(monkeypatch):
     monkeypatch.setattr("os.getppid", os.getpid)
     assert code_server() is None

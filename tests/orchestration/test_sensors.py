@@ -1,12 +1,13 @@
-"""Whatever happens to the source, the YAML or the daemon: sensors end at the right snapshot, with no run too many."""
+"""After any change of the source or the YAML, the sensors end at the right snapshot without superfluous runs."""
 
 import sys
 
+import dagster as dg
 import pytest
 import yaml
 
-from headrace.catalog_summary import SUMMARY_PATH
-from resources.storage import StorageResource
+from headrace.catalog.summary import SUMMARY_PATH
+from headrace_dagster.resources.storage import StorageResource
 from tests.built import SettledDaemon
 from tests.daemons import Daemon, count, partitions_made
 from tests.projects import Project, touch
@@ -40,13 +41,13 @@ def test_a_first_look_builds_everything_once(tmp_path):
     project = daemon.project
     made = daemon.settle()
     assert all(run.success for run in made)
-    assert sorted(partitions_made(made)) == sorted(project.config().layout().partition_keys())
+    assert sorted(partitions_made(made)) == sorted(project.config().partitioning().partition_keys())
     for asset in ("catalog", "sizes_index", "loader_smoke_test", "dataset_report"):
         assert count(made, asset) == 1, asset
     assert sum(project.sizes().values()) == 12
 
 
-def test_sensors_look_where_the_assets_storage_lies(tmp_path):
+def test_sensors_use_the_storage_of_the_assets(tmp_path):
     project = Project(tmp_path)
     project.write_tones(3)
     project.write_yaml(
@@ -76,7 +77,7 @@ def test_one_changed_file_costs_two_runs_and_makes_one_partition(daemon):
     assert count(made, "loader_smoke_test") == 1
 
 
-def test_a_change_that_is_taken_back_is_made_twice_and_ends_where_it_began(daemon):
+def test_a_change_that_is_undone_is_built_twice_and_ends_where_it_began(daemon):
     sizes = daemon.project.sizes()
     daemon.project.write_tone("tone004", hz=999)
     assert len(daemon.settle()) == 2
@@ -87,7 +88,7 @@ def test_a_change_that_is_taken_back_is_made_twice_and_ends_where_it_began(daemo
 
 
 @pytest.mark.slow
-def test_going_back_and_forth_is_never_taken_for_failing(daemon):
+def test_going_back_and_forth_does_not_count_as_failing(daemon):
     for _ in range(4):
         for hz in (999, 204):
             daemon.project.write_tone("tone004", hz=hz)
@@ -133,14 +134,14 @@ def test_a_changed_yaml_makes_what_it_touches(daemon):
     daemon.project.write_yaml(audio={"bits_per_sample": 24})
     daemon.reload()
     made = daemon.settle()
-    assert sorted(partitions_made(made)) == sorted(daemon.project.config().layout().partition_keys())
+    assert sorted(partitions_made(made)) == sorted(daemon.project.config().partitioning().partition_keys())
     assert count(made, "sizes_index") == 1
     daemon.project.write_yaml(loader={"num_workers": 0, "shuffle_buffer": 7})
     daemon.reload()
     assert [sorted(run.assets) for run in daemon.settle()] == [["dataset_report", "loader_smoke_test"]]
 
 
-def test_nothing_starts_while_the_yaml_is_not_as_it_was_loaded(daemon):
+def test_nothing_starts_while_the_yaml_file_differs_from_the_loaded_one(daemon):
     """A run would load the new file, and the sensors would never see what the old one asks for."""
     project, path = daemon.project, daemon.project.datasets / "tones.yaml"
     loaded = path.read_text()
@@ -164,7 +165,7 @@ def test_a_changed_layout_is_scanned_for_first_and_makes_every_partition_once(da
     assert daemon.tick("stale_partitions") == []
     assert daemon.reasons["stale_partitions"] == "waiting for a scan of the source"
     made = daemon.settle()
-    assert sorted(partitions_made(made)) == sorted(daemon.project.config().layout().partition_keys())
+    assert sorted(partitions_made(made)) == sorted(daemon.project.config().partitioning().partition_keys())
     assert count(made, "catalog") == count(made, "sizes_index") == 1
     assert sum(daemon.project.sizes().values()) == 12
 
@@ -192,9 +193,9 @@ def test_a_source_too_large_to_list_is_scanned_where_settings_or_the_catalog_ask
 
 
 def test_ticks_need_no_polars(daemon, monkeypatch):
-    """It and all modules that import it may as well not be there."""
+    """They work without polars and without all modules that import it."""
     heavy = [name for name, module in sys.modules.items() if name.startswith("headrace.") and hasattr(module, "pl")]
-    assert "headrace.catalog_files" in heavy
+    assert "headrace.catalog.parquet_files" in heavy
     for name in ("polars", *heavy):
         monkeypatch.setitem(sys.modules, name, None)
     daemon.cursors.clear()
@@ -213,12 +214,12 @@ def test_latents_follow_once_their_audio_is_done(daemon):
     daemon.reload()
     made = daemon.settle()
     assert count(made, "audio_shards") == 0
-    assert count(made, "mel/latent_shards") == len(daemon.project.config().layout().partition_keys())
-    assert count(made, "mel/sizes_index") == count(made, "loader_smoke_test") == 1
+    assert count(made, "mel_latent_shards") == len(daemon.project.config().partitioning().partition_keys())
+    assert count(made, "mel_sizes_index") == count(made, "loader_smoke_test") == 1
     daemon.project.write_tone("tone004", hz=999)
     made = daemon.settle()
     assert len(made) == 2
-    assert count(made, "mel/latent_shards") == count(made, "mel/sizes_index") == 1
+    assert count(made, "mel_latent_shards") == count(made, "mel_sizes_index") == 1
 
 
 def test_a_file_that_still_changes_waits_and_others_do_not(daemon):
@@ -238,3 +239,53 @@ def test_a_file_that_still_changes_waits_and_others_do_not(daemon):
     daemon.project.write_tone("partial", hz=601)
     assert daemon.tick("source_changes") == []
     assert "settling" in daemon.reasons["source_changes"]
+
+
+def begun(daemon: Daemon, asset: str) -> dg.DagsterRun:
+    """A run that somebody started by hand and that has not ended."""
+    return daemon.instance.create_run_for_job(
+        daemon.job,
+        asset_selection=frozenset({getattr(daemon.project.keys, asset)}),
+        status=dg.DagsterRunStatus.STARTED,
+    )
+
+
+def ended(daemon: Daemon, run: dg.DagsterRun) -> None:
+    daemon.instance.report_run_canceled(run)
+
+
+@pytest.mark.parametrize(
+    ("asset", "reason"), [("catalog", "a scan is in progress"), ("sizes_index", "a snapshot is being committed")]
+)
+def test_a_scan_waits_for_a_scan_or_a_commit_in_progress(daemon, asset, reason):
+    daemon.project.write_tone("tone004", hz=999)
+    run = begun(daemon, asset)
+    assert daemon.tick("source_changes") == []
+    assert reason in daemon.reasons["source_changes"]
+    ended(daemon, run)
+    (request,) = daemon.tick("source_changes")
+    assert request.asset_selection == [daemon.project.keys.catalog]
+
+
+def test_a_scan_does_not_wait_for_a_commit_that_takes_too_long(daemon, monkeypatch):
+    daemon.project.write_tone("tone004", hz=999)
+    begun(daemon, "sizes_index")
+    monkeypatch.setattr("headrace_dagster.sensors.source_changes._COMMIT_SECONDS", 0.0)
+    assert len(daemon.tick("source_changes")) == 1
+
+
+def test_a_scan_does_not_wait_for_partitions_that_are_being_made(daemon):
+    daemon.project.write_tone("tone004", hz=999)
+    begun(daemon, "audio_shards")
+    assert len(daemon.tick("source_changes")) == 1
+
+
+def test_stale_partitions_wait_for_a_scan_in_progress(daemon):
+    daemon.project.write_tone("tone004", hz=999)
+    assert daemon.run(daemon.tick("source_changes")[0]).success
+    run = begun(daemon, "catalog")
+    assert daemon.tick("stale_partitions") == []
+    assert "running" in daemon.reasons["stale_partitions"]
+    ended(daemon, run)
+    (request,) = daemon.tick("stale_partitions")
+    assert request.partition_key == daemon.project.partition_of("tone004.wav")

@@ -1,4 +1,6 @@
-"""What fails is tried again after a while, then rests until something changes; what failed a check goes no further."""
+"""Failed work is retried with growing pauses, then rests until a change; a failed check blocks later assets."""
+
+# ruff: noqa: TID251
 
 import multiprocessing
 import os
@@ -14,10 +16,22 @@ from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
 from dagster._core.remote_origin import InProcessCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
-from headrace.manifests import newest_manifest
-from headrace.storage import LocalStorage
-from headrace.waves import FINISH, Attempts, Decision, Limits, PartitionWork, Patience, Pause, Situation, decide
-from sensors.activity import active_runs
+from headrace.build.waves import (
+    FINISH,
+    Attempts,
+    Decision,
+    Limits,
+    PartitionWork,
+    Pause,
+    RunPatience,
+    Situation,
+    decide,
+)
+from headrace.config.dataset import DatasetConfig
+from headrace.format.manifests import newest_manifest
+from headrace.stores.storage import LocalStorage
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.sensors.activity import active_runs
 from tests.built import SettledDaemon
 from tests.daemons import Daemon, count
 from tests.projects import Project
@@ -77,7 +91,7 @@ def test_the_end_is_made_once_and_not_beside_itself():
 def test_failing_work_backs_off_and_then_rests(attempts, pause):
     decision = decide(
         situation(partitions={"train-0000": WORK}, attempts={"token": attempts}),
-        Limits(patience=Patience((15.0, 120.0))),
+        Limits(patience=RunPatience((15.0, 120.0))),
     )
     assert decision.paused == ({"train-0000": pause} if pause else {})
 
@@ -97,13 +111,15 @@ def daemon(settled, undrawn):
     return settled.put_back()
 
 
-def test_a_partition_that_fails_its_check_holds_latents_and_snapshot(daemon, monkeypatch):
+def test_a_partition_that_fails_its_check_blocks_latents_and_snapshot(daemon, monkeypatch):
     """Shards are damaged between their writing and their check; what readers see stays as it was."""
     before = daemon.project.sizes()
     daemon.project.write_yaml(latents=[{"name": "mel", "encoder": {"kind": "log_mel"}}])
     daemon.reload()
     daemon.settle()
-    monkeypatch.setattr("assets.checks.index_faults", lambda storage, shard: [f"{shard.name}: made up"])
+    monkeypatch.setattr(
+        "headrace_dagster.assets.checks.index_faults", lambda storage, shard: [f"{shard.name}: made up"]
+    )
     daemon.project.write_tone("tone001", hz=999)
     made = daemon.settle()
     assert [run.success for run in made] == [True, False]
@@ -113,8 +129,8 @@ def test_a_partition_that_fails_its_check_holds_latents_and_snapshot(daemon, mon
     latents = newest_manifest(LocalStorage(daemon.project.output / "latents/mel"), made[1].partition)
     assert audio.number == 2
     assert latents.number == 1
-    refused = daemon.run(dg.RunRequest(asset_selection=[daemon.project.keys.sizes_index]))
-    assert not refused.success
+    blocked = daemon.run(dg.RunRequest(asset_selection=[daemon.project.keys.sizes_index]))
+    assert not blocked.success
     assert daemon.project.sizes() == before
     monkeypatch.undo()
     assert daemon.run(
@@ -126,7 +142,7 @@ def test_a_partition_that_fails_its_check_holds_latents_and_snapshot(daemon, mon
     assert daemon.project.sizes() != before
 
 
-def test_an_empty_source_is_no_reason_to_throw_everything_away(daemon):
+def test_an_empty_source_does_not_empty_the_data_set(daemon):
     before = daemon.project.sizes()
     for path in daemon.project.recordings.iterdir():
         path.unlink()
@@ -136,21 +152,28 @@ def test_an_empty_source_is_no_reason_to_throw_everything_away(daemon):
     assert daemon.project.sizes() == before
 
 
-def test_a_run_whose_process_died_is_marked_failed_and_counts_as_not_running(tmp_path):
-    instance = dg.DagsterInstance.local_temp(str(tmp_path))
+TONES = ProjectDataset.named(DatasetConfig(name="tones", source={"uri": "a"}, output={"uri": "b"}))
+
+
+@pytest.fixture
+def instance(tmp_path):
+    """An instance in files."""
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        yield instance
+
+
+def test_a_run_whose_process_died_is_marked_failed_and_counts_as_not_running(instance):
     process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
     process.start()
     started = _started_run(instance, process.pid)
-    assert len(active_runs(instance)) == 1
+    assert len(active_runs(instance, TONES)) == 1
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    assert active_runs(instance) == []
+    assert active_runs(instance, TONES) == []
     assert instance.get_run_by_id(started).status == dg.DagsterRunStatus.FAILURE
 
 
-def test_a_run_that_waits_its_turn_counts_as_running(tmp_path):
-    instance = dg.DagsterInstance.local_temp(str(tmp_path))
-
+def test_a_run_that_waits_its_turn_counts_as_running(instance):
     @dg.job
     def work(): ...
 
@@ -158,22 +181,25 @@ def test_a_run_that_waits_its_turn_counts_as_running(tmp_path):
     origin = RemoteJobOrigin(RemoteRepositoryOrigin(location, "__repository__"), "work")
     code = JobPythonOrigin("work", RepositoryPythonOrigin("python", ModuleCodePointer("definitions", "work")))
     instance.create_run_for_job(work, status=dg.DagsterRunStatus.QUEUED, remote_job_origin=origin, job_code_origin=code)
-    assert len(active_runs(instance)) == 1
+    assert len(active_runs(instance, TONES)) == 1
 
 
-def test_another_process_with_the_number_of_a_dead_one_does_not_keep_a_run_alive(tmp_path):
-    instance = dg.DagsterInstance.local_temp(str(tmp_path))
+def test_another_process_with_the_pid_of_a_dead_one_does_not_keep_a_run_alive(instance):
     _started_run(instance, os.getpid(), before_seconds=10_000_000.0)
-    assert active_runs(instance) == []
+    assert active_runs(instance, TONES) == []
 
 
-def test_a_build_on_another_machine_is_not_taken_for_dead(tmp_path):
-    instance = dg.DagsterInstance.local_temp(str(tmp_path))
+def test_a_dead_run_of_something_else_in_the_project_is_left_to_dagster(instance):
+    _started_run(instance, os.getpid(), before_seconds=10_000_000.0, tags={"headrace/dataset": "others"})
+    assert len(active_runs(instance, TONES)) == 1
+
+
+def test_a_build_on_another_machine_is_not_taken_for_dead(instance):
     here, there = (
         _started_run(instance, os.getpid(), before_seconds=10_000_000.0, tags={"headrace/host": host})
         for host in (socket.gethostname(), f"not-{socket.gethostname()}")
     )
-    assert len(active_runs(instance)) == 1
+    assert len(active_runs(instance, TONES)) == 1
     assert instance.get_run_by_id(here).status == dg.DagsterRunStatus.FAILURE
     assert instance.get_run_by_id(there).status == dg.DagsterRunStatus.STARTED
 
@@ -181,7 +207,7 @@ def test_a_build_on_another_machine_is_not_taken_for_dead(tmp_path):
 def _started_run(
     instance: dg.DagsterInstance, pid: int, before_seconds: float = 0.0, tags: dict[str, str] | None = None
 ) -> str:
-    """A run as a code server leaves it behind: started, with the process named in its log."""
+    """A run of `tones` as a code server leaves it behind: started, with the process named in its log."""
 
     @dg.op
     def nothing() -> None: ...
@@ -190,6 +216,7 @@ def _started_run(
     def work():
         nothing()
 
+    tags = {"headrace/dataset": "tones", **(tags or {})}
     run = instance.create_run_for_job(work, status=dg.DagsterRunStatus.NOT_STARTED, tags=tags)
     event = dg.DagsterEvent(
         event_type_value=dg.DagsterEventType.ENGINE_EVENT.value,

@@ -40,7 +40,7 @@ def test_a_changed_file_makes_just_its_partition_stale(graph):
     assert graph.stale_partitions() == [graph.project.partition_of("tone004.wav")]
 
 
-def test_a_change_that_is_taken_back_leaves_nothing_stale(graph):
+def test_a_change_that_is_undone_leaves_nothing_stale(graph):
     graph.project.write_tone("tone004", hz=999)
     graph.scan()
     graph.project.write_tone("tone004", hz=204)
@@ -48,7 +48,7 @@ def test_a_change_that_is_taken_back_leaves_nothing_stale(graph):
     assert graph.stale_partitions() == []
 
 
-def test_a_change_that_is_taken_back_after_a_build_is_built_again(graph):
+def test_a_change_that_is_undone_after_a_build_is_built_again(graph):
     sizes = graph.project.sizes()
     graph.project.write_tone("tone004", hz=999)
     graph.build()

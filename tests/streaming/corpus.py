@@ -10,12 +10,13 @@ import numpy as np
 import soundfile as sf
 from numpy.typing import NDArray
 
-from headrace.index import FRAME_RATE_NOTE, SampleEntry, ShardIndex
-from headrace.indexing import latent_facts
-from headrace.manifests import Manifest, ShardEntry, commit_manifest, newest_manifest, newest_manifests
-from headrace.shardwriter import ShardPlace, ShardWriter
-from headrace.snapshots import NumberedSnapshot, commit_snapshot
-from headrace.storage import LocalStorage, Storage
+from headrace.format.index import FRAME_RATE_NOTE, REFUSED_NOTE, ShardIndex
+from headrace.format.index_entries import SampleEntry
+from headrace.format.manifests import Manifest, ShardEntry, commit_manifest, newest_manifest, newest_manifests
+from headrace.format.pth import latent_facts
+from headrace.format.snapshots import NumberedSnapshot, commit_snapshot
+from headrace.format.writer import ShardPlace, ShardWriter
+from headrace.stores.storage import LocalStorage, Storage
 
 RATE_HZ = 8000
 LATENT_HOP = 100
@@ -31,6 +32,8 @@ class Clip:
     num_channels: int = 1
     encoder: int = 0
     rate_hz: int = RATE_HZ
+    latent_hop: int = LATENT_HOP
+    rejection: str = ""
 
     @property
     def key(self) -> str:
@@ -51,11 +54,12 @@ class Clip:
         return file.getvalue()
 
     def json(self) -> bytes:
-        return json.dumps({"title": f"Clip {self.number}", "headrace": {"num_frames": self.num_frames}}).encode()
+        facts = {"num_frames": self.num_frames} | ({"refused": self.rejection} if self.rejection else {})
+        return json.dumps({"title": f"Clip {self.number}", "headrace": facts}).encode()
 
     def hidden(self) -> NDArray[np.float16]:
-        """Latents (T, D), one for each `LATENT_HOP` frames."""
-        shape = (max(1, self.num_frames // LATENT_HOP), WIDTH)
+        """Latents (T, D), one for each `latent_hop` frames, at least one."""
+        shape = (max(1, self.num_frames // self.latent_hop), WIDTH)
         return np.random.default_rng(self.number + 10**6 * (1 + self.encoder)).standard_normal(shape).astype(np.float16)
 
     def pth(self) -> bytes:
@@ -83,15 +87,26 @@ def write_audio_shard(storage: Storage, place: ShardPlace, samples: Sequence[Cli
 
 
 def write_latent_shard(storage: Storage, place: ShardPlace, samples: Sequence[Clip]) -> ShardIndex:
+    rejected = [
+        {"key": clip.key, "path": f"{clip.key}.wav", "code": clip.rejection, "reason": f"reason of {clip.key}"}
+        for clip in samples
+        if clip.rejection
+    ]
     with ShardWriter(storage, place) as writer:
         for clip in samples:
-            pth, text = clip.pth(), clip.json()
+            text = clip.json()
+            if clip.rejection:
+                writer.add(clip.key, {"json": (text, len(text))})
+                continue
+            pth = clip.pth()
             found = latent_facts(pth)
             assert found is not None
             assert found.tensor is not None
             facts = SampleEntry(clip.key, {}, found.encoder_length, tensor=found.tensor.place)
             writer.add(clip.key, {"pth": (pth, len(pth)), "json": (text, len(text))}, facts)
-        return writer.publish("input", {FRAME_RATE_NOTE: repr(RATE_HZ / LATENT_HOP)}, "float16")
+        rate_hz = RATE_HZ / samples[0].latent_hop
+        notes = {FRAME_RATE_NOTE: repr(rate_hz), REFUSED_NOTE: json.dumps(rejected)}
+        return writer.publish("input", notes, "float16" if len(rejected) < len(samples) else "")
 
 
 ShardWriting = Callable[[Storage, ShardPlace, Sequence[Clip]], ShardIndex]
@@ -103,7 +118,7 @@ def commit(
     """A manifest for each partition, and the snapshot of all."""
     for partition, indexes in shards.items():
         entries = tuple(
-            ShardEntry(i.shard, i.num_bytes, len(i), int(i.num_frames.sum()), 0.0, "input", tuple(i.keys()))
+            ShardEntry(i.shard, i.num_bytes, len(i), int(i.lengths.sum()), 0.0, "input", tuple(i.keys()))
             for i in indexes
         )
         digest = "-".join(index.sha256[:6] for index in indexes)
@@ -123,11 +138,16 @@ def write_dataset(
 
 
 def write_latents(
-    folder: Path, samples: Mapping[str, Sequence[Clip]], audio: NumberedSnapshot, *, per_shard: int = 5
+    folder: Path,
+    samples: Mapping[str, Sequence[Clip]],
+    audio: NumberedSnapshot,
+    *,
+    per_shard: int = 5,
+    name: str = "crepe",
 ) -> NumberedSnapshot:
-    """`folder/latents/crepe` for a snapshot of the audio, committed."""
+    """`folder/latents/<name>` for a snapshot of the audio, committed."""
     origin = {"audio_snapshot": audio.number, "audio_fingerprint": audio.snapshot.fingerprint}
-    storage = LocalStorage(folder / "latents/crepe")
+    storage = LocalStorage(folder / "latents" / name)
     return _write(storage, samples, per_shard, write_latent_shard, "latent_", origin)
 
 

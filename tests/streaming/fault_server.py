@@ -1,4 +1,4 @@
-"""A small S3 server over a folder that can be told to fail: what the drills read from.
+"""A small S3 server over a folder that a test can make fail; the drills read from it.
 
 It knows GET with and without ranges, HEAD and ListObjectsV2, which is all that a reader needs. Binds to loopback.
 """
@@ -7,6 +7,7 @@ import enum
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,17 +25,27 @@ class Fault(enum.Enum):
     STALL = enum.auto()
     RESET = enum.auto()
     ERROR_500 = enum.auto()
+    ERROR_503 = enum.auto()
+    ERROR_403 = enum.auto()
     HALF = enum.auto()
     FLIP = enum.auto()
 
 
+_ANSWERS = {
+    Fault.ERROR_500: (500, "InternalError"),
+    Fault.ERROR_503: (503, "SlowDown"),
+    Fault.ERROR_403: (403, "AccessDenied"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request: method, path below the bucket, and the range header if there was one."""
+    """One request: method, path below the bucket, the range header if there was one, and whether it passes caches."""
 
     method: str
     path: str
     span: str | None
+    is_past_caches: bool = False
 
 
 @dataclass(slots=True)
@@ -46,6 +57,9 @@ class FaultServer:
         port: where.
         requests: what was asked so far.
         fault: decides for each request; None answers it.
+        damage: what it makes of the bytes of an object: the request, the first byte's place in the object, the bytes.
+        retry_after: what an answer of 503 says of when to come back.
+        page_keys: entries of a listing in one answer.
         is_over: ends the stalled requests.
     """
 
@@ -53,6 +67,9 @@ class FaultServer:
     port: int = 0
     requests: list[Request] = field(default_factory=list)
     fault: Callable[[Request], Fault | None] = lambda request: None
+    damage: Callable[[Request, int, bytes], bytes] = lambda request, start, blob: blob
+    retry_after: str | None = None
+    page_keys: int = 100_000
     is_over: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -69,8 +86,22 @@ class FaultServer:
             "AWS_REGION": "us-east-1",
         }
 
+    def fail_for(self, seconds: float, after: int = 0) -> None:
+        """Answer 503 to all requests for so long, from the one that follows `after` others on."""
+        self.requests.clear()
+        ends: list[float] = []
+
+        def decide(request: Request) -> Fault | None:
+            if len(self.requests) <= after:
+                return None
+            if not ends:
+                ends.append(time.monotonic() + seconds)
+            return Fault.ERROR_503 if time.monotonic() < ends[0] else None
+
+        self.fault = decide
+
     def fail_first(self, fault: Fault, times: int, suffix: str = ".tar") -> None:
-        """Fail the first so many GETs of paths with this suffix."""
+        """Fail the first `times` GETs of paths with this suffix."""
         faults = iter([fault] * times)
 
         def decide(request: Request) -> Fault | None:
@@ -118,7 +149,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, *, with_body: bool) -> None:
         url = urlsplit(self.path)
         path = unquote(url.path).removeprefix(f"/{BUCKET}").lstrip("/")
-        request = Request(self.command, path, self.headers.get("Range"))
+        request = Request(
+            self.command, path, self.headers.get("Range"), self.headers.get("Cache-Control") == "no-cache"
+        )
         face = self.server_face
         face.requests.append(request)
         fault = face.fault(request)
@@ -130,19 +163,21 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             self.connection.close()
             self.close_connection = True
-        elif fault is Fault.ERROR_500:
-            self._send(500, b"<Error><Code>InternalError</Code></Error>", with_body=with_body)
+        elif fault in _ANSWERS:
+            status, code = _ANSWERS[fault]
+            headers = {"Retry-After": face.retry_after} if status == 503 and face.retry_after else None
+            self._send(status, f"<Error><Code>{code}</Code></Error>".encode(), headers, with_body=with_body)
         elif not path and with_body:
             self._send(200, self._listing(parse_qs(url.query)), with_body=True)
         else:
-            self._object(path, fault, with_body=with_body)
+            self._object(request, fault, with_body=with_body)
 
-    def _object(self, path: str, fault: Fault | None, *, with_body: bool) -> None:
-        file = self.server_face.folder / path
+    def _object(self, request: Request, fault: Fault | None, *, with_body: bool) -> None:
+        file = self.server_face.folder / request.path
         if not file.is_file():
             self._send(404, b"<Error><Code>NoSuchKey</Code></Error>", with_body=with_body)
             return
-        blob = file.read_bytes()
+        blob, start = file.read_bytes(), 0
         status, headers = (
             200,
             {"ETag": f'"{file.stat().st_mtime_ns:x}"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"},
@@ -155,6 +190,8 @@ class _Handler(BaseHTTPRequestHandler):
         if fault is Fault.FLIP:
             middle = len(blob) // 2
             blob = blob[:middle] + bytes([blob[middle] ^ 0xFF]) + blob[middle + 1 :]
+        if with_body:
+            blob = self.server_face.damage(request, start, blob)
         self._send(status, blob, headers, with_body=with_body, keep=0.5 if fault is Fault.HALF else 1.0)
 
     def _send(
@@ -173,15 +210,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _listing(self, query: dict[str, list[str]]) -> bytes:
         prefix = query.get("prefix", [""])[0]
+        after = query.get("continuation-token", query.get("start-after", [""]))[0]
         root = self.server_face.folder
-        found = sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file())
+        names = sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file())
+        found = [name for name in names if name.startswith(prefix) and name > after]
+        page = found[: self.server_face.page_keys]
+        is_cut = len(page) < len(found)
+        token = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if is_cut else ""
         items = "".join(
             f"<Contents><Key>{escape(name)}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
             f'<ETag>"x"</ETag><Size>{(root / name).stat().st_size}</Size></Contents>'
-            for name in found
-            if name.startswith(prefix)
+            for name in page
         )
         return (
-            f"<ListBucketResult><Name>{BUCKET}</Name><Prefix>{escape(prefix)}</Prefix><KeyCount>{len(found)}</KeyCount>"
-            f"<MaxKeys>100000</MaxKeys><IsTruncated>false</IsTruncated>{items}</ListBucketResult>"
+            f"<ListBucketResult><Name>{BUCKET}</Name><Prefix>{escape(prefix)}</Prefix><KeyCount>{len(page)}</KeyCount>"
+            f"<MaxKeys>100000</MaxKeys><IsTruncated>{str(is_cut).lower()}</IsTruncated>{token}{items}</ListBucketResult>"
         ).encode()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import DataLoader
 
 from headrace import StreamingDataLoader, StreamingDataset, collate
-from headrace.storage import Storage, open_storage
+from headrace.stores.storage import Storage, open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,7 +13,7 @@ SLACK = 1 << 16
 
 
 def taken_by_filling(array):
-    """How much more memory the process has of the mappings in which an array lies, once it is written to."""
+    """How much more memory the process has in the mappings of an array, once it is written to."""
     before = resident_bytes(array)
     array[:] = 1
     return resident_bytes(array) - before

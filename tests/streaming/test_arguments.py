@@ -86,6 +86,8 @@ WRONG = [
     ("split", 3),
     ("snapshot", "1"),
     ("keep_zip", "no"),
+    *(("partition_algo", value) for value in ("nonsense", "", None, True)),
+    *(("validate_hash", value) for value in ("nonsense", "sha1", "", 1, ["sha256"])),
     ("change_streams", "x"),
     ("transform", "x"),
     ("latents", 3),
@@ -93,7 +95,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG, ids=str)
-def test_wrong_arguments_of_a_dataset_are_refused_by_name(dataset_folder, name, value):
+def test_wrong_arguments_of_a_dataset_are_rejected_by_name(dataset_folder, name, value):
     with pytest.raises(ConfigError, match=rf"^{name} .*: expected "):
         opened(dataset_folder, **{name: value})
 
@@ -108,6 +110,7 @@ def test_wrong_arguments_of_a_dataset_are_refused_by_name(dataset_folder, name, 
         *(("download_timeout", value) for value in ("x", 0)),
         ("download_retry", 0.5),
         ("keep_zip", "no"),
+        *(("validate_hash", value) for value in ("nonsense", 1)),
         ("snapshot", "1"),
         ("split", 3),
         ("name", 3),
@@ -116,7 +119,7 @@ def test_wrong_arguments_of_a_dataset_are_refused_by_name(dataset_folder, name, 
     ],
     ids=str,
 )
-def test_wrong_arguments_of_a_stream_are_refused_by_name(dataset_folder, name, value):
+def test_wrong_arguments_of_a_stream_are_rejected_by_name(dataset_folder, name, value):
     with pytest.raises(ConfigError, match=rf"^{name} is .*: expected "):
         StreamingDataset(streams=[Stream(**{"remote": f"{dataset_folder}/audio", name: value})])
 
@@ -132,7 +135,7 @@ def test_wrong_arguments_of_a_stream_are_refused_by_name(dataset_folder, name, v
         (Stream, r"Stream\(\) names no data set: pass remote=…, or local=…"),
     ],
 )
-def test_wrong_arguments_of_types_are_refused_by_name(make, message):
+def test_wrong_arguments_of_types_are_rejected_by_name(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
 
@@ -149,19 +152,19 @@ def test_wrong_arguments_of_types_are_refused_by_name(make, message):
         ({"multiprocessing_context": "x"}, "multiprocessing_context is 'x': expected one of fork, "),
         ({"drop_last": True}, "drop_last=True .* last_batch='drop' to the StreamingDataset"),
         ({"shuffle": True}, "shuffle=True .* pass it to the StreamingDataset"),
-        ({"persistent_workers": True}, "persistent_workers=True .* leave it out"),
+        ({"persistent_workers": "yes"}, "persistent_workers is 'yes'"),
         ({"timeout": 3}, "timeout=3 .* leave it out"),
     ],
     ids=str,
 )
-def test_wrong_arguments_of_a_loader_are_refused_by_name(dataset_folder, wrong, message):
+def test_wrong_arguments_of_a_loader_are_rejected_by_name(dataset_folder, wrong, message):
     with pytest.raises(ConfigError, match=message):
         StreamingDataLoader(opened(dataset_folder), **wrong)
 
 
 def test_a_loader_takes_the_defaults_of_torch_s(dataset_folder):
     """Scripts that pass every argument on need not know which of them mean nothing here."""
-    nothing = {"shuffle": False, "drop_last": False, "persistent_workers": False, "timeout": 0, "sampler": None}
+    nothing = {"shuffle": False, "drop_last": False, "persistent_workers": True, "timeout": 0, "sampler": None}
     loader = StreamingDataLoader(opened(dataset_folder), prefetch_factor=None, **nothing)
     assert [len(batch["keys"]) for batch in loader] == [4] * 14
 
@@ -178,7 +181,7 @@ def test_a_loader_reads_a_streaming_dataset_and_nothing_else(dataset):
 
 
 @pytest.mark.parametrize("streams", [["path"], "path", {"a": Stream("path")}, 3, [None]], ids=str)
-def test_streams_that_are_none_are_refused(streams):
+def test_values_that_are_not_streams_are_rejected(streams):
     with pytest.raises(ConfigError, match=r"^streams.* is .*: expected .*Stream\(remote=…\)"):
         StreamingDataset(streams=streams)
 
@@ -215,10 +218,10 @@ def test_a_dataset_without_any_folder_says_what_to_pass():
             "batch_multiple of 8 .*: use .* of 6 or 12, or .* 4 or 8",
         ),
         ({"epoch_size": "x"}, "epoch_size 'x'"),
-        ({"epoch_size": 10, "split": "none"}, "epoch_size is 10, but the streams hold no samples"),
+        ({"epoch_size": 10, "split": "none"}, "epoch_size is 10, but the streams have no samples"),
         ({"streams": [("train", {"repeat": 2, "choose": 3})]}, "has repeat and choose"),
         ({"streams": [("train", {"proportion": 1}), ("test", {})]}, "has a proportion but stream"),
-        ({"streams": [("none", {"choose": 3})]}, "is asked for 3 samples but holds none"),
+        ({"streams": [("none", {"choose": 3})]}, "should give 3 samples but has none"),
         ({"streams": [("train", {"batch_size": 2})]}, "no meaning with batching_method='random'"),
         (
             {"streams": [("train", {"batch_size": 9})], "batching_method": "per_stream"},
@@ -226,7 +229,7 @@ def test_a_dataset_without_any_folder_says_what_to_pass():
         ),
     ],
 )
-def test_what_no_epoch_could_follow_is_refused_at_once(tmp_path, settings, message):
+def test_what_no_epoch_could_follow_is_rejected_at_once(tmp_path, settings, message):
     write_dataset(tmp_path, {"train": clips(6), "test": clips(2, first=10), "none": []})
     audio = f"{tmp_path}/audio"
     streams = [Stream(audio, split=split, name=f"audio#{split}", **more) for split, more in settings.get("streams", ())]
@@ -257,6 +260,35 @@ def test_samples_are_found_by_whole_numbers_only(dataset_folder, number):
     assert dataset[np.int64(3)]["__key__"] == dataset[3]["__key__"]
 
 
+@pytest.mark.parametrize("value", ["relaxed", "orig"])
+def test_both_ways_to_partition_are_taken_and_give_one_order(dataset_folder, value):
+    assert opened(dataset_folder, partition_algo=value).state_dict() == opened(dataset_folder).state_dict()
+
+
+@pytest.mark.parametrize(("value", "checks"), [(None, False), (False, False), (True, True), ("sha256", True)])
+def test_digests_are_checked_if_asked_for_in_any_of_the_ways_there_are(dataset_folder, value, checks):
+    alone = opened(dataset_folder, validate_hash=value)
+    mixed_in = StreamingDataset(streams=[Stream(f"{dataset_folder}/audio", validate_hash=value)])
+    for dataset in (alone, mixed_in):
+        assert dataset.reading.readers[0].primary._config.validate_hash is checks
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda dataset: dataset.get_item(0, retry="often"), "retry"),
+        (lambda dataset: dataset.get_item(0, retry=-1), "retry"),
+        (lambda dataset: dataset.get_item(0, retry=None), "retry"),
+        (lambda dataset: dataset.state_dict(0, from_beginning="no"), "from_beginning"),
+        (lambda dataset: dataset.prepare_shard(0, blocking="no"), "blocking"),
+        (lambda dataset: dataset.simulate(3), "cluster"),
+    ],
+)
+def test_wrong_arguments_of_methods_are_rejected_by_name(dataset_folder, call, name):
+    with pytest.raises(ConfigError, match=rf"^{name} is .*: expected "):
+        call(opened(dataset_folder))
+
+
 def test_an_epoch_of_a_stream_that_is_not_there_cannot_be_shown(dataset_folder):
     dataset = opened(dataset_folder)
     with pytest.raises(IndexError, match="stream 5: there are 1"):
@@ -266,7 +298,7 @@ def test_an_epoch_of_a_stream_that_is_not_there_cannot_be_shown(dataset_folder):
 
 
 @pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE"])
-def test_a_place_in_the_environment_that_is_none_is_refused_by_name(dataset_folder, monkeypatch, name):
+def test_an_invalid_rank_in_the_environment_is_rejected_by_name(dataset_folder, monkeypatch, name):
     for variable in ("RANK", "WORLD_SIZE"):
         monkeypatch.setenv(variable, "x" if variable == name else "1")
     with pytest.raises(ConfigError, match=rf"environment variable {name} is 'x': expected a whole number.*unset it"):

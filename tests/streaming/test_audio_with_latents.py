@@ -71,12 +71,12 @@ def test_a_sample_holds_both(shards):
     assert "pth" not in sample
 
 
-def test_a_crop_that_could_not_cut_both_alike_is_refused(shards):
+def test_a_crop_that_could_not_cut_both_alike_is_rejected(shards):
     with pytest.raises(ConfigError, match=r"a\.tar: its samples hold audio and latents in one"):
         list(StreamingDataLoader(StreamingDataset(remote=shards, batch_size=3, crop_frames=10)))
 
 
-def test_a_batch_of_which_only_some_have_latents_is_refused_by_name(tmp_path):
+def test_a_batch_of_which_only_some_have_latents_is_rejected_by_name(tmp_path):
     write(tmp_path / "a.tar", clips(2), with_latents=[0])
     with pytest.raises(ConfigError, match=f"sample '{clips(2)[1].key}' has no encoder_hidden"):
         list(StreamingDataLoader(StreamingDataset(remote=tmp_path, batch_size=2)))

@@ -112,7 +112,7 @@ def test_a_run_goes_on_after_any_batch_with_other_workers_and_ranks(spread, kind
     assert seen + global_keys(resumed) + global_keys(resumed) == expected
 
 
-def test_a_world_that_the_batch_multiple_does_not_fit_is_refused(spread):
+def test_a_world_that_the_batch_multiple_does_not_fit_is_rejected(spread):
     with pytest.raises(ConfigError, match=r"batch_multiple of 4 samples does not divide by 8 ranks: use .* of 8,"):
         make(spread, world=World(0, 8))
 
@@ -138,7 +138,7 @@ def test_a_budget_counts_the_frames_that_arrive(spread, change):
 
 @pytest.mark.parametrize("change", [{"crop_frames": 500}, {"crop_seconds": 0.05}, {"sample_rate": 4000}], ids=str)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_state_is_refused_where_samples_of_another_length_would_make_other_batches(spread, kind, change):
+def test_a_state_is_rejected_where_samples_of_another_length_would_make_other_batches(spread, kind, change):
     state = make(spread, kind).state_dict()
     (name,) = change
     with pytest.raises(StateError, match=f"{name} differs"):
@@ -161,7 +161,7 @@ def test_streams_of_other_rates_are_sorted_by_what_they_become(tmp_path, spread)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_sample_of_unknown_length_is_named_with_the_way_out(tmp_path, kind):
+def test_a_sample_of_unknown_length_is_named_with_a_remedy(tmp_path, kind):
     write_tar(tmp_path / "a.tar", clips(4))
     content = (tmp_path / "a.tar").read_bytes()
     (tmp_path / "a.tar").write_bytes(content.replace(b"fLaC", b"none", 1))

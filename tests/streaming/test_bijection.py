@@ -52,7 +52,7 @@ def test_keys_depend_on_the_order_of_the_words_and_on_each_of_them():
 
 
 def _excess(counts):
-    """How far chi-square lies above what uniform counts give, in standard deviations."""
+    """Distance of chi-square above its mean for uniform counts, in standard deviations."""
     expected = counts.sum() / counts.size
     degrees = counts.size - 1
     return (((counts - expected) ** 2 / expected).sum() - degrees) / math.sqrt(2 * degrees)

@@ -1,4 +1,4 @@
-"""Headers and indexes that lie about lengths: such a sample is bad, and asks for no more memory than a sound one."""
+"""Headers and indexes with wrong lengths: such a sample is bad, and takes no more memory than a valid one."""
 
 import dataclasses
 import io
@@ -10,10 +10,11 @@ import soundfile as sf
 import torch
 
 from headrace import StreamingDataLoader, StreamingDataset
-from headrace.errors import SampleError
-from headrace.index import ShardIndex
-from headrace.streaming.batches import assemble
+from headrace.errors import FormatError, SampleError
+from headrace.format.index_files import parse_index
+from headrace.streaming.batches import assembler as assembler_module
 from headrace.streaming.batches.arena import Arena
+from headrace.streaming.batches.copied_batch import CopiedBatch
 from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.test_decode import write_tar
 
@@ -61,8 +62,8 @@ def test_flac_that_promises_more_than_it_holds_costs_no_other_sample(with_a_lie,
     assert not batch["audio"][1].any()
 
 
-def test_silence_is_no_lie(tmp_path):
-    """Nothing else has so many frames in so few bytes."""
+def test_silence_may_have_many_frames_in_few_bytes(tmp_path):
+    """Nothing else has this many frames in so few bytes."""
     file = io.BytesIO()
     sf.write(file, np.zeros(1 << 18, np.int16), 8000, format="FLAC")
     assert len(file.getvalue()) * 8 < 1 << 18
@@ -106,14 +107,12 @@ def test_a_rate_that_no_sound_has_is_not_resampled(tmp_path, rate_hz):
 def test_an_index_that_contradicts_itself_asks_for_no_memory(tmp_path, place, value):
     write_dataset(tmp_path, {"train": clips(2)}, latents=True)
     (path,) = (tmp_path / "latents/crepe").glob("*.idx")
-    index = ShardIndex.from_bytes(path.read_bytes(), path.name)
+    index = parse_index(path.read_bytes(), path.name)
     tensors = index.tensors.copy()
     tensors[1, place] = value
     path.write_bytes(dataclasses.replace(index, tensors=tensors).to_bytes())
-    with pytest.raises(SampleError, match=r"latent_.*tar: sample 'clip00001': its index says latents \("):
+    with pytest.raises(FormatError, match=r"latent_.*idx: the index contradicts itself: the tensor of .*'clip00001'"):
         only_batch(tmp_path / "latents/crepe")
-    batch = only_batch(tmp_path / "latents/crepe", on_bad_sample="skip")
-    assert batch["encoder_hidden"].shape[1] == len(clips(2)[0].hidden())
 
 
 def pth(length, *, is_plain=True):
@@ -133,11 +132,11 @@ def test_latents_are_zero_behind_their_length_however_they_are_read(tmp_path, mo
     )
     more = crop | ({"transform": lambda sample: sample} if how == "transform" else {})
     if how == "in place":
-        monkeypatch.setattr(assemble, "gathered", lambda *_: None)
+        monkeypatch.setattr(assembler_module, "copy_plan", lambda *_: None)
     dataset = StreamingDataset(remote=str(tmp_path), batch_size=2, **more)
     assembler = dataset.assembler(Arena())
-    prepared = assembler.prepare(next(dataset.begin().plans()))
-    assert prepared.is_copied == (how == "copied")
+    opened = assembler.open(next(dataset.begin().plans()))
+    assert isinstance(opened, CopiedBatch) == (how == "copied")
     batch = only_batch(tmp_path, **more)
     count, whole = (4 if crop else 5), torch.arange(1.0, 16.0).reshape(5, 3)
     assert batch["encoder_hidden"].shape == (2, count, 3)

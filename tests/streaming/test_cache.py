@@ -39,9 +39,9 @@ def test_a_shard_that_fails_on_its_way_in_leaves_nothing(tmp_path):
     assert cache.usage_bytes() == 0
 
 
-def test_a_shard_shorter_than_announced_is_not_taken_in(tmp_path):
+def test_a_shard_shorter_than_expected_is_not_kept(tmp_path):
     cache = ShardCache(tmp_path)
-    with pytest.raises(IntegrityError, match="5 bytes announced, 2 came"), cache.receive("a.tar", 5) as incoming:
+    with pytest.raises(IntegrityError, match="5 bytes expected, 2 received"), cache.receive("a.tar", 5) as incoming:
         incoming.write(b"he")
     assert cache.find("a.tar", 5) is None
 
@@ -82,7 +82,7 @@ def test_a_shard_gets_its_name_while_nobody_makes_room(tmp_path, monkeypatch):
     assert seen == ["a.tar"]
 
 
-def test_the_limit_holds_while_many_bring_shards(tmp_path):
+def test_the_limit_holds_while_many_write_shards(tmp_path):
     cache, usages = ShardCache(tmp_path, 3_400), []
 
     def bring(first):
@@ -166,12 +166,12 @@ def test_what_a_reader_has_open_is_not_evicted(tmp_path):
     assert cache.find("a.tar", 100) is None
 
 
-def test_a_shard_larger_than_the_limit_is_refused_by_name_of_the_setting(tmp_path):
+def test_a_shard_larger_than_the_limit_is_rejected_by_name_of_the_setting(tmp_path):
     with pytest.raises(CacheUnusableError, match="cache_limit"):
         put(ShardCache(tmp_path, 99), "a.tar", bytes(100))
 
 
-def test_only_one_brings_a_shard_at_a_time(tmp_path):
+def test_only_one_process_writes_a_shard_at_a_time(tmp_path):
     cache, other = ShardCache(tmp_path), ShardCache(tmp_path)
     with cache.receive("a.tar", 2) as incoming:
         incoming.write(b"hi")
@@ -182,7 +182,7 @@ def test_only_one_brings_a_shard_at_a_time(tmp_path):
     assert other.find("a.tar", 2) is not None
 
 
-def test_a_shard_that_its_bringer_still_holds_counts_as_arriving(tmp_path):
+def test_a_shard_whose_writer_still_holds_its_lock_counts_as_arriving(tmp_path):
     """Between its renaming and its unlocking it can neither be opened nor is there a part of it."""
     cache = ShardCache(tmp_path)
     put(cache, "a.tar", b"hi")
@@ -217,7 +217,7 @@ def _bring_half_and_wait(folder, is_ready):
         time.sleep(30)
 
 
-def test_a_process_killed_while_bringing_a_shard_leaves_nothing_to_clean(tmp_path):
+def test_a_process_killed_while_writing_a_shard_leaves_nothing_to_clean(tmp_path):
     """Its lock dies with it; the next one begins the shard again."""
     context = multiprocessing.get_context("fork")
     is_ready = context.Event()

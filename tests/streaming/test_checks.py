@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from headrace.arguments import each, flag, number, optional, path, position, whole
 from headrace.errors import ConfigError
-from headrace.streaming.checks import each, flag, number, optional, path, position, whole
 
 
 @pytest.mark.parametrize("value", [7, np.int64(7), np.uint8(7), np.array(7), torch.tensor(7)], ids=str)
@@ -18,7 +18,7 @@ def test_a_whole_number_of_any_kind_becomes_a_plain_int(value):
 
 
 @pytest.mark.parametrize("value", [4.0, 2.5, np.float64(4), "4", None, True, np.True_, [4], np.array([4])], ids=str)
-def test_what_is_no_whole_number_is_refused_by_name(value):
+def test_what_is_no_whole_number_is_rejected_by_name(value):
     with pytest.raises(ConfigError, match=r"^n is .*: expected a whole number$"):
         whole("n", value)
     with pytest.raises(TypeError, match=r"^sample .*: expected one whole number$"):
@@ -39,7 +39,7 @@ def test_a_number_of_any_kind_becomes_the_float_that_it_shows(value):
 
 
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), np.float32("nan"), "0.5", None, True], ids=str)
-def test_what_is_no_positive_finite_number_is_refused_by_name(value):
+def test_what_is_no_positive_finite_number_is_rejected_by_name(value):
     with pytest.raises(ConfigError, match=r"^n is .*: expected a finite number above 0$"):
         number("n", value)
 
@@ -56,7 +56,7 @@ def test_a_flag_becomes_a_plain_bool(value):
 
 
 @pytest.mark.parametrize("value", ["no", None, 2, 1.0], ids=str)
-def test_what_is_neither_true_nor_false_is_refused(value):
+def test_what_is_neither_true_nor_false_is_rejected(value):
     with pytest.raises(ConfigError, match=r"^f is .*: expected True or False$"):
         flag("f", value)
 

@@ -1,4 +1,4 @@
-"""Batches that are merely copied are those that are made row by row."""
+"""Batches of the copy-only fast path equal those that are made row by row."""
 
 import dataclasses
 
@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from headrace import Stream, StreamingDataset
-from headrace.errors import SampleError
-from headrace.index import ShardIndex
-from headrace.streaming.batches import assemble, copied
+from headrace.errors import FormatError, SampleError
+from headrace.format.index_files import parse_index
+from headrace.streaming.batches import assembler as assembler_module
 from headrace.streaming.batches.arena import Arena
-from headrace.streaming.batches.copied import gathered
-from headrace.streaming.batches.recipe import Recipe
+from headrace.streaming.batches.copied_batch import CopiedBatch, copy_plan
+from headrace.streaming.batches.processing import SampleProcessing
 from headrace.streaming.batches.slots import SlotAllocator
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.epoch_order import PADDING, Rows
@@ -36,20 +36,14 @@ def latents(folder, name="a"):
     return str(folder / name / "latents/crepe")
 
 
-def prepared(dataset, allocator=None):
-    """An epoch's batches, prepared."""
+def opened(dataset, allocator=None):
+    """An epoch's batches, opened."""
     assembler = dataset.assembler(allocator or Arena())
-    return [assembler.prepare(plan) for plan in dataset.begin().plans()]
+    return [assembler.open(plan) for plan in dataset.begin().plans()]
 
 
 def batches(dataset):
-    return filled(dataset, prepared(dataset))
-
-
-def batches_together(dataset):
-    """The same, all opened at once."""
-    assembler = dataset.assembler(Arena())
-    return filled(dataset, assembler.prepare_copied(list(dataset.begin().plans())))
+    return filled(dataset, opened(dataset))
 
 
 def filled(dataset, found):
@@ -73,49 +67,36 @@ def test_they_are_equal_in_every_byte(folder, case, monkeypatch):
     settings = {"shuffle": True, "batch_size": 5, **SETTINGS[case](folder)}
     copied = batches(StreamingDataset(**settings))
     assert any(batch["is_padding"].any() for batch in copied)
-    found = prepared(StreamingDataset(**settings))
-    assert all(batch.is_copied for batch in found)
-    together = batches_together(StreamingDataset(**settings))
-    monkeypatch.setattr(assemble, "gathered", lambda *_: None)
-    expected = batches(StreamingDataset(**settings))
-    for one, other, row_by_row in zip(copied, together, expected, strict=True):
-        assert one.keys() == other.keys() == row_by_row.keys()
+    found = opened(StreamingDataset(**settings))
+    assert all(isinstance(batch, CopiedBatch) for batch in found)
+    monkeypatch.setattr(assembler_module, "copy_plan", lambda *_: None)
+    assert not any(isinstance(batch, CopiedBatch) for batch in opened(StreamingDataset(**settings)))
+    for one, row_by_row in zip(copied, batches(StreamingDataset(**settings)), strict=True):
+        assert one.keys() == row_by_row.keys()
         for name, value in row_by_row.items():
-            for found in (one[name], other[name]):
-                assert torch.equal(found, value) if isinstance(value, torch.Tensor) else found == value
+            assert torch.equal(one[name], value) if isinstance(value, torch.Tensor) else one[name] == value
 
 
-def test_batches_of_any_sizes_are_opened_together(folder):
+@pytest.mark.parametrize("num_rows", [1, 2, 5])
+def test_a_batch_may_have_any_number_of_rows(folder, num_rows):
     dataset = StreamingDataset(remote=latents(folder), batch_size=5, shuffle=True)
-    assembler, plans = dataset.assembler(Arena()), list(dataset.begin().plans())
-    cut = [plan if number % 2 else BatchPlan(plan.epoch, plan.rows[1:4], plan.positions[1:4])
-           for number, plan in enumerate(plans)]  # fmt: skip
-    together = filled(dataset, assembler.prepare_copied(cut))
-    for one, other in zip(together, filled(dataset, map(assembler.prepare, cut)), strict=True):
-        assert one["keys"] == other["keys"]
-        assert torch.equal(one["encoder_hidden"], other["encoder_hidden"])
-        assert torch.equal(one["encoder_length"], other["encoder_length"])
-
-
-@pytest.mark.parametrize("limit", ["_SHARDS_TOGETHER", "_JSON_BYTES_TOGETHER"])
-def test_batches_of_many_shards_or_much_json_are_not_opened_together(folder, monkeypatch, limit):
-    """Files stay open until all are read, and a process may open only so many; their JSON lies in memory as long."""
-    dataset = StreamingDataset(remote=latents(folder), batch_size=5, shuffle=True, shuffle_algo="full")
-    assembler, plans = dataset.assembler(Arena()), list(dataset.begin().plans())
-    shards = [set(dataset.reading.readers[0].locator.find(plan.rows.sample_ids)[0].tolist()) for plan in plans]
-    monkeypatch.setattr(copied, limit, 2)
-    assert len(shards[0] | shards[1]) > 2
-    assert len(assembler.prepare_copied(plans)) == 1
-    monkeypatch.undo()
-    assert len(assembler.prepare_copied(plans)) == len(plans)
-
-
-def test_a_batch_of_padding_alone_is_not_opened_with_others(folder):
-    dataset = StreamingDataset(remote=latents(folder), batch_size=5)
     assembler, plan = dataset.assembler(Arena()), next(dataset.begin().plans())
+    part = BatchPlan(plan.epoch, plan.rows[:num_rows], plan.positions[:num_rows])
+    (found,) = filled(dataset, [assembler.open(part)])
+    (whole,) = filled(dataset, [assembler.open(plan)])
+    assert found["keys"] == whole["keys"][:num_rows]
+    num_frames = found["encoder_hidden"].shape[1]
+    assert torch.equal(found["encoder_hidden"], whole["encoder_hidden"][:num_rows, :num_frames])
+    assert torch.equal(found["encoder_length"], whole["encoder_length"][:num_rows])
+
+
+def test_a_batch_of_padding_alone_is_not_copied(folder):
+    dataset = StreamingDataset(remote=latents(folder), batch_size=5)
     nothing = BatchPlan(0, Rows(np.zeros(5, np.int32), np.full(5, PADDING)), np.arange(5))
-    assert assembler.prepare_copied([plan, nothing]) is None
-    assert assembler.prepare_copied([plan, plan]) is not None
+    found = dataset.assembler(Arena()).open(nothing)
+    assert not isinstance(found, CopiedBatch)
+    found.fill(0, 5)
+    assert found.finish().is_padding.all()
 
 
 def test_only_raw_latents_without_a_transform_are_copied(folder):
@@ -124,15 +105,15 @@ def test_only_raw_latents_without_a_transform_are_copied(folder):
         {"remote": f"{folder}/a/audio", "latents": [latents(folder)]},
         {"remote": latents(folder), "transform": lambda sample: sample},
     ):
-        found = prepared(StreamingDataset(batch_size=5, **settings))
-        assert not any(batch.is_copied for batch in found)
+        found = opened(StreamingDataset(batch_size=5, **settings))
+        assert not any(isinstance(batch, CopiedBatch) for batch in found)
 
 
 def test_a_stream_of_audio_is_looked_at_once(folder, monkeypatch):
     reader = StreamingDataset(remote=f"{folder}/a/audio", batch_size=5).reading.readers[0]
-    assert reader.local_files([0]) is None
+    assert reader.local_shards([0]) is None
     monkeypatch.setattr(reader.primary, "index", lambda shard: pytest.fail(f"asked for shard {shard} again"))
-    assert reader.local_files([1]) is None
+    assert reader.local_shards([1]) is None
 
 
 @pytest.mark.parametrize(
@@ -142,17 +123,18 @@ def test_an_index_that_contradicts_itself_is_not_trusted_with_memory(tmp_path, c
     """A flipped bit in it must not make the kernel write past the end of a batch."""
     write_dataset(tmp_path, {"train": clips(5)}, latents=True)
     (path,) = (tmp_path / "latents/crepe").glob("*.idx")
-    index = ShardIndex.from_bytes(path.read_bytes(), path.name)
+    index = parse_index(path.read_bytes(), path.name)
     numbers = getattr(index, column).copy()
     numbers.reshape(5, -1)[3, place] = value
     path.write_bytes(dataclasses.replace(index, **{column: numbers}).to_bytes())
     dataset = StreamingDataset(remote=str(tmp_path / "latents/crepe"), batch_size=5)
-    assert gathered(dataset.reading.readers, [next(dataset.begin().plans())], Recipe(SampleConfig(), 0)) is None
+    with pytest.raises(FormatError, match=rf"{path.name}: the index contradicts itself: .* sample 'clip00003'"):
+        copy_plan(dataset.reading.readers, next(dataset.begin().plans()), SampleProcessing(SampleConfig(), 0))
 
 
 NO_JSON = {
-    "cut off": (b'{"title": ', r"its \.json holds no JSON \(Expecting value"),
-    "empty": (b"", r"its \.json holds no JSON"),
+    "cut off": (b'{"title": ', r"its \.json is not valid JSON \(Expecting value"),
+    "empty": (b"", r"its \.json is not valid JSON"),
     "too deep": (b"[" * 100_000 + b"]" * 100_000, "RecursionError"),
 }
 
@@ -164,7 +146,7 @@ def case(request):
 
 @pytest.fixture
 def with_bad_json(tmp_path, case):
-    """A foreign tar of latents; the JSON of its third sample is none."""
+    """A foreign tar of latents; the JSON of its third sample is not valid."""
     members = {}
     for clip in clips(6):
         members |= {f"{clip.key}.pth": clip.pth(), f"{clip.key}.json": clip.json()}

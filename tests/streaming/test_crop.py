@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import ConfigError
-from headrace.index import ShardIndex
-from headrace.streaming.batches.crop import latents_under, on_grid
-from tests.streaming.corpus import LATENT_HOP, RATE_HZ, clips, write_dataset
+from headrace.format.index_files import parse_index
+from headrace.streaming.batches.crop import Crop, latents_under, on_grid
+from headrace.streaming.settings import SampleConfig
+from tests.streaming.corpus import LATENT_HOP, RATE_HZ, clips, write_dataset, write_latents
 
 CLIPS = {clip.key: clip for clip in clips(23)}
 PACE = Fraction(1, LATENT_HOP)
+WHOLE = 10**6  # frames of audio to a latent frame: more than any clip has
 WAYS = [
     {},
     {"transform": lambda sample: sample},  # sample by sample
@@ -36,6 +38,12 @@ def batches(folder, kind="audio", num_workers=0, **settings):
     settings |= {"latents": [f"{folder}/latents/crepe"]} if kind == "audio" else {}
     dataset = StreamingDataset(remote=f"{folder}/{kind}", batch_size=4, shuffle=True, **settings)
     return list(StreamingDataLoader(dataset, num_workers=num_workers))
+
+
+def without_notes(folder):
+    for path in folder.glob("*.idx"):
+        index = parse_index(path.read_bytes(), path.name)
+        path.write_bytes(dataclasses.replace(index, notes={}).to_bytes())
 
 
 rates = st.sampled_from([8000, 16_000, 22_050, 24_000, 44_100, 48_000, 96_000])
@@ -58,6 +66,20 @@ def test_a_crop_begins_where_a_latent_frame_does_and_has_its_latents(rate, laten
         assert kept == max(1, int(count * pace + Fraction(1, 2)))
     if num_latents > count * pace + 2:  # it is moved by less than two latent frames, the second at the end alone
         assert (drawn - first) * pace < 3
+
+
+@pytest.mark.parametrize(
+    ("window", "num_latents", "expected"),
+    [
+        ((300, 400), 20, (3, 4)),
+        ((300, 700), 5, (3, 2)),  # fewer than the audio has: to their end
+        ((990, 10), 9, (8, 1)),  # none below it: the last one
+        ((0, 10), 9, (0, 1)),
+        ((300, 100), 0, (0, 0)),
+    ],
+)
+def test_the_latents_below_a_window_end_where_latents_end(window, num_latents, expected):
+    assert latents_under(window, PACE, num_latents) == expected
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -102,6 +124,75 @@ def test_latents_alone_are_cropped_in_seconds(folder, way):
                 assert np.array_equal(batch["encoder_hidden"][row].numpy(), CLIPS[key].hidden()[start : start + 3])
 
 
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory):
+    """Audio with latents of three kinds: frames, frames half as often, and one vector for each clip."""
+    folder = tmp_path_factory.mktemp("vectors")
+    short = dataclasses.replace(CLIPS["clip00000"], number=23, num_frames=LATENT_HOP + 20)
+    samples = [*CLIPS.values(), short]
+    audio = write_dataset(folder, {"train": samples})
+    for name, hop in (("crepe", LATENT_HOP), ("slow", 2 * LATENT_HOP), ("vector", WHOLE)):
+        made = [dataclasses.replace(clip, latent_hop=hop) for clip in samples]
+        write_latents(folder, {"train": made}, audio, name=name)
+    return folder, {clip.key: clip for clip in samples}
+
+
+def joined_to(vectors, names, num_workers=0, **settings):
+    folder, _ = vectors
+    dataset = StreamingDataset(
+        remote=f"{folder}/audio",
+        latents=[f"{folder}/latents/{name}" for name in names],
+        batch_size=4,
+        shuffle=True,
+        **{"crop_frames": 250} | settings,
+    )
+    return list(StreamingDataLoader(dataset, num_workers=num_workers))
+
+
+def offsets(batches):
+    return [offset for batch in batches for offset in batch["frame_offset"].tolist()]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("timed", [[], ["crepe"]])
+def test_a_vector_for_each_clip_stays_whole_and_leaves_the_crop_where_it_is(vectors, timed, way):
+    found = joined_to(vectors, ["vector", *timed], **way)
+    assert offsets(found) == offsets(joined_to(vectors, timed))
+    assert len([offset for offset in offsets(found) if offset]) > 10
+    suffix = "_vector" if timed else ""
+    for batch in found:
+        assert not batch[f"encoder_offset{suffix}"].any()
+        for row, key in enumerate(batch["keys"]):
+            if key:
+                whole = dataclasses.replace(vectors[1][key], latent_hop=WHOLE).hidden()
+                assert np.array_equal(batch[f"encoder_hidden{suffix}"][row].numpy(), whole)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_crop_begins_where_a_frame_of_the_slowest_latents_does(vectors, way):
+    found = joined_to(vectors, ["crepe", "vector", "slow"], **way)
+    for batch in found:
+        for row, offset in enumerate(batch["frame_offset"].tolist()):
+            assert offset == 2 * LATENT_HOP * int(batch["encoder_offset_slow"][row])
+            assert offset == LATENT_HOP * int(batch["encoder_offset_crepe"][row])
+    assert len(set(offsets(found))) > 2
+
+
+def test_a_clip_of_one_latent_frame_keeps_to_the_time_axis_of_its_folder(vectors):
+    found = joined_to(vectors, ["crepe"], crop_frames=30)
+    starts = {key: offset for batch in found for key, offset in zip(batch["keys"], offsets([batch]), strict=True)}
+    assert starts["clip00023"] == 0
+    assert len(set(starts.values())) > 5
+
+
+def test_latents_without_a_time_axis_need_no_frame_rate(tmp_path):
+    audio = write_dataset(tmp_path, {"train": clips(5)})
+    write_latents(tmp_path, {"train": [dataclasses.replace(clip, latent_hop=WHOLE) for clip in clips(5)]}, audio)
+    without_notes(tmp_path / "latents/crepe")
+    assert any(offsets(batches(tmp_path, crop_frames=100)))
+    assert any(offsets(batches(tmp_path, crop_seconds=0.02)))
+
+
 def test_all_ways_cut_at_the_same_places(folder):
     for kind, crop in (
         ("audio", {"crop_frames": 250}),
@@ -135,10 +226,44 @@ def test_without_a_crop_nothing_says_where_one_begins(folder):
 @pytest.mark.parametrize("kind", ["audio", "latents/crepe"])
 def test_latents_whose_frame_rate_is_unknown_are_not_cropped_at_a_guess(tmp_path, kind):
     write_dataset(tmp_path, {"train": clips(5)}, latents=True)
-    for path in (tmp_path / "latents/crepe").glob("*.idx"):
-        index = ShardIndex.from_bytes(path.read_bytes(), path.name)
-        path.write_bytes(dataclasses.replace(index, notes={}).to_bytes())
-    with pytest.raises(ConfigError, match=r"latent_train.*\.tar: the index does not say how many frames a second"):
+    without_notes(tmp_path / "latents/crepe")
+    with pytest.raises(ConfigError, match=r"latent_train.*\.tar: the index has no frame rate"):
         batches(tmp_path, kind, crop_seconds=0.02)
     if kind != "audio":
         assert batches(tmp_path, kind, crop_frames=2)
+
+
+@given(num_frames=st.integers(1000, 10**6), position=st.integers(0, 10**9), epoch=st.integers(0, 1000))
+def test_where_a_crop_begins_depends_on_seed_epoch_and_place_alone(num_frames, position, epoch):
+    def first(seed, epoch, position):
+        crop = Crop(SampleConfig(crop_frames=10), seed)
+        facts = np.array([num_frames]), np.array([8000.0]), np.array([position])
+        starts, kept = crop.windows(epoch, *facts)
+        assert kept.tolist() == [10]
+        assert 0 <= starts[0] <= num_frames - 10
+        return starts[0]
+
+    assert first(1, epoch, position) == first(1, epoch, position)
+    for others in (
+        [(seed, epoch, position) for seed in range(2, 9)],
+        [(1, epoch + later, position) for later in range(1, 9)],
+        [(1, epoch, position + later) for later in range(1, 9)],
+    ):
+        assert {first(*other) for other in others} != {first(1, epoch, position)}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["audio", "latents/crepe"])
+def test_each_epoch_crops_elsewhere(folder, kind, way):
+    dataset = StreamingDataset(
+        remote=f"{folder}/{kind}",
+        batch_size=len(CLIPS),
+        crop_frames=250 if kind == "audio" else 2,
+        **{name: value for name, value in way.items() if name != "num_workers"},
+    )
+    loader = StreamingDataLoader(dataset, num_workers=way.get("num_workers", 0))
+    name = "audio" if kind == "audio" else "encoder_hidden"
+    ((one,), (two,)) = list(loader), list(loader)
+    assert one["keys"] == two["keys"]
+    assert one[name].shape == two[name].shape
+    assert not torch.equal(one[name], two[name])

@@ -4,15 +4,20 @@ import os
 import shutil
 import warnings
 
+import numpy as np
 import pytest
+import torch
 
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import SampleError
-from headrace.shardwriter import ShardPlace
-from headrace.storage import LocalStorage
+from headrace.format.index_files import parse_index
+from headrace.format.writer import ShardPlace
+from headrace.stores.storage import LocalStorage
+from headrace.tools.tar_indexes import index_tars
 from tests.streaming.corpus import Clip, commit, write_audio_shard
 from tests.streaming.drills import check, keep_all, make
 from tests.streaming.fault_server import fault_server
+from tests.tars import tar_of
 
 
 @pytest.mark.parametrize("cache_limit", ["50gb", "1kb"], ids=["whole shards", "ranges alone"])
@@ -95,16 +100,79 @@ def test_a_shard_that_shrinks_while_it_is_open_is_an_error_and_no_crash(dataset_
         dataset.get_item(4)
 
 
-def test_validate_hash_finds_a_flipped_byte_that_no_decoder_sees(dataset_folder, tmp_path):
-    def flip(path):
-        blob = bytearray(path.read_bytes())
-        blob[blob.index(b"Clip ")] = ord("X")  # in the JSON
-        path.write_bytes(blob)
-
-    victim = damaged_copy(dataset_folder, tmp_path, flip)
-    list(StreamingDataLoader(make(f"{tmp_path}/audio")))
+def test_validate_hash_finds_a_flip_in_local_latents_for_which_the_default_does_not_look(dataset_folder, tmp_path):
+    shutil.copytree(dataset_folder / "latents/crepe", tmp_path / "crepe")
+    victim = sorted((tmp_path / "crepe").glob("latent_train*.tar"))[2]
+    flip_at(victim, int(index_beside(victim).tensors[1, 0]) + 3)
+    list(StreamingDataLoader(make(f"{tmp_path}/crepe")))
     with pytest.raises(SampleError, match=rf"{victim.name}.*SHA-256"):
-        list(StreamingDataLoader(make(f"{tmp_path}/audio", validate_hash="sha256")))
+        list(StreamingDataLoader(make(f"{tmp_path}/crepe", validate_hash="sha256")))
+
+
+def index_beside(shard):
+    """The index of a local shard."""
+    return parse_index(shard.with_suffix(".idx").read_bytes(), shard.name)
+
+
+def flip_at(path, byte, bit=0):
+    """Flip one bit of a file."""
+    with path.open("r+b") as file:
+        file.seek(byte)
+        found = file.read(1)[0]
+        file.seek(byte)
+        file.write(bytes([found ^ 1 << bit]))
+
+
+WAYS = {"whole batches": {}, "one by one": {"transform": lambda sample: sample}}
+
+
+@pytest.mark.parametrize("folder", ["audio", "latents/crepe"])
+@pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
+def test_no_flipped_bit_of_local_json_is_delivered(dataset_folder, tmp_path, folder, how):
+    """Many flips give other JSON that is as valid."""
+    shutil.copytree(dataset_folder / folder, tmp_path / "data")
+    victim = min((tmp_path / "data").glob("*train*.tar"))
+    index = index_beside(victim)
+    start, stop = index.range_of(0, "json")
+    dataset = make(f"{tmp_path}/data", shuffle=False, **how)
+    for place in range(start, stop, 5):
+        flip_at(victim, place, place % 8)
+        with pytest.raises(SampleError, match=rf"{victim.name}: sample '{index.key(0)}': field 'json': CRC-32"):
+            next(iter(StreamingDataLoader(dataset)))
+        flip_at(victim, place, place % 8)
+
+
+@pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
+def test_a_flipped_bit_of_a_label_beside_the_audio_is_not_delivered(tmp_path, how):
+    shard = tmp_path / "a.tar"
+    shard.write_bytes(tar_of({"x.flac": Clip(0, 300).flac(), "x.cls": b"7", "x.png": bytes(5000)}))
+    assert not [tar.fault for tar in index_tars(str(tmp_path), num_threads=1) if tar.fault]
+    flip_at(shard, index_beside(shard).range_of(0, "cls")[0])
+    os.utime(shard.with_suffix(".idx"))  # or the tar would be indexed again
+    with pytest.raises(SampleError, match=r"a\.tar: sample 'x': field 'cls': CRC-32"):
+        next(iter(StreamingDataLoader(StreamingDataset(remote=str(tmp_path), batch_size=1, **how))))
+
+
+@pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
+def test_no_flipped_bit_of_a_local_flac_header_is_delivered(dataset_folder, tmp_path, how):
+    """No checksum of FLAC covers its header. All that follows has checksums of its own, which the decoder compares."""
+    shutil.copytree(dataset_folder / "audio", tmp_path / "data")
+    victim = min((tmp_path / "data").glob("train*.tar"))
+    header = index_beside(victim).range_of(0, "flac")[0]
+    dataset = make(f"{tmp_path}/data", shuffle=False, batch_size=1, **how)
+    sound = next(iter(StreamingDataLoader(dataset)))
+    num_refused = 0
+    for bit in range(8 * 18, 8 * 26):  # rate, channels, bits per sample, length
+        flip_at(victim, header + bit // 8, bit % 8)
+        try:
+            found = next(iter(StreamingDataLoader(dataset)))
+        except SampleError:
+            num_refused += 1
+        else:  # the bits per sample, which every frame says again
+            assert torch.equal(found["audio"], sound["audio"])
+            assert found["sample_rate"].equal(sound["sample_rate"])
+        flip_at(victim, header + bit // 8, bit % 8)
+    assert num_refused >= 20 + 3 + 36
 
 
 def test_a_damaged_cached_shard_is_fetched_again(server, corpus, tmp_path):
@@ -125,21 +193,23 @@ def flip_in_flac(path):
 
 
 def flip_in_json(path):
-    """What was the first sample's JSON is none."""
+    """Make the JSON of the first sample invalid."""
     blob = bytearray(path.read_bytes())
     blob[blob.index(b'{"')] = ord("x")
     path.write_bytes(blob)
 
 
 @pytest.mark.parametrize("flip", [flip_in_flac, flip_in_json])
-def test_a_cached_copy_of_ours_that_does_not_decode_is_removed_and_comes_anew(server, corpus, tmp_path, flip):
+def test_a_sample_that_is_damaged_in_the_cache_comes_from_the_store_and_the_copy_is_replaced(
+    server, corpus, tmp_path, flip
+):
     keep_all(make(f"{server.uri}/audio", tmp_path))
     victim = min(tmp_path.glob("train*.tar"))
     sound = victim.read_bytes()
     flip(victim)
     dataset = make(f"{server.uri}/audio", tmp_path, shuffle=False)
-    with pytest.warns(UserWarning, match=rf"{victim.name}: .*damaged and has been removed"), pytest.raises(SampleError):
-        dataset.get_item(0)
+    with pytest.warns(UserWarning, match=rf"{victim.name}: .*damaged and has been removed"):
+        assert np.array_equal(dataset.get_item(0)["audio"].numpy(), corpus[0].audio())
     assert not victim.exists()
     check(dataset, corpus)
     keep_all(dataset)

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import Stream, StreamingDataLoader, StreamingDataset, World
-from headrace.errors import ConfigError, NotFoundError, StateError, StorageError
-from headrace.streaming import agreement
+from headrace.errors import ConfigError, NoShardsError, NotFoundError, StateError, StorageError
 from tests.streaming.corpus import clips, write_dataset
+from tests.streaming.fault_server import Fault
 from tests.streaming.modes import MODES, open_mode
 
 GLOBAL_BATCH = 48
@@ -105,17 +105,11 @@ def test_what_only_concerns_speed_changes_nothing(dataset_folder, tmp_path):
 
 
 @pytest.mark.parametrize("num_retries", [0, 1])
-def test_a_stream_is_opened_with_its_own_number_of_retries(dataset_folder, monkeypatch, num_retries):
-    looks = []
-
-    def unreachable(wanted):
-        looks.append(wanted)
-        raise StorageError(f"{wanted.remote}: not to be reached")
-
-    monkeypatch.setattr(agreement, "open_remote", unreachable)
+def test_a_stream_is_opened_with_its_own_number_of_retries(server, num_retries):
+    server.fault = lambda request: Fault.ERROR_500
     with pytest.raises(StorageError, match=f"failed {num_retries + 1} times"):
-        StreamingDataset(streams=[Stream(remote=str(dataset_folder), download_retry=num_retries)], download_retry=5)
-    assert len(looks) == num_retries + 1
+        StreamingDataset(streams=[Stream(remote=f"{server.uri}/audio", download_retry=num_retries)], download_retry=5)
+    assert len(server.requests) == num_retries + 1
 
 
 def test_epochs_differ_and_are_counted(dataset_folder):
@@ -190,7 +184,7 @@ def test_the_global_batch_may_change_where_the_order_does_not_depend_on_it(datas
         ({"mode": "mixed"}, "streams"),
     ],
 )
-def test_a_state_of_another_order_is_refused_by_name(dataset_folder, changed, field):
+def test_a_state_of_another_order_is_rejected_by_name(dataset_folder, changed, field):
     state = make(dataset_folder).state_dict()
     with pytest.raises(StateError, match=field):
         make(dataset_folder, **changed).load_state_dict(state)
@@ -232,7 +226,7 @@ def test_a_state_selects_its_snapshot_and_a_lost_one_is_named(tmp_path):
         StreamingDataset(remote=f"{tmp_path}/audio", snapshot=1)
 
 
-def test_a_state_that_is_refused_leaves_the_dataset_on_its_own_snapshot(tmp_path):
+def test_a_state_that_is_rejected_leaves_the_dataset_on_its_own_snapshot(tmp_path):
     write_dataset(tmp_path, {"train": clips(20)})
     state = StreamingDataset(remote=f"{tmp_path}/audio").state_dict()
     write_dataset(tmp_path, {"train": clips(30)})
@@ -321,11 +315,9 @@ def test_numpy_output_holds_no_tensors(dataset_folder):
 def test_errors_say_what_to_do(dataset_folder, tmp_path):
     with pytest.raises(ConfigError, match="it has test, train"):
         StreamingDataset(remote=f"{dataset_folder}/audio", split="nowhere")
-    with pytest.raises(ConfigError, match="audio"):
-        StreamingDataset(remote=str(dataset_folder))
     with pytest.raises(ConfigError, match="remote"):
         StreamingDataset()
-    with pytest.raises(ConfigError, match="no snapshot and no shards"):
+    with pytest.raises(NoShardsError, match="no snapshot and no shards"):
         StreamingDataset(remote=str(tmp_path))
     with pytest.raises(StateError, match="a dict, not NoneType"):
         make(dataset_folder).load_state_dict(None)
@@ -341,11 +333,11 @@ def test_errors_say_what_to_do(dataset_folder, tmp_path):
         ({"batching": "length"}, "expected one of fixed, length_buckets"),
         ({"last_batch": "keep"}, "expected one of pad, drop"),
         ({"output": "jax"}, "expected one of torch, numpy"),
-        ({"streams": []}, "pass remote=…, or streams"),
+        ({"streams": []}, "streams and remote=.* are both given: pass one of them"),
     ],
     ids=str,
 )
-def test_settings_that_make_no_sense_are_refused_by_name(dataset_folder, wrong, message):
+def test_invalid_settings_are_rejected_by_name(dataset_folder, wrong, message):
     with pytest.raises(ConfigError, match=message):
         StreamingDataset(remote=f"{dataset_folder}/audio", **wrong)
 

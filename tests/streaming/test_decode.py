@@ -63,7 +63,7 @@ def test_latents_keep_their_dtype_and_values(tmp_path, dtype):
     assert plain["encoder_hidden"].dtype == (np.float32 if dtype is torch.bfloat16 else np.dtype(str(dtype)[6:]))
 
 
-def test_latents_that_do_not_lie_plain_are_loaded_by_torch(tmp_path):
+def test_latents_that_are_not_stored_plainly_are_loaded_by_torch(tmp_path):
     """A transposed tensor has other bytes in its file than in its rows."""
     hidden = torch.arange(12.0).reshape(3, 4).T
     file = io.BytesIO()
@@ -73,7 +73,7 @@ def test_latents_that_do_not_lie_plain_are_loaded_by_torch(tmp_path):
     assert torch.equal(sample["encoder_hidden"], hidden)
 
 
-def test_a_pickle_that_would_run_code_is_refused(tmp_path):
+def test_a_pickle_that_would_run_code_is_rejected(tmp_path):
     import pickle
 
     write_tar(tmp_path / "x.tar", [("a.pth", pickle.dumps(print))])

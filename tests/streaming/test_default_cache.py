@@ -32,13 +32,13 @@ def test_it_is_of_this_user_alone(temporary, before):
     assert default_cache_folder() == folder
 
 
-def test_one_that_another_user_has_is_refused_with_the_way_out(monkeypatch):
+def test_one_that_another_user_has_is_rejected_with_a_remedy(monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: os.geteuid() + 1)
     with pytest.raises(ConfigError, match=r"belongs to another user .* pass local="):
         default_cache_folder()
 
 
-def test_a_link_that_another_user_has_is_refused_even_if_it_leads_to_a_folder_of_ours(temporary, monkeypatch):
+def test_a_link_that_another_user_has_is_rejected_even_if_it_leads_to_a_folder_of_ours(temporary, monkeypatch):
     folder = default_cache_folder()
     folder.rmdir()
     (temporary / "ours").mkdir()

@@ -87,7 +87,7 @@ def test_all_ranks_read_one_snapshot_even_if_a_new_one_is_committed_while_they_s
     assert StreamingDataset(remote=f"{tmp_path}/data/audio").size == 60
 
 
-def test_a_dataset_made_before_torch_distributed_is_up_is_told_so(dataset_folder, tmp_path):
+def test_a_dataset_made_before_torch_distributed_is_up_gets_an_error_that_says_so(dataset_folder, tmp_path):
     torch.multiprocessing.spawn(_too_early, (str(tmp_path / "meeting"), str(dataset_folder)), nprocs=2, join=True)
 
 

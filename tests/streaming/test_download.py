@@ -1,11 +1,14 @@
 """Bringing a shard: how often it is asked for, who waits for whom, and what a compressed one may cost."""
 
 import contextlib
+import dataclasses
 import gc
 import gzip
 import hashlib
 import os
 import weakref
+import zlib
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,30 +16,37 @@ import pytest
 import zstandard
 
 from headrace.errors import IntegrityError, StorageError
+from headrace.format.index_entries import SampleEntry, build_index
+from headrace.format.unpacking import unpacker_of
+from headrace.stores import refetch
 from headrace.streaming.settings import FetchConfig
-from headrace.streaming.shards import download, retry
+from headrace.streaming.shards import download
 from headrace.streaming.shards.cache import CacheFullError, ShardCache
-from headrace.streaming.shards.download import Delivery, Downloader
-from headrace.streaming.shards.unpacking import unpacker_of
+from headrace.streaming.shards.download import Downloader, ShardDownload
 from headrace.streaming.stats import Traffic
 
 CONTENT = bytes(range(256)) * 40
 
 
 class Store:
-    """A store that fails as often as it is told to; it notes what is asked."""
+    """A store that fails a given number of times; it records the requests."""
 
     uri = "s3://bucket"
 
     def __init__(self, blobs):
         self.blobs, self.asked, self.failures = blobs, [], 0
+        self.damage = bytes  # what it does to its next answer
+
+    def local_path(self, path):
+        """None: it is no folder."""
 
     def read_ranges(self, path, ranges):
         self.asked.extend(ranges)
         if self.failures:
             self.failures -= 1
             raise StorageError("the store is out of order")
-        return [self.blobs[path][start:stop] for start, stop in ranges]
+        damage, self.damage = self.damage, bytes
+        return [damage(self.blobs[path][start:stop]) for start, stop in ranges]
 
 
 class Clock:
@@ -57,7 +67,7 @@ class Clock:
 def clock(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(download, "time", clock)
-    monkeypatch.setattr(retry, "time", clock)
+    monkeypatch.setattr(refetch, "wait", lambda seconds: clock.sleep(seconds) is None)
     return clock
 
 
@@ -73,11 +83,11 @@ def cache(tmp_path):
 
 def delivery(store, source="a.tar"):
     index = SimpleNamespace(num_bytes=len(CONTENT), sha256=hashlib.sha256(CONTENT).hexdigest())
-    return Delivery(source, "a.tar", index, len(store.blobs[source]))
+    return ShardDownload(store, source, "a.tar", index, len(store.blobs[source]))
 
 
 def downloader(store, cache, **config):
-    return Downloader(store, cache, FetchConfig(**config), Traffic())
+    return Downloader(cache, FetchConfig(**config), Traffic())
 
 
 def is_whole(cache):
@@ -85,48 +95,72 @@ def is_whole(cache):
     return found is not None and bytes(found.read(0, len(CONTENT))) == CONTENT
 
 
-@pytest.mark.parametrize("num_retries", [0, 2])
 @pytest.mark.parametrize("source", ["a.tar", "a.tar.gz"])
-def test_a_store_that_fails_is_asked_once_and_as_often_again_as_was_said(store, cache, num_retries, source):
-    store.failures = 100
-    with pytest.raises(StorageError, match=rf"/{source}: failed {1 + num_retries} times.*out of order"):
-        downloader(store, cache, download_retry=num_retries).bring(delivery(store, source))
-    assert len(store.asked) == 1 + num_retries
+def test_a_store_that_has_failed_for_good_is_not_asked_again(store, cache, source):
+    """It was asked as often as was said where the request was sent: attempts must not multiply."""
+    store.failures = 1
+    with pytest.raises(StorageError, match="out of order"):
+        downloader(store, cache, download_retry=2).fetch(delivery(store, source))
+    store.failures = 1
+    with pytest.raises(StorageError, match="out of order"):
+        downloader(store, cache, download_retry=2).fetch_unnamed(delivery(store, "a.tar.gz"))
+    assert len(store.asked) == 2
     assert cache.usage_bytes() == 0
 
 
-def test_a_compressed_shard_beside_the_cache_is_asked_for_as_often(store, cache):
-    store.failures = 100
-    with pytest.raises(StorageError, match="failed 3 times"):
-        downloader(store, cache, download_retry=2).bring_apart(delivery(store, "a.tar.gz"))
-    assert len(store.asked) == 3
-
-
-def test_a_piece_that_failed_is_asked_for_again_and_no_other(store, cache, monkeypatch):
-    monkeypatch.setattr(download, "_PIECE_BYTES", 4096)
-    store.failures = 2
-    assert downloader(store, cache, download_retry=2).bring(delivery(store))
-    assert store.asked == [(0, 4096)] * 3 + [(4096, 8192), (8192, len(CONTENT))]
+def test_a_shard_comes_in_pieces(store, cache, monkeypatch):
+    monkeypatch.setattr(download, "pieces", partial(download.pieces, max_bytes=4096))
+    assert downloader(store, cache).fetch(delivery(store))
+    assert store.asked == [(0, 4096), (4096, 8192), (8192, len(CONTENT))]
     assert is_whole(cache)
 
 
-def test_a_shard_that_comes_damaged_is_brought_again_as_often_as_was_said(store, cache):
+def test_a_shard_that_comes_damaged_is_fetched_three_times_in_all(store, cache):
     store.blobs["a.tar"] = CONTENT.swapcase()
-    with pytest.raises(IntegrityError, match=r"/a\.tar: failed 3 times, .*SHA-256"):
-        downloader(store, cache, download_retry=2).bring(delivery(store))
+    with pytest.raises(IntegrityError, match=r"a\.tar: SHA-256 .*headrace verify.*\(downloaded 3 times"):
+        downloader(store, cache).fetch(delivery(store))
     assert len(store.asked) == 3
+    assert cache.usage_bytes() == 0
 
 
-def test_who_brings_a_shard_and_writes_nothing_is_not_waited_for_without_end(store, cache, clock):
+@pytest.mark.parametrize("source", ["a.tar", "a.tar.gz"])
+@pytest.mark.parametrize("is_digest_known", [True, False])
+def test_one_damaged_download_is_fetched_again(store, cache, source, is_digest_known):
+    """Without a digest of the shard, the checksums of its samples' fields show it."""
+    store.damage = lambda blob: blob[:30] + bytes([blob[30] ^ 4]) + blob[31:]
+    of_fields = build_index(
+        [SampleEntry("k", {"json": (0, 900), "flac": (900, len(CONTENT))}, crc32=checksums((0, 900), (900, 10240)))],
+        shard="a.tar",
+        num_bytes=len(CONTENT),
+        sha256=hashlib.sha256(CONTENT).hexdigest() if is_digest_known else "",
+    )
+    wanted = dataclasses.replace(delivery(store, source), index=of_fields)
+    assert downloader(store, cache).fetch(wanted)
+    assert is_whole(cache)
+    assert len(store.asked) == 2
+
+
+def test_one_damaged_download_beside_the_cache_is_fetched_again(store, cache):
+    store.damage = lambda blob: blob[:30] + bytes([blob[30] ^ 4]) + blob[31:]
+    apart = downloader(store, cache).fetch_unnamed(delivery(store, "a.tar.gz"))
+    assert bytes(apart.read(0, len(CONTENT))) == CONTENT
+    assert len(store.asked) == 2
+
+
+def checksums(json, flac):
+    return {"json": zlib.crc32(CONTENT[slice(*json)]), "flac": zlib.crc32(CONTENT[slice(*flac)])}
+
+
+def test_waiting_for_a_process_that_writes_nothing_ends(store, cache, clock):
     with contextlib.suppress(RuntimeError), cache.receive("a.tar", len(CONTENT)):
-        with pytest.raises(CacheFullError, match=r"bringing a\.tar, but has written nothing for 7 s"):
-            downloader(store, cache, download_timeout_seconds=7).bring(delivery(store, "a.tar.gz"))
+        with pytest.raises(CacheFullError, match=r"downloads a\.tar, but has written nothing for 7 s"):
+            downloader(store, cache, download_timeout_seconds=7).fetch(delivery(store, "a.tar.gz"))
         raise RuntimeError  # it gives up in the end
     assert 7 <= clock.now < 8
     assert not store.asked
 
 
-def test_who_brings_a_shard_slowly_is_waited_for(store, cache, clock):
+def test_a_slow_download_of_another_process_is_waited_for(store, cache, clock):
     part = cache.folder / ".a.tar.part"
     with contextlib.ExitStack() as bringing:
         incoming = bringing.enter_context(cache.receive("a.tar", len(CONTENT)))
@@ -140,31 +174,31 @@ def test_who_brings_a_shard_slowly_is_waited_for(store, cache, clock):
                 bringing.close()
 
         clock.then = write_on
-        assert not downloader(store, cache, download_timeout_seconds=7).bring(delivery(store, "a.tar.gz"))
+        assert not downloader(store, cache, download_timeout_seconds=7).fetch(delivery(store, "a.tar.gz"))
     assert is_whole(cache)
     assert not store.asked
 
 
-def test_what_another_one_gave_up_is_brought(store, cache, clock):
+def test_what_another_one_gave_up_is_fetched(store, cache, clock):
     bringing = contextlib.ExitStack()
     bringing.enter_context(contextlib.suppress(RuntimeError))
     bringing.enter_context(cache.receive("a.tar", len(CONTENT)))
     clock.then = lambda: bringing.__exit__(RuntimeError, RuntimeError(), None)
-    assert downloader(store, cache, download_retry=1).bring(delivery(store, "a.tar.gz"))
+    assert downloader(store, cache, download_retry=1).fetch(delivery(store, "a.tar.gz"))
     assert is_whole(cache)
 
 
 @pytest.mark.parametrize("room", [0, 100, 10**6])
 def test_a_cache_without_room_for_the_compressed_form_keeps_the_shard_alone(store, cache, room):
     cache.limit_bytes = len(CONTENT) + room
-    downloader(store, cache, keep_zip=True).bring(delivery(store, "a.tar.gz"))
+    downloader(store, cache, keep_zip=True).fetch(delivery(store, "a.tar.gz"))
     assert is_whole(cache)
     assert (cache.folder / "a.tar.gz").exists() == (room == 10**6)
     assert len(store.asked) == 1
 
 
 def test_a_disk_that_fails_at_the_compressed_form_keeps_the_shard_alone(store, cache, monkeypatch):
-    monkeypatch.setattr(download, "_PIECE_BYTES", 100)
+    monkeypatch.setattr(download, "pieces", partial(download.pieces, max_bytes=100))
     receive = cache.receive
 
     @contextlib.contextmanager
@@ -173,7 +207,7 @@ def test_a_disk_that_fails_at_the_compressed_form_keeps_the_shard_alone(store, c
             yield Little(incoming.file_descriptor) if name == "a.tar.gz" else incoming
 
     monkeypatch.setattr(cache, "receive", receive_little)
-    downloader(store, cache, keep_zip=True).bring(delivery(store, "a.tar.gz"))
+    downloader(store, cache, keep_zip=True).fetch(delivery(store, "a.tar.gz"))
     assert is_whole(cache)
     assert not (cache.folder / "a.tar.gz").exists()
 
@@ -210,11 +244,11 @@ def _packed_zeros(name, num_bytes):
     return gzip.compress(bytes(block)) * (num_bytes // block)
 
 
-def test_an_error_that_is_dropped_is_gone_at_once():
+def test_an_error_that_is_dropped_is_gone_at_once(store):
     """With whatever the frames of its traceback hold: batches, and open files."""
     alive = []
 
-    class FailedError(StorageError):
+    class FailedError(IntegrityError):
         def __init__(self, message):
             super().__init__(message)
             alive.append(weakref.ref(self))
@@ -224,8 +258,8 @@ def test_an_error_that_is_dropped_is_gone_at_once():
 
     gc.disable()
     try:
-        with contextlib.suppress(StorageError):
-            retry.retried(fail, FetchConfig(download_retry=0), "a shard")
-        assert [error() for error in alive] == [None, None]
+        with contextlib.suppress(IntegrityError):
+            refetch.until_sound(lambda _: fail(), store, "a shard")
+        assert [error() for error in alive] == [None] * 4
     finally:
         gc.enable()

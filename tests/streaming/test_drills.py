@@ -3,6 +3,7 @@
 Each ends in the right data or a clear error, and nothing needs cleaning up.
 """
 
+import dataclasses
 import gzip
 import multiprocessing
 import os
@@ -16,7 +17,6 @@ import pytest
 
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import IntegrityError, SampleError, StorageError
-from headrace.storage import Transfer
 from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.drills import check, keep_all, make, wait_for
 from tests.streaming.fault_server import Fault, fault_server
@@ -135,7 +135,8 @@ def _lose_patience(dataset, seconds):
     access = dataset.reading.readers[0].primary
     for shard in range(dataset._streams.num_shards):
         access.index(shard)
-    object.__setattr__(access.shards.storage, "transfer", Transfer(seconds))
+    storage = access.shards.storage
+    object.__setattr__(storage, "transfer", dataclasses.replace(storage.transfer, timeout_seconds=seconds))
     access.shards.storage._client.clear()
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from headrace import StreamingDataLoader, StreamingDataset, collate
+from headrace import Stream, StreamingDataLoader, StreamingDataset, collate
 from headrace.errors import ConfigError, SampleError
 from tests.streaming.corpus import Clip, clips
 from tests.streaming.test_decode import write_tar
@@ -92,7 +92,7 @@ TAKEN = ["audio", "sample_rate", "frame_offset", "keys", "num_frames", "metadata
 
 @pytest.mark.parametrize("name", TAKEN)
 @pytest.mark.parametrize("how", [{}, {"transform": lambda sample: sample}, {"on_bad_sample": "skip"}])
-def test_a_file_called_as_a_field_of_the_batch_is_refused(tmp_path, name, how):
+def test_a_file_called_as_a_field_of_the_batch_is_rejected(tmp_path, name, how):
     flac = clips(1)[0].flac()
     write_tar(tmp_path / "x.tar", [("a.flac", flac), ("b.flac", flac), (f"b.{name}", b"zz")])
     with pytest.raises(ConfigError, match=rf"x\.tar: sample 'b': its file \.{name} .*rename such files in the tar"):
@@ -112,7 +112,7 @@ def test_samples_of_a_batch_that_differ_in_channels_are_named(tmp_path, how):
         flac = Clip(number, 300, 1 + number).flac()
         write_tar(tmp_path / f"{number}.tar", [(f"clip{number}.flac", flac)])
     with pytest.raises(
-        ConfigError, match=r"1 and 2 channels \(1 in 0\.tar: sample 'clip0', 2 in 1\.tar: sample 'clip1'"
+        ConfigError, match=r"1 and 2 channels \(1 in .*/0\.tar: sample 'clip0', 2 in .*/1\.tar: sample 'clip1'"
     ):
         only_batch(tmp_path, **how)
 
@@ -126,5 +126,27 @@ def test_a_sample_without_audio_among_others_is_named_and_not_skipped(tmp_path):
 def test_json_that_is_none_is_called_so(tmp_path):
     write_tar(tmp_path / "x.tar", [("a.flac", clips(1)[0].flac()), ("a.json", b"{nope")])
     for how in ({}, {"transform": lambda sample: sample}):
-        with pytest.raises(SampleError, match=r"x\.tar: sample 'a': its \.json holds no JSON \(Expecting property"):
+        with pytest.raises(SampleError, match=r"x\.tar: sample 'a': its \.json is not valid JSON \(Expecting property"):
             only_batch(tmp_path, **how)
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"b.jpg": b"image"}, r"other/x\.tar: sample 'b' has no audio, others of its batch have: .*\"per_stream\""),
+        ({"b.flac": clips(1, num_channels=2)[0].flac()}, r"1 and 2 channels \(1 in .*/plain/x\.tar: .*\"per_stream\""),
+    ],
+    ids=["images", "stereo"],
+)
+def test_streams_of_different_fields_give_an_error_that_names_per_stream_batches(tmp_path, other, words):
+    for name, members in (("plain", {"a.flac": clips(1)[0].flac()}), ("other", other)):
+        (tmp_path / name).mkdir()
+        write_tar(tmp_path / name / "x.tar", list(members.items()))
+
+    def read(**arguments):
+        streams = [Stream(remote=tmp_path / name) for name in ("plain", "other")]
+        return list(StreamingDataLoader(StreamingDataset(streams=streams, **arguments)))
+
+    with pytest.raises(ConfigError, match=words):
+        read(batch_size=2)
+    assert len(read(batch_size=1, batching_method="per_stream")) == 2

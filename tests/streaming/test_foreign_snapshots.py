@@ -55,12 +55,12 @@ def test_a_list_of_ones_own_is_no_snapshot(tmp_path):
     (tmp_path / "audio/mine.json").write_text(json.dumps(dict(list(sizes.items())[-2:])))
     dataset = opened(f"{tmp_path}/audio/mine.json")
     assert dataset.state_dict()["streams"][0]["snapshot"] is None
-    with pytest.raises(ConfigError, match="snapshot=1 needs a folder with snapshots"):
+    with pytest.raises(ConfigError, match="snapshot=1 needs snapshots, and this is a plain WebDataset"):
         opened(f"{tmp_path}/audio/mine.json", snapshot=1)
 
 
 @pytest.mark.parametrize("place", ["audio/train*.tar", "elsewhere/train*.tar"])
-def test_a_folder_s_state_is_refused_by_a_glob_with_the_way_out(tmp_path, place):
+def test_a_folder_s_state_is_rejected_by_a_glob_with_a_remedy(tmp_path, place):
     build(tmp_path)
     (tmp_path / "elsewhere").mkdir()
     for path in (tmp_path / "audio").glob("*.tar"):
@@ -70,7 +70,7 @@ def test_a_folder_s_state_is_refused_by_a_glob_with_the_way_out(tmp_path, place)
         opened(f"{tmp_path}/{place}").load_state_dict(state)
 
 
-def test_a_state_that_did_not_name_its_snapshot_is_told_how_to_name_it(tmp_path):
+def test_a_state_without_its_snapshot_gives_an_error_that_says_how_to_name_it(tmp_path):
     build(tmp_path)
     state = opened(f"{tmp_path}/audio/train*.tar").state_dict()
     state["streams"][0]["snapshot"] = None  # as states were before

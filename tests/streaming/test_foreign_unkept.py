@@ -7,7 +7,7 @@ import pytest
 
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import StorageError
-from headrace.storage import LocalStorage
+from headrace.stores.storage import LocalStorage
 from tests.streaming.corpus import clips
 from tests.streaming.test_foreign import write_tar
 

@@ -93,6 +93,6 @@ def test_where_no_copy_can_be_made_workers_refuse_at_once_and_say_what_to_do(ser
     assert ended.seconds < _REQUEST_SECONDS / 2
 
 
-def test_threads_that_ask_at_once_are_all_told(server, tmp_path):
+def test_threads_that_ask_at_once_all_get_the_error(server, tmp_path):
     ended = _run("crowd", f"{server.uri}/audio", tmp_path)
     assert json.loads(ended.output) == ["ConfigError"] * 16, ended.errors

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
-from headrace.streaming.host_model import Host, Needs, Shard, play, working_set_bytes
+from headrace.streaming.host_model import Host, Needs, StoredShard, play, working_set_bytes
 
-TEN = [Shard(100, 10)] * 10
+TEN = [StoredShard(100, 10)] * 10
 
 NEEDS = st.lists(
     st.dictionaries(st.integers(0, 9), st.integers(1, 10), min_size=1, max_size=4), min_size=1, max_size=30

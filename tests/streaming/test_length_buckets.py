@@ -120,7 +120,7 @@ def test_a_sample_too_long_for_the_budget_is_an_error_that_says_how_much_it_need
         cut_by_frames(np.array([5, 600]), 1000, 4)
 
 
-def test_a_position_inside_a_batch_of_a_frame_budget_is_refused():
+def test_a_position_inside_a_batch_of_a_frame_budget_is_rejected():
     spec = OrderSpec(24, buckets=KINDS[1])
     with pytest.raises(StateError, match="no batch of frames_per_batch=3000000 begins there"):
         batches_of(spec, FEW, start=1)

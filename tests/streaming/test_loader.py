@@ -1,6 +1,7 @@
 """The loader: threads and workers make the same batches, errors reach the consumer, nothing is left running."""
 
 import multiprocessing
+import os
 import pickle
 import signal
 import subprocess
@@ -57,6 +58,27 @@ def test_threads_workers_and_single_steps_make_the_same_batches(dataset_folder, 
 
 def _same(sample):
     return sample
+
+
+def test_workers_of_a_fork_server_that_runs_already_have_the_environment_of_now(dataset_folder, monkeypatch):
+    context = multiprocessing.get_context("forkserver")
+    monkeypatch.setenv("OF_THEN", "1")
+    child = context.Process(target=_nothing)  # the server starts here, if no test has started it
+    child.start()
+    child.join()
+    monkeypatch.delenv("OF_THEN")
+    monkeypatch.setenv("OF_NOW", "2")
+    dataset = make(dataset_folder, transform=_environment)
+    loader = StreamingDataLoader(dataset, num_workers=1, multiprocessing_context="forkserver")
+    assert {word for batch in loader for word in batch["environment"] if word} == {"None, 2"}
+
+
+def _nothing():
+    pass
+
+
+def _environment(sample):
+    return sample | {"environment": f"{os.environ.get('OF_THEN')}, {os.environ.get('OF_NOW')}"}
 
 
 def test_batches_have_the_documented_shapes(dataset_folder, corpus):
@@ -174,11 +196,11 @@ def test_skipped_samples_become_padding_and_are_counted(tmp_path, num_workers):
 
 def damaged_dataset(folder):
     """20 samples, one with a flipped byte in the middle of its audio. Returns its key and its shard."""
-    from headrace.index import ShardIndex
+    from headrace.format.index_files import parse_index
 
     write_dataset(folder, {"train": clips(20)})
     shard = sorted((folder / "audio").glob("*.tar"))[1]
-    index = ShardIndex.from_bytes(shard.with_suffix(".idx").read_bytes(), "")
+    index = parse_index(shard.with_suffix(".idx").read_bytes(), "")
     start, stop = index.range_of(2, "flac")
     blob = bytearray(shard.read_bytes())
     blob[(start + stop) // 2] ^= 0xFF
@@ -265,7 +287,7 @@ def test_a_starving_consumer_is_warned_once(dataset_folder, monkeypatch):
     assert len([w for w in caught if "the training loop spends" in str(w.message)]) == 1
 
 
-def test_a_batch_size_that_is_not_the_dataset_s_is_refused(dataset_folder):
+def test_a_batch_size_that_is_not_the_dataset_s_is_rejected(dataset_folder):
     with pytest.raises(ConfigError, match="batch_size=4"):
         StreamingDataLoader(make(dataset_folder), batch_size=4)
 

@@ -1,8 +1,13 @@
 """What docs/migrating.md shows runs, and names nothing that is not there."""
 
+import gzip
 import inspect
+import json
 import re
+import textwrap
 from pathlib import Path
+
+import pytest
 
 import headrace
 from headrace import Stream, StreamingDataLoader, StreamingDataset
@@ -10,7 +15,7 @@ from tests.streaming.corpus import clips
 from tests.tars import tar_of
 
 DOCUMENT = Path("docs/migrating.md").read_text()
-WEBDATASET, MOSAIC = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
+WEBDATASET, MOSAIC, TARS, SHAR, NEMO_TARS, NEMO, LOSS = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
 
 
 def test_the_code_for_users_of_webdataset(tmp_path, monkeypatch):
@@ -23,7 +28,7 @@ def test_the_code_for_users_of_webdataset(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     exec(WEBDATASET, names)
-    assert names["batch"]["label"] == [17, 17, 17, 17]
+    assert names["batch"]["label"].tolist() == [17, 17, 17, 17]
     assert "cls" not in names["batch"]
 
 
@@ -35,6 +40,61 @@ def test_the_code_for_users_of_mosaic(dataset_folder, tmp_path, monkeypatch):
     exec(MOSAIC, names)
     assert names["loader"].state_dict()["sample_in_epoch"] == 4
     assert len(names["loader"]) == 1000 // 4 - 1
+
+
+def test_the_code_that_writes_samples_of_any_library_to_tars(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(TARS, names)
+    (tmp_path / "clips").mkdir()
+    made = clips(5)
+    names["write_tars"](((clip.key, "flac", clip.flac(), {"text": clip.key}) for clip in made), "clips/train-%06d.tar")
+    read = list(StreamingDataset(remote="clips", local=tmp_path / "cache"))
+    assert {sample["__key__"]: sample["metadata"]["text"] for sample in read} == {c.key: c.key for c in made}
+    assert all(sample["audio"].numel() for sample in read)
+
+
+def test_the_code_that_joins_the_texts_of_shar(tmp_path, monkeypatch):
+    """Ids with dots, a field beside the recordings, and the recording's own manifest as JSON."""
+    (tmp_path / "shar").mkdir()
+    ids = [f"clip.{number:02d}" for number in range(4)]
+    for number in range(2):
+        recordings, features = {}, {}
+        cuts = b""
+        for clip, key in zip(clips(2, first=2 * number), ids[2 * number : 2 * number + 2], strict=True):
+            recordings |= {f"{key}.flac": clip.flac(), f"{key}.json": json.dumps({"id": key}).encode()}
+            features |= {f"{key}.llc": b"1", f"{key}.json": b"{}"}
+            cuts += json.dumps({"id": key, "supervisions": [{"text": "so"}, {"text": key}]}).encode() + b"\n"
+        (tmp_path / f"shar/recording.{number:06d}.tar").write_bytes(tar_of(recordings))
+        (tmp_path / f"shar/features.{number:06d}.tar").write_bytes(tar_of(features))
+        (tmp_path / f"shar/cuts.{number:06d}.jsonl.gz").write_bytes(gzip.compress(cuts))
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    with pytest.warns(UserWarning, match=r"cuts\.000000\.jsonl\.gz holds the cuts"):
+        exec(SHAR, names)
+    assert names["batch"]["keys"] == ids
+    assert names["batch"]["text"] == [f"so {key}" for key in ids]
+
+
+def test_the_code_that_joins_the_texts_of_nemo(tmp_path, monkeypatch):
+    (tmp_path / "nemo").mkdir()
+    made = clips(2)
+    (tmp_path / "nemo/audio_0.tar").write_bytes(tar_of({f"{clip.key}.flac": clip.flac() for clip in made}))
+    rows = [{"audio_filepath": f"{clip.key}.flac", "duration": 1.0, "text": clip.key, "shard_id": 0} for clip in made]
+    (tmp_path / "nemo/tarred_audio_manifest.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(NEMO_TARS, names)
+    with pytest.warns(UserWarning, match="manifest of NeMo's tars"):
+        read = list(StreamingDataset(remote="nemo", local=tmp_path / "cache"))
+    assert {sample["__key__"]: names["texts"][sample["__key__"]] for sample in read} == {c.key: c.key for c in made}
+
+
+def test_the_code_that_makes_a_table_of_a_manifest_of_nemo(tmp_path, monkeypatch):
+    (tmp_path / "manifest.json").write_text('{"audio_filepath": "a.wav", "text": "hi"}\n')
+    monkeypatch.chdir(tmp_path)
+    exec(NEMO, {})
+    assert json.loads((tmp_path / "table.jsonl").read_text()) == {"path": "a.wav", "text": "hi"}
 
 
 def test_every_argument_that_it_names_is_one():
@@ -52,3 +112,16 @@ def test_every_argument_that_it_names_is_one():
 
 def test_the_readme_leads_there():
     assert "(docs/migrating.md)" in Path("README.md").read_text()
+
+
+def test_the_loss_leaves_padding_out(dataset_folder):
+    dataset = StreamingDataset(remote=f"{dataset_folder}/audio", batch_size=32, transform=lambda s: s | {"label": 2.0})
+    *_, last = StreamingDataLoader(dataset)
+    assert last["is_padding"].any()
+    names = {
+        "batch": last,
+        "model": lambda audio: audio[:, 0, 0],
+        "per_row_loss": lambda found, label: label.where(~last["is_padding"], float("inf")) + 0 * found,
+    }
+    exec(textwrap.dedent(LOSS), names)
+    assert names["loss"] == 2.0

@@ -55,14 +55,14 @@ def test_an_epoch_of_77_billion_samples_is_opened_at_any_place(method):
     assert counts.tolist() == [later[name] - given[name] for name in "ab"]
 
 
-def test_lanes_that_64_bits_cannot_count_are_refused_with_the_way_out():
+def test_slots_too_long_for_64_bits_are_an_error_with_a_remedy():
     streams = (stream("a", 10**9), stream("b", 10**9))
     with pytest.raises(ConfigError, match="raise num_canonical_nodes"):
         EpochOrder(OrderSpec(64, num_canonical_nodes=1), Mixture(streams, "77b"), 0).batch(0)
 
 
 @pytest.mark.parametrize("text", ["many", "k", "-3", "0", "1q"])
-def test_an_epoch_size_that_is_no_number_is_refused(text):
+def test_an_epoch_size_that_is_no_number_is_rejected(text):
     with pytest.raises(ConfigError, match="epoch_size"):
         parse_epoch_size(text)
 
@@ -102,12 +102,12 @@ def test_shares_add_up_and_miss_their_fraction_by_less_than_one(total, weights):
         (
             (StreamSpec("a", np.zeros(2, int), choose=3),),
             None,
-            "stream 'a' is asked for 3 samples but holds none: leave",
+            "stream 'a' should give 3 samples but has none: leave",
         ),
         ((stream("a", proportion=0), stream("b", proportion=0)), None, "every stream's proportion is 0"),
     ],
 )
-def test_weights_that_contradict_each_other_are_refused_by_name(streams, epoch_size, message):
+def test_weights_that_contradict_each_other_are_rejected_by_name(streams, epoch_size, message):
     with pytest.raises(ConfigError, match=message):
         stream_counts(Mixture(streams, epoch_size))
 
@@ -153,15 +153,15 @@ def test_a_device_batch_comes_from_one_stream_on_worlds_that_the_canonical_nodes
 @given(mixtures(max_streams=3))
 @settings(max_examples=40)
 def test_a_stream_comes_in_the_same_order_in_any_mixture(mixture):
-    """What stands beside a stream decides when its samples come, not which comes after which."""
+    """The other streams decide when the samples of a stream come, but not their sequence."""
     spec = OrderSpec(8, shuffle=True, num_canonical_nodes=1)
     order = EpochOrder(spec, mixture, 2)
     rows = order.positions(0, order.num_rows)
-    for number, (own, leg) in enumerate(zip(mixture.streams, order.legs[0].streams, strict=True)):
-        assume(leg.num_samples)
+    for number, (own, phase) in enumerate(zip(mixture.streams, order.phases[0].streams, strict=True)):
+        assume(phase.num_samples)
         others = (StreamSpec(s.name, s.shard_sizes, choose=0) for s in mixture.streams[:number])
-        alone = Mixture((*others, StreamSpec(own.name, own.shard_sizes, choose=leg.num_samples)))
-        expected = EpochOrder(spec, alone, 2).positions(0, leg.num_samples).sample_ids
+        alone = Mixture((*others, StreamSpec(own.name, own.shard_sizes, choose=phase.num_samples)))
+        expected = EpochOrder(spec, alone, 2).positions(0, phase.num_samples).sample_ids
         assert np.array_equal(rows.sample_ids[rows.stream_ids == number], expected)
 
 
@@ -194,11 +194,11 @@ def test_a_stream_can_have_global_batches_of_its_own_size():
         ("per_stream", {"a": 8, "b": None}, "stream 'b' has no batch_size"),
     ],
 )
-def test_batch_sizes_that_do_not_fit_the_method_are_refused(method, sizes, message):
+def test_batch_sizes_that_do_not_fit_the_method_are_rejected(method, sizes, message):
     with pytest.raises(ConfigError, match=message):
         own_sizes(method, 24, **sizes)
 
 
-def test_a_stream_too_rare_for_a_stratified_batch_is_refused():
-    with pytest.raises(ConfigError, match="stream 'b' has no place in a global batch of 32"):
+def test_a_stream_too_rare_for_a_stratified_batch_is_rejected():
+    with pytest.raises(ConfigError, match="stream 'b' has no row in a global batch of 32"):
         mixed("stratified", a=0.999, b=0.001)

@@ -92,7 +92,7 @@ def test_data_sets_of_latents_that_are_read_in_turn_share_what_a_process_may_ope
     assert (done.stdout, done.stderr) == ("32\n" * 6, "")
 
 
-def test_a_process_that_may_open_no_more_is_told_what_to_do(file):
+def test_a_process_that_may_open_no_more_files_gets_an_error_with_a_remedy(file):
     done = subprocess.run([sys.executable, "-c", OPEN_ONE, str(file.path)], capture_output=True, text=True, check=False)
     assert "StorageError" in done.stderr
     assert "ulimit -n" in done.stderr

@@ -47,12 +47,12 @@ def test_an_epoch_takes_every_sample_as_often_as_its_stream_weighs(spec, mixture
     order = order_of(spec, mixture, epoch)
     rows = np.array([row for row in rows_of(order) if row[1] >= 0], np.int64).reshape(-1, 2)
     assert len(rows) == order.num_samples
-    for number, (stream, leg) in enumerate(zip(mixture.streams, order.legs[0].streams, strict=True)):
+    for number, (stream, phase) in enumerate(zip(mixture.streams, order.phases[0].streams, strict=True)):
         counts = np.bincount(rows[rows[:, 0] == number, 1], minlength=stream.num_samples)
         assert len(counts) == stream.num_samples
-        assert counts.sum() == leg.num_samples
-        assert counts.min() == leg.num_samples // stream.num_samples
-        assert counts.max() == -(-leg.num_samples // stream.num_samples)
+        assert counts.sum() == phase.num_samples
+        assert counts.min() == phase.num_samples // stream.num_samples
+        assert counts.max() == -(-phase.num_samples // stream.num_samples)
 
 
 @given(order_specs(last=["drop"]), mixtures())
@@ -172,12 +172,12 @@ def test_the_names_of_the_reference_are_known(alias):
     assert OrderSpec(8, shuffle_algo=alias).shuffle_algo in {"block", "full"}
 
 
-def test_an_unknown_algorithm_is_refused_by_a_message_that_lists_the_known_ones():
+def test_an_unknown_algorithm_is_rejected_by_a_message_that_lists_the_known_ones():
     with pytest.raises(ConfigError, match=r"'py9' is not known: expected one of block, full, py1e"):
         OrderSpec(8, shuffle_algo="py9")
 
 
-def test_a_world_that_does_not_fit_is_refused_by_a_message_that_names_those_that_do():
+def test_a_world_that_does_not_fit_is_rejected_by_a_message_that_names_those_that_do():
     order = EpochOrder(OrderSpec(48), one_stream([100]), 0)
     with pytest.raises(ConfigError, match=r"48 samples.*5 ranks: use a global batch of 45 or 50, or .* 4 or 6"):
         order.batch(0, World(2, 5))
@@ -230,7 +230,7 @@ def further_golden_orders(two):
 
 
 def test_the_order_is_the_one_of_all_versions():
-    """`HEADRACE_UPDATE_GOLDEN=1 pytest tests/streaming/test_order.py -k versions` writes the file anew."""
+    """`HEADRACE_UPDATE_GOLDEN=1 pytest tests/streaming/test_order.py -k versions` writes the file again."""
     if os.environ.get("HEADRACE_UPDATE_GOLDEN"):
         lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(rows)}" for name, rows in golden_orders().items())
         GOLDEN.write_text(f"{{\n{lines}\n}}\n")

@@ -2,14 +2,12 @@
 
 import os
 import sys
-from collections import deque
 
 import pytest
 import torch
 
 from headrace import StreamingDataLoader, StreamingDataset
-from headrace.streaming.batches import bulk
-from headrace.streaming.batches.workers import start_context
+from headrace.streaming.batches.worker_batches import start_context
 from tests.streaming.drills import check, keep_all, make
 
 LINUX_ALONE = ["copy_file_range", "memfd_create", "posix_fadvise", "posix_fallocate", "sched_getaffinity"]
@@ -19,8 +17,6 @@ LINUX_ALONE = ["copy_file_range", "memfd_create", "posix_fadvise", "posix_falloc
 def no_linux(monkeypatch):
     for name in LINUX_ALONE:
         monkeypatch.delattr(os, name, raising=False)
-    monkeypatch.setattr(bulk, "_CALLS", {})
-    monkeypatch.setattr(bulk, "_free", deque())
 
 
 def test_a_store_is_read_and_cached(server, corpus, tmp_path):

@@ -32,12 +32,12 @@ class Run:
 
 
 class Access:
-    """A store with a shard for each ten samples; it notes what is brought."""
+    """A store with a shard for each ten samples; it notes what is fetched."""
 
     is_named_by_content = True
 
     def __init__(self, room):
-        self.brought, self.grown = [], threading.Condition()
+        self.fetched, self.grown = [], threading.Condition()
         self.let_go_of: list[int] = []
         self.room = room
 
@@ -52,22 +52,22 @@ class Access:
             self.let_go_of.append(shard)
             self.room += 1
 
-    def bring(self, shard, keep):
+    def fetch(self, shard, keep):
         with self.grown:
             if not self.room:
                 raise CacheFullError("full")
             self.room -= 1
-            self.brought.append(shard)
+            self.fetched.append(shard)
             self.grown.notify_all()
 
     def await_number(self, count):
         with self.grown:
-            assert self.grown.wait_for(lambda: len(self.brought) >= count, 20)
-        return sorted(self.brought)
+            assert self.grown.wait_for(lambda: len(self.fetched) >= count, 20)
+        return sorted(self.fetched)
 
 
 class SlowAccess(Access):
-    """One that brings nothing before it is told to."""
+    """One that fetches nothing before it is released."""
 
     def __init__(self, room):
         super().__init__(room)
@@ -83,16 +83,16 @@ class SlowAccess(Access):
             assert self.grown.wait_for(lambda: len(self.begun) >= count, 20)
         return self.begun
 
-    def bring(self, shard, keep):
+    def fetch(self, shard, keep):
         with self.grown:
             self.begun.append(shard)
             self.grown.notify_all()
             assert self.grown.wait_for(lambda: shard in self.allowed, 20)
-        super().bring(shard, keep)
+        super().fetch(shard, keep)
 
 
 class FailingRun(Run):
-    """One in which some batches cannot be planned so many times."""
+    """A run in which the plans of some batches fail a given number of times."""
 
     def __init__(self, failures):
         super().__init__()
@@ -115,7 +115,7 @@ class Reader:
 
 @pytest.fixture
 def begin():
-    """Begins a look-ahead; gives what it looks at and what it brings."""
+    """Begins a look-ahead; gives what it looks at and what it fetches."""
     begun = []
 
     def start(horizon, share=Share(), run=None, access=None, first=0):  # noqa: B008 - frozen
@@ -171,7 +171,7 @@ def test_a_long_horizon_is_reached_step_by_step(begin):
     assert access.await_number(31) == list(range(31))
 
 
-def test_what_finds_no_room_comes_once_something_lies_behind(begin):
+def test_a_shard_without_room_is_fetched_after_others_are_released(begin):
     prefetcher, _, access = begin(30, access=SlowAccess(2))
     for shard in (0, 1):  # in turn: the threads are several
         access.allow(shard)
@@ -224,7 +224,7 @@ def test_what_found_no_room_comes_before_what_is_needed_later(begin):
     await_postponed(prefetcher, 1)
     for index in range(10):
         prefetcher.delivered(index)
-    look(prefetcher)  # 0 lies behind, and has left room
+    look(prefetcher)  # shard 0 is released, so there is room
     access.allow(2)
     assert access.await_begun(6)[5] == 1
     access.allow(*range(100))

@@ -1,4 +1,4 @@
-"""What a dataset tells about a job before it runs, beside what the job then does."""
+"""Compares the simulation of a job with what the job then does."""
 
 import itertools
 import re
@@ -16,7 +16,7 @@ OWN_SHARDS = {"num_canonical_nodes": 2, "batch_size": 4}
 """With them each of two ranks reads about half of the shards."""
 
 
-def test_each_rank_downloads_what_was_told(server, tmp_path):
+def test_each_rank_downloads_what_was_simulated(server, tmp_path):
     told = make(f"{server.uri}/audio", tmp_path / "told", world=World(0, 2), **OWN_SHARDS).simulate(num_hosts=2)
     for rank, use in told.hosts.items():
         cache = tmp_path / f"host{rank}"
@@ -63,7 +63,7 @@ def test_joined_latents_are_downloaded_too(dataset_folder):
 @pytest.mark.parametrize(
     "more", [{"batching": "length_buckets"}, {"batching": FrameBudget(8000)}, {"shuffle_algo": "full"}]
 )
-def test_every_way_to_make_batches_can_be_told(dataset_folder, more):
+def test_every_way_to_make_batches_can_be_simulated(dataset_folder, more):
     dataset = make(f"{dataset_folder}/audio", world=World(0, 2), **more)
     found = dataset.simulate(Cluster(ranks_per_host=2))
     assert found.num_batches == dataset.num_batches
@@ -80,7 +80,7 @@ def test_a_mixture_counts_the_shards_of_all_streams(dataset_folder):
     assert found.hosts[0].num_shards == 13
 
 
-def test_a_plain_web_dataset_can_be_told(dataset_folder, tmp_path):
+def test_a_plain_web_dataset_can_be_simulated(dataset_folder, tmp_path):
     tars = sorted((dataset_folder / "audio").glob("test*.tar"))
     for number, tar in enumerate(tars):
         shutil.copy(tar, tmp_path / f"plain-{number}.tar")
@@ -118,7 +118,7 @@ def test_a_split_without_samples_asks_for_nothing(tmp_path):
         (None, {"num_hosts": 0}, "num_hosts"),
     ],
 )
-def test_what_makes_no_sense_is_refused(dataset_folder, cluster, more, message):
+def test_an_invalid_value_is_rejected(dataset_folder, cluster, more, message):
     dataset = make(f"{dataset_folder}/audio", world=World(0, 4))
     with pytest.raises(ConfigError, match=message):
         dataset.simulate(cluster, **more)
@@ -129,4 +129,4 @@ def test_what_the_documentation_shows_runs(dataset_folder):
     (code,) = re.findall(r"```python\n(.*?)```", shown, re.DOTALL)
     names: dict = {}
     exec(code.replace("data/demo/audio", f"{dataset_folder}/audio"), names)
-    assert names["told"].num_hosts == 2
+    assert names["simulation"].num_hosts == 2

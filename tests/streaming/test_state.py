@@ -7,6 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError, StateError
+from headrace.format.member_names import KeyAt
 from headrace.streaming.order.buckets import in_buckets
 from headrace.streaming.order.epoch_order import EpochOrder
 from headrace.streaming.order.mixing import Mixture, StreamSpec
@@ -124,7 +125,7 @@ def test_the_global_batch_may_change_on_resume_where_the_order_does_not_depend_o
 
 
 @pytest.mark.parametrize("method", [m for m in BatchingMethod if m != "random"])
-def test_another_global_batch_is_refused_where_the_order_depends_on_it(method):
+def test_another_global_batch_is_rejected_where_the_order_depends_on_it(method):
     spec = OrderSpec(24, batching_method=method)
     mixture = two(a={}, b={})
     state = save(EpochOrder(spec, mixture, 0), 48, snapshots(mixture))
@@ -146,14 +147,14 @@ def test_another_global_batch_is_refused_where_the_order_depends_on_it(method):
         ("buckets", FrameBudget(900)),
     ],
 )
-def test_a_state_is_refused_by_the_name_of_the_setting_that_differs(field, value):
+def test_a_state_is_rejected_by_the_name_of_the_setting_that_differs(field, value):
     spec, mixture = OrderSpec(24, shuffle=True), two(a={}, b={})
     state = save(EpochOrder(spec, mixture, 0), 48, snapshots(mixture))
     with pytest.raises(StateError, match=f"{field} differs"):
         resume(state, replace(spec, **{field: value}), mixture, snapshots(mixture))
 
 
-def test_a_state_is_refused_on_other_data():
+def test_a_state_is_rejected_on_other_data():
     spec, mixture = OrderSpec(24), two(a={}, b={})
     state = save(EpochOrder(spec, mixture, 0), 48, snapshots(mixture))
     other = [replace(stream, snapshot=8, fingerprint="other") for stream in snapshots(mixture)]
@@ -176,10 +177,10 @@ def test_data_that_moved_resume_by_their_fingerprint():
         ({"split": None}, "it reads all splits of snapshot 7 .*; pass split='train'"),
         ({"fingerprint": "other"}, "read the data set that it was saved on"),
         ({"fingerprint": "other", "snapshot": None}, "read the data set that it was saved on"),
-        ({"fingerprint": "other", "latents_snapshots": (1,)}, "join as many folders of latents as then, 0"),
+        ({"fingerprint": "other", "latents_snapshots": (1,)}, "join 0 folders of latents, as in the saved run"),
     ],
 )
-def test_a_state_on_other_samples_of_as_many_is_refused_with_the_way_back(now, way_back):
+def test_a_state_on_other_samples_of_as_many_is_rejected_with_a_remedy(now, way_back):
     spec, mixture = OrderSpec(24), two(a={})
     state = save(EpochOrder(spec, mixture, 0), 48, snapshots(mixture))
     with pytest.raises(StateError, match=way_back):
@@ -195,7 +196,7 @@ def test_streams_that_change_places_keep_their_names_even_if_they_read_the_same_
     assert all((first[name] + rest[name] == 1).all() for name in "ab")
 
 
-def test_another_mixture_is_refused_unless_it_is_asked_for():
+def test_another_mixture_is_rejected_without_change_streams():
     spec, mixture, other = OrderSpec(24), two(a={"choose": 50}), two(a={"choose": 60})
     state = save(EpochOrder(spec, mixture, 0), 24, snapshots(mixture))
     with pytest.raises(StateError, match=r"a: 50 samples, but now it is a: 60 samples.*change_streams=True"):
@@ -232,28 +233,28 @@ def test_a_state_holds_plain_values_so_that_a_checkpoint_loads_with_weights_only
     [
         ({"headrace_state": 1}, "headrace_state is 1, expected 2"),
         ({"headrace_state": None}, "written by something else"),
-        ({"order": {"global_batch_size": 0}}, "does not make sense: global_batch_size is 0"),
-        ({"legs": [{"start": 0}]}, "lacks the field 'streams'"),
-        ({"legs": []}, "has no legs"),
-        ({"epoch": -1}, "epoch is -1, which is no count"),
+        ({"order": {"global_batch_size": 0}}, "has an invalid value: global_batch_size is 0"),
+        ({"phases": [{"start": 0}]}, "lacks the field 'streams'"),
+        ({"phases": []}, "has no phases"),
+        ({"epoch": -1}, "epoch is -1, expected a whole number from 0 on"),
         ({"sample_in_epoch": 2.5}, "sample_in_epoch is 2.5"),
     ],
 )
-def test_a_state_that_was_damaged_is_refused(change, message):
+def test_a_state_that_was_damaged_is_rejected(change, message):
     mixture = two(a={})
     state = save(EpochOrder(OrderSpec(24), mixture, 3), 48, snapshots(mixture)).to_json()
     with pytest.raises(StateError, match=message):
         OrderState.from_json(state | change)
 
 
-def test_a_state_behind_the_end_of_its_epoch_is_refused():
+def test_a_state_behind_the_end_of_its_epoch_is_rejected():
     spec, mixture = OrderSpec(24), two(a={})
     state = replace(save(EpochOrder(spec, mixture, 0), 48, snapshots(mixture)), sample_in_epoch=10**6)
     with pytest.raises(StateError, match="sample_in_epoch is 1000000, but the epoch has 300 rows"):
         resume(state, spec, mixture, snapshots(mixture))
 
 
-def test_a_state_inside_a_batch_is_refused_where_the_order_depends_on_the_batches():
+def test_a_state_inside_a_batch_is_rejected_where_the_order_depends_on_the_batches():
     mixture = two(a={}, b={})
     spec = OrderSpec(24, batching_method="per_stream")
     with pytest.raises(StateError, match=r"no global batch begins there \(one does at 24\)"):
@@ -308,8 +309,8 @@ def test_a_run_whose_mixture_changed_can_be_cut_and_changed_again(method):
         assert rows_of(again) == rows_of(order)[order.batch_start(2) - order.start :]
     taken |= order.stream_positions(order.batch_start(order.num_batches))
     assert sum(taken.values()) == 480
-    assert [leg.start for leg in order.legs] == sorted(leg.start for leg in order.legs)
-    assert len(order.legs) == 3
+    assert [phase.start for phase in order.phases] == sorted(phase.start for phase in order.phases)
+    assert len(order.phases) == 3
 
 
 def test_after_a_change_the_rest_of_the_epoch_follows_the_new_proportions():
@@ -337,7 +338,7 @@ def test_a_proportion_of_0_switches_a_stream_off_and_another_on_again(method):
     assert rest["b"].max() == 1
 
 
-def test_what_a_change_of_mixture_leaves_no_place_for_is_told_what_helps_then():
+def test_a_stream_without_a_row_after_a_change_of_mixture_gives_an_error_with_a_remedy():
     spec = OrderSpec(20, batching_method="stratified")
     before, after = two(a={}), two(a={}, b={"choose": 1})
     with pytest.raises(ConfigError, match="enlarge the batch or the stream's weight, or give batch_size per stream"):
@@ -363,3 +364,23 @@ def test_the_mixture_changes_at_the_end_of_a_window_of_length_buckets_and_not_in
     rest = given_by(rows_of(changed), after)
     assert (given_by(given, before)["a"] + rest["a"] == 1).all()
     assert (rest["b"] == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "split 'train' of snapshot 7 (digest)"),
+        ({"snapshot": None}, "split 'train' (digest)"),
+        ({"split": None, "latents_snapshots": (3, 4)}, "all splits of snapshot 7 with latents at 3, 4 (digest)"),
+        ({"key_at": KeyAt.LAST_DOT}, "split 'train' of snapshot 7 with key_at='last_dot' (digest)"),
+    ],
+)
+def test_messages_name_what_a_stream_reads(changes, said):
+    stream = StreamState(name="a", split="train", snapshot=7, fingerprint="digest", position=0)
+    assert str(replace(stream, **changes)) == said
+
+
+@pytest.mark.parametrize("state", [None, [], "state", 3])
+def test_a_value_that_is_not_a_dict_is_not_a_state(state):
+    with pytest.raises(StateError, match=f"a dict, not {type(state).__name__}"):
+        OrderState.from_json(state)

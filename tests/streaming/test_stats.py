@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.streaming.stats import Meter, Stage, Work
+from headrace.streaming.stats import ConsumerMeter, Stage, StageSeconds
 
 IN_SECONDS = {"_WARN_AFTER_BATCHES": 3, "_WARN_AFTER_SECONDS": 10.0, "_WARN_SHARE": 0.5}
 
@@ -30,7 +30,7 @@ def told(monkeypatch, recwarn):
 
 
 def take(meter, clock, *, waits, works):
-    """One batch: so many seconds of waiting for it, then so many of work on it."""
+    """One batch: seconds of waiting for it, then seconds of work on it."""
     began = meter.begin()
     clock.seconds += waits
     meter.waited(began)
@@ -39,13 +39,13 @@ def take(meter, clock, *, waits, works):
 
 
 def test_before_the_first_batch_nothing_was_waited_for(clock):
-    meter = Meter(clock=clock)
+    meter = ConsumerMeter(clock=clock)
     clock.seconds += 5
     assert (meter.elapsed_seconds, meter.wait_seconds, meter.wait_share) == (0, 0, 0)
 
 
 def test_the_wait_share_is_that_of_the_time_since_the_first_wait(clock):
-    meter = Meter(clock=clock)
+    meter = ConsumerMeter(clock=clock)
     clock.seconds += 50
     take(meter, clock, waits=3, works=1)
     take(meter, clock, waits=1, works=11)
@@ -56,8 +56,8 @@ def test_the_wait_share_is_that_of_the_time_since_the_first_wait(clock):
 @pytest.mark.parametrize(
     ("fetch", "decode", "advice"), [(2.0, 1.0, "raise predownload"), (1.0, 2.0, "raise num_threads")]
 )
-def test_who_starves_is_told_once_what_to_raise(clock, told, fetch, decode, advice):
-    meter, work = Meter(clock=clock), Work(fetch, decode)
+def test_a_loop_that_waits_much_is_warned_once_with_the_setting_to_raise(clock, told, fetch, decode, advice):
+    meter, work = ConsumerMeter(clock=clock), StageSeconds(fetch, decode)
     for _ in range(5):
         take(meter, clock, waits=3, works=1)
         meter.warn_once(work)
@@ -70,16 +70,16 @@ def test_who_starves_is_told_once_what_to_raise(clock, told, fetch, decode, advi
     ("count", "waits", "works"),
     [pytest.param(2, 9, 1, id="few batches"), pytest.param(9, 0.9, 0.1, id="soon"), pytest.param(9, 4, 5, id="busy")],
 )
-def test_who_does_not_starve_is_told_nothing(clock, told, count, waits, works):
-    meter = Meter(clock=clock)
+def test_a_loop_that_waits_little_is_not_warned(clock, told, count, waits, works):
+    meter = ConsumerMeter(clock=clock)
     for _ in range(count):
         take(meter, clock, waits=waits, works=works)
-        meter.warn_once(Work())
+        meter.warn_once(StageSeconds())
     assert not told()
 
 
 def test_work_adds_up_by_stage():
-    work = Work()
+    work = StageSeconds()
     work.add(Stage.FETCH, 1.0)
     work.add(Stage.DECODE, 2.0)
     work.add(Stage.FETCH, 4.0)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from headrace.streaming.batches.threads import ThreadedBatches
+from headrace.streaming.batches.threaded_batches import ThreadedBatches
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.epoch_order import Rows
 from headrace.streaming.parallel import WorkThreads
@@ -24,11 +24,11 @@ def number_of(plan):
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class OpenBatch:
     """A batch that is its number."""
 
     number: int
-    is_copied: ClassVar[bool] = True
+    is_filled_whole: ClassVar[bool] = True
 
     def __len__(self):
         return 1
@@ -41,19 +41,14 @@ class Prepared:
 
 
 class Assembler:
-    """Opens batches as a function of their number says, one by one, or else together."""
+    """Opens batches as a function of their number says."""
 
-    def __init__(self, opening, together=lambda numbers: False):
-        self.opening, self.together = opening, together
+    def __init__(self, opening):
+        self.opening = opening
 
-    def prepare(self, plan):
+    def open(self, plan):
         self.opening(number_of(plan))
-        return Prepared(number_of(plan))
-
-    def prepare_copied(self, plans):
-        if not self.together([number_of(plan) for plan in plans]):
-            return None
-        return [Prepared(number_of(plan)) for plan in plans]
+        return OpenBatch(number_of(plan))
 
 
 @pytest.mark.parametrize("is_local", [True, False])
@@ -70,14 +65,13 @@ def test_an_error_comes_in_its_batchs_place(is_local):
     batches.close()
 
 
-@pytest.mark.parametrize("is_together", [True, False])
-def test_an_error_of_the_plan_comes_in_its_batchs_place(is_together):
+@pytest.mark.parametrize("is_local", [True, False])
+def test_an_error_of_the_plan_comes_in_its_batchs_place(is_local):
     def some_plans():
         yield from plans(11)
         raise ValueError("no such epoch")
 
-    assembler = Assembler(lambda _: None, lambda _: is_together)
-    batches = ThreadedBatches(assembler, num_threads=2, depth=3, is_local=True)
+    batches = ThreadedBatches(Assembler(lambda _: None), num_threads=2, depth=3, is_local=is_local)
     made = batches.run(some_plans())
     assert [next(made) for _ in range(11)] == list(range(11))
     with pytest.raises(ValueError, match="no such epoch"):
@@ -85,33 +79,19 @@ def test_an_error_of_the_plan_comes_in_its_batchs_place(is_together):
     batches.close()
 
 
-def test_batches_are_opened_together_once_the_first_are_there():
-    alone, together = [], []
-    assembler = Assembler(alone.append, lambda numbers: together.append(numbers) or True)
-    batches = ThreadedBatches(assembler, num_threads=2, depth=3, is_local=True)
-    assert list(batches.run(plans(300))) == list(range(300))
-    batches.close()
-    assert alone == [0, 1]
-    assert [number for group in together for number in group] == list(range(2, 300))
-    assert [len(group) for group in together] == [2, 4, 8, 16, 32, 64, 128, 44]
-
-
-def test_what_cannot_be_opened_together_is_opened_alone_where_its_error_belongs():
+def test_batches_after_one_that_could_not_be_opened_are_not_lost():
     def opening(number):
-        if number == 5:
+        if number == 2:
             raise ValueError("no such shard")
 
-    def together(numbers):
-        if 5 in numbers:
-            raise ValueError("no such shard")
-        return True
-
-    batches = ThreadedBatches(Assembler(opening, together), num_threads=2, depth=3, is_local=True)
-    made = batches.run(plans(9))
-    assert [next(made) for _ in range(5)] == list(range(5))
+    batches = ThreadedBatches(Assembler(opening), num_threads=1, depth=3, is_local=True)
+    ahead = []
+    made = batches.run(plan for plan in plans(9) if not ahead.append(number_of(plan)))
+    assert [next(made), next(made)] == [0, 1]
     with pytest.raises(ValueError, match="no such shard"):
         next(made)
     batches.close()
+    assert ahead[:3] == [0, 1, 2]
 
 
 def test_local_batches_are_opened_in_order_and_one_at_a_time():
@@ -136,12 +116,14 @@ def test_batches_of_stores_are_opened_side_by_side():
 
 
 @pytest.mark.parametrize(
-    ("is_copied", "is_local", "count"),
-    [(True, True, 4), (False, True, 3), (True, False, 3)],
+    ("is_filled_whole", "is_local"),
+    [(True, True), (False, True), (True, False)],
     ids=["a thread each", "shared out", "of a store"],
 )
-def test_so_many_batches_are_under_way_besides_the_one_that_was_taken(monkeypatch, is_copied, is_local, count):
-    monkeypatch.setattr(Prepared, "is_copied", is_copied)
+def test_as_many_batches_are_under_way_as_asked_for_besides_the_one_that_was_taken(
+    monkeypatch, is_filled_whole, is_local
+):
+    monkeypatch.setattr(OpenBatch, "is_filled_whole", is_filled_whole)
     opened, is_one_more = [], threading.Semaphore(0)
 
     def opening(number):
@@ -150,9 +132,9 @@ def test_so_many_batches_are_under_way_besides_the_one_that_was_taken(monkeypatc
 
     batches = ThreadedBatches(Assembler(opening), num_threads=2, depth=3, is_local=is_local)
     assert next(batches.run(plans(20))) == 0
-    assert all(is_one_more.acquire(timeout=60) for _ in range(1 + count))
+    assert all(is_one_more.acquire(timeout=60) for _ in range(1 + 3))
     batches.close()
-    assert sorted(opened) == list(range(1 + count))
+    assert sorted(opened) == list(range(1 + 3))
 
 
 def test_tasks_of_lower_rank_go_first():

@@ -125,7 +125,7 @@ def test_a_copy_of_a_board_knows_what_was_posted():
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_whoever_counts_samples_can_save_under_a_plain_dataloader(dataset_folder, epochs, num_workers):
+def test_a_loop_that_counts_samples_can_save_under_a_plain_dataloader(dataset_folder, epochs, num_workers):
     dataset = make(dataset_folder)
     loader = plain(dataset, num_workers=num_workers)
     keys(loader)
@@ -161,7 +161,7 @@ def test_a_stateful_dataloader_resumes_anywhere_and_goes_on_to_the_next_epoch(
     assert seen + keys(second) + keys(second) == [batch for epoch in epochs[: epoch + 2] for batch in epoch]
 
 
-def test_the_state_of_one_worker_is_refused_outside_of_it(dataset_folder):
+def test_the_state_of_one_worker_is_rejected_outside_of_it(dataset_folder):
     loader = stateful(make(dataset_folder), num_workers=2)
     batches = iter(loader)
     keys(batches, 1)
@@ -174,7 +174,7 @@ def test_the_state_of_one_worker_is_refused_outside_of_it(dataset_folder):
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.permutations(range(5))), min_size=1, max_size=6), st.integers(0, 9))
-def test_fellows_agree_on_an_epoch_and_each_iteration_takes_the_next(iterations, epoch):
+def test_sibling_workers_agree_on_an_epoch_and_each_iteration_takes_the_next(iterations, epoch):
     """Some workers of an iteration may end before they begin."""
     board = EpochBoard()
     for number, (num_workers, order) in enumerate(iterations):

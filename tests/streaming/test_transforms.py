@@ -35,7 +35,7 @@ def _drawing_its_own(sample, rng):
 
 
 def drawn(batches):
-    return [pair for batch in batches for pair in zip(batch["keys"], batch["draw"], strict=True)]
+    return [pair for batch in batches for pair in zip(batch["keys"], batch["draw"].tolist(), strict=True)]
 
 
 def test_a_transform_with_a_generator_draws_the_same_whatever_makes_its_batches(dataset_folder):
@@ -50,7 +50,7 @@ def test_a_transform_with_a_generator_draws_the_same_whatever_makes_its_batches(
     assert {pair for half in halves for pair in half if pair[0]} == {pair for pair in expected if pair[0]}
 
 
-def test_a_transform_with_a_generator_draws_the_same_after_a_resume_and_anew_in_each_epoch(dataset_folder):
+def test_a_transform_with_a_generator_draws_the_same_after_a_resume_and_differently_in_each_epoch(dataset_folder):
     loader = StreamingDataLoader(make(dataset_folder, transform=_drawing_its_own, shuffle=True))
     whole, following = list(loader), drawn(loader)
     assert not {draw for _, draw in following if draw} & {draw for _, draw in drawn(whole)}
@@ -105,7 +105,7 @@ def test_a_transform_that_forgets_to_return_the_sample_is_named(dataset_folder):
         next(iter(StreamingDataLoader(make(dataset_folder, transform=lambda s: None))))
 
 
-def test_a_transform_that_cannot_travel_is_refused_with_advice(dataset_folder):
+def test_a_transform_that_cannot_travel_is_rejected_with_advice(dataset_folder):
     loader = StreamingDataLoader(
         make(dataset_folder, transform=lambda s: s), num_workers=1, multiprocessing_context="spawn"
     )

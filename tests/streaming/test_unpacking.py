@@ -9,7 +9,7 @@ import zstandard
 
 from headrace import webdataset_loader
 from headrace.errors import FormatError, IntegrityError
-from headrace.streaming.shards.unpacking import unpacker_of
+from headrace.format.unpacking import unpacker_of
 from tests.streaming.corpus import clips
 from tests.streaming.test_foreign import keys, write_tar
 
@@ -51,7 +51,7 @@ def test_members_end_to_end_are_one_file(name, pack, num_bytes):
 @pytest.mark.parametrize("num_bytes", [3, 1 << 30])
 @pytest.mark.parametrize("behind", [bytes(1000), b"words", bytes(512) + b"x"])
 @pytest.mark.parametrize(("name", "pack"), [("a.tar.gz", gz), ("a.tar.zst", zst)])
-def test_what_lies_behind_the_last_member_is_left_out(name, pack, behind, num_bytes):
+def test_what_follows_the_last_member_is_left_out(name, pack, behind, num_bytes):
     assert unpacked(name, pack(BLOB, BLOB) + behind, num_bytes) == BLOB + BLOB
 
 
@@ -68,7 +68,7 @@ def test_cut_off_and_damaged_files_are_named(name, pack):
         unpacked(name, BLOB, 4096)
 
 
-def test_other_suffixes_are_refused():
+def test_other_suffixes_are_rejected():
     with pytest.raises(FormatError, match=r"a\.tar\.xz: not a compressed tar"):
         unpacker_of("a.tar.xz")
 

@@ -7,7 +7,7 @@ import pytest
 
 from headrace import StreamingDataset, webdataset_loader
 from headrace.errors import ConfigError, NotFoundError, StorageError
-from headrace.streaming.shards.listing import UnlistedError, listed_snapshots
+from headrace.locate.listing import UnlistedError, listed_snapshots
 from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.fault_server import BUCKET, fault_server
 from tests.streaming.test_foreign import keys, write_tar
@@ -50,13 +50,13 @@ def test_a_single_tar_is_read_at_once(web, tmp_path):
 def test_a_folder_or_glob_says_how_to_name_the_shards(web, tmp_path, name):
     _, url = web
     for reader in (keys, webdataset_loader):
-        with pytest.raises(ConfigError, match=r"does not say what a folder holds \(501 .*brace pattern.*sizes\.json"):
+        with pytest.raises(ConfigError, match=r"does not list its folders \(501 .*brace pattern.*sizes\.json"):
             reader(url + name)
 
 
 def test_latents_are_not_joined_to_a_folder_that_cannot_be_listed(web, tmp_path):
     write_dataset(tmp_path, {"train": clips(4)})
-    with pytest.raises(ConfigError, match="does not say what a folder holds"):
+    with pytest.raises(ConfigError, match="does not list its folders"):
         StreamingDataset(remote=web[1], latents=[str(tmp_path / "audio")])
 
 

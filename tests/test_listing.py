@@ -1,9 +1,9 @@
-"""Stamps of files: what makes two sets of them equal, and which are in another."""
+"""Stamps of files: when two sets of stamps are equal, and when one contains another."""
 
 import numpy as np
 import pytest
 
-from headrace.stamps import joined, stamps_of
+from headrace.catalog.listing import concatenated, stamps_of
 
 PATHS, SIZES, TIMES = ["a.wav", "b/ü.wav", "c.wav"], [1, 2, None], [10, 20, None]
 FILES = stamps_of(PATHS, SIZES, TIMES)
@@ -11,7 +11,7 @@ FILES = stamps_of(PATHS, SIZES, TIMES)
 
 def test_the_order_of_files_and_of_chunks_does_not_matter():
     backwards = stamps_of(PATHS[::-1], SIZES[::-1], TIMES[::-1])
-    parts = joined([stamps_of(PATHS[2:], SIZES[2:], TIMES[2:]), stamps_of(PATHS[:2], SIZES[:2], TIMES[:2])])
+    parts = concatenated([stamps_of(PATHS[2:], SIZES[2:], TIMES[2:]), stamps_of(PATHS[:2], SIZES[:2], TIMES[:2])])
     assert FILES.equals(backwards)
     assert FILES.equals(parts)
     assert FILES.digest == backwards.digest == parts.digest
@@ -28,20 +28,20 @@ def test_the_order_of_files_and_of_chunks_does_not_matter():
     ],
     ids=["path", "size", "time", "can be opened now", "gone"],
 )
-def test_path_size_and_time_of_every_file_count(other):
+def test_path_size_and_time_of_every_file_are_compared(other):
     assert not FILES.equals(other)
     assert FILES.digest != other.digest
     assert FILES.are_in(other).sum() == 2
 
 
-def test_none_are_in_an_empty_source_and_an_empty_source_is_in_any():
-    nothing = joined([])
+def test_an_empty_set_contains_no_stamps_and_is_contained_in_any_set():
+    nothing = concatenated([])
     assert FILES.are_in(nothing).tolist() == [False] * 3
     assert nothing.are_in(FILES).tolist() == []
     assert FILES.are_in(FILES).all()
 
 
-def test_rows_are_sorted_by_the_digest_of_their_path_zero_bytes_at_its_end_too():
+def test_rows_are_sorted_by_the_full_digest_of_their_path_including_trailing_zero_bytes():
     files = stamps_of([f"{number}.wav" for number in range(3000)], range(3000), range(3000))
     assert any(path[-1:] == b"\0" for path in (files.paths.tobytes()[i : i + 16] for i in range(0, 48_000, 16)))
     assert np.array_equal(files.paths, np.sort(files.paths))

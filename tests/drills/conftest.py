@@ -1,0 +1,36 @@
+"""Fixtures of the drills. All drills are slow tests."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.drills.scale import Drill, is_full
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the drills of this folder as slow, without a time limit if all rounds are run."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.timeout(3600 if is_full() else 300))
+
+
+@pytest.fixture
+def drill(request):
+    """The drill of this test, named after it. Its row is written to the table if all rounds were run."""
+    made = Drill(request.node.name.removeprefix("test_").replace("_", " "))
+    yield made
+    if is_full() and made.num_rounds and not request.node.stash.get(FAILED, False):
+        made.write()
+
+
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Record whether a drill failed: a failed drill has no row in the table."""
+    report = yield
+    if report.when == "call":
+        item.stash[FAILED] = report.failed
+    return report

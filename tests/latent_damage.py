@@ -1,0 +1,44 @@
+"""Replaces latents with wrong ones, with correct tars, digests, indexes, snapshot and `sizes.json`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from torch import Tensor
+
+from headrace.format.index_entries import SampleEntry
+from headrace.format.index_files import read_index
+from headrace.format.manifests import ShardEntry, bucket_of, commit_manifest, newest_manifests, sequence_of, split_of
+from headrace.format.pth import saved_latents, stored_latents
+from headrace.format.snapshots import NumberedSnapshot, commit_snapshot, read_snapshot
+from headrace.format.writer import ShardPlace, ShardWriter
+from headrace.stores.storage import Storage
+
+Change = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
+"""Of one shard's latents by key."""
+
+
+def replace_latents(storage: Storage, change: Change) -> NumberedSnapshot:
+    """Rewrite every shard of a latents folder with other latents under the same keys, and commit a snapshot."""
+    before = read_snapshot(storage).snapshot
+    manifests = {}
+    for partition, numbered in newest_manifests(storage).items():
+        shards = tuple(_rewritten(storage, partition, entry, change) for entry in numbered.manifest.shards)
+        manifests[partition] = commit_manifest(storage, replace(numbered.manifest, shards=shards), numbered)
+    return commit_snapshot(storage, manifests, before.catalog, before.origin)[0]
+
+
+def _rewritten(storage: Storage, partition: str, entry: ShardEntry, change: Change) -> ShardEntry:
+    index, blob = read_index(storage, entry.name), storage.read(entry.name)
+    fields = {
+        key: [blob[slice(*index.range_of(i, name))] for name in ("pth", "json")] for i, key in enumerate(index.keys())
+    }
+    changed = change({key: stored_latents(pth)[0] for key, (pth, _) in fields.items()})
+    place = ShardPlace(split_of(partition), bucket_of(partition), sequence_of(entry.name), "latent_")
+    with ShardWriter(storage, place) as writer:
+        for key, (_, text) in fields.items():
+            hidden = changed[key]
+            saved = saved_latents(hidden)
+            members = {"pth": (saved.blob, len(saved.blob)), "json": (text, len(text))}
+            writer.add(key, members, SampleEntry(key, {}, len(hidden), tensor=saved.place))
+        made = writer.publish(index.input_digest, index.notes, index.tensor_dtype)
+    return replace(entry, name=made.shard, num_bytes=made.num_bytes)

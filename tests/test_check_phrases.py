@@ -1,0 +1,105 @@
+"""The search for unwanted phrases reads prose alone: comments, string literals and Markdown, and no code."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tools.check_phrases import PHRASES, files, findings, markdown_prose, parsed, python_prose
+
+RULES = {"gizmo": "device", "all sorts": "kinds", "of none": "of no"}
+
+
+def found(prose: str) -> list[tuple[int, str]]:
+    return [(finding.line, finding.phrase) for finding in findings(prose, RULES)]
+
+
+def test_a_phrase_is_found_with_its_line_and_what_to_write_instead():
+    (finding,) = findings("One.\nA Gizmo.\n", RULES)
+    assert (finding.line, finding.phrase, finding.instead) == (2, "gizmo", "device")
+
+
+@pytest.mark.parametrize("prose", ["gizmos", "a_gizmo", "gizmo.py", "the/gizmo", "gizmo-2", "xgizmo", "kind of None"])
+def test_only_whole_words_are_found_and_no_parts_of_names(prose):
+    assert not found(prose)
+
+
+def test_a_phrase_may_reach_over_a_line_end():
+    assert found("one of all\n    sorts") == [(1, "all sorts")]
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("# a gizmo\n", 1),
+        ('x = 1\n"""One.\n\nA gizmo.\n"""\n', 4),
+        ("x = f'{y} gizmo'\n", 1),
+        ('x = rb"a gizmo"\n', 1),
+        ("# of all\n# sorts\n", 1),
+        ('x = (\n    "of all "\n    "sorts of"\n)\n', 2),
+        ('x = "one\\ngizmo"\n', 1),
+    ],
+)
+def test_comments_docstrings_and_string_literals_are_read(source, line):
+    (finding,) = findings(python_prose(source), RULES)
+    assert finding.line == line
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "gizmo = all(sorts)\n",
+        "'gizmo'\n",
+        "x = f'{gizmo} of {a[gizmo]:{gizmo}}'\n",
+        '"""One.\n\n>>> gizmo\n"""\n',
+        "# the `gizmo` in it\n",
+        'f("of all", x, "sorts of")\n',
+        "x = 1  # of all\ny = 2  # sorts\n",
+    ],
+)
+def test_identifiers_names_and_doctests_are_not_read(source):
+    assert not found(python_prose(source))
+
+
+@pytest.mark.parametrize(
+    "source", ["", "x", "x = '''a\n\n b'''  # c", "if x:\n\ty = 'é € ü'\n", "x = f'a {y!r:>{z}} b'\n"]
+)
+def test_every_character_keeps_its_place(source):
+    assert len(python_prose(source)) == len(source)
+    assert [len(line) for line in python_prose(source).split("\n")] == [len(line) for line in source.split("\n")]
+
+
+def test_markdown_is_read_outside_of_code_and_link_targets():
+    text = "A `gizmo`\n\n```\ngizmo\n```\n\n[a](gizmo.md) and [b](gizmo)\n\nA gizmo.\n\n~~~\ngizmo\n"
+    assert found(markdown_prose(text)) == [(9, "gizmo")]
+
+
+def test_the_rules_name_a_phrase_once_and_say_what_to_write_instead():
+    text = PHRASES.read_text()
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert len(parsed(text)) == sum(len(line.partition("->")[0].split(",")) for line in lines)
+    assert all(parsed(text).values())
+    assert all(findings(phrase, parsed(text)) for phrase in parsed(text))
+
+
+def test_hidden_folders_and_what_builds_write_are_skipped(tmp_path):
+    for name in (".venv/a.py", "data/b.md", "docs/c.md", "d.py", "e.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert [path.relative_to(tmp_path).as_posix() for path in files([tmp_path])] == ["d.py", "docs/c.md"]
+
+
+def test_the_command_prints_findings_and_fails_where_there_are_any(tmp_path):
+    phrase, instead = next(iter(parsed(PHRASES.read_text()).items()))
+    bad, good = tmp_path / "bad.md", tmp_path / "good.md"
+    bad.write_text(f"Text.\n\nAgain: {phrase}\n")
+    good.write_text("Text.\n")
+
+    def run(*paths):
+        return subprocess.run(
+            [sys.executable, "tools/check_phrases.py", *paths], capture_output=True, text=True, check=False
+        )
+
+    assert run(good).returncode == 0
+    outcome = run(tmp_path)
+    assert (outcome.returncode, outcome.stdout) == (1, f"{bad}:3: {phrase} -> {instead}\n")

@@ -1,0 +1,18 @@
+"""The map of the code names files that exist, and every package of the library."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs/code.md").read_text()
+
+
+def test_every_path_on_the_map_exists():
+    named = re.findall(r"`((?:assets|resources|sensors|building|headrace|tests|benchmarks|datasets)/[\w./]*)`", PAGE)
+    assert len(named) > 40
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_every_package_of_the_library_is_on_the_map():
+    packages = {path.parent.name for path in (ROOT / "headrace").glob("*/__init__.py")}
+    assert packages == set(re.findall(r"^\| \d \| `headrace/(\w+)` \|", PAGE, re.MULTILINE))

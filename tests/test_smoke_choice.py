@@ -1,0 +1,139 @@
+"""Which shards a smoke test reads: new shards, and all others over a fixed number of tests."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.format.manifests import ShardEntry, shard_name
+from headrace.format.snapshots import ShardTable
+from headrace.smoke.choice import Choice, Coverage, ReadLimits, choose
+
+
+def table(
+    shards: Iterable[tuple[int, int]], *, version: int = 0, prefix: str = "", num_samples: int = 10
+) -> ShardTable:
+    """Shards with these hash buckets and sequence numbers, whose names contain a version."""
+    names = [shard_name(prefix, "train", bucket, sequence, f"{version:012x}") for bucket, sequence in shards]
+    return ShardTable.from_entries([ShardEntry(name, 1000, num_samples, 100, 1.0, "input", ()) for name in names])
+
+
+FORTY = [(bucket, sequence) for bucket in range(4) for sequence in range(10)]
+
+
+def places(choice: Choice, part: str = "audio") -> set[tuple[int, int]]:
+    found = choice.tables[part]
+    return set(zip(found.bucket.tolist(), found.sequence.tolist(), strict=True))
+
+
+def all_known(*tables: tuple[str, ShardTable]) -> dict[str, list[str]]:
+    return {part: found.names() for part, found in tables}
+
+
+def test_without_an_earlier_test_every_shard_is_new():
+    choice = choose({"audio": table(FORTY)}, {}, reread_every=10)
+    assert places(choice) == set(FORTY)
+    assert choice.num_new == {"audio": 40}
+
+
+@given(reread_every=st.integers(1, 15), first=st.integers(0, 100))
+def test_every_shard_is_read_once_in_reread_every_tests(reread_every, first):
+    audio = table(FORTY)
+    choices = [
+        choose({"audio": audio}, all_known(("audio", audio)), num_passes=first + i, reread_every=reread_every)
+        for i in range(reread_every)
+    ]
+    assert set().union(*map(places, choices)) == set(FORTY)
+    assert all(choice.num_new == {"audio": 0} for choice in choices)
+    assert all(places(choice) for choice in choices)
+
+
+def test_a_tenth_of_the_known_shards_is_read_with_the_new_ones():
+    audio = table(FORTY)
+    changed = table([(bucket, sequence) for bucket, sequence in FORTY if (bucket, sequence) != (2, 3)])
+    counts = []
+    for num_passes in range(10):
+        choice = choose({"audio": audio}, all_known(("audio", changed)), num_passes=num_passes, reread_every=10)
+        assert (2, 3) in places(choice)
+        assert choice.num_new == {"audio": 1}
+        counts.append(len(places(choice) - {(2, 3)}))
+    assert 39 - max(counts) > 25
+    assert sum(counts) in {38, 39}
+
+
+def test_the_place_of_a_shard_decides_when_it_is_read_and_not_its_content():
+    """Otherwise a shard that changes often would be read never or always."""
+    before, after = table(FORTY), table(FORTY, version=1)
+    for num_passes in range(5):
+        one, other = (
+            choose({"audio": found}, all_known(("audio", found)), num_passes=num_passes, reread_every=5)
+            for found in (before, after)
+        )
+        assert places(one) == places(other)
+
+
+def test_audio_and_latents_are_read_at_the_same_places():
+    audio, latents = table(FORTY), table(FORTY, prefix="latent_")
+    known = all_known(("audio", audio), ("mel", table(FORTY[1:], prefix="latent_")))
+    choice = choose({"audio": audio, "mel": latents}, known, num_passes=3, reread_every=40)
+    assert places(choice) == places(choice, "mel")
+    assert FORTY[0] in places(choice)
+    assert choice.num_new == {"audio": 0, "mel": 1}
+
+
+def test_reread_every_1_chooses_every_shard():
+    audio = table(FORTY)
+    assert places(choose({"audio": audio}, all_known(("audio", audio)), num_passes=7)) == set(FORTY)
+
+
+def test_an_empty_dataset_gives_an_empty_choice():
+    empty = ShardTable.from_entries([])
+    assert len(choose({"audio": empty}, {}).tables["audio"]) == 0
+
+
+def test_within_a_budget_new_shards_come_first():
+    audio, old = table(FORTY), table(FORTY[5:])
+    budget = ReadLimits(num_samples=70)
+    choice = choose({"audio": audio}, all_known(("audio", old)), limits=budget)
+    assert len(places(choice)) == 7
+    assert set(FORTY[:5]) <= places(choice)
+    assert choice.tables["audio"].names() == sorted(choice.tables["audio"].names())
+
+
+@pytest.mark.parametrize("budget", [ReadLimits(num_samples=25), ReadLimits(num_bytes=2500), ReadLimits(num_samples=0)])
+def test_the_budget_applies_to_every_part(budget):
+    audio, latents = table(FORTY, num_samples=1), table(FORTY, prefix="latent_")
+    choice = choose({"audio": audio, "mel": latents}, {}, limits=budget)
+    assert places(choice) == places(choice, "mel")
+    assert len(places(choice)) == (1 if budget.num_samples == 0 else 2)
+    again = choose({"audio": audio, "mel": latents}, {}, limits=budget)
+    assert places(choice) == places(again)
+
+
+def test_another_snapshot_gives_another_random_choice():
+    drawn = {
+        frozenset(places(choose({"audio": table(FORTY, version=version)}, {}, limits=ReadLimits(num_samples=50))))
+        for version in range(5)
+    }
+    assert len(drawn) == 5
+
+
+def test_a_record_survives_a_round_trip():
+    covered = Coverage(3, {"audio": (7, "abc"), "latents mel": (2, "def")})
+    assert Coverage.from_json(covered.to_json()) == covered
+
+
+@pytest.mark.parametrize(
+    "content", [None, 3, {}, {"passes": "3", "snapshots": {}}, {"passes": 3, "snapshots": {"audio": [7]}}]
+)
+def test_other_values_are_not_accepted_as_a_record(content):
+    assert Coverage.from_json(content) == Coverage()
+
+
+def test_chosen_tables_keep_their_form():
+    chosen = choose({"audio": table(FORTY)}, {}, limits=ReadLimits(num_samples=30)).tables["audio"]
+    assert chosen.digest.shape == (3, 6)
+    assert chosen.num_bytes.dtype == np.int64
+    assert ShardTable.from_bytes(chosen.to_bytes(), "x").names() == chosen.names()
