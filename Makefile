@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-EXTRAS ?= build,transformers,bench,dev
+EXTRAS ?= dagster,transformers,bench,dev,postgres
 UI_PORT ?= 3000
 export DAGSTER_HOME ?= $(CURDIR)/dagster_home
 
@@ -13,7 +13,7 @@ BIN := .venv/bin
 COMMA := ,
 STAMP = .venv/.installed-$(subst $(COMMA),-,$(EXTRAS))
 
-.PHONY: help demo ui test test-slow test-gpu check format bench decoder venv constraints clean
+.PHONY: help demo ui test test-slow drills test-gpu check format bench decoder venv docs constraints clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml constraints.txt
 venv: $(STAMP)  ## Make or update .venv
 
 demo: $(STAMP)  ## Take the demo corpus through the whole graph
-	@$(BIN)/python build.py demo
+	@$(BIN)/python build.py demo --table
 
 ui: $(STAMP)  ## Dagster's web interface, on loopback
 	@mkdir -p "$(DAGSTER_HOME)" && [ -e "$(DAGSTER_HOME)/dagster.yaml" ] || cp dagster_home/dagster.yaml "$(DAGSTER_HOME)"
@@ -38,17 +38,21 @@ test: $(STAMP)  ## Fast tests
 
 # Half of the live daemon's time is waiting, so the drills go on beside it; a file's tests stay together.
 test-slow: $(STAMP)  ## Live daemon, browser, servers, drills
-	@tools/install-browser
+	@tools/install-for-tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --timeout 900 -m "slow and not gpu" || [ $$? -eq 5 ]  # 5: no test yet
+
+drills: $(STAMP)  ## All rounds of the drills, some 40 minutes: benchmarks/results/drills.json
+	OMP_NUM_THREADS=1 HEADRACE_DRILLS=full $(BIN)/python -m pytest -q --timeout 3600 tests/drills
 
 test-gpu: $(STAMP)  ## Tests that need a CUDA device
 	$(BIN)/python -m pytest --timeout 300 -m gpu || [ $$? -eq 5 ]
 
-check: $(STAMP)  ## Lint, types, import contracts
+check: $(STAMP)  ## Lint, types, import contracts, plain English
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_phrases.py
 
 format: $(STAMP)  ## Format, and fix what lint can fix
 	$(BIN)/ruff check --fix .
@@ -67,8 +71,11 @@ bench: $(STAMP)  ## Benchmarks: each prints a table and writes JSON
 	  echo "== $$benchmark"; $(BIN)/python "$$benchmark"; \
 	done
 
+docs: $(STAMP)  ## API pages from the docstrings: build/docs/index.html
+	$(BIN)/python tools/make_docs.py
+
 constraints:  ## Resolve pyproject.toml anew into constraints.txt (torch stays where it is)
-	tools/make-constraints "$(PYTHON)" "$(EXTRAS),postgres,ray"
+	tools/make-constraints "$(PYTHON)" "$(EXTRAS),ray"
 
 clean:  ## Remove .venv, caches, built data and Dagster's history
 	rm -rf .venv .venv-constraints .venv.lock data *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
