@@ -15,6 +15,7 @@ from headrace import StreamingDataset
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("closed_by_webdataset")
 def test_standard_readers_read_the_demo_unchanged_and_ours_reads_its_latents(tmp_path):
     import wids
     from webdataset import WebDataset
