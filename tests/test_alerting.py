@@ -44,7 +44,7 @@ def webhook(received):
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/services/hidden-token"
         server.shutdown()
 
@@ -77,7 +77,7 @@ def smtp(received):
                     self.say("250 ok")
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield f"smtp://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
 

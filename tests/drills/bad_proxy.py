@@ -78,6 +78,7 @@ def bad_proxy(server: str) -> Iterator[BadProxy]:
 class _Handler(BaseHTTPRequestHandler):
     proxy: BadProxy
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else each answer waits 40 ms for the client's delayed acknowledgement
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Print nothing."""

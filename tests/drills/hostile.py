@@ -1,5 +1,6 @@
 """Hostile tars: they try to run code, write outside of their folder, exhaust memory, hang, or be misread."""
 
+import functools
 import io
 import json
 import pickle
@@ -95,6 +96,7 @@ def _with_pickle(blob: bytes) -> bytes:
     return repacked(saved(LATENTS), lambda name, old: (blob if name.endswith("data.pkl") else old, zipfile.ZIP_STORED))
 
 
+@functools.cache  # a gibibyte takes three seconds
 def _inflating(num_bytes: int) -> bytes:
     """A `.pth` file of `num_bytes` zero bytes of latents, deflated."""
     rows = num_bytes // 16
@@ -162,6 +164,9 @@ def tars(canary: Path) -> dict[str, Callable[[random.Random], bytes]]:
 
     def pth(blob: bytes) -> Callable[[random.Random], bytes]:
         return lambda _: tar(member("a.pth", blob), member("a.json", text), member("b.pth", saved(LATENTS)))
+
+    def inflating(num_bytes: int) -> Callable[[random.Random], bytes]:
+        return lambda chance: pth(_inflating(num_bytes))(chance)  # noqa: PLW0108 - not before it is needed
 
     def linked(kind: bytes, target: str) -> Callable[[random.Random], bytes]:
         return lambda _: tar(one, member("x.flac", b"", kind, link=target), member("x.json", text))
@@ -244,8 +249,8 @@ def tars(canary: Path) -> dict[str, Callable[[random.Random], bytes]]:
             _with_pickle(b"\x80\x04\x8d" + struct.pack("<Q", 1 << 40) + b"a.")
         ),
         "a pickle with a memo of 2^31": pth(_with_pickle(b"\x80\x02}r\xff\xff\xff\x7f.")),
-        "latents that inflate to a gibibyte": pth(_inflating(_GIBIBYTE)),
-        "latents that inflate to 64 mebibytes": pth(_inflating(1 << 26)),
+        "latents that inflate to a gibibyte": inflating(_GIBIBYTE),
+        "latents that inflate to 64 mebibytes": inflating(1 << 26),
         "latents of stride zero, two gibibytes": pth(
             saved({"encoder_hidden": torch.zeros(1, 1).expand(1 << 26, 8), "encoder_length": 1 << 26})
         ),

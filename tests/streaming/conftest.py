@@ -27,3 +27,9 @@ def server(dataset_folder, monkeypatch):
         for name, value in face.environment().items():
             monkeypatch.setenv(name, value)
         yield face
+
+
+@pytest.fixture
+def short_pauses(monkeypatch):
+    """Make the pauses before a further attempt a hundredth as long, in this process."""
+    monkeypatch.setattr("headrace.stores.retry_policy._FIRST_PAUSE_SECONDS", 0.001)

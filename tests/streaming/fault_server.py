@@ -123,7 +123,7 @@ def fault_server(folder: Path) -> Iterator[FaultServer]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     face.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield face
@@ -136,6 +136,7 @@ def fault_server(folder: Path) -> Iterator[FaultServer]:
 class _Handler(BaseHTTPRequestHandler):
     server_face: FaultServer
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else each answer waits 40 ms for the client's delayed acknowledgement
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Be quiet."""

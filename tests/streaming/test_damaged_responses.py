@@ -16,7 +16,7 @@ from tests.streaming.drills import check, keep_all, make
 from tests.streaming.fault_server import fault_server
 from tests.tars import tar_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*cache_limit")
+pytestmark = [pytest.mark.filterwarnings("ignore:.*cache_limit"), pytest.mark.usefixtures("short_pauses")]
 RANGES_ALONE = {"cache_limit": "1kb"}
 
 

@@ -67,7 +67,7 @@ def chains(worlds):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(chain=chains((1, 2, 3, 4)))
 def test_any_chain_of_stops_and_worlds_is_one_uninterrupted_run_across_epochs(dataset_folder, mode, chain):
     check_chain(dataset_folder, mode, chain)

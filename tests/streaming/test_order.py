@@ -68,13 +68,13 @@ def test_dropping_the_last_batch_leaves_whole_batches_without_padding(spec, mixt
 @settings(max_examples=100)
 def test_global_batches_survive_a_change_of_world_size(spec, mixture, size):
     order = order_of(spec, mixture)
-    for index in range(min(order.num_batches, 2)):
-        whole = order.batch(index)
-        together = np.full(len(whole), -2)
-        for rank in range(size):
-            rows = order.batch(index, World(rank, size))
-            together[rank::size] = rows.sample_ids
-        assert np.array_equal(together, whole.sample_ids)
+    indexes = range(min(order.num_batches, 2))
+    whole = [order.batch(index).sample_ids for index in indexes]
+    together = [np.full(len(batch), -2) for batch in whole]
+    for rank in range(size):
+        for index in indexes:
+            together[index][rank::size] = order.batch(index, World(rank, size)).sample_ids
+    assert all(np.array_equal(*pair) for pair in zip(together, whole, strict=True))
 
 
 @given(order_specs(), mixtures(), st.data())

@@ -45,12 +45,15 @@ def pairs(rows):
 
 def rows_of(order, world_sizes=(1,)):
     """Rows of all batches, read on one world size after another."""
-    rows = []
-    for index in range(order.num_batches):
-        size = world_sizes[index % len(world_sizes)]
-        parts = [pairs(order.batch(index, World(rank, size))) for rank in range(size)]
-        rows += [pair for together in zip(*parts, strict=True) for pair in together]
-    return rows
+    turns = len(world_sizes)
+    batches = [[] for _ in range(order.num_batches)]
+    for turn, size in enumerate(world_sizes):
+        for world in (
+            World(rank, size) for rank in range(size)
+        ):  # in order, as a rank reads: batches are made together
+            for index in range(turn, order.num_batches, turns):
+                batches[index].append(pairs(order.batch(index, world)))
+    return [pair for parts in batches for together in zip(*parts, strict=True) for pair in together]
 
 
 def two(**weights):
