@@ -5,7 +5,9 @@ They are not in `headrace.smoke.run`, because that module imports polars, and a 
 
 VERDICTS = {
     "every_key_once": "every sample of the shards that are read arrives exactly once, and no other sample arrives",
-    "counts_match_sizes": "sizes.json, snapshot and indexes have the same sample counts, and loaders deliver as many samples",
+    "counts_match_sizes": (
+        "sizes.json, snapshot and indexes have the same sample counts, and loaders deliver as many samples"
+    ),
     "shapes_and_lengths": "every sample has the length, channels, rate or dimension that is in its index",
     "finite_values": "all values are finite; audio is in [-1, 1]",
     "matches_json": "audio has the length in its JSON; latents have the length of their audio by their frame rate",
