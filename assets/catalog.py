@@ -78,8 +78,9 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         )  # before the tables are read: a later change starts another scan
         with readable_failures():
             runtime = ScanRuntime(
-                num_threads=headrace_workers.count,
+                workers=headrace_workers,
                 progress=headrace_progress.scanned,
+                resuming=headrace_progress.resuming,
                 settling=headrace_progress.settling,
             )
             before = read_catalog(headrace_storage.output(config))

@@ -73,6 +73,7 @@ def catalog_metadata(scan: "Scan", changes: "CatalogChanges", partitions: Sequen
         "dagster/column_schema": dg.TableSchema(columns),
         "files_found": scan.num_found,
         "files_opened": scan.num_opened,
+        "files_resumed": scan.num_resumed,
         "files_unsettled": scan.num_unsettled,
         "files_added": len(changes.added),
         "files_changed": len(changes.changed),

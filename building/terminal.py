@@ -72,6 +72,11 @@ class TerminalProgress(Progress):
         elif done == 1:
             self.say(f"reading {total} new or changed files")
 
+    def resuming(self, num_files: int) -> None:
+        """See `Progress.resuming`."""
+        files = "1 file was" if num_files == 1 else f"{num_files} files were"
+        self.say(f"{files} read by a scan that was interrupted; it goes on from there")
+
     def settling(self, num_files: int, seconds: float) -> None:
         """See `Progress.settling`."""
         files = "1 file that has" if num_files == 1 else f"{num_files} files that have"

@@ -39,6 +39,10 @@ class NotAFileError(StorageError):
     """A local path is not a regular file but a folder, a named pipe, a socket, a device or a broken link."""
 
 
+class FileChangedError(StorageError):
+    """A file or object is not the one that was listed: its size or modification time is another one."""
+
+
 class AlreadyExistsError(StorageError, FileExistsError):
     """An object that must be created already exists, because another writer was first."""
 

@@ -10,6 +10,9 @@ class Progress:
     def scanned(self, done: int, total: int) -> None:
         """`done` of the `total` new or changed files have been read."""
 
+    def resuming(self, num_files: int) -> None:
+        """A scan that was interrupted has read `num_files` files, which are not read again."""
+
     def settling(self, num_files: int, seconds: float) -> None:
         """The scan waits `seconds` because `num_files` files have just changed."""
 

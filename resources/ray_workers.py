@@ -1,4 +1,4 @@
-"""Builds partitions on the nodes of a Ray cluster, one task per partition.
+"""Builds partitions on the nodes of a Ray cluster, one task per partition, and reads the files of scans there.
 
 Sends the work to a node, asks for the processors and GPUs that it needs, and returns progress, result or error. Dagster
 runs on this machine only: nodes do not see its instance or database. Nodes read the source and write the output, so
@@ -8,21 +8,27 @@ shards that it was writing.
 
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from queue import SimpleQueue
 from typing import Any
 from urllib.parse import urlsplit
 
 import dagster as dg
 
+from headrace.catalog.scan_workers import ReadingThreads
 from headrace.errors import BuildError, MissingDependencyError
 from headrace.machine import num_cores
-from headrace_dagster.resources.workers import Result, Work
+from headrace_dagster.resources.workers import Item, Result, Work
 
 _REPORT_SECONDS = 0.5
 _ANSWER_SECONDS = 10.0  # Ray itself would try for ten minutes, with a log line each time
+_ITEMS_PER_TASK = 16  # a task costs about a millisecond of this machine
+_THREADS_PER_TASK = 4  # reading a file is mostly waiting
+_TASKS_PER_PROCESSOR = 2  # one runs, one waits
+_RETRIES = 3
 
 
 class RayWorkersResource(dg.ConfigurableResource):
@@ -66,6 +72,41 @@ class RayWorkersResource(dg.ConfigurableResource):
             ray.cancel(task, force=True)
             raise
         raise BuildError("the Ray task of this partition ended without a result; build again: finished shards are kept")
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
+        """See `FileWorkers.map`. A task reads some files on one processor; Ray repeats a task whose node died."""
+        ray = _connected(self.address)
+        task = ray.remote(results_of).options(num_cpus=1, max_retries=_RETRIES)
+        function_reference = ray.put(function)
+        waiting, under_way = iter(items), []
+        try:
+            while True:
+                window = _TASKS_PER_PROCESSOR * num_processors(ray.nodes())  # nodes come and go
+                while len(under_way) < window and (some := list(islice(waiting, _ITEMS_PER_TASK))):
+                    under_way.append(task.remote(function_reference, some))
+                if not under_way:
+                    return
+                (done,), under_way = ray.wait(under_way, num_returns=1)
+                yield from ray.get(done)
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+        except ray.exceptions.RayError as error:
+            raise BuildError(
+                f"the Ray nodes that read files of the source are gone ({error}); build again: what was read is kept"
+            ) from error
+        finally:
+            for reference in under_way:
+                ray.cancel(reference, force=True)
+
+
+def results_of(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """The results of one task."""
+    return list(ReadingThreads(_THREADS_PER_TASK).map(function, items))
+
+
+def num_processors(nodes: list[dict[str, Any]]) -> int:
+    """Processors of all nodes that are alive, at least 1."""
+    return max(1, int(sum(node["Resources"].get("CPU", 0) for node in nodes if node["Alive"])))
 
 
 @dataclass(frozen=True, slots=True)

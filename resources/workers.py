@@ -1,17 +1,22 @@
-"""Builds partitions: the interface `Workers`, and its implementation with threads of this machine.
+"""Builds partitions and reads the files of scans: the interface `Workers`, and its implementation with threads.
 
 `ray_workers` implements the same interface with the nodes of a Ray cluster.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 from typing import Protocol, TypeVar
 
 import dagster as dg
 
+from headrace.catalog.scan_workers import FileWorkers, ReadingThreads
 from headrace.machine import num_cores
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 Made_co = TypeVar("Made_co", covariant=True)
+
+_READERS_PER_THREAD = 4  # reading a file is mostly waiting for a disk or a store
+_MOST_READERS = 32
 
 
 class Work(Protocol[Made_co]):
@@ -21,8 +26,8 @@ class Work(Protocol[Made_co]):
         """Build it with `num_threads` threads. `progress` is called with how many more samples are done."""
 
 
-class Workers(Protocol):
-    """Where partitions are built, and how many threads other work may use."""
+class Workers(FileWorkers, Protocol):
+    """Where partitions are built and files are read, and how many threads other work may use."""
 
     @property
     def count(self) -> int:
@@ -56,3 +61,8 @@ class WorkersResource(dg.ConfigurableResource):
     def run(self, work: Work[Result], progress: Callable[[int], None], *, on_gpu: bool = False) -> Result:  # noqa: ARG002
         """See `Workers.run`. An encoder finds this machine's GPUs itself."""
         return work(num_threads=self.count, progress=progress)
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
+        """See `FileWorkers.map`."""
+        readers = ReadingThreads(max(self.count, min(_READERS_PER_THREAD * self.count, _MOST_READERS)))
+        return readers.map(function, items)

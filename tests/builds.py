@@ -37,6 +37,7 @@ class Project:
     metadata: object = None
     reshuffle: int = 0
     exclude: tuple[str, ...] = ()
+    source_uri: str | None = None  # where the recordings are, if not in the folder
 
     def __post_init__(self):
         self.output = self.output or LocalStorage(self.folder / "output")
@@ -67,7 +68,7 @@ class Project:
         )
 
     def build(self) -> "Result":
-        source = open_source(self.folder / "source")
+        source = open_source(self.source_uri or self.folder / "source")
         scan, _ = update_catalog(self.config(), source, self.metadata, self.output)
         rows = with_partitions(scan.recordings, self.layout, None)
         settings = ShardSettings(self.audio, self.layout.samples_per_shard, self.reshuffle)

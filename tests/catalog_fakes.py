@@ -1,5 +1,6 @@
 """Fake sources in memory and a fake probe, for tests of the scan."""
 
+import contextlib
 import io
 from dataclasses import dataclass, field
 
@@ -10,7 +11,8 @@ from headrace.catalog.acceptance import CatalogSettings
 from headrace.catalog.checks import check_catalog
 from headrace.catalog.listing import FileStamp, Listing
 from headrace.catalog.scan import ScanRuntime, scan
-from headrace.errors import AudioError
+from headrace.catalog.scan_workers import ReadingThreads
+from headrace.errors import AudioError, FileChangedError
 from headrace.format.rejects import RejectSubject
 
 NOW_NS = 1_800_000_000_000_000_000
@@ -42,16 +44,20 @@ class FakeSource:
             found.add(path, len(file.content), file.mtime_ns, None, None)
         yield found
 
-    def stamp(self, path):
-        if path not in self.files:
-            raise FileNotFoundError(path)
-        return FileStamp(len(self.files[path].content), self.files[path].mtime_ns)
-
-    def open(self, path):
+    @contextlib.contextmanager
+    def open(self, path, stamp):
+        self._check(path, stamp)
         self.opened.append(path)
         file = io.BytesIO(self.files[path].content)
         self.on_open.get(path, lambda: None)()
-        return file
+        yield file
+        self._check(path, stamp)
+
+    def _check(self, path, stamp):
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        if stamp != FileStamp(len(self.files[path].content), self.files[path].mtime_ns):
+            raise FileChangedError(path)
 
 
 def fake_probe(file, *, num_bytes):
@@ -66,7 +72,7 @@ def fake_runtime(**changes):
     settings = {
         "clock": lambda: NOW_NS,
         "sleep": lambda seconds: None,
-        "num_threads": 2,
+        "workers": ReadingThreads(2),
         "probe": fake_probe,
         "probe_version": lambda: "1",
     }

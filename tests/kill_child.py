@@ -1,12 +1,20 @@
-"""A build without Dagster, in a separate process that `test_kill` can kill at any moment."""
+"""A build or a scan without Dagster, in a separate process that `test_kill` can kill at any moment."""
 
+import time
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from unittest import mock
 
 from headrace.build.audio import build_partition
 from headrace.build.commit import commit_partitions
 from headrace.build.reconcile import shard_settings, wanted_partitions
 from headrace.build.staleness import plan_build
+from headrace.catalog.checkpoint import ScanCheckpoint
 from headrace.catalog.partitions import partition_fingerprints, partition_recordings
+from headrace.catalog.scan import ScanRuntime
+from headrace.catalog.scan_workers import ReadingThreads
+from headrace.catalog.sources import Source
 from headrace.catalog.update import existing_catalog, store_decode_rejects, update_catalog
 from headrace.config.dataset import load_config
 from headrace.format.manifests import newest_manifests
@@ -25,3 +33,32 @@ def build(yaml: Path) -> None:
         build_partition(partition, recordings, shard_settings(config), source, audio, num_threads=2)
     _, _, manifests = commit_partitions(audio, wanted, catalog.digest)
     store_decode_rejects(output, catalog, manifests, config)
+
+
+@dataclass(frozen=True)
+class SlowSource:
+    """A source whose files take some time to open. Writes the path of each opened file to a log."""
+
+    source: Source
+    log: Path
+    seconds: float
+
+    def open(self, path: str, *stamp: object) -> object:
+        """See `Source.open`."""
+        with self.log.open("a") as log:
+            log.write(f"{path}\n")
+        time.sleep(self.seconds)
+        return self.source.open(path, *stamp)
+
+    def __getattr__(self, name: str) -> object:
+        """Everything else is the source's own."""
+        return getattr(self.source, name)
+
+
+def scan_slowly(yaml: Path, log: Path, seconds: float) -> None:
+    """Update the catalog, and keep what is read after each file. `log` gets the path of each opened file."""
+    config, stores = load_config(yaml), StorageResource()
+    source = SlowSource(stores.source(config), log, seconds)
+    runtime = ScanRuntime(workers=ReadingThreads(2))
+    with mock.patch("headrace.catalog.update.ScanCheckpoint", partial(ScanCheckpoint, seconds=0)):
+        update_catalog(config, source, None, stores.output(config), runtime)

@@ -6,16 +6,20 @@ import polars as pl
 import pytest
 
 import build
-from headrace.catalog import bucket_source
+from headrace.catalog import bucket_source, object_file
 from headrace.catalog.bucket_source import BucketSource
+from headrace.catalog.listing import FileStamp
 from headrace.catalog.sources import open_source
-from headrace.errors import ConfigError, NotFoundError
+from headrace.errors import ConfigError, FileChangedError, NotFoundError
 from headrace.format.rejects import RejectReason
 from headrace.format.snapshots import read_snapshot
-from headrace.stores.storage import open_storage
+from headrace.stores import objects
+from headrace.stores.storage import ObjectStorage, open_storage
 from tests.instances import memory_instance
 from tests.projects import Project
 from tests.s3 import new_bucket
+
+SECOND = 1_000_000_000
 
 
 def paths_of(source):
@@ -34,16 +38,22 @@ def test_hidden_names_and_excluded_paths_are_not_recordings():
     assert paths_of(source_with(*names, exclude=("meta.csv", "out"))) == ["a.wav", "b/c.wav", "outer.wav"]
 
 
-def test_a_listing_is_given_in_chunks_with_sizes_and_times(monkeypatch):
-    monkeypatch.setattr(bucket_source, "_CHUNK_ROWS", 2)
-    source = source_with("a", "bb", "ccc")
+def stamp_in(source, path):
+    """The stamp of an object in the listing."""
+    return {
+        name: FileStamp(num_bytes, mtime_ns)
+        for chunk in source.list()
+        for name, num_bytes, mtime_ns in zip(chunk.path, chunk.num_bytes, chunk.mtime_ns, strict=True)
+    }[path]
+
+
+def test_a_listing_is_given_in_the_pages_of_the_store_with_sizes_and_times(monkeypatch):
+    monkeypatch.setattr(objects, "_PAGE", 2)
+    source = source_with("a", "b/.hidden", "bb", "ccc", "out/x", "out/y", exclude=("out",))
     chunks = list(source.list())
-    assert [chunk.path for chunk in chunks] == [["a", "bb"], ["ccc"]]
-    assert [chunk.num_bytes for chunk in chunks] == [[1, 2], [3]]
-    stamp = source.stamp("bb")
-    assert (stamp.num_bytes, stamp.mtime_ns) == (2, chunks[0].mtime_ns[1])
-    with pytest.raises(NotFoundError):
-        source.stamp("absent")
+    assert [chunk.path for chunk in chunks] == [["a"], ["bb", "ccc"], []]
+    assert [chunk.num_bytes for chunk in chunks] == [[1], [2, 3], []]
+    assert all(mtime_ns > 0 for chunk in chunks for mtime_ns in chunk.mtime_ns)
 
 
 def test_a_name_that_our_stores_do_not_support_is_rejected_with_a_reason():
@@ -56,12 +66,60 @@ def test_a_name_that_our_stores_do_not_support_is_rejected_with_a_reason():
 @pytest.mark.parametrize("whole_bytes", [64 << 20, 3])
 def test_an_opened_recording_of_any_size_reads_and_seeks(monkeypatch, whole_bytes):
     monkeypatch.setattr(bucket_source, "_WHOLE_BYTES", whole_bytes)
-    with source_with("recording").open("recording") as file:
+    source = source_with("recording")
+    stamp = stamp_in(source, "recording")
+    with source.open("recording", stamp) as file:
         assert file.read() == b"recording"
         file.seek(2)
         assert file.read(3) == b"cor"
-    with pytest.raises(NotFoundError):
-        source_with().open("absent")
+        file.seek(-3, 2)
+        assert (file.tell(), file.read(9), file.read(1)) == (6, b"ing", b"")
+    with pytest.raises(NotFoundError), source.open("absent", stamp):
+        pytest.fail("opened")
+
+
+@pytest.mark.parametrize("whole_bytes", [64 << 20, 3])
+def test_an_object_that_was_replaced_since_the_listing_is_an_error(monkeypatch, whole_bytes):
+    monkeypatch.setattr(bucket_source, "_WHOLE_BYTES", whole_bytes)
+    source = source_with("recording")
+    stamp = stamp_in(source, "recording")
+    for other in (FileStamp(8, stamp.mtime_ns), FileStamp(9, stamp.mtime_ns - 2 * SECOND)):
+        with pytest.raises(FileChangedError, match="recording: the object changed"), source.open("recording", other):
+            pytest.fail("opened")
+    without_fraction = FileStamp(9, stamp.mtime_ns // SECOND * SECOND)
+    with source.open("recording", without_fraction) as file:
+        assert file.read() == b"recording"
+
+
+def test_an_object_that_is_replaced_while_it_is_read_in_pieces_is_an_error(monkeypatch):
+    monkeypatch.setattr(bucket_source, "_WHOLE_BYTES", 3)
+    monkeypatch.setattr(object_file, "_FIRST_BYTES", 4)
+    source = source_with("recording")
+    with source.open("recording", stamp_in(source, "recording")) as file:
+        source.storage.write("recording", b"RECORDING")
+        with pytest.raises(FileChangedError, match=r"recording in .* changed while it was read"):
+            file.read()
+
+
+def test_pieces_become_larger_for_a_reader_that_goes_straight_on(monkeypatch):
+    monkeypatch.setattr(bucket_source, "_WHOLE_BYTES", 3)
+    monkeypatch.setattr(object_file, "_FIRST_BYTES", 4)
+    monkeypatch.setattr(object_file, "_MOST_BYTES", 16)
+    source, spans = source_with(), []
+    source.storage.write("long", bytes(range(100)))
+    fetch = ObjectStorage.fetch
+
+    def counted(storage, path, accept, span=None, tag=None):
+        spans.append(span)
+        return fetch(storage, path, accept, span, tag)
+
+    monkeypatch.setattr(ObjectStorage, "fetch", counted)
+    with source.open("long", stamp_in(source, "long")) as file:
+        assert file.read() == bytes(range(100))
+        file.seek(50)
+        assert file.read(2) == bytes([50, 51])
+    straight = [(0, 4), (4, 12), (12, 28), (28, 44), (44, 60), (60, 76), (76, 92), (92, 100)]
+    assert spans == [*straight, (50, 54)]
 
 
 def test_an_invalid_source_is_rejected():

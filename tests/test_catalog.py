@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from headrace.catalog.acceptance import CatalogSettings
 from headrace.catalog.checks import check_catalog
 from headrace.catalog.columns import STAMP_SCHEMA
-from headrace.catalog.listing import FileStamp, Listing
+from headrace.catalog.listing import Listing
 from headrace.catalog.scan import Catalog, scan, scan_settled, with_decode_rejects
+from headrace.catalog.scan_workers import ReadingThreads
 from headrace.catalog.sources import open_source
 from headrace.format.rejects import RejectSubject
 from tests.catalog_fakes import (
@@ -360,7 +361,8 @@ def test_a_repeated_scan_finds_the_same_as_a_first_scan(changes, cut):
 
 def test_listing_order_and_threads_do_not_change_the_catalog(source):
     turned = FakeSource(dict(reversed(source.files.items())))
-    assert look(source, num_threads=1).recordings.equals(look(turned, num_threads=7).recordings)
+    few, many = ReadingThreads(1), ReadingThreads(7)
+    assert look(source, workers=few).recordings.equals(look(turned, workers=many).recordings)
 
 
 def test_an_empty_source_is_not_an_error():
@@ -386,10 +388,7 @@ class Large:
             paths, nothing = [f"{n // 1000}/file {n}.wav" for n in numbers], [None] * 10_000
             yield Listing(paths, [1000] * 10_000, [OLD_NS] * 10_000, nothing, nothing)
 
-    def stamp(self, path):
-        return FileStamp(1000, OLD_NS)
-
-    def open(self, path):
+    def open(self, path, stamp):
         raise AssertionError(path)
 
 

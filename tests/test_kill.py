@@ -144,3 +144,32 @@ def test_build_py_after_repeated_kills_gives_the_bytes_of_an_undisturbed_build(p
     subprocess.run(words, env=environment, check=True, capture_output=True)
     found = {path: data for path, data in visible(project).items() if path.endswith((".tar", ".idx", "sizes.json"))}
     assert found == wanted
+
+
+def catalog_files(project: Project) -> dict[str, bytes]:
+    """The files of the catalog, with the hidden ones."""
+    folder = project.output / "catalog"
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.slow
+def test_a_scan_after_kills_opens_only_the_rest_and_stores_the_same_catalog(processes, project, tmp_path):
+    log = tmp_path / "opened"
+    arguments = (project.datasets / "tones.yaml", log)
+    kill_child.scan_slowly(*arguments, 0.0)
+    wanted = catalog_files(project)
+    shutil.rmtree(project.output)
+    log.write_text("")
+    for num_opened in (12, 25):
+        child = processes.Process(target=kill_child.scan_slowly, args=(*arguments, 0.05))
+        child.start()
+        while child.is_alive() and len(log.read_text().splitlines()) < num_opened:
+            time.sleep(0.01)
+        child.kill()
+        child.join()
+        assert child.exitcode == -signal.SIGKILL
+    kill_child.scan_slowly(*arguments, 0.0)
+    opened = log.read_text().splitlines()
+    assert set(opened) == {path.name for path in project.recordings.iterdir()}
+    assert len(opened) - len(set(opened)) <= 2 * 4  # files that were open, or just read, at the two kills
+    assert catalog_files(project) == wanted

@@ -1,9 +1,13 @@
 """Comparison of a listing with the catalog: what counts as a change, and what waits."""
 
+from dataclasses import dataclass
+
 import pytest
 
+from headrace.catalog.bucket_source import BucketSource
 from headrace.catalog.listing import Listing, SourceStamps, stamps_of
 from headrace.catalog.source_changes import list_within, source_difference
+from headrace.stores.storage import StoredObject
 
 NOW_NS = 1_000_000_000_000
 OLD_NS = NOW_NS - 100_000_000_000
@@ -76,3 +80,35 @@ def test_a_listing_that_takes_too_long_is_abandoned():
 
 def test_a_listing_contains_all_chunks():
     assert list_within(ChunkedSource(), 1.0, lambda: 0.0).equals(stamps(a=OLD_NS, b=OLD_NS))
+
+
+@dataclass
+class PagedBucket:
+    """A bucket with very many objects, whose pages take time."""
+
+    clock: list[float]
+    num_objects: int = 1_000_000
+    page_seconds: float = 0.03
+    num_pages: int = 0
+    uri: str = "s3://bucket"
+
+    def pages(self):
+        for start in range(0, self.num_objects, 1000):
+            self.clock[0] += self.page_seconds
+            self.num_pages += 1
+            yield [StoredObject(f"recordings/{number:07d}.wav", 1, 0.0) for number in range(start, start + 1000)]
+
+
+@pytest.mark.parametrize("exclude", [(), ("recordings",)], ids=["recordings", "nothing but excluded objects"])
+def test_the_time_limit_holds_for_a_bucket_of_a_million_objects(exclude):
+    clock = [0.0]
+    bucket = PagedBucket(clock)
+    assert list_within(BucketSource(bucket, exclude), 1.4, lambda: clock[0]) is None
+    assert clock[0] <= 1.4 + 0.03 + 1e-9
+    assert bucket.num_pages == 47
+
+
+def test_a_bucket_that_is_listed_in_time_gives_all_objects():
+    clock = [0.0]
+    listing = list_within(BucketSource(PagedBucket(clock, num_objects=3000)), 1.4, lambda: clock[0])
+    assert len(listing) == 3000

@@ -1,16 +1,23 @@
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
 from headrace.catalog.folder_source import open_folder
+from headrace.catalog.listing import FileStamp
 from headrace.catalog.sources import open_source
-from headrace.errors import ConfigError, UnsafePathError
+from headrace.errors import ConfigError, FileChangedError, UnsafePathError
 
 
 def write(path, content=b"x"):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
+
+
+def stamp_of(path):
+    status = Path(path).stat()
+    return FileStamp(status.st_size, status.st_mtime_ns)
 
 
 def listed(root, **options):
@@ -35,8 +42,20 @@ def test_stamps_are_size_and_modification_time(tmp_path):
     source = open_source(tmp_path)
     (chunk,) = source.list()
     assert (chunk.num_bytes, chunk.mtime_ns) == ([4], [1_234_567_890_123_456_789])
-    stamp = source.stamp("a.wav")
-    assert (stamp.num_bytes, stamp.mtime_ns) == (4, 1_234_567_890_123_456_789)
+    with source.open("a.wav", FileStamp(4, 1_234_567_890_123_456_789)) as file:
+        assert file.read() == b"1234"
+
+
+def test_a_file_that_was_changed_before_or_while_it_is_read_is_an_error(tmp_path):
+    write(tmp_path / "a.wav", b"1234")
+    source, stamp = open_source(tmp_path), stamp_of(tmp_path / "a.wav")
+    for other in (FileStamp(5, stamp.mtime_ns), FileStamp(4, stamp.mtime_ns + 1)):
+        with pytest.raises(FileChangedError, match=r"a\.wav"), source.open("a.wav", other):
+            pytest.fail("opened")
+    with pytest.raises(FileChangedError), source.open("a.wav", stamp):
+        write(tmp_path / "a.wav", b"12345")
+    with pytest.raises(FileNotFoundError), source.open("a.wav", stamp_of(tmp_path / "a.wav")):
+        (tmp_path / "a.wav").unlink()
 
 
 def test_metadata_table_and_output_inside_the_root_are_not_listed(tmp_path):
@@ -108,15 +127,19 @@ def test_a_pipe_in_place_of_a_listed_file_is_an_error_and_does_not_block(tmp_pat
     assert chunk.code == [None]
     (tmp_path / "a.wav").unlink()
     os.mkfifo(tmp_path / "a.wav")
-    with pytest.raises(OSError, match="not a regular file but a pipe") as error:
-        source.open("a.wav")
+    pipe = stamp_of(tmp_path / "a.wav")
+    with pytest.raises(OSError, match="not a regular file but a pipe") as error, source.open("a.wav", pipe):
+        pytest.fail("opened")
     assert error.value.filename == "a.wav"
 
 
 @pytest.mark.timeout(20)
 def test_a_device_is_not_opened_as_a_recording():
-    with pytest.raises(OSError, match="not a regular file"):
-        open_source("/dev").open("zero")
+    with (
+        pytest.raises(OSError, match="not a regular file"),
+        open_source("/dev").open("zero", stamp_of("/dev/zero")),
+    ):
+        pytest.fail("opened")
 
 
 def test_unusual_but_legal_names_are_listed(tmp_path):
@@ -141,10 +164,8 @@ def test_paths_that_leave_the_root_are_rejected(tmp_path, path):
     write(tmp_path / "secret.wav")
     write(tmp_path / "root/a/b.wav")
     source = open_source(tmp_path / "root")
-    with pytest.raises(UnsafePathError):
-        source.open(path)
-    with pytest.raises(UnsafePathError):
-        source.stamp(path)
+    with pytest.raises(UnsafePathError), source.open(path, FileStamp(1, 0)):
+        pytest.fail("opened")
 
 
 @pytest.mark.parametrize("has_proc", [True, False])
@@ -157,9 +178,10 @@ def test_a_link_that_was_changed_to_leave_the_root_after_the_listing_is_not_read
     if not has_proc:
         readlink = os.readlink
         monkeypatch.setattr("os.readlink", lambda path: readlink("/gone" if path.startswith("/proc/") else path))
-    with pytest.raises(UnsafePathError):
-        source.open("link.wav")
-    source.open("fine.wav").close()
+    with pytest.raises(UnsafePathError), source.open("link.wav", stamp_of(tmp_path / "secret.wav")):
+        pytest.fail("opened")
+    with source.open("fine.wav", stamp_of(tmp_path / "root/a.wav")) as file:
+        assert file.read() == b"x"
 
 
 def test_a_missing_root_is_a_config_error(tmp_path):
@@ -171,17 +193,24 @@ def test_a_root_that_is_a_link_is_listed(tmp_path):
     write(tmp_path / "real/a.wav")
     (tmp_path / "link").symlink_to("real")
     assert listed(tmp_path / "link") == {"a.wav": None}
-    with open_source(tmp_path / "link").open("a.wav") as file:
+    with open_source(tmp_path / "link").open("a.wav", stamp_of(tmp_path / "real/a.wav")) as file:
         assert file.read() == b"x"
 
 
 def test_a_listing_is_given_in_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr("headrace.catalog.folder_source._CHUNK_ROWS", 3)
+    monkeypatch.setattr("headrace.catalog.folder_source._CHUNK_ENTRIES", 3)
     for number in range(10):
         write(tmp_path / f"{number % 2}/{number}.wav")
     heights = [len(chunk) for chunk in open_source(tmp_path).list()]
     assert sum(heights) == 10
     assert max(heights) == 3
+
+
+def test_a_tree_of_folders_without_files_gives_empty_chunks_so_that_a_caller_can_stop(tmp_path, monkeypatch):
+    monkeypatch.setattr("headrace.catalog.folder_source._CHUNK_ENTRIES", 3)
+    for number in range(10):
+        (tmp_path / str(number) / "below").mkdir(parents=True)
+    assert [len(chunk) for chunk in open_source(tmp_path).list()] == [0] * (20 // 3 + 1)
 
 
 def test_the_error_about_an_output_in_the_source_folder_names_it(tmp_path):

@@ -1,12 +1,13 @@
 """Workers that make partitions: their selection by the environment, and the resources they request of a cluster."""
 
 import pickle
+import threading
 
 import pytest
 
 from headrace.errors import ConfigError
 from headrace_dagster.resources.environment import workers_of
-from headrace_dagster.resources.ray_workers import RayWorkersResource, share_of, steps
+from headrace_dagster.resources.ray_workers import RayWorkersResource, num_processors, results_of, share_of, steps
 from headrace_dagster.resources.workers import WorkersResource
 from tests.projects import Graph, Project
 
@@ -58,6 +59,26 @@ def test_a_task_yields_its_progress_and_then_its_result():
     assert done.result == 7
 
 
+def test_a_task_reads_some_files_and_gives_their_results():
+    assert sorted(results_of(str, range(20))) == sorted(map(str, range(20)))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "count"), [([_node(8), _node(64)], 72), ([_node(8), _node(64, alive=False)], 8), ([], 1)]
+)
+def test_files_are_read_on_all_processors_of_the_cluster(nodes, count):
+    assert num_processors(nodes) == count
+
+
+def test_threads_read_more_files_at_a_time_than_they_build_samples():
+    for num_threads, num_readers in ((1, 4), (8, 32), (64, 64)):
+        readers = threading.Barrier(num_readers)
+        found = WorkersResource(num_threads=num_threads).map(
+            lambda _, readers=readers: readers.wait(30), range(num_readers)
+        )
+        assert sorted(found) == list(range(num_readers))
+
+
 def test_a_failed_task_raises_the_error_of_its_work():
     def work(*, num_threads, progress):
         progress(1)
@@ -75,8 +96,13 @@ class _Elsewhere:
     def run(self, work, progress, *, on_gpu=False):
         return pickle.loads(pickle.dumps(work))(num_threads=1, progress=progress)
 
+    def map(self, function, items):
+        for item in items:
+            function, sent = pickle.loads(pickle.dumps((function, item)))
+            yield pickle.loads(pickle.dumps(function(sent)))
 
-def test_the_work_of_an_audio_partition_can_be_pickled(tmp_path, undrawn):
+
+def test_the_work_of_scans_and_audio_partitions_can_be_pickled(tmp_path, undrawn):
     project = Project(tmp_path)
     project.write_tones(3)
     project.write_yaml()

@@ -20,7 +20,7 @@ from headrace.build.update import PartitionBuild, PartitionTarget, bring_up_to_d
 from headrace.catalog.listing import FileStamp
 from headrace.catalog.recordings import Recording, fingerprint_of
 from headrace.catalog.sources import Source
-from headrace.errors import AudioError, BuildError
+from headrace.errors import AudioError, BuildError, FileChangedError
 from headrace.format.index import REFUSED_NOTE, ShardIndex
 from headrace.format.index_entries import SampleEntry
 from headrace.format.manifests import Manifest, ManifestRejection, ShardEntry, bucket_of, rejections_of, split_of
@@ -240,24 +240,18 @@ class _AudioRecipe:
     def _read(self, recording: Recording, use: Callable[[BinaryIO], _Result]) -> _Result | AudioError:
         """The result of `use` on an open recording; or the `AudioError` that it raised, as a value."""
         stamp = FileStamp(recording.num_bytes, recording.mtime_ns)
-        found: _Result | AudioError
         try:
-            with self.source.open(recording.path) as file:
-                found = use(file)
-        except AudioError as error:
-            found = error
+            with self.source.open(recording.path, stamp) as file:
+                try:
+                    return use(file)
+                except AudioError as error:
+                    return error  # at the end of the block: an error of a file that changed is not the recording's
+        except FileChangedError as error:
+            raise BuildError(
+                f"{recording.path}: the file changed since the catalog was scanned; build again"
+            ) from error
         except OSError as error:
             raise _removed(recording, error) from error
-        self._check_unchanged(recording, stamp)
-        return found
-
-    def _check_unchanged(self, recording: Recording, stamp: FileStamp) -> None:
-        try:
-            found = self.source.stamp(recording.path)
-        except OSError as error:
-            raise _removed(recording, error) from error
-        if found != stamp:
-            raise BuildError(f"{recording.path}: the file changed since the catalog was scanned; build again")
 
 
 def _removed(recording: Recording, error: OSError) -> BuildError:

@@ -1,21 +1,26 @@
-"""Recordings in an object store: `BucketSource`, a `Source` over a `Storage`.
+"""Recordings in an object store: `BucketSource`, a `Source` over an object store.
 
 An object is listed if it would be listed in a local folder: neither its name nor a folder's name begins with a dot.
-Opening an object of up to 64 MiB downloads it in one request into an anonymous file; a larger one is read in pieces.
+
+Opening an object of up to 64 MiB downloads it by one request into an anonymous file. A larger one is read in pieces.
+Both check the size and time of the object in the responses, so that no further requests are needed.
 """
 
+import io
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import BinaryIO
 
 from headrace.catalog.listing import FileStamp, Listing
-from headrace.errors import UnsafePathError
+from headrace.catalog.object_file import ObjectFile
+from headrace.errors import FileChangedError, UnsafePathError
 from headrace.format.rejects import RejectReason
 from headrace.machine import anonymous_file
-from headrace.stores.storage import Storage, StoredObject, checked_path
+from headrace.stores.storage import ObjectStorage, StoredObject, checked_path
 
-_CHUNK_ROWS = 10_000
 _WHOLE_BYTES = 64 << 20
 _NS = 1_000_000_000
 
@@ -29,7 +34,7 @@ class BucketSource:
         exclude: paths below the prefix of files and folders that are not recordings.
     """
 
-    storage: Storage
+    storage: ObjectStorage
     exclude: tuple[str, ...] = ()
 
     @property
@@ -38,28 +43,28 @@ class BucketSource:
         return self.storage.uri
 
     def list(self) -> Iterator[Listing]:
-        """See `Source.list`."""
-        found = Listing()
-        for entry in self.storage.list():
-            if self._is_recording(entry.path):
-                _add(found, entry)
-            if len(found) >= _CHUNK_ROWS:
-                yield found
-                found = Listing()
-        yield found
+        """See `Source.list`. A chunk for each response of the store, as it arrives."""
+        for page in self.storage.pages():
+            found = Listing()
+            for entry in page:
+                if self._is_recording(entry.path):
+                    _add(found, entry)
+            yield found
 
-    def stamp(self, path: str) -> FileStamp:
-        """See `Source.stamp`."""
-        return stamp_of(self.storage.stat(path))
-
-    def open(self, path: str) -> BinaryIO:
+    @contextmanager
+    def open(self, path: str, stamp: FileStamp) -> Iterator[BinaryIO]:
         """See `Source.open`."""
-        if self.storage.size(path) > _WHOLE_BYTES:
-            return self.storage.open(path)
-        file = os.fdopen(anonymous_file("headrace-recording"), "w+b")
-        file.write(self.storage.read(path))
-        file.seek(0)
-        return file
+        accept = partial(_check, stamp=stamp)
+        if stamp.num_bytes > _WHOLE_BYTES:
+            with io.BufferedReader(ObjectFile(self.storage, path, stamp.num_bytes, accept)) as file:
+                yield file
+            return
+        found = self.storage.fetch(path, accept)
+        with os.fdopen(anonymous_file("headrace-recording"), "w+b") as whole:
+            whole.write(found.data)
+            del found
+            whole.seek(0)
+            yield whole
 
     def _is_recording(self, path: str) -> bool:
         is_hidden = path.startswith(".") or "/." in path
@@ -79,3 +84,12 @@ def _add(found: Listing, entry: StoredObject) -> None:
         found.add(entry.path, stamp.num_bytes, stamp.mtime_ns, RejectReason.BAD_NAME.value, str(error))
     else:
         found.add(entry.path, stamp.num_bytes, stamp.mtime_ns, None, None)
+
+
+def _check(entry: StoredObject, stamp: FileStamp) -> None:
+    """Raise `FileChangedError` if an object is not the listed one.
+
+    Listings of some stores give the time with a fraction of a second, which responses to other requests lack.
+    """
+    if entry.num_bytes != stamp.num_bytes or abs(stamp_of(entry).mtime_ns - stamp.mtime_ns) >= _NS:
+        raise FileChangedError(f"{entry.path}: the object changed since it was listed")

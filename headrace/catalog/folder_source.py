@@ -16,16 +16,17 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
 from headrace.catalog.listing import FileStamp, Listing
-from headrace.errors import ConfigError, UnsafePathError
+from headrace.errors import ConfigError, FileChangedError, UnsafePathError
 from headrace.format.rejects import RejectReason
 from headrace.stores.regular_files import oddity
 
-_CHUNK_ROWS = 10_000
+_CHUNK_ENTRIES = 1000
 _NOT_REGULAR = "not a regular file but a pipe, socket or device"
 
 
@@ -79,22 +80,22 @@ class FolderSource:
         """See `Source.list`."""
         return _FolderWalk(self._real_root, frozenset(os.path.realpath(path) for path in self.exclude)).chunks()
 
-    def stamp(self, path: str) -> FileStamp:
-        """See `Source.stamp`."""
-        status = os.stat(self._below(path))  # noqa: PTH116 - called per file: a Path costs more than the stat
-        return FileStamp(status.st_size, status.st_mtime_ns)
-
-    def open(self, path: str) -> BinaryIO:
+    @contextmanager
+    def open(self, path: str, stamp: FileStamp) -> Iterator[BinaryIO]:
         """See `Source.open`. The opened file is checked, not its name: a link may change before the file is opened."""
-        file = open(self._below(path), "rb", opener=_open_without_waiting)  # noqa: SIM115 - as above; the caller closes
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            file.close()
+        with open(self._below(path), "rb", opener=_open_without_waiting) as file:
+            self._check_opened(file, path, stamp)
+            yield file
+        _check(path, stamp, os.stat(self._below(path)))  # noqa: PTH116 - per file: a Path costs more than the stat
+
+    def _check_opened(self, file: BinaryIO, path: str, stamp: FileStamp) -> None:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, _NOT_REGULAR, path)
         real = _real_path(file)
         if not _is_inside(real, self._real_root):
-            file.close()
             raise UnsafePathError(f"{path!r} leads to {_shown(real)}, outside the source root {self.root}")
-        return file
+        _check(path, stamp, status)
 
     def _below(self, path: str) -> str:
         if path.startswith("/") or ".." in path.split("/"):
@@ -111,6 +112,7 @@ class _FolderWalk:
         self._visited = {_identity(path) for path in excluded if Path(path).is_dir()}
         self._links: list[str] = []
         self._found = Listing()
+        self._num_seen = 0  # entries since the last chunk
 
     def chunks(self) -> Iterator[Listing]:
         yield from self._tree("")
@@ -127,6 +129,7 @@ class _FolderWalk:
             prefix = pending.pop()
             for entry in self._entries(prefix):
                 path = prefix + entry.name
+                self._num_seen += 1
                 if entry.is_symlink():
                     self._add_link(entry.path, path)
                 elif entry.is_dir(follow_symlinks=False):
@@ -134,9 +137,9 @@ class _FolderWalk:
                         pending.append(f"{path}/")
                 else:
                     self._add_file(entry, path)
-                if len(self._found) >= _CHUNK_ROWS:
+                if self._num_seen >= _CHUNK_ENTRIES:  # also if they are all folders: the caller may have to stop
                     yield self._found
-                    self._found = Listing()
+                    self._found, self._num_seen = Listing(), 0
 
     def _entries(self, prefix: str) -> Iterator[os.DirEntry[str]]:
         """Yield the entries of a folder one by one: a folder may hold a million files."""
@@ -194,6 +197,11 @@ class _FolderWalk:
 
     def _reject(self, path: str, code: RejectReason, reason: str) -> None:
         self._found.add(_shown(path), None, None, code, reason)
+
+
+def _check(path: str, stamp: FileStamp, status: os.stat_result) -> None:
+    if (status.st_size, status.st_mtime_ns) != (stamp.num_bytes, stamp.mtime_ns):
+        raise FileChangedError(f"{path}: the file changed since it was listed")
 
 
 def _open_without_waiting(path: str, flags: int) -> int:

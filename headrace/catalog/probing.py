@@ -1,22 +1,24 @@
-"""Reads the new and changed files of a source on threads: the SHA-256 of each file, and the facts of its header.
+"""Reads the new and changed files of a source: the SHA-256 of each file, and the facts of its header.
 
-A file that changes while it is read is left for the next scan. Decisions that depend on settings, metadata or other
-files are in `headrace.catalog.acceptance`.
+A file that changes while it is read is left for the next scan. Where files are read is decided by `FileWorkers`.
+Decisions that depend on settings, metadata or other files are in `headrace.catalog.acceptance`.
 """
 
 import hashlib
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import polars as pl
 
 from headrace.audio import AudioInfo
 from headrace.catalog.columns import AUDIO_SCHEMA, FACT_SCHEMA, STAMP_SCHEMA
 from headrace.catalog.listing import FileStamp
+from headrace.catalog.scan_workers import FileWorkers
 from headrace.catalog.sources import Source
-from headrace.errors import AudioError, UnsafePathError
+from headrace.errors import AudioError, FileChangedError, UnsafePathError
 from headrace.format.rejects import RejectReason
 
 _SLICE_ROWS = 10_000
@@ -31,6 +33,32 @@ class Probe(Protocol):
         """Read the header of an open file."""
 
 
+class Keeper(Protocol):
+    """Keeps facts while files are read, such as `headrace.catalog.checkpoint.ScanCheckpoint`."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to keep what was found."""
+
+    def add(self, facts: pl.DataFrame, probe_version: str) -> bool:
+        """Keep facts of files (`FACT_SCHEMA`). False if that failed."""
+
+
+class ListedFile(NamedTuple):
+    """A file as the source listed it."""
+
+    path: str
+    num_bytes: int
+    mtime_ns: int
+
+
+class Examined(NamedTuple):
+    """What was found in a file: the rest of its row of `FACT_SCHEMA`; None if it changed since it was listed."""
+
+    file: ListedFile
+    found: tuple[Any, ...] | None
+
+
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
     """Facts of the files that were read (`FACT_SCHEMA`), and the files that changed meanwhile (`STAMP_SCHEMA`)."""
@@ -39,55 +67,122 @@ class ProbeResult:
     changing: pl.DataFrame
 
 
-def probe_files(
-    source: Source, to_open: pl.DataFrame, probe: Probe, num_threads: int, progress: Callable[[int, int], None]
-) -> ProbeResult:
-    """Read every file of `to_open` once. The results are in the same order.
+@dataclass(frozen=True, slots=True)
+class Probing:
+    """How files are read.
+
+    Attributes:
+        probe: reads a header.
+        probe_version: version of everything that the probe's results depend on.
+        workers: read the files.
+        progress: called after each file with (files read, files to read), in the caller's thread.
+        keeper: keeps what was found, from time to time and if the reading is interrupted.
+    """
+
+    probe: Probe
+    probe_version: str
+    workers: FileWorkers
+    progress: Callable[[int, int], None]
+    keeper: Keeper | None = None
+
+
+def probe_files(source: Source, to_open: pl.DataFrame, how: Probing) -> ProbeResult:
+    """Read every file of `to_open` once. The results are in any order.
 
     Args:
         source: the source of the files.
         to_open: paths with their stamps from the listing (`STAMP_SCHEMA`).
-        probe: reads a header.
-        num_threads: files open at the same time; hashing and reading release the GIL.
-        progress: called after each file with (files read, files to read), in the caller's thread.
+        how: how files are read.
     """
-    parts: list[pl.DataFrame] = []
-    changing: list[pl.DataFrame] = []
-    num_done = 0
-    with ThreadPoolExecutor(num_threads, thread_name_prefix="headrace-scan") as pool:
-        for piece in to_open.iter_slices(_SLICE_ROWS):  # in slices, so that no object per file outlives its slice
-            stamps = [FileStamp(*row) for row in piece.select("num_bytes", "mtime_ns").iter_rows()]
-            rows: list[tuple[Any, ...] | None] = []
-            for row in pool.map(lambda path, stamp: _examine(source, path, stamp, probe), piece["path"], stamps):
-                rows.append(row)
-                num_done += 1
-                progress(num_done, to_open.height)
-            parts.append(pl.DataFrame([row for row in rows if row], schema=FACT_SCHEMA, orient="row"))
-            changing.append(piece.filter(pl.Series([row is None for row in rows], dtype=pl.Boolean)))
-    return ProbeResult(
-        pl.concat([pl.DataFrame(schema=FACT_SCHEMA), *parts]),
-        pl.concat([pl.DataFrame(schema=STAMP_SCHEMA), *changing]),
-    )
+    findings = _Findings(how)
+    with closing(how.workers.map(partial(examine, source, how.probe), _files(to_open))) as results:
+        try:
+            for num_done, examined in enumerate(results, 1):
+                findings.add(examined)
+                how.progress(num_done, to_open.height)
+        except BaseException:  # also Ctrl-C: the next scan goes on from here
+            findings.keep()
+            raise
+    return findings.result()
+
+
+def still_valid(facts: pl.DataFrame, made_by: str, probe_version: str) -> pl.DataFrame:
+    """Facts (`FACT_SCHEMA`) that one version of the probe found and that are valid for another.
+
+    After a change of the version, rejections are discarded, and so are facts of lossy formats (which have no bits per
+    sample): their length is counted by the probe, whereas the length of PCM formats is in the header.
+    """
+    if made_by == probe_version:
+        return facts
+    return facts.filter(pl.col("code").is_null() & pl.col("bits_per_sample").is_not_null())
+
+
+@dataclass(slots=True)
+class _Findings:
+    """Collects what is found in files, as tables: no Python object per file lasts long."""
+
+    how: Probing
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    changing: list[ListedFile] = field(default_factory=list)
+    parts: list[pl.DataFrame] = field(default_factory=list)
+    num_kept: int = 0
+
+    def add(self, examined: Examined) -> None:
+        """Add one file; keep what was found if it is time."""
+        if examined.found is None:
+            self.changing.append(examined.file)
+        else:
+            self.rows.append((*examined.file, *examined.found))
+        if len(self.rows) >= _SLICE_ROWS:
+            self._pack()
+        if self.how.keeper is not None and self.how.keeper.is_due:
+            self.keep()
+
+    def keep(self) -> None:
+        """Keep what was found since the last time."""
+        self._pack()
+        new = self.parts[self.num_kept :]
+        if self.how.keeper is not None and new and self.how.keeper.add(pl.concat(new), self.how.probe_version):
+            self.num_kept = len(self.parts)
+
+    def result(self) -> ProbeResult:
+        """Everything that was added."""
+        self._pack()
+        return ProbeResult(
+            pl.concat([pl.DataFrame(schema=FACT_SCHEMA), *self.parts]),
+            pl.DataFrame(self.changing, schema=STAMP_SCHEMA, orient="row"),
+        )
+
+    def _pack(self) -> None:
+        if self.rows:
+            self.parts.append(pl.DataFrame(self.rows, schema=FACT_SCHEMA, orient="row"))
+            self.rows = []
+
+
+def _files(to_open: pl.DataFrame) -> Iterator[ListedFile]:
+    for piece in to_open.iter_slices(_SLICE_ROWS):
+        yield from (ListedFile(*row) for row in piece.select(*STAMP_SCHEMA).iter_rows())
+
+
+def examine(source: Source, probe: Probe, file: ListedFile) -> Examined:
+    """Read one file."""
+    return Examined(file, _examine(source, file.path, FileStamp(file.num_bytes, file.mtime_ns), probe))
 
 
 def _examine(source: Source, path: str, listed: FileStamp, probe: Probe) -> tuple[Any, ...] | None:
-    """One row of facts; None if the file changed after the listing or while it was read."""
-    head = (path, listed.num_bytes, listed.mtime_ns)
     try:
-        if source.stamp(path) != listed:
-            return None
-        with source.open(path) as file:
+        with source.open(path, listed) as file:
             sha256 = _sha256(file)
             file.seek(0)
             found = _probed(file, listed.num_bytes, probe)
-        return (*head, sha256, *found) if source.stamp(path) == listed else None
-    except FileNotFoundError:
+    except (FileNotFoundError, FileChangedError):
         return None
     except UnsafePathError:
-        return (*head, None, *_NO_AUDIO, RejectReason.OUTSIDE_ROOT, "leads outside the source root")
+        return (None, *_NO_AUDIO, RejectReason.OUTSIDE_ROOT, "leads outside the source root")
     except OSError as error:
         reason = f"cannot be read: {error.strerror or error}; check permissions and the disk"
-        return (*head, None, *_NO_AUDIO, RejectReason.UNREADABLE, reason)
+        return (None, *_NO_AUDIO, RejectReason.UNREADABLE, reason)
+    return (sha256, *found)
 
 
 def _probed(file: BinaryIO, num_bytes: int, probe: Probe) -> tuple[Any, ...]:

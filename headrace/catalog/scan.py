@@ -19,11 +19,13 @@ from headrace.catalog.acceptance import (
     facts_of,
     sorted_rejects,
 )
+from headrace.catalog.checkpoint import ScanCheckpoint
 from headrace.catalog.columns import FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA
 from headrace.catalog.listing import Listing
 from headrace.catalog.metadata_rows import prepared_rows
-from headrace.catalog.probing import Probe, probe_files
+from headrace.catalog.probing import Probe, Probing, probe_files, still_valid
 from headrace.catalog.recordings import combined_digest
+from headrace.catalog.scan_workers import FileWorkers, ReadingThreads
 from headrace.catalog.sources import Source
 from headrace.format.rejects import RejectSubject
 from headrace.machine import num_cores
@@ -61,6 +63,7 @@ class Scan:
         num_found: files of the source: recordings, rejected ones of origin `file`, and unsettled ones.
         num_opened: files that were read.
         num_reused: files whose facts were taken from the previous catalog.
+        num_resumed: files whose facts were taken from a scan that was interrupted.
         num_rows: rows of the metadata table.
         num_merged_rows: rows of the metadata table that repeat another row.
         seconds: duration of each step: `list`, `plan`, `read`, `judge`.
@@ -71,6 +74,7 @@ class Scan:
     num_found: int
     num_opened: int
     num_reused: int
+    num_resumed: int = 0
     num_rows: int = 0
     num_merged_rows: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
@@ -98,8 +102,9 @@ class ScanRuntime:
     Attributes:
         clock: returns the current time in nanoseconds since 1970.
         sleep: waits for a number of seconds.
-        num_threads: files read at the same time.
+        workers: read the files.
         progress: called with (files read, files to read), in the caller's thread.
+        resuming: called with the number of files that an interrupted scan has read, if there are any.
         settling: called with (files, seconds) before the scan waits that long for these files to settle.
         probe: reads a header.
         probe_version: returns a version of everything that the probe's results depend on.
@@ -107,8 +112,9 @@ class ScanRuntime:
 
     clock: Callable[[], int] = time.time_ns
     sleep: Callable[[float], None] = time.sleep
-    num_threads: int = 4 * num_cores()
+    workers: FileWorkers = field(default_factory=lambda: ReadingThreads(4 * num_cores()))
     progress: Callable[[int, int], None] = lambda done, total: None  # noqa: ARG005
+    resuming: Callable[[int], None] = lambda num_files: None  # noqa: ARG005
     settling: Callable[[int, float], None] = lambda num_files, seconds: None  # noqa: ARG005
     probe: Probe = audio.probe
     probe_version: Callable[[], str] = audio.codec_version
@@ -152,12 +158,14 @@ def plan_scan(listing: pl.DataFrame, facts: pl.DataFrame, settle_ns: int, now_ns
     )
 
 
-def scan(
+def scan(  # noqa: PLR0913 - what a scan reads, and how it runs
     source: Source,
     previous: Catalog | None,
     settings: CatalogSettings,
     metadata: pl.DataFrame | None = None,
     runtime: ScanRuntime | None = None,
+    *,
+    checkpoint: ScanCheckpoint | None = None,
 ) -> Scan:
     """Scan the source once.
 
@@ -166,7 +174,8 @@ def scan(
         previous: the catalog of an earlier scan; files that have not changed since are not opened.
         settings: the settings of the scan.
         metadata: the metadata table (`catalog.metadata_files.read_metadata`): a column `path`, and any others.
-        runtime: threads, clock, progress.
+        runtime: workers, clock, progress.
+        checkpoint: keeps what was read, if the scan is interrupted; what an earlier scan kept there is not read again.
 
     Raises:
         ConfigError: the metadata table has no column `path`, a column cannot be stored, or rows for one path differ. No
@@ -179,9 +188,15 @@ def scan(
     listing = pl.concat([_table(Listing()), *map(_table, source.list())])
     watch.lap("list")
     rows = prepared_rows(metadata, settings.key_column, listing["path"])
-    plan = plan_scan(listing, _remembered(previous, version), round(settings.settle_seconds * _NS), now_ns)
+    remembered = _remembered(previous, version)
+    resumed = _resumed(checkpoint, version, remembered)
+    plan = plan_scan(listing, pl.concat([remembered, resumed]), round(settings.settle_seconds * _NS), now_ns)
+    num_resumed = resumed.join(listing, on=list(STAMP_SCHEMA), how="semi").height
+    if num_resumed:
+        runtime.resuming(num_resumed)
     watch.lap("plan")
-    probed = probe_files(source, plan.to_open, runtime.probe, runtime.num_threads, runtime.progress)
+    how = Probing(runtime.probe, version, runtime.workers, runtime.progress, checkpoint)
+    probed = probe_files(source, plan.to_open, how)
     watch.lap("read")
     unsettled = pl.concat([plan.unsettled, probed.changing]).sort("path")
     facts = pl.concat([plan.known, probed.facts])
@@ -193,36 +208,40 @@ def scan(
         unsettled,
         listing.height,
         plan.to_open.height,
-        plan.num_reused,
+        plan.num_reused - num_resumed,
+        num_resumed,
         num_rows=0 if metadata is None else metadata.height,
         num_merged_rows=rows.num_merged,
         seconds=watch.seconds,
     )
 
 
-def scan_settled(
+def scan_settled(  # noqa: PLR0913 - as `scan`
     source: Source,
     previous: Catalog | None,
     settings: CatalogSettings,
     metadata: pl.DataFrame | None = None,
     runtime: ScanRuntime | None = None,
+    *,
+    checkpoint: ScanCheckpoint | None = None,
 ) -> Scan:
     """Scan the source; if files changed recently, wait for them to settle and scan once more.
 
     It waits for at most `settle_seconds` + 1 s. Files that still change are left for the next scan.
     """
     runtime = runtime or ScanRuntime()
-    first = scan(source, previous, settings, metadata, runtime)
+    first = scan(source, previous, settings, metadata, runtime, checkpoint=checkpoint)
     if not first.num_unsettled:
         return first
     seconds = _seconds_to_settle(first.unsettled, settings.settle_seconds, runtime.clock())
     runtime.settling(first.num_unsettled, seconds)
     runtime.sleep(seconds)
-    second = scan(source, first.catalog, settings, metadata, runtime)
+    second = scan(source, first.catalog, settings, metadata, runtime, checkpoint=checkpoint)
     return replace(
         second,
         num_opened=first.num_opened + second.num_opened,
-        num_reused=second.num_reused - first.num_opened,
+        num_reused=second.num_reused - first.num_opened - first.num_resumed,
+        num_resumed=first.num_resumed + second.num_resumed,
         seconds={step: first.seconds[step] + second.seconds[step] for step in second.seconds},
     )
 
@@ -244,17 +263,19 @@ def _table(listing: Listing) -> pl.DataFrame:
 
 
 def _remembered(previous: Catalog | None, probe_version: str) -> pl.DataFrame:
-    """Facts of the earlier scan that are still valid for this version of the probe.
-
-    After a change of the version, rejections are discarded, and so are facts of lossy formats (which have no bits per
-    sample): their length is counted by the probe, whereas the length of PCM formats is in the header.
-    """
+    """Facts of the earlier scan that are valid for this version of the probe (`FACT_SCHEMA`)."""
     if previous is None:
         return pl.DataFrame(schema=FACT_SCHEMA)
-    facts = facts_of(previous.recordings, previous.rejected)
-    if previous.probe_version == probe_version:
-        return facts
-    return facts.filter(pl.col("code").is_null() & pl.col("bits_per_sample").is_not_null())
+    return still_valid(facts_of(previous.recordings, previous.rejected), previous.probe_version, probe_version)
+
+
+def _resumed(checkpoint: ScanCheckpoint | None, probe_version: str, remembered: pl.DataFrame) -> pl.DataFrame:
+    """Facts that an interrupted scan kept and that the previous catalog lacks (`FACT_SCHEMA`), once by stamp."""
+    if checkpoint is None:
+        return pl.DataFrame(schema=FACT_SCHEMA)
+    stamp = list(STAMP_SCHEMA)
+    kept = checkpoint.facts(probe_version).unique(stamp, keep="first", maintain_order=True)
+    return kept.join(remembered, on=stamp, how="anti")
 
 
 def _with_decode_rejects_of(rejected: pl.DataFrame, recordings: pl.DataFrame, previous: Catalog | None) -> pl.DataFrame:

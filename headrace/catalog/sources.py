@@ -6,13 +6,14 @@ opens files. It does not look at their audio.
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import BinaryIO, Protocol
 
 from headrace.catalog.bucket_source import BucketSource
 from headrace.catalog.folder_source import open_folder
 from headrace.catalog.listing import FileStamp, Listing
 from headrace.errors import ConfigError
-from headrace.stores.storage import open_storage
+from headrace.stores.storage import open_bucket
 
 
 class Source(Protocol):
@@ -23,13 +24,25 @@ class Source(Protocol):
         """The root, as a user would write it."""
 
     def list(self) -> Iterator[Listing]:
-        """All files in chunks, in any order. Entries with a `code` cannot be opened."""
+        """All files in chunks, in any order. Entries with a `code` cannot be opened.
 
-    def stamp(self, path: str) -> FileStamp:
-        """Current size and modification time. Raises `UnsafePathError`, `FileNotFoundError`."""
+        A chunk is given as soon as it is there: after one request to a store, or about a thousand entries of folders.
+        It may be empty.
+        """
 
-    def open(self, path: str) -> BinaryIO:
-        """A seekable binary file. Raises `UnsafePathError` for a path that leaves the root, `OSError` otherwise."""
+    def open(self, path: str, stamp: FileStamp) -> AbstractContextManager[BinaryIO]:
+        """A block with a seekable binary file.
+
+        Args:
+            path: the file.
+            stamp: its size and modification time in the listing.
+
+        Raises:
+            FileChangedError: at the beginning or end of the block, or from the file: it is not, or no longer, the
+                listed one.
+            UnsafePathError: the path leaves the root.
+            OSError: the file cannot be read.
+        """
 
 
 def open_source(uri: str | os.PathLike[str], *, exclude: Sequence[str | os.PathLike[str]] = ()) -> Source:
@@ -55,4 +68,4 @@ def open_source(uri: str | os.PathLike[str], *, exclude: Sequence[str | os.PathL
     if root in (path.rstrip("/") for path in excluded):
         raise ConfigError(f"source.uri {text}: output.uri is the same prefix; give the output a prefix of its own")
     below = tuple(path.removeprefix(f"{root}/").rstrip("/") for path in excluded if path.startswith(f"{root}/"))
-    return BucketSource(open_storage(root), below)
+    return BucketSource(open_bucket(root), below)

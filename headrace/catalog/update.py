@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from headrace.catalog.acceptance import CatalogSettings
+from headrace.catalog.checkpoint import ScanCheckpoint
 from headrace.catalog.listing import SourceStamps, concatenated, stamps_of
 from headrace.catalog.metadata_columns import check_group_by
 from headrace.catalog.metadata_rows import NAMESAKE_HINT
@@ -39,14 +40,14 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
     """Scan the source and store its catalog. Files whose content has not changed are not written.
 
     The scan waits for files that changed recently, see `headrace.catalog.scan.scan_settled`. Settings are checked
-    before the source is listed.
+    before the source is listed. What an interrupted update has read is not read again (`headrace.catalog.checkpoint`).
 
     Args:
         config: the settings of the data set.
         source: its recordings.
         metadata: the metadata table; None without one.
         output: storage for the catalog.
-        runtime: threads, clock, progress.
+        runtime: workers, clock, progress.
         excluded: keys from the table that `exclude` names; keys that are listed in the YAML are added.
 
     Raises:
@@ -73,12 +74,15 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
         excluded=listed | excluded,
         audio=config.audio.format(),
     )
-    scan = scan_settled(source, read_catalog(output), settings, metadata, runtime)
+    checkpoint = ScanCheckpoint(output)
+    scan = scan_settled(source, read_catalog(output), settings, metadata, runtime, checkpoint=checkpoint)
     check_catalog(scan.recordings, scan.rejected)
     _check_rows(scan, config)
     if config.source.validation is not None:
         check_metadata(scan.recordings, config.source.validation)
-    return scan, store_catalog(output, scan.catalog, config)
+    summary = store_catalog(output, scan.catalog, config)
+    checkpoint.clear()
+    return scan, summary
 
 
 def _check_rows(scan: Scan, config: DatasetConfig) -> None:

@@ -21,6 +21,21 @@ class StoredObject:
     modified_seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The response to a request for an object or a part of it.
+
+    Attributes:
+        data: the bytes.
+        entry: the object that they are from. Its time may lack the fraction of the second that a listing has.
+        tag: the object's ETag, with its quotation marks; None if the store has none.
+    """
+
+    data: bytes
+    entry: StoredObject
+    tag: str | None
+
+
 def checked_path(path: str) -> str:
     """The path itself, if it stays below the root of its store.
 

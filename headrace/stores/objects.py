@@ -13,15 +13,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 from urllib.parse import quote
 
-from headrace.errors import HeadraceError, NotFoundError
+from headrace.errors import FileChangedError, HeadraceError, NotFoundError
 from headrace.stores.client_errors import translated_errors
-from headrace.stores.contents import PIECE_BYTES, Content, StoredObject, checked_path, exactly
+from headrace.stores.contents import PIECE_BYTES, Content, Fetched, StoredObject, checked_path, exactly
 from headrace.stores.forked_obstore import keep_over_forks
 from headrace.stores.requests import Transfer
 from headrace.stores.retry_after import asked_pause
 
 if TYPE_CHECKING:
-    from obstore import ListStream, ObjectMeta
+    from obstore import GetOptions, ListStream, ObjectMeta
     from obstore.store import ObjectStore
 
 T = TypeVar("T")
@@ -122,6 +122,48 @@ class ObjectStorage:
         }
         return [found.get(span, b"") for span in ranges]
 
+    def fetch(
+        self,
+        path: str,
+        accept: Callable[[StoredObject], None],
+        span: tuple[int, int] | None = None,
+        tag: str | None = None,
+    ) -> Fetched:
+        """An object or a part of it, by one request, with the size and time of the object that the bytes are from.
+
+        Args:
+            path: the object.
+            accept: called with the object before its bytes are received; it raises an error to refuse them.
+            span: half-open range of bytes, not empty; None for the whole object.
+            tag: the ETag that the object must have; None for any.
+
+        Raises:
+            NotFoundError: there is no such object.
+            FileChangedError: the object has another ETag than `tag`.
+            Exception: what `accept` raises.
+        """
+        import obstore
+
+        options: GetOptions = {}
+        if span is not None:
+            options["range"] = span
+        if tag is not None:
+            options["if_match"] = tag
+
+        def request(client: "ObjectStore") -> Fetched:
+            try:
+                answer = obstore.get(client, self._full(path), options=options)
+            except obstore.exceptions.PreconditionError as error:
+                raise FileChangedError(f"{path} in {self.uri}: the object changed while it was read") from error
+            meta = answer.meta
+            entry = StoredObject(path, meta["size"], meta["last_modified"].timestamp())
+            accept(entry)
+            return Fetched(bytes(answer.bytes()), entry, meta["e_tag"])
+
+        found = self._answer(path, request)
+        self._counted(found.data)
+        return found
+
     def open(self, path: str) -> BinaryIO:
         """See `Storage.open`."""
         return io.BufferedReader(_RawReader(self, path), PIECE_BYTES)
@@ -149,16 +191,21 @@ class ObjectStorage:
         return True
 
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
-        """See `Storage.list`."""
+        """See `Storage.list`. The whole listing is received first, because not every store sorts by path."""
+        found = {entry.path: entry for page in self.pages(prefix) for entry in page}
+        yield from (found[path] for path in sorted(found))
+
+    def pages(self, prefix: str = "") -> Iterator[Sequence[StoredObject]]:
+        """The objects of `list`, in the order of the store: those of one response at a time, as it arrives.
+
+        A page may be empty.
+        """
         folder = prefix.rpartition("/")[0]
         below = self._full(folder) if folder else (self.prefix or None)
         strip = len(self.prefix) + 1 if self.prefix else 0
         start = f"{self.prefix}/{prefix}" if self.prefix else prefix
-        found = {
-            meta["path"][strip:]: StoredObject(meta["path"][strip:], meta["size"], meta["last_modified"].timestamp())
-            for meta in self._listed(prefix, below, start)
-        }
-        yield from (found[path] for path in sorted(found))
+        for page in self._listed(prefix, below, start):
+            yield [StoredObject(meta["path"][strip:], meta["size"], meta["last_modified"].timestamp()) for meta in page]
 
     def write(self, path: str, data: Content) -> None:
         """See `Storage.write`."""
@@ -187,7 +234,7 @@ class ObjectStorage:
         full = self._full(path)
         return self._answer(path, lambda client: obstore.head(client, full))
 
-    def _listed(self, prefix: str, below: str | None, start: str) -> "Iterator[ObjectMeta]":
+    def _listed(self, prefix: str, below: str | None, start: str) -> "Iterator[Sequence[ObjectMeta]]":
         """Objects whose key begins with `start`, page by page; stores list keys in order.
 
         The listing begins shortly before `start` and ends after it, so that one partition among very many costs one
@@ -206,7 +253,7 @@ class ObjectStorage:
             return page
 
         while page := self._answer(prefix, next_page):
-            yield from (meta for meta in page if meta["path"].startswith(start))
+            yield [meta for meta in page if meta["path"].startswith(start)]
             last = max(meta["path"] for meta in page)
             if last > start and not last.startswith(start):
                 return

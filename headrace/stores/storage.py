@@ -14,7 +14,7 @@ from typing import BinaryIO, Protocol, runtime_checkable
 from urllib.parse import unquote, urlsplit
 
 from headrace.errors import ConfigError
-from headrace.stores.contents import Content, StoredObject, checked_path
+from headrace.stores.contents import Content, Fetched, StoredObject, checked_path
 from headrace.stores.local import TEMPORARY_SUFFIX, LocalStorage
 from headrace.stores.objects import ObjectStorage
 from headrace.stores.requests import Transfer
@@ -22,12 +22,14 @@ from headrace.stores.requests import Transfer
 __all__ = [
     "TEMPORARY_SUFFIX",
     "Content",
+    "Fetched",
     "LocalStorage",
     "ObjectStorage",
     "Storage",
     "StoredObject",
     "Transfer",
     "checked_path",
+    "open_bucket",
     "open_storage",
 ]
 
@@ -99,10 +101,16 @@ def open_storage(uri: str | os.PathLike[str], transfer: Transfer | None = None) 
         return LocalStorage(Path(unquote(parts.path)))
     if len(parts.scheme) <= 1:  # no scheme, or a drive letter
         return LocalStorage(Path(text))
-    if parts.scheme in ObjectStorage.SCHEMES:
-        if not text.startswith(f"{parts.scheme}://"):
-            rest = text.removeprefix(f"{parts.scheme}:").lstrip("/")
-            raise ConfigError(f"{text}: a URL has two slashes after its scheme: {parts.scheme}://{rest}")
-        return ObjectStorage(text.rstrip("/"), transfer=transfer)
+    return open_bucket(text, transfer)
+
+
+def open_bucket(url: str, transfer: Transfer | None = None) -> ObjectStorage:
+    """The object store behind a URL. Arguments and errors as for `open_storage`."""
+    scheme = urlsplit(url).scheme
+    if scheme in ObjectStorage.SCHEMES:
+        if not url.startswith(f"{scheme}://"):
+            rest = url.removeprefix(f"{scheme}:").lstrip("/")
+            raise ConfigError(f"{url}: a URL has two slashes after its scheme: {scheme}://{rest}")
+        return ObjectStorage(url.rstrip("/"), transfer=transfer)
     known = ", ".join(["file", *ObjectStorage.SCHEMES])
-    raise ConfigError(f"{text}: unknown storage scheme {parts.scheme!r}; use a folder name or one of {known}")
+    raise ConfigError(f"{url}: unknown storage scheme {scheme!r}; use a folder name or one of {known}")

@@ -1,6 +1,7 @@
 """A small S3 server over a folder that a test can make fail; the drills read from it.
 
-It knows GET with and without ranges, HEAD and ListObjectsV2, which is all that a reader needs. Binds to loopback.
+It knows GET with and without ranges and `If-Match`, HEAD and ListObjectsV2, which is all that a reader needs. Binds to
+loopback.
 """
 
 import enum
@@ -183,6 +184,9 @@ class _Handler(BaseHTTPRequestHandler):
             200,
             {"ETag": f'"{file.stat().st_mtime_ns:x}"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"},
         )
+        if self.headers.get("If-Match", headers["ETag"]) != headers["ETag"]:
+            self._send(412, b"<Error><Code>PreconditionFailed</Code></Error>", with_body=with_body)
+            return
         if (span := self.headers.get("Range")) is not None:
             first, _, last = span.removeprefix("bytes=").partition("-")
             start, stop = int(first), min(int(last) + 1 if last else len(blob), len(blob))
