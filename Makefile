@@ -13,7 +13,7 @@ BIN := .venv/bin
 COMMA := ,
 STAMP = .venv/.installed-$(subst $(COMMA),-,$(EXTRAS))
 
-.PHONY: help demo ui test test-slow drills test-gpu check format bench decoder venv docs constraints clean
+.PHONY: help demo ui test test-slow drills test-gpu check format mutants bench decoder venv docs constraints clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -58,6 +58,16 @@ format: $(STAMP)  ## Format, and fix what lint can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# yattag, which cosmic-ray needs for pages that are not used here, comes as source alone.
+.venv/.mutants: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	  --only-binary :all: --no-binary yattag --editable ".[mutants]"
+	@touch $@
+
+mutants: .venv/.mutants  ## Mutation testing: SAMPLE=40 and MODULES=headrace/format limit it (CONTRIBUTING.md)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 nice -n 15 $(BIN)/python -m tools.run_mutants \
+	  $(if $(SAMPLE),--sample $(SAMPLE)) --results benchmarks/results/mutants.json $(MODULES)
+
 decoder: .venv/.decoder  ## Compile the FLAC decoder for AVX2: a quarter less time (docs/scaling.md)
 
 .venv/.decoder: $(STAMP) tools/compile-decoder
@@ -75,7 +85,7 @@ docs: $(STAMP)  ## API pages from the docstrings: build/docs/index.html
 	$(BIN)/python tools/make_docs.py
 
 constraints:  ## Resolve pyproject.toml anew into constraints.txt (torch stays where it is)
-	tools/make-constraints "$(PYTHON)" "$(EXTRAS),ray"
+	tools/make-constraints "$(PYTHON)" "$(EXTRAS),ray,mutants"
 
 clean:  ## Remove .venv, caches, built data and Dagster's history
 	rm -rf .venv .venv-constraints .venv.lock data *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
