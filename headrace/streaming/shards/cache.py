@@ -138,7 +138,7 @@ class ShardCache:
     def evict(self, name: str) -> bool:
         """Remove a shard that no process has open. Returns whether it is gone."""
         try:
-            descriptor = os.open(self.folder / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            descriptor = os.open(self.folder / name, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:
             (self.folder / f"{name}{_INDEX}").unlink(missing_ok=True)  # may be there without its shard
             return True
@@ -259,9 +259,10 @@ class ShardCache:
 
     def _remove_leftover(self, path: Path) -> None:
         with contextlib.suppress(OSError):
-            part = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            part = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
             try:
-                if _lock(part, fcntl.LOCK_EX | fcntl.LOCK_NB) and _is_at(part, path):
+                # Without locks, nobody knows whether a process is still writing the file.
+                if _lock(part, fcntl.LOCK_EX | fcntl.LOCK_NB, without_locks=False) and _is_at(part, path):
                     path.unlink()
             finally:
                 _release(part)
@@ -303,7 +304,7 @@ class ShardCache:
 
     def _opened(self, path: Path) -> int:
         with self._translated():
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
 
     @contextlib.contextmanager
     def _folder_lock(self) -> Iterator[None]:
@@ -326,14 +327,14 @@ class ShardCache:
             raise CacheUnusableError(f"{self.folder}: {error.strerror}: {way_out}") from error
 
 
-def _lock(descriptor: int, how: int) -> bool:
-    """Lock a file. Returns whether it is locked; True on a file system without locks."""
+def _lock(descriptor: int, how: int, *, without_locks: bool = True) -> bool:
+    """Lock a file. Returns whether it is locked; `without_locks` on a file system without locks."""
     try:
         fcntl.flock(descriptor, how)
     except BlockingIOError:
         return False
     except OSError:
-        return True
+        return without_locks
     return True
 
 
@@ -347,7 +348,7 @@ def _release(descriptor: int) -> None:
 def _is_held(path: Path) -> bool:
     """Whether a process has an exclusive lock on the file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return False
     try:
