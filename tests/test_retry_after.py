@@ -3,11 +3,12 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from headrace.stores.retry_after import asked_pause
+from headrace.stores.retry_after import asked_pause, seconds_of
 from headrace.stores.retry_policy import RetryPolicy
 from headrace.stores.storage import Transfer, open_storage
 
@@ -68,3 +69,52 @@ def test_requests_for_any_object_name_survive_an_outage(name: str, sent: str) ->
         storage = open_storage(url, Transfer(retries=RetryPolicy(1)))
         assert storage.read(name) == b"data"
     assert asked == [sent] * 3  # the failed request, the request for the header, the retry
+
+
+def answering(status: int, header: str | None) -> type[BaseHTTPRequestHandler]:
+    """A handler that answers a status, with or without Retry-After."""
+
+    class Answering(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+            pass
+
+        def do_GET(self) -> None:
+            self.send_response(status)
+            if header is not None:
+                self.send_header("Retry-After", header)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    return Answering
+
+
+@pytest.mark.parametrize(
+    ("status", "header", "pause"),
+    [(503, "7", 7.0), (429, "8", 8.0), (503, None, None), (500, "7", None), (200, "7", None), (503, "soon", None)],
+)
+def test_an_overloaded_server_is_waited_for_as_long_as_it_asks(status: int, header: str, pause: float | None) -> None:
+    with serving(answering(status, header)) as url:
+        assert asked_pause(url) == pause
+
+
+@pytest.mark.parametrize(
+    "url", ["memory://a", "http://127.0.0.1:1/closed", "http://127.0.0.1:none/", "file:///etc/hosts"]
+)
+def test_a_store_that_cannot_be_asked_requests_no_pause(url: str) -> None:
+    assert asked_pause(url) is None
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (" 7 ", 7.0),
+        ("Thu, 01 Jan 2026 11:59:00 GMT", 0.0),  # it has passed
+        ("Thu, 01 Jan 2026 12:00:00 GMT", 0.0),
+        ("Thu, 01 Jan 2026 12:00:00", None),  # no time zone
+        ("\u0667", None),  # a digit, but not one of HTTP
+        ("7.5", None),
+        ("-7", None),
+    ],
+)
+def test_headers_with_a_wait(header: str, seconds: float | None) -> None:
+    assert seconds_of(header, datetime(2026, 1, 1, 12, tzinfo=UTC)) == seconds

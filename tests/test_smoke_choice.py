@@ -1,6 +1,8 @@
 """Which shards a smoke test reads: new shards, and all others over a fixed number of tests."""
 
+import zlib
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -137,3 +139,57 @@ def test_chosen_tables_keep_their_form():
     assert chosen.digest.shape == (3, 6)
     assert chosen.num_bytes.dtype == np.int64
     assert ShardTable.from_bytes(chosen.to_bytes(), "x").names() == chosen.names()
+
+
+def test_limits_are_inclusive_and_hold_for_samples_and_bytes():
+    assert ReadLimits() == ReadLimits(num_samples=20_000, num_bytes=4 * 10**9, num_encoded=64)
+    forty = table(FORTY)  # 400 samples, 40,000 bytes
+    assert ReadLimits(400, 40_000).hold(forty)
+    assert not ReadLimits(399, 40_000).hold(forty)
+    assert not ReadLimits(400, 39_999).hold(forty)
+
+
+def test_a_record_counts_passed_tests_from_0():
+    assert Coverage().num_passes == 0
+    assert Coverage().after({}).after({}).num_passes == 2
+
+
+@pytest.mark.parametrize("num_passes", [0, 1, 4, 5])
+def test_a_place_is_due_by_the_crc32_of_its_name(num_passes):
+    audio = table(FORTY)
+    passes = {"num_passes": num_passes} if num_passes else {}
+    choice = choose({"audio": audio}, all_known(("audio", audio)), reread_every=5, **passes)
+    due = {at for at in FORTY if zlib.crc32(f"train/{at[0]}/{at[1]}".encode()) % 5 == num_passes % 5}
+    assert places(choice) == due
+    assert 0 < len(due) < 40
+
+
+def sized(shards, **sizes):
+    """A table whose shards have these numbers of samples or bytes, in the order of their names."""
+    return replace(table(shards), **{name: np.array(values, np.int64) for name, values in sizes.items()})
+
+
+@pytest.mark.parametrize("unit", ["num_samples", "num_bytes"])
+def test_shards_that_a_part_lacks_cost_nothing_in_it(unit):
+    """Three places; one part lacks two of them, and its only shard is read first, or last."""
+    three = [(0, 0), (0, 1), (0, 2)]
+    audio, limits = sized(three, **{unit: [10, 10, 10]}), ReadLimits(**{unit: 30})
+    latents = sized(three[:1], **{unit: [30]})
+    known = {"audio": audio.names()[1:], "mel": []}
+    larger = sized(three, **{unit: [10, 10, 11]})
+    assert places(choose({"audio": larger, "mel": latents}, {**known, "audio": larger.names()[1:]}, limits=limits)) in (
+        {(0, 0), (0, 1)},
+        {(0, 0), (0, 2)},
+    )
+    last = {"audio": audio.names()[:1], "mel": latents.names()}
+    latents = sized(three[:1], **{unit: [31]})
+    assert places(choose({"audio": audio, "mel": latents}, last | {"mel": latents.names()}, limits=limits)) == {
+        (0, 1),
+        (0, 2),
+    }
+
+
+def test_shards_are_drawn_up_to_exactly_the_limit():
+    assert len(places(choose({"audio": table(FORTY)}, {}, limits=ReadLimits(num_samples=50)))) == 5
+    assert len(places(choose({"audio": table(FORTY)}, {}, limits=ReadLimits(num_samples=59)))) == 5
+    assert len(places(choose({"audio": table(FORTY)}, {}, limits=ReadLimits(num_samples=9)))) == 1

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from headrace.errors import NotFoundError, StorageError, StoreUnavailableError
-from headrace.stores.requests import Clock, RequestCounts, StoreRequests
+from headrace.stores.requests import Clock, RequestCounts, StoreRequests, Transfer
 from headrace.stores.retry_policy import RetryPolicy
 from headrace.stores.waiting import is_over, wait, waits_end_with
 
@@ -127,6 +127,52 @@ def test_a_store_without_retry_after_is_asked_again_after_5_seconds(time):
     questions, requests = [], StoreRequests(time.clock(0.0))
     ask(requests, Store(time, failures=9, status=503), ask=lambda: questions.append(time.now - 1000))
     assert questions == pytest.approx([0, 5.65])
+
+
+@pytest.mark.parametrize(("later", "is_asked"), [(4.9, False), (5.0, True)])
+def test_a_store_is_asked_again_from_5_seconds_on(requests, time, later, is_asked):
+    ask(requests, Store(time, failures=1, status=503))
+    time.now, questions = 1000.0 + later, []
+    ask(requests, Store(time, failures=1, status=503), ask=lambda: questions.append(1))
+    assert bool(questions) == is_asked
+
+
+@pytest.mark.parametrize(("later", "is_asked"), [(6.9, False), (7.0, True)])
+def test_a_store_is_asked_again_when_the_requested_wait_has_passed(requests, time, later, is_asked):
+    ask(requests, Store(time, failures=1, status=503), ask=lambda: 7.0)
+    time.now, questions = 1000.0 + later, []
+    ask(requests, Store(time, failures=1, status=503), ask=lambda: questions.append(1))
+    assert bool(questions) == is_asked
+
+
+def test_a_requested_wait_that_has_just_passed_does_not_shorten_a_pause(requests, time):
+    ask(requests, Store(time, failures=1, status=503), ask=lambda: 7.0)
+    time.now, time.pauses = 1007.05, []
+    ask(requests, Store(time, failures=1, status=503))
+    assert time.pauses == [0.1]
+
+
+@pytest.mark.parametrize(("later", "lines"), [(59.9, 2), (60.0, 4)])
+def test_a_store_that_fails_again_is_logged_again_from_a_minute_on(requests, time, said, later, lines):
+    ask(requests, Store(time, failures=1))
+    time.now = 1000.0 + later
+    ask(requests, Store(time, failures=1))
+    assert len(said()) == lines
+
+
+def test_a_store_that_never_recovers_is_not_said_to_work_again(requests, time, said):
+    with pytest.raises(StoreUnavailableError):
+        ask(requests, Store(time, failures=9), RetryPolicy(3))
+    (line,) = said()
+    assert " is sent again up to 3 more times (download_retry)" in line
+
+
+def test_counts_begin_at_zero():
+    assert tuple(StoreRequests().counts()) == (0, 0, 0, 0.0)
+
+
+def test_a_transfer_takes_up_to_a_minute_by_default_and_is_compared_by_its_settings():
+    assert Transfer() == Transfer(60.0, RetryPolicy(None, 120.0))
 
 
 @pytest.mark.parametrize("error", [NotFoundError("gone"), StorageError("denied"), ValueError("else")])

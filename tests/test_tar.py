@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import FormatError
-from headrace.format.tar import Member, TarWriter, crc32_of, member_header, read_members, sha256_of
+from headrace.format import tar
+from headrace.format.tar import (
+    Header,
+    Member,
+    TarWriter,
+    check_end,
+    check_member,
+    crc32_of,
+    member_header,
+    read_members,
+    sha256_of,
+)
 
 NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,60}(/[a-z]{1,5})?\.(flac|json|pth)", fullmatch=True)
 PAYLOADS = st.binary(max_size=1500)
@@ -141,3 +152,67 @@ def test_a_file_that_is_not_a_tar_is_reported_as_such(blob):
 
 def test_an_empty_archive_has_no_members():
     assert list(read_members(written([])[0], "x.tar")) == []
+
+
+def header_of(size: bytes, kind: bytes = b"0") -> bytes:
+    """A header whose size field has these bytes."""
+    plain = bytearray(member_header("a.flac", 0))
+    plain[124:136], plain[156:157], plain[148:156] = size, kind, b" " * 8
+    plain[148:156] = b"%06o\0 " % sum(plain)
+    return bytes(plain)
+
+
+def test_a_header_of_a_negative_size_is_an_error():
+    with pytest.raises(tarfile.ReadError, match=r"'a\.flac' has a size of -1 bytes"):
+        Header.frombuf(header_of(b"\xff" * 12), "utf-8", "strict")
+    info = tarfile.TarInfo("a.flac")
+    check_member(info)
+    info.size = -1  # as PAX records may say
+    with pytest.raises(tarfile.ReadError, match=r"'a\.flac' has a size of -1 bytes"):
+        check_member(info)
+
+
+def test_a_name_or_record_may_have_a_mebibyte_and_no_more():
+    assert Header.frombuf(header_of(b"%011o\0" % (1 << 20), tarfile.XHDTYPE), "utf-8", "strict").size == 1 << 20
+    with pytest.raises(tarfile.ReadError, match="a name or record of 1048577 bytes, at most 1048576 expected"):
+        Header.frombuf(header_of(b"%011o\0" % ((1 << 20) + 1), tarfile.XHDTYPE), "utf-8", "strict")
+
+
+@pytest.mark.parametrize(("empty_blocks", "is_found"), [(0, True), (32767, True), (32768, False)])
+def test_another_archive_is_looked_for_within_16_mebibytes(empty_blocks, is_found):
+    blocks = iter([bytes(512)] * empty_blocks + [member_header("b.flac", 0)] * 3)
+    if is_found:
+        with pytest.raises(tarfile.ReadError, match=r"another archive follows its end, with 'b\.flac'"):
+            check_end(lambda _: next(blocks))
+    else:
+        check_end(lambda _: next(blocks))
+        assert len(list(blocks)) == 3
+
+
+@pytest.mark.parametrize(
+    ("size", "length", "message"),
+    [
+        (700, 1211, "cut off: a member ends at byte 1212, the file at 1211; fetch it again"),
+        (700, 1536, "cut off: no end-of-archive mark at its end, byte 1536; fetch it again"),
+        (1024, 1535, "cut off: a member ends at byte 1536, the file at 1535; fetch it again"),
+        (1024, 1536, "cut off: no end-of-archive mark at its end, byte 1536; fetch it again"),
+    ],
+)
+def test_a_cut_says_where_it_is(size, length, message):
+    blob = written([("a.flac", bytes(size))])[0].getvalue()
+    with pytest.raises(FormatError, match=message):
+        list(read_members(io.BytesIO(blob[:length]), "x.tar"))
+
+
+def test_members_behind_a_damaged_header_are_not_another_archive():
+    blob = bytearray(written([(f"k{number}.flac", b"") for number in range(3)])[0].getvalue())
+    blob[512 + 3] ^= 1
+    with pytest.raises(FormatError, match=r"damaged: neither a member nor the end begins at byte 512"):
+        list(read_members(io.BytesIO(bytes(blob)), "x.tar"))
+
+
+def test_a_range_is_read_from_anywhere():
+    file = io.BytesIO(b"abcdef")
+    assert tar.payload(file, (2, 5)) == b"cde"
+    assert crc32_of(file, (2, 5)) == zlib.crc32(b"cde")
+    assert crc32_of(file, (4, 9)) == zlib.crc32(b"ef")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import ConfigError
 from headrace.format.index_files import parse_index
-from headrace.streaming.batches.crop import Crop, latents_under, on_grid
+from headrace.streaming.batches.crop import Crop, frames_kept, latents_under, on_grid
 from headrace.streaming.settings import SampleConfig
 from tests.streaming.corpus import LATENT_HOP, RATE_HZ, clips, write_dataset, write_latents
 
@@ -80,6 +80,44 @@ def test_a_crop_begins_where_a_latent_frame_does_and_has_its_latents(rate, laten
 )
 def test_the_latents_below_a_window_end_where_latents_end(window, num_latents, expected):
     assert latents_under(window, PACE, num_latents) == expected
+
+
+@pytest.mark.parametrize(
+    ("window", "num_latents", "first"),
+    [
+        ((350, 100), 20, 300),
+        ((350, 400), 6, 200),  # moved back until all of its latents exist
+        ((350, 400), 3, 0),  # fewer latents than it needs
+        ((50, 20), 20, 0),
+    ],
+)
+def test_a_crop_is_moved_back_to_the_grid(window, num_latents, first):
+    assert on_grid(window, PACE, num_latents) == first
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        ({}, [5, 12, 100]),
+        ({"crop_frames": 10}, [5, 10, 10]),
+        ({"crop_seconds": 0.00125}, [5, 10, 10]),
+        ({"crop_seconds": 1e-9}, [1, 1, 1]),
+    ],
+)
+def test_a_crop_keeps_its_length_or_what_is_there(settings, kept):
+    assert frames_kept(SampleConfig(**settings), np.array([5, 12, 100]), np.full(3, 8000.0)).tolist() == kept
+
+
+def test_a_crop_begins_anywhere_it_fits():
+    crop = Crop(SampleConfig(crop_frames=10), seed=1)
+    starts, kept = crop.windows(0, np.full(100, 12), np.full(100, 8000.0), np.arange(100))
+    assert set(starts.tolist()) == {0, 1, 2}
+    assert set(kept.tolist()) == {10}
+
+
+def test_without_a_crop_every_frame_is_kept():
+    starts, kept = Crop(SampleConfig(), seed=1).windows(0, np.array([3, 7]), np.full(2, 8000.0), np.arange(2))
+    assert (starts.tolist(), kept.tolist()) == ([0, 0], [3, 7])
 
 
 @pytest.mark.parametrize("way", WAYS)

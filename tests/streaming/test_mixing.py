@@ -5,7 +5,15 @@ from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
 from headrace.streaming.order.epoch_order import EpochOrder
-from headrace.streaming.order.mixing import Mixture, StreamSpec, parse_epoch_size, share_out, stream_counts
+from headrace.streaming.order.mixing import (
+    MAX_EPOCH_SAMPLES,
+    MAX_SAMPLES,
+    Mixture,
+    StreamSpec,
+    parse_epoch_size,
+    share_out,
+    stream_counts,
+)
 from headrace.streaming.order.spec import OrderSpec
 from headrace.streaming.world import World
 from tests.strategies import mixtures
@@ -28,7 +36,9 @@ def mixed(method="random", global_batch=32, nodes=8, **weights):
         ("64M", 64_000_000),
         ("77b", 77 * 10**9),
         ("1.5m", 1_500_000),
+        ("2t", 2 * 10**12),
         ("7", 7),
+        ("1", 1),
         (9, 9),
         (None, None),
         (0, None),
@@ -61,10 +71,38 @@ def test_slots_too_long_for_64_bits_are_an_error_with_a_remedy():
         EpochOrder(OrderSpec(64, num_canonical_nodes=1), Mixture(streams, "77b"), 0).batch(0)
 
 
-@pytest.mark.parametrize("text", ["many", "k", "-3", "0", "1q"])
+@pytest.mark.parametrize("text", ["many", "k", "-3", "0", "1q", "0.5", "1/0", True, False, 1.5])
 def test_an_epoch_size_that_is_no_number_is_rejected(text):
     with pytest.raises(ConfigError, match="epoch_size"):
         parse_epoch_size(text)
+
+
+def test_a_stream_and_an_epoch_may_have_as_many_samples_as_64_bits_allow_and_no_more():
+    assert StreamSpec("a", np.array([MAX_SAMPLES])).num_samples == 3_000_000_000
+    with pytest.raises(ConfigError, match="stream 'a' has 3000000001 samples: at most 3000000000"):
+        StreamSpec("a", np.array([MAX_SAMPLES, 1]))
+    assert stream_counts(Mixture((stream(),), MAX_EPOCH_SAMPLES)) == [10**12]
+    with pytest.raises(ConfigError, match="the epoch has 1000000000001 samples: at most 1000000000000"):
+        stream_counts(Mixture((stream(),), MAX_EPOCH_SAMPLES + 1))
+
+
+@pytest.mark.parametrize("weights", [{"proportion": 1, "repeat": 2}, {"repeat": 2, "choose": 3}])
+def test_a_stream_has_one_weight(weights):
+    with pytest.raises(ConfigError, match="stream 'a' has " + " and ".join(weights)):
+        stream(**weights)
+
+
+@pytest.mark.parametrize(
+    ("streams", "epoch_size", "is_relative"),
+    [
+        ((stream("a"),), None, False),
+        ((stream("a", repeat=2),), None, False),
+        ((stream("a", proportion=2),), None, True),
+        ((stream("a"),), 50, True),
+    ],
+)
+def test_weights_are_relative_if_they_divide_an_epoch(streams, epoch_size, is_relative):
+    assert Mixture(streams, epoch_size).is_relative is is_relative
 
 
 @pytest.mark.parametrize(

@@ -67,9 +67,9 @@ class SampleCrop:
         self._crop = crop
         self.row = row
         self._epoch = epoch
-        self._window: FrameWindow = (0, 0)
         self._is_whole = not crop.config.crops
-        self._rate_hz = 0.0
+        self._window: FrameWindow
+        self._rate_hz: float
 
     def primary(self, num_frames: int, rate_hz: float) -> FrameWindow:
         """The kept frames of the sample's audio, or of its latents if it has no audio.
