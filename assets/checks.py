@@ -1,8 +1,9 @@
 """Asset checks of the catalog, shards and snapshots: they compare the files of the output with each other.
 
-Each check can run alone and at any time, because it reads nothing but the output. The check that needs the scan itself
-(every file found is counted) is part of the asset `catalog`. Checks whose failure must keep data from readers are
-blocking.
+Each check can run alone and at any time, because it reads nothing but the output. The checks of shards read nothing if
+the same run has built the partition: the build made the comparisons on what it wrote, before it stored it, and a shard
+that it used again was compared when it was written (docs/design/0050). The check that needs the scan itself (every file
+found is counted) is part of the asset `catalog`. Checks whose failure must keep data from readers are blocking.
 """
 
 import warnings
@@ -17,6 +18,7 @@ from headrace.errors import CatalogError, ConfigError
 from headrace.format.manifests import Manifest, newest_manifest
 from headrace.format.snapshots import read_snapshot
 from headrace.stores.storage import Storage
+from headrace_dagster.assets.compared import Compared, verdict
 from headrace_dagster.assets.events import readable_failures
 from headrace_dagster.assets.gates import alignment_check
 from headrace_dagster.assets.metadata import table
@@ -27,7 +29,6 @@ from headrace_dagster.resources.storage import StorageResource
 if TYPE_CHECKING:
     from headrace.checks.frame_alignment import AlignmentFault
 
-_SHOWN = 20
 _INDEX_MATCHES = "every .idx lists exactly the members of its tar, at the right byte ranges"
 _AUDIO_CHECKS = {"conservation": "planned samples = written + rejected", "index_matches_tar": _INDEX_MATCHES}
 _LATENTS_CHECKS = {"conservation": "one latent sample for every audio sample", "index_matches_tar": _INDEX_MATCHES}
@@ -43,17 +44,6 @@ def dataset_checks(dataset: ProjectDataset) -> list[dg.AssetChecksDefinition]:
         *(_shard_checks(config, keys.latent_shards(latents.name), latents) for latents in config.latents),
         *(_index_check(config, keys.latents_index(latents.name), latents) for latents in config.latents),
     ]
-
-
-def verdict(
-    faults: Sequence[str], metadata: Mapping[str, object], name: str | None = None, key: dg.AssetKey | None = None
-) -> dg.AssetCheckResult:
-    """A result that passes without faults, and otherwise lists them. A step with several checks gives name and key."""
-    listed = "\n".join(faults[:_SHOWN])
-    more = f"\n… and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
-    return dg.AssetCheckResult(
-        passed=not faults, metadata=dict(metadata), description=(listed + more) or None, check_name=name, asset_key=key
-    )
 
 
 def _catalog_schema(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
@@ -103,10 +93,10 @@ def _shard_checks(config: DatasetConfig, key: dg.AssetKey, latents: LatentsConfi
 
         shards, audio = _shards(headrace_storage, config, latents), headrace_storage.audio(config)
         manifest = _manifest(shards, context.partition_key)
-        kept = conservation_faults(shards, manifest) if latents is None else pairing_faults(audio, shards, manifest)
         numbers = {"shards": len(manifest.shards), "samples": manifest.num_samples, "rejected": len(manifest.refused)}
-        yield verdict(kept, numbers, "conservation", key)
-        yield verdict(_index_faults(shards, manifest), numbers, "index_matches_tar", key)
+        compared = Compared.by_the_build(context, key)
+        yield compared.verdict("conservation", lambda: _conservation(audio, shards, manifest, latents), numbers)
+        yield compared.verdict("index_matches_tar", lambda: shard_faults(shards, manifest), numbers)
         misaligned = list(alignment_faults(shards, manifest, aligned))
         for column in aligned:
             yield _alignment([fault for fault in misaligned if fault.column == column], numbers, column, key)
@@ -133,8 +123,13 @@ def _alignment(
     return verdict([str(fault) for fault in faults], {**numbers, **listed}, alignment_check(column), key)
 
 
-def _index_faults(storage: Storage, manifest: Manifest) -> list[str]:
+def shard_faults(storage: Storage, manifest: Manifest) -> list[str]:
+    """Differences between the indexes of a partition and the headers of its tars, all of which are opened."""
     return [fault for shard in manifest.shards for fault in index_faults(storage, shard)]
+
+
+def _conservation(audio: Storage, shards: Storage, manifest: Manifest, latents: LatentsConfig | None) -> list[str]:
+    return conservation_faults(shards, manifest) if latents is None else pairing_faults(audio, shards, manifest)
 
 
 def _index_check(config: DatasetConfig, key: dg.AssetKey, latents: LatentsConfig | None) -> dg.AssetChecksDefinition:

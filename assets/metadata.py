@@ -38,6 +38,7 @@ Metadata = dict[str, Any]  # what Dagster takes: raw values or MetadataValue
 _MOST_ROWS = 100
 _MOST_PARTITIONS = 20
 _CLIPS = 3
+_HISTOGRAM_SHARDS = 4  # whose indexes are read for the picture, however many shards a partition has
 _DRAWN_SECONDS = 30
 
 
@@ -128,8 +129,7 @@ def shards_metadata(storage: Storage, build: PartitionBuild, settings: ShardSett
         return found
     return {
         **found,
-        **_if_readable(lambda: _durations(storage, shards)),
-        **_if_readable(lambda: _waveforms(storage, shards[0])),
+        **_if_readable(lambda: _pictures(storage, _spread(shards, _HISTOGRAM_SHARDS))),
     }
 
 
@@ -276,18 +276,23 @@ def _if_readable(draw: Callable[[], Metadata]) -> Metadata:
         return {"pictures_missing": dg.MetadataValue.text(f"not drawn: {error}")}
 
 
-def _durations(storage: Storage, shards: Sequence[str]) -> Metadata:
-    """A histogram of the durations of a partition's samples."""
+def _pictures(storage: Storage, shards: Sequence[str]) -> Metadata:
+    """A histogram of the durations of these shards' samples, and the waveforms of the first samples."""
     indexes = [read_index(storage, shard) for shard in shards]
     seconds = [float(value) for index in indexes for value in index.num_frames / index.sample_rate_hz.clip(1)]
-    return {"durations_picture": _markdown(histogram(seconds))}
+    drawn = {"durations_picture": _markdown(histogram(seconds))}
+    return {**drawn, **_if_readable(lambda: _waveforms(storage, indexes[0]))}
 
 
-def _waveforms(storage: Storage, shard: str) -> Metadata:
+def _waveforms(storage: Storage, index: ShardIndex) -> Metadata:
     """The waveforms of the first samples of a shard."""
-    index = read_index(storage, shard)
     clips = [clip for i in range(min(_CLIPS, len(index))) if (clip := _clip(storage, index, i)) is not None]
     return {"waveforms_picture": _markdown(waveforms(clips))}
+
+
+def _spread(shards: Sequence[str], most: int) -> Sequence[str]:
+    """The first shard and others at equal distances, at most this many."""
+    return shards[:: -(-len(shards) // most)]
 
 
 def _clip(storage: Storage, index: ShardIndex, i: int) -> Clip | None:

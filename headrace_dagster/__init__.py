@@ -8,7 +8,7 @@ links to the folders of these names in the repository's root (docs/design/0043).
 from headrace_dagster.assets.keys import DatasetKeys
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.component import Dataset
-from headrace_dagster.folder import dataset_definitions
+from headrace_dagster.folder import dataset_definitions, names_of_run
 from headrace_dagster.project_resources import Resources
 from headrace_dagster.resources.encoders import EncodersResource
 from headrace_dagster.resources.ray_workers import RayWorkersResource
@@ -25,4 +25,5 @@ __all__ = [
     "StorageResource",
     "WorkersResource",
     "dataset_definitions",
+    "names_of_run",
 ]

@@ -1,7 +1,7 @@
 """Definitions of a folder of YAML files: the call for projects that load their definitions in Python."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -10,17 +10,20 @@ from headrace.config.folder import find_configs
 from headrace.errors import ConfigError
 from headrace_dagster.assets.factory import build_assets, default_resources
 from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.tags import DATASET_TAG
+from headrace_dagster.resources.dagster_internals.loading_run import loading_run
 from headrace_dagster.sensors.factory import build_automation
 from headrace_dagster.sensors.loaded import DatasetFolder
 
 
-def dataset_definitions(
+def dataset_definitions(  # noqa: PLR0913 - what projects may set
     folder: str | Path,
     *,
     root: str | Path,
     key_prefix: str | Sequence[str] = (),
     resources: Mapping[str, object] | None = None,
     executor: dg.ExecutorDefinition | None = None,
+    names: Collection[str] | None = None,
 ) -> dg.Definitions:
     """Assets, checks, sensors, schedules, jobs and resources of all data sets of a folder.
 
@@ -34,12 +37,13 @@ def dataset_definitions(
         resources: used instead of the default ones, by key: `headrace_encoders`, `headrace_workers`,
             `headrace_storage`, `headrace_progress`.
         executor: of the definitions; None leaves it to the project that merges them into its own.
+        names: only these data sets; None for all. `names_of_run()` makes the process of a run load its own one.
 
     Raises:
         ConfigError: the folder is missing, a resource has another key, or `key_prefix` is invalid.
     """
     origin = DatasetFolder(Path(root, folder), Path(root))
-    found = find_configs(origin.path, origin.root)
+    found = find_configs(origin.path, origin.root, names)
     for fault in found.faults:
         logging.getLogger("headrace").error("not loaded: %s", fault)
     above = key_prefix.split("/") if isinstance(key_prefix, str) else list(key_prefix)
@@ -48,6 +52,16 @@ def dataset_definitions(
     own = dg.Definitions(executor=executor)
     automation = build_automation(datasets, used["headrace_storage"], origin)
     return dg.Definitions.merge(build_assets(datasets, used), automation, own)
+
+
+def names_of_run() -> tuple[str, ...] | None:
+    """The data set that this process needs, if it executes a run which a sensor or schedule started for one data set.
+
+    None for code servers, other runs and everything else, which need all data sets.
+    """
+    run = loading_run()
+    name = None if run is None else run.tags.get(DATASET_TAG)
+    return None if name is None else (name,)
 
 
 def with_defaults(resources: Mapping[str, object], root: Path) -> dict[str, object]:

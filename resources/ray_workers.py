@@ -49,6 +49,13 @@ class RayWorkersResource(dg.ConfigurableResource):
         """See `Workers.count`."""
         return num_cores()
 
+    @property
+    def at_a_time(self) -> int:
+        """See `Workers.at_a_time`: as many tasks as the nodes of the cluster have processors for."""
+        nodes = _connected(self.address).nodes()
+        num_cpus, _ = share_of(nodes, self.num_cpus, on_gpu=False)
+        return max(1, sum(int(node["Resources"].get("CPU", 0)) // num_cpus for node in nodes if node["Alive"]))
+
     def run(self, work: Work[Result], progress: Callable[[int], None], *, on_gpu: bool = False) -> Result:
         """See `Workers.run`. Work that is faster on a GPU gets one if the cluster has any."""
         ray = _connected(self.address)

@@ -33,6 +33,10 @@ class Workers(FileWorkers, Protocol):
     def count(self) -> int:
         """Threads for work that is done on this machine in any case, at least 1."""
 
+    @property
+    def at_a_time(self) -> int:
+        """How many calls of `run` may be under way at a time, each on its own thread, at least 1."""
+
     def run(self, work: Work[Result], progress: Callable[[int], None], *, on_gpu: bool = False) -> Result:
         """Do the work of a partition and wait for its result.
 
@@ -57,6 +61,11 @@ class WorkersResource(dg.ConfigurableResource):
     def count(self) -> int:
         """See `Workers.count`."""
         return self.num_threads or num_cores()
+
+    @property
+    def at_a_time(self) -> int:
+        """See `Workers.at_a_time`: one, which has all threads."""
+        return 1
 
     def run(self, work: Work[Result], progress: Callable[[int], None], *, on_gpu: bool = False) -> Result:  # noqa: ARG002
         """See `Workers.run`. An encoder finds this machine's GPUs itself."""

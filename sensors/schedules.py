@@ -3,9 +3,10 @@
 import dagster as dg
 
 from headrace.config.dataset import ScheduleConfig
-from headrace_dagster.assets.maintenance import gc_job, history_job, verify_job
+from headrace_dagster.assets.maintenance import gc_job, history_job
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.tags import DATASET_TAG
+from headrace_dagster.assets.verification import verify_job
 
 
 def dataset_schedules(dataset: ProjectDataset) -> list[dg.ScheduleDefinition]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import dagster as dg
 
-from headrace.build.waves import Decision, Situation, decide
+from headrace.build.waves import Decision, Limits, Situation, decide
 from headrace_dagster.assets.gates import failed_catalog
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import Records
@@ -56,7 +56,8 @@ def stale_partitions_sensor(
             return _nothing(f"held back: the catalog failed its checks: {', '.join(failed)}", watch)
         if origin is not None and (held := origin.why_held(config)):
             return _nothing(held, watch)
-        decision = decide(_situation(reader, level, runs))
+        limits = Limits(starts_per_tick=config.runs.per_tick, runs_in_flight=config.runs.in_flight)
+        decision = decide(_situation(reader, level, runs), limits)
         return dg.SensorResult(
             run_requests=_requests(reader, level, decision),
             skip_reason=_reason(level, decision),

@@ -1,14 +1,13 @@
 """An in-process daemon: ticks the sensors of a project, executes the runs that they request, and counts them."""
 
 import contextlib
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest import mock
 
 import dagster as dg
 
-from headrace.build.waves import Limits, RunPatience, decide
+from headrace.build.waves import RunPatience, decide
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.sensors.factory import build_automation
@@ -77,7 +76,10 @@ class Daemon:
     @contextlib.contextmanager
     def _at_leisure(self):
         """Keep a busy machine from changing the decisions of a tick."""
-        slow_decide = partial(decide, limits=Limits(patience=_PATIENCE))
+
+        def slow_decide(situation, limits):
+            return decide(situation, replace(limits, patience=_PATIENCE))
+
         with (
             mock.patch("headrace_dagster.sensors.source_changes._LOOK_SECONDS", self.look_seconds),
             mock.patch("headrace_dagster.sensors.source_changes.RunPatience", return_value=_PATIENCE),

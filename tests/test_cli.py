@@ -10,7 +10,8 @@ import pytest
 import zstandard
 
 from headrace import cli
-from headrace.checks.verify import Depth, find_target, verify
+from headrace.checks.shard_check import Depth
+from headrace.checks.verify import find_target, verify
 from headrace.format.index import index_name
 from headrace.format.manifests import versioned_bytes
 from headrace.format.snapshots import read_snapshot, read_table

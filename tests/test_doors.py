@@ -7,7 +7,8 @@ import warnings
 import pytest
 
 from headrace import Stream, StreamingDataset, cli, webdataset_loader
-from headrace.checks.verify import Depth, find_target, verify
+from headrace.checks.shard_check import Depth
+from headrace.checks.verify import find_target, verify
 from headrace.cli import commands, simulation
 from headrace.errors import ConfigError, FormatError, HeadraceError, NoShardsError, NotAFileError, NotFoundError
 from headrace.locate import locate

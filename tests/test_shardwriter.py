@@ -3,7 +3,8 @@ import io
 
 import pytest
 
-from headrace.errors import FormatError, StorageError
+from headrace.errors import BuildError, FormatError, StorageError
+from headrace.format.collected import Collected
 from headrace.format.index import index_name
 from headrace.format.index_entries import SampleEntry
 from headrace.format.index_files import parse_index
@@ -92,7 +93,7 @@ def test_the_error_of_a_failing_store_names_the_object(tmp_path):
 
 
 def test_a_shard_above_the_memory_limit_is_written_through_a_file(monkeypatch, tmp_path):
-    import headrace.format.writer as module
+    import headrace.format.collected as module
 
     small, large = LocalStorage(tmp_path / "small"), LocalStorage(tmp_path / "large")
     names = []
@@ -103,3 +104,55 @@ def test_a_shard_above_the_memory_limit_is_written_through_a_file(monkeypatch, t
             names.append(writer.publish("", {}).shard)
     assert names[0] == names[1]
     assert small.read(names[0]) == large.read(names[1])
+
+
+@pytest.mark.parametrize("place", [512 + 3, 3, -1536], ids=["payload", "header", "last payload"])
+@pytest.mark.parametrize("limit", [1 << 30, 200], ids=["memory", "file"])
+def test_a_tar_that_is_damaged_before_it_is_stored_is_not_stored(monkeypatch, place, limit):
+    """The writer reads its own bytes again, so that nobody has to download them for a comparison."""
+    monkeypatch.setattr("headrace.format.collected._IN_MEMORY_BYTES", limit)
+    storage = Recorder()
+    with ShardWriter(storage, ShardPlace("train", 0, 0)) as writer:
+        fill(writer)
+        opened = writer._collected.opened
+
+        def damaged():
+            blob = bytearray(opened().read())
+            blob[place] ^= 0x41
+            return io.BytesIO(bytes(blob))
+
+        monkeypatch.setattr(type(writer._collected), "opened", lambda collected: damaged())
+        with pytest.raises(BuildError, match=r"train_0000_000000-.*not written.*temporary folder"):
+            writer.publish("", {})
+    assert storage.written == []
+
+
+def test_collected_pieces_are_read_as_one_file():
+    collected = Collected()
+    pieces = [b"abc", b"", b"defgh", b"i" * 20_000, b"jk"]
+    for piece in pieces:
+        collected.write(piece)
+    whole, file = b"".join(pieces), collected.opened()
+    assert file.read() == whole
+    for start, count in [(0, 4), (2, 1), (3, 0), (5, 20_010), (len(whole) - 1, 9), (len(whole) + 5, 3)]:
+        file.seek(start)
+        assert file.read(count) == whole[start : start + count]
+    assert file.seek(-2, io.SEEK_END) == len(whole) - 2
+    assert file.read() == b"jk"
+
+
+def test_publishing_asks_for_the_index_once_and_writes_two_objects():
+    class Counting(Recorder):
+        asked = ()
+
+        def __getattr__(self, name):
+            if name in {"read", "size", "stat", "exists", "open", "read_ranges", "list"}:
+                self.asked = (*self.asked, name)
+            return super().__getattr__(name)
+
+    storage = Counting()
+    with ShardWriter(storage, ShardPlace("train", 0, 0)) as writer:
+        fill(writer)
+        writer.publish("", {})
+    assert storage.asked == ("list", "read")  # the records of a gc, and whether the shard is there
+    assert len(storage.written) == 2

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from headrace import encoders
 from headrace.build.commit import commit_latents
-from headrace.checks.verify import Depth, find_target, verify
+from headrace.checks.shard_check import Depth
+from headrace.checks.verify import find_target, verify
 from headrace.config.dataset import LoaderConfig
 from headrace.encoders import EncoderInfo
 from headrace.errors import SampleError

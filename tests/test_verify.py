@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from headrace.checks.verify import Depth, find_target, verify
+from headrace.checks.shard_check import Depth
+from headrace.checks.verify import find_target, verify
 from headrace.format.index import index_name
 from headrace.format.index_files import parse_index
 from tests.streaming.corpus import clips, write_dataset

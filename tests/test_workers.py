@@ -5,11 +5,14 @@ import threading
 
 import pytest
 
+from headrace.checks.verify import find_target
 from headrace.errors import ConfigError
+from headrace_dagster.assets.verification import checked_on_workers
 from headrace_dagster.resources.environment import workers_of
 from headrace_dagster.resources.ray_workers import RayWorkersResource, num_processors, results_of, share_of, steps
 from headrace_dagster.resources.workers import WorkersResource
 from tests.projects import Graph, Project
+from tests.streaming.corpus import clips, write_dataset
 
 
 def test_without_the_variable_workers_are_threads_of_this_machine():
@@ -91,7 +94,7 @@ def test_a_failed_task_raises_the_error_of_its_work():
 class _Elsewhere:
     """Executes pickled work, as another machine would."""
 
-    count = 1
+    count = at_a_time = 1
 
     def run(self, work, progress, *, on_gpu=False):
         return pickle.loads(pickle.dumps(work))(num_threads=1, progress=progress)
@@ -100,6 +103,25 @@ class _Elsewhere:
         for item in items:
             function, sent = pickle.loads(pickle.dumps((function, item)))
             yield pickle.loads(pickle.dumps(function(sent)))
+
+
+def test_shards_are_verified_on_the_workers_in_tasks(tmp_path, monkeypatch):
+    monkeypatch.setattr("headrace_dagster.assets.verification._SHARDS_PER_TASK", 2)
+    write_dataset(tmp_path, {"train": clips(5)}, per_shard=1)
+    target, tasks = find_target(str(tmp_path)), []
+
+    class Counting(_Elsewhere):
+        at_a_time = 2
+
+        def run(self, work, progress, *, on_gpu=False):
+            tasks.append(work)
+            return super().run(work, progress)
+
+    found = list(checked_on_workers(Counting(), target.shards))
+    assert [checked.shard.name for checked in found] == [shard.name for shard in target.shards]
+    assert all(not checked.faults for checked in found)
+    assert len(tasks) == 3
+    assert list(checked_on_workers(Counting(), ())) == []
 
 
 def test_the_work_of_scans_and_audio_partitions_can_be_pickled(tmp_path, undrawn):

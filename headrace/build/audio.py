@@ -6,7 +6,7 @@ to which shard is decided by `headrace.build.plan`.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -186,11 +186,23 @@ class _AudioRecipe:
                 else:
                     seconds += self._add(writer, recording, segments, result)
                 self.progress(len(segments))
+            self._check_conserved(plan, refused, writer)
             notes = {
                 REFUSED_NOTE: json.dumps([asdict(refusal) for refusal in refused.values()], ensure_ascii=False),
                 _SECONDS_NOTE: repr(round(seconds, 6)),
             }
             return writer.publish(plan.input_digest, notes)
+
+    def _check_conserved(self, plan: ShardPlan, refused: Collection[str], writer: ShardWriter) -> None:
+        """Raise `BuildError` unless the shard has exactly the planned samples whose recordings are not rejected."""
+        wanted = [sample.key for sample in plan.samples if self._planned[sample.key][0].path not in refused]
+        if (written := writer.keys) != wanted:
+            other = sorted(set(wanted) ^ set(written))[:3]
+            raise BuildError(
+                f"{self.target.partition}: shard {plan.sequence} would have {len(written)} samples, expected "
+                f"{len(wanted)} (planned, and not rejected): {', '.join(other) or 'in another order'}; this is an "
+                "error in Headrace, please report it"
+            )
 
     def _add(
         self, writer: ShardWriter, recording: Recording, segments: list[Segment], encoded: list[EncodedSegment]

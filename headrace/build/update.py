@@ -166,7 +166,7 @@ def _existing(
     for name, digest in _candidates(wanted, previous, sizes):
         if found.keys() == wanted:
             break
-        index = published_index(storage, name)
+        index = published_index(storage, name, sizes[name])
         if index is not None and (made_from := digest or index.input_digest) in wanted:
             found.setdefault(made_from, index)
     return found

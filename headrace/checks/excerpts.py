@@ -14,7 +14,6 @@ import numpy as np
 from headrace.audio import decode_flac_into
 from headrace.errors import SampleError
 from headrace.format.index import ABSENT, ShardIndex
-from headrace.format.tar import payload
 from headrace.format.tensors import float32_values, storage_dtype
 from headrace.stores.storage import Storage
 
@@ -32,8 +31,9 @@ def read_audio(storage: Storage, index: ShardIndex, i: int, most_seconds: float 
         return None
     num_frames = int(min(index.num_frames[i], most_seconds * int(index.sample_rate_hz[i])))
     samples = np.empty((int(index.num_channels[i]), num_frames), np.float32)
-    with _named_failures(storage, index, i), storage.open(index.shard) as file:
-        decode_flac_into(payload(file, span), samples, 0, num_frames)
+    with _named_failures(storage, index, i):
+        (blob,) = storage.read_ranges(index.shard, [span])
+        decode_flac_into(blob, samples, 0, num_frames)
     return samples
 
 
@@ -48,8 +48,9 @@ def read_latents(storage: Storage, index: ShardIndex, i: int, most_frames: float
         return None
     num_read = int(min(num_latent, most_frames))
     num_bytes = num_read * width * storage_dtype(index.tensor_dtype).itemsize
-    with _named_failures(storage, index, i), storage.open(index.shard) as file:
-        return float32_values(payload(file, (start, start + num_bytes)), (num_read, width), index.tensor_dtype)
+    with _named_failures(storage, index, i):
+        (blob,) = storage.read_ranges(index.shard, [(start, start + num_bytes)])
+        return float32_values(blob, (num_read, width), index.tensor_dtype)
 
 
 @contextmanager

@@ -1,60 +1,31 @@
 """Re-reads every shard of a data set and compares it with everything that describes it: `headrace verify`.
 
-Compared are the bytes with the digest in the shard's name, the index with one made again from the tar, and the counts
-in `sizes.json`, snapshot and manifests; some samples are decoded. Nothing is changed. `audit` makes the cheaper
+Each shard is read by `shard_check`. Here the counts in `sizes.json`, snapshot and manifests are compared as well.
+Nothing is changed. `rounds` verifies a part at a time, and continues where it stopped. `audit` makes the cheaper
 comparisons of a build.
 """
 
-import random
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
-import numpy as np
-
-from headrace.audio import decode
 from headrace.checks.audit import snapshot_faults
+from headrace.checks.shard_check import CheckedShard, Depth, Fault, check_shard
 from headrace.errors import ConfigError, HeadraceError, NotFoundError
-from headrace.format.index import ShardIndex
-from headrace.format.indexing import index_tar, key_rule_of, naming_of
-from headrace.format.manifests import is_shard_name, numbered_files, parsed_name, versioned_json
-from headrace.format.member_names import JSON_FIELD, KeyAt, audio_field
-from headrace.format.pth import latent_facts
+from headrace.format.manifests import numbered_files, versioned_json
+from headrace.format.member_names import KeyAt
 from headrace.format.snapshots import NumberedSnapshot, ShardTable, read_table
-from headrace.format.tar import payload
-from headrace.format.unpacking import opened_tar
 from headrace.locate import locate
 from headrace.locate.no_shards import no_samples
 from headrace.locate.outputs import ShardFolder
 from headrace.locate.shard_list import LocatedShard, shards_of
 from headrace.ordered import map_in_order
-from headrace.stores.refetch import read_sound, sources
+from headrace.stores.refetch import read_sound
 from headrace.stores.storage import Storage
-from headrace.streaming.batches.decode import parsed
 
-_DIGEST_LENGTH = 12  # hex digits of the digest in a shard's name
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One fault: the object (`where`), and what is wrong with it (`what`)."""
-
-    where: str
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
-class Depth:
-    """How much is read at a time, and how much is decoded.
-
-    Attributes:
-        num_threads: number of shards read at a time.
-        samples_per_shard: number of samples decoded of each shard, chosen at random but always the same ones.
-    """
-
-    num_threads: int = 1
-    samples_per_shard: int = 1
+Checks: TypeAlias = Callable[[Sequence[LocatedShard]], Iterator[CheckedShard]]
+"""Reads shards, wherever that may be: yields the results in the order of the shards."""
 
 
 @dataclass(slots=True)
@@ -75,16 +46,13 @@ class Verdict:
     num_bytes: int = 0
     num_decoded: int = 0
 
-
-@dataclass(frozen=True, slots=True)
-class CheckedShard:
-    """The result of reading one shard."""
-
-    shard: LocatedShard
-    num_samples: int
-    num_bytes: int
-    num_decoded: int
-    faults: tuple[Fault, ...]
+    def add(self, checked: CheckedShard) -> None:
+        """Count a shard that was read."""
+        self.faults += checked.faults
+        self.num_shards += 1
+        self.num_samples += checked.num_samples
+        self.num_bytes += checked.num_bytes
+        self.num_decoded += checked.num_decoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,23 +110,23 @@ def verify(
         progress: called after each shard.
     """
     verdict = Verdict(list(target.faults))
-
-    def check(shard: LocatedShard) -> CheckedShard:
-        return _check_shard(shard, depth, target.key_at)
-
-    with ThreadPoolExecutor(depth.num_threads, "verify") as pool:
-        window = 2 * depth.num_threads
-        for checked in map_in_order(pool, check, target.shards, window=window):
-            progress(checked)
-            verdict.faults += checked.faults
-            verdict.num_shards += 1
-            verdict.num_samples += checked.num_samples
-            verdict.num_bytes += checked.num_bytes
-            verdict.num_decoded += checked.num_decoded
+    for checked in checked_on_threads(target.shards, depth, target.key_at):
+        progress(checked)
+        verdict.add(checked)
     if target.shards and not verdict.num_samples and not verdict.faults:
         where = target.shards[0].url
         verdict.faults.append(Fault(where, str(no_samples(where, len(target.shards))).removeprefix(f"{where}: ")))
     return verdict
+
+
+def checked_on_threads(
+    shards: Sequence[LocatedShard], depth: Depth, key_at: KeyAt = KeyAt.FIRST_DOT
+) -> Iterator[CheckedShard]:
+    """The results of reading shards on threads of this process, in the order of the shards."""
+    with ThreadPoolExecutor(depth.num_threads, "verify") as pool:
+        yield from map_in_order(
+            pool, lambda shard: check_shard(shard, depth, key_at), shards, window=2 * depth.num_threads
+        )
 
 
 def _target_of_folder(folder: ShardFolder) -> Target:
@@ -177,7 +145,10 @@ def _target_of_folder(folder: ShardFolder) -> Target:
         return Target((), tuple(faults))
     numbered, table = newest
     counts = table.num_samples.tolist()
-    shards = [LocatedShard(folder.storage, name, count) for name, count in zip(table.names(), counts, strict=True)]
+    shards = [
+        LocatedShard(folder.storage, name, count, is_built=True)
+        for name, count in zip(table.names(), counts, strict=True)
+    ]
     faults += _faults_of_names(folder.storage, numbered, table)
     return Target(tuple(shards), tuple(faults))
 
@@ -220,113 +191,3 @@ def _named_by_manifests(storage: Storage, numbered: NumberedSnapshot) -> set[str
 
 def _manifest(blob: bytes, name: str) -> dict[str, Any]:
     return versioned_json(blob, name, "headrace_manifest")
-
-
-def _check_shard(shard: LocatedShard, depth: Depth, key_at: KeyAt) -> CheckedShard:
-    """Read a whole shard; in a store, a damaged one is read again before its faults are reported."""
-    assert shard.storage is not None  # only lists of URLs hold shards that no store holds
-    attempts = sources(shard.storage)
-    checked = _read_shard(shard, next(attempts), depth, key_at)
-    while checked.faults and (source := next(attempts, None)) is not None:
-        checked = _read_shard(replace(shard, storage=source), source, depth, key_at)
-    return checked
-
-
-def _read_shard(shard: LocatedShard, storage: Storage, depth: Depth, key_at: KeyAt) -> CheckedShard:
-    """Read one shard of `storage` once."""
-    faults: list[str] = []
-    num_samples = num_bytes = num_decoded = 0
-    try:
-        num_bytes = storage.size(shard.name)
-        with opened_tar(storage, shard.name) as tar:
-            sha256 = tar.stored_sha256()
-            faults += _faults_of_digest(shard, sha256)
-            stored, index_faults = _stored_index(shard)
-            naming = naming_of(key_at, stored)
-            name = shard.name.rpartition("/")[2]
-            found = index_tar(tar.file, name, sha256=sha256, naming=naming)
-            num_samples = len(found)
-            faults += index_faults
-            if stored is not None:
-                faults += _faults_of_index(stored, found)
-            rows = _chosen(num_samples, depth.samples_per_shard, shard.name)
-            faults += [fault for row in rows for fault in _faults_of_sample(tar.file, found, row)]
-            num_decoded = len(rows)
-    except (HeadraceError, OSError) as error:
-        faults.append(str(error))
-    if shard.num_samples is not None and not faults and num_samples != shard.num_samples:
-        faults.append(f"{num_samples} samples in the tar, its list says {shard.num_samples}")
-    return CheckedShard(shard, num_samples, num_bytes, num_decoded, tuple(Fault(shard.url, what) for what in faults))
-
-
-def _faults_of_digest(shard: LocatedShard, sha256: str) -> Iterator[str]:
-    """Whether the bytes of a shard have the digest in its name, if a build named it."""
-    try:
-        digest = parsed_name(shard.name.rpartition("/")[2])["digest"]
-    except HeadraceError:
-        return
-    if not sha256.startswith(digest):
-        yield (
-            f"the bytes have the digest {sha256[:_DIGEST_LENGTH]}, the name says {digest}: the shard was changed;"
-            " remove it and its .idx, and build again"
-        )
-
-
-def _stored_index(shard: LocatedShard) -> tuple[ShardIndex | None, list[str]]:
-    """The index beside a shard, None if it is missing or damaged; and its faults."""
-    try:
-        stored = shard.index()
-    except HeadraceError as error:
-        return None, [str(error)]
-    if stored is None and shard.num_samples is not None and is_shard_name(shard.name.rpartition("/")[2]):
-        return None, ["its .idx is missing, or is another tool's file, which has to be moved away; build again"]
-    return stored, []
-
-
-def _faults_of_index(stored: ShardIndex, found: ShardIndex) -> Iterator[str]:
-    """Differences between the `.idx` beside a shard and the index made from the tar."""
-    if (rule := key_rule_of(stored)) != key_rule_of(found):
-        yield f".idx: made with --key-at {rule}; verify it with that, or make it again with `headrace index`"
-        return
-    if stored.sha256 and stored.sha256 != found.sha256:
-        yield f".idx: says digest {stored.sha256[:_DIGEST_LENGTH]}, the tar has {found.sha256[:_DIGEST_LENGTH]}"
-    for name in ("shard", "num_bytes", "fields", "tensor_dtype", "rejected"):
-        if getattr(stored, name) != getattr(found, name):
-            yield f".idx: {name} is {getattr(stored, name)!r}, the tar has {getattr(found, name)!r}"
-    if stored.keys() != found.keys():
-        yield f".idx: lists {len(stored)} samples, the tar holds {len(found)}; or other keys, or another order"
-        return
-    for name in ("ranges", "crc32", "num_frames", "sample_rate_hz", "num_channels", "tensors"):
-        theirs, ours = getattr(stored, name), getattr(found, name)
-        if theirs.shape == ours.shape and not np.array_equal(theirs, ours):
-            row = int(np.argwhere((theirs != ours).reshape(len(ours), -1).any(1))[0, 0])
-            yield f".idx: {name} of {found.key(row)} is {theirs[row].tolist()}, the tar has {ours[row].tolist()}"
-
-
-def _chosen(num_samples: int, wanted: int, seed: str) -> Sequence[int]:
-    """Rows of the samples to decode, at random but always the same for a seed."""
-    return sorted(random.Random(seed).sample(range(num_samples), min(wanted, num_samples)))  # noqa: S311 - no secret
-
-
-def _faults_of_sample(file: BinaryIO, index: ShardIndex, row: int) -> Iterator[str]:
-    """Faults of a sample: its JSON is not valid, or its audio or latents do not decode to what the index says."""
-    fields = [name for name in index.fields if index.range_of(row, name)]
-    audio, key = audio_field(tuple(fields)), index.key(row)
-    if span := index.range_of(row, JSON_FIELD):
-        try:
-            parsed(payload(file, span))
-        except ValueError as error:
-            yield f"{key}.{JSON_FIELD} is not valid JSON ({error}); write the shard again"
-    try:
-        if audio is not None and (span := index.range_of(row, audio)):
-            samples, rate = decode(payload(file, span))
-            found = (samples.shape[1], samples.shape[0], rate)
-            wanted = (int(index.num_frames[row]), int(index.num_channels[row]), int(index.sample_rate_hz[row]))
-            if found != wanted:
-                yield f"{key}.{audio}: decodes to (frames, channels, rate) {found}, its header says {wanted}"
-            elif not np.isfinite(samples).all():
-                yield f"{key}.{audio}: holds values that are not finite"
-        elif (span := index.range_of(row, "pth")) and latent_facts(payload(file, span)) is None:
-            yield f"{key}.pth: does not hold latents that load with weights_only=True"
-    except HeadraceError as error:
-        yield f"{key}.{audio}: {error}"

@@ -8,7 +8,9 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from fractions import Fraction
 
+from headrace.config.shares import share_of
 from headrace.errors import HeadraceError
 from headrace.format.member_names import KeyAt
 from headrace.machine import num_cores
@@ -29,7 +31,8 @@ tars. Reads snapshots and indexes only, so it is quick on data sets of any size.
 Read every byte of every shard and compare: the bytes with the digest in the shard's name, the .idx with one made from
 the tar, sizes.json with the snapshot, the snapshot with its manifests; and decode some samples of each shard. PATH is
 as for inspect; tars that Headrace did not build are checked to be complete WebDatasets that match their .idx and
-sizes.json, if any. Faults are listed, and the exit code is then 1. Nothing is changed.
+sizes.json, if any. Faults are listed, and the exit code is then 1. Nothing is changed. With --fraction or --resume, the
+file verified.json beside the shards keeps marks of what was verified when.
 """,
     "index": """\
 Write the .idx beside each tar that matches, and the sizes.json of their folder: loaders then know lengths, and
@@ -99,6 +102,17 @@ def parser() -> argparse.ArgumentParser:
         "--sample", type=_count(0), default=1, metavar="K", help="samples of each shard to decode (default 1)"
     )
 
+    part = verify.add_mutually_exclusive_group()
+    part.add_argument(
+        "--fraction",
+        type=_share,
+        metavar="F",
+        help="verify the next part of the shards of an output, such as 1/7, after the part before it",
+    )
+    part.add_argument(
+        "--resume", action="store_true", help="verify what an interrupted run with --resume left, or else everything"
+    )
+
     index = _command(commands, "index", "write sizes.json and .idx for any WebDataset tars")
     index.add_argument("path", metavar="GLOB", help="folder, shell glob or brace pattern; quote it")
     _jobs(index)
@@ -159,6 +173,13 @@ def _rule(text: str) -> KeyAt:
     if text not in list(KeyAt):
         raise argparse.ArgumentTypeError(f"{text!r}: expected {' or '.join(KeyAt)}")
     return KeyAt(text)
+
+
+def _share(text: str) -> Fraction:
+    try:
+        return share_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _job(command: argparse.ArgumentParser) -> None:

@@ -7,12 +7,15 @@ import argparse
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from headrace.checks.verify import Depth, find_target, verify
+from headrace.checks.rounds import plan_rounds, verify_rounds
+from headrace.checks.shard_check import Depth
+from headrace.checks.verify import checked_on_threads, find_target, verify
 from headrace.cli.tables import bytes_text, grid, print_facts
 from headrace.locate import locate
 from headrace.stores.storage import StoredObject, open_storage
@@ -35,15 +38,24 @@ def run_inspect(options: argparse.Namespace) -> int:
 def run_verify(options: argparse.Namespace) -> int:
     """`headrace verify`."""
     target = find_target(options.path, options.key_at)
-    with _progress("verifying", len(target.shards)) as advance:
-        verdict = verify(target, Depth(options.jobs, options.sample), lambda _: advance())
-    console = Console()
+    depth, console = Depth(options.jobs, options.sample), Console()
+    if options.fraction is None and not options.resume:
+        with _progress("verifying", len(target.shards)) as advance:
+            verdict = verify(target, depth, lambda _: advance())
+        rounds = []
+    else:
+        rounds = plan_rounds(target, options.fraction)
+        with _progress("verifying", sum(part.num_shards for part in rounds)) as advance:
+            checks = partial(checked_on_threads, depth=depth)
+            verdict = verify_rounds(target, rounds, checks, time.time, lambda _: advance())
     if verdict.faults:
         faults = [(fault.where, fault.what) for fault in verdict.faults[:_SHOWN_FAULTS]]
         more = f", the first {_SHOWN_FAULTS}" if len(verdict.faults) > _SHOWN_FAULTS else ""
         console.print(grid(f"{len(verdict.faults)} faults{more}", ("where", "what is wrong"), faults))
     read = f"{verdict.num_shards} shards, {verdict.num_samples} samples, {bytes_text(verdict.num_bytes)} read"
     console.print(f"{read}, {verdict.num_decoded} samples decoded: {_judgement(len(verdict.faults))}", highlight=False)
+    for part in rounds:
+        console.print(f"{part.storage.uri}: {part.coverage()}", highlight=False, soft_wrap=True)
     return 1 if verdict.faults else 0
 
 

@@ -26,10 +26,18 @@ from headrace.config.cron import checked_cron
 from headrace.config.error_lines import error_line
 from headrace.config.partitioning import Partitioning
 from headrace.config.section import Name, Owner, Section, Uri, Variable
+from headrace.config.shares import share_of
 from headrace.config.source import Exclude, SourceConfig
 from headrace.encoders import KINDS
 from headrace.errors import ConfigError
 from headrace.pydantic_words import shown
+
+
+def _checked_share(share: str | float) -> str | float:
+    """The share, unchanged. Raises `ValueError` for anything but a number above 0 and at most 1."""
+    share_of(share)
+    return share
+
 
 Cron = Annotated[str, AfterValidator(checked_cron)]
 _SPLIT = re.compile(r"^[A-Za-z][A-Za-z0-9-]*$")
@@ -156,9 +164,14 @@ class RefreshConfig(ScheduleConfig):
 
 
 class VerifyConfig(ScheduleConfig):
-    """Schedule of `verify`, which reads every byte of the newest snapshot."""
+    """Schedule of `verify`, which reads every byte of the newest snapshot, or of a part of its shards.
+
+    Attributes:
+        fraction: the share of the shards that each run verifies, such as `1/7`; the next run takes the next part.
+    """
 
     cron: Cron = "0 4 * * 0"
+    fraction: Annotated[float | str, AfterValidator(_checked_share)] = 1.0
 
 
 class GcConfig(ScheduleConfig):
@@ -207,6 +220,18 @@ class SchedulesConfig(Section):
         if name not in available_timezones():
             raise ValueError("expected an IANA time zone, such as UTC or Europe/Berlin")
         return name
+
+
+class RunsConfig(Section):
+    """How many runs the sensors start for the partitions of the data set. Dagster has limits of its own for all runs.
+
+    Attributes:
+        in_flight: the most partitions that are running or queued at a time.
+        per_tick: the most partitions that one tick of the sensor starts.
+    """
+
+    in_flight: int = Field(16, ge=1)
+    per_tick: int = Field(8, ge=1)
 
 
 class AlertsConfig(Section):
@@ -265,6 +290,7 @@ class DatasetConfig(Section):
     latents: tuple[LatentsConfig, ...] = ()
     loader: LoaderConfig = LoaderConfig()
     schedules: SchedulesConfig = SchedulesConfig()
+    runs: RunsConfig = RunsConfig()
     alerts: AlertsConfig = AlertsConfig()
     drift: DriftConfig = DriftConfig()
     output: OutputConfig

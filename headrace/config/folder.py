@@ -6,6 +6,7 @@ name, or with one output, are errors as well. `headrace.config.dataset.load_conf
 
 import os
 import posixpath
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -32,25 +33,35 @@ def yaml_files(folder: Path) -> list[Path]:
     return sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
 
 
-def find_configs(folder: Path, root: Path) -> FoundConfigs:
+def find_configs(folder: Path, root: Path, names: Collection[str] | None = None) -> FoundConfigs:
     """Load the data sets of a folder. Relative URIs in its files are relative to `root`.
+
+    Args:
+        folder: the YAML files.
+        root: the folder to which relative URIs are relative.
+        names: only files of these names are read; None for all.
 
     Raises:
         ConfigError: the folder does not exist.
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder of data sets; set HEADRACE_DATASETS or pass --datasets")
-    found, faults = load_each(folder)
+    found, faults = load_each(folder, names)
     clashes = {path: fault for path, config in found.items() if (fault := clash(path, config, found, root)) is not None}
     usable = [config for path, config in found.items() if path not in clashes]
     return FoundConfigs(tuple(sorted(usable, key=lambda config: config.name)), (*faults, *clashes.values()))
 
 
-def load_each(folder: Path) -> tuple[dict[Path, DatasetConfig], list[str]]:
-    """Load each file by itself. Returns the valid data sets, and one error message for every other file."""
+def load_each(folder: Path, names: Collection[str] | None = None) -> tuple[dict[Path, DatasetConfig], list[str]]:
+    """Load each file by itself. Returns the valid data sets, and one error message for every other file.
+
+    Args:
+        folder: the YAML files.
+        names: only files of these names are read; None for all.
+    """
     found: dict[Path, DatasetConfig] = {}
     faults = []
-    for path in yaml_files(folder):
+    for path in (path for path in yaml_files(folder) if names is None or path.stem in names):
         try:
             found[path] = load_config(path)
         except ConfigError as error:

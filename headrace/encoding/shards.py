@@ -37,6 +37,7 @@ from headrace.encoding.reading import EncodingJob
 from headrace.encoding.sources import AudioShard, audio_shard
 from headrace.encoding.stats import EncodingStats
 from headrace.encoding.windows import plan_windows
+from headrace.errors import BuildError
 from headrace.format.index import FRAME_RATE_NOTE, REFUSED_NOTE, ShardIndex
 from headrace.format.index_entries import SampleEntry
 from headrace.format.manifests import ManifestRejection
@@ -227,6 +228,11 @@ class ShardEncoding:
                 REFUSED_NOTE: json.dumps([asdict(refusal) for refusal in refused], ensure_ascii=False),
                 SECONDS_NOTE: repr(round(shard.seconds, 6)),
             }
+            if writer.keys != [clip.key for clip in shard.clips]:
+                raise BuildError(
+                    f"{plan.audio_shard}: its latents would have other samples; this is an error in Headrace, please "
+                    "report it"
+                )
             has_tensors = len(refused) < len(shard.clips)
             index = writer.publish(plan.input_digest, notes, self.route.dtype if has_tensors else "")
             return plan.input_digest, index

@@ -1,25 +1,25 @@
 """Writes one shard of audio or latents: the tar, whose name ends in its digest, and then its index.
 
 The tar is written before its index, and a manifest names both only afterwards. So a shard that has an index is whole,
-even if a build was killed.
+even if a build was killed. Before a tar leaves this process, it is read again from memory and compared with its index,
+so nobody has to download it for that.
 """
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from headrace.errors import FormatError, NotFoundError
+from headrace.errors import BuildError, FormatError, NotFoundError
+from headrace.format.collected import Collected
 from headrace.format.condemned import condemned_paths, is_condemned
 from headrace.format.index import ShardIndex, index_name
 from headrace.format.index_entries import SampleEntry, build_index
 from headrace.format.index_files import read_index
 from headrace.format.manifests import shard_name
 from headrace.format.tar import TarWriter
-from headrace.stores.storage import Content, Storage
-
-_IN_MEMORY_BYTES = 64 << 20  # larger shards go through a temporary file
+from headrace.format.tar_faults import tar_faults
+from headrace.stores.storage import Storage
 
 Payload = bytes | BinaryIO
 
@@ -41,12 +41,12 @@ class ShardWriter:
     storage: Storage
     place: ShardPlace
     _entries: list[SampleEntry] = field(default_factory=list)
-    _collected: "_Collected" = field(init=False, repr=False)
+    _collected: Collected = field(init=False, repr=False)
     _tar: TarWriter = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Start the archive."""
-        self._collected = _Collected()
+        self._collected = Collected()
         self._tar = TarWriter(self._collected)
 
     def __enter__(self) -> Self:
@@ -82,11 +82,19 @@ class ShardWriter:
             SampleEntry(key, ranges, known.num_frames, known.sample_rate_hz, known.num_channels, tensor, crc32)
         )
 
+    @property
+    def keys(self) -> list[str]:
+        """Keys of the samples that were appended, in order."""
+        return [entry.key for entry in self._entries]
+
     def publish(self, input_digest: str, notes: dict[str, str], tensor_dtype: str = "") -> ShardIndex:
         """Write tar and index to the storage. Returns the index; its `shard` is the tar's name.
 
         If both exist already, with the same bytes made from other inputs, they stay as they are. A name that a gc has
         condemned is not used: more empty blocks at the end of the tar give it another digest and name.
+
+        Raises:
+            BuildError: the collected bytes are not what the index says. Nothing is written then.
         """
         sha256 = self._tar.finish()
         condemned = condemned_paths(self.storage)
@@ -103,58 +111,41 @@ class ShardWriter:
         )
         if (there := published_index(self.storage, name)) is not None and _is_same(there, index):
             return there
+        self._check(index)
         self.storage.write(name, self._collected.content())
         self.storage.write(index_name(name), index.to_bytes())
         return index
+
+    def _check(self, index: ShardIndex) -> None:
+        """Compare the collected bytes with the index: headers, places and the CRC-32 of every payload."""
+        if faults := tar_faults(self._collected.opened(), index, with_checksums=True):
+            more = f" and {len(faults) - 1} more differences" if len(faults) > 1 else ""
+            raise BuildError(
+                f"{index.shard}: not written, because its bytes are not what its index says: {faults[0]}{more}; build "
+                "again, and if it happens again, check the memory and the temporary folder of this machine"
+            )
 
     def _name(self, sha256: str) -> str:
         place = self.place
         return shard_name(place.prefix, place.split, place.bucket, place.sequence, sha256)
 
 
-def published_index(storage: Storage, name: str) -> ShardIndex | None:
-    """The index of a published shard; None if the index is missing or damaged, or the tar has another size."""
+def published_index(storage: Storage, name: str, num_bytes: int | None = None) -> ShardIndex | None:
+    """The index of a published shard; None if the index is missing or damaged, or the tar has another size.
+
+    Args:
+        storage: the shard folder.
+        name: file name of the tar.
+        num_bytes: size of the tar in a listing; None asks the store.
+    """
     try:
         index = read_index(storage, name)
+        found = storage.size(name) if num_bytes is None else num_bytes
     except (NotFoundError, FormatError):
         return None
-    return index if storage.exists(name) and storage.size(name) == index.num_bytes else None
+    return index if found == index.num_bytes else None
 
 
 def _is_same(one: ShardIndex, other: ShardIndex) -> bool:
     """Whether two indexes are equal except for what the shard was made from."""
     return replace(one, input_digest="").to_bytes() == replace(other, input_digest="").to_bytes()
-
-
-@dataclass(slots=True)
-class _Collected:
-    """The bytes of a growing tar: in memory, as the pieces that were written; of a large tar, in a temporary file."""
-
-    _pieces: list[bytes] = field(default_factory=list)
-    _num_bytes: int = 0
-    _file: BinaryIO | None = None
-
-    def write(self, data: bytes) -> None:
-        """Append."""
-        self._num_bytes += len(data)
-        if self._file is None and self._num_bytes > _IN_MEMORY_BYTES:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
-            self._file.writelines(self._pieces)
-            self._pieces.clear()
-        if self._file is None:
-            self._pieces.append(data)
-        else:
-            self._file.write(data)
-
-    def content(self) -> Content:
-        """All bytes, to be written to a store."""
-        if self._file is None:
-            return self._pieces
-        self._file.seek(0)
-        return self._file
-
-    def close(self) -> None:
-        """Free the memory or the temporary file."""
-        self._pieces.clear()
-        if self._file is not None:
-            self._file.close()

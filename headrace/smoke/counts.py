@@ -3,10 +3,11 @@
 `sizes.json` is read from the storage, as by a reader that does not use snapshots.
 """
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from headrace.errors import HeadraceError
-from headrace.format.index_files import read_index
 from headrace.format.sizes import parse_sizes
 from headrace.format.snapshots import ShardTable, Snapshot
 from headrace.smoke.comparing import MOST_SHOWN
@@ -16,7 +17,7 @@ _SIZES = "sizes.json"
 
 
 def count_faults(
-    storage: Storage, snapshot: Snapshot, table: ShardTable, rows: pl.DataFrame, *, are_indexes_read: bool
+    storage: Storage, snapshot: Snapshot, table: ShardTable, rows: pl.DataFrame, indexed: Sequence[int]
 ) -> list[str]:
     """Describe where the counts of a part differ.
 
@@ -25,7 +26,7 @@ def count_faults(
         snapshot: the snapshot.
         table: all shards of the snapshot.
         rows: counts of the samples that arrived, see `headrace.smoke.run.shard_rows`.
-        are_indexes_read: whether to compare the indexes of all shards, or only of those that were read.
+        indexed: number of samples in the index of each shard that was read, in the order of `rows`.
     """
     names = table.names()
     counts = dict(zip(names, table.num_samples.tolist(), strict=True))
@@ -44,8 +45,8 @@ def count_faults(
         )
     faults += [
         f"{name}: its index lists {found} samples, the snapshot says {counts[name]}"
-        for name in (names if are_indexes_read else rows["shard"])
-        if (found := len(read_index(storage, name))) != counts[name]
+        for name, found in zip(rows["shard"], indexed, strict=True)
+        if found != counts[name]
     ]
     for row in rows.to_dicts():
         rejected = row["rejected"]

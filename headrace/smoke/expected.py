@@ -45,6 +45,11 @@ class Expected:
         """Whether samples differ in channels or rate, so that they cannot share a batch."""
         return len(np.unique(self.width)) > 1 or len(np.unique(self.sample_rate_hz)) > 1
 
+    def num_indexed(self, num_shards: int) -> list[int]:
+        """Number of samples in the index of each shard."""
+        rows = np.concatenate([self.shard, self.rejected])
+        return list(np.bincount(rows, minlength=num_shards).tolist())
+
     def find(self, key: str) -> int | None:
         """Number of the entry of a key; None if there is no such sample."""
         return _found(self.hashes, key)

@@ -1,9 +1,9 @@
 """The last result of each asset check, and the last data version of each partition, by one query each.
 
 Uses: `DagsterInstance.event_log_storage` and its methods `get_latest_asset_check_execution_by_key`,
-`get_asset_check_partition_info`, `get_latest_tags_by_partition` and `free_concurrency_slots_for_run`; the enum
-`AssetCheckExecutionRecordStatus`.
-Why: the sensors ask about all partitions of all data sets at every tick.
+`get_asset_check_partition_info`, `get_asset_check_execution_history`, `get_latest_tags_by_partition` and
+`free_concurrency_slots_for_run`; the enum `AssetCheckExecutionRecordStatus` and `PartitionKeyFilter`.
+Why: the sensors ask about all partitions of all data sets at every tick, and a check asks for its previous result.
 Missing: the public interface has no query for results of asset checks, and none for the data versions of partitions
 (`fetch_materializations` returns whole events, one partition's newest one at a time). No public call frees the pool
 slots of a run.
@@ -14,6 +14,7 @@ import enum
 from collections.abc import Collection, Mapping
 
 import dagster as dg
+from dagster._core.event_api import PartitionKeyFilter  # noqa: TID251 - see above
 from dagster._core.storage.asset_check_execution_record import (  # noqa: TID251 - see above
     AssetCheckExecutionRecord,
     AssetCheckExecutionRecordStatus,
@@ -56,6 +57,16 @@ def partition_check_results(
         (info.check_key, str(info.partition_key)): _RESULTS.get(info.latest_execution_status, CheckResult.UNKNOWN)
         for info in infos
     }
+
+
+def result_before(
+    instance: dg.DagsterInstance, check: dg.AssetCheckKey, partition: str, run_id: str
+) -> CheckResult | None:
+    """The last result of a check of a partition before a run, which has planned it already; None without one."""
+    history = instance.event_log_storage.get_asset_check_execution_history(
+        check, limit=2, partition_filter=PartitionKeyFilter(key=partition)
+    )
+    return next((_result(record) for record in history if record.run_id != run_id), None)
 
 
 def _result(record: AssetCheckExecutionRecord) -> CheckResult:

@@ -10,7 +10,8 @@ import torch
 from headrace.build.commit import commit_latents
 from headrace.build.latents import LatentSettings
 from headrace.checks.audit import conservation_faults, index_faults, pairing_faults, snapshot_faults
-from headrace.checks.verify import Depth, find_target, verify
+from headrace.checks.shard_check import Depth
+from headrace.checks.verify import find_target, verify
 from headrace.encoders.protocol import EncoderInfo
 from headrace.errors import BuildError
 from headrace.format.index import ABSENT, REFUSED_NOTE, index_name

@@ -13,6 +13,7 @@ from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.sensors.alerts import alerts_sensor
 from tests.built import SettledDaemon
 from tests.daemons import Daemon
+from tests.failing_checks import fail_index_check
 from tests.projects import Project
 
 
@@ -53,9 +54,7 @@ def daemon(settled, told, undrawn):
 
 
 def test_a_failed_run_is_reported_once_with_the_reason(daemon, told, monkeypatch):
-    monkeypatch.setattr(
-        "headrace_dagster.assets.checks.index_faults", lambda storage, shard: [f"{shard.name}: made up"]
-    )
+    fail_index_check(monkeypatch)
     daemon.project.write_tone("tone001", hz=999)
     daemon.settle()
     daemon.tick("alerts")
@@ -91,7 +90,7 @@ def test_much_more_audio_warns(daemon, told):
 
 def test_an_alert_that_cannot_be_delivered_is_tried_again(daemon, told, monkeypatch):
     daemon.project.write_tone("tone001", hz=999)
-    monkeypatch.setattr("headrace_dagster.assets.checks.index_faults", lambda storage, shard: ["made up"])
+    fail_index_check(monkeypatch)
     daemon.settle()
     told.faults.append({Channel.WEBHOOK: "webhook: 500"})
     daemon.tick("alerts")
@@ -102,7 +101,7 @@ def test_an_alert_that_cannot_be_delivered_is_tried_again(daemon, told, monkeypa
 
 
 def test_runs_before_the_first_tick_are_not_reported(daemon, told, monkeypatch):
-    monkeypatch.setattr("headrace_dagster.assets.checks.index_faults", lambda storage, shard: ["made up"])
+    fail_index_check(monkeypatch)
     daemon.run(dg.RunRequest(asset_selection=[daemon.project.keys.audio_shards], partition_key="train-0000"))
     daemon.cursors.clear()
     daemon.tick("alerts")

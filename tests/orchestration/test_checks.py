@@ -5,6 +5,7 @@ import json
 import pytest
 
 from headrace.format.index import ShardIndex
+from headrace.format.writer import ShardWriter
 from tests.built import BuiltGraph
 from tests.projects import Graph, Project, failed_checks
 
@@ -148,3 +149,42 @@ def test_latents_that_the_yaml_no_longer_names_are_listed_with_their_size(tmp_pa
     event = graph.instance.get_latest_materialization_event(graph.keys.catalog)
     said = event.asset_materialization.metadata["left_behind"].value
     assert said.startswith("latents/old (1,200 bytes): no longer in the YAML; delete")
+
+
+def test_the_run_that_builds_a_partition_does_not_open_its_shards_again(graph, monkeypatch):
+    """The writer compared them before it stored them; they are read after a failure and when a check runs alone."""
+    _name, partition = first_shard(graph)
+    opened = []
+    monkeypatch.setattr(
+        "headrace_dagster.assets.checks.index_faults", lambda storage, shard: opened.append(shard.name) or []
+    )
+    assert graph.run(graph.keys.audio_shards, partition).success
+    assert opened == []
+    assert run_checks(graph, graph.keys.audio_shards, partition) == set()
+    assert opened != []
+
+
+def test_a_partition_whose_check_failed_is_read_by_the_next_run_of_its_asset(graph):
+    """A damaged shard has the right size, so the build uses it again: the check must not pass unread."""
+    name, partition = first_shard(graph)
+    path = graph.project.output / "audio" / name
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b".flac", b".wave", 1))
+    assert run_checks(graph, graph.keys.audio_shards, partition) == {"index_matches_tar"}
+    assert failed_checks(graph.run(graph.keys.audio_shards, partition)) == {"index_matches_tar"}
+    path.write_bytes(whole)
+    assert failed_checks(graph.run(graph.keys.audio_shards, partition)) == set()
+
+
+def test_a_shard_without_a_planned_sample_is_not_written(tmp_path, monkeypatch, undrawn):
+    project = Project(tmp_path)
+    project.write_tones(3)
+    project.write_yaml(splits={"train": 1.0}, shards={"samples_per_shard": 4, "partitions": {"train": 1}})
+    graph = Graph(project)
+    assert graph.scan().success
+    whole = ShardWriter.add
+    monkeypatch.setattr(ShardWriter, "add", lambda self, key, *rest: self.keys or whole(self, key, *rest))
+    result = graph.run(graph.keys.audio_shards, "train-0000")
+    (message,) = (e.step_failure_data.user_failure_data.description for e in result.all_events if e.is_step_failure)
+    assert "would have 1 samples, expected 3" in message
+    assert list((project.output / "audio").glob("*.tar")) == []

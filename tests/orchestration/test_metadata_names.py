@@ -20,6 +20,7 @@ SOMETIMES = {
     "pictures_missing": "of damaged shards",
     "removed_bytes": "of a job",
     "runs_removed": "of a job",
+    "verified": "of a job",
 }
 
 

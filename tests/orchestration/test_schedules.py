@@ -12,7 +12,8 @@ import pytest
 from headrace.config.dataset import load_config
 from headrace.config.folder import find_configs
 from headrace.errors import ConfigError
-from headrace_dagster.assets.maintenance import gc_job, verify_job
+from headrace_dagster.assets.maintenance import gc_job
+from headrace_dagster.assets.verification import verify_job
 from headrace_dagster.resources.dagster_internals.code_server import code_server
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.resources.workers import WorkersResource
@@ -53,7 +54,15 @@ def test_schedules_follow_the_yaml(project):
 
 @pytest.mark.parametrize(
     "schedules",
-    [{"time_zone": "Mars/Crater"}, {"refresh": {"cron": "nightly"}}, {"gc": {"keep": 0}}, {"history": {"days": 0}}],
+    [
+        {"time_zone": "Mars/Crater"},
+        {"refresh": {"cron": "nightly"}},
+        {"gc": {"keep": 0}},
+        {"history": {"days": 0}},
+        {"verify": {"fraction": "8/7"}},
+        {"verify": {"fraction": 0}},
+        {"verify": {"fraction": "weekly"}},
+    ],
 )
 def test_invalid_schedules_are_named_by_key(project, schedules):
     project.write_yaml(schedules=schedules)
@@ -73,6 +82,18 @@ def test_verify_reads_everything_and_names_a_damaged_shard(project):
     assert not result.success
     message = next(e.step_failure_data.user_failure_data.description for e in result.all_events if e.is_step_failure)
     assert shard.name in message
+
+
+def test_verify_takes_the_next_part_in_each_run(project):
+    project.write_yaml(schedules={"verify": {"fraction": "1/2"}})
+    Graph(project).build()
+    reads = []
+    for _ in range(2):
+        result = run(verify_job(project.dataset()))
+        (output,) = (each for each in result.all_events if each.is_successful_output)
+        reads.append(output.step_output_data.metadata["shards"].value)
+    assert sum(reads) == len(project.sizes())
+    assert "shards were verified since" in output.step_output_data.metadata["verified"].value
 
 
 def test_verify_passes_before_the_first_snapshot_and_fails_when_all_are_gone(project):

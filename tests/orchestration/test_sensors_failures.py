@@ -34,6 +34,7 @@ from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.sensors.activity import active_runs
 from tests.built import SettledDaemon
 from tests.daemons import Daemon, count
+from tests.failing_checks import fail_index_check
 from tests.projects import Project
 
 WORK = PartitionWork(("audio", "mel"), "token")
@@ -117,9 +118,7 @@ def test_a_partition_that_fails_its_check_blocks_latents_and_snapshot(daemon, mo
     daemon.project.write_yaml(latents=[{"name": "mel", "encoder": {"kind": "log_mel"}}])
     daemon.reload()
     daemon.settle()
-    monkeypatch.setattr(
-        "headrace_dagster.assets.checks.index_faults", lambda storage, shard: [f"{shard.name}: made up"]
-    )
+    fail_index_check(monkeypatch)
     daemon.project.write_tone("tone001", hz=999)
     made = daemon.settle()
     assert [run.success for run in made] == [True, False]
@@ -140,6 +139,16 @@ def test_a_partition_that_fails_its_check_blocks_latents_and_snapshot(daemon, mo
     assert all(run.success for run in made)
     assert count(made, "sizes_index") == 1
     assert daemon.project.sizes() != before
+
+
+@pytest.mark.parametrize(("runs", "started"), [({"per_tick": 2}, 2), ({"per_tick": 9, "in_flight": 3}, 3)])
+def test_the_yaml_bounds_the_runs_that_a_tick_starts(daemon, runs, started):
+    layout = {"samples_per_shard": 1, "partitions": {"train": 5}}
+    daemon.project.write_yaml(latents=[], splits={"train": 1.0}, shards=layout, runs=runs)
+    daemon.reload()
+    for request in daemon.tick("source_changes"):
+        daemon.run(request)
+    assert len(daemon.tick("stale_partitions")) == started
 
 
 def test_an_empty_source_does_not_empty_the_data_set(daemon):

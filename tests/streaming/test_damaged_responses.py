@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from headrace import StreamingDataLoader, StreamingDataset, webdataset_loader
-from headrace.checks.verify import Depth, find_target, verify
+from headrace.checks.shard_check import Depth
+from headrace.checks.verify import find_target, verify
 from headrace.errors import FormatError, IntegrityError, SampleError
 from headrace.format.index_files import read_index
 from headrace.stores.storage import LocalStorage
