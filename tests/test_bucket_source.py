@@ -138,8 +138,10 @@ def test_a_bucket_is_built_and_watched_like_a_folder(tmp_path, s3_server, monkey
     local.write_tones(5)
     table = "path,title\n" + "".join(f"tone{n:03d}.wav,Tone {n}\n" for n in range(5))
     (local.folder / "meta.csv").write_text(table)
+    layout = {"samples_per_shard": 2, "partitions": {"train": 1, "test": 1}}
     local.write_yaml(
-        source={"uri": str(local.recordings), "metadata": str(local.folder / "meta.csv"), "settle_seconds": 0}
+        source={"uri": str(local.recordings), "metadata": str(local.folder / "meta.csv"), "settle_seconds": 0},
+        shards=layout,
     )
     remote = Project(tmp_path / "remote")
     remote.folder.mkdir()
@@ -149,7 +151,7 @@ def test_a_bucket_is_built_and_watched_like_a_folder(tmp_path, s3_server, monkey
     store.write("meta.csv", table.encode())
     store.write("notes.txt", b"no audio")
     settings = {"uri": f"{bucket}/raw", "metadata": f"{bucket}/raw/meta.csv", "settle_seconds": 0}
-    remote.write_yaml(source=settings, output={"uri": f"{bucket}/raw/out"})
+    remote.write_yaml(source=settings, output={"uri": f"{bucket}/raw/out"}, shards=layout)
     instances = {project.folder: memory_instance() for project in (local, remote)}
 
     def run(project):

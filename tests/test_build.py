@@ -21,6 +21,7 @@ from headrace_dagster.resources.storage import StorageResource
 from tests.built import BuiltProject
 from tests.instances import memory_instance
 from tests.projects import Project, touch
+from tests.undrawn import nothing_drawn
 
 ROOT = Path(__file__).parent.parent
 
@@ -39,6 +40,7 @@ def project(tmp_path, undrawn):
 
 
 @pytest.fixture(scope="module")
+@nothing_drawn()
 def once_built(tmp_path_factory):
     project, instance = six_tones(tmp_path_factory.mktemp("built")), memory_instance()
     with pytest.MonkeyPatch.context() as patch:
@@ -48,7 +50,7 @@ def once_built(tmp_path_factory):
 
 
 @pytest.fixture
-def built(once_built, instances):
+def built(once_built, instances, undrawn):
     """The same dataset, built."""
     instances[-1] = once_built.instance
     return once_built.put_back()
@@ -98,7 +100,7 @@ def test_a_first_build_writes_shards_and_a_second_build_writes_nothing(project, 
     assert "samples" in capsys.readouterr().out
 
 
-def test_a_build_shows_what_changed_and_why(built, capsys, monkeypatch, undrawn):
+def test_a_build_shows_what_changed_and_why(built, capsys, monkeypatch):
     """One file changed, one broken, one deleted: files, the new reject, partitions with their reason, shards."""
     monkeypatch.setenv("COLUMNS", "200")
     built.write_tone("tone002", hz=999)
@@ -141,7 +143,7 @@ def test_an_interrupted_build_reports_what_is_done_and_ends_with_one_clear_line(
     assert shown.err == "stopped with Ctrl-C: finished shards are kept, and the next build continues from here\n"
 
 
-def test_one_changed_file_runs_one_partition(built, instances, undrawn):
+def test_one_changed_file_runs_one_partition(built, instances):
     before, known = built.sizes(), runs(instances[-1])
     built.write_tone("tone002", hz=999)
     assert run(built) == 0
@@ -168,7 +170,7 @@ def test_a_deleted_shard_is_made_again_with_the_same_bytes(built):
 
 def test_a_home_without_settings_gets_our_dagster_yaml(project, home):
     home.mkdir()
-    assert run(project) == 0
+    assert run(project, "--select", "catalog") == 0
     assert (home / "dagster.yaml").read_text() == (REPOSITORY_ROOT / "dagster_home/dagster.yaml").read_text()
 
 
@@ -308,7 +310,7 @@ def test_after_a_wipe_of_the_instance_all_is_recorded_again_and_nothing_is_writt
     assert runs(instances[-1]) == known
 
 
-def test_some_rejected_files_are_shown_and_do_not_fail_the_build(built, capsys, undrawn):
+def test_some_rejected_files_are_shown_and_do_not_fail_the_build(built, capsys):
     (built.recordings / "empty.wav").touch()
     (built.recordings / "cover.jpg").write_bytes(b"\xff\xd8\xff not audio")
     assert run(built) == 0

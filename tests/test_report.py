@@ -19,6 +19,7 @@ from headrace.report.page import Report, render_report
 from headrace_dagster.resources.storage import StorageResource
 from tests.damage import flip_audio
 from tests.projects import Graph, Project
+from tests.undrawn import nothing_drawn
 
 RATE_HZ = 8000
 
@@ -32,10 +33,11 @@ def graph(tmp_path_factory):
     source = {"uri": str(project.recordings), "metadata": str(project.folder / "metadata.csv"), "settle_seconds": 0}
     project.write_yaml(source=source, latents=[{"name": "mel", "encoder": {"kind": "log_mel"}}])
     graph = Graph(project)
-    graph.build()
-    for partition in graph.partitions:
-        assert graph.run(graph.keys.latent_shards("mel"), partition).success
-    assert graph.run(graph.keys.latents_index("mel")).success
+    with nothing_drawn():  # for Dagster's pages
+        graph.build()
+        for partition in graph.partitions:
+            assert graph.run(graph.keys.latent_shards("mel"), partition).success
+        assert graph.run(graph.keys.latents_index("mel")).success
     assert graph.run(graph.keys.dataset_report).success
     return graph
 
@@ -116,7 +118,7 @@ def test_the_example_code_names_a_split_with_samples(counts, line):
 
 
 @pytest.mark.parametrize("num_channels", [None, 1])
-def test_the_example_code_works_with_mixed_channel_counts(num_channels, tmp_path):
+def test_the_example_code_works_with_mixed_channel_counts(num_channels, tmp_path, undrawn):
     project = Project(tmp_path)
     for i in range(6):
         project.write_tone(f"tone{i}", hz=300 + i, channels=1 + i % 2)
@@ -242,7 +244,7 @@ def test_growth_is_counted_in_whole_snapshots(numbers, ticks):
     assert texts[: texts.index("snapshot")] == ticks
 
 
-def test_clipped_samples_are_counted(tmp_path):
+def test_clipped_samples_are_counted(tmp_path, undrawn):
     project = Project(tmp_path)
     project.write_tones(5)
     loud = 3.0 * np.sin(2 * np.pi * 440 * np.arange(800) / RATE_HZ)

@@ -22,6 +22,7 @@ from headrace.smoke.expected import read_expected
 from headrace.smoke.run import SmokePart, smoke_test, table_faults
 from headrace.smoke.streams import RankStreams, _started_by, resumable_batch_size
 from tests.projects import Graph, Project
+from tests.undrawn import nothing_drawn
 
 IN_PROCESS = LoaderConfig(num_workers=0, batch_size=4)
 
@@ -96,6 +97,7 @@ def test_an_empty_split_is_not_an_error(tmp_path, undrawn):
 
 
 @pytest.fixture(scope="module")
+@nothing_drawn()
 def graph(tmp_path_factory):
     return built(tmp_path_factory.mktemp("smoke"))
 

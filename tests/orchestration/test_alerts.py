@@ -15,6 +15,7 @@ from tests.built import SettledDaemon
 from tests.daemons import Daemon
 from tests.failing_checks import fail_index_check
 from tests.projects import Project
+from tests.undrawn import nothing_drawn
 
 
 @pytest.fixture
@@ -34,6 +35,7 @@ def told(monkeypatch):
 
 
 @pytest.fixture(scope="module")
+@nothing_drawn()
 def settled(tmp_path_factory):
     """A daemon after the first tick of the sensor, which reports nothing that happened before."""
     project = Project(tmp_path_factory.mktemp("alerts"))

@@ -10,6 +10,7 @@ from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from tests.built import SettledDaemon
 from tests.daemons import Daemon, count, partitions_made
 from tests.projects import Project
+from tests.undrawn import nothing_drawn
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 LATENTS = [{"name": "mel", "encoder": {"kind": "log_mel"}}]
@@ -18,6 +19,7 @@ EVERYTHING = ("audio_shards", "mel_latent_shards", *LAST)
 
 
 @pytest.fixture(scope="module")
+@nothing_drawn()
 def settled(tmp_path_factory):
     project = Project(tmp_path_factory.mktemp("backfills"))
     project.write_tones(6)

@@ -105,7 +105,7 @@ def test_a_catalog_without_recordings_blocks_later_assets(tmp_path):
     assert failed_checks(result) == {"has_recordings"}
 
 
-def test_a_catalog_that_failed_its_checks_blocks_the_shards_in_every_run(tmp_path):
+def test_a_catalog_that_failed_its_checks_blocks_the_shards_in_every_run(tmp_path, undrawn):
     """A mount that is gone: shards that are emptied would all have to be made again."""
     project = Project(tmp_path)
     project.write_tones(4)

@@ -4,6 +4,7 @@ import pytest
 
 from tests.built import BuiltGraph
 from tests.projects import Graph, Project, touch
+from tests.undrawn import nothing_drawn
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -13,6 +14,7 @@ def mel(name: str, num_mels: int) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
+@nothing_drawn()
 def built(tmp_path_factory):
     project = Project(tmp_path_factory.mktemp("latents"))
     project.write_tones(6)

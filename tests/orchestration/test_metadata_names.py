@@ -8,6 +8,7 @@ import pytest
 
 from tests.daemons import Daemon
 from tests.projects import Project
+from tests.undrawn import nothing_drawn
 
 DOCUMENT = Path("docs/operations.md").read_text()
 SECTION = DOCUMENT.partition("## What the pages of assets and checks show\n")[2].partition("\n## ")[0]
@@ -25,6 +26,7 @@ SOMETIMES = {
 
 
 @pytest.fixture(scope="module")
+@nothing_drawn()
 def shown(tmp_path_factory):
     """Every name that a data set with all kinds of findings shows, and values of one name by kind."""
     project = Project(tmp_path_factory.mktemp("names"))

@@ -11,9 +11,11 @@ from headrace_dagster.assets.tags import REASON_TAG
 from tests.built import SettledDaemon
 from tests.daemons import Daemon
 from tests.projects import Project
+from tests.undrawn import nothing_drawn
 
 
 @pytest.fixture(scope="module")
+@nothing_drawn()
 def settled(tmp_path_factory):
     project = Project(tmp_path_factory.mktemp("missing"))
     project.write_tones(8)

@@ -11,6 +11,7 @@ from headrace_dagster.resources.storage import StorageResource
 from tests.built import SettledDaemon
 from tests.daemons import Daemon, count, partitions_made
 from tests.projects import Project, touch
+from tests.undrawn import nothing_drawn
 
 LATENTS = [{"name": "mel", "encoder": {"kind": "log_mel"}}]
 
@@ -25,6 +26,7 @@ def unsettled(folder):
 
 
 @pytest.fixture(scope="module")
+@nothing_drawn()
 def settled(tmp_path_factory):
     daemon = unsettled(tmp_path_factory.mktemp("sensors"))
     daemon.settle()

@@ -36,6 +36,7 @@ from tests.built import SettledDaemon
 from tests.daemons import Daemon, count
 from tests.failing_checks import fail_index_check
 from tests.projects import Project
+from tests.undrawn import nothing_drawn
 
 WORK = PartitionWork(("audio", "mel"), "token")
 
@@ -98,6 +99,7 @@ def test_failing_work_backs_off_and_then_rests(attempts, pause):
 
 
 @pytest.fixture(scope="module")
+@nothing_drawn()
 def settled(tmp_path_factory):
     project = Project(tmp_path_factory.mktemp("failures"))
     project.write_tones(4)

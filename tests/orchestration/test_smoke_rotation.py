@@ -6,12 +6,14 @@ from headrace_dagster.assets.loader_smoke_test import COVERAGE
 from tests.built import BuiltGraph
 from tests.latent_damage import replace_latents
 from tests.projects import Graph, Project, failed_checks
+from tests.undrawn import nothing_drawn
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 REREAD_EVERY = 4
 
 
 @pytest.fixture(scope="module")
+@nothing_drawn()
 def built(tmp_path_factory):
     project = Project(tmp_path_factory.mktemp("rotation"))
     for i in range(24):

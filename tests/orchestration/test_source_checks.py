@@ -13,6 +13,7 @@ from headrace_dagster.resources.storage import StorageResource
 from tests.built import BuiltGraph, SettledDaemon
 from tests.daemons import Daemon, partitions_made
 from tests.projects import Graph, Project, failed_checks
+from tests.undrawn import nothing_drawn
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -35,6 +36,7 @@ def catalog(project):
 
 
 @pytest.fixture(scope="module")
+@nothing_drawn()
 def copied(tmp_path_factory):
     """Twelve files of the same bytes, in both splits, and one that is alone."""
     project = Project(tmp_path_factory.mktemp("copies"))
@@ -101,6 +103,7 @@ def test_dropped_copies_are_rejected_and_the_first_is_built(copied):
 
 
 @pytest.fixture(scope="module")
+@nothing_drawn()
 def settled(tmp_path_factory):
     """Twelve recordings with latents; a table of keys that names nothing of them."""
     project = Project(tmp_path_factory.mktemp("excluded"))

@@ -4,11 +4,13 @@ import pytest
 
 from tests.built import BuiltGraph
 from tests.projects import Graph, Project, touch
+from tests.undrawn import nothing_drawn
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 @pytest.fixture(scope="module")
+@nothing_drawn()
 def built(tmp_path_factory):
     project = Project(tmp_path_factory.mktemp("staleness"))
     project.write_titled_tones(12)
