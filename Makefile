@@ -30,11 +30,13 @@ ui: $(STAMP)  ## Dagster's web interface, on loopback
 	@mkdir -p "$(DAGSTER_HOME)" && [ -e "$(DAGSTER_HOME)/dagster.yaml" ] || cp dagster_home/dagster.yaml "$(DAGSTER_HOME)"
 	$(BIN)/dagster dev --workspace workspace.yaml --host 127.0.0.1 --port $(UI_PORT)
 
-# One torch thread per test process: two processes with all cores each are slower than two with one.
+# One thread of torch and polars per test process: two processes with all cores each are slower than two with one.
 test test-slow: export OMP_NUM_THREADS ?= 1
+test: export POLARS_MAX_THREADS ?= 1
 
+# A process begins with the tests of neighbouring files, which share what a file or a folder builds once.
 test: $(STAMP)  ## Fast tests
-	$(BIN)/python -m pytest -n logical --maxprocesses 8 --timeout 120 -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal --timeout 120 -m "not slow and not gpu"
 
 # Half of the live daemon's time is waiting, so the drills go on beside it; a file's tests stay together.
 test-slow: $(STAMP)  ## Live daemon, browser, servers, drills

@@ -69,6 +69,7 @@ def test_an_unknown_resource_is_refused(config):
         pass
 
 
+@pytest.mark.slow  # a session of pytest of its own; the tests above make the same calls
 def test_the_tests_of_the_document_pass(tmp_path):
     package = tmp_path / "corpora"
     for path, text in re.findall(r"```python\n# (\S+\.py)\n(.*?)```", DOCUMENT.read_text(), re.DOTALL):

@@ -354,7 +354,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("num_workers", ["0", "2"])
+@pytest.mark.parametrize("num_workers", [pytest.param("0", marks=pytest.mark.slow), "2"])
 def test_ctrl_c_ends_at_once(dataset_folder, tmp_path, num_workers):
     script = tmp_path / "train.py"
     script.write_text(_ENDLESS)
@@ -394,7 +394,9 @@ def test_a_worker_terminated_while_it_is_forked_ends_there(dataset_folder):
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("also", ["", "import headrace, json, warnings\n"])  # it decides what is torn down first
+@pytest.mark.parametrize(  # it decides what is torn down first
+    "also", ["", pytest.param("import headrace, json, warnings\n", marks=pytest.mark.slow)]
+)
 def test_a_script_that_leaves_its_loaders_to_the_interpreter_ends_without_a_word(dataset_folder, also):
     program = (
         f"{also}import sys; from headrace import StreamingDataLoader, StreamingDataset\n"
