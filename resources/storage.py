@@ -52,7 +52,8 @@ class StorageResource(dg.ConfigurableResource):
     def source(self, config: DatasetConfig) -> Source:
         """The raw recordings, without the user's tables and the output, even if these are below the source's root."""
         aside = [config.output.uri, *_tables(config)]
-        return open_source(self.resolve(config.source.uri), exclude=[self.resolve(uri) for uri in aside])
+        excluded = [self.resolve(uri) for uri in aside]
+        return open_source(self.resolve(config.source.uri), exclude=excluded, digests=config.source.digests)
 
     def metadata(self, config: DatasetConfig) -> "pl.DataFrame | None":
         """The user's metadata table, or None if the YAML has no `source.metadata`."""

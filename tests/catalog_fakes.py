@@ -9,6 +9,7 @@ import polars as pl
 from headrace.audio import AudioInfo
 from headrace.catalog.acceptance import CatalogSettings
 from headrace.catalog.checks import check_catalog
+from headrace.catalog.content_digests import read_digest
 from headrace.catalog.listing import FileStamp, Listing
 from headrace.catalog.scan import ScanRuntime, scan
 from headrace.catalog.scan_workers import ReadingThreads
@@ -52,6 +53,9 @@ class FakeSource:
         self.on_open.get(path, lambda: None)()
         yield file
         self._check(path, stamp)
+
+    def open_digested(self, path, stamp):
+        return read_digest(self.open(path, stamp))
 
     def _check(self, path, stamp):
         if path not in self.files:

@@ -11,6 +11,7 @@ from headrace.build.commit import commit_partitions
 from headrace.build.reconcile import shard_settings, wanted_partitions
 from headrace.build.staleness import plan_build
 from headrace.catalog.checkpoint import ScanCheckpoint
+from headrace.catalog.listing import FileStamp
 from headrace.catalog.partitions import partition_fingerprints, partition_recordings
 from headrace.catalog.scan import ScanRuntime
 from headrace.catalog.scan_workers import ReadingThreads
@@ -43,12 +44,12 @@ class SlowSource:
     log: Path
     seconds: float
 
-    def open(self, path: str, *stamp: object) -> object:
-        """See `Source.open`."""
+    def open_digested(self, path: str, stamp: FileStamp) -> object:
+        """See `Source.open_digested`."""
         with self.log.open("a") as log:
             log.write(f"{path}\n")
         time.sleep(self.seconds)
-        return self.source.open(path, *stamp)
+        return self.source.open_digested(path, stamp)
 
     def __getattr__(self, name: str) -> object:
         """Everything else is the source's own."""

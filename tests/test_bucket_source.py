@@ -1,6 +1,9 @@
 """Recordings in a bucket: which are listed, how they are opened, and a whole build from a bucket."""
 
 import contextlib
+import hashlib
+import re
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -8,8 +11,10 @@ import pytest
 import build
 from headrace.catalog import bucket_source, object_file
 from headrace.catalog.bucket_source import BucketSource
+from headrace.catalog.content_digests import digest_of_tag
 from headrace.catalog.listing import FileStamp
 from headrace.catalog.sources import open_source
+from headrace.config.source import Digests
 from headrace.errors import ConfigError, FileChangedError, NotFoundError
 from headrace.format.rejects import RejectReason
 from headrace.format.snapshots import read_snapshot
@@ -93,7 +98,7 @@ def test_an_object_that_was_replaced_since_the_listing_is_an_error(monkeypatch, 
 
 def test_an_object_that_is_replaced_while_it_is_read_in_pieces_is_an_error(monkeypatch):
     monkeypatch.setattr(bucket_source, "_WHOLE_BYTES", 3)
-    monkeypatch.setattr(object_file, "_FIRST_BYTES", 4)
+    monkeypatch.setattr(bucket_source, "_PIECE_BYTES", 4)
     source = source_with("recording")
     with source.open("recording", stamp_in(source, "recording")) as file:
         source.storage.write("recording", b"RECORDING")
@@ -103,7 +108,7 @@ def test_an_object_that_is_replaced_while_it_is_read_in_pieces_is_an_error(monke
 
 def test_pieces_become_larger_for_a_reader_that_goes_straight_on(monkeypatch):
     monkeypatch.setattr(bucket_source, "_WHOLE_BYTES", 3)
-    monkeypatch.setattr(object_file, "_FIRST_BYTES", 4)
+    monkeypatch.setattr(bucket_source, "_PIECE_BYTES", 4)
     monkeypatch.setattr(object_file, "_MOST_BYTES", 16)
     source, spans = source_with(), []
     source.storage.write("long", bytes(range(100)))
@@ -122,13 +127,41 @@ def test_pieces_become_larger_for_a_reader_that_goes_straight_on(monkeypatch):
     assert spans == [*straight, (50, 54)]
 
 
-def test_an_invalid_source_is_rejected():
+def digest_in(source, path):
+    with source.open_digested(path, stamp_in(source, path)) as opened:
+        assert opened.file.read() == source.storage.read(path)
+        return opened.digest
+
+
+def test_the_digest_of_a_recording_is_that_of_its_bytes_or_its_etag(monkeypatch):
+    source = source_with("a", "b")
+    source.storage.write("empty", b"")
+    by_store = BucketSource(source.storage, digests=Digests.STORE)
+    assert digest_in(source, "a") == hashlib.sha256(b"a").hexdigest()
+    assert re.fullmatch(r"etag-\d-[0-9a-f]{12}", digest_in(by_store, "a"))
+    assert digest_in(by_store, "empty") == hashlib.sha256(b"").hexdigest()
+    fetch = ObjectStorage.fetch
+    monkeypatch.setattr(ObjectStorage, "fetch", lambda *arguments: replace(fetch(*arguments), tag=None))
+    assert digest_in(by_store, "a") == hashlib.sha256(b"a").hexdigest()
+
+
+def test_equal_etags_mean_equal_bytes_only_if_they_are_made_of_the_bytes():
+    md5 = "5d41402abc4b2a76b9719d911017c592"
+    for tag in (f'"{md5}"', f'"{md5}-12"', f'W/"{md5}"'):
+        assert digest_of_tag(tag, "a.wav") == digest_of_tag(tag, "b.wav")
+    for tag in ('"0x8D4BCC2E4835CD0"', '"CKWiqtPr1ucCEAE="', f'"{md5}-x"'):
+        assert digest_of_tag(tag, "a.wav") != digest_of_tag(tag, "b.wav")
+
+
+def test_an_invalid_source_is_rejected(tmp_path):
     with pytest.raises(ConfigError, match="files on a web server cannot be listed"):
         open_source("https://host/folder")
     with pytest.raises(ConfigError, match=r"output\.uri is the same prefix"):
         open_source("s3://bucket/data/", exclude=["s3://bucket/data"])
     with pytest.raises(ConfigError, match="unknown storage scheme"):
         open_source("ftp://host/folder")
+    with pytest.raises(ConfigError, match=r"source\.digests: store: source\.uri .* is a folder"):
+        open_source(tmp_path, digests=Digests.STORE)
 
 
 def test_a_bucket_is_built_and_watched_like_a_folder(tmp_path, s3_server, monkeypatch, undrawn, capsys):

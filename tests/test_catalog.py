@@ -388,7 +388,7 @@ class Large:
             paths, nothing = [f"{n // 1000}/file {n}.wav" for n in numbers], [None] * 10_000
             yield Listing(paths, [1000] * 10_000, [OLD_NS] * 10_000, nothing, nothing)
 
-    def open(self, path, stamp):
+    def open_digested(self, path, stamp):
         raise AssertionError(path)
 
 

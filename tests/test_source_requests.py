@@ -7,10 +7,14 @@ from collections import Counter
 
 import pytest
 
-from headrace.catalog import bucket_source, object_file
+from headrace.catalog import bucket_source
+from headrace.catalog.checks import check_catalog
+from headrace.catalog.scan import scan
 from headrace.catalog.sources import open_source
+from headrace.config.source import Digests
 from headrace.errors import FileChangedError
-from tests.builds import Project, check
+from tests.builds import Project, check, write_wav
+from tests.catalog_fakes import AT_ONCE
 from tests.streaming.fault_server import fault_server
 from tests.test_bucket_source import stamp_in
 
@@ -72,10 +76,43 @@ def test_one_changed_recording_is_read_by_the_scan_and_its_shard_by_the_build(bu
 
 def test_an_object_that_is_replaced_between_two_pieces_is_an_error(bucket, monkeypatch):
     monkeypatch.setattr(bucket_source, "_WHOLE_BYTES", 100)
-    monkeypatch.setattr(object_file, "_FIRST_BYTES", 200)
+    monkeypatch.setattr(bucket_source, "_PIECE_BYTES", 200)
     project, server = bucket
     source = open_source(server.uri)
     with source.open("clip03.wav", stamp_in(source, "clip03.wav")) as file:
         project.put("clip03.wav", seed="other", num_frames=303)
         with pytest.raises(FileChangedError, match=r"clip03\.wav in s3://bucket: the object changed while it was read"):
             file.read()
+
+
+def bytes_of(server):
+    """Bytes of objects that were asked for."""
+    total = 0
+    for request in server.requests:
+        if request.path:
+            first, _, last = (request.span or "bytes=0-").removeprefix("bytes=").partition("-")
+            size = (server.folder / request.path).stat().st_size
+            total += min(size, int(last) + 1 if last else size) - int(first)
+    return total
+
+
+def test_with_digests_of_the_store_a_scan_reads_headers_only(tmp_path, monkeypatch):
+    for number in range(3):
+        write_wav(tmp_path / "source" / f"{number}.wav", number, num_frames=400_000)
+    (tmp_path / "source/copy.wav").write_bytes((tmp_path / "source/0.wav").read_bytes())
+    with fault_server(tmp_path / "source") as server:
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        source = open_source(server.uri, digests=Digests.STORE)
+        result = scan(source, None, AT_ONCE)
+        check_catalog(result.recordings, result.rejected)
+        assert result.recordings["num_frames"].to_list() == [400_000] * 4
+        assert set(Counter(request.path for request in server.requests if request.path).values()) == {1}
+        assert bytes_of(server) <= 4 * 128 * 1024
+        server.requests.clear()
+        assert scan(source, result.catalog, AT_ONCE).num_opened == 0
+        assert bytes_of(server) == 0
+        (tmp_path / "source/1.wav").write_bytes((tmp_path / "source/2.wav").read_bytes() + b"\0\0")
+        other = scan(source, result.catalog, AT_ONCE)
+    changed = other.recordings["recording_digest"] != result.recordings["recording_digest"]
+    assert other.recordings.filter(changed)["path"].to_list() == ["1.wav"]

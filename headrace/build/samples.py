@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 
 from headrace.audio import AudioFormat, EncodedSegment, Segment, plan_segments
+from headrace.catalog.content_digests import named_digest
 from headrace.catalog.recordings import Recording
 from headrace.errors import ConfigError
 from headrace.format.manifests import ManifestRejection
@@ -42,7 +43,7 @@ def sample_json(recording: Recording, segment: Segment, encoded: EncodedSegment)
     """The `<key>.json` of a sample: the user's metadata, and its origin under `headrace`."""
     provenance = {
         "source": recording.path,
-        "source_sha256": recording.sha256,
+        **named_digest(recording.sha256),
         "start_frame": segment.start_frame,
         "num_frames": encoded.num_frames,
         "sample_rate": encoded.sample_rate_hz,

@@ -9,19 +9,23 @@ Both check the size and time of the object in the responses, so that no further 
 import io
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO
 
+from headrace.catalog.content_digests import DigestedFile, digest_of_tag, read_digest
 from headrace.catalog.listing import FileStamp, Listing
 from headrace.catalog.object_file import ObjectFile
+from headrace.config.source import Digests
 from headrace.errors import FileChangedError, UnsafePathError
 from headrace.format.rejects import RejectReason
 from headrace.machine import anonymous_file
 from headrace.stores.storage import ObjectStorage, StoredObject, checked_path
 
 _WHOLE_BYTES = 64 << 20
+_PIECE_BYTES = 1 << 20
+_HEADER_BYTES = 128 << 10
 _NS = 1_000_000_000
 
 
@@ -32,10 +36,12 @@ class BucketSource:
     Attributes:
         storage: the prefix.
         exclude: paths below the prefix of files and folders that are not recordings.
+        digests: where the digests of recordings come from.
     """
 
     storage: ObjectStorage
     exclude: tuple[str, ...] = ()
+    digests: Digests = Digests.READ
 
     @property
     def uri(self) -> str:
@@ -56,7 +62,8 @@ class BucketSource:
         """See `Source.open`."""
         accept = partial(_check, stamp=stamp)
         if stamp.num_bytes > _WHOLE_BYTES:
-            with io.BufferedReader(ObjectFile(self.storage, path, stamp.num_bytes, accept)) as file:
+            raw = ObjectFile(self.storage, path, stamp.num_bytes, accept, first_bytes=_PIECE_BYTES)
+            with io.BufferedReader(raw) as file:
                 yield file
             return
         found = self.storage.fetch(path, accept)
@@ -65,6 +72,22 @@ class BucketSource:
             del found
             whole.seek(0)
             yield whole
+
+    @contextmanager
+    def open_digested(self, path: str, stamp: FileStamp) -> Iterator[DigestedFile]:
+        """See `Source.open_digested`. With `Digests.STORE` only the pieces that the caller reads are downloaded."""
+        if self.digests == Digests.READ or not stamp.num_bytes:
+            with read_digest(self.open(path, stamp)) as found:
+                yield found
+            return
+        accept = partial(_check, stamp=stamp)
+        raw = ObjectFile(self.storage, path, stamp.num_bytes, accept, first_bytes=_HEADER_BYTES)
+        with io.BufferedReader(raw) as file:
+            if raw.tag is not None:
+                yield DigestedFile(file, digest_of_tag(raw.tag, path))
+            else:
+                with read_digest(nullcontext(file)) as found:
+                    yield found
 
     def _is_recording(self, path: str) -> bool:
         is_hidden = path.startswith(".") or "/." in path

@@ -12,6 +12,7 @@ import polars as pl
 from pandera.errors import SchemaError, SchemaErrors
 
 from headrace.catalog.columns import RECORDING_SCHEMA, REJECTED_SCHEMA
+from headrace.catalog.content_digests import DIGEST_PATTERN
 from headrace.catalog.metadata_columns import metadata_columns
 from headrace.errors import CatalogError, ConfigError
 from headrace.format.keys import KEY_PATTERN, MAX_KEY_LENGTH
@@ -23,7 +24,7 @@ _SHOWN_FAILURES = 5
 _CHECKS: dict[str, list[pa.Check]] = {
     "key": [pa.Check.str_matches(KEY_PATTERN), pa.Check.str_length(min_value=1, max_value=MAX_KEY_LENGTH)],
     "path": [pa.Check.str_length(min_value=1)],
-    "sha256": [pa.Check.str_matches("^[0-9a-f]{64}$")],
+    "sha256": [pa.Check.str_matches(DIGEST_PATTERN)],
     "num_bytes": [pa.Check.gt(0)],
     "num_frames": [pa.Check.gt(0)],
     "sample_rate_hz": [pa.Check.gt(0)],

@@ -10,7 +10,6 @@ from typing import Any
 
 from headrace.stores.storage import ObjectStorage, StoredObject
 
-_FIRST_BYTES = 1 << 20
 _MOST_BYTES = 16 << 20
 
 
@@ -23,7 +22,13 @@ class ObjectFile(io.RawIOBase):
     """
 
     def __init__(
-        self, storage: ObjectStorage, path: str, num_bytes: int, accept: Callable[[StoredObject], None]
+        self,
+        storage: ObjectStorage,
+        path: str,
+        num_bytes: int,
+        accept: Callable[[StoredObject], None],
+        *,
+        first_bytes: int,
     ) -> None:
         """Read the first piece.
 
@@ -32,7 +37,9 @@ class ObjectFile(io.RawIOBase):
             path: the object.
             num_bytes: its size, at least 1.
             accept: raises an error for an object that is not the expected one.
+            first_bytes: size of a piece after a jump.
         """
+        self._first_bytes = first_bytes
         self._storage, self._path, self._size, self._accept = storage, path, num_bytes, accept
         self._position = 0
         self._start, self._piece = 0, b""
@@ -73,7 +80,7 @@ class ObjectFile(io.RawIOBase):
     def _fetch(self, start: int) -> None:
         """Make the piece that begins at `start` the current one. It is twice as long if the last one ended there."""
         goes_on = bool(self._piece) and start == self._start + len(self._piece)
-        length = min(_MOST_BYTES, 2 * len(self._piece)) if goes_on else _FIRST_BYTES
+        length = min(_MOST_BYTES, 2 * len(self._piece)) if goes_on else self._first_bytes
         found = self._storage.fetch(self._path, self._accept, (start, min(start + length, self._size)), self.tag)
         self.tag = found.tag
         self._start, self._piece = start, found.data

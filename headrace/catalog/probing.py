@@ -1,10 +1,9 @@
-"""Reads the new and changed files of a source: the SHA-256 of each file, and the facts of its header.
+"""Reads the new and changed files of a source: the digest of each file, and the facts of its header.
 
 A file that changes while it is read is left for the next scan. Where files are read is decided by `FileWorkers`.
 Decisions that depend on settings, metadata or other files are in `headrace.catalog.acceptance`.
 """
 
-import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -22,7 +21,6 @@ from headrace.errors import AudioError, FileChangedError, UnsafePathError
 from headrace.format.rejects import RejectReason
 
 _SLICE_ROWS = 10_000
-_READ_BYTES = 1 << 20
 _NO_AUDIO = (None,) * len(AUDIO_SCHEMA)
 
 
@@ -171,10 +169,8 @@ def examine(source: Source, probe: Probe, file: ListedFile) -> Examined:
 
 def _examine(source: Source, path: str, listed: FileStamp, probe: Probe) -> tuple[Any, ...] | None:
     try:
-        with source.open(path, listed) as file:
-            sha256 = _sha256(file)
-            file.seek(0)
-            found = _probed(file, listed.num_bytes, probe)
+        with source.open_digested(path, listed) as opened:
+            found = (opened.digest, *_probed(opened.file, listed.num_bytes, probe))
     except (FileNotFoundError, FileChangedError):
         return None
     except UnsafePathError:
@@ -182,7 +178,7 @@ def _examine(source: Source, path: str, listed: FileStamp, probe: Probe) -> tupl
     except OSError as error:
         reason = f"cannot be read: {error.strerror or error}; check permissions and the disk"
         return (None, *_NO_AUDIO, RejectReason.UNREADABLE, reason)
-    return (sha256, *found)
+    return found
 
 
 def _probed(file: BinaryIO, num_bytes: int, probe: Probe) -> tuple[Any, ...]:
@@ -191,10 +187,3 @@ def _probed(file: BinaryIO, num_bytes: int, probe: Probe) -> tuple[Any, ...]:
     except AudioError as error:
         return (*_NO_AUDIO, str(error.reason), str(error))
     return (*(getattr(info, name) for name in AUDIO_SCHEMA), None, None)
-
-
-def _sha256(file: BinaryIO) -> str:
-    digest = hashlib.sha256()
-    while piece := file.read(_READ_BYTES):
-        digest.update(piece)  # releases the GIL
-    return digest.hexdigest()

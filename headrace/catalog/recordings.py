@@ -20,7 +20,7 @@ class Recording:
     Attributes:
         key: the recording's key; a sample that is a whole recording has the same key.
         path: relative to the source root.
-        sha256: digest of the file's bytes, hex.
+        sha256: digest of the file's bytes, hex, or the ETag of its object (`headrace.catalog.content_digests`).
         num_bytes: size of the file when it was scanned.
         mtime_ns: modification time of the file when it was scanned, nanoseconds since 1970.
         info: facts from the file's header.

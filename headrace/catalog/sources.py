@@ -10,8 +10,10 @@ from contextlib import AbstractContextManager
 from typing import BinaryIO, Protocol
 
 from headrace.catalog.bucket_source import BucketSource
+from headrace.catalog.content_digests import DigestedFile
 from headrace.catalog.folder_source import open_folder
 from headrace.catalog.listing import FileStamp, Listing
+from headrace.config.source import Digests
 from headrace.errors import ConfigError
 from headrace.stores.storage import open_bucket
 
@@ -44,20 +46,32 @@ class Source(Protocol):
             OSError: the file cannot be read.
         """
 
+    def open_digested(self, path: str, stamp: FileStamp) -> AbstractContextManager[DigestedFile]:
+        """As `open`, with the digest of the file's content (`headrace.catalog.content_digests`)."""
 
-def open_source(uri: str | os.PathLike[str], *, exclude: Sequence[str | os.PathLike[str]] = ()) -> Source:
+
+def open_source(
+    uri: str | os.PathLike[str], *, exclude: Sequence[str | os.PathLike[str]] = (), digests: Digests = Digests.READ
+) -> Source:
     """Open the source at a folder, a `file://` URL, or a bucket URL (`s3://bucket/prefix`, `gs://…`, `az://…`).
 
     Args:
         uri: the root.
         exclude: files and folders below the root that are not recordings: the metadata table, the output.
+        digests: where the digests of recordings come from.
 
     Raises:
-        ConfigError: the URL's scheme is unknown or cannot be listed, the root is not a folder, or the root is excluded.
+        ConfigError: the URL's scheme is unknown or cannot be listed, the root is not a folder, the root is excluded, or
+            digests of the store are wanted for a folder.
     """
     text = os.fspath(uri)
     excluded = [os.fspath(path) for path in exclude]
     if "://" not in text.removeprefix("file://"):
+        if digests == Digests.STORE:
+            raise ConfigError(
+                f"source.digests: store: source.uri {text} is a folder, and files have no ETag; remove source.digests, "
+                "or name a bucket (s3://, gs:// or az://)"
+            )
         return open_folder(text, exclude=[path for path in excluded if "://" not in path])
     if text.startswith(("http://", "https://")):
         raise ConfigError(
@@ -68,4 +82,4 @@ def open_source(uri: str | os.PathLike[str], *, exclude: Sequence[str | os.PathL
     if root in (path.rstrip("/") for path in excluded):
         raise ConfigError(f"source.uri {text}: output.uri is the same prefix; give the output a prefix of its own")
     below = tuple(path.removeprefix(f"{root}/").rstrip("/") for path in excluded if path.startswith(f"{root}/"))
-    return BucketSource(open_bucket(root), below)
+    return BucketSource(open_bucket(root), below, digests)

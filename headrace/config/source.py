@@ -20,6 +20,15 @@ class Duplicates(StrEnum):
     """Keep all, in one group and therefore in one split."""
 
 
+class Digests(StrEnum):
+    """Where the digests of recordings come from (`source.digests`)."""
+
+    READ = "read"
+    """The scan reads every byte of a new or changed recording, and computes its SHA-256."""
+    STORE = "store"
+    """The scan reads the header only, and uses the object's ETag. For buckets."""
+
+
 class SourceConfig(Section):
     """The recordings, their metadata, and which recordings become samples.
 
@@ -28,6 +37,7 @@ class SourceConfig(Section):
         metadata: CSV, TSV, JSONL or Parquet file with a column `path`, joined to the recordings.
         samples: what becomes a sample: a recording (`files`), or a row of the metadata (`rows`, not supported yet).
         duplicates: what to do with recordings that have the same bytes.
+        digests: where the digests of recordings come from.
         settle_seconds: a file that changed more recently is left for the next scan.
         min_seconds: shorter recordings are rejected.
         key_column: metadata column whose values become sample keys; null derives every key from the path.
@@ -38,6 +48,7 @@ class SourceConfig(Section):
     metadata: Uri | None = None
     samples: Literal["files", "rows"] = "files"
     duplicates: Duplicates = Duplicates.KEEP
+    digests: Digests = Digests.READ
     settle_seconds: float = Field(5.0, ge=0, allow_inf_nan=False)
     min_seconds: float = Field(0.0, ge=0, allow_inf_nan=False)
     key_column: str | None = Field(None, min_length=1)
