@@ -276,11 +276,11 @@ def snapshot_of(part, num_samples):
     return replace(snapshot, splits={"train": replace(snapshot.splits["train"], num_samples=num_samples)})
 
 
-def faults_of(part, *, snapshot=None, table=None, num_rows=2, are_indexes_read=True, **changes):
+def faults_of(part, *, snapshot=None, table=None, indexed=(3, 3), **changes):
     columns = {"samples": [3, 3], "streamed": [3, 3], "rejected": [0, 0]} | changes
-    rows = pl.DataFrame({"shard": part.table.names()} | columns).head(num_rows)
+    rows = pl.DataFrame({"shard": part.table.names()} | columns).head(len(indexed))
     snapshot, table = snapshot or part.numbered.snapshot, table or part.table
-    return count_faults(part.storage, snapshot, table, rows, are_indexes_read=are_indexes_read)
+    return count_faults(part.storage, snapshot, table, rows, indexed)
 
 
 def test_equal_counts_are_no_fault(part):
@@ -320,13 +320,13 @@ def test_a_shard_with_another_number_of_samples_is_a_fault(part, samples, stream
     assert faults == [f"{second}: {fault}"]
 
 
-def test_indexes_of_all_shards_are_compared_where_they_are_to_be_read(part):
+def test_an_index_with_another_number_of_samples_is_a_fault(part):
     first, second = part.table.names()
-    counts = np.where(np.array(part.table.names()) == second, 2, part.table.num_samples)
-    table = replace(part.table, num_samples=counts)
-    write_sizes(part, {first: 3, second: 2})
-    snapshot = snapshot_of(part, 5)
-    assert faults_of(part, snapshot=snapshot, table=table, num_rows=1) == [
-        f"{second}: its index lists 3 samples, the snapshot says 2"
-    ]
-    assert faults_of(part, snapshot=snapshot, table=table, num_rows=1, are_indexes_read=False) == []
+    assert faults_of(part, indexed=(3, 4)) == [f"{second}: its index lists 4 samples, the snapshot says 3"]
+    assert faults_of(part, indexed=(2,)) == [f"{first}: its index lists 2 samples, the snapshot says 3"]
+
+
+def test_the_indexes_of_the_shards_that_are_read_are_counted_with_rejected_samples(part):
+    expected = read_expected(part.storage, part.table)
+    assert expected.num_indexed(2) == [3, 3]
+    assert replace(expected, rejected=np.array([1], np.int32)).num_indexed(3) == [3, 4, 0]
