@@ -72,10 +72,12 @@ def _build(options: argparse.Namespace, console: Console) -> int:
         logging.getLogger("sqlalchemy").addHandler(
             logging.NullHandler()
         )  # otherwise Ctrl-C while it closes prints a traceback
-    from building.command import Asked, build_dataset  # noqa: PLC0415 - Dagster, after the lines above
+    from building.command import CommandLine, build_dataset  # noqa: PLC0415 - Dagster, after the lines above
 
-    asked = Asked(options.name, options.datasets, tuple(options.select), table=options.table, verbose=options.verbose)
-    return build_dataset(asked, console)
+    command = CommandLine(
+        options.name, options.datasets, tuple(options.select), table=options.table, verbose=options.verbose
+    )
+    return build_dataset(command, console)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from headrace_dagster.assets.gates import pass_catalog
 from headrace_dagster.assets.metadata import shards_metadata
 from headrace_dagster.assets.partitions import partitions_of
 from headrace_dagster.assets.project_dataset import ProjectDataset
-from headrace_dagster.resources.progress import Progress
+from headrace_dagster.resources.progress import BuildProgress
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.resources.workers import Workers
 
@@ -36,7 +36,7 @@ def audio_shards_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext,
         headrace_storage: StorageResource,
         headrace_workers: dg.ResourceParam[Workers],
-        headrace_progress: dg.ResourceParam[Progress],
+        headrace_progress: dg.ResourceParam[BuildProgress],
     ) -> dg.MaterializeResult:
         from headrace.catalog.partitions import partition_recordings  # noqa: PLC0415 - polars: not in a code server
 

@@ -9,11 +9,11 @@ import dagster as dg
 from headrace.config.dataset import DatasetConfig, SchedulesConfig
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
 from headrace_dagster.assets.metadata import catalog_metadata, left_latents, rejected_table
-from headrace_dagster.assets.news_checks import DROPPED_AUDIO, NEW_REJECTS, news_result, news_spec
 from headrace_dagster.assets.project_dataset import ProjectDataset
-from headrace_dagster.assets.recordings import news as recordings_news
+from headrace_dagster.assets.recordings import changed_partitions
+from headrace_dagster.assets.regression_checks import DROPPED_AUDIO, NEW_REJECTS, regression_result, regression_spec
 from headrace_dagster.resources.dagster_internals.cron import longest_pause
-from headrace_dagster.resources.progress import Progress
+from headrace_dagster.resources.progress import BuildProgress
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.resources.workers import Workers
 
@@ -47,8 +47,8 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             blocking=True,
             description="the catalog has at least one recording",
         ),
-        news_spec(NEW_REJECTS, keys.catalog),
-        news_spec(DROPPED_AUDIO, keys.catalog),
+        regression_spec(NEW_REJECTS, keys.catalog),
+        regression_spec(DROPPED_AUDIO, keys.catalog),
     ]
 
     @dg.asset(
@@ -65,7 +65,7 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext,
         headrace_storage: StorageResource,
         headrace_workers: dg.ResourceParam[Workers],
-        headrace_progress: dg.ResourceParam[Progress],
+        headrace_progress: dg.ResourceParam[BuildProgress],
     ) -> Iterator[dg.MaterializeResult]:
         from headrace.catalog.changes import compare_catalogs  # noqa: PLC0415 - likewise
         from headrace.catalog.parquet_files import read_catalog  # noqa: PLC0415 - likewise
@@ -95,12 +95,12 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             output = headrace_storage.output(config)
             regressions = find_regressions(output, scan.catalog, scan.unsettled["path"].to_list())
             left = left_latents(output, {latents.name for latents in config.latents})
-        events = recordings_news(context.instance, keys.recordings, summary.fingerprints)
+        events = changed_partitions(context.instance, keys.recordings, summary.fingerprints)
         for event in events:
             context.log_event(event)
         partitions = dict.fromkeys(str(event.partition) for event in events)
         changes = compare_catalogs(before, scan.catalog)
-        results = [news_result(name, keys.catalog, regressions) for name in (NEW_REJECTS, DROPPED_AUDIO)]
+        results = [regression_result(name, keys.catalog, regressions) for name in (NEW_REJECTS, DROPPED_AUDIO)]
         yield dg.MaterializeResult(
             data_version=dg.DataVersion(summary.digest),
             metadata={**catalog_metadata(scan, changes, tuple(partitions)), **left},

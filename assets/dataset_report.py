@@ -12,7 +12,7 @@ from headrace.format.snapshots import NumberedSnapshot, read_snapshot
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
 from headrace_dagster.assets.metadata import location
 from headrace_dagster.assets.project_dataset import ProjectDataset
-from headrace_dagster.assets.records import Records
+from headrace_dagster.assets.records import AssetRecords
 from headrace_dagster.resources.storage import StorageResource
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def report_inputs(name: str, snapshots: Mapping[str, NumberedSnapshot], reasons:
     return short_digest(str(REPORT_VERSION), name, *held, *(f"{code} {n}" for code, n in reasons))
 
 
-def has_report(dataset: ProjectDataset, storage: StorageResource, records: Records) -> bool:
+def has_report(dataset: ProjectDataset, storage: StorageResource, records: AssetRecords) -> bool:
     """Whether the page exists and is up to date. Needs a snapshot of every part."""
     config, output = dataset.config, storage.output(dataset.config)
     summary = read_summary(output, config)

@@ -14,14 +14,14 @@ from headrace_dagster.assets.drift_checks import drift_checks
 from headrace_dagster.assets.latent_shards import latent_shards_asset
 from headrace_dagster.assets.latents_index import latents_index_asset
 from headrace_dagster.assets.loader_smoke_test import loader_smoke_test_asset
-from headrace_dagster.assets.news_checks import decoding_news
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.recordings import recordings_asset
+from headrace_dagster.assets.regression_checks import decoding_regressions
 from headrace_dagster.assets.sizes_index import sizes_index_asset
 from headrace_dagster.assets.source_checks import source_checks
 from headrace_dagster.resources.encoders import EncodersResource
 from headrace_dagster.resources.environment import workers_of
-from headrace_dagster.resources.progress import Progress
+from headrace_dagster.resources.progress import BuildProgress
 from headrace_dagster.resources.storage import StorageResource
 
 
@@ -49,7 +49,7 @@ def default_resources(root: Path) -> dict[str, object]:
         "headrace_storage": StorageResource(root=str(root)),
         "headrace_workers": workers_of(os.environ),
         "headrace_encoders": EncodersResource(),
-        "headrace_progress": Progress(),
+        "headrace_progress": BuildProgress(),
     }
 
 
@@ -60,7 +60,7 @@ def build_assets(datasets: Sequence[ProjectDataset], resources: Mapping[str, obj
         asset_checks=[
             *(check for dataset in datasets for check in dataset_checks(dataset)),
             *(drift_checks(dataset) for dataset in datasets),
-            *(decoding_news(dataset) for dataset in datasets),
+            *(decoding_regressions(dataset) for dataset in datasets),
             *(source_checks(dataset) for dataset in datasets),
         ],
         resources=resources,

@@ -14,7 +14,7 @@ from headrace_dagster.assets.metadata import latents_metadata
 from headrace_dagster.assets.partitions import partitions_of
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.encoders import Encoders
-from headrace_dagster.resources.progress import Progress
+from headrace_dagster.resources.progress import BuildProgress
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.resources.workers import Workers
 
@@ -40,7 +40,7 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
         headrace_storage: StorageResource,
         headrace_workers: dg.ResourceParam[Workers],
         headrace_encoders: dg.ResourceParam[Encoders],
-        headrace_progress: dg.ResourceParam[Progress],
+        headrace_progress: dg.ResourceParam[BuildProgress],
     ) -> dg.MaterializeResult:
         pass_shards(context.instance, keys.audio_shards, [context.partition_key])
         partition = context.partition_key

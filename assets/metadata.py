@@ -24,7 +24,7 @@ from headrace.format.manifests import ManifestRejection
 from headrace.format.rejects import Rejected, varied
 from headrace.format.snapshots import NumberedSnapshot
 from headrace.stores.storage import Storage
-from headrace_dagster.assets.pictures import Clip, histogram, latents_below_spectrogram, waveforms
+from headrace_dagster.assets.pictures import AudioToDraw, histogram, latents_below_spectrogram, waveforms
 
 if TYPE_CHECKING:  # they bring polars, which a code server does without
     import polars as pl
@@ -295,9 +295,9 @@ def _spread(shards: Sequence[str], most: int) -> Sequence[str]:
     return shards[:: -(-len(shards) // most)]
 
 
-def _clip(storage: Storage, index: ShardIndex, i: int) -> Clip | None:
+def _clip(storage: Storage, index: ShardIndex, i: int) -> AudioToDraw | None:
     samples = read_audio(storage, index, i, _DRAWN_SECONDS)
-    return None if samples is None else Clip(index.key(i), samples[0], int(index.sample_rate_hz[i]))
+    return None if samples is None else AudioToDraw(index.key(i), samples[0], int(index.sample_rate_hz[i]))
 
 
 def _encoded(audio: Storage, storage: Storage, shard: str) -> Metadata:

@@ -23,7 +23,7 @@ _SHADES = 48  # colours of a picture with images: a third of the bytes, and no d
 
 
 @dataclass(frozen=True, slots=True)
-class Clip:
+class AudioToDraw:
     """Audio to draw: its key, float32 samples (frames,) in [-1, 1] and rate."""
 
     key: str
@@ -42,7 +42,7 @@ def histogram(seconds: Sequence[float]) -> str:
     return _markdown(figure, "histogram of durations")
 
 
-def waveforms(clips: Sequence[Clip]) -> str:
+def waveforms(clips: Sequence[AudioToDraw]) -> str:
     """The envelopes of the clips, one below the other, as Markdown."""
     figure = _figure(3.6, 0.75 * len(clips))
     for axes, clip in zip(figure.subplots(len(clips), squeeze=False)[:, 0], clips, strict=True):
@@ -57,7 +57,7 @@ def waveforms(clips: Sequence[Clip]) -> str:
     return _markdown(figure, "waveforms")
 
 
-def latents_below_spectrogram(clip: Clip, hidden: np.ndarray[Any, Any], frame_rate_hz: float) -> str:
+def latents_below_spectrogram(clip: AudioToDraw, hidden: np.ndarray[Any, Any], frame_rate_hz: float) -> str:
     """The clip's spectrogram and the latents (T, D) that an encoder made of it, over the same seconds, as Markdown."""
     figure = _figure(4.8, 3.2)
     figure.subplots_adjust(left=0.11, hspace=0.28)

@@ -29,7 +29,7 @@ def recordings_asset(dataset: ProjectDataset) -> dg.AssetSpec:
     )
 
 
-def news(
+def changed_partitions(
     instance: dg.DagsterInstance, key: dg.AssetKey, fingerprints: Mapping[str, str]
 ) -> list[dg.AssetObservation | dg.AssetMaterialization]:
     """Observations and materializations of the partitions whose fingerprint differs from the instance's last one.

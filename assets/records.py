@@ -11,7 +11,7 @@ from headrace.format.manifests import KnownManifest
 from headrace.format.snapshots import NumberedSnapshot, read_snapshot
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.events import INPUTS_TAG, snapshot_inputs
-from headrace_dagster.assets.news_checks import NEWS_CHECKS
+from headrace_dagster.assets.regression_checks import REGRESSION_CHECKS
 from headrace_dagster.resources.dagster_internals.event_log import (
     CheckResult,
     check_results,
@@ -21,7 +21,7 @@ from headrace_dagster.resources.dagster_internals.event_log import (
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class AssetRecords:
     """What an instance has recorded of the assets of a graph.
 
     An asset whose checks have not all passed counts as not recorded. A check that only warns counts as passed.
@@ -61,7 +61,7 @@ class Records:
         return self.is_made_from(key, snapshot_inputs(newest.snapshot))
 
     def _checks_of(self, key: dg.AssetKey) -> list[dg.AssetCheckKey]:
-        return [check for check in self.checks if check.asset_key == key and check.name not in NEWS_CHECKS]
+        return [check for check in self.checks if check.asset_key == key and check.name not in REGRESSION_CHECKS]
 
 
 def newest_snapshot(storage: Storage) -> NumberedSnapshot | None:

@@ -9,8 +9,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from headrace.build.changes import BuildChanges, ShardChanges, Step
-from headrace.build.reconcile import Reason
+from headrace.build.changes import BuildChanges, BuildStep, ShardChanges
+from headrace.build.reconcile import BuildReason
 from headrace.catalog.changes import CatalogChanges
 from headrace.format.rejects import RejectChanges, Rejected, varied
 
@@ -64,10 +64,10 @@ def files_text(catalog: CatalogChanges) -> str:
     return f"{', '.join(said) or 'as before'}; {catalog.num_recordings} recordings"
 
 
-def why_text(built: Mapping[str, Sequence[Reason]]) -> str:
+def why_text(built: Mapping[str, Sequence[BuildReason]]) -> str:
     """Reasons with their partitions, on one line.
 
-    >>> why_text({"train-0000": (Reason.NEW,), "test-0000": (Reason.NEW,)})
+    >>> why_text({"train-0000": (BuildReason.NEW,), "test-0000": (BuildReason.NEW,)})
     'new: train-0000, test-0000'
     """
     partitions: dict[str, list[str]] = {}
@@ -117,7 +117,7 @@ def _cells(shards: ShardChanges) -> list[str]:
     return [f"{len(shards.built)} of {shards.num_partitions}", *map(str, numbers)]
 
 
-def _show_reasons(console: Console, steps: Sequence[Step]) -> None:
+def _show_reasons(console: Console, steps: Sequence[BuildStep]) -> None:
     """Why partitions were built, step by step, and how many are still to build."""
     for step in steps:
         if step.shards is None:

@@ -10,7 +10,7 @@ import dagster as dg
 from rich.console import Console
 
 from building.account import nothing_changed, show_changes
-from building.driver import Build
+from building.driver import DatasetBuild
 from building.instance import open_instance
 from building.interrupts import Interrupts
 from building.ledger import Ledger
@@ -30,7 +30,7 @@ from headrace_dagster.resources.storage import StorageResource
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CommandLine:
     """What the command line asks for.
 
     Attributes:
@@ -48,13 +48,13 @@ class Asked:
     verbose: bool
 
 
-def build_dataset(asked: Asked, console: Console) -> int:
+def build_dataset(command: CommandLine, console: Console) -> int:
     """Bring one data set up to date. Returns the exit code.
 
     Raises:
         ConfigError: there is no such data set, its YAML is invalid, or the selection names no asset of it.
     """
-    path = _yaml_of(asked.name, asked.folder)
+    path = _yaml_of(command.name, command.folder)
     config = load_config(path)
     _check_siblings(config, path)
     _check_encoders(config, path)
@@ -66,13 +66,13 @@ def build_dataset(asked: Asked, console: Console) -> int:
             "headrace_progress": progress,
             "headrace_encoders": EncoderLoader(keep=True),
         }
-        log_level = "INFO" if asked.verbose else "CRITICAL"
+        log_level = "INFO" if command.verbose else "CRITICAL"
         runner = Runner(dataset, instance, resources, log_level=log_level, before_run=interrupts.check)
-        selected = _selected(dataset, runner, asked.select)
+        selected = _selected(dataset, runner, command.select)
         ledger = Ledger(storage.output(config), time.perf_counter)
         rejected_at = f"{storage.output(config).uri}/{REJECTED_PATH}"
         try:
-            outcomes = Build(dataset, runner, storage, progress, selected, ledger).run()
+            outcomes = DatasetBuild(dataset, runner, storage, progress, selected, ledger).run()
         except KeyboardInterrupt:
             show_changes(console, ledger.changes(runner.outcomes), rejected_at)
             raise
@@ -84,7 +84,7 @@ def build_dataset(asked: Asked, console: Console) -> int:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     else:
         show_changes(console, changes, rejected_at)
-    if asked.table or not is_idle:
+    if command.table or not is_idle:
         _show(config, storage, console)
     show_faults(console, failed)
     return 1 if failed else 0

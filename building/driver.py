@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import dagster as dg
 
 from building.ledger import Ledger
-from building.runs import Outcome, Runner
+from building.runs import Runner, RunOutcome
 from building.terminal import TerminalProgress
 from headrace.build.audio import ShardSettings
 from headrace.build.changes import ShardsBefore
 from headrace.build.latents import LatentSettings
 from headrace.build.reconcile import (
-    Reason,
+    BuildReason,
     latent_settings,
     shard_settings,
     wanted_latents,
@@ -50,7 +50,7 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Build:
+class DatasetBuild:
     """One build of one data set.
 
     Attributes:
@@ -79,7 +79,7 @@ class Build:
         """The data set's asset keys."""
         return self.dataset.keys
 
-    def run(self) -> list[Outcome]:
+    def run(self) -> list[RunOutcome]:
         """Bring the selected assets up to date, and stop after a stage that failed. Returns the runs, in order."""
         self._scan()
         self._audio()
@@ -204,7 +204,7 @@ class Build:
                     part.settings,
                     is_damaged=name in damaged,
                 )
-                or (Reason.UNRECORDED,)
+                or (BuildReason.UNRECORDED,)
                 for name, source in part.sources.items()
                 if name in plan.stale or name in unrecorded
             },

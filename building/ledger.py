@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
-from building.runs import Outcome
-from headrace.build.changes import BuildChanges, ShardChanges, ShardsBefore, Step, shard_changes
+from building.runs import RunOutcome
+from headrace.build.changes import BuildChanges, BuildStep, ShardChanges, ShardsBefore, shard_changes
 from headrace.catalog.changes import compare_catalogs
 from headrace.catalog.parquet_files import read_catalog
 from headrace.catalog.scan import Catalog
@@ -53,19 +53,19 @@ class Ledger:
         why = {name: first.why.get(name) or before.why[name] for name in {**first.why, **before.why}}
         self._entries[key] = _Entry(storage, ShardsBefore(first.manifests, first.sizes, why), tuple(layout))
 
-    def changes(self, outcomes: Sequence[Outcome]) -> BuildChanges:
+    def changes(self, outcomes: Sequence[RunOutcome]) -> BuildChanges:
         """What the runs of a build changed, including a build that was stopped."""
         after = read_catalog(self.output)
         seconds: dict[dg.AssetKey, float] = {}
         for outcome in outcomes:
             seconds[outcome.key] = seconds.get(outcome.key, 0.0) + outcome.seconds
         started = [key for key, entry in self._entries.items() if entry.before.why and key not in seconds]
-        steps = [Step(key.path[-1], spent, self._shards(key, outcomes)) for key, spent in seconds.items()]
-        stopped = [Step(key.path[-1], None, self._shards(key, outcomes)) for key in started]
+        steps = [BuildStep(key.path[-1], spent, self._shards(key, outcomes)) for key, spent in seconds.items()]
+        stopped = [BuildStep(key.path[-1], None, self._shards(key, outcomes)) for key in started]
         catalog = None if after is None else compare_catalogs(self.before, after)
         return BuildChanges(catalog, (*steps, *stopped), self.clock() - self.began)
 
-    def _shards(self, key: dg.AssetKey, outcomes: Sequence[Outcome]) -> ShardChanges | None:
+    def _shards(self, key: dg.AssetKey, outcomes: Sequence[RunOutcome]) -> ShardChanges | None:
         entry = self._entries.get(key)
         if entry is None:
             return None

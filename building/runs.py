@@ -10,14 +10,14 @@ import dagster as dg
 from building.repository import REPOSITORY_ROOT
 from headrace_dagster.assets.factory import build_assets, default_resources
 from headrace_dagster.assets.project_dataset import ProjectDataset
-from headrace_dagster.assets.records import Records
+from headrace_dagster.assets.records import AssetRecords
 from headrace_dagster.assets.tags import HOST_TAG
 
 _INTERRUPTED = dg.DagsterExecutionInterruptedError.__name__
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """The result of a run.
 
     Attributes:
@@ -58,12 +58,12 @@ class Runner:
         self._clock = clock
         self._definitions = build_assets([dataset], {**default_resources(REPOSITORY_ROOT), **resources})
         self._job = self._definitions.resolve_implicit_global_asset_job_def()
-        self.records = Records(instance, self._definitions.resolve_asset_graph().asset_check_keys)
+        self.records = AssetRecords(instance, self._definitions.resolve_asset_graph().asset_check_keys)
         self._config = {"loggers": {"console": {"config": {"log_level": log_level}}}}
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[RunOutcome] = []
         self._jobs: dict[dg.AssetKey, dg.JobDefinition] = {}
 
-    def materialize(self, key: dg.AssetKey, partition: str | None = None) -> Outcome:
+    def materialize(self, key: dg.AssetKey, partition: str | None = None) -> RunOutcome:
         """Materialize one asset (or one partition of it) and run its checks.
 
         Raises:
@@ -81,7 +81,7 @@ class Runner:
         )
         if _was_interrupted(result):
             raise KeyboardInterrupt
-        outcome = Outcome(key, partition, result.run_id, tuple(_faults(result)), self._clock() - began)
+        outcome = RunOutcome(key, partition, result.run_id, tuple(_faults(result)), self._clock() - began)
         self.outcomes.append(outcome)
         return outcome
 
@@ -91,7 +91,7 @@ class Runner:
             self._jobs[key] = self._job.get_subset(asset_selection={key})
         return self._jobs[key]
 
-    def take_faults(self) -> list[Outcome]:
+    def take_faults(self) -> list[RunOutcome]:
         """Remove the outcomes with faults from `outcomes`, and return them."""
         faults = [outcome for outcome in self.outcomes if outcome.faults]
         self.outcomes = [outcome for outcome in self.outcomes if not outcome.faults]

@@ -17,15 +17,15 @@ from rich.progress import (
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from building.runs import Outcome
+from building.runs import RunOutcome
 from headrace.catalog.partitions import PartitionSize
 from headrace.format.snapshots import NumberedSnapshot
-from headrace_dagster.resources.progress import Progress
+from headrace_dagster.resources.progress import BuildProgress
 
 _SECONDS_PER_HOUR = 3600
 
 
-class TerminalProgress(Progress):
+class TerminalProgress(BuildProgress):
     """Draws a progress bar on a terminal; elsewhere prints one line for each stage that has work."""
 
     def __init__(self, console: Console) -> None:
@@ -66,7 +66,7 @@ class TerminalProgress(Progress):
                 self._task = None
 
     def scanned(self, done: int, total: int) -> None:
-        """See `Progress.scanned`."""
+        """See `BuildProgress.scanned`."""
         if self._task is not None:
             self._bar.update(self._task, completed=done, total=total)
         elif done == 1:
@@ -78,12 +78,12 @@ class TerminalProgress(Progress):
         self.say(f"{files} read by a scan that was interrupted; it goes on from there")
 
     def settling(self, num_files: int, seconds: float) -> None:
-        """See `Progress.settling`."""
+        """See `BuildProgress.settling`."""
         files = "1 file that has" if num_files == 1 else f"{num_files} files that have"
         self.say(f"waiting {seconds:.0f} s for {files} just changed (source.settle_seconds)")
 
     def built(self, num_samples: int) -> None:
-        """See `Progress.built`."""
+        """See `BuildProgress.built`."""
         if self._task is None:
             return
         self._bar.advance(self._task, num_samples)
@@ -106,7 +106,7 @@ def show_snapshots(console: Console, snapshots: Mapping[str, NumberedSnapshot]) 
     console.print(table)
 
 
-def show_faults(console: Console, outcomes: list[Outcome]) -> None:
+def show_faults(console: Console, outcomes: list[RunOutcome]) -> None:
     """Print the faults of each run."""
     for outcome in outcomes:
         for fault in outcome.faults:

@@ -1,7 +1,7 @@
 """Receives progress reports from assets. The daemon ignores them; `build.py` draws a progress bar."""
 
 
-class Progress:
+class BuildProgress:
     """Ignores all progress reports.
 
     Not a `ConfigurableResource`, because Dagster copies these, and all assets of a run must share one progress bar.

@@ -21,7 +21,7 @@ import dagster as dg
 from headrace.catalog.scan_workers import ReadingThreads
 from headrace.errors import BuildError, MissingDependencyError
 from headrace.machine import num_cores
-from headrace_dagster.resources.workers import Item, Result, Work
+from headrace_dagster.resources.workers import BuildFunction, Item, Result
 
 _REPORT_SECONDS = 0.5
 _ANSWER_SECONDS = 10.0  # Ray itself would try for ten minutes, with a log line each time
@@ -56,7 +56,7 @@ class RayWorkersResource(dg.ConfigurableResource):
         num_cpus, _ = share_of(nodes, self.num_cpus, on_gpu=False)
         return max(1, sum(int(node["Resources"].get("CPU", 0)) // num_cpus for node in nodes if node["Alive"]))
 
-    def run(self, work: Work[Result], progress: Callable[[int], None], *, on_gpu: bool = False) -> Result:
+    def run(self, work: BuildFunction[Result], progress: Callable[[int], None], *, on_gpu: bool = False) -> Result:
         """See `Workers.run`. Work that is faster on a GPU gets one if the cluster has any."""
         ray = _connected(self.address)
         num_cpus, num_gpus = share_of(ray.nodes(), self.num_cpus, on_gpu=on_gpu)
@@ -65,7 +65,7 @@ class RayWorkersResource(dg.ConfigurableResource):
         try:
             for reference in task:
                 step = ray.get(reference)
-                if isinstance(step, Done):
+                if isinstance(step, TaskResult):
                     return step.result  # type: ignore[no-any-return]
                 progress(step)
         except ray.exceptions.RayTaskError as error:
@@ -117,14 +117,14 @@ def num_processors(nodes: list[dict[str, Any]]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class TaskResult:
     """The last step of a task, with the result of the work."""
 
     result: Any
 
 
-def steps(work: Work[Any], num_threads: int) -> Iterator[int | Done]:
-    """Do the work on a node. Yields how many more samples are done, about twice a second, and `Done` at the end.
+def steps(work: BuildFunction[Any], num_threads: int) -> Iterator[int | TaskResult]:
+    """Do the work on a node. Yields how many more samples are done, about twice a second, and `TaskResult` at the end.
 
     Raises:
         Exception: what `work` raises.
@@ -140,7 +140,7 @@ def steps(work: Work[Any], num_threads: int) -> Iterator[int | Done]:
                 yield num_done
                 num_done, reported = 0, time.monotonic()
         yield num_done
-        yield Done(result.result())
+        yield TaskResult(result.result())
 
 
 def share_of(nodes: list[dict[str, Any]], num_cpus: int, *, on_gpu: bool) -> tuple[int, int]:

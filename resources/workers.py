@@ -19,7 +19,7 @@ _READERS_PER_THREAD = 4  # reading a file is mostly waiting for a disk or a stor
 _MOST_READERS = 32
 
 
-class Work(Protocol[Made_co]):
+class BuildFunction(Protocol[Made_co]):
     """A function that builds a partition."""
 
     def __call__(self, *, num_threads: int, progress: Callable[[int], None]) -> Made_co:
@@ -37,7 +37,7 @@ class Workers(FileWorkers, Protocol):
     def at_a_time(self) -> int:
         """How many calls of `run` may be under way at a time, each on its own thread, at least 1."""
 
-    def run(self, work: Work[Result], progress: Callable[[int], None], *, on_gpu: bool = False) -> Result:
+    def run(self, work: BuildFunction[Result], progress: Callable[[int], None], *, on_gpu: bool = False) -> Result:
         """Do the work of a partition and wait for its result.
 
         Args:
@@ -67,7 +67,7 @@ class WorkersResource(dg.ConfigurableResource):
         """See `Workers.at_a_time`: one, which has all threads."""
         return 1
 
-    def run(self, work: Work[Result], progress: Callable[[int], None], *, on_gpu: bool = False) -> Result:  # noqa: ARG002
+    def run(self, work: BuildFunction[Result], progress: Callable[[int], None], *, on_gpu: bool = False) -> Result:  # noqa: ARG002
         """See `Workers.run`. An encoder finds this machine's GPUs itself."""
         return work(num_threads=self.count, progress=progress)
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 import dagster as dg
 
-from headrace.alerts.alerts import EVERYWHERE, Alert, Channel, gaps, send
+from headrace.alerts.alerts import EVERYWHERE, Alert, AlertChannel, gaps, send
 from headrace.config.dataset import AlertsConfig
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.tags import PARTITION_TAG, dataset_of
@@ -22,7 +22,7 @@ _KINDS = {"failure": dg.DagsterEventType.RUN_FAILURE, "success": dg.DagsterEvent
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class ReadPosition:
     """How far the sensor has read the runs.
 
     Attributes:
@@ -52,9 +52,9 @@ def alerts_sensor(datasets: Sequence[ProjectDataset]) -> dg.SensorDefinition:
     )
     def alerts(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         if context.cursor is None:
-            start = Position(*(_newest(context.instance, kind) for kind in _KINDS.values()))
+            start = ReadPosition(*(_newest(context.instance, kind) for kind in _KINDS.values()))
             return dg.SensorResult(skip_reason="reading runs from now on", cursor=json.dumps(asdict(start)))
-        position, reason = _go_on(context.instance, Position(**json.loads(context.cursor)), datasets)
+        position, reason = _go_on(context.instance, ReadPosition(**json.loads(context.cursor)), datasets)
         reason = "; ".join([reason, *_all_gaps(datasets)])
         return dg.SensorResult(skip_reason=reason, cursor=json.dumps(asdict(position)))
 
@@ -67,38 +67,38 @@ def _all_gaps(datasets: Sequence[ProjectDataset]) -> list[str]:
 
 
 def _go_on(
-    instance: dg.DagsterInstance, position: Position, datasets: Sequence[ProjectDataset]
-) -> tuple[Position, str]:
+    instance: dg.DagsterInstance, position: ReadPosition, datasets: Sequence[ProjectDataset]
+) -> tuple[ReadPosition, str]:
     """Send alerts about the next runs. Returns the new position, and the message of the tick."""
-    told = 0
+    num_sent = 0
     given_up: list[str] = []
     for name, kind in _KINDS.items():
         filters = dg.RunStatusChangeRecordsFilter(kind, after_storage_id=getattr(position, name))
         for record in instance.fetch_run_status_changes(filters, limit=_MOST_PER_TICK, ascending=True).records:
-            is_told, faults = _tell(instance, record.event_log_entry.run_id, datasets, position.channels)
+            has_alert, faults = _send_alert_of(instance, record.event_log_entry.run_id, datasets, position.channels)
             if faults and position.tries + 1 < _MOST_TRIES:
                 waiting = replace(position, tries=position.tries + 1, channels=tuple(faults))
-                return waiting, _said(told, [*given_up, *faults.values()], position.lost)
+                return waiting, _message(num_sent, [*given_up, *faults.values()], position.lost)
             given_up += faults.values()
-            told += is_told and not faults
+            num_sent += has_alert and not faults
             lost = position.lost + bool(faults)
             position = replace(position, **{name: record.storage_id}, tries=0, channels=EVERYWHERE, lost=lost)
-    return position, _said(told, given_up, position.lost)
+    return position, _message(num_sent, given_up, position.lost)
 
 
-def _said(told: int, faults: Sequence[str], lost: int) -> str:
+def _message(num_sent: int, faults: Sequence[str], lost: int) -> str:
     """The message of a tick."""
-    said = [f"{told} alerts sent"] if told else []
+    parts = [f"{num_sent} alerts sent"] if num_sent else []
     if faults:
-        said.append(f"could not be delivered: {'; '.join(faults)}")
+        parts.append(f"could not be delivered: {'; '.join(faults)}")
     if lost:
-        said.append(f"{lost} alerts given up so far, after {_MOST_TRIES} tries each")
-    return "; ".join(said) or "nothing to report"
+        parts.append(f"{lost} alerts given up so far, after {_MOST_TRIES} tries each")
+    return "; ".join(parts) or "nothing to report"
 
 
-def _tell(
+def _send_alert_of(
     instance: dg.DagsterInstance, run_id: str, datasets: Sequence[ProjectDataset], channels: Collection[str]
-) -> tuple[bool, dict[Channel, str]]:
+) -> tuple[bool, dict[AlertChannel, str]]:
     """Send the alert about a run, if any. Returns whether there is one, and errors by channel; never raises."""
     try:
         alert, config = _alert(instance, run_id, datasets)

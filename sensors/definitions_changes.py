@@ -28,7 +28,7 @@ def definitions_changes_sensor(folder: DatasetFolder, configs: Sequence[DatasetC
         configs: the data sets that were loaded from them.
     """
     loaded = {config.name: config for config in configs}
-    told: set[tuple[str, ...]] = set()
+    logged: set[tuple[str, ...]] = set()
 
     @dg.sensor(
         name="headrace_definitions_changes",
@@ -44,9 +44,9 @@ def definitions_changes_sensor(folder: DatasetFolder, configs: Sequence[DatasetC
         if not faults:
             return dg.SkipReason("no change")
         reason = "not loaded: " + "\n".join(faults)
-        if faults in told:  # a failed tick is kept for a month
+        if faults in logged:  # a failed tick is kept for a month
             return dg.SkipReason(reason)
-        told.add(faults)
+        logged.add(faults)
         raise dg.Failure(reason, allow_retries=False)
 
     return definitions_changes

@@ -8,7 +8,7 @@ from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.sensors.alerts import alerts_sensor
 from headrace_dagster.sensors.definitions_changes import definitions_changes_sensor
-from headrace_dagster.sensors.loaded import DatasetFolder, Origin
+from headrace_dagster.sensors.loaded import ConfigOrigin, DatasetFolder
 from headrace_dagster.sensors.schedules import dataset_schedules
 from headrace_dagster.sensors.source_changes import source_changes_sensor
 from headrace_dagster.sensors.stale_partitions import stale_partitions_sensor
@@ -30,7 +30,7 @@ def build_automation(
 
 
 def dataset_automation(
-    dataset: ProjectDataset, storage: StorageResource, origin: Origin | None = None
+    dataset: ProjectDataset, storage: StorageResource, origin: ConfigOrigin | None = None
 ) -> dg.Definitions:
     """The sensors and schedules of one data set, without those that all data sets share."""
     return dg.Definitions(

@@ -15,7 +15,7 @@ from headrace.config.folder import find_configs, yaml_files
 from headrace.errors import ConfigError
 
 
-class Origin(Protocol):
+class ConfigOrigin(Protocol):
     """Where the configuration of a data set was loaded from."""
 
     def why_held(self, config: DatasetConfig) -> str | None:
@@ -39,7 +39,7 @@ class DatasetFolder:
         return _configs_of(self, _digest(yaml_files(self.path)))
 
     def why_held(self, config: DatasetConfig) -> str | None:
-        """See `Origin`."""
+        """See `ConfigOrigin`."""
         if self.configs_now()[0].get(config.name) == config:
             return None
         return (
@@ -66,7 +66,7 @@ class LoadedFile:
         return cls(path, _digest([path]))
 
     def why_held(self, config: DatasetConfig) -> str | None:
-        """See `Origin`."""
+        """See `ConfigOrigin`."""
         try:
             is_same = _digest([self.path]) == self.digest
         except OSError:

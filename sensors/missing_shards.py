@@ -19,7 +19,7 @@ _MOST_REMEMBERED = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class SensorState:
     """The sensor's state.
 
     Attributes:
@@ -37,7 +37,7 @@ class Watch:
     missing: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def from_cursor(cls, cursor: str | None) -> "Watch":
+    def from_cursor(cls, cursor: str | None) -> "SensorState":
         """The state of a cursor; the initial state without one, or if another version wrote the cursor."""
         try:
             return cls(**json.loads(cursor)) if cursor else cls()
@@ -53,7 +53,7 @@ class Watch:
         found = [(_place(name), since) for name, since in self.missing.items()]
         return {partition: since for (name, partition), since in found if name == folder}
 
-    def looked(self, folders: Mapping[str, Storage], partitions: Sequence[str], now: float) -> "Watch":
+    def looked(self, folders: Mapping[str, Storage], partitions: Sequence[str], now: float) -> "SensorState":
         """The state after a look of bounded length: first at partitions that lacked shards, then at the next ones."""
         deadline = time.monotonic() + _TICK_SECONDS
         known = [place for place in map(_place, self.missing) if place[0] in folders and place[1] in partitions]
@@ -71,11 +71,11 @@ class Watch:
         return replace(state, missing=dict.fromkeys(new, now) | missing, next=-1 if through else state.next + count)
 
 
-def _with_next_round(watch: Watch, folders: Mapping[str, Storage], now: float) -> Watch:
+def _with_next_round(state: SensorState, folders: Mapping[str, Storage], now: float) -> SensorState:
     """The state at the beginning of the next round, if it is due; otherwise the same state."""
     mark = folder_mark(folders)
-    pause = _CHANGED_SECONDS if mark != watch.folders else _FOLDER_SECONDS if mark else _STORE_SECONDS
-    return watch if 0 <= now - watch.began < pause else replace(watch, began=now, folders=mark, next=0)
+    pause = _CHANGED_SECONDS if mark != state.folders else _FOLDER_SECONDS if mark else _STORE_SECONDS
+    return state if 0 <= now - state.began < pause else replace(state, began=now, folders=mark, next=0)
 
 
 def _name(place: FolderPartition) -> str:

@@ -17,7 +17,7 @@ from headrace_dagster.assets.tags import DATASET_TAG, WORK_TAG
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.sensors.activity import ActiveRun, active_runs, attempts_at
 from headrace_dagster.sensors.backfills import pending_runs
-from headrace_dagster.sensors.loaded import Origin
+from headrace_dagster.sensors.loaded import ConfigOrigin
 
 _INTERVAL_SECONDS = 1  # every round of the daemon, which takes 5 s
 _LOOK_SECONDS = 1.4
@@ -29,7 +29,7 @@ _NS = 1_000_000_000
 
 
 def source_changes_sensor(
-    dataset: ProjectDataset, storage: StorageResource, origin: Origin | None = None
+    dataset: ProjectDataset, storage: StorageResource, origin: ConfigOrigin | None = None
 ) -> dg.SensorDefinition:
     """The sensor of a data set, whose relative URIs `storage` resolves and whose configuration is from `origin`."""
     config, keys = dataset.config, dataset.keys
@@ -73,7 +73,7 @@ def _unlisted(  # noqa: PLR0913 - what a tick knows
     context: dg.SensorEvaluationContext,
     dataset: ProjectDataset,
     storage: StorageResource,
-    origin: Origin | None,
+    origin: ConfigOrigin | None,
     inputs: str,
     *,
     is_resting: bool,
@@ -101,7 +101,7 @@ def _scan(dataset: ProjectDataset, token: str, cursor: str | None = None) -> dg.
 
 
 def _hold(
-    context: dg.SensorEvaluationContext, dataset: ProjectDataset, origin: Origin | None, token: str
+    context: dg.SensorEvaluationContext, dataset: ProjectDataset, origin: ConfigOrigin | None, token: str
 ) -> str | None:
     """Why a scan that is due does not start yet; None if it can start."""
     if origin is not None and (held := origin.why_held(dataset.config)):

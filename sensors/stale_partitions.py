@@ -7,24 +7,24 @@ from dataclasses import replace
 
 import dagster as dg
 
-from headrace.build.waves import Decision, Limits, Situation, decide
+from headrace.build.waves import Decision, RunLimits, Situation, decide
 from headrace_dagster.assets.gates import failed_catalog
 from headrace_dagster.assets.project_dataset import ProjectDataset
-from headrace_dagster.assets.records import Records
+from headrace_dagster.assets.records import AssetRecords
 from headrace_dagster.assets.tags import DATASET_TAG, REASON_TAG, WORK_TAG
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.sensors.activity import ActiveRun, active_runs, attempts_at, newest_run
 from headrace_dagster.sensors.backfills import pending_runs
-from headrace_dagster.sensors.level import AUDIO, Level, LevelReader
-from headrace_dagster.sensors.loaded import Origin
-from headrace_dagster.sensors.missing_shards import Watch
+from headrace_dagster.sensors.due_work import AUDIO, DueWork, DueWorkReader
+from headrace_dagster.sensors.loaded import ConfigOrigin
+from headrace_dagster.sensors.missing_shards import SensorState
 
 _SHOWN = 10
 _INTERVAL_SECONDS = 1  # every round of the daemon, which takes 5 s
 
 
 def stale_partitions_sensor(
-    dataset: ProjectDataset, storage: StorageResource, origin: Origin | None = None
+    dataset: ProjectDataset, storage: StorageResource, origin: ConfigOrigin | None = None
 ) -> dg.SensorDefinition:
     """The sensor of a data set, whose relative URIs `storage` resolves and whose configuration is from `origin`."""
     config, keys = dataset.config, dataset.keys
@@ -41,54 +41,54 @@ def stale_partitions_sensor(
     )
     def stale_partitions(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         graph = context.repository_def.asset_graph
-        reader = LevelReader(dataset, storage, Records(context.instance, graph.asset_check_keys))
+        reader = DueWorkReader(dataset, storage, AssetRecords(context.instance, graph.asset_check_keys))
         runs = [*active_runs(context.instance, dataset), *pending_runs(context.instance, graph)]
         mark = json.dumps([reader.outline(), newest_run(context.instance)])
-        watch = Watch.from_cursor(context.cursor)
-        watch = watch.looked(reader.folders(), config.partitioning().partition_keys(), time.time())
-        if watch.mark == mark and not watch.missing:
-            return _nothing("up to date", watch)
-        watch = replace(watch, mark=None)
-        level = reader.read(watch.of)
-        if level is None:
-            return _nothing("waiting for a scan of the source", watch)
+        state = SensorState.from_cursor(context.cursor)
+        state = state.looked(reader.folders(), config.partitioning().partition_keys(), time.time())
+        if state.mark == mark and not state.missing:
+            return _nothing("up to date", state)
+        state = replace(state, mark=None)
+        due = reader.read(state.of)
+        if due is None:
+            return _nothing("waiting for a scan of the source", state)
         if failed := failed_catalog(context.instance, keys.catalog):
-            return _nothing(f"held back: the catalog failed its checks: {', '.join(failed)}", watch)
+            return _nothing(f"held back: the catalog failed its checks: {', '.join(failed)}", state)
         if origin is not None and (held := origin.why_held(config)):
-            return _nothing(held, watch)
-        limits = Limits(starts_per_tick=config.runs.per_tick, runs_in_flight=config.runs.in_flight)
-        decision = decide(_situation(reader, level, runs), limits)
+            return _nothing(held, state)
+        limits = RunLimits(starts_per_tick=config.runs.per_tick, runs_in_flight=config.runs.in_flight)
+        decision = decide(_situation(reader, due, runs), limits)
         return dg.SensorResult(
-            run_requests=_requests(reader, level, decision),
-            skip_reason=_reason(level, decision),
-            cursor=replace(watch, mark=mark if decision.is_done else None).to_cursor(),
+            run_requests=_requests(reader, due, decision),
+            skip_reason=_reason(due, decision),
+            cursor=replace(state, mark=mark if decision.is_done else None).to_cursor(),
         )
 
     return stale_partitions
 
 
-def _situation(reader: LevelReader, level: Level, runs: Sequence[ActiveRun]) -> Situation:
+def _situation(reader: DueWorkReader, due: DueWork, runs: Sequence[ActiveRun]) -> Situation:
     keys, config = reader.keys, reader.config
     shards = reader.assets_of([AUDIO, *(latents.name for latents in config.latents)])
     building = [run for run in runs if run.makes(shards)]
     everything = any(run.partition is None for run in building)
-    tokens = [*(work.token for work in level.partitions.values()), level.token]
+    tokens = [*(work.token for work in due.partitions.values()), due.token]
     return Situation(
-        partitions=level.partitions,
-        hours=level.hours,
-        finish=level.token if level.finish and not level.partitions else None,
-        running=frozenset(level.partitions if everything else [run.partition or "" for run in building]),
+        partitions=due.partitions,
+        hours=due.hours,
+        finish=due.token if due.finish and not due.partitions else None,
+        running=frozenset(due.partitions if everything else [run.partition or "" for run in building]),
         is_scanning=any(run.makes([keys.catalog]) for run in runs),
         is_finishing=any(run.makes(reader.last_assets()) for run in runs),
         attempts=attempts_at(reader.records.instance, tokens),
     )
 
 
-def _requests(reader: LevelReader, level: Level, decision: Decision) -> list[dg.RunRequest]:
+def _requests(reader: DueWorkReader, due: DueWork, decision: Decision) -> list[dg.RunRequest]:
     name = reader.config.name
-    last = list(level.finish) if decision.finish else []
+    last = list(due.finish) if decision.finish else []
     if not decision.partitions and last:
-        return [dg.RunRequest(asset_selection=last, tags={DATASET_TAG: name, WORK_TAG: level.token})]
+        return [dg.RunRequest(asset_selection=last, tags={DATASET_TAG: name, WORK_TAG: due.token})]
     return [
         dg.RunRequest(
             asset_selection=[*reader.assets_of(work.stages), *last],
@@ -99,15 +99,15 @@ def _requests(reader: LevelReader, level: Level, decision: Decision) -> list[dg.
     ]
 
 
-def _reason(level: Level, decision: Decision) -> dg.SkipReason | None:
+def _reason(due: DueWork, decision: Decision) -> dg.SkipReason | None:
     if decision.partitions or decision.finish:
         return None
     if not decision.paused:
         return dg.SkipReason("up to date")
-    reasons = {name: f" ({work.reason})" for name, work in level.partitions.items() if work.reason}
+    reasons = {name: f" ({work.reason})" for name, work in due.partitions.items() if work.reason}
     paused = list(decision.paused.items())[:_SHOWN]
     return dg.SkipReason("; ".join(f"{name}: {pause}{reasons.get(name, '')}" for name, pause in paused))
 
 
-def _nothing(reason: str, watch: Watch) -> dg.SensorResult:
-    return dg.SensorResult(skip_reason=reason, cursor=watch.to_cursor())
+def _nothing(reason: str, state: SensorState) -> dg.SensorResult:
+    return dg.SensorResult(skip_reason=reason, cursor=state.to_cursor())

@@ -5,8 +5,8 @@ import io
 from rich.console import Console
 
 from building.account import nothing_changed, show_changes
-from headrace.build.changes import BuildChanges, ShardChanges, Step
-from headrace.build.reconcile import Reason
+from headrace.build.changes import BuildChanges, BuildStep, ShardChanges
+from headrace.build.reconcile import BuildReason
 from headrace.catalog.changes import CatalogChanges
 from headrace.format.rejects import Rejected, compare_rejects
 
@@ -49,10 +49,12 @@ def test_earlier_rejects_are_only_counted():
 
 
 def test_a_step_shows_seconds_partitions_reasons_and_shards():
-    why = {f"train-{i:04d}": (Reason.NEW,) for i in range(6)} | {"test-0000": (Reason.RECORDINGS, Reason.LAYOUT)}
+    why = {f"train-{i:04d}": (BuildReason.NEW,) for i in range(6)} | {
+        "test-0000": (BuildReason.RECORDINGS, BuildReason.LAYOUT)
+    }
     steps = (
-        Step("catalog", 0.26),
-        Step("audio_shards", 12.34, ShardChanges(why, 0, 9, 7, 2, 1, NONE)),
+        BuildStep("catalog", 0.26),
+        BuildStep("audio_shards", 12.34, ShardChanges(why, 0, 9, 7, 2, 1, NONE)),
     )
     lines = shown(BuildChanges(None, steps, 13.0))
     first = "new: train-0000, train-0001, train-0002, train-0003 and 2 more"
@@ -64,23 +66,25 @@ def test_a_step_shows_seconds_partitions_reasons_and_shards():
 
 
 def test_the_steps_fit_in_80_columns():
-    shards = ShardChanges({f"train-{i:04d}": (Reason.NEW,) for i in range(900)}, 0, 1000, 12345, 12345, 12345, NONE)
-    lines = shown(BuildChanges(None, (Step("encodec_latent_shards", 12345.6, shards),), 1.0), width=80)[1:]
+    shards = ShardChanges(
+        {f"train-{i:04d}": (BuildReason.NEW,) for i in range(900)}, 0, 1000, 12345, 12345, 12345, NONE
+    )
+    lines = shown(BuildChanges(None, (BuildStep("encodec_latent_shards", 12345.6, shards),), 1.0), width=80)[1:]
     row = next(line for line in lines if "encodec" in line)
     assert row.split() == ["encodec_latent_shards", "12345.6", "900", "of", "1000", "12345", "12345", "12345", "24690"]
     assert "…" not in "".join(lines)
 
 
 def test_an_interrupted_build_reports_how_many_partitions_are_left():
-    shards = ShardChanges({"train-0000": (Reason.NEW,)}, 3, 4, 1, 0, 0, NONE)
+    shards = ShardChanges({"train-0000": (BuildReason.NEW,)}, 3, 4, 1, 0, 0, NONE)
     for seconds in (1.0, None):
-        lines = shown(BuildChanges(None, (Step("audio_shards", seconds, shards),), 1.0))
+        lines = shown(BuildChanges(None, (BuildStep("audio_shards", seconds, shards),), 1.0))
         assert lines[1] == "audio_shards: 3 partitions are still to build"
 
 
 def test_samples_that_newly_lack_latents_are_named():
     shards = ShardChanges({}, 0, 4, 1, 0, 0, compare_rejects([], [Rejected("shout", "not_finite", "has infinities")]))
-    lines = shown(BuildChanges(None, (Step("mel_latent_shards", 1.0, shards),), 1.0))
+    lines = shown(BuildChanges(None, (BuildStep("mel_latent_shards", 1.0, shards),), 1.0))
     assert lines[:2] == [
         "samples that got no latents in mel_latent_shards, new: 1",
         "shout: not_finite: has infinities",
@@ -88,7 +92,7 @@ def test_samples_that_newly_lack_latents_are_named():
 
 
 def test_a_build_without_changes_prints_one_line():
-    changes = BuildChanges(catalog(), (Step("catalog", 0.3),), 0.42)
+    changes = BuildChanges(catalog(), (BuildStep("catalog", 0.3),), 0.42)
     line = nothing_changed("birds", changes, "audio: 4 shards in snapshot 7", "out/catalog/rejected.parquet")
     assert line == (
         "birds: nothing changed: 40 recordings, audio: 4 shards in snapshot 7; 3 rejected as before: "

@@ -15,7 +15,7 @@ from dagster._core.scheduler.instigation import InstigatorType, TickData, TickSt
 
 from headrace.alerts import alerts as alerting
 from headrace.alerts import delivery
-from headrace.alerts.alerts import Alert, Channel, send
+from headrace.alerts.alerts import Alert, AlertChannel, send
 from headrace.alerts.delivery import fault_of, smtp_address
 from headrace.config.dataset import AlertsConfig, DatasetConfig
 from headrace_dagster.assets.project_dataset import ProjectDataset
@@ -58,7 +58,7 @@ def test_no_response_of_a_webhook_leaks_its_path(written, answer):
     with web_server(Heard(answer)) as port:
         url = f"http://127.0.0.1:{port}/services/T 1/{MARK}?key={MARK}"
         faults = send(ALERT, AlertsConfig(), {"HEADRACE_ALERTS_WEBHOOK": url})
-    assert list(faults) == [Channel.WEBHOOK]
+    assert list(faults) == [AlertChannel.WEBHOOK]
     assert not has_leaked(written() + str(faults))
 
 
@@ -84,7 +84,7 @@ def test_no_response_of_a_webhook_leaks_its_path(written, answer):
 )
 def test_no_invalid_webhook_leaks(written, url):
     faults = send(ALERT, AlertsConfig(), {"HEADRACE_ALERTS_WEBHOOK": url})
-    assert list(faults) == [Channel.WEBHOOK]
+    assert list(faults) == [AlertChannel.WEBHOOK]
     assert not has_leaked(written() + str(faults))
 
 
@@ -98,7 +98,7 @@ def test_a_password_may_contain_any_character_and_does_not_leak_when_it_is_rejec
         apart = {"HEADRACE_ALERTS_SMTP_USER": "me", "HEADRACE_ALERTS_SMTP_PASSWORD": secret} if is_apart else {}
         environment = {"HEADRACE_ALERTS_SMTP": url, **apart}
         faults = send(ALERT, AlertsConfig(**TO, insecure=True), environment)
-    assert list(faults) == [Channel.EMAIL]
+    assert list(faults) == [AlertChannel.EMAIL]
     assert (secret in heard.plain) == secret.isascii()  # smtplib sends no others
     assert not has_leaked(written() + str(faults))
 
@@ -109,7 +109,7 @@ def test_no_response_of_an_smtp_server_leaks_a_password(written, answer):
     with smtp_server(heard) as port:
         url = f"smtp://me:{MARK}@127.0.0.1:{port}"
         faults = send(ALERT, AlertsConfig(**TO, insecure=True), {"HEADRACE_ALERTS_SMTP": url})
-    assert list(faults) == [Channel.EMAIL]
+    assert list(faults) == [AlertChannel.EMAIL]
     assert not has_leaked(written() + str(faults))
 
 
@@ -120,7 +120,7 @@ def test_no_response_of_an_smtp_server_leaks_a_password(written, answer):
 def test_no_invalid_smtp_address_leaks(written, scheme, place):
     environment = {"HEADRACE_ALERTS_SMTP": f"{scheme}://me:{MARK}/{MARK}@{place}"}
     faults = send(ALERT, AlertsConfig(**TO), environment)
-    assert list(faults) == [Channel.EMAIL]
+    assert list(faults) == [AlertChannel.EMAIL]
     assert not has_leaked(written() + str(faults))
 
 
@@ -142,7 +142,7 @@ def test_after_a_failed_starttls_no_password_is_sent(written, answer, is_insecur
     with smtp_server(heard, offers_tls=True) as port:
         environment = {"HEADRACE_ALERTS_SMTP": f"smtp://me:{MARK}@127.0.0.1:{port}"}
         faults = send(ALERT, AlertsConfig(**TO, insecure=is_insecure), environment)
-    assert list(faults) == [Channel.EMAIL]
+    assert list(faults) == [AlertChannel.EMAIL]
     assert MARK not in heard.plain
     assert not has_leaked(written() + str(faults))
 
@@ -155,8 +155,8 @@ def test_a_server_without_tls_at_an_address_with_tls_leaks_nothing(written):
             "HEADRACE_ALERTS_SMTP": f"smtps://me:{MARK}@127.0.0.1:{mail_port}",
         }
         faults = send(ALERT, AlertsConfig(**TO), environment)
-    assert list(faults) == [Channel.WEBHOOK, Channel.EMAIL]
-    assert "TLS could not be set up" in faults[Channel.EMAIL]
+    assert list(faults) == [AlertChannel.WEBHOOK, AlertChannel.EMAIL]
+    assert "TLS could not be set up" in faults[AlertChannel.EMAIL]
     assert MARK not in heard.plain
     assert not has_leaked(written() + str(faults))
 
@@ -205,7 +205,7 @@ def test_a_message_that_cannot_be_written_is_an_error_and_the_other_channel_gets
     with smtp_server(heard) as port:
         environment = {"HEADRACE_ALERTS_WEBHOOK": "http://x", "HEADRACE_ALERTS_SMTP": f"smtp://127.0.0.1:{port}"}
         faults = send(ALERT, AlertsConfig(**TO), environment)
-    assert (list(faults), len(heard.mails)) == ([Channel.WEBHOOK], 1)
+    assert (list(faults), len(heard.mails)) == ([AlertChannel.WEBHOOK], 1)
     assert not has_leaked(written() + str(faults))
 
 

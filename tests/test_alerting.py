@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from headrace.alerts.alerts import Alert, Channel, gaps, send, webhook_body
+from headrace.alerts.alerts import Alert, AlertChannel, gaps, send, webhook_body
 from headrace.config.dataset import AlertsConfig
 
 ALERT = Alert(
@@ -125,7 +125,7 @@ def test_a_failing_receiver_is_reported_without_the_secret_and_the_others_get_th
     received.status = 500
     config = AlertsConfig(email_to=("a@example.org",))
     faults = send(ALERT, config, {"HEADRACE_ALERTS_WEBHOOK": webhook, "HEADRACE_ALERTS_SMTP": smtp})
-    assert faults == {Channel.WEBHOOK: "webhook of HEADRACE_ALERTS_WEBHOOK: the server answered with status 500"}
+    assert faults == {AlertChannel.WEBHOOK: "webhook of HEADRACE_ALERTS_WEBHOOK: the server answered with status 500"}
     assert len(received.mails) == 1
 
 
@@ -141,7 +141,7 @@ def test_long_texts_are_truncated():
 
 def test_only_failed_channels_are_tried_again(received, webhook, smtp):
     environment = {"HEADRACE_ALERTS_WEBHOOK": webhook, "HEADRACE_ALERTS_SMTP": smtp}
-    assert send(ALERT, AlertsConfig(email_to=("a@example.org",)), environment, [Channel.EMAIL]) == {}
+    assert send(ALERT, AlertsConfig(email_to=("a@example.org",)), environment, [AlertChannel.EMAIL]) == {}
     assert (len(received.bodies), len(received.mails)) == (0, 1)
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from headrace.audio import AudioFormat
 from headrace.build.audio import ShardSettings
-from headrace.build.changes import BuildChanges, ShardsBefore, Step, shard_changes
+from headrace.build.changes import BuildChanges, BuildStep, ShardsBefore, shard_changes
 from headrace.build.latents import LatentSettings
-from headrace.build.reconcile import Reason, why_build
+from headrace.build.reconcile import BuildReason, why_build
 from headrace.catalog.changes import CatalogChanges
 from headrace.format.manifests import Manifest, ManifestRejection, ShardEntry
 from headrace.format.rejects import Rejected, compare_rejects
@@ -31,29 +31,34 @@ def listing(shards):
 @pytest.mark.parametrize(
     ("found", "source", "settings", "why"),
     [
-        (None, "recordings", AUDIO, (Reason.NEW,)),
+        (None, "recordings", AUDIO, (BuildReason.NEW,)),
         (manifest(), "recordings", AUDIO, ()),
-        (manifest(), "others", AUDIO, (Reason.RECORDINGS,)),
-        (manifest(), "recordings", dataclasses.replace(AUDIO, audio=AudioFormat(8000, None, None)), (Reason.SETTINGS,)),
-        (manifest(), "recordings", dataclasses.replace(AUDIO, samples_per_shard=5), (Reason.LAYOUT,)),
-        (manifest(), "recordings", dataclasses.replace(AUDIO, reshuffle=1), (Reason.LAYOUT,)),
+        (manifest(), "others", AUDIO, (BuildReason.RECORDINGS,)),
+        (
+            manifest(),
+            "recordings",
+            dataclasses.replace(AUDIO, audio=AudioFormat(8000, None, None)),
+            (BuildReason.SETTINGS,),
+        ),
+        (manifest(), "recordings", dataclasses.replace(AUDIO, samples_per_shard=5), (BuildReason.LAYOUT,)),
+        (manifest(), "recordings", dataclasses.replace(AUDIO, reshuffle=1), (BuildReason.LAYOUT,)),
         (
             manifest(),
             "others",
             ShardSettings(AudioFormat(8000, None, None), 5),
-            (Reason.RECORDINGS, Reason.LAYOUT, Reason.SETTINGS),
+            (BuildReason.RECORDINGS, BuildReason.LAYOUT, BuildReason.SETTINGS),
         ),
         (manifest(settings=MEL), "recordings", MEL, ()),
-        (manifest(settings=MEL), "other audio", MEL, (Reason.AUDIO,)),
-        (manifest(settings=MEL), "recordings", LatentSettings("other"), (Reason.ENCODER,)),
-        (manifest(settings=MEL), "recordings", LatentSettings("mel", "float32"), (Reason.ENCODER,)),
-        (manifest(settings=MEL), "other audio", LatentSettings("other"), (Reason.AUDIO, Reason.ENCODER)),
+        (manifest(settings=MEL), "other audio", MEL, (BuildReason.AUDIO,)),
+        (manifest(settings=MEL), "recordings", LatentSettings("other"), (BuildReason.ENCODER,)),
+        (manifest(settings=MEL), "recordings", LatentSettings("mel", "float32"), (BuildReason.ENCODER,)),
+        (manifest(settings=MEL), "other audio", LatentSettings("other"), (BuildReason.AUDIO, BuildReason.ENCODER)),
     ],
 )
 def test_the_reason_for_a_partition_names_only_what_differs(found, source, settings, why):
     assert why_build(found, source, settings) == why
     if found is not None:
-        assert why_build(found, source, settings, is_damaged=True) == (*why, Reason.MISSING)
+        assert why_build(found, source, settings, is_damaged=True) == (*why, BuildReason.MISSING)
         assert bool(why) is (found.wanted != settings.wanted(source))
 
 
@@ -61,25 +66,25 @@ def test_shards_are_written_reused_or_removed():
     before = ShardsBefore(
         {"train-0000": manifest(shards="ab"), "train-0001": manifest("train-0001", "cd")},
         listing("abcd"),
-        {"train-0000": (Reason.RECORDINGS,)},
+        {"train-0000": (BuildReason.RECORDINGS,)},
     )
     layout = ("train-0000", "train-0001")
     changes = shard_changes(before, {"train-0000": manifest(shards="aef")}, layout, {"train-0000"})
     assert (changes.num_written, changes.num_reused, changes.num_removed, changes.num_shards) == (2, 3, 1, 5)
-    assert (changes.built, changes.num_waiting) == ({"train-0000": (Reason.RECORDINGS,)}, 0)
+    assert (changes.built, changes.num_waiting) == ({"train-0000": (BuildReason.RECORDINGS,)}, 0)
 
 
 def test_a_shard_that_was_missing_or_truncated_and_exists_now_counts_as_written():
     held = {"train-0000": manifest(shards="abc")}
     sizes = listing("abc") | {"b.tar": 3}
     del sizes["c.idx"]
-    before = ShardsBefore(held, sizes, {"train-0000": (Reason.MISSING,)})
+    before = ShardsBefore(held, sizes, {"train-0000": (BuildReason.MISSING,)})
     changes = shard_changes(before, held, ("train-0000",), {"train-0000"})
     assert (changes.num_written, changes.num_reused, changes.num_removed) == (2, 1, 0)
 
 
 def test_shards_of_a_killed_build_count_as_reused():
-    before = ShardsBefore({}, listing("a"), {"train-0000": (Reason.NEW,)})
+    before = ShardsBefore({}, listing("a"), {"train-0000": (BuildReason.NEW,)})
     changes = shard_changes(before, {"train-0000": manifest(shards="ab")}, ("train-0000",), {"train-0000"})
     assert (changes.num_written, changes.num_reused, changes.num_removed) == (1, 1, 0)
 
@@ -102,14 +107,14 @@ def test_samples_that_newly_lack_latents_are_rejects_and_recordings_are_the_cata
 
 
 def test_partitions_that_were_not_reached_are_pending():
-    before = ShardsBefore({}, {}, dict.fromkeys(("train-0000", "train-0001", "train-0002"), (Reason.NEW,)))
+    before = ShardsBefore({}, {}, dict.fromkeys(("train-0000", "train-0001", "train-0002"), (BuildReason.NEW,)))
     changes = shard_changes(before, {"train-0000": manifest(shards="a")}, tuple(before.why), {"train-0000"})
     assert (list(changes.built), changes.num_waiting, changes.num_written) == (["train-0000"], 2, 1)
 
 
 def test_a_scan_with_an_equal_catalog_changed_nothing():
     same = CatalogChanges((), (), (), (), compare_rejects([], []), 3)
-    assert BuildChanges(same, (Step("catalog", 0.1),), 0.2).is_nothing
-    assert not BuildChanges(same, (Step("catalog", 0.1), Step("dataset_report", 0.1)), 0.2).is_nothing
-    assert not BuildChanges(dataclasses.replace(same, added=("a.wav",)), (Step("catalog", 0.1),), 0.2).is_nothing
+    assert BuildChanges(same, (BuildStep("catalog", 0.1),), 0.2).is_nothing
+    assert not BuildChanges(same, (BuildStep("catalog", 0.1), BuildStep("dataset_report", 0.1)), 0.2).is_nothing
+    assert not BuildChanges(dataclasses.replace(same, added=("a.wav",)), (BuildStep("catalog", 0.1),), 0.2).is_nothing
     assert not BuildChanges(None, (), 0.2).is_nothing

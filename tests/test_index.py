@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import FormatError
 from headrace.format import tables
-from headrace.format.index import REFUSED_NOTE, Column, index_name
+from headrace.format.index import REFUSED_NOTE, IndexColumn, index_name
 from headrace.format.index_entries import SampleEntry, build_index, group_members
 from headrace.format.index_files import parse_index
 from headrace.format.tar import Member, payload
@@ -64,13 +64,13 @@ def test_an_index_survives_a_round_trip(entries, notes):
 @given(ENTRIES)
 def test_the_values_of_a_sample_equal_those_of_the_columns(entries):
     index = indexed(entries, tensor_dtype="float16")
-    assert len(Column) - 1 == Column.RANGES  # each has a place of its own
-    assert index.numbers.shape == (len(entries), len(Column) - 1 + 3 * len(index.fields))
+    assert len(IndexColumn) - 1 == IndexColumn.RANGES  # each has a place of its own
+    assert index.numbers.shape == (len(entries), len(IndexColumn) - 1 + 3 * len(index.fields))
     for i, numbers in enumerate(index.numbers):
-        assert numbers[Column.NUM_FRAMES] == index.num_frames[i]
-        assert numbers[Column.RATE] == index.sample_rate_hz[i]
-        assert numbers[Column.CHANNELS] == index.num_channels[i]
-        own = [numbers[n] for n in (Column.START, Column.STOP, Column.TENSOR_FRAMES, Column.WIDTH)]
+        assert numbers[IndexColumn.NUM_FRAMES] == index.num_frames[i]
+        assert numbers[IndexColumn.RATE] == index.sample_rate_hz[i]
+        assert numbers[IndexColumn.CHANNELS] == index.num_channels[i]
+        own = [numbers[n] for n in (IndexColumn.START, IndexColumn.STOP, IndexColumn.TENSOR_FRAMES, IndexColumn.WIDTH)]
         assert own == index.tensors[i].tolist()
         row = index.row(i)
         assert (row.num_frames, row.sample_rate_hz, row.num_channels) == tuple(numbers[:3])

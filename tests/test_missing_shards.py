@@ -6,7 +6,7 @@ from headrace.build.missing_shards import folder_mark, look
 from headrace.format.index import index_name
 from headrace.format.manifests import newest_manifests
 from headrace.stores.storage import LocalStorage, open_storage
-from headrace_dagster.sensors.missing_shards import Watch
+from headrace_dagster.sensors.missing_shards import SensorState
 from tests.streaming.corpus import clips, write_dataset
 
 SPLITS = ("test", "train", "validation")
@@ -62,7 +62,7 @@ def test_a_folder_shows_when_files_were_added_or_removed_and_a_store_does_not(sh
 
 def test_rounds_begin_at_intervals_and_missing_shards_are_checked_in_every_tick(shards):
     is_local = isinstance(shards, LocalStorage)
-    watch = Watch().looked({"audio": shards}, PARTITIONS, now=10_000.0)
+    watch = SensorState().looked({"audio": shards}, PARTITIONS, now=10_000.0)
     assert (watch.began, watch.next, watch.missing) == (10_000.0, -1, {})
     name = shard_of(shards, "train-0000")
     kept = shards.read(name)
@@ -72,7 +72,7 @@ def test_rounds_begin_at_intervals_and_missing_shards_are_checked_in_every_tick(
     assert watch.looked({"audio": shards}, PARTITIONS, now=found_after - 2).missing == {}
     watch = watch.looked({"audio": shards}, PARTITIONS, now=found_after)
     assert watch.of("audio") == {"train-0000": found_after}
-    assert Watch.from_cursor(watch.to_cursor()) == watch
+    assert SensorState.from_cursor(watch.to_cursor()) == watch
     watch = watch.looked({"audio": shards}, PARTITIONS, now=found_after + 5)
     assert watch.of("audio") == {"train-0000": found_after}
     shards.write(name, kept)
@@ -81,7 +81,7 @@ def test_rounds_begin_at_intervals_and_missing_shards_are_checked_in_every_tick(
 
 def test_a_partition_that_left_the_layout_is_forgotten(shards):
     shards.delete(shard_of(shards, "train-0000"))
-    watch = Watch().looked({"audio": shards}, PARTITIONS, now=10_000.0)
+    watch = SensorState().looked({"audio": shards}, PARTITIONS, now=10_000.0)
     assert watch.of("audio") == {"train-0000": 10_000.0}
     assert watch.looked({"audio": shards}, ["test-0000"], now=10_005.0).missing == {}
 
@@ -89,7 +89,7 @@ def test_a_partition_that_left_the_layout_is_forgotten(shards):
 def test_a_tick_checks_a_part_and_the_next_one_continues(shards, monkeypatch):
     monkeypatch.setattr("headrace_dagster.sensors.missing_shards._TICK_SECONDS", 1e-9)
     shards.delete(shard_of(shards, "validation-0000"))
-    watch, seen = Watch(), []
+    watch, seen = SensorState(), []
     monkeypatch.setattr("headrace_dagster.sensors.missing_shards.time.monotonic", Clock())
     for _ in range(3):
         watch = watch.looked({"audio": shards}, PARTITIONS, now=10_000.0)
@@ -99,7 +99,7 @@ def test_a_tick_checks_a_part_and_the_next_one_continues(shards, monkeypatch):
 
 @pytest.mark.parametrize("cursor", [None, "", "no JSON", '["a digest", "a run"]', '{"other": 1}'])
 def test_a_cursor_of_another_version_costs_one_more_round(cursor):
-    assert Watch.from_cursor(cursor) == Watch()
+    assert SensorState.from_cursor(cursor) == SensorState()
 
 
 class Clock:

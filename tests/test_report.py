@@ -14,7 +14,7 @@ import soundfile
 from headrace.format.index_files import read_index
 from headrace.format.snapshots import NumberedSnapshot, Snapshot, SplitTotals, read_snapshot
 from headrace.report import figures as report_figures
-from headrace.report.contents import Contents, GalleryClip, ReportInputs, category_column, collect, is_clipped
+from headrace.report.contents import GalleryClip, ReportContents, ReportInputs, category_column, collect, is_clipped
 from headrace.report.page import Report, render_report
 from headrace_dagster.resources.storage import StorageResource
 from tests.damage import flip_audio
@@ -157,7 +157,7 @@ def test_an_unreadable_sample_is_a_line_in_the_gallery(graph):
 
 
 def test_of_many_unreadable_samples_a_few_are_named_and_all_are_counted():
-    contents = Contents(unreadable=[f"<{i}>" for i in range(9)])
+    contents = ReportContents(unreadable=[f"<{i}>" for i in range(9)])
     page = render_report(Report("x", {}, [], "", contents)).decode()
     assert "<p>&lt;5&gt;</p>" in page
     assert "&lt;6&gt;" not in page
@@ -194,7 +194,7 @@ def test_colours_follow_the_browsers_colour_scheme(page):
 
 def test_the_users_text_is_escaped(graph):
     snapshots = {"audio": read_snapshot(graph.audio)}
-    contents = Contents(rejected=[("<script>x</script>.wav", "bad", "<b>")])
+    contents = ReportContents(rejected=[("<script>x</script>.wav", "bad", "<b>")])
     page = render_report(Report("tones", snapshots, [("bad", 1)], "/data/<x>", contents)).decode()
     assert "<script>" not in page
     assert "/data/<x>" not in page
@@ -213,7 +213,9 @@ def test_equal_reports_give_equal_bytes(graph):
 @pytest.mark.parametrize("channels", [1, 2, 6])
 def test_a_clip_of_any_length_and_channel_count_has_a_player(seconds, channels):
     samples = np.zeros((channels, round(seconds * RATE_HZ)), np.float32)
-    page = render_report(Report("x", {}, [], "", Contents(clips=[GalleryClip("key", "train", samples, RATE_HZ, {})])))
+    page = render_report(
+        Report("x", {}, [], "", ReportContents(clips=[GalleryClip("key", "train", samples, RATE_HZ, {})]))
+    )
     assert len(elements(page.decode(), "audio")) == 1
     assert len(page) < 400_000
 

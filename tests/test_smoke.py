@@ -16,7 +16,7 @@ from headrace.config.dataset import LoaderConfig
 from headrace.errors import StateError
 from headrace.format.snapshots import ShardTable
 from headrace.smoke import run as smoke
-from headrace.smoke.arrivals import Arrived, arrived_sample, is_valid
+from headrace.smoke.arrivals import ArrivedSample, arrived_sample, is_valid
 from headrace.smoke.choice import ReadLimits, choose
 from headrace.smoke.expected import read_expected
 from headrace.smoke.run import SmokePart, smoke_test, table_faults
@@ -126,7 +126,7 @@ def test_a_sample_that_is_read_twice_is_an_error(arrivals):
 
 def test_a_sample_that_is_in_no_index_is_an_error(arrivals):
     graph, samples = arrivals
-    samples.append(Arrived("stranger", 1, 1, 8000, is_valid=True))
+    samples.append(ArrivedSample("stranger", 1, 1, 8000, is_valid=True))
     assert faulty(run(graph)) == {"every_key_once"}
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.format.manifests import ShardEntry, shard_name
 from headrace.format.snapshots import ShardTable
-from headrace.smoke.choice import Choice, Coverage, ReadLimits, choose
+from headrace.smoke.choice import ChosenShards, Coverage, ReadLimits, choose
 
 
 def table(
@@ -25,7 +25,7 @@ def table(
 FORTY = [(bucket, sequence) for bucket in range(4) for sequence in range(10)]
 
 
-def places(choice: Choice, part: str = "audio") -> set[tuple[int, int]]:
+def places(choice: ChosenShards, part: str = "audio") -> set[tuple[int, int]]:
     found = choice.tables[part]
     return set(zip(found.bucket.tolist(), found.sequence.tolist(), strict=True))
 

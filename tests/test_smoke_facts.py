@@ -13,7 +13,7 @@ from headrace.format.index_entries import SampleEntry, build_index
 from headrace.format.snapshots import ShardTable
 from headrace.format.tensors import TensorPlace
 from headrace.smoke.arrivals import (
-    Arrived,
+    ArrivedSample,
     JoinedArrival,
     arrived_batch,
     arrived_sample,
@@ -23,7 +23,7 @@ from headrace.smoke.arrivals import (
 )
 from headrace.smoke.comparing import SampleComparer, SeenSamples, note
 from headrace.smoke.counts import count_faults
-from headrace.smoke.expected import Expected, _expected_of, read_expected
+from headrace.smoke.expected import ExpectedSamples, _expected_of, read_expected
 from headrace.smoke.run import SmokePart
 from headrace.stores.storage import LocalStorage
 from tests.streaming.corpus import clips, write_dataset
@@ -48,7 +48,7 @@ def latent_sample(length, seconds):
 
 def test_facts_of_audio():
     found = arrived_sample(audio_sample())
-    assert found == Arrived("a", 4, 1, 8000, True, content_of(torch.tensor([[0.5, -1.0, 1.0, 0.0]])), "")
+    assert found == ArrivedSample("a", 4, 1, 8000, True, content_of(torch.tensor([[0.5, -1.0, 1.0, 0.0]])), "")
     assert found.content != arrived_sample(audio_sample((0.5, 0.0, 1.0, 0.0))).content
     assert not arrived_sample(audio_sample((0.5, -1.001, 1.0, 0.0))).is_valid
 
@@ -131,7 +131,7 @@ def expected_of(*indexes):
     order = np.argsort(np.concatenate([part.hashes for part in parts]))
     names = ("hashes", "shard", "num_frames", "width", "sample_rate_hz")
     columns = [np.concatenate([getattr(part, name) for part in parts])[order] for name in names]
-    return Expected(*columns, np.zeros(0, np.int32), np.zeros(0, np.uint64))
+    return ExpectedSamples(*columns, np.zeros(0, np.int32), np.zeros(0, np.uint64))
 
 
 def test_samples_are_mixed_if_they_cannot_share_a_batch():
@@ -178,7 +178,7 @@ def compared(*arrivals, error=None, keys="ab"):
 
 
 def sample(key, **changes):
-    return replace(Arrived(key, 4, 1, 8000, is_valid=True, content=7), **changes)
+    return replace(ArrivedSample(key, 4, 1, 8000, is_valid=True, content=7), **changes)
 
 
 def test_samples_as_expected_are_no_fault():

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from headrace.errors import FormatError
 from headrace.format import tar
 from headrace.format.tar import (
-    Header,
     Member,
+    TarHeader,
     TarWriter,
     check_end,
     check_member,
@@ -164,7 +164,7 @@ def header_of(size: bytes, kind: bytes = b"0") -> bytes:
 
 def test_a_header_of_a_negative_size_is_an_error():
     with pytest.raises(tarfile.ReadError, match=r"'a\.flac' has a size of -1 bytes"):
-        Header.frombuf(header_of(b"\xff" * 12), "utf-8", "strict")
+        TarHeader.frombuf(header_of(b"\xff" * 12), "utf-8", "strict")
     info = tarfile.TarInfo("a.flac")
     check_member(info)
     info.size = -1  # as PAX records may say
@@ -173,9 +173,9 @@ def test_a_header_of_a_negative_size_is_an_error():
 
 
 def test_a_name_or_record_may_have_a_mebibyte_and_no_more():
-    assert Header.frombuf(header_of(b"%011o\0" % (1 << 20), tarfile.XHDTYPE), "utf-8", "strict").size == 1 << 20
+    assert TarHeader.frombuf(header_of(b"%011o\0" % (1 << 20), tarfile.XHDTYPE), "utf-8", "strict").size == 1 << 20
     with pytest.raises(tarfile.ReadError, match="a name or record of 1048577 bytes, at most 1048576 expected"):
-        Header.frombuf(header_of(b"%011o\0" % ((1 << 20) + 1), tarfile.XHDTYPE), "utf-8", "strict")
+        TarHeader.frombuf(header_of(b"%011o\0" % ((1 << 20) + 1), tarfile.XHDTYPE), "utf-8", "strict")
 
 
 @pytest.mark.parametrize(("empty_blocks", "is_found"), [(0, True), (32767, True), (32768, False)])

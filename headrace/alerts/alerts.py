@@ -18,7 +18,7 @@ _LOG = logging.getLogger("headrace.alerts")
 _MOST_CHARACTERS = 3000
 
 
-class Channel(StrEnum):
+class AlertChannel(StrEnum):
     """A channel on which alerts are sent."""
 
     LOG = "log"
@@ -26,7 +26,7 @@ class Channel(StrEnum):
     EMAIL = "email"
 
 
-EVERYWHERE = tuple(Channel)
+EVERYWHERE = tuple(AlertChannel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class Alert:
 
 
 def send(
-    alert: Alert, config: AlertsConfig, environment: Mapping[str, str], channels: Collection[Channel] = EVERYWHERE
-) -> dict[Channel, str]:
+    alert: Alert, config: AlertsConfig, environment: Mapping[str, str], channels: Collection[AlertChannel] = EVERYWHERE
+) -> dict[AlertChannel, str]:
     """Send an alert on every configured channel. A failure of one channel does not affect the others.
 
     Args:
@@ -60,15 +60,15 @@ def send(
     Returns:
         Channel → error message without secrets, for each channel that failed. Nothing is raised.
     """
-    if Channel.LOG in channels:
+    if AlertChannel.LOG in channels:
         _LOG.warning("%s: %s: %s", alert.dataset, alert.title, _sendable(alert.text))
         for gap in gaps(config, environment):
             _LOG.warning("%s: %s", alert.dataset, gap)
-    ways: dict[Channel, tuple[str, Callable[[], None]]] = {}
+    ways: dict[AlertChannel, tuple[str, Callable[[], None]]] = {}
     if url := environment.get(config.webhook):
-        ways[Channel.WEBHOOK] = f"webhook of {config.webhook}", lambda: post(url, webhook_body(alert))
+        ways[AlertChannel.WEBHOOK] = f"webhook of {config.webhook}", lambda: post(url, webhook_body(alert))
     if config.email_to and environment.get(config.smtp):
-        ways[Channel.EMAIL] = f"SMTP server of {config.smtp}", partial(_mail, alert, config, environment)
+        ways[AlertChannel.EMAIL] = f"SMTP server of {config.smtp}", partial(_mail, alert, config, environment)
     faults = {channel: (name, fault_of(way)) for channel, (name, way) in ways.items() if channel in channels}
     return {channel: f"{name}: {fault}" for channel, (name, fault) in faults.items() if fault is not None}
 

@@ -26,7 +26,7 @@ _READERS = {
 }
 
 
-class Decoder:
+class FlacDecoder:
     """A decoder at a position of a FLAC stream; used as a context manager. Made by `open_memory` or `open_file`."""
 
     __slots__ = ("_pointer", "_source")
@@ -65,7 +65,7 @@ class Decoder:
         return int(read(self._pointer, num_frames, ffi.from_buffer(c_type, out, require_writable=True)))
 
 
-def open_memory(data: bytes | bytearray | memoryview) -> Decoder | None:
+def open_memory(data: bytes | bytearray | memoryview) -> FlacDecoder | None:
     """A decoder at the beginning of a stream in memory; None if no frame can be found.
 
     Leave the decoder's context before `data` is freed. Otherwise the traceback of an error would keep the view of
@@ -76,10 +76,10 @@ def open_memory(data: bytes | bytearray | memoryview) -> Decoder | None:
     if pointer == ffi.NULL:
         ffi.release(source)
         return None
-    return Decoder(pointer, source)
+    return FlacDecoder(pointer, source)
 
 
-def open_file(path: str) -> Decoder | None:
+def open_file(path: str) -> FlacDecoder | None:
     """A decoder at the beginning of a file, which it opens by itself; None if no frame can be found."""
     pointer = lib.ma_dr_flac_open_file(path.encode(), ffi.NULL)
-    return None if pointer == ffi.NULL else Decoder(pointer, None)
+    return None if pointer == ffi.NULL else FlacDecoder(pointer, None)

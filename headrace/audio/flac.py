@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headrace.audio.dr_flac import Decoder, open_memory
+from headrace.audio.dr_flac import FlacDecoder, open_memory
 from headrace.audio.forms import AudioReject
 from headrace.errors import AudioError
 
@@ -101,7 +101,7 @@ def decode_flac_into(
     return num_frames
 
 
-def _decode(decoder: Decoder, info: FlacInfo, out: npt.NDArray[np.float32], start_frame: int) -> None:
+def _decode(decoder: FlacDecoder, info: FlacInfo, out: npt.NDArray[np.float32], start_frame: int) -> None:
     """Fill `out` (channels, frames) from `start_frame` on."""
     if start_frame and not decoder.seek(start_frame):
         raise flac_damage(decoder, info, f"frame {start_frame} cannot be reached")
@@ -129,7 +129,7 @@ def _checked_count(info: FlacInfo, out: npt.NDArray[np.float32], start_frame: in
     return num_frames
 
 
-def _read(decoder: Decoder, out: npt.NDArray[np.float32]) -> int:
+def _read(decoder: FlacDecoder, out: npt.NDArray[np.float32]) -> int:
     """Fill `out` (channels, frames) from the decoder's position. Returns the number of decoded frames."""
     num_channels, num_frames = out.shape
     if num_channels == 1 and out.strides[1] == out.itemsize:
@@ -147,7 +147,7 @@ def _read(decoder: Decoder, out: npt.NDArray[np.float32]) -> int:
     return done
 
 
-def flac_damage(decoder: Decoder, info: FlacInfo, found: str) -> AudioError:
+def flac_damage(decoder: FlacDecoder, info: FlacInfo, found: str) -> AudioError:
     """The error for a stream that ends early: damaged if its last frame can be decoded, otherwise truncated."""
     last = np.empty((info.num_channels, 1), np.float32)
     if info.num_frames and decoder.seek(info.num_frames - 1) and _read(decoder, last) == 1:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from headrace.audio.dr_flac import Decoder, open_file
+from headrace.audio.dr_flac import FlacDecoder, open_file
 from headrace.audio.flac import MAGIC, FlacInfo, flac_damage, flac_info
 from headrace.audio.forms import AudioInfo, AudioReject
 from headrace.audio.levels import Samples
@@ -31,7 +31,7 @@ _BITS = (0, 8, 12, 0, 16, 20, 24, 32)
 class FlacSound:
     """An open FLAC recording that is read from beginning to end; an `opening.Sound`. Made by `open_flac`."""
 
-    def __init__(self, decoder: Decoder, stream: FlacInfo, info: AudioInfo, md5: bytes) -> None:
+    def __init__(self, decoder: FlacDecoder, stream: FlacInfo, info: AudioInfo, md5: bytes) -> None:
         """Take an open decoder. `md5` is that of the header, or `_NO_MD5` if its writer computed none."""
         self.info = info
         self._decoder = decoder
@@ -153,7 +153,7 @@ def _stream_start(file: BinaryIO) -> int:
         at += 10 + (head[6] << 21 | head[7] << 14 | head[8] << 7 | head[9]) + (10 if head[5] & 0x10 else 0)
 
 
-def _opened(descriptor: int) -> Decoder:
+def _opened(descriptor: int) -> FlacDecoder:
     """A decoder on an open file. The C code opens the file again by its descriptor."""
     path = f"/dev/fd/{descriptor}"
     if not os.path.exists(path):  # noqa: PTH110 - called per recording

@@ -61,11 +61,11 @@ class FrameKind:
 
 
 @dataclass(frozen=True, slots=True)
-class Info:
+class InfoHeader:
     """An Info header.
 
     Attributes:
-        head: bytes of the frame before the mark `Xing` or `Info`; empty for VBRI, which has no delay and padding.
+        head: bytes of the frame before the mark `Xing` or `InfoHeader`; empty for VBRI, which has no delay and padding.
         num_frames: number of frames that the header promises; None if it has no such field.
         lame: bytes after the other fields, which may be the LAME tag.
         num_bytes: size of the frame.
@@ -95,7 +95,7 @@ class MpegStream:
     """
 
     kind: FrameKind
-    info: Info | None = None
+    info: InfoHeader | None = None
     spans: list[tuple[int, int]] = field(default_factory=list)
     num_frames: int = 0
     largest_frame_bytes: int = 0
@@ -215,10 +215,10 @@ class _FrameScanner:
         head = self._bytes(at, 4)
         return _kind(int.from_bytes(head[1:], "big")) if len(head) == 4 and head[0] == 0xFF else None
 
-    def _info(self, at: int, kind: FrameKind) -> Info | None:
+    def _info(self, at: int, kind: FrameKind) -> InfoHeader | None:
         """The Info header in the frame at an offset; None if the frame has none."""
         if self._bytes(at + 36, 4) == b"VBRI":
-            return Info(b"", int.from_bytes(self._bytes(at + 50, 4), "big"), b"", kind.num_bytes)
+            return InfoHeader(b"", int.from_bytes(self._bytes(at + 50, 4), "big"), b"", kind.num_bytes)
         side_bytes = (32, 17) if kind.num_channels == 2 else (17, 9)
         mark_at = 4 + side_bytes[0 if kind.is_mpeg_1 else 1]
         if self._bytes(at + mark_at, 4) not in {b"Xing", b"Info"}:
@@ -230,7 +230,7 @@ class _FrameScanner:
         num_frames = int.from_bytes(frame[mark_at + 8 : mark_at + 12], "big") if flags & 1 else None
         sizes = (4, 4, 100, 4)  # count of frames, count of bytes, table of contents, quality
         fields = sum(size for bit, size in enumerate(sizes) if flags >> bit & 1)
-        return Info(frame[:mark_at], num_frames, frame[mark_at + 8 + fields :], kind.num_bytes)
+        return InfoHeader(frame[:mark_at], num_frames, frame[mark_at + 8 + fields :], kind.num_bytes)
 
     def _tag_bytes(self, at: int) -> int:
         """Size of the tag, or of the run of zeros, at an offset; 0 if there is neither."""

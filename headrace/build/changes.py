@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from headrace.build.reconcile import Reason
+from headrace.build.reconcile import BuildReason
 from headrace.catalog.changes import CatalogChanges
 from headrace.format.index import index_name
 from headrace.format.manifests import Manifest
@@ -25,7 +25,7 @@ class ShardsBefore:
 
     manifests: Mapping[str, Manifest]
     sizes: Mapping[str, int]
-    why: Mapping[str, tuple[Reason, ...]]
+    why: Mapping[str, tuple[BuildReason, ...]]
 
     def whole(self) -> set[str]:
         """Names of the complete shards, including those that no manifest names."""
@@ -48,7 +48,7 @@ class ShardChanges:
         rejects: changes of samples without latents, by key. Rejected recordings are in the catalog's changes.
     """
 
-    built: dict[str, tuple[Reason, ...]]
+    built: dict[str, tuple[BuildReason, ...]]
     num_waiting: int
     num_partitions: int
     num_written: int
@@ -63,7 +63,7 @@ class ShardChanges:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BuildStep:
     """An asset that a build made, in one or several runs.
 
     Attributes:
@@ -88,7 +88,7 @@ class BuildChanges:
     """
 
     catalog: CatalogChanges | None
-    steps: tuple[Step, ...]
+    steps: tuple[BuildStep, ...]
     seconds: float
 
     @property

@@ -16,7 +16,7 @@ from headrace.format.manifests import KnownManifest, Manifest
 from headrace.format.snapshots import Snapshot
 
 
-class Reason(StrEnum):
+class BuildReason(StrEnum):
     """Why a partition was built, as shown to the user; there may be several reasons."""
 
     NEW = "new"
@@ -57,7 +57,7 @@ def wanted_partitions(fingerprints: Mapping[str, str], config: DatasetConfig) ->
 
 def why_build(
     found: Manifest | None, source: str, settings: ShardSettings | LatentSettings, *, is_damaged: bool = False
-) -> tuple[Reason, ...]:
+) -> tuple[BuildReason, ...]:
     """Why a partition has to be built; empty if it is up to date.
 
     Args:
@@ -67,8 +67,8 @@ def why_build(
         is_damaged: whether a shard or index of the manifest is missing or has another size.
     """
     if found is None:
-        return (Reason.NEW,)
-    reasons = {Reason.MISSING: is_damaged}
+        return (BuildReason.NEW,)
+    reasons = {BuildReason.MISSING: is_damaged}
     if isinstance(settings, ShardSettings):
         as_laid_out = replace(
             settings,
@@ -76,16 +76,16 @@ def why_build(
             reshuffle=found.layout.get("reshuffle", 0),
         )
         reasons |= {
-            Reason.RECORDINGS: found.source != source,
-            Reason.LAYOUT: found.layout != settings.layout,
-            Reason.SETTINGS: found.wanted != as_laid_out.wanted(found.source),
+            BuildReason.RECORDINGS: found.source != source,
+            BuildReason.LAYOUT: found.layout != settings.layout,
+            BuildReason.SETTINGS: found.wanted != as_laid_out.wanted(found.source),
         }
     else:
         reasons |= {
-            Reason.AUDIO: found.source != source,
-            Reason.ENCODER: found.wanted != settings.wanted(found.source),
+            BuildReason.AUDIO: found.source != source,
+            BuildReason.ENCODER: found.wanted != settings.wanted(found.source),
         }
-    return tuple(reason for reason in Reason if reasons.get(reason))
+    return tuple(reason for reason in BuildReason if reasons.get(reason))
 
 
 def is_current(snapshot: Snapshot | None, catalog: str, manifests: Mapping[str, KnownManifest]) -> bool:

@@ -82,7 +82,7 @@ class Situation:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RunLimits:
     """Limits on the runs.
 
     Attributes:
@@ -123,9 +123,9 @@ FINISH = "finish"
 """The name of the last step in `Decision.paused`."""
 
 
-def decide(situation: Situation, limits: Limits | None = None) -> Decision:
+def decide(situation: Situation, limits: RunLimits | None = None) -> Decision:
     """Decide what to start now. Equal situations give equal decisions."""
-    limits = limits or Limits()
+    limits = limits or RunLimits()
     starts: dict[str, PartitionWork] = {}
     paused: dict[str, Pause] = {}
     room = min(limits.starts_per_tick, limits.runs_in_flight - len(situation.running))

@@ -1,7 +1,7 @@
 """Finds what has become worse since the last report: files that are newly rejected, and recordings that are gone.
 
-The state at the last report is stored in the table `catalog/told.parquet`. It is written after the report, so that if a
-run crashes, the next one reports. Files that the YAML excludes are not reported. The caller delivers the report.
+The state at the last report is stored in the table `catalog/reported.parquet`. It is written after the report, so that
+if a run crashes, the next one reports. Files that the YAML excludes are not reported. The caller delivers the report.
 """
 
 import io
@@ -16,7 +16,7 @@ from headrace.catalog.scan import Catalog
 from headrace.format.rejects import Rejected, compare_rejects
 from headrace.stores.storage import Storage
 
-REPORTED_PATH = "catalog/told.parquet"
+REPORTED_PATH = "catalog/reported.parquet"
 _SCHEMA = {"is_row": pl.Boolean, "path": pl.String, "code": pl.String, "seconds": pl.Float64}
 _SHOWN = 10
 _NOTABLE_LOSS = 0.01  # share of the usable audio, if no recording is gone

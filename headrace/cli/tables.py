@@ -11,7 +11,7 @@ from rich.text import Text
 
 from headrace.format.snapshots import NumberedSnapshot
 from headrace.format.unpacking import ZIP_SUFFIXES
-from headrace.tools.inspection import CatalogFacts, Facts, Lengths, PartFacts, TarFacts
+from headrace.tools.inspection import CatalogFacts, DatasetFacts, Lengths, PartFacts, TarFacts
 
 _SHOWN_SNAPSHOTS = 10
 _SHOWN_SHARDS = 30
@@ -43,7 +43,7 @@ def grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -
     return table
 
 
-def print_facts(console: Console, facts: Facts) -> None:
+def print_facts(console: Console, facts: DatasetFacts) -> None:
     """Print everything that `inspect` found."""
     for part in facts.parts:
         for table in _part(part):

@@ -22,8 +22,8 @@ def fingerprint(settings: Mapping[str, object]) -> str:
 
 def load(settings: Mapping[str, object], device: str) -> Encoder:
     """See `headrace.encoders.load`."""
-    from headrace.encoders.crepe_network import Crepe  # noqa: PLC0415 - needs torch
+    from headrace.encoders.crepe_network import CrepeEncoder  # noqa: PLC0415 - needs torch
 
     parsed = parsed_settings(settings)
     path = parsed.weights_path()
-    return Crepe(parsed, weights.load_state(path), fingerprint(settings), device)
+    return CrepeEncoder(parsed, weights.load_state(path), fingerprint(settings), device)

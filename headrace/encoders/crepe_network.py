@@ -51,7 +51,7 @@ class CrepeNetwork(nn.Module):
         return hidden.transpose(1, 2).flatten(1)
 
 
-class Crepe:
+class CrepeEncoder:
     """The encoder of `kind: crepe`. Frames are centred on multiples of the hop: T = 1 + N // hop."""
 
     sample_rate_hz = 16_000

@@ -40,7 +40,7 @@ def load(settings: Mapping[str, object], device: str) -> Encoder:
     with _blamed(settings, "loading it"):
         encoder = found(device=device, **own)
         _check_facts(encoder, str(settings["encoder"]))
-        return Custom(encoder, settings, device)
+        return CustomEncoder(encoder, settings, device)
 
 
 def _check_facts(encoder: Any, name: str) -> None:  # noqa: ANN401
@@ -108,7 +108,7 @@ def _blamed(settings: Mapping[str, object], what: str) -> Iterator[None]:
         ) from error
 
 
-class Custom:
+class CustomEncoder:
     """An `Encoder` around the user's object, with defaults for what the object lacks.
 
     Attributes:

@@ -19,6 +19,6 @@ def fingerprint(settings: Mapping[str, object]) -> str:
 
 def load(settings: Mapping[str, object], device: str) -> Encoder:
     """See `headrace.encoders.load`."""
-    from headrace.encoders.log_mel_transform import LogMel  # noqa: PLC0415 - needs torch
+    from headrace.encoders.log_mel_transform import LogMelEncoder  # noqa: PLC0415 - needs torch
 
-    return LogMel(parsed_settings(settings), fingerprint(settings), device)
+    return LogMelEncoder(parsed_settings(settings), fingerprint(settings), device)

@@ -11,7 +11,7 @@ from headrace.encoders.settings import WindowSeconds
 _WINDOW_SECONDS = 60.0
 
 
-class LogMel:
+class LogMelEncoder:
     """The encoder of `kind: log_mel`. Frames are centred on multiples of the hop: T = 1 + N // hop."""
 
     num_channels = 1

@@ -35,19 +35,19 @@ class Encodec:
         self._forward: Any = self._model
 
     def num_latent_frames(self, num_frames: int) -> int:
-        """See `Family`."""
+        """See `ModelFamily`."""
         return -(-num_frames // self.hop)
 
     def keep_states(self, last: int | None, *, hidden: bool) -> None:
-        """See `Family`. Does nothing, because there are no hidden states."""
+        """See `ModelFamily`. Does nothing, because there are no hidden states."""
 
     def to(self, device: str, *, wants_compiled: bool) -> None:
-        """See `Family`."""
+        """See `ModelFamily`."""
         self._model = running.frozen(self._model, device)
         self._forward = running.compiled(self._model, wanted=wants_compiled)
 
     def states(self, batch: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
-        """See `Family`."""
+        """See `ModelFamily`."""
         audio = functional.pad(batch, (0, -batch.shape[2] % self.hop))
         if self._config.normalize:
             scale = (

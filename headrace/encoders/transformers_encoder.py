@@ -13,7 +13,7 @@ from headrace.encoders import running
 from headrace.encoders.framing import to_device, zero_padding
 from headrace.encoders.protocol import EncoderInfo
 from headrace.encoders.settings import WindowSeconds
-from headrace.encoders.transformers_families import Family, family_of
+from headrace.encoders.transformers_families import ModelFamily, family_of
 from headrace.encoders.transformers_loading import brings_code, load_model, not_runnable
 from headrace.encoders.transformers_settings import TransformersSettings
 from headrace.errors import BuildError, ConfigError
@@ -46,7 +46,7 @@ def _try_out(encoder: "TransformersEncoder", folder: Path) -> None:
 class TransformersEncoder:
     """An `Encoder` around a model of any family."""
 
-    def __init__(self, family: Family, settings: TransformersSettings, fingerprint: str, device: str) -> None:
+    def __init__(self, family: ModelFamily, settings: TransformersSettings, fingerprint: str, device: str) -> None:
         self._family, self._settings = family, settings
         self.device, self.fingerprint = device, fingerprint
         self.sample_rate_hz, self.num_channels, self.hop = family.sample_rate_hz, family.num_channels, family.hop
@@ -130,7 +130,7 @@ class _LayerChoice:
         return total
 
 
-def _info(family: Family, settings: TransformersSettings) -> EncoderInfo:
+def _info(family: ModelFamily, settings: TransformersSettings) -> EncoderInfo:
     longest = family.max_frames / family.sample_rate_hz if family.max_frames else 30.0
     window_seconds = settings.window_seconds or longest
     if family.max_frames and window_seconds > longest:

@@ -15,7 +15,7 @@ from headrace.encoders.transformers_waveform import Waveform
 from headrace.errors import ConfigError
 
 
-class Family(Protocol):
+class ModelFamily(Protocol):
     """A model, with the interface that all families share.
 
     Attributes:
@@ -58,7 +58,7 @@ class Family(Protocol):
         """Hidden states if `keep_states` asked for them, then the output: each (B, T, D). T may include padding."""
 
 
-def family_of(model: Any, extractor: Any) -> Family:  # noqa: ANN401 - transformers' classes are not typed
+def family_of(model: Any, extractor: Any) -> ModelFamily:  # noqa: ANN401 - transformers' classes are not typed
     """Wrap a model in the class of its family.
 
     Raises:

@@ -38,23 +38,23 @@ class Whisper:
         self._hidden = True
 
     def num_latent_frames(self, num_frames: int) -> int:
-        """See `Family`."""
+        """See `ModelFamily`."""
         return -(-num_frames // self.hop)
 
     def keep_states(self, last: int | None, *, hidden: bool) -> None:
-        """See `Family`."""
+        """See `ModelFamily`."""
         self._hidden = hidden
         if last is not None:
             self._model.layers = self._model.layers[: last + 1]
 
     def to(self, device: str, *, wants_compiled: bool) -> None:
-        """See `Family`."""
+        """See `ModelFamily`."""
         self._model = running.frozen(self._model, device)
         self._forward = running.compiled(self._model, wanted=wants_compiled)
         self._filters, self._window = self._filters.to(device), self._window.to(device)
 
     def states(self, batch: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG002
-        """See `Family`."""
+        """See `ModelFamily`."""
         audio = functional.pad(batch[:, 0], (0, self.max_frames - batch.shape[2]))
         out = self._forward(self.log_mel(audio), output_hidden_states=self._hidden)
         return *(out.hidden_states if self._hidden else ()), out.last_hidden_state
@@ -113,25 +113,25 @@ class SpectrogramTransformer:
         return (num_frames - self._FRAME) // self._FRAME_HOP + 1
 
     def num_latent_frames(self, num_frames: int) -> int:
-        """See `Family`."""
+        """See `ModelFamily`."""
         steps = (self._num_mel_frames(num_frames) - int(self._config.patch_size)) // int(self._config.time_stride) + 1
         return min(steps, int(self._num_steps))
 
     def keep_states(self, last: int | None, *, hidden: bool) -> None:
-        """See `Family`."""
+        """See `ModelFamily`."""
         self._hidden = hidden
         if last is not None:
             layers = self._model.layers if hasattr(self._model, "layers") else self._model.encoder.layer
             del layers[last + 1 :]
 
     def to(self, device: str, *, wants_compiled: bool) -> None:
-        """See `Family`."""
+        """See `ModelFamily`."""
         self._model = running.frozen(self._model, device)
         self._forward = running.compiled(self._model, wanted=wants_compiled)
         self._filters, self._window = self._filters.to(device), self._window.to(device)
 
     def states(self, batch: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
-        """See `Family`."""
+        """See `ModelFamily`."""
         out = self._forward(self.log_mel(batch[:, 0], lengths), output_hidden_states=self._hidden)
         return tuple(
             self._steps(state) for state in (*(out.hidden_states if self._hidden else ()), out.last_hidden_state)

@@ -49,24 +49,24 @@ class Waveform:
         return field
 
     def num_latent_frames(self, num_frames: int) -> int:
-        """See `Family`."""
+        """See `ModelFamily`."""
         for kernel, stride in zip(self._kernels, self._strides, strict=True):
             num_frames = (num_frames - kernel) // stride + 1
         return num_frames
 
     def keep_states(self, last: int | None, *, hidden: bool) -> None:
-        """See `Family`. One layer more than needed is kept, because some models normalise the last state."""
+        """See `ModelFamily`. One layer more than needed is kept, because some models normalise the last state."""
         self._hidden = hidden
         if last is not None:
             self._model.encoder.layers = self._model.encoder.layers[: last + 1]
 
     def to(self, device: str, *, wants_compiled: bool) -> None:
-        """See `Family`."""
+        """See `ModelFamily`."""
         self._model = running.frozen(self._model, device)
         self._forward = running.compiled(self._model, wanted=wants_compiled)
 
     def states(self, batch: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
-        """See `Family`."""
+        """See `ModelFamily`."""
         mask = None
         if self.takes_padding:
             mask = to_device(valid_mask(lengths, batch.shape[2]), batch.device)

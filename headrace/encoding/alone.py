@@ -13,10 +13,10 @@ from torch import Tensor
 
 from headrace.encoders.output import name_of
 from headrace.encoders.protocol import Encoder
-from headrace.encoding.batches import Piece
+from headrace.encoding.batches import ClipPiece
 from headrace.encoding.clips import AudioClip
 from headrace.encoding.device_worker import EncodedJob
-from headrace.encoding.plans import LatentDtype, Rejection
+from headrace.encoding.plans import LatentDtype, NoLatents
 from headrace.encoding.reading import EncodingJob
 from headrace.encoding.stats import Comparison
 from headrace.errors import BuildError
@@ -75,10 +75,10 @@ class AloneCheck:
         return held
 
     @staticmethod
-    def _chosen(job: EncodingJob) -> Piece:
+    def _chosen(job: EncodingJob) -> ClipPiece:
         return job.batch.pieces[-1]
 
-    def _compare(self, clip: AudioClip, alone: Tensor | Rejection, batched: Tensor | Rejection) -> None:
+    def _compare(self, clip: AudioClip, alone: Tensor | NoLatents, batched: Tensor | NoLatents) -> None:
         self.comparison = compared(clip.key, alone, batched, self.encoder, self.dtype)
         if not self.comparison.is_same:
             raise BuildError(
@@ -89,7 +89,7 @@ class AloneCheck:
 
 
 def compared(
-    key: str, alone: Tensor | Rejection, stored: Tensor | Rejection, encoder: Encoder, dtype: LatentDtype
+    key: str, alone: Tensor | NoLatents, stored: Tensor | NoLatents, encoder: Encoder, dtype: LatentDtype
 ) -> Comparison:
     """The difference of two results (T, D) of one sample, and the allowed difference.
 
@@ -100,9 +100,9 @@ def compared(
     return Comparison(key, _difference(alone, stored), allowed)
 
 
-def _difference(one: Tensor | Rejection, other: Tensor | Rejection) -> float:
+def _difference(one: Tensor | NoLatents, other: Tensor | NoLatents) -> float:
     """Largest difference of a frame, as a share of the largest frame (Euclidean norms); infinite if shapes differ."""
-    if isinstance(one, Rejection) or isinstance(other, Rejection):
+    if isinstance(one, NoLatents) or isinstance(other, NoLatents):
         return 0.0 if type(one) is type(other) and one == other else float("inf")
     if one.shape != other.shape:
         return float("inf")

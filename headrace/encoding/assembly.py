@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from headrace.encoders.protocol import Encoder
-from headrace.encoding.batches import Piece
-from headrace.encoding.plans import Rejection
+from headrace.encoding.batches import ClipPiece
+from headrace.encoding.plans import NoLatents
 from headrace.encoding.windows import ClipWindow, blend_weights
 
 
@@ -24,9 +24,9 @@ class Assembly:
     lengths: tuple[int, ...]
     _parts: dict[int, Tensor] = field(default_factory=dict)
     _missing: dict[int, int] = field(default_factory=dict)
-    _rejections: dict[int, set[Rejection]] = field(default_factory=dict)
+    _rejections: dict[int, set[NoLatents]] = field(default_factory=dict)
 
-    def add(self, piece: Piece, hidden: Tensor | Rejection, encoder: Encoder) -> Tensor | Rejection | None:
+    def add(self, piece: ClipPiece, hidden: Tensor | NoLatents, encoder: Encoder) -> Tensor | NoLatents | None:
         """Add the latents of one window, (T, D) in the stored dtype, or its rejection.
 
         Returns:
@@ -37,13 +37,13 @@ class Assembly:
         if len(windows) == 1:
             return hidden
         missing = self._missing[piece.clip] = self._missing.get(piece.clip, len(windows)) - 1
-        if isinstance(hidden, Rejection):
+        if isinstance(hidden, NoLatents):
             self._rejections.setdefault(piece.clip, set()).add(hidden)
         elif piece.clip not in self._rejections:
             self._blend(piece, hidden, encoder)
         return None if missing else self._whole(piece.clip)
 
-    def _blend(self, piece: Piece, hidden: Tensor, encoder: Encoder) -> None:
+    def _blend(self, piece: ClipPiece, hidden: Tensor, encoder: Encoder) -> None:
         windows = self.windows[piece.clip]
         if piece.clip not in self._parts:
             num_latent = encoder.num_latent_frames(self.lengths[piece.clip])
@@ -53,7 +53,7 @@ class Assembly:
         part = self._parts[piece.clip][first : first + len(hidden)]
         part += (hidden.float() * weights[:, None]).to(hidden.dtype)[: len(part)]
 
-    def _whole(self, clip: int) -> Tensor | Rejection:
+    def _whole(self, clip: int) -> Tensor | NoLatents:
         """The latents of a clip whose windows were all added, or its rejection."""
         del self._missing[clip]
         hidden = self._parts.pop(clip, None)
@@ -61,5 +61,5 @@ class Assembly:
             return min(found, key=lambda rejection: rejection.code)  # does not depend on the order of the windows
         assert hidden is not None
         if not hidden.isfinite().all():  # blending two windows near the dtype's largest number may overflow
-            return Rejection.overflow(str(hidden.dtype).removeprefix("torch."))
+            return NoLatents.overflow(str(hidden.dtype).removeprefix("torch."))
         return hidden

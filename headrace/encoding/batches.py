@@ -7,7 +7,7 @@ from headrace.encoding.windows import ClipWindow
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ClipPiece:
     """One row of a batch: a window of a clip.
 
     Attributes:
@@ -30,7 +30,7 @@ class EncodingBatch:
         padded_to: PCM frames to which the encoder itself pads every row; 0 if it does not.
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ClipPiece, ...]
     padded_to: int = 0
 
     @property
@@ -62,7 +62,7 @@ def plan_batches(
     Sorted by length, so that rows of a batch differ little; longest first, so that memory runs out at once or never.
     A row longer than the budget is a batch of its own.
     """
-    pieces = [Piece(i, k, window) for i, parts in enumerate(windows) for k, window in enumerate(parts)]
+    pieces = [ClipPiece(i, k, window) for i, parts in enumerate(windows) for k, window in enumerate(parts)]
     pieces.sort(key=lambda piece: (-piece.window.num_frames, piece.clip, piece.index))
     batches: list[EncodingBatch] = []
     start = 0

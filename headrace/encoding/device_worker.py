@@ -21,8 +21,8 @@ from torch import Tensor
 from headrace.encoders import output
 from headrace.encoders.framing import zero_padding
 from headrace.encoders.protocol import Encoder
-from headrace.encoding.batches import Piece
-from headrace.encoding.plans import Rejection
+from headrace.encoding.batches import ClipPiece
+from headrace.encoding.plans import NoLatents
 from headrace.encoding.reading import DecodedJob, EncodingJob
 from headrace.errors import BuildError, HeadraceError
 
@@ -50,7 +50,7 @@ class EncodedJob:
     """
 
     group: int
-    rows: tuple[tuple[Piece, Tensor | Rejection], ...]
+    rows: tuple[tuple[ClipPiece, Tensor | NoLatents], ...]
     num_padded_frames: int
     busy_seconds: float
 
@@ -198,7 +198,7 @@ class DeviceWorker:
         flaws = torch.stack([~latents.isfinite().flatten(1).all(dim=1) for latents in (hidden, stored)])
         return stored, flaws, num_latent
 
-    def _check_length(self, job: EncodingJob, piece: Piece, num_latent: int, num_given: int) -> None:
+    def _check_length(self, job: EncodingJob, piece: ClipPiece, num_latent: int, num_given: int) -> None:
         expected = self._encoder.num_latent_frames(piece.window.num_frames)
         if num_latent != expected or num_given < expected:
             clip, name = job.clip_of(piece), output.name_of(self._encoder)
@@ -208,11 +208,11 @@ class DeviceWorker:
                 f"{num_given} frames; correct its encode, or its num_latent_frames"
             )
 
-    def _rejection(self, flaws: Tensor) -> Rejection | None:
+    def _rejection(self, flaws: Tensor) -> NoLatents | None:
         """Why a row's latents cannot be stored; None if they can. `flaws` is one column of those of `_compute`."""
         if bool(flaws[0]):
-            return Rejection.not_finite()
-        return Rejection.overflow(str(self._dtype).removeprefix("torch.")) if bool(flaws[1]) else None
+            return NoLatents.not_finite()
+        return NoLatents.overflow(str(self._dtype).removeprefix("torch.")) if bool(flaws[1]) else None
 
 
 def _to_pinned(result: Tensor, stream: torch.cuda.Stream) -> Tensor:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from headrace.encoding.clips import AudioClip
-from headrace.encoding.plans import AUDIO_SHARD_NOTE, DTYPE_NOTE, ENCODER_NOTE, LatentDtype, Rejection
+from headrace.encoding.plans import AUDIO_SHARD_NOTE, DTYPE_NOTE, ENCODER_NOTE, LatentDtype, NoLatents
 from headrace.errors import HeadraceError
 from headrace.format.index import ShardIndex
 from headrace.format.index_files import read_index
@@ -42,9 +42,9 @@ class _Donor:
 
     latents: ShardIndex
     audio: ShardIndex
-    rejections: Mapping[str, Rejection]
+    rejections: Mapping[str, NoLatents]
 
-    def held(self, key: str) -> ByteRange | Rejection | None:
+    def held(self, key: str) -> ByteRange | NoLatents | None:
         """Byte range of a sample's `.pth`, or its rejection; None if the shard lacks the sample."""
         row = self.latents.find(key)
         pth = None if row is None else self.latents.range_of(row, "pth")
@@ -76,7 +76,7 @@ class KeptLatents:
     shard_of: Mapping[str, str]
     _donors: OrderedDict[str, _Donor | None] = field(default_factory=OrderedDict)
 
-    def of(self, clips: Sequence[AudioClip]) -> Iterator[tuple[int, Tensor | Rejection]]:
+    def of(self, clips: Sequence[AudioClip]) -> Iterator[tuple[int, Tensor | NoLatents]]:
         """Position in `clips` and latents (T, D), or the rejection, of each clip whose audio has not changed."""
         by_shard: dict[str, list[int]] = {}
         for place, clip in enumerate(clips):
@@ -88,7 +88,7 @@ class KeptLatents:
 
     def _same(
         self, donor: _Donor, places: Sequence[int], clips: Sequence[AudioClip]
-    ) -> Iterator[tuple[int, Tensor | Rejection]]:
+    ) -> Iterator[tuple[int, Tensor | NoLatents]]:
         found = [
             (place, held, head)
             for place in places
@@ -100,7 +100,7 @@ class KeptLatents:
                 (place, held) for (place, held, _), head in zip(found, heads, strict=True) if _is_of(head, clips[place])
             ]
             for place, held in same:
-                yield place, held if isinstance(held, Rejection) else self._read(donor, held)
+                yield place, held if isinstance(held, NoLatents) else self._read(donor, held)
         except (HeadraceError, OSError):  # deleted, truncated or damaged: the other clips are encoded
             return
 
@@ -120,7 +120,7 @@ class KeptLatents:
             latents = read_index(self.storage, name)
             if (latents.notes.get(ENCODER_NOTE), latents.notes.get(DTYPE_NOTE)) != (self.encoder, self.dtype):
                 return None
-            rejections = {refusal.key: Rejection(refusal.code, refusal.reason) for refusal in rejections_of(latents)}
+            rejections = {refusal.key: NoLatents(refusal.code, refusal.reason) for refusal in rejections_of(latents)}
             return _Donor(latents, read_index(self.audio, latents.notes[AUDIO_SHARD_NOTE]), rejections)
         except (HeadraceError, OSError, KeyError, ValueError, TypeError):
             return None

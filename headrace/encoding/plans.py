@@ -38,7 +38,7 @@ class LatentPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
+class NoLatents:
     """Why a sample has no latents.
 
     Attributes:
@@ -50,7 +50,7 @@ class Rejection:
     reason: str
 
     @classmethod
-    def not_finite(cls) -> "Rejection":
+    def not_finite(cls) -> "NoLatents":
         """The rejection of latents that are not finite as the encoder computed them."""
         return cls(
             RejectReason.NOT_FINITE.value,
@@ -59,7 +59,7 @@ class Rejection:
         )
 
     @classmethod
-    def overflow(cls, dtype: str) -> "Rejection":
+    def overflow(cls, dtype: str) -> "NoLatents":
         """The rejection of finite latents that are too large for the stored dtype."""
         wider = "float32" if dtype == "bfloat16" else "bfloat16 or float32"
         return cls(RejectReason.OVERFLOW.value, f"its latents do not fit {dtype}; store them as {wider}")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from headrace.encoders.protocol import Encoder
-from headrace.encoding.batches import EncodingBatch, Piece
+from headrace.encoding.batches import ClipPiece, EncodingBatch
 from headrace.encoding.clips import AudioClip, AudioForm, FloatSamples, read_clip
 from headrace.ordered import start_in_order
 
@@ -27,7 +27,7 @@ class EncodingJob:
 
     Attributes:
         group: number of the group of shards.
-        clips: the clips of that group; `Piece.clip` is a position in this list.
+        clips: the clips of that group; `ClipPiece.clip` is a position in this list.
         batch: the windows to encode.
     """
 
@@ -35,7 +35,7 @@ class EncodingJob:
     clips: Sequence[AudioClip]
     batch: EncodingBatch
 
-    def clip_of(self, piece: Piece) -> AudioClip:
+    def clip_of(self, piece: ClipPiece) -> AudioClip:
         """The clip of a piece."""
         return self.clips[piece.clip]
 
@@ -105,7 +105,7 @@ class JobDecoder:
             if clip not in self._statistics and piece.window.num_frames < clip.num_frames_at(self._form.sample_rate_hz):
                 self._statistics[clip] = self._pool.submit(measure, clip, self._form)
 
-    def _fill(self, job: EncodingJob, piece: Piece, row: Tensor) -> None:
+    def _fill(self, job: EncodingJob, piece: ClipPiece, row: Tensor) -> None:
         clip, window = job.clip_of(piece), piece.window
         samples = read_clip(clip, self._form, window.start, window.stop)
         if self._normalizes:

@@ -31,7 +31,7 @@ from headrace.encoding.plans import (
     SECONDS_NOTE,
     EncodingRun,
     LatentPlan,
-    Rejection,
+    NoLatents,
 )
 from headrace.encoding.reading import EncodingJob
 from headrace.encoding.sources import AudioShard, audio_shard
@@ -48,7 +48,7 @@ from headrace.ordered import Backlog, map_in_order
 _GROUP_BATCHES = 32  # of audio in a group: with lengths spread 1-30 s padding is 3-4%
 _GROUP_BYTES = 512 << 20  # of latents in a group; a single shard may have more
 _PUBLISHING = 2  # shards that wait to be written, or are being written
-Made: TypeAlias = Tensor | Rejection
+Made: TypeAlias = Tensor | NoLatents
 """The result of a clip: latents (T, D), or why it has none."""
 _BYTES_PER_NUMBER = {"float16": 2, "bfloat16": 2, "float32": 4}
 
@@ -213,7 +213,7 @@ class ShardEncoding:
         with ShardWriter(self.route.storage, plan.place) as writer:
             for clip, text, hidden in zip(shard.clips, shard.texts, latents, strict=True):
                 content = json.loads(text)
-                if isinstance(hidden, Rejection):
+                if isinstance(hidden, NoLatents):
                     path = str(content.get("headrace", {}).get("source", ""))
                     refused.append(ManifestRejection(path, hidden.code, hidden.reason, clip.key))
                     about = sample_json(content, self.encoder, hidden)
@@ -280,7 +280,7 @@ def plan_groups(plans: Sequence[LatentPlan], encoder: Encoder, engine: Engine) -
     return groups
 
 
-def sample_json(audio: Mapping[str, Any], encoder: Encoder, rejection: Rejection | None = None) -> bytes:
+def sample_json(audio: Mapping[str, Any], encoder: Encoder, rejection: NoLatents | None = None) -> bytes:
     """The JSON of a latent sample: that of the audio sample, with facts about the encoder under `headrace`.
 
     Args:

@@ -53,7 +53,7 @@ class IndexRow(NamedTuple):
     crc32: list[int]
 
 
-class Column(IntEnum):
+class IndexColumn(IntEnum):
     """Columns of `ShardIndex.numbers`: the numbers of `IndexRow`, with four columns for the tensor.
 
     From `RANGES` on there are two columns for each field, then one column for the CRC-32 of each field.
@@ -185,14 +185,14 @@ class ShardIndex:
 
     @cached_property
     def numbers(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """All numbers of every sample, int64 (n, 7 + 3 * num_fields); see `Column`."""
-        first_crc = Column.RANGES + 2 * len(self.fields)
+        """All numbers of every sample, int64 (n, 7 + 3 * num_fields); see `IndexColumn`."""
+        first_crc = IndexColumn.RANGES + 2 * len(self.fields)
         numbers = np.empty((len(self), first_crc + len(self.fields)), np.int64)
-        numbers[:, Column.NUM_FRAMES] = self.num_frames
-        numbers[:, Column.RATE] = self.sample_rate_hz
-        numbers[:, Column.CHANNELS] = self.num_channels
-        numbers[:, Column.START : Column.RANGES] = self.tensors
-        numbers[:, Column.RANGES : first_crc] = self.ranges.reshape(len(self), 2 * len(self.fields))
+        numbers[:, IndexColumn.NUM_FRAMES] = self.num_frames
+        numbers[:, IndexColumn.RATE] = self.sample_rate_hz
+        numbers[:, IndexColumn.CHANNELS] = self.num_channels
+        numbers[:, IndexColumn.START : IndexColumn.RANGES] = self.tensors
+        numbers[:, IndexColumn.RANGES : first_crc] = self.ranges.reshape(len(self), 2 * len(self.fields))
         numbers[:, first_crc:] = self.crc32
         return numbers
 

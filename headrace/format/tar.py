@@ -57,7 +57,7 @@ class Member:
     stop: int
 
 
-class Written(NamedTuple):
+class WrittenPayload(NamedTuple):
     """A payload that was written to an archive: its half-open byte range and its CRC-32."""
 
     start: int
@@ -76,7 +76,7 @@ class TarWriter:
         self._digest = hashlib.sha256()
         self.num_bytes = 0
 
-    def add(self, name: str, payload: bytes | BinaryIO, num_bytes: int) -> Written:
+    def add(self, name: str, payload: bytes | BinaryIO, num_bytes: int) -> WrittenPayload:
         """Append a member; a payload that is a file is read from its current position.
 
         Raises:
@@ -91,7 +91,7 @@ class TarWriter:
         if self.num_bytes - start != num_bytes:
             raise FormatError(f"{name}: {num_bytes} bytes expected, {self.num_bytes - start} written")
         self._put(bytes(-num_bytes % _BLOCK_BYTES))
-        return Written(start, start + num_bytes, crc32)
+        return WrittenPayload(start, start + num_bytes, crc32)
 
     def finish(self) -> str:
         """Write the end of the archive (two empty blocks). Returns the archive's SHA-256 as hex."""
@@ -126,7 +126,7 @@ def member_header(name: str, num_bytes: int) -> bytes:
     return header[:148] + b"%06o\0" % sum(header) + header[155:]
 
 
-class Header(tarfile.TarInfo):
+class TarHeader(tarfile.TarInfo):
     """A header of a tar of any writer. A dangerous one raises an error before tarfile acts on it."""
 
     @classmethod
@@ -200,7 +200,7 @@ def read_members(file: BinaryIO, shard: str) -> Iterator[Member]:
     file.seek(0)
     end = 0
     try:
-        with tarfile.open(fileobj=file, mode="r:", tarinfo=Header) as archive:
+        with tarfile.open(fileobj=file, mode="r:", tarinfo=TarHeader) as archive:
             for info in archive:
                 check_member(info)
                 end = info.offset_data + info.size

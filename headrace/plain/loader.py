@@ -15,7 +15,7 @@ from headrace.errors import ConfigError
 from headrace.format.member_names import KeyAt
 from headrace.locate.no_shards import no_samples
 from headrace.locate.shard_list import LocatedShard, Urls, locate_shards
-from headrace.plain.samples import Decoder, decode_sample, with_shapes_of_padding
+from headrace.plain.samples import SampleDecoder, decode_sample, with_shapes_of_padding
 from headrace.plain.tars import RawSample, raw_samples
 from headrace.plain.torch_workers import stop_workers
 from headrace.stores.storage import LocalStorage
@@ -111,7 +111,7 @@ def webdataset_loader(  # noqa: PLR0913 - the parameters that users of webdatase
     options["num_workers"] = min(wanted, len(shards))
     if options["num_workers"]:  # DataLoader refuses these without workers
         options |= of_workers | {"multiprocessing_context": _start_method(shards)}
-    return WebDatasetLoader(shards, shuffle, batching, _Samples(rule, Decoder(transform, on_missing)), options)
+    return WebDatasetLoader(shards, shuffle, batching, _Samples(rule, SampleDecoder(transform, on_missing)), options)
 
 
 def _on_missing_latents(choice: str) -> OnMissingLatents:
@@ -273,7 +273,7 @@ class _Samples:
     """Reading and decoding of samples."""
 
     key_at: KeyAt
-    decoder: Decoder
+    decoder: SampleDecoder
 
     def raw(self, shards: Iterator[LocatedShard]) -> Iterator[RawSample]:
         """The undecoded samples of these shards."""

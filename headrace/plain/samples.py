@@ -23,7 +23,7 @@ _OF_PTH = ("audio", "sample_rate", *OF_LATENTS)  # fields of Headrace that a `.p
 
 
 @dataclass(frozen=True, slots=True)
-class Decoder:
+class SampleDecoder:
     """Makes decoded samples of raw ones, for `webdataset_loader`."""
 
     transform: Callable[[Sample], Sample] | None

@@ -17,7 +17,7 @@ from headrace.format.index import ShardIndex
 from headrace.format.index_entries import apart_fault
 from headrace.format.indexing import naming_of
 from headrace.format.member_names import KeyAt, check_fields, split_name
-from headrace.format.tar import Header, check_end, check_member
+from headrace.format.tar import TarHeader, check_end, check_member
 from headrace.format.unpacking import unpacked_stream
 from headrace.locate.shard_list import LocatedShard
 from headrace.stores.refetch import DAMAGED_IN_STORE, is_local, say, sources, times
@@ -132,7 +132,7 @@ def _found(shard: LocatedShard) -> BinaryIO:
         ) from error
 
 
-class _Header(Header):
+class _Header(TarHeader):
     """A header that must be complete: tarfile takes a damaged or missing one for the end of the archive."""
 
     @classmethod

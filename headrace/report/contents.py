@@ -56,7 +56,7 @@ class GalleryClip:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class ReportContents:
     """Everything that the page shows, except the counts of the snapshots.
 
     Attributes:
@@ -105,7 +105,7 @@ class ReportInputs:
     duplicates: Duplicates = Duplicates.KEEP
 
 
-def collect(inputs: ReportInputs, num_clips: int = 6, num_rejected: int = 100) -> Contents:
+def collect(inputs: ReportInputs, num_clips: int = 6, num_rejected: int = 100) -> ReportContents:
     """Read what the page shows. A sample that cannot be read is left out and listed in `unreadable`."""
     snapshot = read_snapshot(inputs.audio)
     table = read_table(inputs.audio, snapshot.snapshot)
@@ -116,7 +116,7 @@ def collect(inputs: ReportInputs, num_clips: int = 6, num_rejected: int = 100) -
     levels = [(_level_db(samples), is_clipped(samples)) for samples in drawn]
     clips = list(_clips(inputs, shards, num_clips, faults))
     refused = {name: _refused(store) for name, store in inputs.latents.items()}
-    return Contents(
+    return ReportContents(
         durations=inputs.recordings["duration_seconds"].head(100_000).to_list(),
         levels_db=[level for level, _ in levels],
         num_clipped=sum(clipped for _, clipped in levels),

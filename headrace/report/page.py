@@ -15,7 +15,7 @@ import soundfile
 
 from headrace.format.snapshots import NumberedSnapshot
 from headrace.report import figures
-from headrace.report.contents import Array, Contents, GalleryClip
+from headrace.report.contents import Array, GalleryClip, ReportContents
 
 _SECONDS_PER_HOUR = 3600.0
 _CLIP_SECONDS = 8
@@ -62,7 +62,7 @@ class Report:
     snapshots: Mapping[str, NumberedSnapshot]
     reasons: Sequence[tuple[str, int]]
     uri: str = ""
-    contents: Contents = field(default_factory=Contents)
+    contents: ReportContents = field(default_factory=ReportContents)
 
 
 def render_report(report: Report) -> bytes:
@@ -70,7 +70,7 @@ def render_report(report: Report) -> bytes:
     body = "\n".join(
         [
             _lead(report),
-            _section("Contents", _counts(report)),
+            _section("ReportContents", _counts(report)),
             _section("Hours", _charts(report.contents)),
             _section("Listen", _gallery(report.contents)),
             _section("How to load it", _code(report)),
@@ -117,7 +117,7 @@ def _counts(report: Report) -> str:
     return _table(("part", "split", "shards", "samples", "hours", "bytes"), rows)
 
 
-def _charts(contents: Contents) -> str:
+def _charts(contents: ReportContents) -> str:
     charts = []
     if contents.hours:
         title = f"by {contents.category} and split" if contents.category else "by split"
@@ -134,7 +134,7 @@ def _charts(contents: Contents) -> str:
     return _grid([f"<h3>{escape(title)}</h3>{drawing}" for title, drawing in charts])
 
 
-def _gallery(contents: Contents) -> str:
+def _gallery(contents: ReportContents) -> str:
     more = len(contents.unreadable) - _MOST_UNREADABLE
     lines = [*contents.unreadable[:_MOST_UNREADABLE], *([f"… and {more} more"] if more > 0 else [])]
     return _grid([_clip(clip) for clip in contents.clips]) + "".join(f"<p>{escape(line)}</p>" for line in lines)
@@ -190,7 +190,7 @@ def _rejected(report: Report) -> str:
     return _table(("code", "count"), report.reasons) + files
 
 
-def _without_latents(contents: Contents) -> str:
+def _without_latents(contents: ReportContents) -> str:
     """Tables of samples without latents; empty if there are none."""
     if not contents.num_without_latents:
         return ""

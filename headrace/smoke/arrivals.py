@@ -13,7 +13,7 @@ _SHARE_OFF = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class ArrivedSample:
     """Facts of one sample from a loader.
 
     Attributes:
@@ -48,7 +48,7 @@ class JoinedArrival:
     contents: tuple[int, ...]
 
 
-def arrived_sample(sample: Mapping[str, Any]) -> Arrived:
+def arrived_sample(sample: Mapping[str, Any]) -> ArrivedSample:
     """Facts of one sample's dict."""
     key, stated = sample["__key__"], _stated(sample.get("metadata"))
     if "audio" in sample:
@@ -56,7 +56,7 @@ def arrived_sample(sample: Mapping[str, Any]) -> Arrived:
     return _latents(key, sample["encoder_hidden"][: int(sample["encoder_length"])], stated)
 
 
-def arrived_batch(batch: Mapping[str, Any]) -> Iterator[Arrived]:
+def arrived_batch(batch: Mapping[str, Any]) -> Iterator[ArrivedSample]:
     """Facts of the rows of a batch, without padding rows."""
     keys: Sequence[str] = batch["keys"]
     padding = batch["is_padding"].tolist() if "is_padding" in batch else [False] * len(keys)
@@ -99,7 +99,7 @@ def is_valid(values: "torch.Tensor", limit: float | None = None) -> bool:
     return bool(values.isfinite().all())
 
 
-def _audio(key: str, audio: "torch.Tensor", rate_hz: int, stated: Mapping[str, Any]) -> Arrived:
+def _audio(key: str, audio: "torch.Tensor", rate_hz: int, stated: Mapping[str, Any]) -> ArrivedSample:
     num_channels, num_frames = audio.shape
     found = {"num_frames": num_frames, "sample_rate": rate_hz, "num_channels": num_channels}
     wrong = [
@@ -107,17 +107,17 @@ def _audio(key: str, audio: "torch.Tensor", rate_hz: int, stated: Mapping[str, A
         for name, value in found.items()
         if stated[name] != value
     ]
-    return Arrived(
+    return ArrivedSample(
         key, num_frames, num_channels, rate_hz, is_valid(audio, limit=1.0), content_of(audio), "; ".join(wrong)
     )
 
 
-def _latents(key: str, hidden: "torch.Tensor", stated: Mapping[str, Any]) -> Arrived:
+def _latents(key: str, hidden: "torch.Tensor", stated: Mapping[str, Any]) -> ArrivedSample:
     length, width = hidden.shape
     wanted = stated["num_frames"] / stated["sample_rate"] * stated["frame_rate_hz"]
     is_near = abs(length - wanted) <= max(_FRAMES_OFF, _SHARE_OFF * wanted)
     wrong = "" if is_near else f"{length} latent frames, expected {wanted:.1f} from the length of its audio"
-    return Arrived(key, length, width, 0, is_valid(hidden), content_of(hidden), wrong)
+    return ArrivedSample(key, length, width, 0, is_valid(hidden), content_of(hidden), wrong)
 
 
 def _stated(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:

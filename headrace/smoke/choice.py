@@ -74,7 +74,7 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChosenShards:
     """The shards to read, in the order of their tables.
 
     Attributes:
@@ -93,7 +93,7 @@ def choose(
     num_passes: int = 0,
     reread_every: int = 1,
     limits: ReadLimits | None = None,
-) -> Choice:
+) -> ChosenShards:
     """Choose the shards that a smoke test reads: at least one, if there are any.
 
     Args:
@@ -114,7 +114,7 @@ def choose(
     chosen = is_new | {place for place in every if ahead[place] == (0 if is_new else nearest)}
     kept = _within(tables, sorted(chosen), is_new, limits or ReadLimits())
     picked = {part: _picked(table, kept) for part, table in tables.items()}
-    return Choice(picked, {part: len(kept & new[part]) for part in tables})
+    return ChosenShards(picked, {part: len(kept & new[part]) for part in tables})
 
 
 def _within(

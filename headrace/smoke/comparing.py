@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import HeadraceError
-from headrace.smoke.arrivals import Arrived
-from headrace.smoke.expected import Expected
+from headrace.smoke.arrivals import ArrivedSample
+from headrace.smoke.expected import ExpectedSamples
 
 MOST_SHOWN = 5
 """Number of errors of one kind that are described."""
@@ -35,7 +35,7 @@ class SeenSamples:
     content: Counts
 
     @classmethod
-    def none_of(cls, expected: Expected) -> "SeenSamples":
+    def none_of(cls, expected: ExpectedSamples) -> "SeenSamples":
         """The state before any sample has arrived."""
         return cls(*(np.zeros(len(expected), np.int64) for _ in range(3)))
 
@@ -50,12 +50,12 @@ class SampleComparer:
         faults: name of the check → error messages; the lists are added to.
     """
 
-    expected: Expected
+    expected: ExpectedSamples
     shards: Sequence[str]
     faults: Mapping[str, list[str]]
 
     def read(
-        self, reader: str, arrivals: Callable[[], Iterator[Arrived]], seen: SeenSamples
+        self, reader: str, arrivals: Callable[[], Iterator[ArrivedSample]], seen: SeenSamples
     ) -> tuple[int, float, float]:
         """Read all samples. Returns the number of samples, the total seconds, and the seconds to the first sample."""
         began = time.perf_counter()
@@ -79,7 +79,7 @@ class SampleComparer:
                 f"and {plain.content[at]:08x} when read by the plain pipeline",
             )
 
-    def _compare(self, reader: str, sample: Arrived, seen: SeenSamples) -> None:
+    def _compare(self, reader: str, sample: ArrivedSample, seen: SeenSamples) -> None:
         expected, at = self.expected, self.expected.find(sample.key)
         if at is None:
             note(

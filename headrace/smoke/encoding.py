@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, cast
 from headrace.checks.excerpts import read_latents
 from headrace.encoders import Encoder
 from headrace.encoding.alone import compared
-from headrace.encoding.batches import EncodingBatch, Piece
+from headrace.encoding.batches import ClipPiece, EncodingBatch
 from headrace.encoding.clips import AudioClip
 from headrace.encoding.engine import Engine
-from headrace.encoding.plans import AUDIO_SHARD_NOTE, ENCODER_NOTE, EncodingOptions, LatentDtype, Rejection
+from headrace.encoding.plans import AUDIO_SHARD_NOTE, ENCODER_NOTE, EncodingOptions, LatentDtype, NoLatents
 from headrace.encoding.reading import EncodingJob
 from headrace.encoding.stats import Comparison
 from headrace.encoding.windows import plan_windows
@@ -112,10 +112,10 @@ class ReencodingCheck:
         with self._clip(index, row) as clip:
             windows = plan_windows(clip.num_frames_at(encoder.sample_rate_hz), encoder)
             dtype = cast("LatentDtype", index.tensor_dtype)
-            job = EncodingJob(0, (clip,), EncodingBatch((Piece(0, 0, windows[0]),), encoder.info.padded_to))
+            job = EncodingJob(0, (clip,), EncodingBatch((ClipPiece(0, 0, windows[0]),), encoder.info.padded_to))
             (encoded,) = Engine([encoder], dtype, EncodingOptions()).run([job])
         ((_, hidden),) = encoded.rows
-        if isinstance(hidden, Rejection):
+        if isinstance(hidden, NoLatents):
             raise BuildError(hidden.reason)
         return hidden, windows[1].start // encoder.hop if len(windows) > 1 else len(hidden)
 

@@ -13,7 +13,7 @@ from headrace.stores.storage import Storage
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedSamples:
     """The expected samples of some shards, one entry per sample, sorted by key hash.
 
     Samples whose latents were rejected are not included, because a loader does not return them.
@@ -64,7 +64,7 @@ def _found(hashes: np.ndarray[Any, np.dtype[np.uint64]], key: str) -> int | None
     return at if at < len(hashes) and hashes[at] == _hash(key) else None
 
 
-_NOTHING = Expected(
+_NOTHING = ExpectedSamples(
     np.zeros(0, np.uint64),
     np.zeros(0, np.int32),
     np.zeros(0, np.int64),
@@ -75,12 +75,12 @@ _NOTHING = Expected(
 )
 
 
-def read_expected(storage: Storage, table: ShardTable) -> Expected:
+def read_expected(storage: Storage, table: ShardTable) -> ExpectedSamples:
     """Read the expected samples of all shards of a table from their indexes."""
     parts = [_expected_of(read_index(storage, name), row) for row, name in enumerate(table.names())] or [_NOTHING]
     hashes = np.concatenate([part.hashes for part in parts])
     order = np.argsort(hashes, kind="stable")
-    return Expected(
+    return ExpectedSamples(
         hashes[order],
         np.concatenate([part.shard for part in parts])[order],
         np.concatenate([part.num_frames for part in parts])[order],
@@ -91,7 +91,7 @@ def read_expected(storage: Storage, table: ShardTable) -> Expected:
     )
 
 
-def _expected_of(index: ShardIndex, row: int) -> Expected:
+def _expected_of(index: ShardIndex, row: int) -> ExpectedSamples:
     """The expected samples of one shard, in the order of its index."""
     keys, rejected = index.keys(), index.rejections
     hashes = np.array([_hash(key) for key in keys], np.uint64)
@@ -100,7 +100,9 @@ def _expected_of(index: ShardIndex, row: int) -> Expected:
     lengths, widths, rates = index.num_frames, index.num_channels.astype(np.int64), index.sample_rate_hz
     if index.tensor_dtype:
         lengths, widths, rates = index.tensors[:, 2], index.tensors[:, 3], np.zeros(len(index), np.int32)
-    return Expected(hashes[kept], shard[kept], lengths[kept], widths[kept], rates[kept], shard[~kept], hashes[~kept])
+    return ExpectedSamples(
+        hashes[kept], shard[kept], lengths[kept], widths[kept], rates[kept], shard[~kept], hashes[~kept]
+    )
 
 
 def _hash(key: str) -> np.uint64:

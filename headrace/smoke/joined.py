@@ -16,7 +16,7 @@ from headrace.errors import HeadraceError
 from headrace.format.snapshots import ShardTable
 from headrace.smoke.arrivals import JoinedArrival, joined_batch
 from headrace.smoke.comparing import SeenSamples, note
-from headrace.smoke.expected import Expected
+from headrace.smoke.expected import ExpectedSamples
 
 if TYPE_CHECKING:
     from headrace.streaming.loader import StreamingDataLoader
@@ -33,7 +33,7 @@ class PartRead:
     """
 
     uri: str
-    expected: Expected
+    expected: ExpectedSamples
     streamed: SeenSamples
 
 

@@ -16,11 +16,11 @@ import polars as pl
 from headrace.config.dataset import LoaderConfig
 from headrace.errors import NotFoundError
 from headrace.format.snapshots import NumberedSnapshot, ShardTable, read_snapshot, read_table
-from headrace.smoke.arrivals import Arrived, arrived_batch, arrived_sample
+from headrace.smoke.arrivals import ArrivedSample, arrived_batch, arrived_sample
 from headrace.smoke.choice import Coverage, ReadLimits, choose
 from headrace.smoke.comparing import MOST_SHOWN, SampleComparer, SeenSamples
 from headrace.smoke.counts import count_faults
-from headrace.smoke.expected import Expected, read_expected
+from headrace.smoke.expected import ExpectedSamples, read_expected
 from headrace.smoke.joined import JoinedReading, PartRead, spans_of
 from headrace.smoke.streams import (
     RankStreams,
@@ -274,7 +274,7 @@ class _ShardSelection:
         return f"{self.uri}/{self.shards[0]}" if len(self.shards) == 1 else f"{self.uri}/{{{','.join(self.shards)}}}"
 
 
-def shard_rows(table: ShardTable, expected: Expected, plain: SeenSamples, streamed: SeenSamples) -> pl.DataFrame:
+def shard_rows(table: ShardTable, expected: ExpectedSamples, plain: SeenSamples, streamed: SeenSamples) -> pl.DataFrame:
     """One row per shard: `shard`, `expected_samples`, the numbers of arrived samples, `faults`, and sizes.
 
     `samples` arrived from the plain pipeline, `streamed` from `StreamingDataset`. `rejected` counts samples whose
@@ -323,7 +323,7 @@ def table_faults(table: pl.DataFrame) -> list[str]:
     return []
 
 
-def _arrivals(source: _ShardSelection, expected: Expected, loader: LoaderConfig) -> Iterator[Arrived]:
+def _arrivals(source: _ShardSelection, expected: ExpectedSamples, loader: LoaderConfig) -> Iterator[ArrivedSample]:
     """Facts of all samples, in the order of the plain pipeline."""
     from headrace.plain.loader import webdataset_loader  # noqa: PLC0415 - imports torch
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.config.dataset import LoaderConfig
 from headrace.errors import HeadraceError
-from headrace.smoke.arrivals import Arrived, arrived_batch
+from headrace.smoke.arrivals import ArrivedSample, arrived_batch
 
 if TYPE_CHECKING:
     from headrace.streaming.loader import StreamingDataLoader
@@ -46,7 +46,7 @@ class RankStreams:
     _middle: int = 0
     _state: dict[str, Any] | None = None
 
-    def arrivals(self) -> Iterator[Arrived]:
+    def arrivals(self) -> Iterator[ArrivedSample]:
         """All samples of one epoch, batch by batch, alternating between the ranks.
 
         The state of the first rank is saved in the middle of its batches; if it has a single batch, before that batch.

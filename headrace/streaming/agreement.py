@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from headrace.errors import ConfigError, HeadraceError, IntegrityError, NotFoundError, StateError
 from headrace.streaming import distributed
-from headrace.streaming.shards.remote import OpenedRemote, Wanted, open_remote
+from headrace.streaming.shards.remote import OpenedRemote, StreamRequest, open_remote
 from headrace.streaming.state import OrderState
 
 
-def open_all(wanted: Sequence[Wanted], *, agree: bool = True) -> list[OpenedRemote]:
+def open_all(wanted: Sequence[StreamRequest], *, agree: bool = True) -> list[OpenedRemote]:
     """Open each stream; where torch.distributed is up, at the snapshots that rank 0 finds.
 
     Raises:
@@ -34,7 +34,7 @@ def open_all(wanted: Sequence[Wanted], *, agree: bool = True) -> list[OpenedRemo
 
 
 def open_for_state(
-    wanted: Sequence[Wanted],
+    wanted: Sequence[StreamRequest],
     names: Sequence[str],
     opened: Sequence[OpenedRemote],
     state: OrderState,
@@ -74,7 +74,7 @@ def _pins(opened: OpenedRemote) -> _Pins:
     return opened.primary.identity.snapshot, opened.latents_snapshots, opened.identity.fingerprint
 
 
-def _open_as(wanted: Wanted, snapshot: int | None, latents: tuple[int, ...], fingerprint: str) -> OpenedRemote:
+def _open_as(wanted: StreamRequest, snapshot: int | None, latents: tuple[int, ...], fingerprint: str) -> OpenedRemote:
     opened = open_remote(replace(wanted, snapshot=snapshot, latents_snapshots=latents))
     if opened.identity.fingerprint != fingerprint:
         raise IntegrityError(f"{wanted.remote}: this rank finds other shards than rank 0: mount or copy the same data")

@@ -20,7 +20,7 @@ from headrace.streaming.batches.assembler import Assembler
 from headrace.streaming.batches.batch import Sample, padding_like
 from headrace.streaming.batches.processing import SampleProcessing
 from headrace.streaming.batches.stored_sample import BatchRow
-from headrace.streaming.epochs import EpochRun, Share
+from headrace.streaming.epochs import EpochRun, WorkerShare
 from headrace.streaming.opening import OpenStreams, StreamDefaults
 from headrace.streaming.order.spec import (
     DEFAULT_CANONICAL_NODES,
@@ -32,14 +32,14 @@ from headrace.streaming.order.spec import (
 )
 from headrace.streaming.planner import Planner
 from headrace.streaming.prefetch import Prefetcher
-from headrace.streaming.progress import Progress
-from headrace.streaming.reading import Reading
+from headrace.streaming.progress import EpochProgress
+from headrace.streaming.reading import StreamReaders
 from headrace.streaming.settings import (
-    FetchConfig,
+    ArrayType,
+    FetchSettings,
     OnBadSample,
     OnMissingLatents,
-    Output,
-    SampleConfig,
+    SampleSettings,
     Transform,
     parse_bytes,
 )
@@ -174,22 +174,22 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         self.world = own_world or distributed.current_world()
         self.batch_size = optional(whole)("batch_size", batch_size, least=1) or 1
         one_of("partition_algo", partition_algo, "relaxed", "orig")
-        self._fetch = FetchConfig(
+        self._fetch = FetchSettings(
             download_retry,
             download_timeout,
-            cast("bool", validate_hash),  # FetchConfig checks and converts it
+            cast("bool", validate_hash),  # FetchSettings checks and converts it
             keep_zip,
             parse_bytes(cache_limit),
             predownload,
         )
-        self._samples = SampleConfig(
+        self._samples = SampleSettings(
             crop_frames=crop_frames,
             crop_seconds=crop_seconds,
             sample_rate_hz=sample_rate,
             transform=transform,
             on_bad_sample=cast("OnBadSample", on_bad_sample),
             max_bad_samples=max_bad_samples,
-            output=cast("Output", output),
+            output=cast("ArrayType", output),
             on_missing_latents=cast("OnMissingLatents", on_missing_latents),
         )
         spec = OrderSpec(
@@ -219,13 +219,13 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             spec, self._streams, self.world, self._samples, epoch_size, flag("change_streams", change_streams)
         )
         self._planner.check()
-        self._progress = Progress(self._planner)
+        self._progress = EpochProgress(self._planner)
         self._num_bad = 0
 
     # Properties
 
     @property
-    def output(self) -> Output:
+    def output(self) -> ArrayType:
         """Type of the arrays in batches."""
         return self._samples.output
 
@@ -270,7 +270,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         workers if the DataLoader has the `batch_size` of this dataset.
         """
         info = torch.utils.data.get_worker_info()
-        share = Share(info.id, info.num_workers) if info is not None else Share()
+        share = WorkerShare(info.id, info.num_workers) if info is not None else WorkerShare()
         run = self.begin()
         start = self._progress.take_first_batch()
         assembler, prefetcher = self.assembler(), self.prefetcher(run, share, start)
@@ -432,7 +432,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
     # For the loader
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> StreamReaders:
         """The streams as this process reads them."""
         return self._streams.reading
 
@@ -471,7 +471,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         """Make an object that makes batches of these streams in this process."""
         return Assembler(self.reading.readers, self._processing(), allocator or Arena())
 
-    def prefetcher(self, run: EpochRun, share: Share = Share(), start: int = 0) -> Prefetcher | None:  # noqa: B008 - frozen
+    def prefetcher(self, run: EpochRun, share: WorkerShare = WorkerShare(), start: int = 0) -> Prefetcher | None:  # noqa: B008 - frozen
         """Start to download the shards that a run needs from batch `start` on; None if all are local."""
         if self.reading.is_local:
             return None

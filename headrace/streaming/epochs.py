@@ -21,7 +21,7 @@ COLD_BATCHES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class WorkerShare:
     """The batches of a run that one of several workers makes: those whose number is `first` modulo `stride`."""
 
     first: int = 0
@@ -82,7 +82,7 @@ class EpochRun:
             self._next = max(self._next, index + 1)
             return self._ahead.pop(index, None) or self._plan(index)
 
-    def plans(self, share: Share = Share(), start: int = 0) -> Iterator[BatchPlan]:
+    def plans(self, share: WorkerShare = WorkerShare(), start: int = 0) -> Iterator[BatchPlan]:
         """The plans of a worker's batches, in order, from batch `start` of the run on."""
         return (self.plan(index) for index in share.numbers(start, len(self)))
 

@@ -12,7 +12,7 @@ from headrace.arguments import convert, number, optional, whole
 
 
 @dataclass(frozen=True, slots=True)
-class StoredShard:
+class ShardSize:
     """Size of a shard, and its number of samples."""
 
     num_bytes: int
@@ -20,11 +20,11 @@ class StoredShard:
 
 
 Need = tuple[int, int]
-"""Index of a shard in `Needs.shards`, and the number of its samples in a batch."""
+"""Index of a shard in `HostNeeds.shards`, and the number of its samples in a batch."""
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class HostNeeds:
     """The shards that the ranks of one host need, batch by batch.
 
     Attributes:
@@ -32,7 +32,7 @@ class Needs:
         batches: for each batch the shards it needs, each shard once.
     """
 
-    shards: Sequence[StoredShard]
+    shards: Sequence[ShardSize]
     batches: Sequence[Sequence[Need]]
 
     def sample_bytes(self, need: Need) -> int:
@@ -67,7 +67,7 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class HostUsage:
     """What the batches of one host take: shards, bytes and time.
 
     Attributes:
@@ -105,7 +105,7 @@ class Use:
         return self.wait_seconds / self.seconds if self.seconds else 0.0
 
 
-def play(needs: Needs, host: Host) -> Use:
+def play(needs: HostNeeds, host: Host) -> HostUsage:
     """Simulate the batches of a host, one step after the other.
 
     The link is one queue: downloads follow each other, and samples read by ranges delay later downloads. After the
@@ -136,7 +136,7 @@ def play(needs: Needs, host: Host) -> Use:
         first = first if index else ready
         clock = ready + host.step_seconds
     seen = {shard for batch in needs.batches for shard, _ in batch}
-    return Use(
+    return HostUsage(
         shards_per_batch=sum(map(len, needs.batches)) / max(1, len(needs.batches)),
         num_shards=len(seen),
         num_bytes=sum(needs.shards[shard].num_bytes for shard in seen),
@@ -150,7 +150,7 @@ def play(needs: Needs, host: Host) -> Use:
     )
 
 
-def working_set_bytes(needs: Needs, horizon: int) -> int:
+def working_set_bytes(needs: HostNeeds, horizon: int) -> int:
     """Largest size of a cache that fetches each shard at the horizon, and evicts it right after its last use."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -169,7 +169,7 @@ def working_set_bytes(needs: Needs, horizon: int) -> int:
     return most
 
 
-def _ahead(needs: Needs, horizon: int) -> Iterator[list[tuple[int, int]]]:
+def _ahead(needs: HostNeeds, horizon: int) -> Iterator[list[tuple[int, int]]]:
     """For each batch, the (batch, shard) pairs that newly come within the horizon, in the order of use."""
     seen = 0
     for index in range(len(needs.batches)):
@@ -202,7 +202,7 @@ class _Line:
 class _Cache:
     """Shards in the cache or being downloaded; evicts the least recently used, but none needed within the horizon."""
 
-    def __init__(self, shards: Sequence[StoredShard], host: Host) -> None:
+    def __init__(self, shards: Sequence[ShardSize], host: Host) -> None:
         self._shards = shards
         self._limit = host.cache_limit_bytes
         self._arrivals: dict[int, float] = {}

@@ -24,7 +24,7 @@ from headrace.streaming.batches.threaded_batches import ThreadedBatches
 from headrace.streaming.batches.worker_batches import WorkerBatches, start_context, start_method
 from headrace.streaming.dataset import StreamingDataset
 from headrace.streaming.order.batch_plan import BatchPlan
-from headrace.streaming.settings import Output
+from headrace.streaming.settings import ArrayType
 from headrace.streaming.stats import ConsumerMeter, LoaderStats, StageSeconds, Traffic
 
 if TYPE_CHECKING:
@@ -143,7 +143,10 @@ class StreamingDataLoader:
         self._context = optional(start_method)("multiprocessing_context", multiprocessing_context)
         self._meter = ConsumerMeter()
         self._work, self._past_work = StageSeconds(), StageSeconds()
-        self._traffic, self._past_traffic = Traffic(), Traffic()  # of worker processes; see `Reading` for this one
+        self._traffic, self._past_traffic = (
+            Traffic(),
+            Traffic(),
+        )  # of worker processes; see `StreamReaders` for this one
         self._run: EpochRun | None = None
 
     def __len__(self) -> int:
@@ -253,7 +256,7 @@ class StreamingDataLoader:
     @property
     def _pins_batches(self) -> bool:
         """Whether batches are made in page-locked memory."""
-        return self.pin_memory and self._collate is None and self.dataset.output is Output.TORCH
+        return self.pin_memory and self._collate is None and self.dataset.output is ArrayType.TORCH
 
     def _shown(self, batch: Batch) -> Any:  # noqa: ANN401 - the result of a collate_fn
         if self._collate is not None:

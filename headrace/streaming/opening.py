@@ -1,7 +1,7 @@
 """Opens the streams of a dataset, each at one snapshot, with the settings of the stream or of the dataset.
 
-`OpenStreams` also agrees on snapshots with other ranks, and holds the `Reading` of this process. `planner` decides how
-much an epoch takes of each stream.
+`OpenStreams` also agrees on snapshots with other ranks, and holds the `StreamReaders` of this process. `planner`
+decides how much an epoch takes of each stream.
 """
 
 import contextlib
@@ -24,10 +24,10 @@ from headrace.streaming import distributed
 from headrace.streaming.agreement import open_all, open_for_state
 from headrace.streaming.batches.stored_sample import BatchRow
 from headrace.streaming.order.mixing import Mixture, StreamSpec
-from headrace.streaming.reading import Reading, StreamSource, default_cache_folder
-from headrace.streaming.settings import FetchConfig
+from headrace.streaming.reading import StreamReaders, StreamShards, default_cache_folder
+from headrace.streaming.settings import FetchSettings
 from headrace.streaming.shards.access import ShardAccess
-from headrace.streaming.shards.remote import OpenedRemote, Wanted
+from headrace.streaming.shards.remote import OpenedRemote, StreamRequest
 from headrace.streaming.state import OrderState, StreamState
 from headrace.streaming.stats import Traffic
 from headrace.streaming.stream import Stream, key_rule
@@ -50,7 +50,7 @@ class StreamDefaults:
     local: str | None
     split: str | None
     key_at: KeyAt
-    fetch: FetchConfig
+    fetch: FetchSettings
 
     def __post_init__(self) -> None:
         convert(self, optional(path), "local")
@@ -83,7 +83,7 @@ class OpenStreams:
         self._traffic = Traffic(StoreRequests())
         self._wanted = [self._wanted_of(stream) for stream in self._streams]
         self._opened = open_all(self._wanted, agree=not has_own_world)
-        self._kept_reading: Reading | None = None
+        self._kept_reading: StreamReaders | None = None
         if len({opened.suffixes for opened in self._opened}) > 1:
             found = "; ".join(
                 f"{name}: {', '.join(stream.latents) or 'none'}" for name, stream in zip(names, streams, strict=True)
@@ -109,10 +109,10 @@ class OpenStreams:
         return sum(len(opened.primary) for opened in self._opened)
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> StreamReaders:
         """The streams as this process reads them."""
         if self._kept_reading is None or self._kept_reading.pid != os.getpid():
-            self._kept_reading = Reading(self._sources(), self._traffic)
+            self._kept_reading = StreamReaders(self._sources(), self._traffic)
         return self._kept_reading
 
     def close_idle(self) -> None:
@@ -213,8 +213,8 @@ class OpenStreams:
         """Pickle without open files, locks and clients."""
         return self.__dict__ | {"_kept_reading": None}
 
-    def _wanted_of(self, stream: Stream) -> Wanted:
-        return Wanted(
+    def _wanted_of(self, stream: Stream) -> StreamRequest:
+        return StreamRequest(
             remote=stream.place,
             latents=tuple(stream.latents),
             split=stream.split or self._defaults.split,
@@ -224,24 +224,24 @@ class OpenStreams:
             transfer=self._transfer_of(self._fetch_of(stream)),
         )
 
-    def _transfer_of(self, fetch: FetchConfig) -> Transfer:
+    def _transfer_of(self, fetch: FetchSettings) -> Transfer:
         return Transfer(fetch.download_timeout_seconds, RetryPolicy(fetch.download_retry), self._traffic.requests)
 
     def _cache_folder(self, stream: Stream) -> Path:
         folder = stream.cache or self._defaults.local
         return Path(folder) if folder is not None else default_cache_folder()
 
-    def _sources(self) -> list[StreamSource]:
+    def _sources(self) -> list[StreamShards]:
         pairs = zip(self._streams, self._opened, strict=True)
-        return [StreamSource(opened, self._cache_folder(stream), self._fetch_of(stream)) for stream, opened in pairs]
+        return [StreamShards(opened, self._cache_folder(stream), self._fetch_of(stream)) for stream, opened in pairs]
 
-    def _fetch_of(self, stream: Stream) -> FetchConfig:
+    def _fetch_of(self, stream: Stream) -> FetchSettings:
         fetch = self._defaults.fetch
         return replace(
             fetch,
             download_retry=_or(stream.download_retry, fetch.download_retry),
             download_timeout_seconds=_or(stream.download_timeout, fetch.download_timeout_seconds),
-            validate_hash=cast("bool", _or(stream.validate_hash, fetch.validate_hash)),  # FetchConfig converts it
+            validate_hash=cast("bool", _or(stream.validate_hash, fetch.validate_hash)),  # FetchSettings converts it
             keep_zip=_or(stream.keep_zip, fetch.keep_zip),
         )
 

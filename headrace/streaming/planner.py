@@ -12,7 +12,7 @@ from headrace.streaming.order.buckets import BATCH_MULTIPLE, in_buckets
 from headrace.streaming.order.epoch_order import EpochOrder
 from headrace.streaming.order.passes import BLOCK_SHARDS
 from headrace.streaming.order.spec import BatchingMethod, FrameBudget, OrderSpec
-from headrace.streaming.settings import SampleConfig
+from headrace.streaming.settings import SampleSettings
 from headrace.streaming.state import OrderState, resume, save
 from headrace.streaming.world import World
 
@@ -35,7 +35,7 @@ class Planner:
     spec: OrderSpec
     streams: OpenStreams
     world: World
-    samples: SampleConfig
+    samples: SampleSettings
     epoch_size: int | str | None = None
     change_streams: bool = False
 

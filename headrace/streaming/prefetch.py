@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from headrace.streaming.batches.stream_reader import StreamReader
-from headrace.streaming.epochs import EpochRun, Share
+from headrace.streaming.epochs import EpochRun, WorkerShare
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.epoch_order import PADDING
 from headrace.streaming.parallel import WorkThreads
@@ -31,7 +31,7 @@ class Prefetcher:
     """Keeps the shards of the next `horizon` batches of a run, and of at least 8 of the share's, in the cache."""
 
     def __init__(
-        self, readers: Sequence[StreamReader], run: EpochRun, share: Share, horizon: int, start: int = 0
+        self, readers: Sequence[StreamReader], run: EpochRun, share: WorkerShare, horizon: int, start: int = 0
     ) -> None:
         """Begin at batch `start` of the run."""
         self._readers = readers

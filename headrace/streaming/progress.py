@@ -35,7 +35,7 @@ class _Position:
         return self.run.row_at(row) if self.num_rows else row
 
 
-class Progress:
+class EpochProgress:
     """The position of a dataset in its epochs."""
 
     def __init__(self, planner: Planner) -> None:

@@ -1,7 +1,7 @@
 """Holds what one process needs to read the streams of a dataset: open shards, caches and counters.
 
 Files, locks and clients of stores cannot be pickled, so they are here and not in the dataset. Each process makes its
-own `Reading` on first use, also after a fork.
+own `StreamReaders` on first use, also after a fork.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from headrace.errors import ConfigError
 from headrace.streaming.batches.crop import frames_kept
 from headrace.streaming.batches.stream_reader import StreamReader
 from headrace.streaming.order.epoch_order import Rows
-from headrace.streaming.settings import FetchConfig, SampleConfig
+from headrace.streaming.settings import FetchSettings, SampleSettings
 from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.shards.cache import ShardCache
 from headrace.streaming.shards.remote import OpenedRemote
@@ -31,7 +31,7 @@ _OTHERS = 0o077
 
 
 @dataclass(frozen=True, slots=True)
-class StreamSource:
+class StreamShards:
     """The shards of one stream, and the cache through which they are read.
 
     Attributes:
@@ -42,13 +42,13 @@ class StreamSource:
 
     opened: OpenedRemote
     cache_folder: Path
-    config: FetchConfig
+    config: FetchSettings
 
 
-class Reading:
+class StreamReaders:
     """The streams as this process reads them; safe for threads."""
 
-    def __init__(self, sources: Sequence[StreamSource], traffic: Traffic) -> None:
+    def __init__(self, sources: Sequence[StreamShards], traffic: Traffic) -> None:
         self.pid = os.getpid()
         self.traffic = traffic
         self._caches = {
@@ -72,7 +72,7 @@ class Reading:
         """Whether every shard is read in place, so that nothing is downloaded or unpacked."""
         return all(access.is_local for reader in self.readers for access in (reader.primary, *reader.joined))
 
-    def lengths(self, rows: Rows, config: SampleConfig) -> NDArray[np.int64]:
+    def lengths(self, rows: Rows, config: SampleSettings) -> NDArray[np.int64]:
         """Frames of the sample of each row after crop and resampling, int64 (n,); no row may be padding.
 
         Raises:
@@ -88,7 +88,7 @@ class Reading:
             found[chosen] = _arriving(frames, *_rates(reader, samples, config), config)
         return found
 
-    def _reader(self, source: StreamSource) -> StreamReader:
+    def _reader(self, source: StreamShards) -> StreamReader:
         cache = self._caches[source.cache_folder]
         opened = source.opened
         accesses = [ShardAccess(s, source.config, cache, self.traffic) for s in (opened.primary, *opened.joined)]
@@ -106,7 +106,7 @@ def _without_length(reader: StreamReader, sample: int) -> ConfigError:
 
 
 def _rates(
-    reader: StreamReader, samples: NDArray[np.int64], config: SampleConfig
+    reader: StreamReader, samples: NDArray[np.int64], config: SampleSettings
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Sample rate of the audio, int64 (n,), and frame rate of the latents, float64 (n,); 0 if a sample has none.
 
@@ -122,7 +122,7 @@ def _rates(
 
 
 def _arriving(
-    frames: NDArray[np.int64], audio_hz: NDArray[np.int64], latents_hz: NDArray[np.float64], config: SampleConfig
+    frames: NDArray[np.int64], audio_hz: NDArray[np.int64], latents_hz: NDArray[np.float64], config: SampleSettings
 ) -> NDArray[np.int64]:
     """Frames after crop and resampling by soxr, from stored frames."""
     frames = frames_kept(config, frames, np.where(audio_hz > 0, audio_hz, latents_hz))

@@ -1,6 +1,6 @@
 """Settings of a dataset besides its order: how samples are processed, and how shards are fetched.
 
-The settings of the order are in `order.spec`. Nothing in `FetchConfig` changes the samples, which tests check.
+The settings of the order are in `order.spec`. Nothing in `FetchSettings` changes the samples, which tests check.
 """
 
 import re
@@ -40,7 +40,7 @@ class OnMissingLatents(StrEnum):
     """The sample with latents of length 0."""
 
 
-class Output(StrEnum):
+class ArrayType(StrEnum):
     """Type of the arrays in batches."""
 
     TORCH = "torch"
@@ -48,7 +48,7 @@ class Output(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SampleConfig:
+class SampleSettings:
     """How samples are processed.
 
     Attributes:
@@ -61,7 +61,7 @@ class SampleConfig:
         on_bad_sample: `OnBadSample`, or its name.
         max_bad_samples: how many bad samples one rank may skip over the life of a loader; one more is an error. Samples
             of a loop over the dataset itself are counted separately.
-        output: `Output`, or its name.
+        output: `ArrayType`, or its name.
         on_missing_latents: `OnMissingLatents`, or its name. Samples that it skips do not count as bad samples.
     """
 
@@ -71,7 +71,7 @@ class SampleConfig:
     transform: Transform | None = None
     on_bad_sample: OnBadSample = OnBadSample.RAISE
     max_bad_samples: int = 100
-    output: Output = Output.TORCH
+    output: ArrayType = ArrayType.TORCH
     on_missing_latents: OnMissingLatents = OnMissingLatents.RAISE
 
     @property
@@ -88,7 +88,7 @@ class SampleConfig:
         convert(self, optional(number), "crop_seconds")
         convert(self, optional(function), "transform")
         convert(self, whole, "max_bad_samples", least=0)
-        kinds = {"on_bad_sample": OnBadSample, "on_missing_latents": OnMissingLatents, "output": Output}
+        kinds = {"on_bad_sample": OnBadSample, "on_missing_latents": OnMissingLatents, "output": ArrayType}
         for name, kind in kinds.items():
             value = getattr(self, name)
             if value not in list(kind):
@@ -97,7 +97,7 @@ class SampleConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchConfig:
+class FetchSettings:
     """How shards are fetched. Only speed depends on it.
 
     Attributes:

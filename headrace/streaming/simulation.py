@@ -13,9 +13,9 @@ from headrace.arguments import convert, number, optional, whole
 from headrace.errors import ConfigError
 from headrace.streaming.batches.stream_reader import StreamReader
 from headrace.streaming.epochs import COLD_BATCHES, EpochRun
-from headrace.streaming.host_model import Host, Need, Needs, StoredShard, Use, play
+from headrace.streaming.host_model import Host, HostNeeds, HostUsage, Need, ShardSize, play
 from headrace.streaming.planner import Planner
-from headrace.streaming.settings import FetchConfig
+from headrace.streaming.settings import FetchSettings
 from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.world import World
 
@@ -62,7 +62,7 @@ class Simulation:
     num_simulated: int
     num_samples: int
     num_shards: int
-    hosts: dict[int, Use]
+    hosts: dict[int, HostUsage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Extent:
         return [round(place) for place in np.linspace(0, total - 1, min(self.num_hosts, total))]
 
 
-def simulate(planner: Planner, fetch: FetchConfig, epoch: int, cluster: Cluster, extent: Extent) -> Simulation:
+def simulate(planner: Planner, fetch: FetchSettings, epoch: int, cluster: Cluster, extent: Extent) -> Simulation:
     """Simulate the beginning of an epoch on some hosts of a job.
 
     Args:
@@ -131,7 +131,7 @@ def _run(planner: Planner, rank: int, epoch: int) -> EpochRun:
 
 def _needs(
     readers: Sequence[StreamReader], runs: Sequence[EpochRun], num_batches: int, progress: Callable[[], object]
-) -> Needs:
+) -> HostNeeds:
     """The shards that some ranks need together."""
     places: dict[tuple[ShardAccess, int], int] = {}
     batches = []
@@ -145,12 +145,12 @@ def _needs(
                 needs += [(places.setdefault(key, len(places)), taken) for key in reader.with_joined(shard)]
         batches.append(needs)
         progress()
-    return Needs([_shard(*key) for key in places], batches)
+    return HostNeeds([_shard(*key) for key in places], batches)
 
 
-def _shard(access: ShardAccess, shard: int) -> StoredShard:
+def _shard(access: ShardAccess, shard: int) -> ShardSize:
     shards = access.shards.shards
     num_bytes = int(shards.num_bytes[shard])
     if num_bytes < 0:  # a plain WebDataset, whose indexes are made on first use
         num_bytes = access.index(shard).num_bytes
-    return StoredShard(num_bytes, int(shards.num_samples[shard]))
+    return ShardSize(num_bytes, int(shards.num_samples[shard]))

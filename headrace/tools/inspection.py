@@ -102,7 +102,7 @@ class TarFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class DatasetFacts:
     """All facts about a data set: `parts` for an output or shard folder of Headrace, `tars` otherwise."""
 
     path: str
@@ -111,7 +111,7 @@ class Facts:
     tars: TarFacts | None = None
 
 
-def inspect(path: str) -> Facts:
+def inspect(path: str) -> DatasetFacts:
     """Collect the facts about what a path names; see `headrace.locate.locate`.
 
     Raises:
@@ -120,8 +120,8 @@ def inspect(path: str) -> Facts:
     """
     located = locate(path)
     if located.tars is not None:
-        return Facts(path, tars=_tar_facts(shards_of(located)))
-    return Facts(path, tuple(map(_part_facts, located.all_folders())), _catalog_facts(located.storage))
+        return DatasetFacts(path, tars=_tar_facts(shards_of(located)))
+    return DatasetFacts(path, tuple(map(_part_facts, located.all_folders())), _catalog_facts(located.storage))
 
 
 def _part_facts(part: ShardFolder) -> PartFacts:

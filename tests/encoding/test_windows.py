@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace import encoders
 from headrace.encoders import Encoder, EncoderInfo
 from headrace.encoding.assembly import Assembly
-from headrace.encoding.batches import Piece, plan_batches
+from headrace.encoding.batches import ClipPiece, plan_batches
 from headrace.encoding.windows import blend_weights, plan_windows
 from tests.audio_shards import noise
 from tests.encoders.tiny_models import save
@@ -94,7 +94,7 @@ def _in_windows(encoder: Encoder, samples: np.ndarray, dtype: torch.dtype = torc
     for i in np.random.default_rng(0).permutation(len(windows)):  # devices answer in any order
         part = torch.from_numpy(samples[windows[i].start : windows[i].stop])
         hidden, _ = encoder.encode(part[None, None], torch.tensor([len(part)]))
-        whole = assembly.add(Piece(0, int(i), windows[i]), hidden[0].to(dtype), encoder)
+        whole = assembly.add(ClipPiece(0, int(i), windows[i]), hidden[0].to(dtype), encoder)
     assert whole is not None
     return whole
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from headrace.alerts.alerts import Channel
+from headrace.alerts.alerts import AlertChannel
 from headrace.build import audio as shards
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import AudioError
@@ -94,7 +94,7 @@ def test_an_alert_that_cannot_be_delivered_is_tried_again(daemon, told, monkeypa
     daemon.project.write_tone("tone001", hz=999)
     fail_index_check(monkeypatch)
     daemon.settle()
-    told.faults.append({Channel.WEBHOOK: "webhook: 500"})
+    told.faults.append({AlertChannel.WEBHOOK: "webhook: 500"})
     daemon.tick("alerts")
     assert told.sent == []
     assert "could not be delivered" in daemon.reasons["alerts"]

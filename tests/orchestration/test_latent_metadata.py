@@ -10,7 +10,7 @@ from PIL import Image
 from headrace.format.index_files import read_index
 from headrace.format.manifests import newest_manifest
 from headrace_dagster.assets.dataset_report import has_report
-from headrace_dagster.assets.records import Records
+from headrace_dagster.assets.records import AssetRecords
 from headrace_dagster.resources.encoders import EncoderLoader
 from headrace_dagster.resources.storage import StorageResource
 from tests.built import BuiltGraph
@@ -90,7 +90,7 @@ def test_a_damaged_sample_loses_its_pictures_and_fails_no_asset(graph):
     assert shards["durations_picture"].value.startswith("![histogram")
     assert "latents_picture" not in latents
     assert latents["dtype"].value == "bfloat16"
-    records = Records(graph.instance, graph.definitions.resolve_asset_graph().asset_check_keys)
+    records = AssetRecords(graph.instance, graph.definitions.resolve_asset_graph().asset_check_keys)
     assert not has_report(graph.project.dataset(), StorageResource(), records)
     graph.audio.write(index.shard, whole)
     assert "pictures_missing" not in materialize(graph, graph.keys.dataset_report, None)

@@ -20,9 +20,9 @@ from headrace.build.waves import (
     FINISH,
     Attempts,
     Decision,
-    Limits,
     PartitionWork,
     Pause,
+    RunLimits,
     RunPatience,
     Situation,
     decide,
@@ -65,9 +65,9 @@ def test_nothing_is_built_while_the_source_is_being_scanned():
 
 def test_starts_are_bounded_by_tick_and_by_what_is_in_flight():
     many = {f"train-{i:04d}": WORK for i in range(100)}
-    assert len(decide(situation(partitions=many)).partitions) == Limits().starts_per_tick
+    assert len(decide(situation(partitions=many)).partitions) == RunLimits().starts_per_tick
     running = {f"train-{i:04d}" for i in range(14)}
-    assert len(decide(situation(partitions=many, running=running)).partitions) == Limits().runs_in_flight - 14
+    assert len(decide(situation(partitions=many, running=running)).partitions) == RunLimits().runs_in_flight - 14
 
 
 def test_of_much_audio_each_stage_is_a_run_of_its_own():
@@ -93,7 +93,7 @@ def test_the_end_is_made_once_and_not_beside_itself():
 def test_failing_work_backs_off_and_then_rests(attempts, pause):
     decision = decide(
         situation(partitions={"train-0000": WORK}, attempts={"token": attempts}),
-        Limits(patience=RunPatience((15.0, 120.0))),
+        RunLimits(patience=RunPatience((15.0, 120.0))),
     )
     assert decision.paused == ({"train-0000": pause} if pause else {})
 

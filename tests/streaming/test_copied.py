@@ -16,7 +16,7 @@ from headrace.streaming.batches.processing import SampleProcessing
 from headrace.streaming.batches.slots import SlotAllocator
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.epoch_order import PADDING, Rows
-from headrace.streaming.settings import SampleConfig
+from headrace.streaming.settings import SampleSettings
 from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.test_decode import write_tar
 
@@ -129,7 +129,7 @@ def test_an_index_that_contradicts_itself_is_not_trusted_with_memory(tmp_path, c
     path.write_bytes(dataclasses.replace(index, **{column: numbers}).to_bytes())
     dataset = StreamingDataset(remote=str(tmp_path / "latents/crepe"), batch_size=5)
     with pytest.raises(FormatError, match=rf"{path.name}: the index contradicts itself: .* sample 'clip00003'"):
-        copy_plan(dataset.reading.readers, next(dataset.begin().plans()), SampleProcessing(SampleConfig(), 0))
+        copy_plan(dataset.reading.readers, next(dataset.begin().plans()), SampleProcessing(SampleSettings(), 0))
 
 
 NO_JSON = {

@@ -13,7 +13,7 @@ from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import ConfigError
 from headrace.format.index_files import parse_index
 from headrace.streaming.batches.crop import Crop, frames_kept, latents_under, on_grid
-from headrace.streaming.settings import SampleConfig
+from headrace.streaming.settings import SampleSettings
 from tests.streaming.corpus import LATENT_HOP, RATE_HZ, clips, write_dataset, write_latents
 
 CLIPS = {clip.key: clip for clip in clips(23)}
@@ -105,18 +105,18 @@ def test_a_crop_is_moved_back_to_the_grid(window, num_latents, first):
     ],
 )
 def test_a_crop_keeps_its_length_or_what_is_there(settings, kept):
-    assert frames_kept(SampleConfig(**settings), np.array([5, 12, 100]), np.full(3, 8000.0)).tolist() == kept
+    assert frames_kept(SampleSettings(**settings), np.array([5, 12, 100]), np.full(3, 8000.0)).tolist() == kept
 
 
 def test_a_crop_begins_anywhere_it_fits():
-    crop = Crop(SampleConfig(crop_frames=10), seed=1)
+    crop = Crop(SampleSettings(crop_frames=10), seed=1)
     starts, kept = crop.windows(0, np.full(100, 12), np.full(100, 8000.0), np.arange(100))
     assert set(starts.tolist()) == {0, 1, 2}
     assert set(kept.tolist()) == {10}
 
 
 def test_without_a_crop_every_frame_is_kept():
-    starts, kept = Crop(SampleConfig(), seed=1).windows(0, np.array([3, 7]), np.full(2, 8000.0), np.arange(2))
+    starts, kept = Crop(SampleSettings(), seed=1).windows(0, np.array([3, 7]), np.full(2, 8000.0), np.arange(2))
     assert (starts.tolist(), kept.tolist()) == ([0, 0], [3, 7])
 
 
@@ -274,7 +274,7 @@ def test_latents_whose_frame_rate_is_unknown_are_not_cropped_at_a_guess(tmp_path
 @given(num_frames=st.integers(1000, 10**6), position=st.integers(0, 10**9), epoch=st.integers(0, 1000))
 def test_where_a_crop_begins_depends_on_seed_epoch_and_place_alone(num_frames, position, epoch):
     def first(seed, epoch, position):
-        crop = Crop(SampleConfig(crop_frames=10), seed)
+        crop = Crop(SampleSettings(crop_frames=10), seed)
         facts = np.array([num_frames]), np.array([8000.0]), np.array([position])
         starts, kept = crop.windows(epoch, *facts)
         assert kept.tolist() == [10]

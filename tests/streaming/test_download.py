@@ -19,7 +19,7 @@ from headrace.errors import IntegrityError, StorageError
 from headrace.format.index_entries import SampleEntry, build_index
 from headrace.format.unpacking import unpacker_of
 from headrace.stores import refetch
-from headrace.streaming.settings import FetchConfig
+from headrace.streaming.settings import FetchSettings
 from headrace.streaming.shards import download
 from headrace.streaming.shards.cache import CacheFullError, ShardCache
 from headrace.streaming.shards.download import Downloader, ShardDownload
@@ -87,7 +87,7 @@ def delivery(store, source="a.tar"):
 
 
 def downloader(store, cache, **config):
-    return Downloader(cache, FetchConfig(**config), Traffic())
+    return Downloader(cache, FetchSettings(**config), Traffic())
 
 
 def is_whole(cache):

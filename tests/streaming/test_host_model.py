@@ -5,18 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
-from headrace.streaming.host_model import Host, Needs, StoredShard, play, working_set_bytes
+from headrace.streaming.host_model import Host, HostNeeds, ShardSize, play, working_set_bytes
 
-TEN = [StoredShard(100, 10)] * 10
+TEN = [ShardSize(100, 10)] * 10
 
 NEEDS = st.lists(
     st.dictionaries(st.integers(0, 9), st.integers(1, 10), min_size=1, max_size=4), min_size=1, max_size=30
-).map(lambda batches: Needs(TEN, [sorted(batch.items()) for batch in batches]))
+).map(lambda batches: HostNeeds(TEN, [sorted(batch.items()) for batch in batches]))
 
 
 def needs(*batches):
     """Batches that take one sample of each of some shards."""
-    return Needs(TEN, [[(shard, 1) for shard in batch] for batch in batches])
+    return HostNeeds(TEN, [[(shard, 1) for shard in batch] for batch in batches])
 
 
 @given(NEEDS, st.integers(0, 40))
@@ -87,7 +87,7 @@ def test_downloads_queue_and_batches_wait_for_their_own():
 
 
 def test_no_batches_ask_for_nothing():
-    use = play(Needs([], []), Host(4, bytes_per_second=1))
+    use = play(HostNeeds([], []), Host(4, bytes_per_second=1))
     assert (use.num_bytes, use.seconds, use.wait_share, use.shards_per_batch) == (0, 0, 0, 0)
 
 

@@ -14,7 +14,7 @@ from headrace.streaming.batches import pinning
 from headrace.streaming.batches.arena import Arena
 from headrace.streaming.batches.batch import Batch, Latents
 from headrace.streaming.batches.pinning import pinned, pinned_ahead
-from headrace.streaming.settings import Output
+from headrace.streaming.settings import ArrayType
 from tests.streaming.corpus import clips, write_dataset
 
 
@@ -98,7 +98,7 @@ def test_bfloat16_shows_the_page_locked_tensor(page_locked):
     hidden[:] = 0x3F80  # 1.0
     batch = Batch(["a", "b"], [{}, {}], np.zeros(2, bool))
     batch.latents[""] = Latents(hidden, np.full(2, 3), "bfloat16")
-    shown = batch.to_dict(Output.TORCH)["encoder_hidden"]
+    shown = batch.to_dict(ArrayType.TORCH)["encoder_hidden"]
     assert shown.dtype is torch.bfloat16
     assert shown.data_ptr() in page_locked
     assert (shown == 1).all()

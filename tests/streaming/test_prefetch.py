@@ -8,7 +8,7 @@ import pytest
 
 from headrace import FrameBudget, Stream, World
 from headrace.streaming import dataset
-from headrace.streaming.epochs import Share
+from headrace.streaming.epochs import WorkerShare
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.epoch_order import Rows
 from headrace.streaming.prefetch import _BATCHES_AT_ONCE, Prefetcher
@@ -118,7 +118,7 @@ def begin():
     """Begins a look-ahead; gives what it looks at and what it fetches."""
     begun = []
 
-    def start(horizon, share=Share(), run=None, access=None, first=0):  # noqa: B008 - frozen
+    def start(horizon, share=WorkerShare(), run=None, access=None, first=0):  # noqa: B008 - frozen
         run, access = run or Run(), access or Access(NUM_BATCHES)
         begun.append(Prefetcher([Reader(access)], run, share, horizon, first))
         return begun[-1], run, access
@@ -189,7 +189,7 @@ def test_a_shard_without_room_is_fetched_after_others_are_released(begin):
 
 
 def test_a_worker_looks_at_its_own_batches(begin):
-    prefetcher, run, _ = begin(300, Share(1, 4))
+    prefetcher, run, _ = begin(300, WorkerShare(1, 4))
     look(prefetcher)
     assert run.looked_at == list(range(1, 4 * _BATCHES_AT_ONCE, 4))
 
@@ -197,7 +197,7 @@ def test_a_worker_looks_at_its_own_batches(begin):
 @pytest.mark.parametrize("stride", [16, 100])
 def test_a_worker_of_many_looks_at_some_of_its_own_batches_however_short_the_horizon(begin, stride):
     """A horizon shorter than a turn of all workers may hold none of this one's."""
-    prefetcher, run, _ = begin(8, Share(3, stride))
+    prefetcher, run, _ = begin(8, WorkerShare(3, stride))
     look(prefetcher)
     assert run.looked_at == list(range(3, 8 * stride, stride))
     prefetcher.delivered(3)

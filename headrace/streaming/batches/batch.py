@@ -14,8 +14,8 @@ from headrace.errors import ConfigError
 from headrace.format.tensors import BFLOAT16, storage_dtype, widen_bfloat16
 from headrace.streaming.batches.arena import Allocator, Arena
 from headrace.streaming.batches.fields import OF_LATENTS, OF_SAMPLES, called, flaw, is_number
-from headrace.streaming.batches.user_fields import Origin, Stacked, as_numpy, padding_value, stacked
-from headrace.streaming.settings import Output
+from headrace.streaming.batches.user_fields import StackedField, ValueKind, as_numpy, padding_value, stacked
+from headrace.streaming.settings import ArrayType
 
 T = TypeVar("T")
 Sample: TypeAlias = dict[str, Any]
@@ -84,11 +84,11 @@ class Batch:
     audio: Audio | None = None
     latents: dict[str, Latents] = field(default_factory=dict)
     numbers: dict[str, NDArray[np.int64]] = field(default_factory=dict)
-    stacked: dict[str, Stacked] = field(default_factory=dict)
+    stacked: dict[str, StackedField] = field(default_factory=dict)
     extra: dict[str, list[Any]] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
 
-    def samples(self, output: Output) -> list[Sample]:
+    def samples(self, output: ArrayType) -> list[Sample]:
         """The rows as samples for a `collate_fn`: views without padding at their ends."""
         whole = self.to_dict(output)
         return [self._sample(whole, row) for row in range(len(self.keys))]
@@ -127,13 +127,13 @@ class Batch:
         users = {name: found.values for name, found in self.stacked.items()}
         return named | self.numbers | users | {"is_padding": self.is_padding}
 
-    def to_dict(self, output: Output) -> dict[str, Any]:
+    def to_dict(self, output: ArrayType) -> dict[str, Any]:
         """The batch for users, sharing memory with this one (only numpy's bfloat16 is widened to float32)."""
         named: dict[str, Any] = {"keys": self.keys, "metadata": self.metadata, **self.extra}
         narrow = {"encoder_hidden" + name for name, latents in self.latents.items() if latents.dtype == BFLOAT16}
         narrow |= {name for name, found in self.stacked.items() if found.dtype == BFLOAT16}
         for name, array in self.arrays().items():
-            if output is Output.TORCH:
+            if output is ArrayType.TORCH:
                 named[name] = _tensor(array, is_bfloat16=name in narrow)
             else:
                 named[name] = widen_bfloat16(array) if name in narrow else array
@@ -157,7 +157,7 @@ def collate(samples: Sequence[Sample]) -> dict[str, Any]:
     for number, sample in enumerate(samples):
         if (found := flaw(sample)) is not None:
             raise ConfigError(f"{called(sample, number)} of a batch has {found}; check the transform")
-    return stack(samples, Arena(0)).to_dict(Output.TORCH)
+    return stack(samples, Arena(0)).to_dict(ArrayType.TORCH)
 
 
 def stack(samples: Sequence[Sample], allocator: Allocator, name_of: NameOf | None = None) -> Batch:
@@ -247,11 +247,11 @@ def _add_users(batch: Batch, name: str, values: list[Any], allocator: Allocator)
         batch.stacked[name] = found
 
 
-def _one(found: Stacked, whole: Any, row: int) -> Any:  # noqa: ANN401 - a user's
+def _one(found: StackedField, whole: Any, row: int) -> Any:  # noqa: ANN401 - a user's
     """A row's value as the sample had it: a number, an array, or for a tensor the batch's kind of array."""
-    if found.origin is Origin.SCALAR:
+    if found.origin is ValueKind.SCALAR:
         return found.values[row].item()
-    if found.origin is Origin.ARRAY and found.dtype != BFLOAT16:
+    if found.origin is ValueKind.ARRAY and found.dtype != BFLOAT16:
         return found.values[row]
     return whole[row]
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from headrace.errors import ConfigError
 from headrace.streaming.batches.stored_sample import BatchRow, StoredSample
 from headrace.streaming.order.bijection import mix
-from headrace.streaming.settings import SampleConfig
+from headrace.streaming.settings import SampleSettings
 
 _HALF = Fraction(1, 2)
 _FINEST_RATE = 1_000_000  # denominator of a frame rate in Hz
@@ -35,7 +35,7 @@ class Crop:
         seed: seed of the random positions.
     """
 
-    config: SampleConfig
+    config: SampleSettings
     seed: int
 
     def windows(
@@ -118,7 +118,7 @@ class SampleCrop:
         return next(rates) / next(rates)
 
 
-def frames_kept(config: SampleConfig, num_frames: Ints, rates_hz: NDArray[np.float64]) -> Ints:
+def frames_kept(config: SampleSettings, num_frames: Ints, rates_hz: NDArray[np.float64]) -> Ints:
     """Number of frames that a crop keeps of samples with `num_frames` (n,) at `rates_hz` (n,), int64 (n,)."""
     if config.crop_seconds is not None:
         return np.minimum(np.maximum(1, np.rint(config.crop_seconds * rates_hz)).astype(np.int64), num_frames)

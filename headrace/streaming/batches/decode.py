@@ -23,7 +23,7 @@ from headrace.streaming.batches.missing_latents import check_latents
 from headrace.streaming.batches.plausibility import check_flac, check_header, check_rate
 from headrace.streaming.batches.stored_sample import BatchRow, StoredSample
 from headrace.streaming.batches.user_fields import as_numpy
-from headrace.streaming.settings import Output, SampleConfig
+from headrace.streaming.settings import ArrayType, SampleSettings
 from headrace.streaming.shards.coalesce import Span
 
 _LABEL_BYTES = 4 << 10
@@ -34,7 +34,7 @@ Around = tuple[int, memoryview]
 """The bytes of a sample's fields other than raw latents, and their first byte in the shard."""
 
 
-def read_sample(row: BatchRow, suffixes: tuple[str, ...], crop: SampleCrop, config: SampleConfig) -> Sample:
+def read_sample(row: BatchRow, suffixes: tuple[str, ...], crop: SampleCrop, config: SampleSettings) -> Sample:
     """One sample before the transform, with torch tensors, or numpy arrays if the config says so.
 
     Args:
@@ -243,7 +243,7 @@ def _latents(sample: StoredSample) -> tuple[NDArray[Any], str, int]:
     return hidden, dtype, length
 
 
-def _beside_audio(sample: StoredSample, config: SampleConfig) -> Sample:
+def _beside_audio(sample: StoredSample, config: SampleSettings) -> Sample:
     """The fields of latents that are in the same sample as audio, as in other people's tars.
 
     A `.pth` without latents is returned as bytes: a reader of the audio may not need it.
@@ -263,7 +263,7 @@ def _beside_audio(sample: StoredSample, config: SampleConfig) -> Sample:
 
 
 def _cropped_latents(
-    found: tuple[NDArray[Any], str, int], window: FrameWindow, suffix: str, config: SampleConfig
+    found: tuple[NDArray[Any], str, int], window: FrameWindow, suffix: str, config: SampleSettings
 ) -> Sample:
     """The fields of latents in a sample, cropped to `window`; see `_latents`."""
     hidden, dtype, length = found
@@ -275,9 +275,9 @@ def _cropped_latents(
     return {name + suffix: value for name, value in fields.items()}
 
 
-def _shown(array: NDArray[Any], dtype: str, output: Output) -> Any:  # noqa: ANN401 - torch is imported late
+def _shown(array: NDArray[Any], dtype: str, output: ArrayType) -> Any:  # noqa: ANN401 - torch is imported late
     """An array in the form that users get: a tensor, or a numpy array with bfloat16 widened to float32."""
-    if output is Output.NUMPY:
+    if output is ArrayType.NUMPY:
         return widen_bfloat16(array) if dtype == BFLOAT16 else array
     import torch
 

@@ -21,7 +21,7 @@ from headrace.streaming.batches.open_batch import RowErrors
 from headrace.streaming.batches.plausibility import is_plausible
 from headrace.streaming.batches.processing import SampleProcessing
 from headrace.streaming.batches.stored_sample import BatchRow, StoredSample
-from headrace.streaming.settings import SampleConfig
+from headrace.streaming.settings import SampleSettings
 
 _NO_FRAMES: FrameWindow = (0, 0)
 _NO_BYTES = b""  # value of an extra field in padding rows
@@ -177,7 +177,7 @@ class InPlaceBatch:
         return np.array([first for first, _ in windows], np.int64) if self._crops else None
 
 
-def can_fill_in_place(rows: Sequence[BatchRow | None], config: SampleConfig) -> bool:
+def can_fill_in_place(rows: Sequence[BatchRow | None], config: SampleSettings) -> bool:
     """Whether every row's length is known and plausible, and neither a transform nor resampling needs whole samples."""
     present = [row for row in rows if row is not None]
     if not present or config.transform is not None:

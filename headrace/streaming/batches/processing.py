@@ -15,7 +15,7 @@ from headrace.streaming.batches.batch import Sample
 from headrace.streaming.batches.crop import Crop
 from headrace.streaming.batches.fields import flaw
 from headrace.streaming.order.bijection import mix
-from headrace.streaming.settings import SampleConfig
+from headrace.streaming.settings import SampleSettings
 
 _TRANSFORM = 1
 
@@ -30,7 +30,7 @@ class SampleProcessing:
         suffixes: suffix of `encoder_hidden` for the stream's own latents and for each joined latents folder.
     """
 
-    config: SampleConfig
+    config: SampleSettings
     seed: int
     suffixes: tuple[str, ...] = ("",)
 

@@ -16,7 +16,7 @@ from headrace.format.tensors import TensorPlace
 from headrace.streaming.batches.fields import is_taken
 from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.shards.coalesce import Span
-from headrace.streaming.shards.opened import Field, OpenShard, fields_of
+from headrace.streaming.shards.opened import OpenShard, StoredField, fields_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class StoredSample:
             raise SampleError(str(self.fault)) from self.fault
         return self.file
 
-    def fields(self) -> list[Field]:
+    def fields(self) -> list[StoredField]:
         """All fields of the sample in its shard."""
         return fields_of(self.key, self.columns.names, self.spans, self.crc32)
 

@@ -25,7 +25,7 @@ _STACKED_DTYPES = frozenset(
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
-class Origin(Enum):
+class ValueKind(Enum):
     """The kind of a field's values before they were stacked."""
 
     TENSOR = auto()
@@ -34,7 +34,7 @@ class Origin(Enum):
 
 
 @dataclass(slots=True)
-class Stacked:
+class StackedField:
     """A field whose values have one shape and dtype.
 
     Attributes:
@@ -44,7 +44,7 @@ class Stacked:
     """
 
     values: NDArray[Any]
-    origin: Origin
+    origin: ValueKind
     dtype: str
 
 
@@ -76,7 +76,9 @@ def padding_value(value: Any) -> Any:  # noqa: ANN401 - a user's
     return None
 
 
-def stacked(name: str, values: Sequence[Any], is_padding: NDArray[np.bool_], allocator: Allocator) -> Stacked | None:
+def stacked(
+    name: str, values: Sequence[Any], is_padding: NDArray[np.bool_], allocator: Allocator
+) -> StackedField | None:
     """The values of a field in one array; None if they have no common shape, and stay a list.
 
     Tensors, arrays and numpy's numbers keep their dtype; Python's become bool, int64 or float64. For arrays of
@@ -90,12 +92,12 @@ def stacked(name: str, values: Sequence[Any], is_padding: NDArray[np.bool_], all
         return None
     numbers = allocator.empty((len(values),), kind)
     numbers[:] = [0 if is_empty else value for value, is_empty in zip(values, is_padding, strict=True)]
-    return Stacked(numbers, Origin.SCALAR, kind)
+    return StackedField(numbers, ValueKind.SCALAR, kind)
 
 
 def _stacked_arrays(
     name: str, values: Sequence[Any], is_padding: NDArray[np.bool_], allocator: Allocator, real: Sequence[Any]
-) -> Stacked | None:
+) -> StackedField | None:
     try:
         found = {(array.shape, dtype): array.dtype.name for array, dtype in map(as_numpy, real)}  # bfloat16 as uint16
     except TypeError:  # a dtype that torch has and numpy has not
@@ -109,8 +111,8 @@ def _stacked_arrays(
     out = allocator.empty((len(values), *shape), kind)
     for row, (value, is_empty) in enumerate(zip(values, is_padding, strict=True)):
         out[row] = 0 if is_empty else as_numpy(value)[0]
-    origin = Origin.ARRAY if isinstance(real[0], np.ndarray | np.generic) else Origin.TENSOR
-    return Stacked(out, origin, dtype)
+    origin = ValueKind.ARRAY if isinstance(real[0], np.ndarray | np.generic) else ValueKind.TENSOR
+    return StackedField(out, origin, dtype)
 
 
 def _scalar_dtype(values: Sequence[Any]) -> str | None:

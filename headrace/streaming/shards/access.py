@@ -24,14 +24,14 @@ from headrace.stores.refetch import DAMAGED_IN_STORE, say, sources, times
 from headrace.stores.storage import Storage
 from headrace.stores.waiting import wait
 from headrace.streaming.parallel import map_on_threads
-from headrace.streaming.settings import FetchConfig
+from headrace.streaming.settings import FetchSettings
 from headrace.streaming.shards.cache import CacheFullError, CacheUnusableError, ShardCache
 from headrace.streaming.shards.coalesce import Span, coalesce, pieces
 from headrace.streaming.shards.download import Downloader, ShardDownload
 from headrace.streaming.shards.foreign import VERSION, IndexKeeper
 from headrace.streaming.shards.open_files import OpenFiles
-from headrace.streaming.shards.opened import BlobShard, Field, FileShard, OpenShard, is_stored
-from headrace.streaming.shards.shard_set import Indexes, ShardSet
+from headrace.streaming.shards.opened import BlobShard, FileShard, OpenShard, StoredField, is_stored
+from headrace.streaming.shards.shard_set import IndexCache, ShardSet
 from headrace.streaming.stats import Traffic
 
 _FILES_KEPT = 256  # a few shuffle blocks
@@ -43,13 +43,13 @@ _POLL_SECONDS = 0.005
 class ShardAccess:
     """The shards of one stream as this process reads them; safe for threads."""
 
-    def __init__(self, shards: ShardSet, config: FetchConfig, cache: ShardCache, traffic: Traffic) -> None:
+    def __init__(self, shards: ShardSet, config: FetchSettings, cache: ShardCache, traffic: Traffic) -> None:
         self.shards = shards
         self.cache = cache
         self.files = OpenFiles()
         self._config = config
         self._traffic = traffic
-        self._indexes = Indexes()
+        self._indexes = IndexCache()
         self._downloader = Downloader(cache, config, traffic)
         self._checked: set[int] = set()
         self._without_room: dict[int, str] = {}
@@ -120,7 +120,7 @@ class ShardAccess:
         self._traffic.hit()
         return self._kept(shard, cached, _CACHED_FILES_KEPT)
 
-    def open(self, shard: int, samples: Callable[[], Sequence[Sequence[Field]]], *, patient: bool) -> OpenShard:
+    def open(self, shard: int, samples: Callable[[], Sequence[Sequence[StoredField]]], *, patient: bool) -> OpenShard:
         """Open a shard for reading at least these samples.
 
         Bytes from ranged reads are compared with their checksums, and fetched again if they are damaged. Reading a
@@ -203,7 +203,7 @@ class ShardAccess:
         if self.in_place(shard) is None:
             self.files.let_go(shard)
 
-    def renewed(self, shard: int, opened: OpenShard | None, fields: Sequence[Field]) -> OpenShard | None:
+    def renewed(self, shard: int, opened: OpenShard | None, fields: Sequence[StoredField]) -> OpenShard | None:
         """Handle a damaged read: if the bytes came from the cache, delete the cached shard and read from the store.
 
         Args:
@@ -271,11 +271,11 @@ class ShardAccess:
         found = found or (self.cache.find(name, num_bytes) if patient else None)
         return found if found is None or self._is_sound(shard, found) else None
 
-    def _ranged(self, shard: int, samples: Sequence[Sequence[Field]]) -> BlobShard:
+    def _ranged(self, shard: int, samples: Sequence[Sequence[StoredField]]) -> BlobShard:
         """Fetch only these samples; samples with a damaged field are fetched again."""
         name = f"{self.shards.storage.uri}/{self.name(shard)}"
         opened = BlobShard(name)
-        damaged: list[Field] = []
+        damaged: list[StoredField] = []
         attempts = 0
         for source in sources(self.shards.storage):
             if attempts == 1:
@@ -357,11 +357,11 @@ class ShardAccess:
             )
 
 
-def _holds(opened: FileShard, fields: Sequence[Field]) -> bool:
+def _holds(opened: FileShard, fields: Sequence[StoredField]) -> bool:
     return all(is_stored(field, opened.file_descriptor) for field in fields)
 
 
-def _start(field: Field) -> int:
+def _start(field: StoredField) -> int:
     return field.start
 
 

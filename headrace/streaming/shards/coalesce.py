@@ -14,7 +14,7 @@ REQUEST_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RangeRequest:
     """One read for several spans.
 
     Attributes:
@@ -28,22 +28,22 @@ class Request:
     members: tuple[int, ...]
 
 
-def coalesce(spans: Sequence[Span], *, max_gap_bytes: int, max_bytes: int = REQUEST_BYTES) -> list[Request]:
+def coalesce(spans: Sequence[Span], *, max_gap_bytes: int, max_bytes: int = REQUEST_BYTES) -> list[RangeRequest]:
     """Requests for spans; at most `max_gap_bytes` unwanted bytes are between two neighbours in a request.
 
     Requests come sorted and do not overlap; every span is inside exactly one of them. A request is larger than
     `max_bytes` only if a single span is, or overlapping spans are.
 
     >>> coalesce([(900, 950), (0, 100), (120, 200)], max_gap_bytes=64)
-    [Request(start=0, stop=200, members=(1, 2)), Request(start=900, stop=950, members=(0,))]
+    [RangeRequest(start=0, stop=200, members=(1, 2)), RangeRequest(start=900, stop=950, members=(0,))]
     >>> coalesce([(0, 100), (120, 200)], max_gap_bytes=64, max_bytes=150)
-    [Request(start=0, stop=100, members=(0,)), Request(start=120, stop=200, members=(1,))]
+    [RangeRequest(start=0, stop=100, members=(0,)), RangeRequest(start=120, stop=200, members=(1,))]
     """
-    requests: list[Request] = []
+    requests: list[RangeRequest] = []
     for found in _without_overlaps(spans):
         last = requests[-1] if requests else None
         if last is not None and found.start - last.stop <= max_gap_bytes and found.stop - last.start <= max_bytes:
-            requests[-1] = Request(last.start, found.stop, last.members + found.members)
+            requests[-1] = RangeRequest(last.start, found.stop, last.members + found.members)
         else:
             requests.append(found)
     return requests
@@ -59,14 +59,14 @@ def pieces(start: int, stop: int, max_bytes: int = REQUEST_BYTES) -> Iterator[Sp
         yield first, min(first + max_bytes, stop)
 
 
-def _without_overlaps(spans: Sequence[Span]) -> list[Request]:
+def _without_overlaps(spans: Sequence[Span]) -> list[RangeRequest]:
     """The spans, sorted; overlapping spans are merged, so that no byte is requested twice."""
-    found: list[Request] = []
+    found: list[RangeRequest] = []
     for place in sorted(range(len(spans)), key=spans.__getitem__):
         start, stop = spans[place]
         if found and start < found[-1].stop:
             last = found.pop()
-            found.append(Request(last.start, max(stop, last.stop), (*last.members, place)))
+            found.append(RangeRequest(last.start, max(stop, last.stop), (*last.members, place)))
         else:
-            found.append(Request(start, stop, (place,)))
+            found.append(RangeRequest(start, stop, (place,)))
     return found

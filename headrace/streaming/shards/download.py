@@ -20,7 +20,7 @@ from headrace.format.unpacking import ZIP_SUFFIXES, unpacker_of
 from headrace.stores.refetch import DAMAGED_IN_STORE, until_sound
 from headrace.stores.storage import Storage
 from headrace.stores.waiting import is_over
-from headrace.streaming.settings import FetchConfig
+from headrace.streaming.settings import FetchSettings
 from headrace.streaming.shards.cache import CacheFullError, CacheUnusableError, Incoming, ShardCache
 from headrace.streaming.shards.coalesce import pieces
 from headrace.streaming.shards.opened import FileShard, fields_of, is_stored
@@ -63,7 +63,7 @@ class ShardDownload:
 class Downloader:
     """Downloads shards into one cache; safe for threads."""
 
-    def __init__(self, cache: ShardCache, config: FetchConfig, traffic: Traffic) -> None:
+    def __init__(self, cache: ShardCache, config: FetchSettings, traffic: Traffic) -> None:
         self._cache = cache
         self._config = config
         self._traffic = traffic

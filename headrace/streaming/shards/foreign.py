@@ -26,7 +26,7 @@ from headrace.stores.refetch import is_local, until_sound
 from headrace.stores.storage import LocalStorage, Storage
 from headrace.streaming.parallel import map_on_threads
 from headrace.streaming.shards.opened import UNKNOWN_SIZE
-from headrace.streaming.shards.shard_set import Identity, ListedShards, ShardSet
+from headrace.streaming.shards.shard_set import DataIdentity, ListedShards, ShardSet
 
 _INDEXES_AT_ONCE = 8
 _DIGITS_IN_NAME = 12  # of the digest, where a name holds it (`manifests.shard_name`)
@@ -176,7 +176,7 @@ def open_foreign(remote: str, split: str | None, tars: PlainTars, keeper: IndexK
     shards = ListedShards(tuple(names), np.array(counts, np.int32), np.array(sizes, np.int64))
     rule = [] if keeper.key_at is KeyAt.FIRST_DOT else [keeper.key_at]
     text = json.dumps([names, counts, sizes, *rule])
-    identity = Identity(remote, split, tars.snapshot, hashlib.sha256(text.encode()).hexdigest(), keeper.key_at)
+    identity = DataIdentity(remote, split, tars.snapshot, hashlib.sha256(text.encode()).hexdigest(), keeper.key_at)
     return ShardSet(storage, shards, identity, keeper)
 
 

@@ -20,7 +20,7 @@ UNKNOWN_SIZE = -1
 _PIECE_BYTES = 1 << 20
 
 
-class Field(NamedTuple):
+class StoredField(NamedTuple):
     """One field of a sample in its shard: `name` (`<key>.json`), byte range, and CRC-32 (-1 if it is not known)."""
 
     name: str
@@ -29,13 +29,13 @@ class Field(NamedTuple):
     crc32: int
 
 
-def fields_of(key: str, names: Sequence[str], spans: Sequence[int], checksums: Sequence[int]) -> list[Field]:
+def fields_of(key: str, names: Sequence[str], spans: Sequence[int], checksums: Sequence[int]) -> list[StoredField]:
     """All fields of a sample, from the numbers of its `IndexRow`."""
     columns = zip(names, spans[::2], spans[1::2], checksums, strict=True)
-    return [Field(f"{key}.{name}", start, stop, crc32) for name, start, stop, crc32 in columns if start != ABSENT]
+    return [StoredField(f"{key}.{name}", start, stop, crc32) for name, start, stop, crc32 in columns if start != ABSENT]
 
 
-def is_stored(field: Field, file_descriptor: int) -> bool:
+def is_stored(field: StoredField, file_descriptor: int) -> bool:
     """Whether the bytes of a field in an open file have its checksum; True for a field without a checksum."""
     if field.crc32 == ABSENT:
         return True
@@ -156,18 +156,18 @@ class BlobShard:
         """Make a shard without pieces; `name` is its name in messages."""
         self._name = name
         self._pieces: list[tuple[int, int, memoryview]] = []
-        self._damaged: dict[Field, str] = {}
+        self._damaged: dict[StoredField, str] = {}
 
     def add(self, spans: Sequence[Span], blobs: Sequence[bytes]) -> None:
         """Add pieces; where they overlap older pieces, the new bytes are used."""
         pieces = [(start, stop, memoryview(blob)) for (start, stop), blob in zip(spans, blobs, strict=True)]
         self._pieces = pieces + self._pieces
 
-    def is_sound(self, field: Field) -> bool:
+    def is_sound(self, field: StoredField) -> bool:
         """Whether the bytes of a field have its checksum."""
         return field.crc32 in (ABSENT, zlib.crc32(self._found(field.start, field.stop)))
 
-    def mark_damaged(self, field: Field, reason: str) -> None:
+    def mark_damaged(self, field: StoredField, reason: str) -> None:
         """Make every later read of bytes of this field raise `IntegrityError` with the reason."""
         found = zlib.crc32(self._found(field.start, field.stop))
         self._damaged[field] = (

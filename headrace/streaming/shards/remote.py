@@ -19,11 +19,11 @@ from headrace.locate.no_shards import meant_latents
 from headrace.locate.outputs import ITSELF, ShardFolder
 from headrace.stores.storage import Storage, Transfer, open_storage
 from headrace.streaming.shards.foreign import IndexKeeper, open_foreign
-from headrace.streaming.shards.shard_set import Identity, ShardSet, snapshot_shards
+from headrace.streaming.shards.shard_set import DataIdentity, ShardSet, snapshot_shards
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class StreamRequest:
     """What a stream asks to open.
 
     Attributes:
@@ -68,7 +68,7 @@ class OpenedRemote:
         return tuple(joined.identity.snapshot or 0 for joined in self.joined)  # never 0: latents have snapshots
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> DataIdentity:
         """What a saved state records of it; with latents, the fingerprint covers all of them."""
         own = self.primary.identity
         if not self.joined:
@@ -77,7 +77,7 @@ class OpenedRemote:
         return replace(own, fingerprint=hashlib.sha256(together.encode()).hexdigest())
 
 
-def open_remote(wanted: Wanted) -> OpenedRemote:
+def open_remote(wanted: StreamRequest) -> OpenedRemote:
     """Open a stream's shards.
 
     Raises:
@@ -105,7 +105,7 @@ def _open_snapshot(storage: Storage, found: NumberedSnapshot, split: str | None)
     return ShardSet(storage, shards, identity, read_index, is_named_by_content=True)
 
 
-def _open_joined(folder: ShardFolder, wanted: Wanted) -> OpenedRemote:
+def _open_joined(folder: ShardFolder, wanted: StreamRequest) -> OpenedRemote:
     """Audio at the newest snapshot for which all folders of latents have one, each at its newest for that snapshot."""
     numbers = [wanted.snapshot] if wanted.snapshot is not None else folder.numbers[::-1]
     pairs = zip(wanted.latents, _pins(wanted), strict=True)
@@ -125,7 +125,7 @@ def _open_joined(folder: ShardFolder, wanted: Wanted) -> OpenedRemote:
     return OpenedRemote(_open_snapshot(folder.storage, audio, wanted.split), joined, ("", *_suffixes(wanted.latents)))
 
 
-def _lack(audio_folder: ShardFolder, wanted: Wanted, offers: Sequence[Mapping[str, NumberedSnapshot]]) -> str:
+def _lack(audio_folder: ShardFolder, wanted: StreamRequest, offers: Sequence[Mapping[str, NumberedSnapshot]]) -> str:
     """The message where no audio snapshot has all latents: which are missing, what each folder has, what to do."""
     audio = {number: audio_folder.snapshot(number).snapshot.fingerprint for number in audio_folder.numbers}
     have = {
@@ -169,7 +169,7 @@ def _split_of(found: NumberedSnapshot, split: str | None) -> str | None:
     return split if split in found.snapshot.splits else None  # an empty split of the audio has no latents
 
 
-def _pins(wanted: Wanted) -> Sequence[int | None]:
+def _pins(wanted: StreamRequest) -> Sequence[int | None]:
     return wanted.latents_snapshots or [None] * len(wanted.latents)
 
 

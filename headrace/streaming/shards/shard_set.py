@@ -22,7 +22,7 @@ _INDEXES_KEPT = 1024  # a shuffle block is about 64 shards; an index of 50 sampl
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class DataIdentity:
     """What a saved state records of a stream's data.
 
     Attributes:
@@ -113,13 +113,13 @@ class ShardSet:
         storage: the root that names are relative to.
         shards: names and sizes.
         identity: what a saved state records of it.
-        load_index: reads or makes the index of a shard by name; called by `Indexes`.
+        load_index: reads or makes the index of a shard by name; called by `IndexCache`.
         is_named_by_content: whether a shard's name changes with its content.
     """
 
     storage: Storage
     shards: ShardList
-    identity: Identity
+    identity: DataIdentity
     load_index: Callable[[Storage, str], ShardIndex]
     is_named_by_content: bool = False
 
@@ -133,7 +133,7 @@ class ShardSet:
         return int(self.shards.num_samples.sum(dtype=np.int64))
 
 
-class Indexes:
+class IndexCache:
     """The indexes used last, each loaded once; safe for threads.
 
     The loader of the indexes is passed to `get` rather than kept, because it holds this object: a reference cycle would
@@ -192,12 +192,14 @@ class Locator:
         return shards, samples - self.offsets[shards]
 
 
-def snapshot_shards(storage: Storage, found: NumberedSnapshot, split: str | None) -> tuple[SnapshotShards, Identity]:
+def snapshot_shards(
+    storage: Storage, found: NumberedSnapshot, split: str | None
+) -> tuple[SnapshotShards, DataIdentity]:
     """The shards of one split of a snapshot (all splits for None).
 
     Raises:
         ConfigError: the snapshot has no such split; the message lists those it has.
     """
     table, rows = table_of_split(storage, found, split)
-    identity = Identity(storage.uri, split, found.number, found.snapshot.fingerprint)
+    identity = DataIdentity(storage.uri, split, found.number, found.snapshot.fingerprint)
     return SnapshotShards(table, rows), identity

@@ -21,7 +21,7 @@ from headrace_dagster.assets.events import short_digest
 from headrace_dagster.assets.keys import DatasetKeys
 from headrace_dagster.assets.loader_smoke_test import smoke_inputs
 from headrace_dagster.assets.project_dataset import ProjectDataset
-from headrace_dagster.assets.records import Records, is_committed, newest_snapshot
+from headrace_dagster.assets.records import AssetRecords, is_committed, newest_snapshot
 from headrace_dagster.resources.storage import StorageResource
 
 _SECONDS_PER_HOUR = 3600.0
@@ -30,7 +30,7 @@ AUDIO = "audio"
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class DueWork:
     """What a data set lacks.
 
     Attributes:
@@ -58,7 +58,7 @@ class _Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class LevelReader:
+class DueWorkReader:
     """Reads what one data set lacks.
 
     Attributes:
@@ -69,7 +69,7 @@ class LevelReader:
 
     dataset: ProjectDataset
     storage: StorageResource
-    records: Records
+    records: AssetRecords
 
     @property
     def config(self) -> DatasetConfig:
@@ -100,7 +100,7 @@ class LevelReader:
         names = [AUDIO, *(latents.name for latents in self.config.latents)]
         return dict(zip(names, self.storage.parts(self.config).values(), strict=True))
 
-    def read(self, missing: Callable[[str], Mapping[str, float]]) -> Level | None:
+    def read(self, missing: Callable[[str], Mapping[str, float]]) -> DueWork | None:
         """What the data set lacks, or None while the source has to be scanned first, see `read_summary`.
 
         Args:
@@ -121,8 +121,8 @@ class LevelReader:
         partitions = {name: work for name in audio.wanted if (work := _work(name, stages)) is not None}
         if partitions:
             hours = catalog.seconds / _SECONDS_PER_HOUR * len(partitions) / len(audio.wanted)
-            return Level(partitions, tuple(self.last_assets()), hours=hours)
-        return Level({}, tuple(self._lacking(catalog.digest, stages)), self._finish_token(catalog.digest, stages))
+            return DueWork(partitions, tuple(self.last_assets()), hours=hours)
+        return DueWork({}, tuple(self._lacking(catalog.digest, stages)), self._finish_token(catalog.digest, stages))
 
     def assets_of(self, stages: Sequence[str]) -> list[dg.AssetKey]:
         """The partitioned assets of some stages."""

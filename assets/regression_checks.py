@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 NEW_REJECTS = "new_rejects"
 DROPPED_AUDIO = "dropped_audio"
-NEWS_CHECKS = frozenset({NEW_REJECTS, DROPPED_AUDIO})
+REGRESSION_CHECKS = frozenset({NEW_REJECTS, DROPPED_AUDIO})
 """Checks whose failure does not make their asset stale. They report a problem once and pass the next time."""
 
 _SECONDS_PER_HOUR = 3600.0
@@ -23,12 +23,12 @@ _TEXTS = {
 }
 
 
-def news_spec(name: str, asset: dg.AssetKey) -> dg.AssetCheckSpec:
+def regression_spec(name: str, asset: dg.AssetKey) -> dg.AssetCheckSpec:
     """The specification of one of these checks."""
     return dg.AssetCheckSpec(name, asset=asset, description=_TEXTS[name])
 
 
-def news_result(name: str, asset: dg.AssetKey, regressions: "Regressions") -> dg.AssetCheckResult:
+def regression_result(name: str, asset: dg.AssetKey, regressions: "Regressions") -> dg.AssetCheckResult:
     """The result of one of these checks. A failure has severity WARN and lists what is new."""
     lines = regressions.reject_lines() if name == NEW_REJECTS else regressions.drop_lines()
     hours, before = regressions.seconds / _SECONDS_PER_HOUR, regressions.seconds_before / _SECONDS_PER_HOUR
@@ -49,17 +49,19 @@ def news_result(name: str, asset: dg.AssetKey, regressions: "Regressions") -> dg
     )
 
 
-def decoding_news(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
+def decoding_regressions(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
     """The check of rejects that only decoding finds, run after a commit. `catalog` reports the rejects of a scan."""
     config, keys = dataset.config, dataset.keys
 
-    @dg.multi_asset_check(name=f"{config.name}__decoding_news", specs=[news_spec(NEW_REJECTS, keys.sizes_index)])
+    @dg.multi_asset_check(
+        name=f"{config.name}__decoding_regressions", specs=[regression_spec(NEW_REJECTS, keys.sizes_index)]
+    )
     def checks(headrace_storage: StorageResource) -> Iterator[dg.AssetCheckResult]:
         from headrace.catalog.regressions import find_regressions, mark_reported  # noqa: PLC0415 - polars: not in a code server
 
         output = headrace_storage.output(config)
         regressions = find_regressions(output, headrace_storage.catalog(config), None)
-        yield news_result(NEW_REJECTS, keys.sizes_index, regressions)
+        yield regression_result(NEW_REJECTS, keys.sizes_index, regressions)
         mark_reported(output, regressions)
 
     return checks
