@@ -218,6 +218,7 @@ def _smoke_speeds(part: str, result: "SmokeResult") -> Metadata:
         f"{name}_samples_per_second": round(result.num_samples / max(result.seconds, 1e-9), 1),
         f"{name}_streamed_samples_per_second": round(result.num_streamed / max(result.stream_seconds, 1e-9), 1),
         f"{name}_first_batch_seconds": round(result.stream_seconds_to_first, 3),
+        **({f"{name}_samples_with_latents": result.num_joined} if result.num_joined else {}),
         **({f"{name}_encoded_again": "\n".join(result.encoded)} if result.encoded else {}),
     }
 

@@ -203,7 +203,6 @@ def _result(
     segment: Segment, payload: bytes | BinaryIO, num_bytes: int, form: FlacForm, *, copied: bool
 ) -> EncodedSegment:
     return EncodedSegment(
-        segment=segment,
         payload=payload,
         num_bytes=num_bytes,
         num_frames=segment.num_frames,

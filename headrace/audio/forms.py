@@ -167,7 +167,6 @@ class EncodedSegment:
     """A segment as FLAC.
 
     Attributes:
-        segment: which part of the recording it is.
         payload: the FLAC file, as bytes; or, if it may be large, as a binary file at position 0, which has to be read
             before the next segment is requested.
         num_bytes: size of the payload.
@@ -178,7 +177,6 @@ class EncodedSegment:
         copied: whether the payload is the source's own bytes, which were not encoded again.
     """
 
-    segment: Segment
     payload: bytes | BinaryIO
     num_bytes: int
     num_frames: int

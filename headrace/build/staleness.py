@@ -28,17 +28,15 @@ class BuildNeed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan(Generic[AnyManifest]):
-    """The partitions of a layout, by what has to be done.
+    """The partitions of a layout, by what has to be done. Partitions that left the layout are in neither.
 
     Attributes:
         stale: partitions to build, in the layout's order, and why.
         current: manifests of the partitions that are up to date.
-        left: partitions that have a manifest and are no longer in the layout; they belong in no snapshot.
     """
 
     stale: dict[str, BuildNeed]
     current: dict[str, AnyManifest]
-    left: tuple[str, ...]
 
 
 def need_of(found: KnownManifest | None, wanted: str, *, is_damaged: bool) -> BuildNeed | None:
@@ -71,5 +69,4 @@ def plan_build(
     return BuildPlan(
         stale={name: need for name, need in needs.items() if need is not None},
         current={name: manifests[name] for name, need in needs.items() if need is None},
-        left=tuple(sorted(set(manifests) - set(wanted))),
     )

@@ -19,15 +19,13 @@ from headrace.encoders.protocol import EncoderInfo
 from headrace.encoders.settings import WindowSeconds
 
 _FRAME_SIZE = 1024
-_CENTS_OF_BIN_0 = 1997.3794084376191  # above 10 Hz
-_CENTS_PER_BIN = 20.0
 _WINDOW_SECONDS = 30.0
 # Frames computed at a time. On a CPU, 128 stay in the cache: 56 times real time, against 37 times with 3000.
 _CHUNK = {"cpu": 128, "cuda": 4096}
 
 
 class CrepeNetwork(nn.Module):
-    """Computes hidden states (the flattened last layer) from frames, and pitch activations from hidden states."""
+    """Computes hidden states (the flattened last convolution) from frames."""
 
     _CHANNELS: ClassVar = {"tiny": (1, 128, 16, 16, 16, 32, 64), "full": (1, 1024, 128, 128, 128, 256, 512)}
 
@@ -39,7 +37,7 @@ class CrepeNetwork(nn.Module):
             self.add_module(f"conv{i}", nn.Conv1d(channels[i - 1], channels[i], size, stride))
             self.add_module(f"conv{i}_BN", nn.BatchNorm1d(channels[i], eps=0.0010000000474974513))
         self.latent_dim = 4 * channels[6]
-        self.classifier = nn.Linear(self.latent_dim, 360)
+        self.classifier = nn.Linear(self.latent_dim, 360)  # of pitches: part of the weights, not run here
 
     def forward(self, frames: Tensor) -> Tensor:
         """Hidden states (F, D) of normalised frames (F, 1024)."""
@@ -95,14 +93,3 @@ class CrepeEncoder:
         normalised = centred / centred.std(dim=1, keepdim=True).clamp_min(1e-10)
         with running.precision(self.device, self._autocast):
             return cast("Tensor", self._forward(normalised)).float()
-
-    @torch.inference_mode()
-    def pitch_activations(self, hidden: Tensor) -> Tensor:
-        """Confidence in each pitch of `pitch_hz`: (…, 360) in [0, 1], from hidden states (…, D)."""
-        activations: Tensor = self._network.classifier(hidden.to(self.device, torch.float32)).sigmoid()
-        return activations
-
-
-def pitch_hz(bins: Tensor) -> Tensor:
-    """The pitches of the network's bins in Hz: 20 cents apart, from 31.7 Hz."""
-    return 10 * 2 ** ((_CENTS_OF_BIN_0 + _CENTS_PER_BIN * bins) / 1200)

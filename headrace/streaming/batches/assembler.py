@@ -11,7 +11,7 @@ import numpy as np
 
 from headrace.errors import ConfigError, SampleError
 from headrace.streaming.batches.arena import Allocator
-from headrace.streaming.batches.batch import Batch, Sample
+from headrace.streaming.batches.batch import Sample
 from headrace.streaming.batches.copied_batch import CopiedBatch, copy_plan
 from headrace.streaming.batches.in_place_batch import InPlaceBatch, can_fill_in_place
 from headrace.streaming.batches.missing_latents import row_to_read, with_empty_latents
@@ -40,12 +40,6 @@ class Assembler:
         self._streams = streams
         self._processing = processing
         self._allocator = allocator
-
-    def assemble(self, plan: BatchPlan) -> Batch:
-        """A whole batch, made in the calling thread. Raises as `OpenBatch.fill`."""
-        batch = self.open(plan)
-        batch.fill(0, len(batch))
-        return batch.finish()
 
     def open(self, plan: BatchPlan) -> OpenBatch:
         """Open the shards of a batch. Reads indexes, and fetches bytes that are in no local file."""
