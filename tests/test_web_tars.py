@@ -8,7 +8,7 @@ import pytest
 import zstandard
 
 from headrace import webdataset_loader
-from headrace.errors import FormatError, NotFoundError
+from headrace.errors import FormatError, IntegrityError, NotFoundError
 from headrace.format.index_entries import group_members
 from headrace.format.tar import read_members
 from tests.tars import tar_of
@@ -74,10 +74,17 @@ def test_a_truncated_tar_that_was_then_compressed_is_an_error(tmp_path, suffix, 
 @pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".zst", zstandard.compress)])
 def test_a_truncated_compressed_tar_is_an_error(tmp_path, suffix, pack):
     packed = pack(WHOLE)
-    for stop in range(0, len(packed) - 20, 5):
+    for stop in (*range(1, len(packed), 5), len(packed) - 1):
         (tmp_path / f"a.tar{suffix}").write_bytes(packed[:stop])
-        with pytest.raises(FormatError, match=r"a\.tar\.\w+: "):
+        with pytest.raises(IntegrityError, match=r"a\.tar\.\w+: cut off"):
             read(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_an_empty_compressed_tar_is_an_error(tmp_path, suffix):
+    (tmp_path / f"a.tar{suffix}").touch()
+    with pytest.raises(FormatError, match=r"a\.tar\.\w+: "):
+        read(tmp_path)
 
 
 def test_a_tar_from_a_pipe_must_be_complete(tmp_path):

@@ -1,18 +1,18 @@
 """Opens compressed tars (`.tar.gz`, `.tgz`, `.tar.zst`) and decompresses them.
 
-Three ways, by what the caller needs: `opened_tar` gives a seekable file, `unpacked_stream` a file to read once from
-front to end, and `Unpacker` takes compressed bytes as they arrive. All of them take a file that is several compressed
-ones end to end (`bgzip`, `pzstd`, `cat a b`), as `gzip` and `zstd` themselves do.
+`Unpacker` does it, from compressed bytes as they arrive. `opened_tar` gives a seekable file, and `unpacked_stream` a
+file to read once from front to end. A file may be several compressed ones end to end (`bgzip`, `pzstd`, `cat a b`), and
+other bytes after the last one are ignored, as by `gzip` itself.
 """
 
-import gzip
 import hashlib
+import io
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, Protocol, cast
 
 import zstandard
 
@@ -21,6 +21,8 @@ from headrace.format.tar import sha256_of
 from headrace.stores.storage import Storage
 
 ZIP_SUFFIXES = (".tar.gz", ".tgz", ".tar.zst")
+_GZIP, _ZSTD = (".gz", ".tgz"), (".zst", ".zstd")
+_PACKED = (*_GZIP, *_ZSTD)
 _MAGIC_BYTES = 4
 _STEP_BYTES = 2 << 10  # unpack to at most 2 MiB of gzip (1,032 times) and 64 MiB of zstd (4 bytes: up to 128 KiB)
 _JOINED_BYTES = 256 << 10  # output of small steps is joined up to this size
@@ -58,25 +60,53 @@ def opened_tar(storage: Storage, shard: str) -> Iterator[OpenedTar]:
         if not shard.endswith(ZIP_SUFFIXES):
             yield OpenedTar(stored)
             return
-        digest, unpacker = hashlib.sha256(), unpacker_of(f"{storage.uri}/{shard}")
+        digest = hashlib.sha256()
         with tempfile.TemporaryFile() as unpacked:
-            while piece := stored.read(_READ_BYTES):
-                digest.update(piece)
-                unpacked.writelines(unpacker.unpacked(piece))
-            unpacker.finish()
+            unpacked.writelines(_unpacked(stored, f"{storage.uri}/{shard}", digest.update))
             yield OpenedTar(cast("BinaryIO", unpacked), digest.hexdigest())
 
 
 def unpacked_stream(file: BinaryIO, name: str) -> BinaryIO:
     """A tar to read once, decompressed if its name says that it is compressed.
 
-    tarfile's own decompression would read only the first of several compressed files end to end.
+    Reading a compressed one raises `IntegrityError` if it is damaged, or when it ends too early. tarfile's own
+    decompression would read only the first of several compressed files end to end.
+
+    Args:
+        file: the tar as stored, at its beginning.
+        name: its name, which messages show.
     """
-    if name.endswith((".zst", ".zstd")):
-        return cast("BinaryIO", zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True))
-    if name.endswith((".gz", ".tgz")):
-        return cast("BinaryIO", gzip.GzipFile(fileobj=file))
-    return file
+    return io.BufferedReader(_UnpackedFile(_unpacked(file, name)), _READ_BYTES) if name.endswith(_PACKED) else file
+
+
+def _unpacked(file: BinaryIO, name: str, see: Callable[[bytes], object] = lambda piece: None) -> Iterator[bytes]:  # noqa: ARG005
+    """The decompressed bytes of a file from here to its end; `see` is called with each piece of compressed ones."""
+    unpacker = unpacker_of(name)
+    while piece := file.read(_READ_BYTES):
+        see(piece)
+        yield from unpacker.unpacked(piece)
+    unpacker.finish()
+
+
+class _UnpackedFile(io.RawIOBase):
+    """A file of pieces that come one by one."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any writable buffer
+        while not self._left:
+            if (piece := next(self._pieces, None)) is None:
+                return 0
+            self._left = memoryview(piece)
+        num_bytes = min(len(buffer), len(self._left))
+        buffer[:num_bytes] = self._left[:num_bytes]
+        self._left = self._left[num_bytes:]
+        return num_bytes
 
 
 class _Decompressor(Protocol):
@@ -164,9 +194,9 @@ class Unpacker:
 
 def unpacker_of(name: str) -> Unpacker:
     """An `Unpacker` for a compressed tar, chosen by the suffix of its name. Raises `FormatError` for other suffixes."""
-    if name.endswith((".tar.gz", ".tgz")):
+    if name.endswith(_GZIP):
         return Unpacker(name, lambda: zlib.decompressobj(wbits=31), lambda magic: magic[:2] == b"\x1f\x8b")
-    if name.endswith(".tar.zst"):
+    if name.endswith(_ZSTD):
         return Unpacker(name, lambda: zstandard.ZstdDecompressor().decompressobj(), _begins_zstd)
     raise FormatError(f"{name}: not a compressed tar ({', '.join(ZIP_SUFFIXES)})")
 

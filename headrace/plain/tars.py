@@ -25,6 +25,8 @@ from headrace.stores.refetch import DAMAGED_IN_STORE, is_local, say, sources, ti
 RawSample: TypeAlias = dict[str, Any]
 """A sample as webdataset groups it: `__key__`, `__url__` and the bytes of each field."""
 
+_REST_BYTES = 1 << 20
+
 
 def raw_samples(shards: Iterator[LocatedShard], key_at: KeyAt = KeyAt.FIRST_DOT) -> Iterator[RawSample]:
     """The samples of these shards, each shard checked as it ends.
@@ -39,7 +41,8 @@ def raw_samples(shards: Iterator[LocatedShard], key_at: KeyAt = KeyAt.FIRST_DOT)
     Raises:
         FormatError: a shard is not a tar, cut off, damaged or not a WebDataset, or the files of a sample look like
             several samples.
-        IntegrityError: a shard holds fewer or more samples than `sizes.json` says, or a field is damaged.
+        IntegrityError: a shard holds fewer or more samples than `sizes.json` says, a compressed shard is cut off or
+            damaged, or a field is damaged.
         NotFoundError: a shard is not there.
     """
     for shard in shards:
@@ -118,7 +121,10 @@ def _opened(shard: LocatedShard) -> Iterator[BinaryIO]:
             yield stream
         return
     with _found(shard) as file:
-        yield unpacked_stream(file, shard.name)
+        stream = unpacked_stream(file, shard.url)
+        yield stream
+        while stream is not file and stream.read(_REST_BYTES):  # to its end, where a missing rest is noticed
+            pass
 
 
 def _found(shard: LocatedShard) -> BinaryIO:

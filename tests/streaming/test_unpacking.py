@@ -9,7 +9,8 @@ import zstandard
 
 from headrace import webdataset_loader
 from headrace.errors import FormatError, IntegrityError
-from headrace.format.unpacking import unpacker_of
+from headrace.format.unpacking import opened_tar, unpacker_of
+from headrace.stores.storage import LocalStorage
 from tests.streaming.corpus import clips
 from tests.streaming.test_foreign import keys, write_tar
 
@@ -84,8 +85,21 @@ def test_webdataset_loader_reads_all_members(tmp_path, name, pack):
 def test_webdataset_loader_names_a_damaged_shard(tmp_path):
     write_tar(tmp_path / "plain", clips(8))
     (tmp_path / "a.tar.gz").write_bytes(gz(*in_blocks((tmp_path / "plain").read_bytes()))[:-50])
-    with pytest.raises(FormatError, match=r"a\.tar\.gz: cannot be read"):
+    with pytest.raises(IntegrityError, match=r"a\.tar\.gz: cut off"):
         list(webdataset_loader(tmp_path / "a.tar.gz", batch_size=None))
+
+
+@pytest.mark.parametrize("behind", [bytes(1000), b"words"])
+@pytest.mark.parametrize(("name", "pack"), [("a.tar.gz", gz), ("a.tar.zst", zst)])
+def test_every_reader_leaves_out_what_follows_the_last_member(tmp_path, name, pack, behind):
+    write_tar(tmp_path / "plain", clips(8))
+    (tmp_path / name).write_bytes(pack((tmp_path / "plain").read_bytes()) + behind)
+    expected = [clip.key for clip in clips(8)]
+    assert [sample["__key__"] for sample in webdataset_loader(tmp_path / name, batch_size=None)] == expected
+    assert keys(tmp_path / name, local=str(tmp_path / "cache")) == sorted(expected)
+    with opened_tar(LocalStorage(tmp_path), name) as opened:
+        opened.file.seek(0)
+        assert opened.file.read() == (tmp_path / "plain").read_bytes()
 
 
 @pytest.mark.parametrize("keep_zip", [False, True])
