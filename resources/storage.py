@@ -18,6 +18,7 @@ from headrace.catalog.listing import FileStamp
 from headrace.catalog.sources import Source, open_source
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import ConfigError, NotFoundError
+from headrace.stores.file_urls import is_file_url, path_of_file_url
 from headrace.stores.storage import Storage, open_storage
 
 if TYPE_CHECKING:
@@ -34,11 +35,13 @@ class StorageResource(dg.ConfigurableResource):
     root: str = Field(default=".", description="folder to which relative URIs in the configuration are relative")
 
     def resolve(self, uri: str) -> str:
-        """The URI itself, or an absolute path for a relative one; `~` at the start is the home folder.
+        """The URL of a store itself, or the absolute path of a local URI; `~` at the start is the home folder.
 
         Raises:
             ConfigError: `~name` names no user of this machine.
         """
+        if is_file_url(uri):
+            return path_of_file_url(uri)
         if "://" in uri:
             return uri
         path = os.path.expanduser(uri)  # noqa: PTH111 - Path would take ./~ for ~

@@ -47,6 +47,10 @@ class TestObjectStoreOverHttp(StorageContract):
 def test_the_scheme_of_a_uri_selects_the_store(tmp_path):
     assert open_storage(tmp_path) == LocalStorage(tmp_path)
     assert open_storage(f"file://{tmp_path}/with%20space").local_path("a") == tmp_path / "with space" / "a"
+    assert open_storage(f"file://localhost{tmp_path}/a") == LocalStorage(tmp_path / "a")
+    assert open_storage(f"file://{tmp_path}/why?#2[1]") == LocalStorage(tmp_path / "why?#2[1]")
+    with pytest.raises(ConfigError, match="three slashes before an absolute path: file:///data/birds"):
+        open_storage("file://data/birds")
     assert isinstance(open_storage("s3://bucket/prefix"), ObjectStorage)
     with pytest.raises(ConfigError, match=r"'ftp'.*s3"):
         open_storage("ftp://host/folder")

@@ -35,6 +35,22 @@ def test_a_tilde_is_the_home_folder_in_source_metadata_and_output(storage, tmp_p
     assert not (tmp_path / "root").exists()
 
 
+def test_file_urls_are_local_paths_and_what_they_name_is_not_a_recording(storage, tmp_path):
+    """A `file://` URL may name the output and tables inside of a source that is named by a path, and the reverse."""
+    folder = tmp_path / "my birds [1]"
+    (folder / "out").mkdir(parents=True)
+    (folder / "a.wav").write_bytes(b"x")
+    (folder / "out/b.flac").write_bytes(b"x")
+    (folder / "birds.csv").write_text("path,title\na.wav,A\n")
+    url = f"file://{tmp_path}/my%20birds%20[1]"
+    for source, other in ((str(folder), url), (url, str(folder)), (folder.as_uri(), url)):
+        given = {"uri": source, "metadata": f"{other}/birds.csv"}
+        config = DatasetConfig(name="birds", source=given, output={"uri": f"{other}/out"})
+        assert [path for chunk in storage.source(config).list() for path in chunk.path] == ["a.wav"]
+        assert storage.metadata(config).height == 1
+        assert storage.output(config).uri == str(folder / "out")
+
+
 def test_a_table_of_keys_is_resolved_like_the_metadata_and_is_not_a_recording(storage, tmp_path):
     folder = tmp_path / "root/birds"
     folder.mkdir(parents=True)

@@ -25,6 +25,7 @@ from headrace.catalog.content_digests import DigestedFile, read_digest
 from headrace.catalog.listing import FileStamp, Listing
 from headrace.errors import ConfigError, FileChangedError, UnsafePathError
 from headrace.format.rejects import RejectReason
+from headrace.stores.file_urls import is_file_url, path_of_file_url
 from headrace.stores.regular_files import oddity
 
 _CHUNK_ENTRIES = 1000
@@ -41,7 +42,8 @@ def open_folder(uri: str | os.PathLike[str], *, exclude: Sequence[str | os.PathL
     Raises:
         ConfigError: the root is not a folder, or the root is excluded.
     """
-    text = os.fspath(uri).removeprefix("file://")
+    text = os.fspath(uri)
+    text = path_of_file_url(text) if is_file_url(text) else text
     root = Path(text)
     if not root.is_dir():
         raise ConfigError(f"source.uri {text}: {_why_no_folder(root)}")

@@ -15,6 +15,7 @@ from headrace.catalog.folder_source import open_folder
 from headrace.catalog.listing import FileStamp, Listing
 from headrace.config.source import Digests
 from headrace.errors import ConfigError
+from headrace.stores.file_urls import is_file_url
 from headrace.stores.storage import open_bucket
 
 
@@ -66,7 +67,7 @@ def open_source(
     """
     text = os.fspath(uri)
     excluded = [os.fspath(path) for path in exclude]
-    if "://" not in text.removeprefix("file://"):
+    if is_file_url(text) or "://" not in text:
         if digests == Digests.STORE:
             raise ConfigError(
                 f"source.digests: store: source.uri {text} is a folder, and files have no ETag; remove source.digests, "

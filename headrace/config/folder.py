@@ -9,10 +9,10 @@ import posixpath
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from headrace.config.dataset import DatasetConfig, load_config
 from headrace.errors import ConfigError
+from headrace.stores.file_urls import is_file_url, path_of_file_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +86,8 @@ def clash(path: Path, config: DatasetConfig, others: dict[Path, DatasetConfig], 
 
 def _plain(uri: str, root: Path) -> str:
     """A canonical spelling of a path or URL; symbolic links are resolved."""
-    url = urlsplit(uri)
-    if url.scheme == "file":
-        return os.path.realpath(unquote(url.path))
+    if is_file_url(uri):
+        return os.path.realpath(path_of_file_url(uri))
     scheme, mark, path = uri.rpartition("://")
     if mark:
         return scheme + mark + posixpath.normpath(path)

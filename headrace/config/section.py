@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from headrace.stores.file_urls import is_file_url, path_of_file_url
 from headrace.stores.storage import ObjectStorage
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -26,6 +27,8 @@ def checked_uri(uri: str) -> str:
         raise ValueError("environment variables are not expanded here; write the full path, or ~ for your home folder")
     if uri.startswith("file://~"):
         raise ValueError("~ is not allowed in a URL; write the path without file://")
+    if is_file_url(uri):
+        path_of_file_url(uri)  # raises what is wrong with it
     try:
         scheme = urlsplit(uri).scheme
     except ValueError as error:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from braceexpand import braceexpand
 
 from headrace.format.unpacking import ZIP_SUFFIXES
+from headrace.stores.file_urls import is_file_url, path_of_file_url
 
 TAR_SUFFIXES = (".tar", *ZIP_SUFFIXES)
 SPECIAL = re.compile(r"[*?\[{]")
@@ -73,4 +74,5 @@ def split_pattern(pattern: str) -> tuple[str, str]:
 
 
 def _is_local_folder(name: str) -> bool:
-    return "://" not in name and os.path.isdir(name)  # noqa: PTH112 - Path raises where a pattern is longer than names
+    path = path_of_file_url(name) if is_file_url(name) else name
+    return "://" not in path and os.path.isdir(path)  # noqa: PTH112 - Path raises where a pattern is longer than names

@@ -11,10 +11,11 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol, runtime_checkable
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from headrace.errors import ConfigError
 from headrace.stores.contents import Content, Fetched, StoredObject, checked_path
+from headrace.stores.file_urls import is_file_url, path_of_file_url
 from headrace.stores.local import TEMPORARY_SUFFIX, LocalStorage
 from headrace.stores.objects import ObjectStorage
 from headrace.stores.requests import Transfer
@@ -93,13 +94,12 @@ def open_storage(uri: str | os.PathLike[str], transfer: Transfer | None = None) 
         transfer: how requests are sent and repeated; for None, obstore repeats them by its own rules.
 
     Raises:
-        ConfigError: the scheme is unknown, or `://` does not follow it.
+        ConfigError: the scheme is unknown, `://` does not follow it, or a `file://` URL has no absolute path.
     """
     text = os.fspath(uri)
-    parts = urlsplit(text)
-    if parts.scheme == "file":
-        return LocalStorage(Path(unquote(parts.path)))
-    if len(parts.scheme) <= 1:  # no scheme, or a drive letter
+    if is_file_url(text):
+        return LocalStorage(Path(path_of_file_url(text)))
+    if len(urlsplit(text).scheme) <= 1:  # no scheme, or a drive letter
         return LocalStorage(Path(text))
     return open_bucket(text, transfer)
 

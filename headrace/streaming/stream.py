@@ -20,7 +20,8 @@ class Stream:
     """A data set to read, with the parameter names of MosaicML's Stream. None takes the value of the dataset.
 
     Attributes:
-        remote: an `audio/` or `latents/<name>/` folder or prefix, or any plain WebDataset.
+        remote: an `audio/` or `latents/<name>/` folder or prefix, the root of an output (which means its `audio/`), or
+            any plain WebDataset: folder, `sizes.json`, glob, brace pattern or the shard list of wids.
         local: folder of the cache for remote shards; None takes the one of the dataset. Without `remote`: the data set
             itself, which is read in place, as if it were given as `remote`.
         split: None for all.

@@ -202,7 +202,7 @@ def test_names_that_fit_nothing_are_errors(folder):
         StreamingDataset(remote=f"{folder}/train-*.tar", snapshot=7)
 
 
-@pytest.mark.parametrize("name", ["a [1]", "{a,b}", "what?", "*", "x.tar"])
+@pytest.mark.parametrize("name", ["a [1]", "{a,b}", "what?", "*", "x.tar", "50% off"])
 def test_folders_that_are_there_may_be_named_like_patterns(folder, tmp_path, name):
     tars = sorted(folder.glob("*.tar"))
     wanted = len(StreamingDataset(remote=str(folder)))
@@ -211,9 +211,10 @@ def test_folders_that_are_there_may_be_named_like_patterns(folder, tmp_path, nam
     for tar in tars:
         shutil.copy(tar, odd)
     (odd / "sizes.json").write_text(json.dumps({"train-000.tar": 1}))
-    assert len(StreamingDataset(remote=str(odd))) == wanted
-    assert len(StreamingDataset(remote=f"{odd}/*.tar")) == wanted
-    assert len(StreamingDataset(remote=f"{odd}/sizes.json")) == 1
+    for called in (f"{odd}", f"file://{odd}"):
+        assert len(StreamingDataset(remote=called)) == wanted
+        assert len(StreamingDataset(remote=f"{called}/*.tar")) == wanted
+        assert len(StreamingDataset(remote=f"{called}/sizes.json")) == 1
 
 
 def test_braces_expand_as_a_shell_does():
