@@ -110,7 +110,7 @@ def measure(folder: Path, start: float) -> Figures:
     if state is not None:
         dataset.load_state_dict(state)
     loaded = time.perf_counter()
-    dataset.begin().plan(0)
+    dataset.epochs.begin().plan(0)
     planned = time.perf_counter()
     return {
         "open_ms": (opened - began) * 1e3,

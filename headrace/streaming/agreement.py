@@ -12,17 +12,17 @@ from headrace.streaming.shards.remote import OpenedRemote, StreamRequest, open_r
 from headrace.streaming.state import OrderState
 
 
-def open_all(wanted: Sequence[StreamRequest], *, agree: bool = True) -> list[OpenedRemote]:
+def open_all(requests: Sequence[StreamRequest], *, agree: bool = True) -> list[OpenedRemote]:
     """Open each stream; where torch.distributed is up, at the snapshots that rank 0 finds.
 
     Raises:
         IntegrityError: the shards that a rank finds under a name are not those that rank 0 found.
     """
     if not agree or not distributed.is_up():
-        return list(map(open_remote, wanted))
+        return list(map(open_remote, requests))
     mine: list[OpenedRemote] | HeadraceError
     try:
-        mine = list(map(open_remote, wanted)) if distributed.current_world().rank == 0 else []
+        mine = list(map(open_remote, requests)) if distributed.current_world().rank == 0 else []
     except HeadraceError as error:  # the other ranks must not wait for a rank that failed
         mine = error
     shared = distributed.from_rank_zero(mine if isinstance(mine, HeadraceError) else [_pins(one) for one in mine])
@@ -30,11 +30,11 @@ def open_all(wanted: Sequence[StreamRequest], *, agree: bool = True) -> list[Ope
         raise shared
     if mine:
         return list(mine) if not isinstance(mine, HeadraceError) else []
-    return [_open_as(one, *pins) for one, pins in zip(wanted, shared, strict=True)]
+    return [_open_as(one, *pins) for one, pins in zip(requests, shared, strict=True)]
 
 
 def open_for_state(
-    wanted: Sequence[StreamRequest],
+    requests: Sequence[StreamRequest],
     names: Sequence[str],
     opened: Sequence[OpenedRemote],
     state: OrderState,
@@ -46,7 +46,7 @@ def open_for_state(
     """
     saved = {stream.name: stream for stream in state.streams}
     found: list[OpenedRemote] = []
-    for one, name, now in zip(wanted, names, opened, strict=True):
+    for one, name, now in zip(requests, names, opened, strict=True):
         before = saved.get(name)
         if before is None or before.snapshot is None or before.fingerprint == now.identity.fingerprint:
             found.append(now)
@@ -74,8 +74,8 @@ def _pins(opened: OpenedRemote) -> _Pins:
     return opened.primary.identity.snapshot, opened.latents_snapshots, opened.identity.fingerprint
 
 
-def _open_as(wanted: StreamRequest, snapshot: int | None, latents: tuple[int, ...], fingerprint: str) -> OpenedRemote:
-    opened = open_remote(replace(wanted, snapshot=snapshot, latents_snapshots=latents))
+def _open_as(request: StreamRequest, snapshot: int | None, latents: tuple[int, ...], fingerprint: str) -> OpenedRemote:
+    opened = open_remote(replace(request, snapshot=snapshot, latents_snapshots=latents))
     if opened.identity.fingerprint != fingerprint:
-        raise IntegrityError(f"{wanted.remote}: this rank finds other shards than rank 0: mount or copy the same data")
+        raise IntegrityError(f"{request.remote}: this rank finds other shards than rank 0: mount or copy the same data")
     return opened

@@ -1,10 +1,9 @@
 """Defines `StreamingDataset`, with the parameters of MosaicML's StreamingDataset.
 
-The class turns its arguments into settings and delegates: `opening` opens the streams, `planner` makes the order,
-`progress` counts the position, and `batches` makes samples. The file is long because the signature is.
+The class turns its arguments into settings and delegates: `opening` opens the streams, `planner` makes the order, and
+`epoch_reader` delivers samples and counts the position. The file is long because the signature is.
 """
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,14 +12,10 @@ import torch.utils.data  # noqa: TID253 - a DataLoader asks for its own base cla
 from numpy.typing import NDArray
 
 from headrace.arguments import flag, instance, one_of, optional, position, whole
-from headrace.errors import ConfigError, SampleError
+from headrace.errors import ConfigError
 from headrace.streaming import distributed
-from headrace.streaming.batches.arena import Allocator, Arena
-from headrace.streaming.batches.assembler import Assembler
-from headrace.streaming.batches.batch import Sample, padding_like
-from headrace.streaming.batches.processing import SampleProcessing
-from headrace.streaming.batches.stored_sample import BatchRow
-from headrace.streaming.epochs import EpochRun, WorkerShare
+from headrace.streaming.batches.batch import Sample
+from headrace.streaming.epoch_reader import EpochReader
 from headrace.streaming.opening import OpenStreams, StreamDefaults
 from headrace.streaming.order.spec import (
     DEFAULT_CANONICAL_NODES,
@@ -31,8 +26,6 @@ from headrace.streaming.order.spec import (
     buckets_of,
 )
 from headrace.streaming.planner import Planner
-from headrace.streaming.prefetch import Prefetcher
-from headrace.streaming.progress import EpochProgress
 from headrace.streaming.reading import StreamReaders
 from headrace.streaming.settings import (
     ArrayType,
@@ -44,7 +37,6 @@ from headrace.streaming.settings import (
     parse_bytes,
 )
 from headrace.streaming.simulation import Cluster, Extent, Simulation, simulate
-from headrace.streaming.state import OrderState
 from headrace.streaming.stream import Stream, chosen
 from headrace.streaming.world import World
 
@@ -219,8 +211,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             spec, self._streams, self.world, self._samples, epoch_size, flag("change_streams", change_streams)
         )
         self._planner.check()
-        self._progress = EpochProgress(self._planner)
-        self._num_bad = 0
+        self.epochs = EpochReader(self._planner, self._streams, self.world, self._samples, self._fetch.predownload)
 
     # Properties
 
@@ -242,16 +233,16 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
     @property
     def num_samples(self) -> int:
         """Samples of the next epoch over all ranks, without padding."""
-        return self._progress.next_order().num_samples
+        return self.epochs.progress.next_order().num_samples
 
     @property
     def next_epoch(self) -> int:
         """The epoch of the next iteration."""
-        return self._progress.next_epoch
+        return self.epochs.progress.next_epoch
 
     def __len__(self) -> int:
         """Rows of one rank in the next iteration, with padding: torch's DataLoader divides them by its batch size."""
-        run = self._progress.next_run()
+        run = self.epochs.progress.next_run()
         if isinstance(self._planner.spec.buckets, FrameBudget):  # whose positions do not count padding
             return sum(len(plan.rows) for plan in run.plans())
         return run.num_rows
@@ -259,7 +250,12 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
     @property
     def num_batches(self) -> int:
         """Batches of one rank in the next iteration; the same on every rank."""
-        return len(self._progress.next_run())
+        return len(self.epochs.progress.next_run())
+
+    @property
+    def reading(self) -> StreamReaders:
+        """The streams as this process reads them, for loaders and tools."""
+        return self._streams.reading
 
     # Samples
 
@@ -269,28 +265,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         A worker of torch's DataLoader gets every num_workers-th batch, so batches arrive in the same order as without
         workers if the DataLoader has the `batch_size` of this dataset.
         """
-        info = torch.utils.data.get_worker_info()
-        share = WorkerShare(info.id, info.num_workers) if info is not None else WorkerShare()
-        run = self.begin()
-        start = self._progress.take_first_batch()
-        assembler, prefetcher = self.assembler(), self.prefetcher(run, share, start)
-        pattern: Sample | None = None
-        try:
-            for index in share.numbers(start, len(run)):
-                plan = run.plan(index)
-                rows = assembler.rows(plan)
-                for number, row in enumerate(rows, 1):
-                    sample = None if row is None else self._read(assembler, row, plan.epoch)
-                    pattern = sample or pattern or assembler.pattern(plan.epoch)
-                    is_last = number == len(rows)
-                    self._progress.delivered(run, index + is_last, 0 if is_last else number)
-                    yield padding_like(pattern) if sample is None else sample
-                if prefetcher is not None:
-                    prefetcher.delivered(index)
-        finally:
-            if prefetcher is not None:
-                prefetcher.close()
-            self.close_idle()
+        return self.epochs.samples()
 
     def get_item(self, sample_id: int, retry: int = 7) -> Sample:
         """A sample by its number over all streams in storage order; of a remote shard, only its bytes are fetched.
@@ -307,8 +282,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             SampleError: the sample cannot be read.
         """
         whole("retry", retry, least=0)
-        row = self._streams.row(sample_id)
-        return Assembler([], self._processing(), Arena(0)).sample(row, self.next_epoch)
+        return self.epochs.sample(self._streams.row(sample_id))
 
     def __getitem__(self, sample_id: int) -> Sample:
         """See `get_item`."""
@@ -324,7 +298,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
                 that this dataset, or its loader, delivered.
             from_beginning: True counts `num_samples` from the beginning of the epoch, False from where this run began.
         """
-        return self._progress.state(num_samples, from_beginning=flag("from_beginning", from_beginning))
+        return self.epochs.progress.state(num_samples, from_beginning=flag("from_beginning", from_beginning))
 
     def load_state_dict(self, obj: dict[str, Any]) -> None:
         """Continue from a saved state at the next iteration, on any number of ranks and workers.
@@ -335,12 +309,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             StateError: something that the order depends on differs, or a snapshot is gone; the message has the field,
                 both values and a remedy.
         """
-        state = OrderState.from_json(obj)
-        with self._streams.reopened(state):
-            order = self._planner.resumed(state)  # raises now rather than at the next iteration
-            if self._planner.has_ended(order, order.start):  # made from `num_samples`, or with another batch size
-                state = self._planner.state(self._planner.order(state.epoch + 1), 0)
-            self._progress.load(state, obj.get("worker"))
+        self.epochs.load(obj)
 
     # Shards and cache
 
@@ -428,67 +397,3 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         extent = Extent(num_batches, num_hosts, progress)
         machines = optional(instance)("cluster", cluster, Cluster, "Cluster(ranks_per_host, …)") or Cluster()
         return simulate(self._planner, self._fetch, self.next_epoch, machines, extent)
-
-    # For the loader
-
-    @property
-    def reading(self) -> StreamReaders:
-        """The streams as this process reads them."""
-        return self._streams.reading
-
-    def next_run(self) -> EpochRun:
-        """The next epoch, or the rest of the epoch of a loaded state; the run is not started."""
-        return self._progress.next_run()
-
-    def num_batches_before(self, run: EpochRun) -> int:
-        """Batches of one rank before a run in its epoch: 0 unless a state was loaded."""
-        return self._planner.num_batches_before(run.order)
-
-    def begin(self) -> EpochRun:
-        """Start the next epoch, or the rest of the epoch of a loaded state."""
-        if (state := self._progress.loaded_elsewhere()) is not None:
-            self.load_state_dict(state)
-        if torch.utils.data.get_worker_info() is None:
-            self._streams.agree(self.world, self._progress.waiting)
-        run = self._progress.begin()
-        if not len(run) and not run.order.start and run.order.num_samples:
-            warnings.warn(
-                f"no batch will come: the epoch's {run.order.num_samples} samples fill no global batch, and "
-                "last_batch='drop' leaves them out; lower batch_size, or use last_batch='pad'",
-                stacklevel=2,
-            )
-        return run
-
-    def close_idle(self) -> None:
-        """Close the files that a finished iteration has left open."""
-        self._streams.close_idle()
-
-    def delivered(self, run: EpochRun, num_batches: int) -> None:
-        """Record that the loader delivered this many batches of a run."""
-        self._progress.delivered(run, num_batches)
-
-    def assembler(self, allocator: Allocator | None = None) -> Assembler:
-        """Make an object that makes batches of these streams in this process."""
-        return Assembler(self.reading.readers, self._processing(), allocator or Arena())
-
-    def prefetcher(self, run: EpochRun, share: WorkerShare = WorkerShare(), start: int = 0) -> Prefetcher | None:  # noqa: B008 - frozen
-        """Start to download the shards that a run needs from batch `start` on; None if all are local."""
-        if self.reading.is_local:
-            return None
-        horizon = self._planner.batches_ahead(run, self._fetch.predownload)
-        return Prefetcher(self.reading.readers, run, share, horizon, start)
-
-    # Parts
-
-    def _read(self, assembler: Assembler, row: BatchRow, epoch: int) -> Sample | None:
-        """A sample; None for a bad sample that is skipped."""
-        try:
-            return assembler.sample(row, epoch)
-        except SampleError:
-            self._num_bad += 1
-            if self._samples.on_bad_sample is not OnBadSample.SKIP or self._num_bad > self.max_bad_samples:
-                raise
-            return None
-
-    def _processing(self) -> SampleProcessing:
-        return SampleProcessing(self._samples, self._planner.spec.shuffle_seed, self._streams.suffixes)

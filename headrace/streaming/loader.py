@@ -67,7 +67,7 @@ class WorkerAssembler:
 
     def __call__(self, allocator: Allocator) -> tuple[Assembler, Traffic]:
         """See `worker_batches.MakeAssembler`."""
-        return self.dataset.assembler(allocator), self.dataset.reading.traffic
+        return self.dataset.epochs.assembler(allocator), self.dataset.reading.traffic
 
 
 class StreamingDataLoader:
@@ -155,8 +155,8 @@ class StreamingDataLoader:
         With `whole_epoch_len`, the batches of its epoch before it are counted as well.
         """
         is_whole = _is_under_lightning() if self._whole_epoch_len is None else self._whole_epoch_len
-        run = self.dataset.next_run() if self._run is None else self._run
-        return len(run) + (self.dataset.num_batches_before(run) if is_whole else 0)
+        run = self.dataset.epochs.next_run() if self._run is None else self._run
+        return len(run) + (self.dataset.epochs.num_batches_before(run) if is_whole else 0)
 
     @property
     def stats(self) -> LoaderStats:
@@ -184,10 +184,10 @@ class StreamingDataLoader:
             RuntimeError: a worker process died.
         """
         is_ending = sys.is_finalizing  # at the end of the interpreter, modules are empty and threads are gone
-        run = self.dataset.begin()
+        run = self.dataset.epochs.begin()
         maker = self._maker()
         self._run, self._work = run, maker.work
-        prefetcher = self.dataset.prefetcher(run)
+        prefetcher = self.dataset.epochs.prefetcher(run)
         batches = maker.run(run.plans())
         if self._pins_batches and self.num_workers:
             batches = pinned_ahead(batches, PinnedMemory())
@@ -199,7 +199,7 @@ class StreamingDataLoader:
                 self._count(batch)
                 shown = self._shown(batch)
                 del batch  # only the consumer keeps it, so that its memory can be used again
-                self.dataset.delivered(run, index + 1)
+                self.dataset.epochs.delivered(run, index + 1)
                 if prefetcher is not None:
                     prefetcher.delivered(index)
                 yield shown
@@ -211,7 +211,7 @@ class StreamingDataLoader:
                 if prefetcher is not None:
                     prefetcher.close()
                 maker.close()
-                self.dataset.close_idle()
+                self.dataset.epochs.close_idle()
 
     def state_dict(self) -> dict[str, Any]:
         """The position after the batches delivered so far, as readable JSON; what is prefetched does not count."""
@@ -224,7 +224,7 @@ class StreamingDataLoader:
     def _maker(self) -> BatchMaker:
         if self.num_workers == 0:
             return ThreadedBatches(
-                self.dataset.assembler(PinnedMemory() if self._pins_batches else None),
+                self.dataset.epochs.assembler(PinnedMemory() if self._pins_batches else None),
                 num_threads=self._num_threads,
                 depth=self._prefetch_factor + 1,
                 is_local=self.dataset.reading.is_local,

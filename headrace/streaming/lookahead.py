@@ -2,8 +2,8 @@
 
 `LookAhead` does so on threads, which also take the items: the consumer does nothing but wait for results. `begun_ahead`
 is for a consumer that begins each item itself, such as by a message to another process. Both bound how many items are
-under way, so memory is bounded as well. What the work is, is the caller's; `headrace.ordered` has the same for the
-build, on executors.
+under way, so memory is bounded as well. What the work is, is the caller's. `headrace.ordered` does the same for builds
+on executors; their threads would delay the end of a training process, so here are daemon threads (`parallel`).
 """
 
 import threading

@@ -81,8 +81,8 @@ class OpenStreams:
         self._defaults = replace(defaults, local=defaults.local and absolute(defaults.local))
         self._has_agreed = distributed.is_up() or has_own_world
         self._traffic = Traffic(StoreRequests())
-        self._wanted = [self._wanted_of(stream) for stream in self._streams]
-        self._opened = open_all(self._wanted, agree=not has_own_world)
+        self._requests = [self._request_of(stream) for stream in self._streams]
+        self._opened = open_all(self._requests, agree=not has_own_world)
         self._kept_reading: StreamReaders | None = None
         if len({opened.suffixes for opened in self._opened}) > 1:
             found = "; ".join(
@@ -142,7 +142,7 @@ class OpenStreams:
             StateError: a snapshot is gone.
         """
         before = self._opened, self._kept_reading
-        self._opened = open_for_state(self._wanted, self.names, self._opened, state)
+        self._opened = open_for_state(self._requests, self.names, self._opened, state)
         self._kept_reading = None
         try:
             yield
@@ -170,7 +170,7 @@ class OpenStreams:
                 f"the dataset was made as {world}, but torch.distributed now says {found}: make the dataset after "
                 "init_process_group (under Lightning: in train_dataloader), or pass world=World(rank, world_size)"
             )
-        self._opened, self._kept_reading, self._has_agreed = open_all(self._wanted), None, True
+        self._opened, self._kept_reading, self._has_agreed = open_all(self._requests), None, True
         if waiting is not None:
             with self.reopened(waiting):
                 pass
@@ -213,7 +213,7 @@ class OpenStreams:
         """Pickle without open files, locks and clients."""
         return self.__dict__ | {"_kept_reading": None}
 
-    def _wanted_of(self, stream: Stream) -> StreamRequest:
+    def _request_of(self, stream: Stream) -> StreamRequest:
         return StreamRequest(
             remote=stream.place,
             latents=tuple(stream.latents),

@@ -1,7 +1,8 @@
 """Downloads shards before they are needed; which ones these are follows from the order.
 
-Each rank has one look-ahead with its own download threads. No reader waits for it: if a download fails, the reader that
-needs the shard fetches it or reports the error.
+Each rank has one `Prefetcher` with its own download threads. No reader waits for it: if a download fails, the reader
+that needs the shard fetches it or reports the error. It is not a `lookahead.LookAhead`, whose results are taken one by
+one and in order: one download serves many batches, and may end in any order.
 """
 
 import threading

@@ -134,8 +134,8 @@ def test_latents_are_zero_behind_their_length_however_they_are_read(tmp_path, mo
     if how == "in place":
         monkeypatch.setattr(assembler_module, "copy_plan", lambda *_: None)
     dataset = StreamingDataset(remote=str(tmp_path), batch_size=2, **more)
-    assembler = dataset.assembler(Arena())
-    opened = assembler.open(next(dataset.begin().plans()))
+    assembler = dataset.epochs.assembler(Arena())
+    opened = assembler.open(next(dataset.epochs.begin().plans()))
     assert isinstance(opened, CopiedBatch) == (how == "copied")
     batch = only_batch(tmp_path, **more)
     count, whole = (4 if crop else 5), torch.arange(1.0, 16.0).reshape(5, 3)

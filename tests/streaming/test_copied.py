@@ -38,8 +38,8 @@ def latents(folder, name="a"):
 
 def opened(dataset, allocator=None):
     """An epoch's batches, opened."""
-    assembler = dataset.assembler(allocator or Arena())
-    return [assembler.open(plan) for plan in dataset.begin().plans()]
+    assembler = dataset.epochs.assembler(allocator or Arena())
+    return [assembler.open(plan) for plan in dataset.epochs.begin().plans()]
 
 
 def batches(dataset):
@@ -80,7 +80,7 @@ def test_they_are_equal_in_every_byte(folder, case, monkeypatch):
 @pytest.mark.parametrize("num_rows", [1, 2, 5])
 def test_a_batch_may_have_any_number_of_rows(folder, num_rows):
     dataset = StreamingDataset(remote=latents(folder), batch_size=5, shuffle=True)
-    assembler, plan = dataset.assembler(Arena()), next(dataset.begin().plans())
+    assembler, plan = dataset.epochs.assembler(Arena()), next(dataset.epochs.begin().plans())
     part = BatchPlan(plan.epoch, plan.rows[:num_rows], plan.positions[:num_rows])
     (found,) = filled(dataset, [assembler.open(part)])
     (whole,) = filled(dataset, [assembler.open(plan)])
@@ -93,7 +93,7 @@ def test_a_batch_may_have_any_number_of_rows(folder, num_rows):
 def test_a_batch_of_padding_alone_is_not_copied(folder):
     dataset = StreamingDataset(remote=latents(folder), batch_size=5)
     nothing = BatchPlan(0, Rows(np.zeros(5, np.int32), np.full(5, PADDING)), np.arange(5))
-    found = dataset.assembler(Arena()).open(nothing)
+    found = dataset.epochs.assembler(Arena()).open(nothing)
     assert not isinstance(found, CopiedBatch)
     found.fill(0, 5)
     assert found.finish().is_padding.all()
@@ -129,7 +129,7 @@ def test_an_index_that_contradicts_itself_is_not_trusted_with_memory(tmp_path, c
     path.write_bytes(dataclasses.replace(index, **{column: numbers}).to_bytes())
     dataset = StreamingDataset(remote=str(tmp_path / "latents/crepe"), batch_size=5)
     with pytest.raises(FormatError, match=rf"{path.name}: the index contradicts itself: .* sample 'clip00003'"):
-        copy_plan(dataset.reading.readers, next(dataset.begin().plans()), SampleProcessing(SampleSettings(), 0))
+        copy_plan(dataset.reading.readers, next(dataset.epochs.begin().plans()), SampleProcessing(SampleSettings(), 0))
 
 
 NO_JSON = {

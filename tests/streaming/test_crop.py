@@ -250,7 +250,7 @@ def test_buckets_know_what_a_crop_in_seconds_leaves_of_latents(folder, seconds):
     dataset = StreamingDataset(
         remote=f"{folder}/latents/crepe", batch_size=4, shuffle=True, batching="length_buckets", crop_seconds=seconds
     )
-    rows = next(dataset.begin().plans()).rows
+    rows = next(dataset.epochs.begin().plans()).rows
     lengths = dataset.reading.lengths(rows, dataset._samples)
     batch = next(iter(StreamingDataLoader(dataset)))
     assert lengths.tolist() == batch["encoder_length"].tolist()

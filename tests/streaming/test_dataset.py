@@ -25,11 +25,11 @@ def make(folder, *, size=1, rank=0, mode="shuffled", global_batch=GLOBAL_BATCH, 
 
 def keys_of(dataset, num_batches=None):
     """Keys of each batch, read as batches are planned: without decoding."""
-    run = dataset.begin()
-    assembler = dataset.assembler()
+    run = dataset.epochs.begin()
+    assembler = dataset.epochs.assembler()
     stop = len(run) if num_batches is None else num_batches
     found = [["" if row is None else row.primary.key for row in assembler.rows(run.plan(i))] for i in range(stop)]
-    dataset.delivered(run, stop)
+    dataset.epochs.delivered(run, stop)
     return found
 
 

@@ -15,7 +15,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def run(folder):
-    return StreamingDataset(remote=f"{folder}/audio", split="train", batch_size=2).next_run()
+    return StreamingDataset(remote=f"{folder}/audio", split="train", batch_size=2).epochs.next_run()
 
 
 def is_kept(run, index):

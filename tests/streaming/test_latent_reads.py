@@ -130,8 +130,8 @@ def latents_in(folder, count):
 def batches(folder, **settings):
     """All batches of an epoch."""
     dataset = StreamingDataset(remote=str(folder), batch_size=5, shuffle=True, **settings)
-    assembler = dataset.assembler(Arena())
-    return [assembled(assembler, plan).to_dict(dataset.output) for plan in dataset.begin().plans()]
+    assembler = dataset.epochs.assembler(Arena())
+    return [assembled(assembler, plan).to_dict(dataset.output) for plan in dataset.epochs.begin().plans()]
 
 
 def assembled(assembler, plan):
@@ -159,7 +159,7 @@ def test_an_index_that_lies_where_nobody_checks_it_costs_an_error_or_wrong_value
     memory = Guarded()
     dataset = StreamingDataset(remote=str(folder), batch_size=5)
     with contextlib.suppress(SampleError, ValueError, MemoryError):
-        assembled(dataset.assembler(memory), next(dataset.begin().plans()))
+        assembled(dataset.epochs.assembler(memory), next(dataset.epochs.begin().plans()))
     assert memory.is_intact()
 
 
@@ -194,8 +194,8 @@ def test_batches_are_the_same_as_row_by_row(latents, settings, monkeypatch):
 def test_a_shard_that_shrinks_while_it_is_open_is_an_error_that_names_the_sample(tmp_path):
     folder = latents_in(tmp_path, 4)
     dataset = StreamingDataset(remote=str(folder), batch_size=4)
-    assembler = dataset.assembler(Arena())
-    opened = assembler.open(next(dataset.begin().plans()))
+    assembler = dataset.epochs.assembler(Arena())
+    opened = assembler.open(next(dataset.epochs.begin().plans()))
     shard = next(folder.glob("*.tar"))
     os.truncate(shard, shard.stat().st_size // 2)
     with pytest.raises(SampleError, match=r"\.tar: sample .*file ends at"):

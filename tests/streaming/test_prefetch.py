@@ -6,8 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from headrace import FrameBudget, Stream, World
-from headrace.streaming import dataset
+from headrace import FrameBudget, Stream, StreamingDataset, World
+from headrace.streaming import epoch_reader
 from headrace.streaming.epochs import WorkerShare
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.epoch_order import Rows
@@ -261,13 +261,13 @@ def test_batches_that_keep_failing_are_left_to_their_readers(begin):
 )
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_predownload_is_counted_in_samples_however_large_batches_are(server, tmp_path, monkeypatch, more, world_size):
-    monkeypatch.setattr(dataset, "Prefetcher", lambda readers, run, share, horizon, start: horizon)
+    monkeypatch.setattr(epoch_reader, "Prefetcher", lambda readers, run, share, horizon, start: horizon)
     uri, more = f"{server.uri}/audio", dict(more)
     if "streams" in more:
         more["streams"] = [Stream(uri, split=name, batch_size=size) for name, size in more["streams"].items()]
     else:
         more |= {"remote": uri, "split": "train"}
-    made = dataset.StreamingDataset(local=str(tmp_path), predownload=1000, world=World(0, world_size), **more)
-    run = made.next_run()
+    made = StreamingDataset(local=str(tmp_path), predownload=1000, world=World(0, world_size), **more)
+    run = made.epochs.next_run()
     num_rows = sum(int((~run.plan(index).rows.is_padding).sum()) for index in range(len(run)))
-    assert made.prefetcher(run) == pytest.approx(1000 * len(run) / num_rows, rel=0.15)
+    assert made.epochs.prefetcher(run) == pytest.approx(1000 * len(run) / num_rows, rel=0.15)

@@ -77,7 +77,7 @@ class OpenedRemote:
         return replace(own, fingerprint=hashlib.sha256(together.encode()).hexdigest())
 
 
-def open_remote(wanted: StreamRequest) -> OpenedRemote:
+def open_remote(request: StreamRequest) -> OpenedRemote:
     """Open a stream's shards.
 
     Raises:
@@ -85,19 +85,19 @@ def open_remote(wanted: StreamRequest) -> OpenedRemote:
             lists nothing, or `key_at` is given for an output of Headrace, whose keys are known.
         NotFoundError: nothing is there, or no such snapshot, or no audio snapshot that all latents have.
     """
-    located = locate(wanted.remote, split=wanted.split, snapshot=wanted.snapshot, transfer=wanted.transfer)
-    if located.tars is not None and not wanted.latents:
-        keeper = IndexKeeper(wanted.index_folder, wanted.key_at)
-        return OpenedRemote(open_foreign(wanted.remote, wanted.split, located.tars, keeper))
-    folder = located.one_folder(f"latents={list(wanted.latents)}")
-    if wanted.key_at is not KeyAt.FIRST_DOT:
+    located = locate(request.remote, split=request.split, snapshot=request.snapshot, transfer=request.transfer)
+    if located.tars is not None and not request.latents:
+        keeper = IndexKeeper(request.index_folder, request.key_at)
+        return OpenedRemote(open_foreign(request.remote, request.split, located.tars, keeper))
+    folder = located.one_folder(f"latents={list(request.latents)}")
+    if request.key_at is not KeyAt.FIRST_DOT:
         raise ConfigError(
-            f"key_at={wanted.key_at.value!r} is for plain tars, and {wanted.remote} is an output of Headrace, which "
+            f"key_at={request.key_at.value!r} is for plain tars, and {request.remote} is an output of Headrace, which "
             "knows its keys: leave it out here, and give it to the Stream that needs it"
         )
-    if wanted.latents:
-        return _open_joined(folder, wanted)
-    return OpenedRemote(_open_snapshot(folder.storage, folder.snapshot(wanted.snapshot), wanted.split))
+    if request.latents:
+        return _open_joined(folder, request)
+    return OpenedRemote(_open_snapshot(folder.storage, folder.snapshot(request.snapshot), request.split))
 
 
 def _open_snapshot(storage: Storage, found: NumberedSnapshot, split: str | None) -> ShardSet:
@@ -105,11 +105,11 @@ def _open_snapshot(storage: Storage, found: NumberedSnapshot, split: str | None)
     return ShardSet(storage, shards, identity, read_index, is_named_by_content=True)
 
 
-def _open_joined(folder: ShardFolder, wanted: StreamRequest) -> OpenedRemote:
+def _open_joined(folder: ShardFolder, request: StreamRequest) -> OpenedRemote:
     """Audio at the newest snapshot for which all folders of latents have one, each at its newest for that snapshot."""
-    numbers = [wanted.snapshot] if wanted.snapshot is not None else folder.numbers[::-1]
-    pairs = zip(wanted.latents, _pins(wanted), strict=True)
-    folders = [_latents(name, pin, wanted.transfer, folder.storage) for name, pin in pairs]
+    numbers = [request.snapshot] if request.snapshot is not None else folder.numbers[::-1]
+    pairs = zip(request.latents, _pins(request), strict=True)
+    folders = [_latents(name, pin, request.transfer, folder.storage) for name, pin in pairs]
     offers = list(map(_by_audio, folders))
     for number in numbers:
         audio = folder.snapshot(number)
@@ -117,28 +117,28 @@ def _open_joined(folder: ShardFolder, wanted: StreamRequest) -> OpenedRemote:
             chosen = [offer[audio.snapshot.fingerprint] for offer in offers]
             break
     else:
-        raise NotFoundError(f"{wanted.remote}: {_lack(folder, wanted, offers)}")
+        raise NotFoundError(f"{request.remote}: {_lack(folder, request, offers)}")
     joined = tuple(
-        _open_snapshot(latents.storage, found, _split_of(found, wanted.split))
+        _open_snapshot(latents.storage, found, _split_of(found, request.split))
         for latents, found in zip(folders, chosen, strict=True)
     )
-    return OpenedRemote(_open_snapshot(folder.storage, audio, wanted.split), joined, ("", *_suffixes(wanted.latents)))
+    return OpenedRemote(_open_snapshot(folder.storage, audio, request.split), joined, ("", *_suffixes(request.latents)))
 
 
-def _lack(audio_folder: ShardFolder, wanted: StreamRequest, offers: Sequence[Mapping[str, NumberedSnapshot]]) -> str:
+def _lack(audio_folder: ShardFolder, request: StreamRequest, offers: Sequence[Mapping[str, NumberedSnapshot]]) -> str:
     """The message where no audio snapshot has all latents: which are missing, what each folder has, what to do."""
     audio = {number: audio_folder.snapshot(number).snapshot.fingerprint for number in audio_folder.numbers}
     have = {
         folder: [number for number, fingerprint in audio.items() if fingerprint in offer]
-        for folder, offer in zip(wanted.latents, offers, strict=True)
+        for folder, offer in zip(request.latents, offers, strict=True)
     }
-    number = wanted.snapshot
+    number = request.snapshot
     lacking = [folder for folder, numbers in have.items() if not numbers or number not in {None, *numbers}]
     asked = "no snapshot of the audio has" if number is None else f"snapshot {number} has no"
     which = " or ".join(lacking) if lacking else f"all of {', '.join(have)}"
     found = "; ".join(
         f"{folder} {_held(have[folder], offer)}"
-        for folder, offer in zip(wanted.latents, offers, strict=True)
+        for folder, offer in zip(request.latents, offers, strict=True)
         if folder in (lacking or have)
     )
     return f"{asked} latents in {which}: {found}. Build those that are missing, or pick another snapshot"
@@ -169,8 +169,8 @@ def _split_of(found: NumberedSnapshot, split: str | None) -> str | None:
     return split if split in found.snapshot.splits else None  # an empty split of the audio has no latents
 
 
-def _pins(wanted: StreamRequest) -> Sequence[int | None]:
-    return wanted.latents_snapshots or [None] * len(wanted.latents)
+def _pins(request: StreamRequest) -> Sequence[int | None]:
+    return request.latents_snapshots or [None] * len(request.latents)
 
 
 def _latents(name: str, pin: int | None, transfer: Transfer | None, audio: Storage) -> ShardFolder:
