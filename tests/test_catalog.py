@@ -288,11 +288,11 @@ def test_a_single_build_waits_until_recently_changed_files_settle(source):
         waits.append(seconds)
         now[0] += round(seconds * SECOND)
 
-    told = []
-    runtime = fake_runtime(clock=lambda: now[0], sleep=sleep, settling=lambda *waiting: told.append(waiting))
+    reported = []
+    runtime = fake_runtime(clock=lambda: now[0], sleep=sleep, settling=lambda *waiting: reported.append(waiting))
     result = scan_settled(source, None, CatalogSettings(5), None, runtime)
     check(result)
-    assert told == [(1, waits[0])]
+    assert reported == [(1, waits[0])]
     assert waits == [pytest.approx(3, abs=0.1)]
     assert (result.num_unsettled, result.num_opened, result.num_reused) == (0, 4, 0)
     assert sorted(source.opened) == ["a.wav", "b/c.wav", "b/d.wav", "new.wav"]

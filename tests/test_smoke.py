@@ -257,10 +257,10 @@ def test_a_sizes_json_with_one_sample_too_many_is_an_error(graph, sizes):
     write_sizes(graph, sizes | {shard: sizes[shard] + 1})
     result = run(graph)
     assert faulty(result) == {"counts_match_sizes"}
-    told, counted = sizes[shard] + 1, sizes[shard]
+    declared, counted = sizes[shard] + 1, sizes[shard]
     assert result.faults["counts_match_sizes"] == [
-        f"sizes.json: {shard} is {told}, the snapshot says {counted}",
-        f"{shard}: {counted} samples arrived, {counted} by streaming; sizes.json says {told}",
+        f"sizes.json: {shard} is {declared}, the snapshot says {counted}",
+        f"{shard}: {counted} samples arrived, {counted} by streaming; sizes.json says {declared}",
     ]
 
 

@@ -190,7 +190,7 @@ def test_flac_behind_a_tag_is_encoded():
 
 
 @pytest.mark.parametrize("wanted", [AudioFormat(), AudioFormat(num_channels=2)])
-def test_broken_flac_is_told_by_decoding_it(wanted):
+def test_broken_flac_is_found_by_decoding_it(wanted):
     data = bytearray(file_of(music(60_000), "FLAC"))
     assert reason_of(bytes(data[: len(data) // 2]), wanted).reason == AudioReject.TRUNCATED
     data[len(data) // 2] ^= 1

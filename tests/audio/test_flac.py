@@ -59,7 +59,7 @@ def test_any_strides_will_do(num_channels):
 
 
 @pytest.mark.parametrize(("num_channels", "bits"), [(1, 16), (2, 24), (8, 16)])
-def test_the_header_tells_frames_rate_channels_and_bits(num_channels, bits):
+def test_the_header_has_frames_rate_channels_and_bits(num_channels, bits):
     assert flac_info(flac_of(123, num_channels, bits)[:42]) == (123, 44_100, num_channels, bits)
 
 
@@ -96,7 +96,7 @@ def test_a_cut_stream_is_truncated(cut):
     assert refusal.value.reason == AudioReject.TRUNCATED or stop < 200  # or within the header's blocks: nothing decodes
 
 
-def test_damage_in_the_middle_is_told_from_a_missing_end():
+def test_damage_in_the_middle_is_distinguished_from_a_missing_end():
     blob = bytearray(flac_of(60_000))
     blob[len(blob) // 2] ^= 16
     with pytest.raises(AudioError, match="checksum") as refusal:

@@ -143,14 +143,14 @@ def test_unlike_files_that_were_joined_are_refused_with_the_place(other):
 
 
 @pytest.mark.parametrize("with_header", [True, False])
-def test_a_frame_that_is_cut_off_is_told_at_the_scan(with_header):
+def test_a_frame_that_is_cut_off_is_found_at_the_scan(with_header):
     mp3 = mp3_of(50_000)
     data = mp3.data if with_header else mp3.frames
     for cut in (len(data) // 2, len(data) - 20):
         assert refusal_of(data[:cut]).reason == AudioReject.TRUNCATED
 
 
-def test_frames_that_are_missing_at_the_end_are_told_by_the_header():
+def test_frames_that_are_missing_at_the_end_are_found_by_the_header():
     mp3 = mp3_of(50_000)
     kind = mp3.data[:2]
     whole_frames = mp3.data[: mp3.data.index(kind, len(mp3.data) // 2)]

@@ -89,7 +89,7 @@ DATA_STARTS = {"WAV": (b"data", 8), "RF64": (b"data", 8), "AIFF": (b"SSND", 16),
 
 
 @pytest.mark.parametrize(("container", "subtype"), [pair for pair in FORMATS if pair[0] in DATA_STARTS])
-def test_audio_behind_what_the_header_promises_is_told(container, subtype):
+def test_audio_behind_what_the_header_promises_is_reported(container, subtype):
     mark, size = DATA_STARTS[container]
     whole, part = (file_of(music(n), container, subtype) for n in (30_000, 5_000))
     starts = [data.index(mark) + size for data in (whole, part)]
@@ -105,7 +105,7 @@ def test_large_chunks_behind_the_audio_are_no_fault_and_cut_ones_are(container):
     assert reason_of(data[:-1_000]) == AudioReject.TRUNCATED
 
 
-def test_a_cut_mp3_is_told_by_its_xing_frame():
+def test_a_cut_mp3_is_recognised_by_its_xing_frame():
     data = file_of(music(44_100), "MP3", "MPEG_LAYER_III")
     assert b"Xing" in data[:200] or b"Info" in data[:200]
     assert reason_of(data[: len(data) // 2]) == AudioReject.TRUNCATED

@@ -267,7 +267,7 @@ def test_get_item_finds_every_sample_by_number(dataset_folder, corpus):
         dataset.get_item(53)
 
 
-def test_resample_streams_tells_what_an_epoch_takes(dataset_folder):
+def test_resample_streams_lists_what_an_epoch_takes(dataset_folder):
     dataset = make(dataset_folder, mode="mixed")
     counts, samples = dataset.resample_streams(0)
     assert counts.sum() == len(samples) == 2 * 53 + int(5.5 * 7)

@@ -12,13 +12,13 @@ from tests.streaming.test_foreign import write_tar
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 @pytest.mark.parametrize("on_bad_sample", ["raise", "skip"])
-@pytest.mark.parametrize("told", [3, 5])
-def test_a_count_that_is_not_the_tars_is_an_error(tmp_path, told, on_bad_sample, num_workers):
+@pytest.mark.parametrize("declared", [3, 5])
+def test_a_count_that_is_not_the_tars_is_an_error(tmp_path, declared, on_bad_sample, num_workers):
     """It is no bad sample either: the order of all samples depends on the counts."""
     write_tar(tmp_path / "a.tar", clips(4))
-    (tmp_path / "sizes.json").write_text(json.dumps({"a.tar": told}))
+    (tmp_path / "sizes.json").write_text(json.dumps({"a.tar": declared}))
     dataset = StreamingDataset(remote=tmp_path / "sizes.json", batch_size=2, on_bad_sample=on_bad_sample)
-    with pytest.raises(SampleCountError, match=rf"a\.tar: holds 4 samples, .*sizes\.json says {told}") as caught:
+    with pytest.raises(SampleCountError, match=rf"a\.tar: holds 4 samples, .*sizes\.json says {declared}") as caught:
         list(StreamingDataLoader(dataset, num_workers=num_workers))
     assert isinstance(caught.value, IntegrityError)
     assert "failed" not in str(caught.value)

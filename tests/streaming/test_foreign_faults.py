@@ -55,14 +55,14 @@ def test_a_base_of_a_wids_list_counts(tmp_path):
     assert len(keys(tmp_path / "index.json")) == 4
 
 
-@pytest.mark.parametrize("told", [None, 0])
-def test_shards_without_a_single_sample_are_rejected(tmp_path, told):
+@pytest.mark.parametrize("declared", [None, 0])
+def test_shards_without_a_single_sample_are_rejected(tmp_path, declared):
     with tarfile.open(tmp_path / "a.tar", "w"):
         pass
-    if told is not None:
-        (tmp_path / "sizes.json").write_text(json.dumps({"a.tar": told}))
+    if declared is not None:
+        (tmp_path / "sizes.json").write_text(json.dumps({"a.tar": declared}))
     with pytest.raises(FormatError, match=r"/a\.tar: no sample in this shard: "):
-        StreamingDataset(remote=tmp_path if told is None else tmp_path / "sizes.json")
+        StreamingDataset(remote=tmp_path if declared is None else tmp_path / "sizes.json")
 
 
 def test_a_shard_without_samples_among_others_is_none_of_them(tmp_path):
@@ -112,7 +112,7 @@ def test_an_index_older_than_its_tar_is_made_again(rewritten, name):
     assert [dataset[number]["__key__"] for number in range(4)] == [clip.key for clip in clips(4)[::-1]]
 
 
-def test_an_index_as_old_as_its_tar_is_read_and_its_digest_tells_how_to_go_on(rewritten):
+def test_an_index_as_old_as_its_tar_is_read_and_its_digest_error_says_how_to_go_on(rewritten):
     """Copies keep both times, or give any within seconds of each other."""
     for path in (rewritten, rewritten.with_suffix(".idx")):
         date(path, 1000)

@@ -145,7 +145,7 @@ LIES = [("tensors", 0, -5), ("tensors", 1, 1 << 40), ("tensors", 2, 10_000), ("r
 
 
 @pytest.mark.parametrize(("column", "place", "value"), LIES)
-def test_an_index_that_lies_where_nobody_checks_it_costs_an_error_or_wrong_values_and_no_other_memory(
+def test_an_index_with_wrong_numbers_that_nobody_checks_costs_an_error_or_wrong_values_and_no_other_memory(
     tmp_path, monkeypatch, column, place, value
 ):
     """The check of every index is the first defence; this is the second one."""

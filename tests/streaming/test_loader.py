@@ -259,7 +259,7 @@ def test_datasets_travel_between_processes_after_reading(dataset_folder):
     assert next(iter(StreamingDataLoader(copy, num_workers=1)))["keys"]
 
 
-def test_stats_tell_whether_the_consumer_starves(dataset_folder):
+def test_stats_show_whether_the_consumer_starves(dataset_folder):
     loader = StreamingDataLoader(make(dataset_folder))
     assert loader.stats.samples_per_second == 0
     for _ in loader:

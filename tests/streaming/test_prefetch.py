@@ -205,7 +205,7 @@ def test_a_worker_of_many_looks_at_some_of_its_own_batches_however_short_the_hor
     assert run.looked_at == list(range(3, 8 * stride + 4, stride))
 
 
-def test_what_lies_behind_before_its_turn_is_not_brought(begin):
+def test_a_shard_that_is_passed_before_its_turn_is_not_downloaded(begin):
     prefetcher, _, access = begin(NUM_BATCHES, access=SlowAccess(NUM_BATCHES))
     access.await_begun(4)  # the downloads at a time
     for index in range(900):

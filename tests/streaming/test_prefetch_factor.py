@@ -53,13 +53,13 @@ def test_threads_make_as_many_batches_ahead_as_are_asked_for(folder, asked, ahea
 @pytest.mark.parametrize(("asked", "ahead"), [(1, 1), (5, 5), (None, 2)])
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_each_worker_gets_as_many_batches_ahead_as_requested(folder, asked, ahead, num_workers, monkeypatch):
-    told, tell = [], WorkerBatches._tell
-    monkeypatch.setattr(WorkerBatches, "_tell", lambda self, *order: (told.append(order), tell(self, *order)))
+    sent, order_of = [], WorkerBatches._order
+    monkeypatch.setattr(WorkerBatches, "_order", lambda self, *order: (sent.append(order), order_of(self, *order)))
     dataset = StreamingDataset(remote=f"{folder}/audio", batch_size=BATCH)
     batches = iter(StreamingDataLoader(dataset, num_workers=num_workers, prefetch_factor=asked))
     for taken in range(3):
         next(batches)
-        assert len(told) == taken + ahead * num_workers
+        assert len(sent) == taken + ahead * num_workers
     batches.close()
 
 

@@ -17,18 +17,19 @@ OWN_SHARDS = {"num_canonical_nodes": 2, "batch_size": 4}
 
 
 def test_each_rank_downloads_what_was_simulated(server, tmp_path):
-    told = make(f"{server.uri}/audio", tmp_path / "told", world=World(0, 2), **OWN_SHARDS).simulate(num_hosts=2)
-    for rank, use in told.hosts.items():
+    planned = make(f"{server.uri}/audio", tmp_path / "simulated", world=World(0, 2), **OWN_SHARDS)
+    simulated = planned.simulate(num_hosts=2)
+    for rank, use in simulated.hosts.items():
         cache = tmp_path / f"host{rank}"
         loader = StreamingDataLoader(make(f"{server.uri}/audio", cache, world=World(rank, 2), **OWN_SHARDS))
         batches = iter(loader)
-        for _ in range(told.num_batches - 1):
+        for _ in range(simulated.num_batches - 1):
             next(batches)
         wait_for(lambda cache=cache, use=use: len(list(cache.glob("*.tar"))) == use.num_shards)
         assert len(list(batches)) == 1
         assert sum(tar.stat().st_size for tar in cache.glob("*.tar")) == use.num_bytes == use.num_bytes_downloaded
-    assert all(use.num_shards < told.num_shards for use in told.hosts.values())
-    assert not list((tmp_path / "told").glob("*.tar"))
+    assert all(use.num_shards < simulated.num_shards for use in simulated.hosts.values())
+    assert not list((tmp_path / "simulated").glob("*.tar"))
 
 
 def test_a_host_reads_what_its_ranks_read(dataset_folder):
@@ -97,10 +98,10 @@ def test_the_first_batches_alone_and_progress(dataset_folder):
 
 
 def test_the_simulation_leaves_the_dataset_where_it_was(dataset_folder):
-    told, untold = (make(f"{dataset_folder}/audio", world=World(1, 2)) for _ in range(2))
-    told.simulate(Cluster(ranks_per_host=2))
-    assert told.state_dict() == untold.state_dict()
-    for ours, theirs in zip(StreamingDataLoader(told), StreamingDataLoader(untold), strict=True):
+    simulated, other = (make(f"{dataset_folder}/audio", world=World(1, 2)) for _ in range(2))
+    simulated.simulate(Cluster(ranks_per_host=2))
+    assert simulated.state_dict() == other.state_dict()
+    for ours, theirs in zip(StreamingDataLoader(simulated), StreamingDataLoader(other), strict=True):
         assert ours["keys"] == theirs["keys"]
 
 

@@ -22,7 +22,7 @@ def clock():
 
 
 @pytest.fixture
-def told(monkeypatch, recwarn):
+def warned(monkeypatch, recwarn):
     """What was said of starving, early and at half of the time: others' threads may warn, too."""
     for name, value in IN_SECONDS.items():
         monkeypatch.setattr(f"headrace.streaming.stats.{name}", value)
@@ -56,12 +56,12 @@ def test_the_wait_share_is_that_of_the_time_since_the_first_wait(clock):
 @pytest.mark.parametrize(
     ("fetch", "decode", "advice"), [(2.0, 1.0, "raise predownload"), (1.0, 2.0, "raise num_threads")]
 )
-def test_a_loop_that_waits_much_is_warned_once_with_the_setting_to_raise(clock, told, fetch, decode, advice):
+def test_a_loop_that_waits_much_is_warned_once_with_the_setting_to_raise(clock, warned, fetch, decode, advice):
     meter, work = ConsumerMeter(clock=clock), StageSeconds(fetch, decode)
     for _ in range(5):
         take(meter, clock, waits=3, works=1)
         meter.warn_once(work)
-    (text,) = told()
+    (text,) = warned()
     assert "75% of its time waiting" in text
     assert advice in text
 
@@ -70,12 +70,12 @@ def test_a_loop_that_waits_much_is_warned_once_with_the_setting_to_raise(clock, 
     ("count", "waits", "works"),
     [pytest.param(2, 9, 1, id="few batches"), pytest.param(9, 0.9, 0.1, id="soon"), pytest.param(9, 4, 5, id="busy")],
 )
-def test_a_loop_that_waits_little_is_not_warned(clock, told, count, waits, works):
+def test_a_loop_that_waits_little_is_not_warned(clock, warned, count, waits, works):
     meter = ConsumerMeter(clock=clock)
     for _ in range(count):
         take(meter, clock, waits=waits, works=works)
         meter.warn_once(StageSeconds())
-    assert not told()
+    assert not warned()
 
 
 def test_work_adds_up_by_stage():

@@ -127,10 +127,10 @@ class WorkerBatches:
         self._at_exit()
 
     def _begun(self, worker: _Worker, plan: BatchPlan) -> Callable[[], Batch]:
-        self._tell(worker, plan)
+        self._order(worker, plan)
         return lambda: self._taken(worker)
 
-    def _tell(self, worker: _Worker, plan: BatchPlan) -> None:
+    def _order(self, worker: _Worker, plan: BatchPlan) -> None:
         """Have a plan sent to a worker."""
         order = _Order(plan, worker.views.returned())
         self._orders.submit(lambda: _send(worker.pipe, order))
