@@ -51,7 +51,7 @@ def _snapshots(config: DatasetConfig, storage: StorageResource) -> dict[str, Num
 
 def _read_report(config: DatasetConfig, storage: StorageResource) -> "Report":
     """The content of the page, from the catalog and the newest snapshots."""
-    from headrace.report.contents import ReportInputs, collect  # noqa: PLC0415 - likewise
+    from headrace.report.contents import ReportInputs, collect_contents  # noqa: PLC0415 - likewise
     from headrace.report.page import Report  # noqa: PLC0415 - polars: not in a code server
 
     catalog = storage.catalog(config)
@@ -67,7 +67,9 @@ def _read_report(config: DatasetConfig, storage: StorageResource) -> "Report":
         config.source.duplicates,
     )
     reasons = counted(catalog.rejected["code"])
-    return Report(config.name, _snapshots(config, storage), reasons, storage.output(config).uri, collect(inputs))
+    return Report(
+        config.name, _snapshots(config, storage), reasons, storage.output(config).uri, collect_contents(inputs)
+    )
 
 
 def dataset_report_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:

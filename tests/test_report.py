@@ -14,7 +14,14 @@ import soundfile
 from headrace.format.index_files import read_index
 from headrace.format.snapshots import NumberedSnapshot, Snapshot, SplitTotals, read_snapshot
 from headrace.report import figures as report_figures
-from headrace.report.contents import GalleryClip, ReportContents, ReportInputs, category_column, collect, is_clipped
+from headrace.report.contents import (
+    GalleryClip,
+    ReportContents,
+    ReportInputs,
+    category_column,
+    collect_contents,
+    is_clipped,
+)
 from headrace.report.page import Report, render_report
 from headrace_dagster.resources.storage import StorageResource
 from tests.damage import flip_audio
@@ -145,7 +152,7 @@ def test_an_unreadable_sample_is_a_line_in_the_gallery(graph):
     flip_audio(graph.audio, index, 0)
     graph.audio.delete(names[1])
     try:
-        contents = collect(place)
+        contents = collect_contents(place)
     finally:
         for name, blob in kept.items():
             graph.audio.write(name, blob)
@@ -205,7 +212,7 @@ def test_equal_reports_give_equal_bytes(graph):
     catalog = pl.read_parquet(graph.project.output / "catalog/catalog.parquet")
     rejected = pl.read_parquet(graph.project.output / "catalog/rejected.parquet")
     place = ReportInputs(catalog, rejected, config.partitioning(), None, graph.audio, {})
-    report = Report("tones", {"audio": read_snapshot(graph.audio)}, [], "", collect(place))
+    report = Report("tones", {"audio": read_snapshot(graph.audio)}, [], "", collect_contents(place))
     assert render_report(report) == render_report(report)
 
 

@@ -216,10 +216,10 @@ class ShardEncoding:
                 if isinstance(hidden, NoLatents):
                     path = str(content.get("headrace", {}).get("source", ""))
                     refused.append(ManifestRejection(path, hidden.code, hidden.reason, clip.key))
-                    about = sample_json(content, self.encoder, hidden)
+                    about = latent_json(content, self.encoder, hidden)
                     writer.add(clip.key, {"json": (about, len(about))})
                 else:
-                    _add(writer, clip.key, hidden, sample_json(content, self.encoder))
+                    _add(writer, clip.key, hidden, latent_json(content, self.encoder))
             notes = {
                 AUDIO_SHARD_NOTE: plan.audio_shard,
                 DTYPE_NOTE: self.route.dtype,
@@ -280,7 +280,7 @@ def plan_groups(plans: Sequence[LatentPlan], encoder: Encoder, engine: Engine) -
     return groups
 
 
-def sample_json(audio: Mapping[str, Any], encoder: Encoder, rejection: NoLatents | None = None) -> bytes:
+def latent_json(audio: Mapping[str, Any], encoder: Encoder, rejection: NoLatents | None = None) -> bytes:
     """The JSON of a latent sample: that of the audio sample, with facts about the encoder under `headrace`.
 
     Args:

@@ -105,7 +105,7 @@ class ReportInputs:
     duplicates: Duplicates = Duplicates.KEEP
 
 
-def collect(inputs: ReportInputs, num_clips: int = 6, num_rejected: int = 100) -> ReportContents:
+def collect_contents(inputs: ReportInputs, num_clips: int = 6, num_rejected: int = 100) -> ReportContents:
     """Read what the page shows. A sample that cannot be read is left out and listed in `unreadable`."""
     snapshot = read_snapshot(inputs.audio)
     table = read_table(inputs.audio, snapshot.snapshot)
