@@ -6,6 +6,7 @@ a mutant's text instead of the module's file, so that no file of the checkout ch
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.machinery
 import os
@@ -55,17 +56,8 @@ class Tests:
         if source is not None:
             replace(ROOT / self.path, source)
         sys.dont_write_bytecode = True
-        options = [
-            "-x",
-            "-q",
-            "--assert=plain",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:xdist",
-            "--hypothesis-profile",
-            "mutants",
-        ]
+        plugins = ["-p", "_hypothesis_pytestplugin", "-p", "pytest_timeout", "-p", "no:cacheprovider"]
+        options = [*plugins, "-x", "-q", "--tb=line", "--assert=plain", "--hypothesis-profile", "mutants"]
         doctests = [self.path] if ">>> " in (ROOT / self.path).read_text() else []
         return pytest.main([*options, "-m", "not slow and not gpu", f"--basetemp={folder}", *self.files, *doctests])
 
@@ -84,15 +76,18 @@ def replace(path: Path, source: str) -> None:
 
 
 def prepare(modules: Iterable[str]) -> None:
-    """Import what all tests share, once. Threads do not survive a fork, so none may start here."""
+    """Import what all tests share, once. Python threads do not survive a fork, so none may start here."""
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     sys.path.insert(0, str(ROOT))
-    for name in ("pytest", "hypothesis", *modules):
+    for name in ("pytest", "hypothesis", "_hypothesis_pytestplugin", "pytest_timeout", *modules):
         importlib.import_module(name)
     from hypothesis import Phase, settings  # noqa: PLC0415
 
     # The first example that fails is enough: no search for a smaller one.
     phases = [Phase.explicit, Phase.generate]
     settings.register_profile("mutants", deadline=None, derandomize=True, phases=phases)
+    gc.collect()
+    gc.freeze()  # pytest collects garbage several times a run; nothing that is imported here is
 
 
 class Runs:
