@@ -106,3 +106,45 @@ def test_an_error_about_invalid_metadata_names_check_and_path(catalog):
 def test_a_missing_schema_is_a_config_error(reference):
     with pytest.raises(ConfigError, match=f"source.schema {reference}"):
         load_schema(reference)
+
+
+@pytest.mark.parametrize(
+    ("column", "accepted", "rejected"),
+    [
+        ("key", "k", ""),
+        ("path", "p", ""),
+        ("num_bytes", 1, 0),
+        ("num_frames", 1, 0),
+        ("sample_rate_hz", 1, 0),
+        ("num_channels", 1, 0),
+        ("bits_per_sample", 1, 0),
+        ("bits_per_sample", 64, 65),
+        ("duration_seconds", 0.5, 0.0),
+    ],
+)
+def test_numbers_and_texts_of_the_catalog_have_limits(catalog, column, accepted, rejected):
+    first, dtype = catalog.recordings.head(1), catalog.recordings.schema[column]
+    check_catalog(first.with_columns(pl.lit(accepted, dtype=dtype).alias(column)), catalog.rejected)
+    with pytest.raises(CatalogError, match=rf"the catalog .*column '{column}'"):
+        check_catalog(first.with_columns(pl.lit(rejected, dtype=dtype).alias(column)), catalog.rejected)
+
+
+@pytest.mark.parametrize(("number", "shown", "more"), [(5, 5, ""), (7, 5, " and 2 more")])
+def test_five_values_of_a_failed_check_are_shown(catalog, number, shown, more):
+    rows = pl.concat([catalog.recordings.head(1)] * number).with_columns(
+        pl.Series("key", [f"key{n}" for n in range(number)]),
+        pl.Series("path", [f"{n}.wav" for n in range(number)]),
+        pl.lit(-3, dtype=pl.Int64).alias("num_frames"),
+    )
+    with pytest.raises(CatalogError) as raised:
+        check_catalog(rows, catalog.rejected)
+    text = str(raised.value)
+    assert text.count("'-3' (") == shown
+    assert text.endswith(f"'-3' ({shown - 1}.wav){more}")
+
+
+def test_a_check_of_the_complete_table_names_no_path(catalog):
+    with pytest.raises(
+        CatalogError, match=r"the catalog does not pass its checks: columns, column_in_dataframe: 'num_f"
+    ):
+        check_catalog(catalog.recordings.drop("num_frames"), catalog.rejected)
