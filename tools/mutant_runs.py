@@ -83,9 +83,9 @@ def prepare(modules: Iterable[str]) -> None:
         importlib.import_module(name)
     from hypothesis import Phase, settings  # noqa: PLC0415
 
-    # The first example that fails is enough: no search for a smaller one.
+    # Fewer examples than in `make test`, and no search for a smaller one: the first that fails is enough.
     phases = [Phase.explicit, Phase.generate]
-    settings.register_profile("mutants", deadline=None, derandomize=True, phases=phases)
+    settings.register_profile("mutants", deadline=None, derandomize=True, max_examples=25, phases=phases)
     gc.collect()
     gc.freeze()  # pytest collects garbage several times a run; nothing that is imported here is
 
