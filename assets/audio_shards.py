@@ -49,7 +49,7 @@ def audio_shards_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             source = headrace_storage.source(config)
             work = partial(build_partition, context.partition_key, recordings, settings, source, audio)
             build = headrace_workers.run(work, headrace_progress.built)
-        version = dg.DataVersion(build.manifest.manifest.digest)
+        version = dg.DataVersion(build.manifest.digest)
         return dg.MaterializeResult(data_version=version, metadata=shards_metadata(audio, build, settings))
 
     return audio_shards

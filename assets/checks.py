@@ -15,7 +15,7 @@ import dagster as dg
 from headrace.checks.audit import conservation_faults, index_faults, pairing_faults, snapshot_faults
 from headrace.config.dataset import DatasetConfig, LatentsConfig
 from headrace.errors import CatalogError, ConfigError
-from headrace.format.manifests import Manifest, newest_manifest
+from headrace.format.manifests import Manifest, NumberedManifest, newest_manifest
 from headrace.format.snapshots import read_snapshot
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.compared import Compared, verdict
@@ -92,10 +92,11 @@ def _shard_checks(config: DatasetConfig, key: dg.AssetKey, latents: LatentsConfi
         from headrace.checks.frame_alignment import alignment_faults  # noqa: PLC0415 - polars: not in a code server
 
         shards, audio = _shards(headrace_storage, config, latents), headrace_storage.audio(config)
-        manifest = _manifest(shards, context.partition_key)
+        numbered = _manifest(shards, context.partition_key)
+        manifest = numbered.manifest
         numbers = {"shards": len(manifest.shards), "samples": manifest.num_samples, "rejected": len(manifest.refused)}
         compared = Compared.by_the_build(context, key)
-        yield compared.verdict("conservation", lambda: _conservation(audio, shards, manifest, latents), numbers)
+        yield compared.verdict("conservation", lambda: _conservation(audio, shards, numbered, latents), numbers)
         yield compared.verdict("index_matches_tar", lambda: shard_faults(shards, manifest), numbers)
         misaligned = list(alignment_faults(shards, manifest, aligned))
         for column in aligned:
@@ -128,8 +129,12 @@ def shard_faults(storage: Storage, manifest: Manifest) -> list[str]:
     return [fault for shard in manifest.shards for fault in index_faults(storage, shard)]
 
 
-def _conservation(audio: Storage, shards: Storage, manifest: Manifest, latents: LatentsConfig | None) -> list[str]:
-    return conservation_faults(shards, manifest) if latents is None else pairing_faults(audio, shards, manifest)
+def _conservation(
+    audio: Storage, shards: Storage, numbered: NumberedManifest, latents: LatentsConfig | None
+) -> list[str]:
+    if latents is None:
+        return conservation_faults(shards, numbered)
+    return pairing_faults(audio, shards, numbered.manifest)
 
 
 def _index_check(config: DatasetConfig, key: dg.AssetKey, latents: LatentsConfig | None) -> dg.AssetChecksDefinition:
@@ -153,10 +158,10 @@ def _shards(storage: StorageResource, config: DatasetConfig, latents: LatentsCon
     return storage.audio(config) if latents is None else storage.latents(config, latents.name)
 
 
-def _manifest(storage: Storage, partition: str) -> Manifest:
+def _manifest(storage: Storage, partition: str) -> NumberedManifest:
     found = newest_manifest(storage, partition)
     if found is None:
         raise dg.Failure(
             f"{partition}: this partition is not built yet; materialize it before its checks", allow_retries=False
         )
-    return found.manifest
+    return found

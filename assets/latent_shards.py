@@ -63,7 +63,7 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
         with readable_failures():
             build = headrace_workers.run(work, headrace_progress.built, on_gpu=True)
             settings = latent_settings(latents)
-        version = dg.DataVersion(build.manifest.manifest.digest)
+        version = dg.DataVersion(build.manifest.digest)
         return dg.MaterializeResult(data_version=version, metadata=latents_metadata(audio, shards, build, settings))
 
     return latent_shards

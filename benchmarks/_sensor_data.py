@@ -123,4 +123,4 @@ def _shard(bucket: int, sequence: int, names: tuple[str, ...]) -> ShardEntry:
     keys = names[sequence * _SAMPLES_PER_SHARD :][:_SAMPLES_PER_SHARD]
     name = f"train_{bucket:04d}_{sequence:06d}-{sequence:012x}.tar"
     seconds = _SECONDS * len(keys)
-    return ShardEntry(name, 10**7, len(keys), round(seconds * _RATE_HZ), seconds, f"{sequence:064x}", keys)
+    return ShardEntry(name, 10**7, len(keys), round(seconds * _RATE_HZ), seconds, f"{sequence:064x}", len(keys))

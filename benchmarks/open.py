@@ -22,11 +22,13 @@ from pathlib import Path
 
 import numpy as np
 
-from headrace.format.snapshots import ShardTable, Snapshot, SplitTotals
+from headrace.format.snapshots import FrozenPartition, ShardTable, Snapshot, SplitTotals, TablePart
 from headrace.stores.storage import LocalStorage
 
 PER_SHARD = 1000
 BATCH = 256
+_PARTITION_SHARDS = 1000
+_PART_SHARDS = 8 * _PARTITION_SHARDS
 REPEATS = 5
 
 Figures = dict[str, float]
@@ -57,26 +59,42 @@ def main() -> None:
 
 
 def make(folder: Path, num_shards: int) -> None:
-    """A snapshot and its table, without the shards."""
-    random = np.random.default_rng(0)
-    table = ShardTable(
+    """A snapshot of partitions of 1,000 shards and its table, without the shards."""
+    storage, random = LocalStorage(folder), np.random.default_rng(0)
+    partitions, parts = {}, []
+    for first in range(0, num_shards, _PART_SHARDS):
+        table = _table(first, min(_PART_SHARDS, num_shards - first), random)
+        blob = table.to_bytes()
+        digest = hashlib.sha256(blob).hexdigest()
+        bucket = first // _PARTITION_SHARDS
+        part = TablePart(f"{bucket}.shards", f"train-{bucket:04d}", digest, len(blob), len(table), 0, "")
+        storage.write(part.path, blob)
+        parts.append(part)
+        for number in sorted(set(table.bucket.tolist())):
+            count = int((table.bucket == number).sum())
+            partitions[f"train-{number:04d}"] = FrozenPartition(
+                1, digest, digest, digest, count, 0, count * PER_SHARD, count << 28, 0.0, 0
+            )
+    totals = {"train": SplitTotals(num_shards, num_shards * PER_SHARD, num_shards << 28, 0.0)}
+    per_part = _PART_SHARDS // _PARTITION_SHARDS
+    snapshot = Snapshot("catalog", partitions, totals, tuple(parts), per_part, "fingerprint")
+    storage.write("snapshots/00000001.json", snapshot.to_json())
+
+
+def _table(first: int, count: int, random: np.random.Generator) -> ShardTable:
+    """The rows of some shards, by number."""
+    numbers = np.arange(first, first + count)
+    return ShardTable(
         prefix="",
         splits=("train",),
-        split=np.zeros(num_shards, np.uint8),
-        bucket=np.repeat(np.arange(-(-num_shards // 1000)), 1000)[:num_shards].astype(np.int32),
-        sequence=np.tile(np.arange(1000), -(-num_shards // 1000))[:num_shards].astype(np.int32),
-        digest=random.integers(0, 256, (num_shards, 6), np.uint8),
-        num_samples=np.full(num_shards, PER_SHARD, np.int32),
-        num_bytes=np.full(num_shards, 1 << 28, np.int64),
-        num_frames=np.full(num_shards, PER_SHARD * 220_500, np.int64),
+        split=np.zeros(count, np.uint8),
+        bucket=(numbers // _PARTITION_SHARDS).astype(np.int32),
+        sequence=(numbers % _PARTITION_SHARDS).astype(np.int32),
+        digest=random.integers(0, 256, (count, 6), np.uint8),
+        num_samples=np.full(count, PER_SHARD, np.int32),
+        num_bytes=np.full(count, 1 << 28, np.int64),
+        num_frames=np.full(count, PER_SHARD * 220_500, np.int64),
     )
-    blob = table.to_bytes()
-    totals = {"train": SplitTotals(num_shards, num_shards * PER_SHARD, num_shards << 28, 0.0)}
-    name = "00000001.shards"
-    snapshot = Snapshot("catalog", {"train-0000": 1}, totals, name, hashlib.sha256(blob).hexdigest())
-    storage = LocalStorage(folder)
-    storage.write(f"snapshots/{name}", blob)
-    storage.write("snapshots/00000001.json", snapshot.to_json())
 
 
 def save(folder: Path, start: float) -> None:

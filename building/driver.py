@@ -25,11 +25,12 @@ from headrace.build.reconcile import (
 )
 from headrace.build.staleness import plan_build
 from headrace.catalog.partitions import PartitionSize, partition_fingerprints, partition_sizes
-from headrace.checks.audit import has_true_sizes
 from headrace.config.dataset import DatasetConfig, LatentsConfig
 from headrace.format.condemned import lasting_sizes
-from headrace.format.manifests import NumberedManifest, newest_manifests, newest_summaries
-from headrace.format.snapshots import NumberedSnapshot
+from headrace.format.manifests import newest_manifests
+from headrace.format.sizes_file import has_true_sizes
+from headrace.format.snapshots import FrozenPartition, NumberedSnapshot
+from headrace.format.summaries import newest_summaries
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.dataset_report import has_report
 from headrace_dagster.assets.keys import DatasetKeys
@@ -133,14 +134,14 @@ class DatasetBuild:
         snapshot = None if self._failed else newest_snapshot(audio)
         if snapshot is None:
             return
-        manifests = {
-            name: found for name, found in newest_manifests(audio).items() if name in snapshot.snapshot.manifests
-        }
+        manifests = newest_summaries(audio)
+        partitions = {name: found for name, found in snapshot.snapshot.partitions.items() if name in manifests}
+        manifests = {name: manifests[name] for name in partitions}
         storage = self.storage.latents(self.config, latents.name)
         settings = latent_settings(latents)
         wanted = wanted_latents(manifests, settings)
         sources = {name: found.digest for name, found in manifests.items()}
-        self._partitions(_Part(self.keys.latent_shards(latents.name), storage, settings, sources), _work(manifests))
+        self._partitions(_Part(self.keys.latent_shards(latents.name), storage, settings, sources), _work(partitions))
         catalog = snapshot.snapshot.catalog
         self._index(self.keys.latents_index(latents.name), storage, catalog, wanted, snapshot.number)
 
@@ -236,9 +237,6 @@ class DatasetBuild:
         self.runner.materialize(key)
 
 
-def _work(manifests: Mapping[str, NumberedManifest]) -> dict[str, PartitionSize]:
-    """Samples and seconds of audio in each partition."""
-    return {
-        name: PartitionSize(found.manifest.num_samples, sum(shard.seconds for shard in found.manifest.shards))
-        for name, found in manifests.items()
-    }
+def _work(partitions: Mapping[str, FrozenPartition]) -> dict[str, PartitionSize]:
+    """Samples and seconds of audio in each partition of a snapshot."""
+    return {name: PartitionSize(found.num_samples, found.seconds) for name, found in partitions.items()}

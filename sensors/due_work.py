@@ -14,7 +14,8 @@ from headrace.build.staleness import BuildNeed, plan_build
 from headrace.build.waves import PartitionWork
 from headrace.catalog.summary import CATALOG_FOLDER, read_summary
 from headrace.config.dataset import DatasetConfig
-from headrace.format.manifests import ManifestSummary, newest_summaries
+from headrace.format.manifests import ManifestSummary
+from headrace.format.summaries import newest_summaries
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.dataset_report import has_report
 from headrace_dagster.assets.events import short_digest

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import soundfile
 
+from headrace.format.commits import commit_snapshot
 from headrace.format.index import ShardIndex
 from headrace.format.index_entries import SampleEntry
 from headrace.format.manifests import (
@@ -18,7 +19,7 @@ from headrace.format.manifests import (
     newest_manifest,
     split_of,
 )
-from headrace.format.snapshots import NumberedSnapshot, commit_snapshot
+from headrace.format.snapshots import NumberedSnapshot
 from headrace.format.writer import ShardPlace, ShardWriter
 from headrace.stores.storage import Storage
 
@@ -87,5 +88,5 @@ def _entry(index: ShardIndex, rate_hz: int) -> ShardEntry:
         num_frames,
         num_frames / rate_hz,
         index.input_digest,
-        tuple(index.keys()),
+        len(index),
     )

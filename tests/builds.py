@@ -16,7 +16,8 @@ from headrace.catalog.update import update_catalog
 from headrace.checks.audit import conservation_faults, index_faults, snapshot_faults
 from headrace.config.dataset import DatasetConfig
 from headrace.config.partitioning import Partitioning
-from headrace.format.snapshots import NumberedSnapshot
+from headrace.format.planned_keys import read_planned_keys
+from headrace.format.snapshots import NumberedSnapshot, read_snapshot
 from headrace.stores.storage import LocalStorage, Storage
 
 PLAIN = AudioFormat(None, None, None)
@@ -67,7 +68,8 @@ class Project:
             output={"uri": self.output.uri},
         )
 
-    def build(self) -> "Result":
+    def build(self, *, commit: bool = True) -> "Result":
+        """Bring all partitions up to date and commit a snapshot; without `commit`, the snapshot is the newest one."""
         source = open_source(self.source_uri or self.folder / "source")
         scan, _ = update_catalog(self.config(), source, self.metadata, self.output)
         rows = with_partitions(scan.recordings, self.layout, None)
@@ -79,8 +81,15 @@ class Project:
                 partition, recordings, settings, source, self.shards, num_threads=self.num_threads
             )
         wanted = {name: settings.wanted(digest) for name, digest in fingerprints(rows, self.layout).items()}
+        contents: dict[str, tuple[str, ...]] = {}
+        for build in builds.values():
+            names = [shard.name for shard in build.manifest.manifest.shards]
+            keys = map(tuple, read_planned_keys(self.shards, build.manifest))
+            contents |= zip(names, keys, strict=True)
+        if not commit:
+            return Result(builds, read_snapshot(self.shards), False, contents)
         snapshot, is_new, _ = commit_partitions(self.shards, wanted, scan.catalog.digest)
-        return Result(builds, snapshot, is_new)
+        return Result(builds, snapshot, is_new, contents)
 
     def files(self) -> dict[str, bytes]:
         """All files in the shard folder."""
@@ -89,21 +98,16 @@ class Project:
 
 @dataclass
 class Result:
-    """The result of one build."""
+    """The result of one build; `contents` are the planned samples by shard."""
 
     partitions: dict[str, PartitionBuild]
     snapshot: NumberedSnapshot
     is_new: bool
+    contents: dict[str, tuple[str, ...]]
 
     @property
     def written(self) -> list[str]:
         return [name for build in self.partitions.values() for name in build.written]
-
-    @property
-    def contents(self) -> dict[str, tuple[str, ...]]:
-        """Samples by shard."""
-        shards = [shard for build in self.partitions.values() for shard in build.manifest.manifest.shards]
-        return {shard.name: shard.samples for shard in shards}
 
     def shard_of(self, stem: str) -> str:
         """The shard that contains the recording whose key starts with a prefix."""
@@ -136,7 +140,7 @@ def check(project: Project, result: Result) -> Result:
     """Check what must hold after every build."""
     faults = snapshot_faults(project.shards, result.snapshot.snapshot)
     for build in result.partitions.values():
-        faults += conservation_faults(project.shards, build.manifest.manifest)
+        faults += conservation_faults(project.shards, build.manifest)
         for shard in build.manifest.manifest.shards:
             faults += index_faults(project.shards, shard)
     assert faults == []

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from headrace.format.commits import commit_snapshot
 from headrace.format.index_entries import SampleEntry
 from headrace.format.index_files import read_index
 from headrace.format.manifests import ShardEntry, bucket_of, commit_manifest, newest_manifests, sequence_of, split_of
 from headrace.format.pth import saved_latents, stored_latents
-from headrace.format.snapshots import NumberedSnapshot, commit_snapshot, read_snapshot
+from headrace.format.snapshots import NumberedSnapshot, read_snapshot
 from headrace.format.writer import ShardPlace, ShardWriter
 from headrace.stores.storage import Storage
 

@@ -19,7 +19,7 @@ MEL = LatentSettings("mel")
 
 def manifest(partition="train-0000", shards="", settings=AUDIO, source="recordings"):
     """A manifest of shards of 9 bytes that are named by letters."""
-    entries = tuple(ShardEntry(f"{name}.tar", 9, 1, 1, 1.0, name, (name,)) for name in shards)
+    entries = tuple(ShardEntry(f"{name}.tar", 9, 1, 1, 1.0, name, 1) for name in shards)
     layout = settings.layout if isinstance(settings, ShardSettings) else {}
     return Manifest(partition, settings.wanted(source), source, layout, entries)
 

@@ -215,7 +215,7 @@ def test_verify_finds_wrong_shard_names(run, output):
 
 def test_verify_finds_damaged_snapshots_and_manifests(run, output):
     audio = output / "audio"
-    (manifest,) = (audio / "manifests" / "train-0000").iterdir()
+    (manifest,) = (audio / "manifests" / "train-0000").glob("*.json")
     text = manifest.read_text()
     manifest.write_text(text.replace('"name": "train_', '"name": "train_9'))
     assert "a damaged headrace manifest: CRC-32" in run("verify", output)[1]

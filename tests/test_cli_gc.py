@@ -59,7 +59,7 @@ def test_gc_removes_files_that_no_kept_snapshot_names_and_kept_snapshots_stay_co
         assert all(audio.exists(name) and audio.exists(index_name(name)) for name in names)
         named |= set(names)
     assert {entry.path for entry in audio.list() if entry.path.endswith(".tar")} == named
-    assert not list((output / "audio").glob(".*"))
+    assert not list((output / "audio").glob(".*.headrace-tmp"))
     assert run("verify", output)[0] == 0
     after = {entry.path for entry in audio.list()}
     run("gc", output, "--keep", 2)

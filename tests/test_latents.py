@@ -13,6 +13,7 @@ from headrace.build.commit import commit_latents
 from headrace.build.latents import LatentSettings
 from headrace.errors import BuildError, IntegrityError, SampleError, StorageError
 from headrace.format.index import index_name
+from headrace.format.index_files import read_index
 from headrace.format.manifests import newest_manifest
 from headrace.format.snapshots import read_snapshot, read_table
 from headrace.stores.storage import LocalStorage, open_storage
@@ -37,7 +38,9 @@ def test_each_audio_shard_gives_one_latent_shard_with_the_same_place(latents: La
         "latent_train_0000_000001",
     ]
     shards = build.manifest.manifest.shards
-    assert [shard.samples for shard in shards] == [("a0", "a1", "a2", "a3"), ("b0", "b1", "b2")]
+    keys = [read_index(latents.storage, shard.name).keys() for shard in shards]
+    assert keys == [["a0", "a1", "a2", "a3"], ["b0", "b1", "b2"]]
+    assert [shard.num_planned for shard in shards] == [4, 3]
     assert build.manifest.manifest.source == newest_manifest(latents.audio, PARTITION).manifest.digest
     assert latents.done == 7
     assert build.stats.num_batches > 0

@@ -13,19 +13,19 @@ from headrace.format.manifests import (
     manifest_path,
     newest_manifest,
     newest_manifests,
-    newest_summaries,
     parsed_name,
     sequence_of,
     shard_name,
     split_of,
     versioned_bytes,
 )
+from headrace.format.summaries import newest_summaries
 from headrace.stores.storage import StoredObject, open_storage
 
 
 def entry(sequence=0, samples=("a", "b"), partition="train-0003", prefix=""):
     name = shard_name(prefix, split_of(partition), bucket_of(partition), sequence, f"{hash(samples) & 0xFFFFFF:012x}")
-    return ShardEntry(name, 10, len(samples), 100, 1.5, "input", tuple(samples))
+    return ShardEntry(name, 10, len(samples), 100, 1.5, "input", len(samples))
 
 
 def manifest(*shards, partition="train-0003", wanted="w"):

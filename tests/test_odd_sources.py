@@ -14,7 +14,8 @@ from headrace.catalog.metadata_files import read_metadata
 from headrace.catalog.parquet_files import read_catalog
 from headrace.checks.audit import conservation_faults
 from headrace.errors import BuildError
-from headrace.format.manifests import ManifestRejection
+from headrace.format.manifests import ManifestRejection, NumberedManifest, keys_path
+from headrace.format.planned_keys import digest_of, pack_keys, read_planned_keys
 from headrace.format.rejects import RejectReason
 from tests.builds import Project
 
@@ -41,7 +42,7 @@ def test_recordings_shorter_than_a_segment_are_rejected_if_the_last_part_is_drop
     assert "segment_seconds: 0.05" in reason
     assert result.snapshot.snapshot.num_samples == 1
     for build in result.partitions.values():
-        assert conservation_faults(project.shards, build.manifest.manifest) == []
+        assert conservation_faults(project.shards, build.manifest) == []
 
 
 def test_a_reject_does_not_hide_another_loss(project):
@@ -49,12 +50,15 @@ def test_a_reject_does_not_hide_another_loss(project):
     project.put("whole.wav", num_frames=1000)
     project.put("broken.wav", num_frames=1000)
     builds = project.build().partitions.values()
-    manifest = next(build.manifest.manifest for build in builds if build.manifest.manifest.shards)
+    built = next(build.manifest for build in builds if build.manifest.manifest.shards)
+    manifest, planned = built.manifest, read_planned_keys(project.shards, built)
 
     def faults(*lost, num_refused):
-        shards = [replace(shard, samples=(*shard.samples, *lost)) for shard in manifest.shards[:1]]
+        keys = pack_keys([[*planned[0], *lost]])
         refused = (ManifestRejection("broken.wav", "undecodable", "as a test"),) * num_refused
-        return conservation_faults(project.shards, replace(manifest, shards=tuple(shards), refused=refused))
+        changed = replace(manifest, shards=manifest.shards[:1], refused=refused, keys=digest_of(keys))
+        project.shards.write(keys_path(changed.partition, built.number, changed.keys), keys)
+        return conservation_faults(project.shards, NumberedManifest(built.number, changed))
 
     assert faults("lost-s000000", "lost-s000001", num_refused=1) == []
     assert "1 planned samples of 1 recordings are not written, 0" in faults("a-s000000", num_refused=0)[0]

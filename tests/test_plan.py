@@ -1,5 +1,4 @@
 import hashlib
-from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given, settings
@@ -8,7 +7,6 @@ from hypothesis import strategies as st
 from headrace.build.plan import PlannedSample, layout_of, plan_shards
 from headrace.config.partitioning import Partitioning, assign_partitions
 from headrace.errors import ConfigError
-from headrace.format.manifests import Manifest, ShardEntry, sequence_of, shard_name
 
 RECORDINGS = st.dictionaries(st.integers(0, 60), st.integers(0, 3), max_size=30)
 SIZES = st.integers(1, 6)
@@ -24,24 +22,14 @@ def samples_of(recordings, segments=1):
 
 
 def plan(previous, samples, size=4, digest="settings", reshuffle=0):
-    return plan_shards(previous, samples, samples_per_shard=size, settings=digest, reshuffle=reshuffle)
+    """The plan after a build, as the builds of partitions make it: another layout is planned from scratch."""
+    keys = previous[1] if previous is not None and previous[0] == layout_of(size, reshuffle) else {}
+    return plan_shards(keys, samples, samples_per_shard=size, settings=digest)
 
 
 def carried_out(plans, size=4, reshuffle=0):
-    """The manifest after executing these plans."""
-    shards = tuple(
-        ShardEntry(
-            shard_name("", "train", 0, shard.sequence, hashlib.sha256(shard.input_digest.encode()).hexdigest()),
-            1,
-            len(shard.samples),
-            1,
-            1.0,
-            shard.input_digest,
-            tuple(sample.key for sample in shard.samples),
-        )
-        for shard in plans
-    )
-    return Manifest("train-0000", "", "", layout_of(size, reshuffle), shards)
+    """What a partition remembers after executing these plans: its layout, and the keys of each shard."""
+    return layout_of(size, reshuffle), {shard.sequence: [sample.key for sample in shard.samples] for shard in plans}
 
 
 def places(plans):
@@ -156,15 +144,15 @@ def test_recordings_are_shuffled_and_segments_of_a_recording_are_adjacent():
 def test_equal_samples_with_another_sequence_number_are_another_shard():
     """A leftover shard must not be reused if its number would clash with a new shard."""
     manifest = carried_out(plan(None, samples_of(dict.fromkeys(range(8), 0))))
-    second = manifest.shards[1]
-    kept = replace(manifest, shards=(second,))
-    samples = [s for s in samples_of(dict.fromkeys(range(8), 0)) if s.key in second.samples]
+    layout, keys = manifest
+    second, kept = keys[1], (layout, {1: keys[1]})
+    samples = [s for s in samples_of(dict.fromkeys(range(8), 0)) if s.key in second]
     (remembered,) = plan(kept, samples)
     (fresh,) = plan(None, samples)
     assert (remembered.sequence, fresh.sequence) == (1, 0)
     assert {s.key for s in remembered.samples} == {s.key for s in fresh.samples}
     assert remembered.input_digest != fresh.input_digest
-    assert sequence_of(second.name) == remembered.sequence
+    assert remembered.sequence == 1
 
 
 def test_duplicate_keys_are_an_error():
@@ -214,8 +202,8 @@ def test_a_manifest_contains_reshuffle_only_if_it_is_not_0():
 def test_a_dataset_without_reshuffle_is_not_planned_from_scratch():
     samples = samples_of(dict.fromkeys(range(9), 0))
     first = carried_out(plan(None, samples))
-    later = plan_shards(first, [*samples, *samples_of({99: 0})], samples_per_shard=4, settings="settings")
-    assert places(later).items() >= {key: sequence_of(s.name) for s in first.shards for key in s.samples}.items()
+    later = plan(first, [*samples, *samples_of({99: 0})])
+    assert places(later).items() >= {key: sequence for sequence, keys in first[1].items() for key in keys}.items()
 
 
 def test_the_order_of_the_splits_in_the_yaml_does_not_matter():

@@ -7,7 +7,7 @@ from headrace.build.reconcile import is_current, wanted_partitions
 from headrace.build.staleness import BuildNeed, plan_build
 from headrace.catalog.partitions import partition_fingerprints, partition_sizes
 from headrace.format.manifests import Manifest, ManifestSummary, NumberedManifest
-from headrace.format.snapshots import Snapshot
+from headrace.format.snapshots import FrozenPartition, Snapshot
 from tests.projects import Project
 
 
@@ -48,11 +48,13 @@ def test_summaries_of_manifests_give_the_same_result():
 
 def test_a_snapshot_is_current_only_with_the_same_catalog_and_manifests():
     manifests = {"train-0000": numbered("train-0000", "a")}
-    snapshot = Snapshot("catalog", {"train-0000": 3}, {}, "", "")
+    frozen = FrozenPartition(3, "a", "digest", "", 0, 0, 0, 0, 0.0, 0)
+    snapshot = Snapshot("catalog", {"train-0000": frozen}, {}, (), 1, "")
+    older = dataclasses.replace(frozen, number=2)
     assert is_current(snapshot, "catalog", manifests)
     assert not is_current(None, "catalog", manifests)
     assert not is_current(snapshot, "another", manifests)
-    assert not is_current(dataclasses.replace(snapshot, manifests={"train-0000": 2}), "catalog", manifests)
+    assert not is_current(dataclasses.replace(snapshot, partitions={"train-0000": older}), "catalog", manifests)
     assert not is_current(snapshot, "catalog", {})
 
 

@@ -118,7 +118,7 @@ def loading_code(page: str) -> str:
 )
 def test_the_example_code_names_a_split_with_samples(counts, line):
     splits = {name: SplitTotals(1, count, 1, 1.0) for name, count in counts.items()}
-    snapshot = NumberedSnapshot(1, Snapshot("", {}, splits, "", ""))
+    snapshot = NumberedSnapshot(1, Snapshot("", {}, splits, (), 1, ""))
     code = loading_code(render_report(Report("x", {"audio": snapshot}, [])).decode())
     assert (f"    {line},\n" in code) if line else ("split" not in code)
     compile(code, "report", "exec")

@@ -19,7 +19,9 @@ def table(
 ) -> ShardTable:
     """Shards with these hash buckets and sequence numbers, whose names contain a version."""
     names = [shard_name(prefix, "train", bucket, sequence, f"{version:012x}") for bucket, sequence in shards]
-    return ShardTable.from_entries([ShardEntry(name, 1000, num_samples, 100, 1.0, "input", ()) for name in names])
+    return ShardTable.from_entries(
+        [ShardEntry(name, 1000, num_samples, 100, 1.0, "input", num_samples) for name in names]
+    )
 
 
 FORTY = [(bucket, sequence) for bucket in range(4) for sequence in range(10)]

@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import AlreadyExistsError, BuildError, FormatError, NotFoundError
-from headrace.format import snapshots
+from headrace.format import commits, snapshots
 from headrace.format.index import index_name
 from headrace.format.manifests import Manifest, NumberedManifest, ShardEntry, manifest_path, shard_name
+from headrace.format.sizes_file import mend_sizes
 from headrace.format.snapshots import (
     ShardTable,
     Snapshot,
-    mend_sizes,
-    next_snapshot,
     read_snapshot,
     read_table,
     snapshot_numbers,
@@ -26,7 +25,7 @@ from headrace.stores.storage import LocalStorage, open_storage
 
 def entry(split, bucket, sequence, num_samples=5):
     name = shard_name("", split, bucket, sequence, f"{hash((split, bucket, sequence)) & (1 << 48) - 1:012x}")
-    return ShardEntry(name, 1000, num_samples, 80_000, 10.0, "input", tuple(f"k{n}" for n in range(num_samples)))
+    return ShardEntry(name, 1000, num_samples, 80_000, 10.0, "input", num_samples)
 
 
 def manifests(*shards, number=1):
@@ -40,10 +39,10 @@ def manifests(*shards, number=1):
 STATE = manifests(entry("train", 0, 0), entry("train", 0, 1, 3), entry("test", 0, 0, 2))
 
 
-def commit_snapshot(storage, state, catalog, origin, check=lambda: None):
+def commit_snapshot(storage, state, catalog, origin, check=lambda proposed: None):
     """Commit a snapshot after writing minimal files for its shards."""
     write_shards(storage, state)
-    return snapshots.commit_snapshot(storage, state, catalog, origin, check)
+    return commits.commit_snapshot(storage, state, catalog, origin, check)
 
 
 def write_shards(storage, state):
@@ -90,8 +89,9 @@ def _order(shard):
     return split, int(bucket), int(rest.split("-")[0])
 
 
-def test_no_flipped_bit_of_a_snapshot_or_its_table_is_accepted():
-    snapshot, table = next_snapshot(STATE, "catalog", {}, 1)
+def test_no_flipped_bit_of_a_snapshot_or_its_table_is_accepted(storage):
+    snapshot = commit_snapshot(storage, STATE, "catalog", {})[0].snapshot
+    table = read_table(storage, snapshot)
     for sound, read in ((snapshot.to_json(), Snapshot.from_json), (table.to_bytes(), ShardTable.from_bytes)):
         for bit in range(8 * len(sound)):
             blob = bytearray(sound)
@@ -131,7 +131,7 @@ def test_a_stale_or_missing_sizes_json_is_repaired_by_the_next_commit(storage):
         damage()
         assert not commit_snapshot(storage, STATE, "catalog", {})[1]
         assert storage.read("sizes.json") == right
-    assert not mend_sizes(storage, read_table(storage, read_snapshot(storage).snapshot))
+    assert not mend_sizes(storage, read_snapshot(storage).snapshot)
 
 
 def test_old_snapshots_stay_readable(storage):
@@ -163,15 +163,15 @@ def test_the_error_about_a_missing_snapshot_names_the_existing_ones(storage):
 
 def test_a_damaged_table_is_an_error(storage):
     numbered, _ = commit_snapshot(storage, STATE, "c", {})
-    path = f"snapshots/{numbered.snapshot.table}"
+    path = numbered.snapshot.parts[1].path
     storage.write(path, storage.read(path)[:-1] + b"\xff")
-    with pytest.raises(FormatError, match="does not have the digest"):
+    with pytest.raises(FormatError, match=f"{path}: does not have the digest"):
         read_table(storage, numbered.snapshot)
 
 
 def test_a_missing_or_damaged_table_is_written_again_by_the_next_commit_of_its_state(storage):
     first, _ = commit_snapshot(storage, STATE, "c", {})
-    path = f"snapshots/{first.snapshot.table}"
+    path = first.snapshot.parts[1].path
     whole = storage.read(path)
     for harm in (lambda: storage.delete(path), lambda: storage.write(path, whole[:-1])):
         harm()
@@ -181,17 +181,17 @@ def test_a_missing_or_damaged_table_is_written_again_by_the_next_commit_of_its_s
 
 def test_sizes_json_is_written_only_if_it_changes(storage):
     first, _ = commit_snapshot(storage, STATE, "c", {})
-    table = read_table(storage, first.snapshot)
-    assert not mend_sizes(storage, table)
+    assert not mend_sizes(storage, first.snapshot)
     storage.delete("sizes.json")
-    assert mend_sizes(storage, table)
-    assert not mend_sizes(storage, table)
+    assert mend_sizes(storage, first.snapshot)
+    assert not mend_sizes(storage, first.snapshot)
 
 
 def test_the_proposal_exists_during_the_check_and_a_failed_check_commits_nothing(storage):
     seen = []
 
-    def refuse():
+    def refuse(proposed):
+        assert proposed.num_samples == 10
         seen.extend(snapshots.proposed_snapshots(storage))
         raise BuildError("the audio is gone")
 
@@ -210,7 +210,7 @@ def test_partitions_whose_shards_are_missing_are_named(storage, num_missing, sai
     for bucket in range(num_missing):
         storage.delete(state[f"train-{bucket:04d}"].manifest.shards[0].name)
     with pytest.raises(BuildError, match=said):
-        snapshots.commit_snapshot(storage, state, "c", {})
+        commits.commit_snapshot(storage, state, "c", {})
     assert snapshot_numbers(storage) == []
 
 
@@ -219,11 +219,11 @@ def test_a_late_snapshot_is_kept_only_if_all_its_files_exist(storage, is_whole):
     """Its number was committed and collected while its writer paused, so later snapshots exist."""
     _, partitions = commit_snapshot(storage, STATE, "c", {})[0], manifests(entry("train", 0, 0))
 
-    def overtake():
+    def overtake(proposed):
         storage.write("snapshots/00000009.json", storage.read("snapshots/00000001.json"))
 
-    def lose():
-        overtake()
+    def lose(proposed):
+        overtake(proposed)
         storage.delete(partitions["train-0000"].manifest.shards[0].name)
 
     if is_whole:

@@ -10,6 +10,7 @@ from headrace.errors import AlreadyExistsError, BuildError
 from headrace.format.index import index_name
 from headrace.format.index_entries import SampleEntry
 from headrace.format.manifests import ShardEntry, newest_manifest
+from headrace.format.planned_keys import pack_keys
 from headrace.format.writer import ShardPlace, ShardWriter
 from headrace.stores.storage import LocalStorage
 
@@ -48,10 +49,13 @@ class Recipe:
         return found
 
     def entry(self, plan, index):
-        return ShardEntry(index.shard, index.num_bytes, 1, 0, 0.0, plan.input_digest, tuple(index.keys()))
+        return ShardEntry(index.shard, index.num_bytes, 1, 0, 0.0, plan.input_digest, len(index))
 
     def rejected(self, indexes):
         return ()
+
+    def planned_keys(self, plans):
+        return pack_keys([f"key{plan.sequence}"] for plan in plans)
 
 
 @pytest.fixture
@@ -99,10 +103,10 @@ def test_a_shard_without_an_index_is_written_again(storage):
 def test_after_a_lost_race_the_partition_is_planned_again(storage, monkeypatch):
     own = update.commit_manifest
 
-    def after_another(storage, manifest, previous):
+    def after_another(storage, manifest, previous, keys):
         monkeypatch.setattr(update, "commit_manifest", own)
         build(storage, "b")
-        return own(storage, manifest, previous)
+        return own(storage, manifest, previous, keys)
 
     monkeypatch.setattr(update, "commit_manifest", after_another)
     recipe, result, _ = build(storage, "a")
@@ -115,9 +119,9 @@ def test_after_a_lost_race_the_partition_is_planned_again(storage, monkeypatch):
 def test_a_shard_that_disappears_around_the_commit_is_made_again(storage, monkeypatch):
     own = update.commit_manifest
 
-    def then_delete(storage, manifest, previous):
+    def then_delete(storage, manifest, previous, keys):
         monkeypatch.setattr(update, "commit_manifest", own)
-        committed = own(storage, manifest, previous)
+        committed = own(storage, manifest, previous, keys)
         storage.delete(manifest.shards[0].name)
         return committed
 
@@ -130,7 +134,7 @@ def test_a_shard_that_disappears_around_the_commit_is_made_again(storage, monkey
 def test_a_build_gives_up_after_five_lost_races(storage, monkeypatch):
     attempts = []
 
-    def always_late(storage, manifest, previous):
+    def always_late(storage, manifest, previous, keys):
         attempts.append(manifest)
         raise AlreadyExistsError("manifests/train-0000/00000001.json")
 

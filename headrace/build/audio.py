@@ -23,7 +23,17 @@ from headrace.catalog.sources import Source
 from headrace.errors import AudioError, BuildError, FileChangedError
 from headrace.format.index import REFUSED_NOTE, ShardIndex
 from headrace.format.index_entries import SampleEntry
-from headrace.format.manifests import Manifest, ManifestRejection, ShardEntry, bucket_of, rejections_of, split_of
+from headrace.format.manifests import (
+    Manifest,
+    ManifestRejection,
+    NumberedManifest,
+    ShardEntry,
+    bucket_of,
+    rejections_of,
+    sequence_of,
+    split_of,
+)
+from headrace.format.planned_keys import pack_keys, read_planned_keys
 from headrace.format.writer import ShardPlace, ShardWriter
 from headrace.ordered import WeightLimit, map_in_order
 from headrace.stores.storage import Storage
@@ -117,16 +127,26 @@ class _AudioRecipe:
     _planned: Planned = field(init=False)
     _too_short: list[ManifestRejection] = field(init=False)
 
-    def plan(self, previous: Manifest | None) -> list[ShardPlan]:
+    def plan(self, previous: NumberedManifest | None) -> list[ShardPlan]:
         """See `ShardRecipe`."""
         self._planned, self._too_short = planned_samples(self.recordings, self.settings.audio)
         return plan_shards(
-            previous,
+            self._places(previous),
             [PlannedSample(key, rec.key, seg.index, rec.sample_digest) for key, (rec, seg) in self._planned.items()],
             samples_per_shard=self.settings.samples_per_shard,
             settings=self.settings.digest(),
-            reshuffle=self.settings.reshuffle,
         )
+
+    def planned_keys(self, plans: Sequence[ShardPlan]) -> bytes:
+        """See `ShardRecipe`."""
+        return pack_keys([sample.key for sample in plan.samples] for plan in plans) if plans else b""
+
+    def _places(self, previous: NumberedManifest | None) -> dict[int, list[str]]:
+        """Number of a shard → the keys that were planned for it; empty if the layout is another one."""
+        if previous is None or previous.manifest.layout != self.settings.layout:
+            return {}
+        numbers = [sequence_of(shard.name) for shard in previous.manifest.shards]
+        return dict(zip(numbers, read_planned_keys(self.storage, previous), strict=True))
 
     def entry(self, plan: ShardPlan, index: ShardIndex) -> ShardEntry:
         """See `ShardRecipe`."""
@@ -137,7 +157,7 @@ class _AudioRecipe:
             num_frames=int(index.num_frames.sum()),
             seconds=float(index.notes[_SECONDS_NOTE]),
             input_digest=plan.input_digest,
-            samples=tuple(sample.key for sample in plan.samples),
+            num_planned=len(plan.samples),
         )
 
     def rejected(self, indexes: Sequence[ShardIndex]) -> tuple[ManifestRejection, ...]:

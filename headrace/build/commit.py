@@ -10,11 +10,13 @@ from typing import TypeVar
 
 from headrace.build.latents import LatentSettings
 from headrace.build.staleness import plan_build
-from headrace.errors import AlreadyExistsError, BuildError
+from headrace.errors import AlreadyExistsError, BuildError, NotFoundError
+from headrace.format.commits import commit_snapshot
 from headrace.format.condemned import lasting_sizes
 from headrace.format.index_files import read_index
-from headrace.format.manifests import NumberedManifest, newest_manifests, read_manifest
-from headrace.format.snapshots import NumberedSnapshot, commit_snapshot, read_snapshot, snapshot_path
+from headrace.format.manifests import KnownManifest, NumberedManifest, read_manifest
+from headrace.format.snapshots import NumberedSnapshot, Snapshot, read_snapshot, snapshot_path
+from headrace.format.summaries import newest_summaries
 from headrace.stores.storage import Storage
 
 _ATTEMPTS = 5
@@ -34,7 +36,7 @@ def commit_partitions(
         catalog: digest of the catalog that `wanted` was computed from.
 
     Returns:
-        The newest snapshot, whether it is new, and the manifests that it consists of.
+        The newest snapshot, whether it is new, and those of its manifests that have rejected recordings.
 
     Raises:
         BuildError: partitions are missing or were built from other input, every recording is rejected, or other
@@ -78,44 +80,61 @@ def _repeated(storage: Storage, attempt: Callable[[], _Committed]) -> _Committed
 def _commit_partitions(
     storage: Storage, wanted: Mapping[str, str], catalog: str
 ) -> tuple[NumberedSnapshot, bool, dict[str, NumberedManifest]]:
-    plan = plan_build(wanted, newest_manifests(storage))
+    plan = plan_build(wanted, newest_summaries(storage))
     if plan.stale:
         raise BuildError(
             f"{storage.uri}: {len(plan.stale)} of {len(wanted)} partitions are not built from the current catalog and "
             f"settings: {_named(plan.stale)}; materialize them (build.py does), then this again"
         )
-    _check_some_samples(storage, plan.current)
-    return *commit_snapshot(storage, plan.current, catalog, {}), plan.current
+    committed, is_new = commit_snapshot(storage, plan.current, catalog, {}, partial(_check_some_samples, storage))
+    return committed, is_new, _with_rejections(storage, committed.snapshot)
+
+
+def _with_rejections(storage: Storage, snapshot: Snapshot) -> dict[str, NumberedManifest]:
+    """The manifests of a snapshot that have rejections."""
+    partitions = snapshot.partitions.items()
+    return {name: read_manifest(storage, name, found.number) for name, found in partitions if found.num_rejected}
 
 
 def _commit_latents(
     audio: Storage, storage: Storage, settings: LatentSettings, audio_snapshot: int | None
 ) -> tuple[NumberedSnapshot, bool]:
     origin = read_snapshot(audio, audio_snapshot)
-    numbers = origin.snapshot.manifests
-    wanted = {name: settings.wanted(read_manifest(audio, name, number).digest) for name, number in numbers.items()}
-    plan = plan_build(wanted, newest_manifests(storage))
+    wanted = {name: settings.wanted(frozen.digest) for name, frozen in origin.snapshot.partitions.items()}
+    plan = plan_build(wanted, newest_summaries(storage))
     if plan.stale:
         raise BuildError(
             f"{storage.uri}: {len(plan.stale)} of {len(wanted)} partitions have no latents of audio snapshot "
             f"{origin.number}: {_named(plan.stale)}; build these partitions first"
         )
     facts = _origin(origin, storage, plan.current, settings)
-    return commit_snapshot(storage, plan.current, origin.snapshot.catalog, facts, partial(check_lasts, audio, origin))
+    catalog = origin.snapshot.catalog
+    return commit_snapshot(storage, plan.current, catalog, facts, lambda _: check_lasts(audio, origin))
 
 
 def _origin(
-    audio: NumberedSnapshot, storage: Storage, manifests: Mapping[str, NumberedManifest], settings: LatentSettings
+    audio: NumberedSnapshot, storage: Storage, manifests: Mapping[str, KnownManifest], settings: LatentSettings
 ) -> dict[str, object]:
     """What the snapshot says of the latents' origin: audio snapshot, encoder, frame rate."""
-    names = [shard.name for numbered in manifests.values() for shard in numbered.manifest.shards]
+    name = _any_shard(storage, manifests)
     return {
         "audio_snapshot": audio.number,
         "audio_fingerprint": audio.snapshot.fingerprint,
         "encoder": settings.encoder,
         "dtype": settings.dtype,
-        "frame_rate_hz": read_index(storage, names[0]).latent_rate_hz if names else 0.0,
+        "frame_rate_hz": 0.0 if name is None else read_index(storage, name).latent_rate_hz,
     }
+
+
+def _any_shard(storage: Storage, manifests: Mapping[str, KnownManifest]) -> str | None:
+    """Name of the first shard of the first partition that has any; None if there is none."""
+    for partition, found in manifests.items():
+        try:
+            if shards := read_manifest(storage, partition, found.number).manifest.shards:
+                return shards[0].name
+        except NotFoundError as error:
+            raise AlreadyExistsError(f"{error}; there is a newer manifest") from error
+    return None
 
 
 def check_lasts(audio: Storage, origin: NumberedSnapshot) -> None:
@@ -129,10 +148,13 @@ def check_lasts(audio: Storage, origin: NumberedSnapshot) -> None:
         raise AlreadyExistsError(f"{path}: gc removes this audio snapshot from {audio.uri}; take a newer one")
 
 
-def _check_some_samples(storage: Storage, manifests: Mapping[str, NumberedManifest]) -> None:
+def _check_some_samples(storage: Storage, snapshot: Snapshot) -> None:
     """Raise `BuildError` if every recording is rejected: readers then keep the snapshot that they have."""
-    rejected = [refusal for numbered in manifests.values() for refusal in numbered.manifest.refused]
-    if not rejected or any(numbered.manifest.num_samples for numbered in manifests.values()):
+    if snapshot.num_samples:
+        return
+    manifests = _with_rejections(storage, snapshot).values()
+    rejected = [refusal for numbered in manifests for refusal in numbered.manifest.refused]
+    if not rejected:
         return
     shown = "; ".join(f"{refusal.path}: {refusal.reason}" for refusal in rejected[:_SHOWN])
     more = f"; and {len(rejected) - _SHOWN} more" if len(rejected) > _SHOWN else ""

@@ -4,6 +4,7 @@ There is one latent shard for each audio shard that has samples, with the same s
 same sequence number. `headrace.encoding` computes the latents and writes the shards.
 """
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,8 +19,9 @@ from headrace.encoding.plans import (
     LatentPlan,
 )
 from headrace.encoding.stats import EncodingStats
-from headrace.errors import BuildError
+from headrace.errors import BuildError, HeadraceError
 from headrace.format.index import ShardIndex
+from headrace.format.index_files import read_index
 from headrace.format.manifests import (
     Manifest,
     ManifestRejection,
@@ -98,7 +100,7 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
         SampleError: a sample cannot be decoded.
         IntegrityError: an audio shard is damaged.
     """
-    source = audio_manifest(audio, partition, audio_snapshot).manifest
+    source = audio_manifest(audio, partition, audio_snapshot)
     run = EncodingRun(audio, storage, settings.dtype, options or EncodingOptions(), progress)
     recipe = _LatentRecipe(source, settings, encoders, run)
     built = bring_up_to_date(recipe, storage, progress)
@@ -117,7 +119,7 @@ class _LatentRecipe:
         stats: figures of the last encoding.
     """
 
-    source: Manifest
+    source: NumberedManifest
     settings: LatentSettings
     encoders: Callable[[], Sequence[Encoder]]
     run: EncodingRun
@@ -127,11 +129,12 @@ class _LatentRecipe:
     def target(self) -> PartitionTarget:
         """See `ShardRecipe`."""
         digest = self.source.digest
-        return PartitionTarget(self.source.partition, self.settings.wanted(digest), digest, {}, PREFIX)
+        return PartitionTarget(self.source.manifest.partition, self.settings.wanted(digest), digest, {}, PREFIX)
 
-    def plan(self, previous: Manifest | None) -> list[LatentPlan]:  # noqa: ARG002
+    def plan(self, previous: NumberedManifest | None) -> list[LatentPlan]:  # noqa: ARG002
         """See `ShardRecipe`: one latent shard for each audio shard that has samples."""
-        split, bucket = split_of(self.source.partition), bucket_of(self.source.partition)
+        manifest = self.source.manifest
+        split, bucket = split_of(manifest.partition), bucket_of(manifest.partition)
         return [
             LatentPlan(
                 audio_shard=shard.name,
@@ -139,19 +142,32 @@ class _LatentRecipe:
                 place=ShardPlace(split, bucket, sequence_of(shard.name), PREFIX),
                 input_digest=self.settings.input_digest(shard.name),
             )
-            for shard in self.source.shards
+            for shard in manifest.shards
             if shard.num_samples
         ]
+
+    def planned_keys(self, plans: Sequence[LatentPlan]) -> bytes:  # noqa: ARG002
+        """See `ShardRecipe`: none, because the audio shards decide which samples share a shard."""
+        return b""
 
     def write(self, plans: Sequence[LatentPlan], previous: Manifest | None) -> dict[str, ShardIndex]:
         """See `ShardRecipe`. Latents of unchanged audio are copied from the previous shards."""
         from headrace.encoding.shards import encode_shards  # noqa: PLC0415 - only here torch is imported
 
-        shards = previous.shards if previous is not None else ()
-        held = {key: shard.name for shard in shards for key in shard.samples}
+        held = self._held(previous)
         encoders = _checked(self.encoders(), self.settings)
         indexes, self.stats = encode_shards(plans, encoders, replace(self.run, held=held))
         return indexes
+
+    def _held(self, previous: Manifest | None) -> dict[str, str]:
+        """Key → name of the latent shard that has it, for the shards that this build replaces."""
+        kept = {plan.input_digest for plan in self.plan(None)}
+        held: dict[str, str] = {}
+        for shard in previous.shards if previous is not None else ():
+            if shard.input_digest not in kept:
+                with contextlib.suppress(HeadraceError):  # missing or damaged: its samples are encoded again
+                    held |= dict.fromkeys(read_index(self.run.storage, shard.name).keys(), shard.name)
+        return held
 
     def entry(self, plan: LatentPlan, index: ShardIndex) -> ShardEntry:
         """See `ShardRecipe`."""
@@ -162,7 +178,7 @@ class _LatentRecipe:
             num_frames=int(index.lengths.sum()),
             seconds=float(index.notes[SECONDS_NOTE]),
             input_digest=plan.input_digest,
-            samples=tuple(index.keys()),
+            num_planned=len(index),
         )
 
     def rejected(self, indexes: Sequence[ShardIndex]) -> tuple[ManifestRejection, ...]:

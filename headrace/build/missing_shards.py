@@ -1,12 +1,12 @@
 """Finds partitions whose manifest names missing shards, a few partitions at a time.
 
-Compares listings with the newest manifests. Only names and sizes of files are read, not the shards.
+Compares files with the newest manifests. Only names and sizes of files are read, not the shards.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 
-from headrace.format.condemned import lasting_sizes
 from headrace.format.manifests import newest_manifest
+from headrace.format.shard_files import sizes_of_shards
 from headrace.stores.storage import Storage
 
 FolderPartition = tuple[str, str]
@@ -26,13 +26,12 @@ def look(
     Returns:
         The partitions of which a shard or index is missing or has another size, and the number of checked partitions.
     """
-    listings: dict[str, dict[str, int]] = {}
     missing: list[FolderPartition] = []
-    for count, place in enumerate(places):
+    for count, (folder, partition) in enumerate(places):
         if count and not is_time_left():
             return missing, count
-        if not _is_whole(folders[place[0]], place, listings):
-            missing.append(place)
+        if not _is_whole(folders[folder], partition):
+            missing.append((folder, partition))
     return missing, len(places)
 
 
@@ -42,15 +41,11 @@ def folder_mark(folders: Mapping[str, Storage]) -> str:
     return " ".join(str(path.parent.stat().st_mtime_ns) for path in local if path.parent.is_dir())
 
 
-def _is_whole(storage: Storage, place: FolderPartition, listings: dict[str, dict[str, int]]) -> bool:
+def _is_whole(storage: Storage, partition: str) -> bool:
     """Whether all files of a partition's newest manifest exist. A partition without a manifest is complete."""
-    name, partition = place
     found = newest_manifest(storage, partition)
     if found is None or not found.manifest.shards:
         return True
-    if storage.local_path("sizes.json") is None:
-        prefix = found.manifest.shards[0].name.rpartition("_")[0] + "_"
-        return found.manifest.is_whole(lasting_sizes(storage, prefix))
-    if name not in listings:  # listing a part of a local folder reads all of it
-        listings[name] = lasting_sizes(storage)
-    return found.manifest.is_whole(listings[name])
+    names = [shard.name for shard in found.manifest.shards]
+    prefix = names[0].rpartition("_")[0] + "_"
+    return found.manifest.is_whole(sizes_of_shards(storage, prefix, names))

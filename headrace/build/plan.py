@@ -4,11 +4,10 @@ A sample that is already in a shard stays there, so a change of the source rewri
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.errors import ConfigError
-from headrace.format.manifests import Manifest, sequence_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +43,23 @@ class ShardPlan:
 
 
 def plan_shards(
-    previous: Manifest | None,
+    previous: Mapping[int, Sequence[str]],
     samples: Sequence[PlannedSample],
     *,
     samples_per_shard: int,
     settings: str,
-    reshuffle: int = 0,
 ) -> list[ShardPlan]:
     """The shards that a partition should have, in order of their numbers.
 
     Samples of `previous` keep their shard and their order in it. New samples fill the last shard and then new shards,
-    in an order shuffled by hash, so that recordings are mixed. If `samples_per_shard` or `reshuffle` differ from the
-    manifest's, the partition is laid out from scratch.
+    in an order shuffled by hash, so that recordings are mixed.
 
     Args:
-        previous: the newest manifest of the partition; None before the first build.
+        previous: number of a shard → the keys that were planned for it; empty to lay out the partition from scratch:
+            before its first build, and if `layout_of` differs from the newest manifest's.
         samples: the samples that the partition should have, in any order, with unique keys.
         samples_per_shard: samples of a full shard.
         settings: digest of everything else that the bytes of every shard depend on.
-        reshuffle: how often the data set was laid out from scratch.
 
     Raises:
         ConfigError: two samples have the same key.
@@ -70,7 +67,7 @@ def plan_shards(
     waiting = {sample.key: sample for sample in samples}
     if len(waiting) != len(samples):
         raise ConfigError(f"{len(samples) - len(waiting)} samples share a key with another; keys must be unique")
-    groups = _remembered(previous, waiting, layout_of(samples_per_shard, reshuffle))
+    groups = {sequence: [waiting.pop(key) for key in keys if key in waiting] for sequence, keys in previous.items()}
     new = sorted(waiting.values(), key=_shuffled)
     if groups and new:
         last = groups[max(groups)]
@@ -90,18 +87,6 @@ def plan_shards(
 def layout_of(samples_per_shard: int, reshuffle: int) -> dict[str, int]:
     """`Manifest.layout`: the settings that decide which samples share a shard."""
     return {"samples_per_shard": samples_per_shard} | ({"reshuffle": reshuffle} if reshuffle else {})
-
-
-def _remembered(
-    previous: Manifest | None, waiting: dict[str, PlannedSample], layout: dict[str, int]
-) -> dict[int, list[PlannedSample]]:
-    """Shard number → samples of it that are still wanted. These samples are removed from `waiting`."""
-    if previous is None or previous.layout != layout:
-        return {}
-    return {
-        sequence_of(shard.name): [waiting.pop(key) for key in shard.samples if key in waiting]
-        for shard in previous.shards
-    }
 
 
 def _shuffled(sample: PlannedSample) -> tuple[bytes, str, int]:

@@ -1,14 +1,14 @@
 """Brings one partition of a shard folder up to date: the one algorithm for audio shards and latent shards.
 
-1. Compare the newest manifest and a listing of the files with what is wanted. If both agree, there is nothing to do.
+1. Compare the newest manifest and the sizes of its files with what is wanted. If both agree, there is nothing to do.
 2. Plan the shards. Use each complete shard again that was made from the wanted input, also if an interrupted build
    wrote it and no manifest names it.
 3. Write the other shards.
 4. Commit a manifest. Start again if another writer committed first.
-5. List the files once more, and start again if a file of the manifest is missing.
+5. Look at the files once more, and start again if a file of the manifest is missing.
 
 What is planned and how a shard is written comes from a `ShardRecipe`. A file that a `gc` may delete counts as missing
-in every listing. Step 5 has to come after the commit: a `gc` that did not see the manifest has then either announced
+in steps 1 and 5. Step 5 has to come after the commit: a `gc` that did not see the manifest has then either announced
 the file or deleted it (docs/design/0036).
 """
 
@@ -20,18 +20,18 @@ from typing import Protocol, TypeVar
 from headrace.build.staleness import need_of
 from headrace.encoding.stats import EncodingStats
 from headrace.errors import AlreadyExistsError, BuildError
-from headrace.format.condemned import lasting_sizes
 from headrace.format.index import ShardIndex, index_name
 from headrace.format.manifests import (
     Manifest,
     ManifestRejection,
     NumberedManifest,
     ShardEntry,
-    bucket_of,
     commit_manifest,
+    keys_path,
     newest_manifest,
-    split_of,
 )
+from headrace.format.planned_keys import digest_of
+from headrace.format.shard_files import file_prefix_of, sizes_of_shards, with_unnamed
 from headrace.format.writer import published_index
 from headrace.stores.storage import Storage
 
@@ -59,7 +59,7 @@ class PartitionTarget:
     @property
     def file_prefix(self) -> str:
         """Start of the file names of this partition's shards, and of no other's."""
-        return f"{self.prefix}{split_of(self.partition)}_{bucket_of(self.partition):04d}_"
+        return file_prefix_of(self.partition, self.prefix)
 
 
 class PlannedShard(Protocol):
@@ -80,8 +80,11 @@ class ShardRecipe(Protocol[PlanT]):
     def target(self) -> PartitionTarget:
         """The partition that should exist."""
 
-    def plan(self, previous: Manifest | None) -> Sequence[PlanT]:
+    def plan(self, previous: NumberedManifest | None) -> Sequence[PlanT]:
         """The shards that should exist, in order, given the newest manifest."""
+
+    def planned_keys(self, plans: Sequence[PlanT]) -> bytes:
+        """Content of the file of planned keys (`headrace.format.planned_keys`); empty if the plan needs none."""
 
     def write(self, plans: Sequence[PlanT], previous: Manifest | None) -> dict[str, ShardIndex]:
         """Write these shards. Returns their indexes by input digest, in the order of the plans."""
@@ -130,25 +133,30 @@ def bring_up_to_date(recipe: ShardRecipe[PlanT], storage: Storage, progress: Cal
     for _ in range(_COMMIT_ATTEMPTS):
         newest = newest_manifest(storage, target.partition)
         previous = newest.manifest if newest else None
-        sizes = lasting_sizes(storage, target.file_prefix)
+        named = [shard.name for shard in previous.shards] if previous else []
+        sizes = sizes_of_shards(storage, target.file_prefix, named)
         is_damaged = previous is not None and not previous.is_whole(sizes)
         if newest is not None and need_of(newest, target.wanted, is_damaged=is_damaged) is None:
             progress(_num_planned(newest.manifest.shards))
-            reused = tuple(shard.name for shard in newest.manifest.shards)
-            return PartitionBuild(newest, (), reused, is_new=False, previous=newest.manifest)
-        plans = recipe.plan(previous)
+            return PartitionBuild(newest, (), tuple(named), is_new=False, previous=newest.manifest)
+        plans = recipe.plan(newest)
+        sizes = with_unnamed(storage, target.file_prefix, sizes)
         existing = _existing(storage, {plan.input_digest for plan in plans}, previous, sizes)
         kept = [plan for plan in plans if plan.input_digest in existing]
         progress(_num_planned([recipe.entry(plan, existing[plan.input_digest]) for plan in kept]))
         missing = [plan for plan in plans if plan.input_digest not in existing]
         written = recipe.write(missing, previous) if missing else {}
-        manifest = _manifest(recipe, plans, existing | written)
+        keys = recipe.planned_keys(plans)
+        manifest = _manifest(recipe, plans, existing | written, keys)
         is_new = manifest != previous  # a lost shard that was made again has the same bytes and the same name
+        if newest and not is_new and keys:  # the file of planned keys may be lost, too
+            storage.write(keys_path(target.partition, newest.number, manifest.keys), keys)
         try:
-            committed = newest if newest and not is_new else commit_manifest(storage, manifest, newest)
+            committed = newest if newest and not is_new else commit_manifest(storage, manifest, newest, keys)
         except AlreadyExistsError:
             continue
-        if manifest.is_whole(lasting_sizes(storage, target.file_prefix)):
+        named = [shard.name for shard in manifest.shards]
+        if manifest.is_whole(sizes_of_shards(storage, target.file_prefix, named)):
             names = tuple(shard.name for shard in manifest.shards if shard.input_digest in written)
             reused = tuple(shard.name for shard in manifest.shards if shard.input_digest not in written)
             return PartitionBuild(committed, names, reused, is_new, previous)
@@ -189,12 +197,15 @@ def _candidates(
     yield from ((name, None) for name in sizes if name in listed and name not in named)
 
 
-def _manifest(recipe: ShardRecipe[PlanT], plans: Sequence[PlanT], indexes: Mapping[str, ShardIndex]) -> Manifest:
+def _manifest(
+    recipe: ShardRecipe[PlanT], plans: Sequence[PlanT], indexes: Mapping[str, ShardIndex], keys: bytes
+) -> Manifest:
     target, found = recipe.target, [indexes[plan.input_digest] for plan in plans]
     entries = tuple(recipe.entry(plan, index) for plan, index in zip(plans, found, strict=True))
-    return Manifest(target.partition, target.wanted, target.source, target.layout, entries, recipe.rejected(found))
+    rejected, digest = recipe.rejected(found), digest_of(keys) if keys else ""
+    return Manifest(target.partition, target.wanted, target.source, target.layout, entries, rejected, digest)
 
 
 def _num_planned(shards: Sequence[ShardEntry]) -> int:
     """Samples of these shards, those without content included."""
-    return sum(len(shard.samples) for shard in shards)
+    return sum(shard.num_planned for shard in shards)

@@ -10,10 +10,11 @@ import json
 import numpy as np
 
 from headrace.encoding.plans import AUDIO_SHARD_NOTE
-from headrace.errors import FormatError, HeadraceError, NotFoundError
+from headrace.errors import FormatError, HeadraceError
 from headrace.format.index import ABSENT, ShardIndex
 from headrace.format.index_files import read_index
-from headrace.format.manifests import Manifest, ShardEntry, newest_manifest
+from headrace.format.manifests import Manifest, NumberedManifest, ShardEntry, newest_manifest
+from headrace.format.planned_keys import read_planned_keys
 from headrace.format.rejects import RejectReason
 from headrace.format.segment_keys import recording_key
 from headrace.format.snapshots import Snapshot, read_table
@@ -22,12 +23,13 @@ from headrace.stores.refetch import read_sound
 from headrace.stores.storage import Storage
 
 
-def conservation_faults(storage: Storage, manifest: Manifest) -> list[str]:
+def conservation_faults(storage: Storage, numbered: NumberedManifest) -> list[str]:
     """Faults of samples that were planned and neither written nor rejected, or written and not planned."""
+    manifest = numbered.manifest
     faults = []
     absent: list[str] = []
-    for shard in manifest.shards:
-        planned, written = set(shard.samples), set(read_index(storage, shard.name).keys())
+    for shard, keys in zip(manifest.shards, read_planned_keys(storage, numbered), strict=True):
+        planned, written = set(keys), set(read_index(storage, shard.name).keys())
         absent += sorted(planned - written)
         faults += [f"{shard.name}: {key} was written and not planned" for key in sorted(written - planned)]
     refused = [
@@ -87,16 +89,6 @@ def index_faults(storage: Storage, shard: ShardEntry) -> list[str]:
     if len(index) != shard.num_samples:
         faults.append(f"the index lists {len(index)} samples, the manifest {shard.num_samples}")
     return [fault if fault.startswith(shard.name) else f"{shard.name}: {fault}" for fault in faults]
-
-
-def has_true_sizes(storage: Storage, snapshot: Snapshot) -> bool:
-    """Whether `sizes.json` exists and lists the shards and counts of a snapshot."""
-    try:
-        table = read_table(storage, snapshot)
-        sizes = json.loads(storage.read("sizes.json"))
-    except (NotFoundError, ValueError):
-        return False
-    return bool(sizes == dict(zip(table.names(), table.num_samples.tolist(), strict=True)))
 
 
 def snapshot_faults(storage: Storage, snapshot: Snapshot) -> list[str]:

@@ -13,8 +13,9 @@ from typing import Any, TypeAlias
 from headrace.checks.audit import snapshot_faults
 from headrace.checks.shard_check import CheckedShard, Depth, Fault, check_shard
 from headrace.errors import ConfigError, HeadraceError, NotFoundError
-from headrace.format.manifests import numbered_files, versioned_json
+from headrace.format.manifests import newest_entries, numbered_files, read_listed, versioned_json
 from headrace.format.member_names import KeyAt
+from headrace.format.planned_keys import keys_fault
 from headrace.format.snapshots import NumberedSnapshot, ShardTable, read_table
 from headrace.locate import locate
 from headrace.locate.no_shards import no_samples
@@ -166,11 +167,24 @@ def _faults_of_names(storage: Storage, numbered: NumberedSnapshot, table: ShardT
         yield Fault(
             where, f"its totals count {numbered.snapshot.num_samples} samples, its table {table.num_samples.sum()}"
         )
+    yield from _faults_of_keys(storage)
     named = _named_by_manifests(storage, numbered)
     if isinstance(named, Fault):
         yield named
     elif named != set(table.names()):
         yield Fault(where, f"its manifests and its table name other shards: {sorted(named ^ set(table.names()))[:3]}")
+
+
+def _faults_of_keys(storage: Storage) -> Iterator[Fault]:
+    """Missing and damaged files of planned keys of the newest manifests, which the next builds read."""
+    for partition, (number, entry) in sorted(newest_entries(storage).items()):
+        try:
+            found = read_listed(storage, partition, number, entry)
+            fault = None if found is None else keys_fault(storage, found)
+        except HeadraceError as error:
+            fault = str(error)
+        if fault is not None:
+            yield Fault(f"{storage.uri}/manifests/{partition}", fault)
 
 
 def _named_by_manifests(storage: Storage, numbered: NumberedSnapshot) -> set[str] | Fault:

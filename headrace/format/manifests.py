@@ -2,7 +2,7 @@
 
 Manifests are numbered files in `manifests/` of a shard folder (`audio/`, `latents/<name>/`). A commit creates the next
 number, and fails if another writer was faster. This module also makes and parses the names of shards. What all
-partitions hold together is in `snapshots`.
+partitions hold together is in `snapshots`; the keys that were planned for each shard are in `planned_keys`.
 """
 
 import contextlib
@@ -11,20 +11,25 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from headrace.errors import FormatError, NotFoundError
 from headrace.format.index import REFUSED_NOTE, ShardIndex, index_name
+from headrace.format.parsed_once import read_once
 from headrace.stores.refetch import read_sound
-from headrace.stores.storage import Storage
+from headrace.stores.storage import Storage, StoredObject
 
 FORMAT_VERSION = 1
+KEYS_SUFFIX = ".keys"
+_FORMAT_KEY = "headrace_manifest"
 _CHECKSUM = "crc32"
 _NO_CHECKSUM = "00000000"
 _WAY_OUT = "`headrace verify` says whether the stored file itself is damaged; if so, restore it from a copy"
 _MANIFESTS = "manifests/"
 _READ_ATTEMPTS = 3
+_KEYS_FILE = re.compile(r"([^/]+)/(\d{8,})-[0-9a-f]{12}\.keys$")
 _NUMBERED = re.compile(r"(?:^|/)(\d{8,})\.json$")
 _SHARD_NAME = re.compile(
     r"^(?P<prefix>.*?)(?P<split>[A-Za-z0-9-]+)_(?P<bucket>\d+)_(?P<sequence>\d+)-(?P<digest>[0-9a-f]{12})\.tar$"
@@ -42,7 +47,7 @@ class ShardEntry:
         num_frames: frames of all samples together.
         seconds: length of all samples together.
         input_digest: digest of what it was made from.
-        samples: the keys planned for this shard, in order; rejected ones are included, so that they keep their place.
+        num_planned: samples planned for this shard: `num_samples` and those that were rejected.
     """
 
     name: str
@@ -51,7 +56,7 @@ class ShardEntry:
     num_frames: int
     seconds: float
     input_digest: str
-    samples: tuple[str, ...]
+    num_planned: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,7 @@ class Manifest:
         layout: settings that decide which samples share a shard; if they change, shards are planned from scratch.
         shards: the shards, in order of their sequence numbers.
         refused: recordings, or latents of samples, that were rejected.
+        keys: SHA-256 (hex) of the file of planned keys (`planned_keys`); empty for latents, which have none.
     """
 
     partition: str
@@ -90,6 +96,7 @@ class Manifest:
     layout: dict[str, int]
     shards: tuple[ShardEntry, ...]
     refused: tuple[ManifestRejection, ...] = ()
+    keys: str = ""
 
     @property
     def num_samples(self) -> int:
@@ -108,11 +115,13 @@ class Manifest:
 
     def to_json(self) -> bytes:
         """The bytes of the file; equal manifests give equal bytes."""
-        return versioned_bytes("headrace_manifest", asdict(self))
+        content = asdict(self)
+        head = {name: content[name] for name in ("partition", "wanted", "source", "layout", "keys")}
+        return versioned_bytes(_FORMAT_KEY, {**head, "refused": content["refused"], "shards": content["shards"]})
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of the manifest: the data version of its partition."""
+        """SHA-256 (hex) of the manifest's bytes: the data version of its partition."""
         return hashlib.sha256(self.to_json()).hexdigest()
 
     @classmethod
@@ -122,11 +131,9 @@ class Manifest:
         Raises:
             FormatError: not a manifest, damaged, or of a newer format.
         """
-        content = versioned_json(blob, name, "headrace_manifest")
+        content = versioned_json(blob, name, _FORMAT_KEY)
         try:
-            content["shards"] = tuple(
-                ShardEntry(**{**shard, "samples": tuple(shard["samples"])}) for shard in content["shards"]
-            )
+            content["shards"] = tuple(ShardEntry(**shard) for shard in content["shards"])
             content["refused"] = tuple(ManifestRejection(**refusal) for refusal in content["refused"])
             return cls(**content)
         except (KeyError, TypeError) as error:
@@ -135,10 +142,17 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class NumberedManifest:
-    """A manifest and its number."""
+    """A manifest and its number.
+
+    Attributes:
+        number: its number in its partition.
+        manifest: the manifest.
+        stored_digest: SHA-256 (hex) of the bytes that were read or written; empty if they are not known.
+    """
 
     number: int
     manifest: Manifest
+    stored_digest: str = field(default="", compare=False)
 
     @property
     def wanted(self) -> str:
@@ -148,12 +162,12 @@ class NumberedManifest:
     @property
     def digest(self) -> str:
         """See `Manifest.digest`."""
-        return self.manifest.digest
+        return self.stored_digest or self.manifest.digest
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestSummary:
-    """Number and digests of a manifest, without its samples, which may be millions in a data set."""
+    """Number and digests of a manifest, without its shards, which may be a million in a data set."""
 
     number: int
     wanted: str
@@ -184,12 +198,13 @@ def rejections_of(index: ShardIndex) -> list[ManifestRejection]:
 def newest_manifest(storage: Storage, partition: str) -> NumberedManifest | None:
     """The newest manifest of a partition, which is the valid one; None before the first build."""
     for _ in range(_READ_ATTEMPTS):
-        numbers = [number for number, _ in numbered_files(storage, f"{_MANIFESTS}{partition}/")]
-        if not numbers:
+        found = dict(numbered_entries(storage, f"{_MANIFESTS}{partition}/"))
+        if not found:
             return None
+        number = max(found)
         with contextlib.suppress(NotFoundError):  # deleted by gc since it was listed, so there is a newer one
-            return read_manifest(storage, partition, max(numbers))
-    return read_manifest(storage, partition, max(numbers))
+            return read_once(storage, found[number], partial(_parsed, number))
+    return read_manifest(storage, partition, number)
 
 
 def newest_manifests(storage: Storage) -> dict[str, NumberedManifest]:
@@ -197,43 +212,81 @@ def newest_manifests(storage: Storage) -> dict[str, NumberedManifest]:
     return dict(each_newest_manifest(storage))
 
 
-def newest_summaries(storage: Storage) -> dict[str, ManifestSummary]:
-    """Partition → summary of its newest manifest; only one manifest at a time is held in memory."""
-    return {
-        partition: ManifestSummary(found.number, found.wanted, found.digest)
-        for partition, found in each_newest_manifest(storage)
-    }
-
-
 def each_newest_manifest(storage: Storage) -> Iterator[tuple[str, NumberedManifest]]:
     """Each partition and its newest manifest, in order of partitions; only one manifest is held in memory."""
-    newest: dict[str, int] = {}
-    for number, path in numbered_files(storage, _MANIFESTS):
-        partition = path.split("/")[-2]
-        newest[partition] = max(number, newest.get(partition, 0))
-    for partition, number in sorted(newest.items()):
-        try:
-            yield partition, read_manifest(storage, partition, number)
-        except NotFoundError:  # deleted by gc since it was listed, so there is a newer one
-            if (found := newest_manifest(storage, partition)) is not None:
-                yield partition, found
+    for partition, (number, entry) in sorted(newest_entries(storage).items()):
+        if (found := read_listed(storage, partition, number, entry)) is not None:
+            yield partition, found
 
 
-def commit_manifest(storage: Storage, manifest: Manifest, previous: NumberedManifest | None) -> NumberedManifest:
+def read_listed(storage: Storage, partition: str, number: int, entry: StoredObject) -> NumberedManifest | None:
+    """The newest manifest of a partition, which was listed; None if the partition has none any more."""
+    try:
+        return read_once(storage, entry, partial(_parsed, number))
+    except NotFoundError:  # deleted by gc since it was listed, so there is a newer one
+        return newest_manifest(storage, partition)
+
+
+def newest_entries(storage: Storage) -> dict[str, tuple[int, StoredObject]]:
+    """Partition → number and file of its newest manifest; from one listing."""
+    newest: dict[str, tuple[int, StoredObject]] = {}
+    for number, entry in numbered_entries(storage, _MANIFESTS):
+        partition = entry.path.split("/")[-2]
+        if partition not in newest or number > newest[partition][0]:
+            newest[partition] = number, entry
+    return newest
+
+
+def read_summary(storage: Storage, number: int, entry: StoredObject) -> ManifestSummary:
+    """The summary of a manifest that was listed; its shards are not parsed. Raises `NotFoundError`."""
+    return read_once(storage, entry, partial(_summary, number), cost_bytes=0)
+
+
+def commit_manifest(
+    storage: Storage, manifest: Manifest, previous: NumberedManifest | None, keys: bytes = b""
+) -> NumberedManifest:
     """Commit `manifest` as the newest of its partition.
+
+    Args:
+        storage: the shard folder.
+        manifest: the manifest.
+        previous: the newest manifest of the partition, which it replaces.
+        keys: content of the file of planned keys, whose digest is `manifest.keys`; it is written first.
 
     Raises:
         AlreadyExistsError: another writer committed since `previous` was read: read it again and plan again.
     """
     number = previous.number + 1 if previous else 1
-    storage.create(manifest_path(manifest.partition, number), manifest.to_json())
-    return NumberedManifest(number, manifest)
+    if manifest.keys:
+        storage.write(keys_path(manifest.partition, number, manifest.keys), keys)
+    blob = manifest.to_json()
+    storage.create(manifest_path(manifest.partition, number), blob)
+    return NumberedManifest(number, manifest, hashlib.sha256(blob).hexdigest())
 
 
 def read_manifest(storage: Storage, partition: str, number: int) -> NumberedManifest:
     """One numbered manifest of a partition. Raises `NotFoundError`."""
-    path = manifest_path(partition, number)
-    return NumberedManifest(number, read_sound(storage, path, Manifest.from_json))
+    return read_sound(storage, manifest_path(partition, number), partial(_parsed, number))
+
+
+def _parsed(number: int, blob: bytes, name: str) -> NumberedManifest:
+    return NumberedManifest(number, Manifest.from_json(blob, name), hashlib.sha256(blob).hexdigest())
+
+
+def _summary(number: int, blob: bytes, name: str) -> ManifestSummary:
+    head = versioned_json(blob, name, _FORMAT_KEY, before="refused")
+    try:
+        return ManifestSummary(number, head["wanted"], hashlib.sha256(blob).hexdigest())
+    except KeyError as error:
+        raise FormatError(f"{name}: an incomplete manifest ({error}); {_WAY_OUT}") from error
+
+
+def keys_path(partition: str, number: int, digest: str) -> str:
+    """File of the keys planned for the shards of a manifest. Two writers of one number do not share a name.
+
+    A gc keeps every such file whose number is not below that of the partition's newest manifest.
+    """
+    return f"{_MANIFESTS}{partition}/{number:08d}-{digest[:12]}{KEYS_SUFFIX}"
 
 
 def manifest_path(partition: str, number: int) -> str:
@@ -280,9 +333,21 @@ def bucket_of(partition: str) -> int:
 
 def numbered_files(storage: Storage, prefix: str) -> Iterator[tuple[int, str]]:
     """Number and path of the numbered JSON files below a prefix."""
+    return ((number, entry.path) for number, entry in numbered_entries(storage, prefix))
+
+
+def numbered_entries(storage: Storage, prefix: str) -> Iterator[tuple[int, StoredObject]]:
+    """Number and entry of the numbered JSON files below a prefix."""
     for entry in storage.list(prefix):
         if match := _NUMBERED.search(entry.path):
-            yield int(match[1]), entry.path
+            yield int(match[1]), entry
+
+
+def numbered_keys(storage: Storage) -> Iterator[tuple[str, int, str]]:
+    """Partition, number of the manifest, and path of each file of planned keys."""
+    for entry in storage.list(_MANIFESTS):
+        if match := _KEYS_FILE.search(entry.path):
+            yield match[1], int(match[2]), entry.path
 
 
 def json_bytes(content: Mapping[str, Any]) -> bytes:
@@ -296,20 +361,21 @@ def versioned_bytes(key: str, content: Mapping[str, Any]) -> bytes:
     return text.replace(_NO_CHECKSUM.encode(), b"%08x" % zlib.crc32(text), 1)
 
 
-def versioned_json(blob: bytes, name: str, key: str) -> dict[str, Any]:
+def versioned_json(blob: bytes, name: str, key: str, *, before: str = "") -> dict[str, Any]:
     """The content of a JSON object from `versioned_bytes`.
 
     Args:
         blob: the bytes of the file.
         name: its name, for messages.
         key: the name under which the object holds its format version, such as `headrace_manifest`.
+        before: parse only the fields before this one; empty to parse all. The checksum covers all of them.
 
     Raises:
         FormatError: not such an object, of another format version, or changed since it was written.
     """
     kind = key.replace("_", " ")
     try:
-        content = json.loads(blob)
+        content = json.loads(_head(blob, before) if before else blob)
         version, expected = content.pop(key), content.pop(_CHECKSUM, "none")
         found = b"%08x" % zlib.crc32(blob.replace(str(expected).encode(), _NO_CHECKSUM.encode(), 1))
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
@@ -321,3 +387,9 @@ def versioned_json(blob: bytes, name: str, key: str) -> dict[str, Any]:
     if expected != found.decode():
         raise FormatError(f"{name}: a damaged {kind}: CRC-32 {expected} expected, {found.decode()} found; {_WAY_OUT}")
     return dict(content)
+
+
+def _head(blob: bytes, before: str) -> bytes:
+    """The object of the fields before one; each field of the file begins on a line of its own."""
+    cut = blob.find(f',\n "{before}": '.encode())
+    return blob if cut < 0 else blob[:cut] + b"\n}"

@@ -1,41 +1,38 @@
-"""Reads and commits snapshots: numbered states of a whole shard folder.
+"""Reads snapshots: numbered states of a whole shard folder. `commits` writes them.
 
-A snapshot names the manifest of every partition and has a table of all shards. It is a small JSON file and a binary
-table in `snapshots/`, so that a million shards open in well under a second. A commit creates the next number, and fails
-if another writer was faster; it also writes `sizes.json`.
+A snapshot is a small JSON file, the root, in `snapshots/`. It names the manifest of every partition, and the parts of
+the table of all shards: binary files beside it, which later snapshots share as long as nothing in them changes. So a
+million shards open in well under a second, and a commit writes what changed.
 """
 
 import contextlib
 import hashlib
-import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from headrace.errors import AlreadyExistsError, BuildError, FormatError, HeadraceError, NotFoundError
+from headrace.errors import FormatError, NotFoundError
 from headrace.format import tables
-from headrace.format.condemned import lasting_sizes
 from headrace.format.manifests import (
-    NumberedManifest,
     ShardEntry,
-    json_bytes,
-    manifest_path,
+    numbered_entries,
     numbered_files,
     parsed_name,
     shard_name,
-    split_of,
     versioned_bytes,
     versioned_json,
 )
-from headrace.stores.refetch import read_sound
+from headrace.format.parsed_once import read_once
+from headrace.stores.refetch import is_local, read_sound
 from headrace.stores.storage import Storage
 
 FORMAT_VERSION = 1
-_SNAPSHOTS = "snapshots/"
-_SHOWN = 5
-_PROPOSED_SUFFIX = ".proposed"
+SNAPSHOTS = "snapshots/"
+PROPOSED_SUFFIX = ".proposed"
+_FETCHES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +74,13 @@ class ShardTable:
 
     def names(self) -> list[str]:
         """All file names, in order."""
-        return [self.name(i) for i in range(len(self))]
+        splits, prefix = self.splits, self.prefix
+        digests = self.digest.tobytes().hex()
+        columns = zip(self.split.tolist(), self.bucket.tolist(), self.sequence.tolist(), strict=True)
+        return [
+            shard_name(prefix, splits[split], bucket, sequence, digests[12 * i : 12 * i + 12])
+            for i, (split, bucket, sequence) in enumerate(columns)
+        ]
 
     def rows_of(self, split: str | None) -> slice:
         """The rows of one split (all for None); an empty slice for a split without shards."""
@@ -88,10 +91,16 @@ class ShardTable:
         start, stop = np.searchsorted(self.split, [self.splits.index(split), self.splits.index(split) + 1])
         return slice(int(start), int(stop))
 
+    def of_bucket(self, bucket: int) -> "ShardTable":
+        """The rows of one bucket, in a table of a single split."""
+        start, stop = np.searchsorted(self.bucket, [bucket, bucket + 1])
+        rows = {column: getattr(self, column)[start:stop] for column in TABLE_COLUMNS}
+        return ShardTable(self.prefix, self.splits if stop > start else (), **rows)
+
     def to_bytes(self) -> bytes:
-        """The bytes of the `.shards` file; equal tables give equal bytes."""
+        """The bytes of a `.shards` file; equal tables give equal bytes."""
         metadata = {"headrace_shards": str(FORMAT_VERSION), "prefix": self.prefix, "splits": "\n".join(self.splits)}
-        return tables.pack({name: getattr(self, name) for name in _TABLE_COLUMNS}, metadata)
+        return tables.pack({name: getattr(self, name) for name in TABLE_COLUMNS}, metadata)
 
     @classmethod
     def from_bytes(cls, blob: bytes, name: str) -> "ShardTable":
@@ -104,7 +113,7 @@ class ShardTable:
         if metadata.get("headrace_shards") != str(FORMAT_VERSION):
             raise FormatError(f"{name}: not a table of shards in format {FORMAT_VERSION}, which this version reads")
         splits = tuple(metadata["splits"].split("\n")) if metadata["splits"] else ()
-        return cls(metadata["prefix"], splits, **{column: arrays[column] for column in _TABLE_COLUMNS})
+        return cls(metadata["prefix"], splits, **{column: arrays[column] for column in TABLE_COLUMNS})
 
     @classmethod
     def from_entries(cls, entries: Sequence[ShardEntry]) -> "ShardTable":
@@ -128,7 +137,17 @@ class ShardTable:
         )
 
 
-_TABLE_COLUMNS = ("split", "bucket", "sequence", "digest", "num_samples", "num_bytes", "num_frames")
+_DIGEST_BYTES = 6
+_DTYPES: dict[str, type[np.generic]] = {
+    "split": np.uint8,
+    "bucket": np.int32,
+    "sequence": np.int32,
+    "digest": np.uint8,
+    "num_samples": np.int32,
+    "num_bytes": np.int64,
+    "num_frames": np.int64,
+}
+TABLE_COLUMNS = tuple(_DTYPES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,24 +161,89 @@ class SplitTotals:
 
 
 @dataclass(frozen=True, slots=True)
+class FrozenPartition:
+    """What a snapshot holds of one partition: enough to plan and to commit without reading its manifest.
+
+    Attributes:
+        number: number of its manifest.
+        wanted: see `Manifest.wanted`.
+        digest: SHA-256 (hex) of the manifest.
+        rows: SHA-256 (hex) of a table of its shards alone; empty without shards.
+        num_shards: shards with samples; only these are in the table.
+        num_bare: shards without samples: everything planned for them was rejected.
+        num_samples: samples of all shards.
+        num_bytes: size of the shards with samples.
+        seconds: length of all samples.
+        num_rejected: rejected recordings or latents (`Manifest.refused`).
+    """
+
+    number: int
+    wanted: str
+    digest: str
+    rows: str
+    num_shards: int
+    num_bare: int
+    num_samples: int
+    num_bytes: int
+    seconds: float
+    num_rejected: int
+
+
+@dataclass(frozen=True, slots=True)
+class TablePart:
+    """A part of the table of shards: the shards of consecutive buckets of one split.
+
+    Attributes:
+        name: its file, beside the snapshot.
+        first: the first partition that belongs in it, whether that partition exists or not.
+        sha256: digest of the file, hex.
+        num_bytes: size of the file.
+        num_shards: number of rows.
+        sizes_bytes: length of the lines of these shards in `sizes.json`.
+        sizes_sha256: digest of these lines, hex.
+    """
+
+    name: str
+    first: str
+    sha256: str
+    num_bytes: int
+    num_shards: int
+    sizes_bytes: int
+    sizes_sha256: str
+
+    @property
+    def path(self) -> str:
+        """The file below the shard folder."""
+        return SNAPSHOTS + self.name
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """One committed state of a shard folder; it never changes.
 
     Attributes:
         catalog: digest of the catalog from which it was built.
-        manifests: partition → number of its manifest.
+        partitions: partition → its manifest and totals.
         splits: totals by split.
-        table: file name of the table of shards, beside the snapshot.
-        fingerprint: SHA-256 (hex) of the table: equal fingerprints mean the same samples in the same shards.
+        parts: the parts of the table of shards, in the order of the table.
+        partitions_per_part: number of consecutive buckets whose shards share a part.
+        fingerprint: SHA-256 (hex) of the shards of all partitions: equal fingerprints mean the same samples in the same
+            shards.
         origin: for latents, the audio snapshot they belong to and the encoder; empty for audio.
     """
 
     catalog: str
-    manifests: dict[str, int]
+    partitions: dict[str, FrozenPartition]
     splits: dict[str, SplitTotals]
-    table: str
+    parts: tuple[TablePart, ...]
+    partitions_per_part: int
     fingerprint: str
     origin: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def manifests(self) -> dict[str, int]:
+        """Partition → number of its manifest."""
+        return {name: frozen.number for name, frozen in self.partitions.items()}
 
     @property
     def num_samples(self) -> int:
@@ -184,7 +268,9 @@ class Snapshot:
         """
         content = versioned_json(blob, name, "headrace_snapshot")
         try:
+            content["partitions"] = {name: FrozenPartition(**found) for name, found in content["partitions"].items()}
             content["splits"] = {split: SplitTotals(**totals) for split, totals in content["splits"].items()}
+            content["parts"] = tuple(TablePart(**part) for part in content["parts"])
             return cls(**content)
         except (KeyError, TypeError, AttributeError) as error:
             raise FormatError(f"{name}: an incomplete snapshot ({error}); {tables.WAY_OUT}") from error
@@ -200,12 +286,12 @@ class NumberedSnapshot:
 
 def snapshot_numbers(storage: Storage) -> list[int]:
     """Numbers of all snapshots, ascending."""
-    return sorted(number for number, _ in numbered_files(storage, _SNAPSHOTS))
+    return sorted(number for number, _ in numbered_files(storage, SNAPSHOTS))
 
 
 def snapshot_path(number: int) -> str:
     """File of one numbered snapshot."""
-    return f"{_SNAPSHOTS}{number:08d}.json"
+    return f"{SNAPSHOTS}{number:08d}.json"
 
 
 def read_snapshot(storage: Storage, number: int | None = None) -> NumberedSnapshot:
@@ -214,151 +300,89 @@ def read_snapshot(storage: Storage, number: int | None = None) -> NumberedSnapsh
     Raises:
         NotFoundError: it does not exist; the message lists those that do.
     """
-    numbers = snapshot_numbers(storage) if number is None else [number]
-    if not numbers:
-        raise NotFoundError(f"{storage.uri}: no snapshot yet; build the data set first")
-    path = snapshot_path(numbers[-1])
+    if number is None:
+        found = dict(numbered_entries(storage, SNAPSHOTS))
+        if not found:
+            raise NotFoundError(f"{storage.uri}: no snapshot yet; build the data set first")
+        number = max(found)
+    else:
+        found = {}
     try:
-        snapshot = read_sound(storage, path, Snapshot.from_json)
+        if number in found:
+            return NumberedSnapshot(number, read_once(storage, found[number], Snapshot.from_json))
+        return NumberedSnapshot(number, read_sound(storage, snapshot_path(number), Snapshot.from_json))
     except NotFoundError as error:
         there = snapshot_numbers(storage)
         raise NotFoundError(
             f"{storage.uri}: snapshot {number} is not there (there are {there}); was it removed by gc?"
         ) from error
-    return NumberedSnapshot(numbers[-1], snapshot)
 
 
 def read_table(storage: Storage, snapshot: Snapshot) -> ShardTable:
-    """The table of shards of a snapshot.
+    """The table of shards of a snapshot, put together from its parts.
 
     Raises:
-        FormatError: its digest is not the one in the snapshot.
+        FormatError: a part is damaged, or its digest is not the one in the snapshot.
+        NotFoundError: a part does not exist.
     """
+    return joined_table(_each_part(storage, snapshot.parts), sum(part.num_shards for part in snapshot.parts))
+
+
+def read_part(storage: Storage, part: TablePart) -> ShardTable:
+    """One part of a table of shards; the errors are those of `read_table`."""
 
     def parse(blob: bytes, name: str) -> ShardTable:
-        if hashlib.sha256(blob).hexdigest() != snapshot.fingerprint:
-            raise FormatError(f"{name}: does not have the digest in its snapshot; {tables.WAY_OUT}")
+        if hashlib.sha256(blob).hexdigest() != part.sha256:
+            raise FormatError(
+                f"{name}: does not have the digest in its snapshot; `headrace verify` says whether the stored file "
+                "itself is damaged; if so, delete it and build again: the commit makes it from the manifests"
+            )
         return ShardTable.from_bytes(blob, name)
 
-    return read_sound(storage, _SNAPSHOTS + snapshot.table, parse)
+    return read_sound(storage, part.path, parse)
 
 
-def next_snapshot(
-    manifests: Mapping[str, NumberedManifest], catalog: str, origin: Mapping[str, Any], number: int
-) -> tuple[Snapshot, ShardTable]:
-    """The snapshot of these manifests and its table of shards, to be committed as `number`. Pure."""
-    entries = [shard for _, numbered in sorted(manifests.items()) for shard in numbered.manifest.shards]
-    table = ShardTable.from_entries([entry for entry in entries if entry.num_samples])
-    fingerprint = hashlib.sha256(table.to_bytes()).hexdigest()
-    splits: dict[str, SplitTotals] = {}
-    for split in sorted({split_of(partition) for partition in manifests}):
-        shards = [s for p, n in manifests.items() if split_of(p) == split for s in n.manifest.shards if s.num_samples]
-        splits[split] = SplitTotals(
-            num_shards=len(shards),
-            num_samples=sum(shard.num_samples for shard in shards),
-            num_bytes=sum(shard.num_bytes for shard in shards),
-            seconds=round(sum(shard.seconds for shard in shards), 6),
-        )
-    numbers = {partition: numbered.number for partition, numbered in sorted(manifests.items())}
-    name = f"{number:08d}-{fingerprint[:12]}.shards"
-    return Snapshot(catalog, numbers, splits, name, fingerprint, dict(origin)), table
+def _each_part(storage: Storage, parts: Sequence[TablePart]) -> Iterator[ShardTable]:
+    """The parts in order: a local folder's one at a time, a store's with several requests at a time."""
+    if is_local(storage) or len(parts) <= 1:
+        yield from (read_part(storage, part) for part in parts)
+        return
+    with ThreadPoolExecutor(min(_FETCHES, len(parts)), "parts") as pool:
+        yield from pool.map(lambda part: read_part(storage, part), parts)
 
 
-def commit_snapshot(
-    storage: Storage,
-    manifests: Mapping[str, NumberedManifest],
-    catalog: str,
-    origin: Mapping[str, Any],
-    check: Callable[[], None] = lambda: None,
-) -> tuple[NumberedSnapshot, bool]:
-    """Commit the state of these manifests as a snapshot, unless the newest is equal, and write `sizes.json`.
+def joined_table(parts: Iterable[ShardTable], num_shards: int) -> ShardTable:
+    """One table of the rows of several, which are in order.
 
     Args:
-        storage: the shard folder.
-        manifests: partition → its manifest.
-        catalog: digest of the catalog from which they were built.
-        origin: for latents, the audio snapshot and the encoder from which they were computed.
-        check: called once the snapshot is proposed, when no gc deletes anything that it names; raises if something
-            outside of this folder that `origin` names does not exist any more.
-
-    Returns:
-        The newest snapshot, and whether it is new.
-
-    Raises:
-        AlreadyExistsError: another writer committed, or a gc deleted a manifest meanwhile: read the manifests again and
-            decide again.
-        BuildError: shards of the snapshot are missing.
+        parts: the tables, each of one split, sorted by split and bucket.
+        num_shards: number of rows of all together.
     """
-    numbers = snapshot_numbers(storage)
-    newest = read_snapshot(storage, numbers[-1]) if numbers else None
-    number = numbers[-1] + 1 if numbers else 1
-    snapshot, table = next_snapshot(manifests, catalog, origin, number)
-    if newest is not None and _same_state(newest.snapshot, snapshot):
-        _mend_table(storage, newest.snapshot, table)
-        mend_sizes(storage, table)
-        _remove_overtaken(storage)
-        return newest, False
-    storage.write(_SNAPSHOTS + snapshot.table, table.to_bytes())
-    with _proposed(storage, number, snapshot):
-        _check_lasts(storage, snapshot, manifests)
-        check()
-        storage.create(snapshot_path(number), snapshot.to_json())
-        if snapshot_numbers(storage)[-1] != number:
-            _withdraw_if_late(storage, number, snapshot, manifests)
-    mend_sizes(storage, table)
-    _remove_overtaken(storage)
-    return NumberedSnapshot(number, snapshot), True
-
-
-@contextlib.contextmanager
-def _proposed(storage: Storage, number: int, snapshot: Snapshot) -> Iterator[None]:
-    """A block in which a snapshot is proposed: a gc keeps what it names until a snapshot of its number exists."""
-    path = f"{_SNAPSHOTS}{number:08d}-{secrets.token_hex(6)}{_PROPOSED_SUFFIX}"
-    storage.write(path, snapshot.to_json())
-    try:
-        yield
-    finally:
-        storage.delete(path)
-
-
-def _check_lasts(storage: Storage, snapshot: Snapshot, manifests: Mapping[str, NumberedManifest]) -> None:
-    """Raise the errors of `commit_snapshot` unless everything that a proposed snapshot names exists and stays."""
-    there = lasting_sizes(storage)
-    named = [manifest_path(partition, numbered.number) for partition, numbered in manifests.items()]
-    if gone := [path for path in [_SNAPSHOTS + snapshot.table, *named] if path not in there]:
-        raise AlreadyExistsError(f"{gone[0]}: gc is deleting it from {storage.uri}; there is a newer one")
-    broken = [partition for partition, numbered in manifests.items() if not numbered.manifest.is_whole(there)]
-    if broken:
-        more = f" and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
-        raise BuildError(
-            f"{storage.uri}: shards of {len(broken)} partitions are missing, or gc is deleting them: "
-            f"{', '.join(broken[:_SHOWN])}{more}; build these partitions again (build.py does), then commit again"
-        )
-
-
-def _withdraw_if_late(
-    storage: Storage, number: int, snapshot: Snapshot, manifests: Mapping[str, NumberedManifest]
-) -> None:
-    """Delete a snapshot that is not whole: while its writer was paused, its number was used and deleted by gc."""
-    try:
-        _check_lasts(storage, snapshot, manifests)
-    except HeadraceError as error:
-        storage.delete(snapshot_path(number))
-        raise AlreadyExistsError(f"{snapshot_path(number)}: this number was used before in {storage.uri}") from error
-
-
-def _remove_overtaken(storage: Storage) -> None:
-    """Delete proposals of writers that were killed or lost the race: a snapshot of their number exists."""
-    newest = snapshot_numbers(storage)[-1]
-    for number, path in proposals(storage):
-        if number <= newest:
-            storage.delete(path)
+    columns: dict[str, np.ndarray[Any, Any]] = {
+        name: np.empty((num_shards, _DIGEST_BYTES) if name == "digest" else num_shards, dtype)
+        for name, dtype in _DTYPES.items()
+    }
+    prefix, splits, filled = "", list[str](), 0
+    for part in parts:
+        rows = slice(filled, filled + len(part))
+        filled = rows.stop
+        if filled > num_shards:
+            break
+        for name, column in columns.items():
+            column[rows] = getattr(part, name)
+        if len(part):
+            prefix = part.prefix
+            splits += [split for split in part.splits if split not in splits]
+            columns["split"][rows] += splits.index(part.splits[0])
+    if filled != num_shards:
+        raise FormatError(f"a snapshot counts {num_shards} shards, the parts of its table {filled}; {tables.WAY_OUT}")
+    return ShardTable(prefix, tuple(splits), **columns)
 
 
 def proposals(storage: Storage) -> list[tuple[int, str]]:
     """Number and path of each proposed snapshot: its writer has not committed it yet, or was killed."""
-    paths = [entry.path for entry in storage.list(_SNAPSHOTS) if entry.path.endswith(_PROPOSED_SUFFIX)]
-    return [(int(path.removeprefix(_SNAPSHOTS).split("-")[0]), path) for path in paths]
+    paths = [entry.path for entry in storage.list(SNAPSHOTS) if entry.path.endswith(PROPOSED_SUFFIX)]
+    return [(int(path.removeprefix(SNAPSHOTS).split("-")[0]), path) for path in paths]
 
 
 def proposed_snapshots(storage: Storage) -> list[NumberedSnapshot]:
@@ -368,32 +392,3 @@ def proposed_snapshots(storage: Storage) -> list[NumberedSnapshot]:
         with contextlib.suppress(NotFoundError):  # committed or withdrawn since
             found.append(NumberedSnapshot(number, read_sound(storage, path, Snapshot.from_json)))
     return found
-
-
-def mend_sizes(storage: Storage, table: ShardTable) -> bool:
-    """Write `sizes.json` from the table of shards, unless it is equal. Returns whether it was written."""
-    wanted = json_bytes(dict(zip(table.names(), table.num_samples.tolist(), strict=True)))
-    try:
-        if storage.read("sizes.json") == wanted:
-            return False
-    except NotFoundError:
-        pass
-    storage.write("sizes.json", wanted)
-    return True
-
-
-def _mend_table(storage: Storage, snapshot: Snapshot, table: ShardTable) -> None:
-    """Write the table of a snapshot again if it is missing or damaged; `table` has the snapshot's fingerprint."""
-    try:
-        read_table(storage, snapshot)
-    except (NotFoundError, FormatError):
-        storage.write(_SNAPSHOTS + snapshot.table, table.to_bytes())
-
-
-def _same_state(old: Snapshot, new: Snapshot) -> bool:
-    return (old.fingerprint, old.catalog, old.manifests, old.origin) == (
-        new.fingerprint,
-        new.catalog,
-        new.manifests,
-        new.origin,
-    )

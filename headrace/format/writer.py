@@ -16,6 +16,7 @@ from headrace.format.condemned import condemned_paths, is_condemned
 from headrace.format.index import ShardIndex, index_name
 from headrace.format.index_entries import SampleEntry, build_index
 from headrace.format.index_files import read_index
+from headrace.format.journal import note_shard
 from headrace.format.manifests import shard_name
 from headrace.format.tar import TarWriter
 from headrace.format.tar_faults import tar_faults
@@ -112,6 +113,7 @@ class ShardWriter:
         if (there := published_index(self.storage, name)) is not None and _is_same(there, index):
             return there
         self._check(index)
+        note_shard(self.storage, name)
         self.storage.write(name, self._collected.content())
         self.storage.write(index_name(name), index.to_bytes())
         return index

@@ -15,13 +15,20 @@ from headrace.errors import BuildError, ConfigError, NotFoundError
 from headrace.format.condemned import condemnations, condemned
 from headrace.format.index import INDEX_SUFFIX, index_name
 from headrace.format.index_files import is_index_file
-from headrace.format.manifests import each_newest_manifest, is_shard_name, manifest_path
+from headrace.format.manifests import (
+    KEYS_SUFFIX,
+    is_shard_name,
+    manifest_path,
+    newest_entries,
+    numbered_keys,
+    read_listed,
+)
 from headrace.format.snapshots import (
     NumberedSnapshot,
     proposals,
     proposed_snapshots,
+    read_part,
     read_snapshot,
-    read_table,
     snapshot_numbers,
     snapshot_path,
 )
@@ -41,7 +48,7 @@ class Kept:
     Attributes:
         numbers: numbers of the snapshots.
         snapshots: paths below `snapshots/`.
-        manifests: paths below `manifests/`.
+        manifests: paths below `manifests/`: manifests and files of planned keys.
         shards: names of the tars.
     """
 
@@ -180,8 +187,7 @@ def _past(part: ShardFolder, keep: int, now_seconds: float) -> frozenset[int]:
 def _garbage(
     part: ShardFolder, past: Collection[int], kept: Kept, young: Collection[int], now_seconds: float
 ) -> Garbage:
-    entries = list(part.storage.list())
-    unneeded = [entry for entry in _unneeded(entries, kept) if _is_own(part.storage, entry.path)]
+    unneeded = [entry for entry in _unneeded(part.storage.list(), kept) if _is_own(part.storage, entry.path)]
     old = tuple(entry for entry in unneeded if now_seconds - entry.modified_seconds > MIN_AGE_SECONDS)
     records = condemnations(part.storage)
     expired = [r.path for r in records if r.is_dead or now_seconds - r.modified_seconds > RECORD_AGE_SECONDS]
@@ -251,25 +257,36 @@ def _kept_of(storage: Storage, snapshots: Sequence[NumberedSnapshot], numbers: C
     pending = {path for number, path in proposals(storage) if number > max(numbers, default=0)}
     manifests: set[str] = set()
     shards: set[str] = set()
-    for partition, newest in each_newest_manifest(storage):
-        manifests.add(manifest_path(partition, newest.number))
-        shards |= {shard.name for shard in newest.manifest.shards}
+    covered: set[tuple[str, int]] = set()  # manifests whose shards are all in a table that was read
+    read: set[str] = set()  # snapshots share parts of their tables
     for found in snapshots:
+        parts = [part for part in found.snapshot.parts if part.sha256 not in read]
         try:
-            names = read_table(storage, found.snapshot).names()
+            for part in parts:
+                shards.update(read_part(storage, part).names())
         except NotFoundError:
             if found.number in numbers and storage.exists(snapshot_path(found.number)):
                 raise
             continue  # removed by another gc since, or proposed by a writer that will fail to commit it
-        pending |= {snapshot_path(found.number), f"snapshots/{found.snapshot.table}"}
+        read |= {part.sha256 for part in parts}
+        pending |= {snapshot_path(found.number), *(part.path for part in found.snapshot.parts)}
         manifests |= {manifest_path(name, frozen) for name, frozen in found.snapshot.manifests.items()}
-        shards |= set(names)
+        covered |= {(name, frozen.number) for name, frozen in found.snapshot.partitions.items() if not frozen.num_bare}
+    newest = newest_entries(storage)
+    for partition, (number, entry) in newest.items():
+        manifests.add(entry.path)
+        if (partition, number) not in covered and (listed := read_listed(storage, partition, number, entry)):
+            manifests.add(manifest_path(partition, listed.number))
+            shards |= {shard.name for shard in listed.manifest.shards}
+    manifests |= {
+        path for partition, number, path in numbered_keys(storage) if number >= newest.get(partition, (0,))[0]
+    }
     committed = frozenset(found.number for found in snapshots if found.number in numbers)
     return Kept(committed, frozenset(pending), frozenset(manifests), frozenset(shards))
 
 
-def _unneeded(entries: Sequence[StoredObject], kept: Kept) -> Iterator[StoredObject]:
-    """Files of Headrace that no kept file names: snapshots, tables, manifests, indexes, tars, in this order."""
+def _unneeded(entries: Iterable[StoredObject], kept: Kept) -> Iterator[StoredObject]:
+    """Files of Headrace that no kept file needs: snapshots, tables, manifests, indexes, tars, in this order."""
     kinds: Mapping[int, frozenset[str]] = {
         0: kept.snapshots,
         1: kept.snapshots,
@@ -277,8 +294,12 @@ def _unneeded(entries: Sequence[StoredObject], kept: Kept) -> Iterator[StoredObj
         _INDEX: frozenset(map(index_name, kept.shards)),
         _TAR: kept.shards,
     }
-    ranked = sorted((kind, entry.path, entry) for entry in entries if (kind := _kind(entry.path)) is not None)
-    return (entry for kind, path, entry in ranked if path not in kinds[kind])
+    ranked = (
+        (kind, entry.path, entry)
+        for entry in entries
+        if (kind := _kind(entry.path)) is not None and entry.path not in kinds[kind]
+    )
+    return (entry for _, _, entry in sorted(ranked))
 
 
 def _kind(path: str) -> int | None:
@@ -286,7 +307,7 @@ def _kind(path: str) -> int | None:
     folder, _, file = path.rpartition("/")
     if folder == "snapshots":
         return {"json": 0, "proposed": 0, "shards": 1}.get(file.rpartition(".")[2])
-    if folder.startswith("manifests/") and file.endswith(".json"):
+    if folder.startswith("manifests/") and file.endswith((".json", KEYS_SUFFIX)):
         return 2
     if folder == "" and file.endswith(INDEX_SUFFIX):
         return _INDEX

@@ -63,6 +63,7 @@ def check_readers(output: Storage) -> int:
                 assert index_name(shard) in there, f"snapshot {snapshot} of {name}: no index of {shard}"
             for partition, frozen in content.manifests.items():
                 assert manifest_path(partition, frozen) in there
+            assert {part.path for part in content.parts} <= there.keys()
             number += 1
         if "sizes.json" in there:
             json.loads(folder.read("sizes.json"))

@@ -87,6 +87,7 @@ KINDS = {
     "snapshot": "audio/snapshots/*.json",
     "table": "audio/snapshots/*.shards",
     "manifest": "audio/manifests/*/*.json",
+    "planned keys": "audio/manifests/*/*.keys",
     "latent tar": "latents/mel/*.tar",
     "latent index": "latents/mel/*.idx",
     "latent snapshot": "latents/mel/snapshots/*.json",

@@ -73,7 +73,7 @@ def test_the_sample_stays_without_its_latents_and_all_others_are_as_without_it(t
     assert all("latents" in refusal.reason for refusal in manifest.refused)
     for shard, other in zip(manifest.shards, whole.manifest.manifest.shards, strict=True):
         index, sound_index = made.index(shard.name), sound.index(other.name)
-        assert index.keys() == sound_index.keys() == list(shard.samples)
+        assert index.keys() == sound_index.keys()
         assert shard.num_samples == other.num_samples
         kept = [i for i, key in enumerate(index.keys()) if key not in keys]
         lost = [i for i, key in enumerate(index.keys()) if key in keys]
@@ -244,4 +244,4 @@ def test_newest_manifest_reads_what_was_rejected(tmp_path):
 
 def test_audio_manifests_are_checked_as_before(tmp_path):
     made, _, _ = built(tmp_path, {"k2": NAN})
-    assert conservation_faults(made.audio, newest_manifest(made.audio, PARTITION).manifest) == []
+    assert conservation_faults(made.audio, newest_manifest(made.audio, PARTITION)) == []

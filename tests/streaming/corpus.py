@@ -10,11 +10,12 @@ import numpy as np
 import soundfile as sf
 from numpy.typing import NDArray
 
+from headrace.format.commits import commit_snapshot
 from headrace.format.index import FRAME_RATE_NOTE, REFUSED_NOTE, ShardIndex
 from headrace.format.index_entries import SampleEntry
 from headrace.format.manifests import Manifest, ShardEntry, commit_manifest, newest_manifest, newest_manifests
 from headrace.format.pth import latent_facts
-from headrace.format.snapshots import NumberedSnapshot, commit_snapshot
+from headrace.format.snapshots import NumberedSnapshot
 from headrace.format.writer import ShardPlace, ShardWriter
 from headrace.stores.storage import LocalStorage, Storage
 
@@ -118,8 +119,7 @@ def commit(
     """A manifest for each partition, and the snapshot of all."""
     for partition, indexes in shards.items():
         entries = tuple(
-            ShardEntry(i.shard, i.num_bytes, len(i), int(i.lengths.sum()), 0.0, "input", tuple(i.keys()))
-            for i in indexes
+            ShardEntry(i.shard, i.num_bytes, len(i), int(i.lengths.sum()), 0.0, "input", len(i)) for i in indexes
         )
         digest = "-".join(index.sha256[:6] for index in indexes)
         commit_manifest(storage, Manifest(partition, digest, "s", {}, entries), newest_manifest(storage, partition))
