@@ -1,11 +1,12 @@
 """What the order costs and how well it mixes, beside MosaicML's planning.
 
-    python benchmarks/order.py [--max-samples 1e9] [--reference FOLDER] [--json PATH]
+    python benchmarks/order.py [--max-samples 1e9] [--reference FOLDER] [--json PATH] [--parts PART ...]
 
 Cost: seconds and peak memory until the first batch, from the beginning and at 90% of an epoch, each in a fresh process
 (numpy's import is not counted). Quality: how evenly global batches draw from shards, how many rows are between two
 draws from one shard, and how many shards a host of 8 ranks has open at a time. Padding: what length buckets leave of it
-in the batches of 8 ranks.
+in the batches of 8 ranks. Budget: CPU time until the first batch under a frame budget, and what it leaves of padding.
+Mixtures: CPU time of a global batch of 1,024 rows, by the number of streams.
 
 `--reference` is a folder with MosaicML's package, whose shuffling and partitioning run without its dependencies
 (``pip install --no-deps --target FOLDER mosaicml-streaming==0.13.0``). Without it, that part is not measured.
@@ -30,9 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.streaming.order.buckets import in_buckets
-from headrace.streaming.order.epoch_order import EpochOrder
+from headrace.streaming.order.epoch_order import EpochOrder, Rows
+from headrace.streaming.order.length_census import LengthCensus, count_lengths
 from headrace.streaming.order.mixing import Mixture, StreamSpec
-from headrace.streaming.order.spec import BatchingMethod, LengthBuckets, OrderSpec, ShuffleAlgo
+from headrace.streaming.order.spec import BatchingMethod, FrameBudget, LengthBuckets, OrderSpec, ShuffleAlgo
 
 SAMPLES_PER_SHARD = 1000
 GLOBAL_BATCH = 256
@@ -47,19 +49,22 @@ def main() -> None:
     parser.add_argument("--max-samples", type=float, default=1e9)
     parser.add_argument("--reference", type=Path, help="folder with MosaicML's package")
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/order.json"))
+    parser.add_argument("--parts", nargs="+", help="cost, quality, methods, padding, budget, mixtures; all by default")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)  # one measurement, in a process of its own
     arguments = parser.parse_args()
     if arguments.one:
         system, num_samples, start = arguments.one
         print(json.dumps(_measure(system, int(num_samples), float(start), arguments.reference)))
         return
-    result = {
-        "hardware": _hardware(),
-        "cost": _cost(int(arguments.max_samples), arguments.reference),
-        "quality": _quality(arguments.reference),
-        "methods": _methods(),
-        "padding": _padding(),
+    parts: dict[str, Callable[[], object]] = {
+        "cost": lambda: _cost(int(arguments.max_samples), arguments.reference),
+        "quality": lambda: _quality(arguments.reference),
+        "methods": _methods,
+        "padding": _padding,
+        "budget": lambda: _budget(int(arguments.max_samples)),
+        "mixtures": _mixtures,
     }
+    result = {"hardware": _hardware()} | {name: parts[name]() for name in arguments.parts or parts}
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_text(json.dumps(result, indent=1) + "\n")
 
@@ -267,6 +272,88 @@ def _peak_bytes(*, reset: bool = False) -> int:
         Path("/proc/self/clear_refs").write_text("5")
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+
+def _budget(max_samples: int) -> list[dict[str, float]]:
+    """Shards of 1,000 samples of speech, the counts of their lengths being known; 2,000 s in a batch, at 90%."""
+    random = np.random.default_rng(0)
+    kinds = (np.clip(random.lognormal(1.8, 0.7, (200, SAMPLES_PER_SHARD)), 1, 30) * 16_000).astype(np.int64)
+    rows = []
+    print("| samples | open, CPU ms | first batch at 90% | a batch | padding, 8 ranks |")
+    print("|---|---|---|---|---|")
+    for num_samples in [size for size in (10**6, 10**7, 10**8, 10**9) if size <= max_samples]:
+        lengths = _SpeechLengths(kinds, random.integers(0, len(kinds), num_samples // SAMPLES_PER_SHARD))
+        spec = OrderSpec(GLOBAL_BATCH, shuffle=True, buckets=FrameBudget(2000 * 16_000))
+        mixture = _mixture(np.full(len(lengths.kind_of_shard), SAMPLES_PER_SHARD, np.uint32))
+        epoch = in_buckets(EpochOrder(spec, mixture, 1), lengths)
+        start = epoch.batch_start(epoch.num_batches * 9 // 10)
+        began = time.process_time()
+        order = in_buckets(EpochOrder(spec, mixture, 1, start=start), lengths)
+        opened = time.process_time()
+        order.batch(0)
+        first = time.process_time()
+        batches = [order.batch(index) for index in range(1, 101)]
+        ended = time.process_time()
+        held = padded = 0
+        for part in (batch[rank::8] for batch in batches for rank in range(8)):
+            frames = lengths(part)
+            held, padded = held + int(frames.sum()), padded + int(frames.max()) * len(frames)
+        row = {
+            "samples": num_samples,
+            "open_seconds": opened - began,
+            "first_batch_seconds": first - opened,
+            "batch_seconds": (ended - first) / 100,
+            "padding": 1 - held / padded,
+        }
+        times = [row["open_seconds"], row["first_batch_seconds"], row["batch_seconds"]]
+        print(f"| {num_samples:.0e} | " + " | ".join(f"{t * 1e3:.1f}" for t in times) + f" | {row['padding']:.1%} |")
+        rows.append(row)
+    return rows
+
+
+class _SpeechLengths:
+    """Lengths of shards that are each of one of some kinds (`order.length_census.KnownLengths`)."""
+
+    def __init__(self, kinds: Order, kind_of_shard: Order) -> None:
+        self.kind_of_shard = kind_of_shard
+        self._kinds = kinds
+        counted = count_lengths([(np.full(len(kinds), SAMPLES_PER_SHARD), kinds.ravel())])
+        self._census = LengthCensus(counted.first_cell, counted.counts[kind_of_shard], counted.longest)
+
+    def __call__(self, rows: Rows) -> Order:
+        shard, sample = np.divmod(rows.sample_ids, SAMPLES_PER_SHARD)
+        return np.asarray(self._kinds[self.kind_of_shard[shard], sample])
+
+    def census(self, stream: int) -> LengthCensus:
+        assert stream == 0
+        return self._census
+
+
+def _mixtures() -> list[dict[str, Any]]:
+    """Streams of 100 shards of 100 samples; the mean of the batches after the first."""
+    rows = []
+    print("| streams | random: first batch, CPU ms | others | stratified: first | others |")
+    print("|---|---|---|---|---|")
+    for num_streams in (1, 10, 100, 1000):
+        row: dict[str, Any] = {"streams": num_streams}
+        weights = np.random.default_rng(0).uniform(0.8, 1.2, num_streams).round(3)
+        streams = (StreamSpec(f"s{i}", np.full(100, 100), proportion=weight) for i, weight in enumerate(weights))
+        mixture = Mixture(tuple(streams))
+        for method in (BatchingMethod.RANDOM, BatchingMethod.STRATIFIED):
+            began = time.process_time()
+            order = EpochOrder(OrderSpec(1024, shuffle=True, batching_method=method), mixture, 1)
+            order.batch(0)
+            first = time.process_time()
+            count = min(order.num_batches, 600) - 1
+            for index in range(1, count + 1):
+                order.batch(index)
+            row[method] = {"first_seconds": first - began, "batch_seconds": (time.process_time() - first) / count}
+        rows.append(row)
+        times = [
+            row[method][kind] for method in ("random", "stratified") for kind in ("first_seconds", "batch_seconds")
+        ]
+        print(f"| {num_streams} | " + " | ".join(f"{seconds * 1e3:.2f}" for seconds in times) + " |")
+    return rows
 
 
 def _hardware() -> dict[str, Any]:

@@ -356,13 +356,13 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             ConfigError: `epoch` is not a whole number from 0 on.
             IndexError: there is no such stream.
         """
-        order = self._planner.order(whole("epoch", epoch, least=0))
+        number_of_epoch = whole("epoch", epoch, least=0)
         if stream_id is not None and not 0 <= position("stream", stream_id) < len(self.reading.readers):
             raise IndexError(f"stream {stream_id}: there are {len(self.reading.readers)}")
-        rows = order.positions(0, order.num_rows)
+        rows = self._planner.rows(number_of_epoch)
         counts, samples, base = [], [], 0
         for number, reader in enumerate(self.reading.readers):
-            chosen = np.sort(rows.sample_ids[(rows.stream_ids == number) & ~rows.is_padding])
+            chosen = np.sort(rows.sample_ids[rows.stream_ids == number])
             shards, _ = reader.locator.find(chosen)
             if stream_id in (None, number):
                 counts.append(np.bincount(shards, minlength=len(reader.primary.shards)).astype(np.int64))

@@ -7,9 +7,11 @@ import math
 from dataclasses import dataclass
 
 from headrace.streaming.epochs import EpochRun
+from headrace.streaming.known_lengths import IndexLengths
 from headrace.streaming.opening import OpenStreams
-from headrace.streaming.order.buckets import BATCH_MULTIPLE, in_buckets
-from headrace.streaming.order.epoch_order import EpochOrder
+from headrace.streaming.order.buckets import in_buckets
+from headrace.streaming.order.epoch_order import EpochOrder, Rows, joined
+from headrace.streaming.order.frame_budget import BATCH_MULTIPLE
 from headrace.streaming.order.passes import BLOCK_SHARDS
 from headrace.streaming.order.spec import BatchingMethod, FrameBudget, OrderSpec
 from headrace.streaming.settings import SampleSettings
@@ -43,6 +45,16 @@ class Planner:
         """The order of an epoch from its beginning."""
         return EpochOrder(self.spec, self.streams.mixture(self.epoch_size), epoch)
 
+    def rows(self, epoch: int) -> Rows:
+        """The samples of a whole epoch, in some order; without padding."""
+        order = self.order(epoch)
+        if isinstance(self.spec.buckets, FrameBudget):  # its partial passes select other samples
+            batches = in_buckets(order, IndexLengths(self.streams, self.samples))
+            rows = joined([batches.batch(index) for index in range(batches.num_batches)])
+        else:
+            rows = order.positions(0, order.num_rows)
+        return rows[~rows.is_padding]
+
     def check(self) -> None:
         """Raise the errors of the settings now rather than in the first epoch; this is only arithmetic.
 
@@ -64,8 +76,7 @@ class Planner:
 
     def run(self, order: EpochOrder) -> EpochRun:
         """This rank's batches of an order."""
-        batches = in_buckets(order, lambda rows: self.streams.reading.lengths(rows, self.samples))
-        return EpochRun(order, batches, self.world)
+        return EpochRun(order, in_buckets(order, IndexLengths(self.streams, self.samples)), self.world)
 
     def has_ended(self, order: EpochOrder, row: int) -> bool:
         """Whether no batch is left from a row of an epoch on; always False at its first row."""

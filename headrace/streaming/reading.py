@@ -9,7 +9,7 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from headrace.errors import ConfigError
 from headrace.streaming.batches.crop import frames_kept
 from headrace.streaming.batches.stream_reader import StreamReader
 from headrace.streaming.order.epoch_order import Rows
+from headrace.streaming.order.length_census import LengthCensus
 from headrace.streaming.settings import FetchSettings, SampleSettings
 from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.shards.cache import ShardCache
@@ -55,6 +56,8 @@ class StreamReaders:
             source.cache_folder: ShardCache(source.cache_folder, source.config.cache_limit_bytes) for source in sources
         }
         self.readers = [self._reader(source) for source in sources]
+        self.cache_folders = [source.cache_folder for source in sources]
+        self._censuses: dict[object, LengthCensus] = {}
 
     @property
     def caches(self) -> Iterator[ShardCache]:
@@ -87,6 +90,12 @@ class StreamReaders:
                 raise _without_length(reader, int(samples[frames < 0][0]))
             found[chosen] = _arriving(frames, *_rates(reader, samples, config), config)
         return found
+
+    def census(self, key: object, count: Callable[[], LengthCensus]) -> LengthCensus:
+        """The counts of a stream's lengths that this process keeps under a key; made at its first use."""
+        if key not in self._censuses:
+            self._censuses[key] = count()
+        return self._censuses[key]
 
     def _reader(self, source: StreamShards) -> StreamReader:
         cache = self._caches[source.cache_folder]

@@ -246,13 +246,15 @@ def _change_mixture(state: OrderState, spec: OrderSpec, mixture: Mixture) -> tup
 
 
 def _check_window_end(spec: OrderSpec, row: int) -> None:
-    """Raise if the mixture changes inside a window of length buckets, where the delivered samples are not a prefix."""
-    if isinstance(spec.buckets, LengthBuckets):
-        window = spec.buckets.window_batches * spec.global_batch_size
-    elif isinstance(spec.buckets, FrameBudget):
-        window = spec.buckets.window_rows
-    else:
+    """Raise if the mixture changes where the delivered samples are not a prefix of the streams' orders."""
+    if isinstance(spec.buckets, FrameBudget):
+        raise StateError(
+            "the mixture cannot change inside an epoch with FrameBudget: load a state that was saved at the end of an "
+            "epoch"
+        )
+    if not isinstance(spec.buckets, LengthBuckets):
         return
+    window = spec.buckets.window_batches * spec.global_batch_size
     if row % window:
         raise StateError(
             f"the mixture cannot change {row % window} samples into a window of length buckets ({window} samples): "

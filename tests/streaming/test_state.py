@@ -15,6 +15,7 @@ from headrace.streaming.order.spec import BatchingMethod, FrameBudget, LengthBuc
 from headrace.streaming.state import OrderState, StreamState, resume, save
 from headrace.streaming.world import World
 from tests.strategies import mixtures, order_specs
+from tests.streaming.known import Known
 
 
 def snapshots(mixture):
@@ -70,7 +71,7 @@ def given_by(rows, mixture):
     }
 
 
-KINDS = [None, LengthBuckets(3), FrameBudget(24 * 50, batch_multiple=12, window_samples=60)]
+KINDS = [None, LengthBuckets(3), FrameBudget(24 * 50, batch_multiple=12, window_samples=200)]
 
 
 @pytest.mark.parametrize("buckets", KINDS, ids=str)
@@ -93,10 +94,11 @@ def check_cut(buckets, spec, mixture, data, *, worlds):
     if buckets is not None:
         spec = replace(spec, batching_method="random", buckets=buckets)
     order = order_of(spec, mixture, 1)
-    whole = in_buckets(order, frames_of)
+    known = Known(mixture, frames_of)
+    whole = in_buckets(order, known)
     cut = data.draw(st.integers(0, whole.num_batches))
     state = through_json(save(order, whole.batch_start(cut), snapshots(mixture)))
-    resumed = in_buckets(resume(state, spec, mixture, snapshots(mixture)), frames_of)
+    resumed = in_buckets(resume(state, spec, mixture, snapshots(mixture)), known)
     assert resumed.num_batches == whole.num_batches - cut
     assert rows_of(resumed, worlds) == [
         row for batch in range(cut, whole.num_batches) for row in pairs(whole.batch(batch))
@@ -351,22 +353,35 @@ def test_a_stream_without_a_row_after_a_change_of_mixture_gives_an_error_with_a_
         resume(state, spec, after, snapshots(after), change_streams=True)
 
 
-@pytest.mark.parametrize("buckets", [LengthBuckets(4), FrameBudget(1000, batch_multiple=4, window_samples=80)], ids=str)
-def test_the_mixture_changes_at_the_end_of_a_window_of_length_buckets_and_not_inside(buckets):
-    spec = OrderSpec(20, shuffle=True, buckets=buckets)
+def test_the_mixture_changes_at_the_end_of_a_window_of_length_buckets_and_not_inside():
+    spec = OrderSpec(20, shuffle=True, buckets=LengthBuckets(4))
     before, after = two(a={}), two(a={}, b={})
     order = EpochOrder(spec, before, 0)
     inside = save(order, 100, snapshots(before))
     with pytest.raises(StateError, match=r"20 samples into a window of length buckets \(80 samples\)"):
         resume(inside, spec, after, snapshots(after), change_streams=True)
-    first = in_buckets(order, frames_of)
+    first = in_buckets(order, Known(before, frames_of))
     ends = [index for index in range(first.num_batches) if first.batch_start(index + 1) == 80]
     given = [row for index in range(ends[0] + 1) for row in pairs(first.batch(index))]
     at_end = through_json(save(order, 80, snapshots(before)))
-    changed = in_buckets(resume(at_end, spec, after, snapshots(after), change_streams=True), frames_of)
+    resumed = resume(at_end, spec, after, snapshots(after), change_streams=True)
+    changed = in_buckets(resumed, Known(after, frames_of))
     rest = given_by(rows_of(changed), after)
     assert (given_by(given, before)["a"] + rest["a"] == 1).all()
     assert (rest["b"] == 1).all()
+
+
+def test_the_mixture_of_a_frame_budget_changes_between_epochs_only():
+    spec = OrderSpec(20, shuffle=True, buckets=FrameBudget(1000, batch_multiple=4, window_samples=80))
+    before, after = two(a={}), two(a={}, b={})
+    known = Known(before, frames_of)
+    start = in_buckets(EpochOrder(spec, before, 0), known).batch_start(1)
+    inside = save(EpochOrder(spec, before, 0), start, snapshots(before))
+    with pytest.raises(StateError, match="cannot change inside an epoch with FrameBudget"):
+        resume(inside, spec, after, snapshots(after), change_streams=True)
+    at_end = through_json(save(EpochOrder(spec, before, 1), 0, snapshots(before)))
+    changed = in_buckets(resume(at_end, spec, after, snapshots(after), change_streams=True), Known(after, frames_of))
+    assert all((taken == 1).all() for taken in given_by(rows_of(changed), after).values())
 
 
 @pytest.mark.parametrize(

@@ -55,14 +55,17 @@ class StreamReader:
     def lengths(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
         """Frames of each sample from the indexes, int64 of the same shape; 0 for rejected latents, -1 if unknown."""
         shards, rows = self.locator.find(samples)
-        needed = sorted(set(shards.tolist()))
-        if not self.primary.is_local:
-            for start in range(0, len(needed), _INDEXES_AT_ONCE):
-                map_on_threads(self.primary.index, needed[start : start + _INDEXES_AT_ONCE], "index")
+        by_shard = np.argsort(shards, kind="stable")
+        needed, starts = np.unique(shards[by_shard], return_index=True)
+        bounds = np.append(starts, len(samples)).tolist()
         lengths = np.empty(len(samples), np.int64)
-        for shard in needed:
-            chosen = shards == shard
-            lengths[chosen] = self.primary.index(shard).lengths[rows[chosen]]
+        for first in range(0, len(needed), _INDEXES_AT_ONCE):
+            group = needed[first : first + _INDEXES_AT_ONCE].tolist()
+            if not self.primary.is_local:
+                map_on_threads(self.primary.index, group, "index")
+            for place, shard in enumerate(group, first):
+                chosen = by_shard[bounds[place] : bounds[place + 1]]
+                lengths[chosen] = self.primary.index(shard).lengths[rows[chosen]]
         return lengths
 
     def rows(self, samples: NDArray[np.int64], positions: Sequence[int], *, patient: bool) -> list[BatchRow]:

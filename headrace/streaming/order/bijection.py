@@ -23,20 +23,21 @@ _STIR = np.uint64(0xD6E8FEB86659FD93)  # odd multiplier, from the rrmxmx family 
 _HALF = np.uint64(32)
 
 
-def mix(seed: int, *words: ArrayLike) -> NDArray[np.uint64]:
+def mix(seed: int | NDArray[np.uint64], *words: ArrayLike) -> NDArray[np.uint64]:
     """Hash a seed and integers into 64-bit keys, broadcasting over the words.
 
     Args:
-        seed: any integer; taken modulo 2**64.
+        seed: any integer, taken modulo 2**64; or 64-bit keys, to broadcast with the words.
         words: integers or integer arrays, at least 0; the order of the words matters.
 
     Returns:
-        uint64 array of the broadcast shape of `words` (0-dimensional if all are scalars).
+        uint64 array of the broadcast shape of keys and `words` (0-dimensional if all are scalars).
 
     The finalizer is that of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
     """
-    key = _finalize(np.asarray([seed & _UINT64], np.uint64))
-    shape = np.broadcast_shapes(*(np.shape(word) for word in words))
+    keys = seed if isinstance(seed, np.ndarray) else np.asarray([seed & _UINT64], np.uint64)
+    key = _finalize(keys)
+    shape = np.broadcast_shapes(() if keys is not seed else keys.shape, *(np.shape(word) for word in words))
     for word in words:
         key = _finalize(key * np.uint64(_GOLDEN_RATIO) + np.asarray(word).astype(np.uint64))
     return key.reshape(shape)

@@ -17,6 +17,7 @@ from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.passes import StreamOrder
 from headrace.streaming.order.phases import EpochPhase, check_batch_start, current_phase, first_phase
 from headrace.streaming.order.spec import LastBatch, OrderSpec
+from headrace.streaming.order.stream_orders import StreamOrders
 from headrace.streaming.world import ALONE, World
 
 PADDING = -1
@@ -50,6 +51,12 @@ class Rows:
     def is_padding(self) -> NDArray[np.bool_]:
         """(num_rows,); whether a row is padding."""
         return np.asarray(self.sample_ids == PADDING)
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """Rows end to end."""
+    streams = np.concatenate([np.zeros(0, np.int32), *(rows.stream_ids for rows in parts)])
+    return Rows(streams, np.concatenate([np.zeros(0, np.int64), *(rows.sample_ids for rows in parts)]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,10 +108,11 @@ class EpochOrder:
         self._layout = self._opened.layout
         self._first_batch = check_batch_start(spec, self._opened, start)
         self._ahead: _BatchesAhead | None = None
-        self._streams = [
+        self.streams = [
             StreamOrder(spec, number, stream.shard_sizes, epoch, planned)
             for stream, number, planned in zip(mixture.streams, self._opened.numbers, self._opened.planned, strict=True)
         ]
+        self._samples = StreamOrders(self.streams)
 
     @property
     def num_samples(self) -> int:
@@ -185,10 +193,11 @@ class EpochOrder:
     def _rows(self, row: NDArray[np.int64]) -> Rows:
         stream, position = self._layout.locate(row - self.phases[-1].start)
         samples = np.full_like(position, PADDING)
-        for number, order in enumerate(self._streams):
-            wanted = (stream == number) & (position >= 0)
-            if wanted.any():
-                samples[wanted] = order.sample_ids(position[wanted])
+        held = position >= 0
+        if held.all():
+            samples = self._samples.sample_ids(stream, position)
+        else:
+            samples[held] = self._samples.sample_ids(stream[held], position[held])
         return Rows(stream.astype(np.int32), samples)
 
 

@@ -4,7 +4,7 @@ The units of a canonical-node slot form a sequence; each unit is of one stream. 
 unit, and the number of units of each stream before a unit. What a unit is, `layouts` decides.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,36 @@ _MIN_WINDOW = 16  # units; long enough to look random, short enough that a batch
 _UNITS_PER_STREAM = 4  # in a window, on average
 
 Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _OpenWindows:
+    """The units of some windows, in order of slot and window.
+
+    Attributes:
+        stride: more than the units of any slot.
+        first: (num_windows,); slot times `stride`, plus the window's first unit.
+        begin: (num_windows,); where the units of each window begin in the lists of all units.
+        stream: (num_units,); stream of each unit.
+        number: (num_units,); number of each unit among its slot's units of that stream.
+    """
+
+    stride: int
+    first: Ints
+    begin: Ints
+    stream: Ints
+    number: Ints
+
+    def find(self, slot: Ints, unit: Ints) -> tuple[Ints, Ints] | None:
+        """Stream and number of each unit; None if some unit is in none of the windows."""
+        wanted = slot * self.stride + unit
+        window = np.searchsorted(self.first, wanted, side="right") - 1
+        if window.min() < 0:
+            return None
+        at = self.begin[window] + wanted - self.first[window]
+        if (at >= np.append(self.begin[1:], len(self.stream))[window]).any():
+            return None
+        return self.stream[at], self.number[at]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +66,7 @@ class Interleave:
 
     counts: Ints
     key: int
+    _kept: "list[_OpenWindows]" = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Raise if a slot is so long that units times windows exceed 64 bits; a single stream needs no windows."""
@@ -58,13 +89,28 @@ class Interleave:
             slot: (n,) slots.
             unit: (n,) units, each below the number in its slot.
         """
-        if len(self.counts) == 1:
+        if len(self.counts) == 1 or not len(unit):
             return np.zeros_like(unit), unit
-        num_windows = int(self._num_windows().max())
-        window, inverse = np.unique(slot * num_windows + self._window_of(slot, unit), return_inverse=True)
-        begin, stream, number, first_unit = self._open(*np.divmod(window, num_windows))
-        at = begin[inverse] + unit - first_unit[inverse]
-        return stream[at], number[at]
+        found = self._kept[0].find(slot, unit) if self._kept else None
+        if found is None:
+            self._kept[:] = [self._open_all(slot, unit)]  # the next rows are probably in the same windows
+            found = self._kept[0].find(slot, unit)
+        assert found is not None  # every window between those of the first and the last unit is open
+        return found
+
+    def _open_all(self, slot: Ints, unit: Ints) -> "_OpenWindows":
+        """Open, in each slot, all windows from that of its first unit to that of its last."""
+        slots, place = np.unique(slot, return_inverse=True)
+        first, last = np.full(len(slots), self.slot_units.max()), np.zeros(len(slots), np.int64)
+        np.minimum.at(first, place, unit)
+        np.maximum.at(last, place, unit)
+        low, high = np.split(self._window_of(np.tile(slots, 2), np.concatenate([first, last])), 2)
+        num = high + 1 - low
+        window = np.arange(num.sum()) + np.repeat(low - (np.cumsum(num) - num), num)
+        slot = np.repeat(slots, num)
+        begin, stream, number, first_unit = self._open(slot, window)
+        stride = int(self.slot_units.max()) + 1
+        return _OpenWindows(stride, slot * stride + first_unit, begin, stream, number)
 
     def num_before(self, slot: Ints, unit: Ints) -> Ints:
         """(num_streams, n); units of each stream before each unit, which may be the slot's end."""

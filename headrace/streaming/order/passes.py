@@ -5,13 +5,13 @@ end to end, and a pass maps positions to places on the line. The sample at a pos
 no array is longer than the list of shards. How several streams are combined is in `interleave`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.format.lazy import cached_property
 from headrace.streaming.order.bijection import mix, permute
 from headrace.streaming.order.spec import OrderSpec, SamplingMethod, ShuffleAlgo
 
@@ -22,8 +22,8 @@ BLOCK_SHARDS = 64
 _PASS, _SHARD_ORDER, _BLOCK, _FULL, _PICKS, _PICK_SHIFT, _PICK_WITHIN = range(1, 8)
 
 Ints = NDArray[np.int64]
-Permutation = Callable[[Ints], Ints]
-"""A bijection of [0, size) that is evaluated at any positions: int64 → int64 of the same shape."""
+Whole = int | Ints
+"""A number for all positions, or one for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class BlockPermutation:
     world size stay in few parts of it, that is in few shards.
     """
 
-    size: int
-    block_size: int
-    num_nodes: int
-    key: int
+    size: Whole
+    block_size: Whole
+    num_nodes: Whole
+    key: int | NDArray[np.uint64]
 
     def __call__(self, position: Ints) -> Ints:
         """Places of positions in [0, size)."""
-        num_blocks = max(1, (2 * self.size + self.block_size) // (2 * self.block_size))
+        num_blocks = np.maximum(1, (2 * self.size + self.block_size) // (2 * self.block_size))
         block = ((position + 1) * num_blocks - 1) // self.size  # block b is [size*b // num_blocks, size*(b+1) // …)
         start = self.size * block // num_blocks
         length = self.size * (block + 1) // num_blocks - start
@@ -62,8 +62,8 @@ class BlockPermutation:
 class FullPermutation:
     """Shuffles all places: every order is equally likely."""
 
-    size: int
-    key: int
+    size: Whole
+    key: int | NDArray[np.uint64]
 
     def __call__(self, position: Ints) -> Ints:
         """Places of positions in [0, size)."""
@@ -86,6 +86,11 @@ class ShardLine:
         """Places on the line."""
         return int(self.starts[-1])
 
+    @property
+    def numbers(self) -> NDArray[np.integer]:
+        """(num_shards,); the shards, in the order of the line."""
+        return np.arange(len(self.starts) - 1) if self.shards is None else self.shards
+
     def locate(self, place: Ints) -> tuple[Ints, Ints]:
         """Shard of each place, and the offset in that shard."""
         index = np.searchsorted(self.starts, place, side="right") - 1  # "right" steps over empty shards
@@ -102,14 +107,18 @@ class Picks:
     [0, size - num_picked] shifts the whole pattern.
     """
 
-    size: int
-    num_picked: int
-    granularity: int
-    shift: int
+    size: Whole
+    num_picked: Whole
+    granularity: Whole
+    shift: Whole
 
     @property
-    def _num_runs(self) -> int:
+    def _num_runs(self) -> Whole:
         return -(-self.num_picked // self.granularity)
+
+    def __call__(self, pick: Ints) -> Ints:
+        """As `place`, like the permutations."""
+        return self.place(pick)
 
     def place(self, pick: Ints) -> Ints:
         """Place of each selected sample in [0, num_picked); increasing, distinct, and in [0, size)."""
@@ -127,26 +136,36 @@ class Picks:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ShardedPass:
-    """A pass over permuted shards: maps a position to a place on `line`, and this place to a sample id.
+class Pass:
+    """A pass over a stream: maps a position to a place on `line`, and this place to a sample.
 
-    If `line` has only some samples of each shard, `pick_key` selects them: the images of the first offsets of the shard
-    under a bijection.
+    Attributes:
+        line: the shards in the order of the pass, with the samples that the pass takes of each. It is the line in
+            storage order if places on it are the samples' own numbers.
+        permutation: maps positions to places; None if they are equal.
+        pick_key: if `line` has only some samples of each shard, selects them: the images of the first offsets of the
+            shard under a bijection.
     """
 
-    storage: ShardLine
     line: ShardLine
-    permutation: Permutation
+    permutation: "BlockPermutation | FullPermutation | Picks | None" = None
     pick_key: int | None = None
 
-    def __call__(self, position: Ints) -> Ints:
-        """Samples at positions in [0, size of the line)."""
-        shard, offset = self.line.locate(self.permutation(position))
-        first = self.storage.starts[shard]
+    def sample_ids(self, position: Ints, storage: ShardLine) -> Ints:
+        """Samples at positions in [0, size of the line), as numbers on the line in storage order."""
+        place = position if self.permutation is None else self.permutation(position)
+        if self.line is storage:
+            return place
+        shard, offset = self.line.locate(place)
+        first = storage.starts[shard]
         if self.pick_key is not None:
-            size = self.storage.starts[shard + 1] - first
-            offset = permute(offset, size, mix(self.pick_key, _PICK_WITHIN, shard))
+            offset = pick_within(self.pick_key, shard, storage.starts[shard + 1] - first, offset)
         return np.asarray(first + offset)
+
+
+def pick_within(pick_key: int | NDArray[np.uint64], shard: Ints, size: Ints, offset: Ints) -> Ints:
+    """Offset in its shard of each sample that a partial pass selects, by its number among those of the shard."""
+    return permute(offset, size, mix(pick_key, _PICK_WITHIN, shard))
 
 
 class StreamOrder:
@@ -155,73 +174,121 @@ class StreamOrder:
     Positions [0, num_planned) are the samples that the epoch planned: whole passes, then a partial pass. Positions
     after them are needed only when the mixture changes; they are in further whole passes. So the sample at a position
     does not change while the epoch runs, even if the mixture does.
+
+    Attributes:
+        shard_sizes: (num_shards,); samples of each shard, in storage order.
+        num_planned: samples that the epoch planned.
+        num_whole: whole passes among them.
+        num_picked: samples of the partial pass that follows; 0 without one.
     """
 
     def __init__(
         self, spec: OrderSpec, number: int, shard_sizes: NDArray[np.integer], epoch: int, num_planned: int
     ) -> None:
         """Order in `epoch` of stream `number`, which is part of the key, so that equal streams get different orders."""
+        self.shard_sizes = shard_sizes
+        self.num_planned = num_planned
         self._spec = spec
-        self._sizes = shard_sizes
         self._storage = ShardLine(shard_sizes)
         self._epoch = epoch
-        self._planned = num_planned
         self._number = number
-        self._pass = lru_cache(maxsize=2)(self._build_pass)
+        self.num_whole, self.num_picked = divmod(num_planned, self.size) if self.size else (0, 0)
+        self._pass = lru_cache(maxsize=2)(self.build_pass)
+
+    @property
+    def size(self) -> int:
+        """Samples of the stream, each counted once."""
+        return self._storage.size
+
+    @property
+    def is_shuffled(self) -> bool:
+        """Whether the stream is not in storage order."""
+        return self._spec.shuffle
+
+    @property
+    def storage(self) -> ShardLine:
+        """The shards in storage order."""
+        return self._storage
+
+    @property
+    def storage_starts(self) -> Ints:
+        """int64 (num_shards + 1,); the number of the first sample of each shard, and of all samples."""
+        return self._storage.starts
 
     def sample_ids(self, position: Ints) -> Ints:
         """Samples at positions of the stream's own order (1-d), as numbers in storage order."""
-        number, within = self._split(position)
+        number, within = self.split(position)
         samples = np.empty(len(position), np.int64)
         for wanted in sorted(set(number.tolist())):
             rows = number == wanted
-            samples[rows] = self._pass(wanted)(within[rows])
+            samples[rows] = self._pass(wanted).sample_ids(within[rows], self._storage)
         return samples
 
-    def _split(self, position: Ints) -> tuple[Ints, Ints]:
-        """Pass number and position in that pass."""
-        size = self._storage.size
-        whole, picked = divmod(self._planned, size) if size else (0, 0)
-        number, within = np.divmod(position, max(size, 1))
-        if picked:  # the partial pass is shorter, so the next pass begins earlier
-            late = position >= self._planned
-            number[late] = whole + 1 + (position[late] - self._planned) // size
-            within[late] = (position[late] - self._planned) % size
+    def split(self, position: Ints) -> tuple[Ints, Ints]:
+        """Pass of each position, and position in that pass."""
+        number, within = np.divmod(position, max(self.size, 1))
+        if self.num_picked:  # the partial pass is shorter, so the next pass begins earlier
+            late = position >= self.num_planned
+            number[late] = self.num_whole + 1 + (position[late] - self.num_planned) // self.size
+            within[late] = (position[late] - self.num_planned) % self.size
         return number, within
 
-    def _build_pass(self, number: int) -> Permutation:
-        whole, picked = divmod(self._planned, self._storage.size)
-        key = self._key(_PASS, self._epoch, number)
-        if picked and number == whole:
-            return self._partial_pass(picked, key)
-        if not self._spec.shuffle:
-            return lambda position: position
-        if self._spec.shuffle_algo is ShuffleAlgo.FULL:
-            return FullPermutation(self._storage.size, key)
-        line = ShardLine(self._sizes, self._shard_order(key))
-        return ShardedPass(self._storage, line, self._block_permutation(line.size, key))
+    def size_of_pass(self, number: int) -> int:
+        """Samples of a pass."""
+        return self.num_picked if self.num_picked and number == self.num_whole else self.size
 
-    def _partial_pass(self, num_picked: int, key: int) -> Permutation:
-        fixed = self._spec.sampling_method is SamplingMethod.FIXED
-        pick_key = self._key(_PICKS, 0 if fixed else self._epoch + 1)
-        left_out = self._storage.size - num_picked
-        shift = int(mix(pick_key, _PICK_SHIFT)) % (left_out + 1)
-        picks = Picks(self._storage.size, num_picked, min(self._spec.sampling_granularity, num_picked), shift)
-        if not self._spec.shuffle:
-            return picks.place
-        counts = np.diff(picks.num_before(self._storage.starts))
-        if self._spec.shuffle_algo is ShuffleAlgo.FULL:
-            return ShardedPass(self._storage, ShardLine(counts), FullPermutation(num_picked, key), pick_key)
-        line = ShardLine(counts, self._shard_order(key))
-        return ShardedPass(self._storage, line, self._block_permutation(num_picked, key), pick_key)
+    def pass_key(self, number: int) -> int:
+        """Key of the shuffles of a pass."""
+        return self._key(_PASS, self._epoch, number)
 
-    def _shard_order(self, key: int) -> NDArray[np.int32]:
-        num_shards = len(self._sizes)
+    def shards_of_pass(self, key: int) -> NDArray[np.int32] | None:
+        """int32 (num_shards,), the order of the shards in the pass with this key; None for storage order."""
+        if not self._spec.shuffle or self._spec.shuffle_algo is ShuffleAlgo.FULL:
+            return None
+        num_shards = len(self.shard_sizes)
         return permute(np.arange(num_shards), num_shards, mix(key, _SHARD_ORDER)).astype(np.int32)
 
+    def block_size(self, size: int) -> int:
+        """Samples of a shuffle block in a pass of `size` samples; all of them if the whole pass is mixed."""
+        if self._spec.shuffle and self._spec.shuffle_algo is ShuffleAlgo.FULL:
+            return max(1, size)
+        num_shards = max(1, len(self.shard_sizes))
+        return self._spec.shuffle_block_size or max(1, BLOCK_SHARDS * size // num_shards)
+
+    @cached_property
+    def pick_key(self) -> int:
+        """Key that selects the samples of the partial pass."""
+        fixed = self._spec.sampling_method is SamplingMethod.FIXED
+        return self._key(_PICKS, 0 if fixed else self._epoch + 1)
+
+    @cached_property
+    def picked_of_shards(self) -> Ints:
+        """int64 (num_shards,); samples that the partial pass takes of each shard."""
+        return np.diff(self._picks.num_before(self._storage.starts))
+
+    @cached_property
+    def _picks(self) -> Picks:
+        left_out = self.size - self.num_picked
+        shift = int(mix(self.pick_key, _PICK_SHIFT)) % (left_out + 1)
+        return Picks(self.size, self.num_picked, min(self._spec.sampling_granularity, self.num_picked), shift)
+
+    def build_pass(self, number: int) -> Pass:
+        """A pass by its number; `sample_ids` keeps the last two."""
+        key = self.pass_key(number)
+        size = self.size_of_pass(number)
+        is_partial = size < self.size
+        if not self._spec.shuffle:
+            return Pass(self._storage, self._picks if is_partial else None)
+        is_full = self._spec.shuffle_algo is ShuffleAlgo.FULL
+        if is_full and not is_partial:
+            return Pass(self._storage, FullPermutation(size, key))
+        line = ShardLine(self.picked_of_shards if is_partial else self.shard_sizes, self.shards_of_pass(key))
+        permutation = FullPermutation(size, key) if is_full else self._block_permutation(size, key)
+        return Pass(line, permutation, self.pick_key if is_partial else None)
+
     def _block_permutation(self, size: int, key: int) -> BlockPermutation:
-        num_shards = max(1, len(self._sizes))
-        block_size = self._spec.shuffle_block_size or max(1, BLOCK_SHARDS * size // num_shards)
+        num_shards = max(1, len(self.shard_sizes))
+        block_size = self.block_size(size)
         # With more nodes than shards, neighbouring nodes would share a shard, and small batches would be of few shards.
         block_shards = max(1, (2 * min(block_size, size) * num_shards + size) // (2 * size))
         return BlockPermutation(size, block_size, min(self._spec.num_canonical_nodes, block_shards), key)

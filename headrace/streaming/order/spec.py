@@ -85,17 +85,13 @@ class FrameBudget:
     Attributes:
         frames_per_batch: limit of rows times longest row of a *global* batch, not of the batch of a rank.
         batch_multiple: the number of rows is a multiple of this; every world size that divides it is possible.
-        window_samples: samples that are sorted together, rounded down to a multiple of `batch_multiple`.
+        window_samples: samples whose batches are shuffled together. Ranges of lengths are chosen so that two windows
+            fill a batch of each: more samples give narrower ranges, and less padding.
     """
 
     frames_per_batch: int
     batch_multiple: int = 8
     window_samples: int = 8192
-
-    @property
-    def window_rows(self) -> int:
-        """Samples that are sorted together: a multiple, so that only the last batch of the epoch needs padding rows."""
-        return max(1, self.window_samples // self.batch_multiple) * self.batch_multiple
 
     def __post_init__(self) -> None:
         convert(self, whole, "frames_per_batch", "batch_multiple", "window_samples", least=1)

@@ -1,0 +1,144 @@
+"""Lengths of the samples of all streams, for the order: from the indexes, and counted once for each set of shards.
+
+The counts (`order.length_census`) are kept in the cache folder, in `lengths/`, so that all ranks of a host, all epochs
+and all later runs share one pass over the indexes. They follow from the data and from crop and resampling alone, so all
+hosts of a job find the same.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import mmap
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import FormatError
+from headrace.format import tables
+from headrace.streaming.order.epoch_order import Rows
+from headrace.streaming.order.length_census import LengthCensus, count_lengths
+from headrace.streaming.reading import StreamReaders
+from headrace.streaming.settings import SampleSettings
+
+_log = logging.getLogger(__name__)
+
+_VERSION = 1
+_FOLDER = "lengths"
+_SHARDS_AT_ONCE = 1024
+
+
+class OpenReaders(Protocol):
+    """The opened streams, of which each process makes its own `StreamReaders`."""
+
+    @property
+    def reading(self) -> StreamReaders:
+        """The streams as this process reads them."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexLengths:
+    """Lengths of samples after crop and resampling (`order.length_census.KnownLengths`).
+
+    Attributes:
+        streams: the opened streams.
+        samples: crop and resampling.
+    """
+
+    streams: OpenReaders
+    samples: SampleSettings
+
+    def __call__(self, rows: Rows) -> NDArray[np.int64]:
+        """Frames of each row's sample, int64 (n,). Raises `ConfigError` if an index does not know one."""
+        return self.streams.reading.lengths(rows, self.samples)
+
+    def census(self, stream: int) -> LengthCensus:
+        """How many samples of which length each shard of a stream has; read from all indexes if it is not kept yet.
+
+        Raises:
+            ConfigError: an index does not know a length.
+            StorageError: an index cannot be read.
+        """
+        reading = self.streams.reading
+        crop = self.samples.crop_frames, self.samples.crop_seconds, self.samples.sample_rate_hz
+        return reading.census((stream, crop), lambda: _counted(reading, stream, self, crop))
+
+
+def _counted(
+    reading: StreamReaders, stream: int, lengths: IndexLengths, crop: tuple[float | None, ...]
+) -> LengthCensus:
+    """The census of a stream, from its file or made and kept."""
+    shards = reading.readers[stream].primary.shards
+    sizes = shards.shards.num_samples
+    origin = json.dumps([_VERSION, shards.identity.fingerprint, shards.identity.split, *crop])
+    path = reading.cache_folders[stream] / _FOLDER / f"{hashlib.sha256(origin.encode()).hexdigest()[:32]}.lengths"
+    if (found := _read(path, sizes)) is not None:
+        return found
+    with _locked(path):  # other ranks of the host wait for the one that counts
+        if (found := _read(path, sizes)) is not None:
+            return found
+        _log.info("%s: counting the lengths of %d samples once", shards.identity.uri, shards.num_samples)
+        census = count_lengths(_parts(sizes, stream, lengths))
+        _keep(path, census)
+        return census
+
+
+def _parts(
+    sizes: NDArray[np.integer], stream: int, lengths: IndexLengths
+) -> Iterator[tuple[NDArray[np.integer], NDArray[np.int64]]]:
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
+    for first in range(0, len(sizes), _SHARDS_AT_ONCE):
+        part = sizes[first : first + _SHARDS_AT_ONCE]
+        samples = np.arange(starts[first], starts[first + len(part)])
+        yield part, lengths(Rows(np.full(len(samples), stream, np.int32), samples))
+
+
+def _read(path: Path, sizes: NDArray[np.integer]) -> LengthCensus | None:
+    """The kept census, or None unless it counts all samples of these shards. Processes share its memory."""
+    try:
+        with path.open("rb") as file:
+            blob = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        arrays, metadata = tables.unpack(blob, str(path))
+        census = LengthCensus(int(metadata["first_cell"]), arrays["counts"], arrays["longest"])
+    except (OSError, FormatError, KeyError, ValueError):  # absent, incomplete or damaged: it is made again
+        return None
+    return census if census.is_of(sizes) else None
+
+
+def _keep(path: Path, census: LengthCensus) -> None:
+    """Write a census for other processes; a failure is not an error, since this process has it."""
+    blob = tables.pack({"counts": census.counts, "longest": census.longest}, {"first_cell": str(census.first_cell)})
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        temporary.write_bytes(blob)
+        temporary.rename(path)
+    except OSError as error:
+        _log.warning("%s: %s: the lengths of this data set will be counted again in each run", path, error.strerror)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file that is being made; without a lock if the folder cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError:
+        yield
+        return
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_UN)
+        os.close(lock)
