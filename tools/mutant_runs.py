@@ -156,8 +156,8 @@ def seconds_unchanged(tests: Tests) -> float:
 
 
 def outcomes(tests: Tests, chosen: Iterable[Mutant], jobs: int) -> Iterator[tuple[Mutant, Outcome]]:
-    """Each of `chosen` with its outcome. One may take 10 s, and five times what the tests take without a change."""
-    limit = 10 + 5 * seconds_unchanged(tests)
+    """Each of `chosen` with its outcome. One may take 5 s, and four times what the tests take without a change."""
+    limit = 5 + 4 * seconds_unchanged(tests)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         runs = Runs(tests, Path(folder), limit)
         for mutant in chosen:
