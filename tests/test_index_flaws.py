@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from headrace.format import tables
 from headrace.format.index_entries import SampleEntry, build_index
 from headrace.format.index_flaws import flaw_of
 from headrace.format.tensors import TensorPlace
@@ -95,3 +96,8 @@ def test_what_is_not_given_is_unknown():
     entry = SampleEntry("a", {"json": (0, 5)})
     assert (entry.num_frames, entry.sample_rate_hz, entry.num_channels) == (-1, 0, 0)
     assert INDEX.latent_rate_hz == 0
+
+
+def test_an_index_file_says_its_version():
+    _, metadata = tables.unpack(INDEX.to_bytes(), "a.idx")
+    assert metadata["headrace_index"] == "1"
