@@ -151,7 +151,8 @@ def test_a_module_is_named_by_the_beginning_of_its_path():
 
 
 def test_every_module_and_test_file_of_the_lists_exists():
-    named = {*CONFIGURED["modules"], *(file for files in CONFIGURED["modules"].values() for file in files)}
+    files = (name.partition("::")[0] for names in CONFIGURED["modules"].values() for name in names)
+    named = {*CONFIGURED["modules"], *files}
     assert [path for path in sorted(named) if not Path(ROOT, path).is_file()] == []
 
 

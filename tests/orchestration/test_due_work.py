@@ -1,0 +1,194 @@
+"""What a data set lacks, decided from wanted and existing manifests, snapshots and records, without any of them."""
+
+from types import SimpleNamespace
+
+import dagster as dg
+import pytest
+
+from headrace.format.manifests import ManifestSummary
+from headrace_dagster.assets.keys import DatasetKeys
+from headrace_dagster.sensors import due_work
+from headrace_dagster.sensors.due_work import DueWork, DueWorkReader, _base, _Stage, _work
+
+NAMES = ("train-0000", "train-0001")
+FIRST = NAMES[0]
+CONFIG = SimpleNamespace(latents=[SimpleNamespace(name="mel")], model_dump_json=lambda: "{}")
+
+
+class Fakes:
+    """A data set of two partitions, audio and one set of latents, in which everything is up to date."""
+
+    def __init__(self):
+        self.keys = DatasetKeys(("demo",))
+        self.catalog = SimpleNamespace(fingerprints={}, digest="catalog", seconds=7200.0)
+        self.found = {stage: {name: summary(1, f"{stage} of {name}") for name in NAMES} for stage in ("audio", "mel")}
+        self.snapshots = {"audio": SimpleNamespace(number=7), "mel": SimpleNamespace(number=3)}
+        self.is_committed = {"audio": True, "mel": True}
+        self.unrecorded_names, self.committed_with, self.missing = set(), {}, {}
+        self.lacks_index, self.is_smoke_done, self.is_report_done = set(), True, True
+
+    def output(self, config):
+        return "output"
+
+    def audio(self, config):
+        return "audio"
+
+    def latents(self, config, name):
+        return name
+
+    def parts(self, config):
+        return {"audio": "audio", "latents mel": "mel"}
+
+    def unrecorded(self, key, current):
+        return {name for name in current if (key, name) in self.unrecorded_names}
+
+    def has_index(self, key, newest):
+        return key not in self.lacks_index
+
+    def is_made_from(self, key, inputs):
+        assert set(inputs) == {"audio", "latents mel"}
+        return self.is_smoke_done
+
+    def committed(self, newest, catalog, current, number):
+        stage = next((stage for stage, snapshot in self.snapshots.items() if snapshot is newest), "")
+        self.committed_with[stage] = number
+        return self.is_committed.get(stage, False)
+
+    def read(self) -> DueWork | None:
+        reader = DueWorkReader(SimpleNamespace(config=CONFIG, keys=self.keys), self, self)
+        return reader.read(lambda stage: self.missing.get(stage, {}))
+
+
+def summary(number, wanted):
+    return ManifestSummary(number, wanted, "digest")
+
+
+@pytest.fixture
+def fakes(monkeypatch):
+    fakes = Fakes()
+    replaced = {
+        "read_summary": lambda output, config: fakes.catalog,
+        "wanted_partitions": lambda fingerprints, config: {name: f"audio of {name}" for name in NAMES},
+        "wanted_latents": lambda ready, settings: {name: f"mel of {name}" for name in ready},
+        "latent_settings": lambda latents: latents.name,
+        "newest_summaries": lambda shards: fakes.found[shards],
+        "newest_snapshot": lambda shards: fakes.snapshots[shards],
+        "is_committed": fakes.committed,
+        "smoke_inputs": lambda config, snapshots: snapshots,
+        "has_report": lambda *_: fakes.is_report_done,
+    }
+    for name, fake in replaced.items():
+        monkeypatch.setattr(due_work, name, fake)
+    return fakes
+
+
+def stages_of(due):
+    return {name: work.stages for name, work in due.partitions.items()}
+
+
+def last_assets(fakes, *stages):
+    keys = {"audio": fakes.keys.sizes_index, "mel": fakes.keys.latents_index("mel")}
+    return (*(keys[stage] for stage in stages), fakes.keys.loader_smoke_test, fakes.keys.dataset_report)
+
+
+def test_while_the_source_has_to_be_scanned_nothing_is_known(fakes):
+    fakes.catalog = None
+    assert fakes.read() is None
+
+
+def test_a_data_set_that_is_up_to_date_lacks_nothing(fakes):
+    due = fakes.read()
+    assert (due.partitions, due.finish, due.hours) == ({}, (), 0)
+    assert due.token
+    assert fakes.committed_with == {"audio": None, "mel": 7}  # latents are committed for the audio's snapshot
+
+
+def test_of_a_partition_whose_audio_is_stale_everything_is_made(fakes):
+    fakes.found["audio"][FIRST] = summary(4, "another")
+    due = fakes.read()
+    assert stages_of(due) == {FIRST: ("audio", "mel")}
+    assert due.finish == last_assets(fakes, "audio", "mel")
+    assert due.token == ""
+    assert due.hours == 1  # half of two hours
+    assert due.partitions[FIRST].reason is None
+
+
+def test_of_a_partition_whose_latents_are_stale_only_these_are_made(fakes):
+    del fakes.found["mel"][FIRST]
+    assert stages_of(fakes.read()) == {FIRST: ("mel",)}
+
+
+def test_a_partition_that_dagster_has_no_record_of_is_made_again(fakes):
+    fakes.unrecorded_names.add((fakes.keys.latent_shards("mel"), FIRST))
+    assert stages_of(fakes.read()) == {FIRST: ("mel",)}
+    fakes.unrecorded_names.add((fakes.keys.audio_shards, FIRST))
+    assert stages_of(fakes.read()) == {FIRST: ("audio", "mel")}
+
+
+def test_missing_shards_are_the_reason_unless_the_partition_has_changed_as_well(fakes):
+    fakes.missing["audio"] = {FIRST: 5.0, NAMES[1]: 6.0}
+    fakes.found["audio"][NAMES[1]] = summary(4, "another")
+    due = fakes.read()
+    assert {name: work.reason for name, work in due.partitions.items()} == {FIRST: "shards missing", NAMES[1]: None}
+
+
+@pytest.mark.parametrize("fault", ["snapshot", "commit", "index"])
+@pytest.mark.parametrize("stage", ["audio", "mel"])
+def test_an_index_that_is_not_up_to_date_is_made_again_and_what_follows_it(fakes, stage, fault):
+    if fault == "snapshot":
+        fakes.snapshots[stage] = None
+    elif fault == "commit":
+        fakes.is_committed[stage] = False
+    else:
+        fakes.lacks_index.add(fakes.keys.sizes_index if stage == "audio" else fakes.keys.latents_index("mel"))
+    assert fakes.read().finish == last_assets(fakes, stage)
+    assert fakes.committed_with.get("mel", 7) == (None if (stage, fault) == ("audio", "snapshot") else 7)
+
+
+def test_a_smoke_test_of_other_data_is_repeated_and_the_report_after_it(fakes):
+    fakes.is_smoke_done = False
+    assert fakes.read().finish == last_assets(fakes)
+    fakes.is_smoke_done, fakes.is_report_done = True, False
+    assert fakes.read().finish == (fakes.keys.dataset_report,)
+
+
+def test_the_token_of_what_follows_changes_with_the_snapshots_and_manifests(fakes):
+    tokens = [fakes.read().token]
+    fakes.snapshots["mel"] = SimpleNamespace(number=4)
+    tokens.append(fakes.read().token)
+    fakes.found["audio"][FIRST] = summary(2, f"audio of {FIRST}")
+    tokens.append(fakes.read().token)
+    assert len(set(tokens)) == 3
+
+
+def test_partitioned_assets_of_stages(fakes):
+    reader = DueWorkReader(SimpleNamespace(config=CONFIG, keys=fakes.keys), fakes, fakes)
+    assert reader.assets_of(["audio", "mel"]) == [fakes.keys.audio_shards, fakes.keys.latent_shards("mel")]
+
+
+def stage(*, found=None, current=None, todo=(), missing=None):
+    return _Stage({FIRST: "wanted"}, found or {}, current or {}, frozenset(todo), missing or {})
+
+
+def test_work_is_counted_from_the_manifest_that_it_replaces():
+    before = {FIRST: summary(4, "before")}
+    assert _base(stage(), FIRST) == 0
+    assert _base(stage(found=before), FIRST) == 4
+    assert _base(stage(found=before, current=before), FIRST) == 3  # it has been replaced already
+
+
+def test_a_partition_that_lacks_nothing_has_no_work():
+    assert _work(FIRST, {"audio": stage(), "mel": stage()}) is None
+
+
+def test_the_token_of_a_partition_changes_with_what_is_missing_and_since_when():
+    tokens = [
+        _work(FIRST, {"audio": stage(todo=[FIRST], missing=missing), "mel": stage()}).token
+        for missing in ({}, {FIRST: 5.0}, {FIRST: 6.0})
+    ]
+    assert len(set(tokens)) == 3
+
+
+def test_hours_are_unknown_by_default():
+    assert DueWork({}).hours == 0
+    assert isinstance(DatasetKeys(("demo",)).sizes_index, dg.AssetKey)
