@@ -38,14 +38,12 @@ def audio_shards_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         headrace_workers: dg.ResourceParam[Workers],
         headrace_progress: dg.ResourceParam[BuildProgress],
     ) -> dg.MaterializeResult:
-        from headrace.catalog.partitions import partition_recordings  # noqa: PLC0415 - polars: not in a code server
+        from headrace.catalog.parts import partition_recordings  # noqa: PLC0415 - polars: not in a code server
 
         pass_catalog(context.instance, keys.catalog)
         audio = headrace_storage.audio(config)
         with readable_failures():
-            recordings = partition_recordings(
-                headrace_storage.catalog(config).recordings, config, context.partition_key
-            )
+            recordings = partition_recordings(headrace_storage.output(config), config, context.partition_key)
             source = headrace_storage.source(config)
             work = partial(build_partition, context.partition_key, recordings, settings, source, audio)
             build = headrace_workers.run(work, headrace_progress.built)

@@ -67,8 +67,8 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         headrace_workers: dg.ResourceParam[Workers],
         headrace_progress: dg.ResourceParam[BuildProgress],
     ) -> Iterator[dg.MaterializeResult]:
-        from headrace.catalog.changes import compare_catalogs  # noqa: PLC0415 - likewise
-        from headrace.catalog.parquet_files import read_catalog  # noqa: PLC0415 - likewise
+        from headrace.catalog.changes import compare_stored  # noqa: PLC0415 - likewise
+        from headrace.catalog.parts import StoredCatalog, last_catalog  # noqa: PLC0415 - likewise
         from headrace.catalog.regressions import find_regressions, mark_reported  # noqa: PLC0415 - likewise
         from headrace.catalog.scan import ScanRuntime  # noqa: PLC0415 - polars: not in a code server
         from headrace.catalog.update import update_catalog  # noqa: PLC0415 - likewise
@@ -83,26 +83,26 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
                 resuming=headrace_progress.resuming,
                 settling=headrace_progress.settling,
             )
-            before = read_catalog(headrace_storage.output(config))
-            scan, summary = update_catalog(
+            output = headrace_storage.output(config)
+            before = last_catalog(output)
+            scan, header = update_catalog(
                 config,
                 headrace_storage.source(config),
                 headrace_storage.metadata(config),
-                headrace_storage.output(config),
+                output,
                 runtime,
                 excluded=headrace_storage.excluded(config),
             )
-            output = headrace_storage.output(config)
             regressions = find_regressions(output, scan.catalog, scan.unsettled["path"].to_list())
             left = left_latents(output, {latents.name for latents in config.latents})
-        events = changed_partitions(context.instance, keys.recordings, summary.fingerprints)
+        events = changed_partitions(context.instance, keys.recordings, header.fingerprints)
         for event in events:
             context.log_event(event)
         partitions = dict.fromkeys(str(event.partition) for event in events)
-        changes = compare_catalogs(before, scan.catalog)
+        changes = compare_stored(before, StoredCatalog(output, header))
         results = [regression_result(name, keys.catalog, regressions) for name in (NEW_REJECTS, DROPPED_AUDIO)]
         yield dg.MaterializeResult(
-            data_version=dg.DataVersion(summary.digest),
+            data_version=dg.DataVersion(header.digest),
             metadata={**catalog_metadata(scan, changes, tuple(partitions)), **left},
             tags={INPUTS_TAG: inputs},
             check_results=[_conservation(scan), _has_recordings(scan, config), *results],

@@ -59,7 +59,7 @@ def _catalog_schema(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
         from headrace.catalog.checks import check_catalog, check_metadata  # noqa: PLC0415 - pandera brings pandas
         from headrace.checks.frame_alignment import column_faults  # noqa: PLC0415 - polars: not in a code server
 
-        catalog = headrace_storage.catalog(config)
+        catalog = headrace_storage.catalog(config).whole()
         numbers = {"recordings": catalog.recordings.height}
         try:
             check_catalog(catalog.recordings, catalog.rejected)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from headrace.catalog.summary import read_summary
+from headrace.catalog.header import read_current_header
 from headrace.config.dataset import DatasetConfig
 from headrace.format.rejects import counted
 from headrace.format.snapshots import NumberedSnapshot, read_snapshot
@@ -38,10 +38,10 @@ def report_inputs(name: str, snapshots: Mapping[str, NumberedSnapshot], reasons:
 def has_report(dataset: ProjectDataset, storage: StorageResource, records: AssetRecords) -> bool:
     """Whether the page exists and is up to date. Needs a snapshot of every part."""
     config, output = dataset.config, storage.output(dataset.config)
-    summary = read_summary(output, config)
-    if summary is None or not output.exists(REPORT_PATH):
+    header = read_current_header(output, config)
+    if header is None or not output.exists(REPORT_PATH):
         return False
-    inputs = report_inputs(config.name, _snapshots(config, storage), list(summary.reasons.items()))
+    inputs = report_inputs(config.name, _snapshots(config, storage), list(header.reasons.items()))
     return records.is_made_from(dataset.keys.dataset_report, inputs)
 
 
@@ -51,22 +51,21 @@ def _snapshots(config: DatasetConfig, storage: StorageResource) -> dict[str, Num
 
 def _read_report(config: DatasetConfig, storage: StorageResource) -> "Report":
     """The content of the page, from the catalog and the newest snapshots."""
+    from headrace.report.catalog_figures import catalog_figures  # noqa: PLC0415 - likewise
     from headrace.report.contents import ReportInputs, collect_contents  # noqa: PLC0415 - likewise
     from headrace.report.page import Report  # noqa: PLC0415 - polars: not in a code server
 
     catalog = storage.catalog(config)
+    rejected = catalog.rejected()
     latents = {entry.name: storage.latents(config, entry.name) for entry in config.latents}
     inputs = ReportInputs(
-        catalog.recordings,
-        catalog.rejected,
-        config.partitioning(),
-        config.group_by,
+        catalog_figures(catalog.partitions(), tuple(config.splits)),
+        rejected,
         storage.audio(config),
         latents,
         config.audio.num_channels,
-        config.source.duplicates,
     )
-    reasons = counted(catalog.rejected["code"])
+    reasons = counted(rejected["code"])
     return Report(
         config.name, _snapshots(config, storage), reasons, storage.output(config).uri, collect_contents(inputs)
     )

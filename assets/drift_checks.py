@@ -26,7 +26,7 @@ def drift_checks(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
     def checks(
         context: dg.AssetCheckExecutionContext, headrace_storage: StorageResource
     ) -> Iterator[dg.AssetCheckResult]:
-        now = catalog_numbers(headrace_storage.catalog(config))
+        now = catalog_numbers(headrace_storage.catalog(config).header)
         before = last_numbers(context.instance, keys.sizes_index)
         for name, (compare, _) in _CHECKS.items():
             faults = compare(now, before, config.drift)

@@ -26,22 +26,21 @@ def sizes_index_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         "names the partitions, while partitions are not built from the current catalog.",
     )
     def sizes_index(context: dg.AssetExecutionContext, headrace_storage: StorageResource) -> dg.MaterializeResult:
-        from headrace.catalog.partitions import partition_fingerprints  # noqa: PLC0415 - polars: not in a code server
-        from headrace.catalog.update import store_decode_rejects  # noqa: PLC0415 - likewise
+        from headrace.catalog.storing import store_decode_rejects  # noqa: PLC0415 - polars: not in a code server
 
         pass_catalog(context.instance, keys.catalog)
         pass_shards(context.instance, keys.audio_shards, config.partitioning().partition_keys())
         audio = headrace_storage.audio(config)
         with readable_failures():
             catalog = headrace_storage.catalog(config)
-            wanted = wanted_partitions(partition_fingerprints(catalog.recordings, config), config)
-            committed, is_new, manifests = commit_partitions(audio, wanted, catalog.digest)
-            store_decode_rejects(headrace_storage.output(config), catalog, manifests, config)
+            wanted = wanted_partitions(catalog.header.fingerprints, config)
+            committed, is_new, manifests = commit_partitions(audio, wanted, catalog.header.digest)
+            store_decode_rejects(catalog, manifests)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(committed.snapshot.fingerprint),
             metadata={
                 **snapshot_metadata(audio, committed, is_new=is_new),
-                **catalog_numbers(catalog).to_dict(),
+                **catalog_numbers(catalog.header).to_dict(),
             },
             tags={INPUTS_TAG: snapshot_inputs(committed.snapshot)},
         )

@@ -15,9 +15,9 @@ import yaml
 from headrace.audio import codec_version
 from headrace.build.reconcile import wanted_partitions
 from headrace.catalog.columns import RECORDING_SCHEMA, REJECTED_SCHEMA
-from headrace.catalog.partitions import partition_fingerprints
+from headrace.catalog.header import CatalogHeader
 from headrace.catalog.scan import Catalog
-from headrace.catalog.update import store_catalog
+from headrace.catalog.storing import store_catalog
 from headrace.config.dataset import DatasetConfig, load_config
 from headrace.format.manifests import Manifest, ShardEntry, commit_manifest
 from headrace_dagster.assets.catalog import source_inputs
@@ -39,21 +39,23 @@ class Dataset:
 
     config: DatasetConfig
     catalog: Catalog
+    header: CatalogHeader
 
 
 def write_dataset(folder: Path, instance: dg.DagsterInstance, num_recordings: int, num_partitions: int) -> Dataset:
     """Source, YAML, catalog and manifests of all partitions below `folder`, as if built and recorded."""
     config = _config(folder, num_partitions)
-    catalog = _source(folder, config, num_recordings)
-    _partitions(config, catalog, instance)
-    return Dataset(config, catalog)
+    catalog = _source(folder, num_recordings)
+    header = store_catalog(StorageResource().output(config), catalog, config)
+    _partitions(config, header, instance)
+    return Dataset(config, catalog, header)
 
 
 def change_everything(dataset: Dataset) -> None:
     """Store a catalog of the same recordings, all with another content."""
     recordings = dataset.catalog.recordings.with_columns(pl.col("recording_digest").str.reverse())
     other = Catalog(recordings, dataset.catalog.rejected, dataset.catalog.probe_version)
-    store_catalog(StorageResource().output(dataset.config), other, dataset.config)
+    store_catalog(StorageResource().output(dataset.config), other, dataset.config, dataset.header)
 
 
 def _config(folder: Path, num_partitions: int) -> DatasetConfig:
@@ -68,7 +70,7 @@ def _config(folder: Path, num_partitions: int) -> DatasetConfig:
     return load_config(folder / f"datasets/{NAME}.yaml")
 
 
-def _source(folder: Path, config: DatasetConfig, count: int) -> Catalog:
+def _source(folder: Path, count: int) -> Catalog:
     """The files, and the catalog that a scan would have made of them."""
     paths = [f"{i // 1000:03d}/{i:06d}.wav" for i in range(count)]
     for path in paths:
@@ -88,6 +90,8 @@ def _source(folder: Path, config: DatasetConfig, count: int) -> Catalog:
         "sample_rate_hz": [_RATE_HZ] * count,
         "num_channels": [1] * count,
         "bits_per_sample": [16] * count,
+        "start_frame": [0] * count,
+        "stop_frame": [round(_SECONDS * _RATE_HZ)] * count,
         "duration_seconds": [_SECONDS] * count,
         "duplicate_of": [None] * count,
         "excluded_segments": [None] * count,
@@ -95,19 +99,16 @@ def _source(folder: Path, config: DatasetConfig, count: int) -> Catalog:
     }
     user = {f"title {i}": [f"a line of metadata {i} {path}" for path in paths] for i in range(3)}
     recordings = pl.DataFrame(facts, schema=RECORDING_SCHEMA).with_columns(pl.DataFrame(user))
-    catalog = Catalog(recordings, pl.DataFrame(schema=REJECTED_SCHEMA), codec_version())
-    store_catalog(StorageResource().output(config), catalog, config)
-    return catalog
+    return Catalog(recordings, pl.DataFrame(schema=REJECTED_SCHEMA), codec_version())
 
 
-def _partitions(config: DatasetConfig, catalog: Catalog, instance: dg.DagsterInstance) -> None:
+def _partitions(config: DatasetConfig, catalog: CatalogHeader, instance: dg.DagsterInstance) -> None:
     """Manifests of all partitions, as built from the catalog, and the events that Dagster has of them."""
     audio, keys = StorageResource().audio(config), DatasetKeys((config.name,))
-    fingerprints = partition_fingerprints(catalog.recordings, config)
-    samples = catalog.recordings.height // len(config.partitioning().partition_keys())
+    samples = catalog.num_rows // len(catalog.partitions)
     scanned = {INPUTS_TAG: source_inputs(config, StorageResource())}
     instance.report_runless_asset_event(dg.AssetMaterialization(keys.catalog, tags=scanned))
-    for number, (partition, wanted) in enumerate(wanted_partitions(fingerprints, config).items()):
+    for number, (partition, wanted) in enumerate(wanted_partitions(catalog.fingerprints, config).items()):
         names = tuple(f"{number:04d}_{i:06d}_with_a_name" for i in range(samples))
         shards = tuple(_shard(number, i, names) for i in range(-(-samples // _SAMPLES_PER_SHARD)))
         manifest = Manifest(partition, wanted, "", {"samples_per_shard": _SAMPLES_PER_SHARD}, shards)

@@ -31,10 +31,11 @@ from headrace.audio import AudioFormat, codec_version
 from headrace.build.audio import ShardSettings, build_partition
 from headrace.build.commit import commit_partitions
 from headrace.build.staleness import plan_build
-from headrace.catalog.partitions import PARTITION, fingerprints, recordings_of, with_partitions
+from headrace.catalog.partitions import recordings_of
+from headrace.catalog.parts import existing_catalog
 from headrace.catalog.recordings import Recording
 from headrace.catalog.sources import open_source
-from headrace.catalog.update import existing_catalog, update_catalog
+from headrace.catalog.update import update_catalog
 from headrace.config.dataset import DatasetConfig
 from headrace.config.partitioning import Partitioning
 from headrace.format.manifests import newest_manifests
@@ -103,23 +104,28 @@ def loop_with_tars(paths: Sequence[Path], folder: Path, num_threads: int) -> Non
                 archive.write(info.tobuf() + data + bytes(-len(data) % 512))
 
 
-def scan(source: Path, output: LocalStorage) -> None:
+def scan(source: Path, output: LocalStorage, layout: Partitioning) -> None:
     """Make or update the catalog."""
     opened = open_source(source)
     settings = {"uri": opened.uri, "settle_seconds": 0}
-    config = DatasetConfig(name="bench", source=settings, output={"uri": output.uri})
+    config = DatasetConfig(
+        name="bench",
+        source=settings,
+        splits=dict(layout.splits),
+        shards={"partitions": dict(layout.partitions)},
+        output={"uri": output.uri},
+    )
     update_catalog(config, opened, None, output)
 
 
-def recordings(output: LocalStorage, layout: Partitioning) -> dict[str, list[Recording]]:
+def recordings(output: LocalStorage) -> dict[str, list[Recording]]:
     """The catalog's recordings by partition."""
-    rows = with_partitions(existing_catalog(output).recordings, layout, None)
-    return {name: recordings_of(rows.filter(rows[PARTITION] == name)) for name in layout.partition_keys()}
+    return {name: recordings_of(rows) for name, rows in existing_catalog(output).partitions()}
 
 
 def build(source: Path, catalog: LocalStorage, output: LocalStorage, num_threads: int) -> None:
     """One partition of all clips, from an existing catalog."""
-    (found,) = recordings(catalog, ONE).values()
+    (found,) = recordings(catalog).values()
     build_partition("train-0000", found, SETTINGS, open_source(source), output, num_threads=num_threads)
 
 
@@ -127,7 +133,7 @@ def measure_throughput(work: Path, num_clips: int, num_rounds: int, num_threads:
     """All systems, in turn, several times; the order turns from round to round."""
     paths = make_clips(work / "source", num_clips)
     catalog = LocalStorage(work / "catalog")
-    scan(work / "source", catalog)
+    scan(work / "source", catalog, ONE)
     ready = [sf.read(path, dtype="int16")[0] for path in paths[:100]]
 
     def limit(one: Callable[..., bytes], items: Sequence[object]) -> None:
@@ -162,7 +168,7 @@ def measure_memory(work: Path, num_clips: int, num_threads: int) -> dict[str, fl
     source.mkdir()
     for number in range(num_clips):
         (source / f"{number:06d}.wav").hardlink_to(distinct[number % len(distinct)])
-    scan(source, LocalStorage(work / f"catalog{num_clips}"))
+    scan(source, LocalStorage(work / f"catalog{num_clips}"), ONE)
     command = [sys.executable, __file__, "--child", str(work), str(num_clips), str(num_threads)]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
@@ -201,35 +207,35 @@ def measure_noop(work: Path, num_samples: int, num_threads: int) -> dict[str, fl
             path.hardlink_to(source / f"{number // 10_000 * 10:04d}" / f"{number // 10_000 * 10_000:06d}.wav")
     layout = Partitioning({"train": 0.9, "validation": 0.05, "test": 0.05}, {"train": 8}, 50)
     first = time.perf_counter()
-    scan(source, output)
-    for name, found in recordings(output, layout).items():
+    scan(source, output, layout)
+    for name, found in recordings(output).items():
         build_partition(name, found, SETTINGS, open_source(source), output.at("audio"), num_threads=num_threads)
-    _commit(output, layout)
+    _commit(output)
     first = time.perf_counter() - first
     times = {"first build": first}
     started = time.perf_counter()
-    scan(source, output)
+    scan(source, output, layout)
     times["scan"] = time.perf_counter() - started
     started = time.perf_counter()
-    wanted = _wanted(output, layout)
+    wanted = _wanted(output)
     stale = plan_build(wanted, newest_manifests(output.at("audio"))).stale
     times["plan"] = time.perf_counter() - started
     started = time.perf_counter()
-    _, is_new = _commit(output, layout, wanted)
+    _, is_new = _commit(output, wanted)
     times["commit"] = time.perf_counter() - started
     if stale or is_new:
         raise SystemExit("the second build was not a no-op")
     return times
 
 
-def _wanted(output: LocalStorage, layout: Partitioning) -> dict[str, str]:
-    rows = with_partitions(existing_catalog(output).recordings, layout, None)
-    return {name: SETTINGS.wanted(digest) for name, digest in fingerprints(rows, layout).items()}
+def _wanted(output: LocalStorage) -> dict[str, str]:
+    fingerprints = existing_catalog(output).header.fingerprints
+    return {name: SETTINGS.wanted(digest) for name, digest in fingerprints.items()}
 
 
-def _commit(output: LocalStorage, layout: Partitioning, wanted: dict[str, str] | None = None) -> tuple[object, bool]:
-    digest = existing_catalog(output).digest
-    return commit_partitions(output.at("audio"), wanted or _wanted(output, layout), digest)[:2]
+def _commit(output: LocalStorage, wanted: dict[str, str] | None = None) -> tuple[object, bool]:
+    digest = existing_catalog(output).header.digest
+    return commit_partitions(output.at("audio"), wanted or _wanted(output), digest)[:2]
 
 
 def main() -> None:

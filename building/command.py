@@ -18,7 +18,7 @@ from building.repository import REPOSITORY_ROOT, datasets_folder
 from building.runs import Runner
 from building.terminal import TerminalProgress, show_faults, show_snapshots
 from headrace.build.reconcile import latent_settings
-from headrace.catalog.summary import REJECTED_PATH
+from headrace.catalog.header import REJECTED_PATH
 from headrace.config.dataset import DatasetConfig, load_config
 from headrace.config.folder import clash, load_each
 from headrace.errors import ConfigError, HeadraceError

@@ -24,7 +24,7 @@ from headrace.build.reconcile import (
     why_build,
 )
 from headrace.build.staleness import plan_build
-from headrace.catalog.partitions import PartitionSize, partition_fingerprints, partition_sizes
+from headrace.catalog.partitions import PartitionSize, partition_sizes
 from headrace.config.dataset import DatasetConfig, LatentsConfig
 from headrace.format.condemned import lasting_sizes
 from headrace.format.manifests import newest_manifests
@@ -108,12 +108,12 @@ class DatasetBuild:
 
     def _build_audio(self) -> str:
         """Bring the audio up to date with the stored catalog. Returns that catalog's digest."""
-        catalog = self.storage.catalog(self.config)
+        catalog = self.storage.catalog(self.config).header
         audio = self.storage.audio(self.config)
-        fingerprints = partition_fingerprints(catalog.recordings, self.config)
+        fingerprints = catalog.fingerprints
         wanted = wanted_partitions(fingerprints, self.config)
         part = _Part(self.keys.audio_shards, audio, shard_settings(self.config), fingerprints)
-        self._partitions(part, partition_sizes(catalog.recordings, self.config))
+        self._partitions(part, partition_sizes(catalog))
         self._index(self.keys.sizes_index, audio, catalog.digest, wanted)
         return catalog.digest
 
@@ -124,7 +124,7 @@ class DatasetBuild:
         """
         faults = self.runner.take_faults()
         self._scan()
-        if not self._failed and self.storage.catalog(self.config).digest != built_from:
+        if not self._failed and self.storage.catalog(self.config).header.digest != built_from:
             return True
         self.runner.outcomes.extend(faults)
         return False

@@ -10,9 +10,8 @@ import dagster as dg
 
 from building.runs import RunOutcome
 from headrace.build.changes import BuildChanges, BuildStep, ShardChanges, ShardsBefore, shard_changes
-from headrace.catalog.changes import compare_catalogs
-from headrace.catalog.parquet_files import read_catalog
-from headrace.catalog.scan import Catalog
+from headrace.catalog.changes import compare_stored
+from headrace.catalog.parts import StoredCatalog, last_catalog
 from headrace.format.manifests import Manifest, newest_manifest
 from headrace.stores.storage import Storage
 
@@ -39,13 +38,13 @@ class Ledger:
 
     output: Storage
     clock: Callable[[], float]
-    before: Catalog | None = field(init=False)
+    before: StoredCatalog | None = field(init=False)
     began: float = field(init=False)
     _entries: dict[dg.AssetKey, _Entry] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.began = self.clock()
-        self.before = read_catalog(self.output)
+        self.before = last_catalog(self.output)
 
     def put_down(self, key: dg.AssetKey, storage: Storage, before: ShardsBefore, layout: Collection[str]) -> None:
         """Record the state of shards. If they are built twice, the first state counts, and the reasons of both."""
@@ -55,14 +54,14 @@ class Ledger:
 
     def changes(self, outcomes: Sequence[RunOutcome]) -> BuildChanges:
         """What the runs of a build changed, including a build that was stopped."""
-        after = read_catalog(self.output)
+        after = last_catalog(self.output)
         seconds: dict[dg.AssetKey, float] = {}
         for outcome in outcomes:
             seconds[outcome.key] = seconds.get(outcome.key, 0.0) + outcome.seconds
         started = [key for key, entry in self._entries.items() if entry.before.why and key not in seconds]
         steps = [BuildStep(key.path[-1], spent, self._shards(key, outcomes)) for key, spent in seconds.items()]
         stopped = [BuildStep(key.path[-1], None, self._shards(key, outcomes)) for key in started]
-        catalog = None if after is None else compare_catalogs(self.before, after)
+        catalog = None if after is None else compare_stored(self.before, after)
         return BuildChanges(catalog, (*steps, *stopped), self.clock() - self.began)
 
     def _shards(self, key: dg.AssetKey, outcomes: Sequence[RunOutcome]) -> ShardChanges | None:

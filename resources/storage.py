@@ -24,7 +24,7 @@ from headrace.stores.storage import Storage, open_storage
 if TYPE_CHECKING:
     import polars as pl
 
-    from headrace.catalog.scan import Catalog
+    from headrace.catalog.parts import StoredCatalog
 
 Table = TypeVar("Table")
 
@@ -106,11 +106,15 @@ class StorageResource(dg.ConfigurableResource):
         """The whole output: `catalog/`, `audio/`, `latents/`."""
         return open_storage(self.resolve(config.output.uri))
 
-    def catalog(self, config: DatasetConfig) -> "Catalog":
-        """The stored catalog. Raises `CatalogError` before the first scan."""
-        from headrace.catalog.update import existing_catalog  # noqa: PLC0415 - see above
+    def catalog(self, config: DatasetConfig) -> "StoredCatalog":
+        """The stored catalog.
 
-        return existing_catalog(self.output(config))
+        Raises:
+            CatalogError: there is no catalog yet, or splits, partitions or groups have changed since.
+        """
+        from headrace.catalog.parts import current_catalog  # noqa: PLC0415 - see above
+
+        return current_catalog(self.output(config), config)
 
     def audio(self, config: DatasetConfig) -> Storage:
         """The folder of audio shards."""

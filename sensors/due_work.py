@@ -12,7 +12,7 @@ import dagster as dg
 from headrace.build.reconcile import latent_settings, wanted_latents, wanted_partitions
 from headrace.build.staleness import BuildNeed, plan_build
 from headrace.build.waves import PartitionWork
-from headrace.catalog.summary import CATALOG_FOLDER, read_summary
+from headrace.catalog.header import header_version, read_current_header
 from headrace.config.dataset import DatasetConfig
 from headrace.format.manifests import ManifestSummary
 from headrace.format.summaries import newest_summaries
@@ -85,7 +85,6 @@ class DueWorkReader:
     def outline(self) -> str:
         """A digest that changes whenever the output may have changed. Lists folders, and reads no file."""
         output = self.storage.output(self.config)
-        catalog = [f"{entry.path} {entry.num_bytes} {entry.modified_seconds}" for entry in output.list(CATALOG_FOLDER)]
         parts = self.storage.parts(self.config).items()
         files = [
             f"{name} {entry.path}"
@@ -94,7 +93,7 @@ class DueWorkReader:
             for entry in shards.list(folder)
         ]
         settings = [str(latent_settings(latents)) for latents in self.config.latents]
-        return short_digest(self.config.model_dump_json(), *settings, *catalog, *files)
+        return short_digest(self.config.model_dump_json(), *settings, header_version(output), *files)
 
     def folders(self) -> dict[str, Storage]:
         """All shard folders by the name of their stage."""
@@ -102,12 +101,12 @@ class DueWorkReader:
         return dict(zip(names, self.storage.parts(self.config).values(), strict=True))
 
     def read(self, missing: Callable[[str], Mapping[str, float]]) -> DueWork | None:
-        """What the data set lacks, or None while the source has to be scanned first, see `read_summary`.
+        """What the data set lacks, or None while the source has to be scanned first, see `read_current_header`.
 
         Args:
             missing: returns for a stage the partitions that lack shards, and since when.
         """
-        catalog = read_summary(self.storage.output(self.config), self.config)
+        catalog = read_current_header(self.storage.output(self.config), self.config)
         if catalog is None:
             return None
         wanted = wanted_partitions(catalog.fingerprints, self.config)

@@ -5,10 +5,9 @@ import time
 import dagster as dg
 
 from headrace.build.waves import RunPatience, patience_left
+from headrace.catalog.header import header_version, read_current_header, read_stamps
 from headrace.catalog.source_changes import list_within, source_difference
-from headrace.catalog.summary import CATALOG_FOLDER, read_summary
 from headrace.config.dataset import DatasetConfig
-from headrace.stores.storage import Storage
 from headrace_dagster.assets.catalog import source_inputs
 from headrace_dagster.assets.events import INPUTS_TAG, short_digest
 from headrace_dagster.assets.keys import DatasetKeys
@@ -50,11 +49,11 @@ def source_changes_sensor(
         if listing is None:
             return _unlisted(context, dataset, storage, origin, inputs, is_resting=is_resting)
         output = storage.output(config)
-        mark = short_digest(inputs, listing.digest, *_catalog_marks(output))
+        mark = short_digest(inputs, listing.digest, header_version(output))
         if context.cursor == mark:
             return dg.SkipReason("no change")
-        catalog = read_summary(output, config)
-        known_files = None if catalog is None else catalog.stamps
+        catalog = read_current_header(output, config)
+        known_files = None if catalog is None else read_stamps(output, catalog)
         difference = source_difference(listing, known_files, config.source.settle_seconds, time.time_ns())
         known, made = _last_scan(context.instance, keys.catalog)
         is_other = inputs != known and not _is_young(config, storage)
@@ -86,7 +85,7 @@ def _unlisted(  # noqa: PLR0913 - what a tick knows
     cursor = None if is_resting else f"{_TOO_LARGE}{time.time()}"
     known, made = _last_scan(context.instance, keys.catalog)
     is_other = inputs != known and not _is_young(config, storage)
-    if not is_other and (is_resting or read_summary(storage.output(config), config) is not None):
+    if not is_other and (is_resting or read_current_header(storage.output(config), config) is not None):
         reason = f"not listed within {_LOOK_SECONDS} s: the source is left to the schedule `refresh`"
         return dg.SensorResult(skip_reason=reason, cursor=cursor)
     token = short_digest(inputs, made)
@@ -128,10 +127,6 @@ def _last_scan(instance: dg.DagsterInstance, key: dg.AssetKey) -> tuple[str | No
     if event is None or event.asset_materialization is None:
         return None, ""
     return (event.asset_materialization.tags or {}).get(INPUTS_TAG), f"{event.run_id} {event.timestamp}"
-
-
-def _catalog_marks(output: Storage) -> list[str]:
-    return [f"{entry.path} {entry.num_bytes} {entry.modified_seconds}" for entry in output.list(CATALOG_FOLDER)]
 
 
 def _is_young(config: DatasetConfig, storage: StorageResource) -> bool:

@@ -10,7 +10,7 @@ from headrace.audio import AudioFormat
 from headrace.build.audio import ShardSettings, build_partition
 from headrace.build.commit import commit_partitions
 from headrace.build.update import PartitionBuild
-from headrace.catalog.partitions import PARTITION, fingerprints, recordings_of, with_partitions
+from headrace.catalog.parts import partition_recordings
 from headrace.catalog.sources import open_source
 from headrace.catalog.update import update_catalog
 from headrace.checks.audit import conservation_faults, index_faults, snapshot_faults
@@ -71,16 +71,15 @@ class Project:
     def build(self, *, commit: bool = True) -> "Result":
         """Bring all partitions up to date and commit a snapshot; without `commit`, the snapshot is the newest one."""
         source = open_source(self.source_uri or self.folder / "source")
-        scan, _ = update_catalog(self.config(), source, self.metadata, self.output)
-        rows = with_partitions(scan.recordings, self.layout, None)
+        _, catalog = update_catalog(self.config(), source, self.metadata, self.output)
         settings = ShardSettings(self.audio, self.layout.samples_per_shard, self.reshuffle)
         builds = {}
         for partition in self.layout.partition_keys():
-            recordings = recordings_of(rows.filter(rows[PARTITION] == partition))
+            recordings = partition_recordings(self.output, self.config(), partition)
             builds[partition] = build_partition(
                 partition, recordings, settings, source, self.shards, num_threads=self.num_threads
             )
-        wanted = {name: settings.wanted(digest) for name, digest in fingerprints(rows, self.layout).items()}
+        wanted = {name: settings.wanted(digest) for name, digest in catalog.fingerprints.items()}
         contents: dict[str, tuple[str, ...]] = {}
         for build in builds.values():
             names = [shard.name for shard in build.manifest.manifest.shards]
@@ -88,7 +87,7 @@ class Project:
             contents |= zip(names, keys, strict=True)
         if not commit:
             return Result(builds, read_snapshot(self.shards), False, contents)
-        snapshot, is_new, _ = commit_partitions(self.shards, wanted, scan.catalog.digest)
+        snapshot, is_new, _ = commit_partitions(self.shards, wanted, catalog.digest)
         return Result(builds, snapshot, is_new, contents)
 
     def files(self) -> dict[str, bytes]:

@@ -11,10 +11,17 @@ from headrace.catalog.acceptance import CatalogSettings
 from headrace.catalog.checks import check_catalog
 from headrace.catalog.content_digests import read_digest
 from headrace.catalog.listing import FileStamp, Listing
+from headrace.catalog.partitions import PARTITION, group_names
+from headrace.catalog.parts import StoredCatalog
+from headrace.catalog.recordings import combined_digest
 from headrace.catalog.scan import ScanRuntime, scan
 from headrace.catalog.scan_workers import ReadingThreads
+from headrace.catalog.storing import store_catalog
+from headrace.config.partitioning import assign_partitions
+from headrace.config.source import Duplicates
 from headrace.errors import AudioError, FileChangedError
 from headrace.format.rejects import RejectSubject
+from headrace.stores.storage import open_storage
 
 NOW_NS = 1_800_000_000_000_000_000
 OLD_NS = NOW_NS - 3600 * 1_000_000_000
@@ -81,6 +88,24 @@ def fake_runtime(**changes):
         "probe_version": lambda: "1",
     }
     return ScanRuntime(**settings | changes)
+
+
+def with_partitions(recordings, partitioning, group_by, duplicates=Duplicates.KEEP):
+    """Add the column `partition` to a recordings table."""
+    groups = group_names(recordings, group_by, duplicates)
+    return recordings.with_columns(pl.Series(PARTITION, assign_partitions(groups, partitioning), dtype=pl.String))
+
+
+def fingerprints(divided, partitioning):
+    """Fingerprint of every partition of a table from `with_partitions`, empty ones included."""
+    digests = {name: divided.filter(pl.col(PARTITION) == name) for name in partitioning.partition_keys()}
+    return {name: combined_digest(rows["recording_digest"].sort()) for name, rows in digests.items()}
+
+
+def stored(catalog, config):
+    """Store a catalog in memory."""
+    output = open_storage("memory://")
+    return StoredCatalog(output, store_catalog(output, catalog, config))
 
 
 def look(source, previous=None, metadata=None, asked=AT_ONCE, **runtime):

@@ -12,11 +12,12 @@ from headrace.build.reconcile import shard_settings, wanted_partitions
 from headrace.build.staleness import plan_build
 from headrace.catalog.checkpoint import ScanCheckpoint
 from headrace.catalog.listing import FileStamp
-from headrace.catalog.partitions import partition_fingerprints, partition_recordings
+from headrace.catalog.parts import existing_catalog, partition_recordings
 from headrace.catalog.scan import ScanRuntime
 from headrace.catalog.scan_workers import ReadingThreads
 from headrace.catalog.sources import Source
-from headrace.catalog.update import existing_catalog, store_decode_rejects, update_catalog
+from headrace.catalog.storing import store_decode_rejects
+from headrace.catalog.update import update_catalog
 from headrace.config.dataset import load_config
 from headrace.format.manifests import newest_manifests
 from headrace_dagster.resources.storage import StorageResource
@@ -28,12 +29,12 @@ def build(yaml: Path) -> None:
     source, output, audio = stores.source(config), stores.output(config), stores.audio(config)
     update_catalog(config, source, None, output)
     catalog = existing_catalog(output)
-    wanted = wanted_partitions(partition_fingerprints(catalog.recordings, config), config)
+    wanted = wanted_partitions(catalog.header.fingerprints, config)
     for partition in plan_build(wanted, newest_manifests(audio)).stale:
-        recordings = partition_recordings(catalog.recordings, config, partition)
+        recordings = partition_recordings(output, config, partition)
         build_partition(partition, recordings, shard_settings(config), source, audio, num_threads=2)
-    _, _, manifests = commit_partitions(audio, wanted, catalog.digest)
-    store_decode_rejects(output, catalog, manifests, config)
+    _, _, manifests = commit_partitions(audio, wanted, catalog.header.digest)
+    store_decode_rejects(catalog, manifests)
 
 
 @dataclass(frozen=True)

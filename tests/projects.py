@@ -9,14 +9,12 @@ from pathlib import Path
 
 import dagster as dg
 import numpy as np
-import polars as pl
 import soundfile
 import yaml
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.loader import LoadingContextForTest
 
-from headrace.catalog.partitions import PARTITION, partitioned
-from headrace.catalog.update import existing_catalog
+from headrace.catalog.parts import existing_catalog
 from headrace.config.dataset import DatasetConfig, load_config
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.factory import build_assets, default_resources
@@ -102,15 +100,15 @@ class Project:
     def partition_of(self, path: str) -> str:
         """The partition of a recording, from the stored catalog."""
         config = self.config()
-        table = partitioned(existing_catalog(StorageResource().output(config)).recordings, config)
-        return table.row(by_predicate=pl.col("path") == path, named=True)[PARTITION]
+        partitions = existing_catalog(StorageResource().output(config)).partitions(["path"])
+        return next(name for name, rows in partitions if path in rows["path"])
 
     def files(self) -> dict[str, bytes]:
         """Bytes by path of all output files that contain no times."""
         return {
             str(path.relative_to(self.output)): path.read_bytes()
             for path in sorted(self.output.rglob("*"))
-            if path.is_file() and path.name != "catalog.parquet"
+            if path.is_file() and path.parent.name != "parts" and path.name != "catalog.jsonl"
         }
 
     def sizes(self) -> dict[str, int]:

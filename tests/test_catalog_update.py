@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from headrace.catalog.parquet_files import read_catalog
+from headrace.catalog.parts import read_catalog
 from headrace.catalog.update import update_catalog
 from headrace.errors import CatalogError, ConfigError
 from headrace.stores.storage import LocalStorage
@@ -22,7 +22,7 @@ def update(tmp_path):
         for name in names:
             source.put(name, name.encode())
         update_catalog(project.config(), source, pl.DataFrame({"path": paths}), output, fake_runtime())
-        return read_catalog(output)
+        return read_catalog(output).whole()
 
     update_one.output = output
     return update_one

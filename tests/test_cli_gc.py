@@ -89,7 +89,7 @@ def test_gc_by_command_and_by_schedule_keeps_the_same_number_of_snapshots():
 
 
 def test_gc_keeps_shards_of_the_newest_manifests_that_no_snapshot_names_yet(run, history):
-    from headrace.catalog.update import existing_catalog
+    from headrace.catalog.parts import existing_catalog
 
     age(history.folder / "output")
     audio = history.shards
@@ -98,7 +98,7 @@ def test_gc_keeps_shards_of_the_newest_manifests_that_no_snapshot_names_yet(run,
         audio.delete(f"snapshots/{number:08d}.json")
     run("gc", history.folder / "output", "--keep", 1)
     assert all(audio.exists(name) for name in names)
-    assert existing_catalog(history.output).recordings.height == 12
+    assert existing_catalog(history.output).recordings().height == 12
 
 
 def test_gc_keeps_the_audio_that_kept_latents_were_made_from(run, tmp_path):

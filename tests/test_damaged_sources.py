@@ -9,7 +9,7 @@ import soundfile as sf
 
 from headrace.audio import AudioFormat
 from headrace.build import audio as audio_shards
-from headrace.catalog.parquet_files import read_catalog
+from headrace.catalog.parts import read_catalog
 from headrace.errors import BuildError
 from headrace.format.index import index_name
 from headrace.format.index_files import parse_index
@@ -64,7 +64,7 @@ def test_shards_contain_every_frame_that_the_catalog_counts(project, audio):
         "joined.mp3": 105_000,
         "chained.ogg": 80_000,
     }
-    catalog = read_catalog(project.output)
+    catalog = read_catalog(project.output).whole()
     assert dict(catalog.recordings.select("path", "num_frames").iter_rows()) == want
     assert written(project, result) == want
     assert catalog.rejected.height == 0
@@ -76,7 +76,7 @@ def test_damaged_ogg_is_rejected_by_the_scan_with_the_position(project):
     put(project, "broken.ogg", bytes(data))
     project.put("whole.wav")
     project.build()
-    ((path, code, reason),) = read_catalog(project.output).rejected.select("path", "code", "reason").iter_rows()
+    ((path, code, reason),) = read_catalog(project.output).rejected().select("path", "code", "reason").iter_rows()
     assert (path, code) == ("broken.ogg", "undecodable")
     assert "checksum is wrong at byte" in reason
 
@@ -114,7 +114,7 @@ def test_special_files_are_rejected_and_do_not_stop_the_scan(project):
     (source / "gone.wav").symlink_to("nowhere.wav")
     (source / "to_pipe.wav").symlink_to("pipe.wav")
     assert list(written(project, project.build())) == ["whole.wav"]
-    rejected = dict(read_catalog(project.output).rejected.select("path", "reason").iter_rows())
+    rejected = dict(read_catalog(project.output).rejected().select("path", "reason").iter_rows())
     assert "a pipe, socket or device" in rejected["pipe.wav"]
     assert "a pipe, socket or device" in rejected["to_pipe.wav"]
     assert "cannot be read" in rejected["gone.wav"]

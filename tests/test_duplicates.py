@@ -6,16 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.catalog.acceptance import CatalogSettings
-from headrace.catalog.leaks import largest_group, leaks
-from headrace.catalog.partitions import PARTITION, fingerprints, merged_groups, partition_fingerprints, with_partitions
+from headrace.catalog.header import grouping_of
+from headrace.catalog.leaks import leaks
+from headrace.catalog.partitions import PARTITION, merged_groups
 from headrace.catalog.scan import scan
-from headrace.catalog.summary import grouping_of
 from headrace.config.dataset import DatasetConfig
 from headrace.config.partitioning import Partitioning
 from headrace.config.source import Duplicates
 from headrace.errors import ConfigError
 from headrace.format.rejects import RejectSubject
-from tests.catalog_fakes import AT_ONCE, FakeSource, codes, fake_runtime, look
+from tests.catalog_fakes import AT_ONCE, FakeSource, codes, fake_runtime, fingerprints, look, stored, with_partitions
 
 LAYOUT = Partitioning({"train": 0.5, "test": 0.5}, {"train": 3}, 4)
 DROP = CatalogSettings(settle_seconds=0, duplicates=Duplicates.DROP)
@@ -189,33 +189,36 @@ def test_a_rejected_recording_does_not_replace_its_duplicates():
 
 def test_duplicates_across_splits_are_named_with_their_splits_and_counted():
     contents = {f"{number:02d}.wav": "same" for number in range(30)} | {"x.wav": "only one"}
-    recordings = scanned(contents).recordings
-    (line,) = leaks(recordings, config_of())
+    catalog = scanned(contents).catalog
+
+    def found(config, catalog=catalog):
+        return leaks(lambda: stored(catalog, config).partitions(["path", "sha256"]))
+
+    (line,) = found(config_of())
     assert "(train)" in line
     assert "(test)" in line
     assert line.endswith(" and 26 more")
-    assert leaks(recordings, config_of("group")) == []
-    assert leaks(recordings.clear(), config_of()) == []
+    assert found(config_of("group")) == []
+    assert found(config_of(), scanned({}).catalog) == []
 
 
 def test_a_file_in_all_groups_joins_them_and_the_largest_group_is_reported():
     contents = {f"{artist}{number}.wav": f"{artist}{number}" for artist in "abc" for number in range(3)}
     contents |= {f"{artist}-silence.wav": "silence" for artist in "abc"}
-    recordings = scanned(contents, {path: path[0] for path in contents}).recordings
-    sizes = [largest_group(recordings, config_of(mode, group_by="artist")) for mode in ("keep", "group")]
-    assert sizes == [4, 12]
-    assert largest_group(recordings.clear(), config_of("group")) == 0
+    catalog = scanned(contents, {path: path[0] for path in contents}).catalog
+    configs = [config_of(mode, group_by="artist") for mode in ("keep", "group")]
+    assert [stored(catalog, config).header.totals.largest_group for config in configs] == [4, 12]
+    assert stored(scanned({}).catalog, config_of("group")).header.totals.largest_group == 0
 
 
-def test_the_duplicates_setting_decides_the_partitions_and_is_part_of_the_summary():
-    recordings = scanned({f"{number:02d}.wav": "same" for number in range(30)}).recordings
-    found = {mode: partition_fingerprints(recordings, config_of(mode)) for mode in Duplicates}
+def test_the_duplicates_setting_decides_the_partitions_and_is_part_of_the_header():
+    catalog = scanned({f"{number:02d}.wav": "same" for number in range(30)}).catalog
+    found = {mode: stored(catalog, config_of(mode)).header.fingerprints for mode in Duplicates}
     assert found["keep"] == found["drop"] != found["group"]
     groupings = [config_of(mode) for mode in Duplicates] + [config_of(samples="rows")]
     assert len({grouping_of(config) for config in groupings}) == 4
 
 
 def test_samples_as_rows_are_reported_as_not_supported_yet():
-    recordings = scanned({"a.wav": "1"}).recordings
     with pytest.raises(ConfigError, match=r"source\.samples: rows is not supported yet"):
-        partition_fingerprints(recordings, config_of(samples="rows"))
+        stored(scanned({"a.wav": "1"}).catalog, config_of(samples="rows"))

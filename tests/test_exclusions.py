@@ -12,13 +12,14 @@ from headrace.build.drift import catalog_numbers
 from headrace.catalog.acceptance import CatalogSettings
 from headrace.catalog.exclusions import Exclusions, find_exclusions
 from headrace.catalog.metadata_files import read_keys
-from headrace.catalog.update import existing_catalog
+from headrace.catalog.parts import existing_catalog
+from headrace.config.dataset import DatasetConfig
 from headrace.config.partitioning import Partitioning
 from headrace.config.source import Duplicates
 from headrace.errors import ConfigError
 from headrace.format.rejects import RejectSubject
 from tests.builds import Project, check
-from tests.catalog_fakes import FakeSource, codes, look, three_files
+from tests.catalog_fakes import FakeSource, codes, look, stored, three_files
 
 CUT = AudioFormat(segment_seconds=0.05)
 """400 frames at 8000 Hz."""
@@ -112,8 +113,9 @@ def test_exclusions_do_not_count_as_drift(source):
     source.put("broken.wav", b"bad")
     asked = excluding(key_of(source, "b/c.wav"), "nobody", duplicates=Duplicates.DROP)
     result = look(source, asked=asked)
+    config = DatasetConfig(name="a", source={"uri": "x"}, output={"uri": "y"})
     assert sorted(codes(result).values()) == ["duplicate", "excluded", "undecodable"]
-    assert catalog_numbers(result.catalog).rejected_share == 1 / 5
+    assert catalog_numbers(stored(result.catalog, config).header).rejected_share == 1 / 5
 
 
 PATHS = [f"{letter}.wav" for letter in "abcdef"]
@@ -192,7 +194,7 @@ def files_of(project, shard):
 
 
 def first_key(project):
-    return existing_catalog(project.output).recordings["key"][0]
+    return existing_catalog(project.output).recordings()["key"][0]
 
 
 def test_an_excluded_segment_rewrites_only_its_shard(project):
@@ -205,10 +207,9 @@ def test_an_excluded_segment_rewrites_only_its_shard(project):
     assert len(after.written) == 1
     samples = [sample for keys in after.contents.values() for sample in keys]
     assert sorted(samples) == sorted(sample for keys in before.contents.values() for sample in keys if sample != key)
-    assert (
-        existing_catalog(project.output).digest == after.snapshot.snapshot.catalog != before.snapshot.snapshot.catalog
-    )
-    rejected = existing_catalog(project.output).rejected
+    built_from = after.snapshot.snapshot.catalog
+    assert existing_catalog(project.output).header.digest == built_from != before.snapshot.snapshot.catalog
+    rejected = existing_catalog(project.output).rejected()
     assert rejected.select("path", "key", "code", "origin").rows() == [("00.wav", key, "excluded", "exclude")]
 
 
@@ -245,6 +246,6 @@ def test_a_recording_with_every_segment_excluded_is_a_reject_and_not_a_failure(p
     project.exclude = tuple(f"{key}-s{index:06d}" for index in range(5))
     after = check(project, project.build())
     assert sum(map(len, after.contents.values())) == 55
-    rejected = existing_catalog(project.output).rejected
+    rejected = existing_catalog(project.output).rejected()
     assert rejected.select("path", "code", "origin").rows() == [("00.wav", "excluded", "file")]
     assert all(not build.manifest.manifest.refused for build in after.partitions.values())

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from headrace.catalog.parquet_files import read_catalog, write_catalog
-from headrace.catalog.summary import CATALOG_PATH
+from headrace.catalog.header import HEADER_PATH
+from headrace.catalog.parts import existing_catalog
 from headrace.cli import main
 from headrace.errors import NotFoundError, StorageError
 from headrace.format.snapshots import read_snapshot, read_table
@@ -93,19 +93,20 @@ def test_an_unreadable_catalog_is_not_reported_as_damaged(tmp_path, monkeypatch)
     """The advice to delete it would be wrong."""
     project = twenty_clips(tmp_path)
     project.build()
-    catalog = read_catalog(project.output)
-    assert catalog is not None
-    write_catalog(project.output, catalog)
+    part = next(existing_catalog(project.output).header.parts())
 
     class Failing(LocalStorage):
         def read(self, path):
-            raise StorageError(f"{path}: {FAILED}")
+            if path == victim:
+                raise StorageError(f"{path}: {FAILED}")
+            return super().read(path)
 
         def open(self, path):
             raise AssertionError("reads of such a file would fail with errors of the system")
 
-    with pytest.raises(StorageError, match=rf"{CATALOG_PATH}: {FAILED}"):
-        read_catalog(Failing(project.folder / "output"))
+    for victim in (HEADER_PATH, part.path):
+        with pytest.raises(StorageError, match=rf"{victim}: {FAILED}"):
+            existing_catalog(Failing(project.folder / "output")).rejected()
 
 
 def test_an_error_when_reading_a_range_names_the_file(output, monkeypatch):

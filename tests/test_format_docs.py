@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headrace.catalog.summary import SUMMARY_PATH, CatalogSummary
+from headrace.catalog.header import HEADER_PATH, PARTS_FOLDER, read_header, read_stamps
 from headrace.format.index_files import parse_index
 from headrace.format.snapshots import ShardTable, read_snapshot
 from headrace.stores.storage import LocalStorage
@@ -46,15 +46,23 @@ def test_the_documented_reader_reads_indexes_and_tables(output, read, folder):
             assert name.startswith("note:") or f"`{name}`" in DOCUMENT
 
 
-def test_the_documented_reader_reads_the_summary_of_a_catalog(tmp_path, read):
+def test_the_documented_reader_reads_the_stamps_of_a_catalog(tmp_path, read):
     project = Project(tmp_path)
     project.put("a.wav")
     project.build()
-    arrays, notes = read(tmp_path / "output" / SUMMARY_PATH)
-    summary = CatalogSummary.from_bytes((tmp_path / "output" / SUMMARY_PATH).read_bytes(), SUMMARY_PATH)
-    assert arrays["path_digests"].tobytes() == summary.stamps.paths.tobytes()
-    assert notes["catalog"] == summary.digest
+    (path,) = (tmp_path / "output" / PARTS_FOLDER).glob("stamps-*")
+    arrays, notes = read(path)
+    stamps = read_stamps(project.output, read_header(project.output))
+    assert arrays["path_digests"].tobytes() == stamps.paths.tobytes()
     assert all(f"`{name}`" in DOCUMENT for name in (*arrays, *notes))
+
+
+def test_every_field_of_a_catalogs_header_is_described(tmp_path):
+    project = Project(tmp_path)
+    project.put("a.wav")
+    project.build()
+    for line in (tmp_path / "output" / HEADER_PATH).read_text().splitlines():
+        assert all(f"`{name}`" in DOCUMENT for name in json.loads(line))
 
 
 def test_every_field_of_manifests_and_snapshots_is_described(output):

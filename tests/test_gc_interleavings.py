@@ -15,7 +15,7 @@ import pytest
 
 from headrace.build.audio import ShardSettings, build_partition
 from headrace.build.commit import check_lasts, commit_partitions
-from headrace.catalog.partitions import fingerprints, recordings_of, with_partitions
+from headrace.catalog.partitions import recordings_of
 from headrace.catalog.sources import open_source
 from headrace.catalog.update import update_catalog
 from headrace.config.partitioning import Partitioning
@@ -65,10 +65,9 @@ def model(tmp_path_factory):
     for state in ("one", "two", "three"):
         for number in range(4):
             project.put(f"clip{number}.wav", seed=f"{number} {state if number < 2 else ''}", num_frames=40)
-        scan, _ = update_catalog(project.config(), open_source(project.folder / "source"), None, project.output)
-        rows = with_partitions(scan.recordings, LAYOUT, None)
-        made.recordings[state], made.wanted[state] = recordings_of(rows), {}
-        for partition, digest in fingerprints(rows, LAYOUT).items():
+        scan, catalog = update_catalog(project.config(), open_source(project.folder / "source"), None, project.output)
+        made.recordings[state], made.wanted[state] = recordings_of(scan.recordings), {}
+        for partition, digest in catalog.fingerprints.items():
             made.wanted[state][partition] = SETTINGS.wanted(digest)
         shutil.copytree(project.folder / "source", project.folder / f"source-{state}")  # with its file times
         made.build(project.output, state)

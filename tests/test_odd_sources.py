@@ -11,7 +11,7 @@ import pytest
 from headrace.audio import AudioFormat
 from headrace.catalog.columns import OWN_COLUMNS
 from headrace.catalog.metadata_files import read_metadata
-from headrace.catalog.parquet_files import read_catalog
+from headrace.catalog.parts import read_catalog
 from headrace.checks.audit import conservation_faults
 from headrace.errors import BuildError
 from headrace.format.manifests import ManifestRejection, NumberedManifest, keys_path
@@ -94,7 +94,7 @@ def test_a_build_without_any_sample_fails_and_readers_keep_the_old_snapshot(proj
         project.build()
     project.audio = AudioFormat(segment_seconds=0.05)
     assert project.build().snapshot.number == before.number + 1
-    assert read_catalog(project.output).recordings.height == 1
+    assert read_catalog(project.output).recordings().height == 1
 
 
 def sidecars(project):

@@ -57,9 +57,9 @@ FOLDERS = {
     "splits of tars": (["test/0.tar", "train/0.tar"], b"", "a folder of folders of tars (test/0.tar)"),
     "Energon": (["part_0/0.tar", ".nv-meta"], b"", "a folder of folders of tars (part_0/0.tar)"),
     "a build that did not end": (
-        ["catalog/catalog.parquet", "catalog/rejected.parquet"],
+        ["catalog/catalog.jsonl", "catalog/rejected.parquet"],
         b"",
-        "an output of Headrace without a snapshot (catalog/catalog.parquet)",
+        "an output of Headrace without a snapshot (catalog/catalog.jsonl)",
     ),
 }
 

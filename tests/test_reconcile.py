@@ -5,9 +5,11 @@ import pytest
 
 from headrace.build.reconcile import is_current, wanted_partitions
 from headrace.build.staleness import BuildNeed, plan_build
-from headrace.catalog.partitions import partition_fingerprints, partition_sizes
+from headrace.catalog.header import CatalogHeader, PartitionEntry
+from headrace.catalog.partitions import PartitionSize, num_samples, partition_sizes
 from headrace.format.manifests import Manifest, ManifestSummary, NumberedManifest
 from headrace.format.snapshots import FrozenPartition, Snapshot
+from tests.catalog_fakes import fingerprints, with_partitions
 from tests.projects import Project
 
 
@@ -76,7 +78,8 @@ def project(tmp_path):
 
 def wanted(recordings, config):
     """The wanted input digests of the partitions of these recordings."""
-    return wanted_partitions(partition_fingerprints(recordings, config), config)
+    divided = with_partitions(recordings, config.partitioning(), config.group_by)
+    return wanted_partitions(fingerprints(divided, config.partitioning()), config)
 
 
 def test_every_partition_is_wanted_including_empty_ones(project):
@@ -102,15 +105,20 @@ def test_a_group_column_with_a_reserved_name_is_found(project):
     """The column is stored under another name."""
     project.write_yaml(group_by="sha256")
     catalog = RECORDINGS.with_columns(metadata_sha256=pl.lit("one artist"), sha256=pl.col("path"))
-    (found,) = [name for name, work in partition_sizes(catalog, project.config()).items() if work.num_samples]
+    (found,) = with_partitions(catalog, project.config().partitioning(), "sha256")["partition"].unique()
     empty = wanted(RECORDINGS.clear(), project.config())
     assert [name for name, digest in wanted(catalog, project.config()).items() if digest != empty[name]] == [found]
 
 
-def test_work_is_counted_in_segments_if_recordings_are_cut(project):
-    whole = partition_sizes(RECORDINGS, project.config())
-    project.write_yaml(audio={"segment_seconds": 1.0})
-    cut = partition_sizes(RECORDINGS, project.config())
-    assert sum(part.num_samples for part in whole.values()) == 20
-    assert sum(part.num_samples for part in cut.values()) == 60
-    assert sum(part.seconds for part in whole.values()) == pytest.approx(50.0)
+def test_work_is_counted_in_segments_if_recordings_are_cut():
+    assert num_samples(RECORDINGS, None) == 20
+    assert num_samples(RECORDINGS, 1.0) == 60
+    assert num_samples(RECORDINGS, 9.0) == 20
+
+
+def test_partitions_without_recordings_are_no_work():
+    empty = PartitionEntry("test-0000", "x", "", 0, 0, 0.0, 0, None, None)
+    header = CatalogHeader(
+        None, {"a-0000": PartitionEntry("a-0000", "x", "", 2, 6, 5.0, 9, None, None), "b-0000": empty}
+    )
+    assert partition_sizes(header) == {"a-0000": PartitionSize(6, 5.0)}

@@ -3,12 +3,13 @@ import hashlib
 import polars as pl
 import pytest
 
-from headrace.catalog.partitions import PARTITION, fingerprints, recordings_of, with_partitions
+from headrace.catalog.partitions import PARTITION, recordings_of
+from headrace.catalog.parts import existing_catalog
 from headrace.catalog.recordings import combined_digest, fingerprint_of
-from headrace.catalog.update import existing_catalog
 from headrace.config.partitioning import Partitioning
 from headrace.errors import ConfigError
 from tests.builds import Project
+from tests.catalog_fakes import fingerprints, with_partitions
 
 LAYOUT = Partitioning({"train": 0.5, "test": 0.5}, {"train": 3}, 4)
 
@@ -23,7 +24,7 @@ def rows(tmp_path):
     artists = [None if number % 10 == 9 else f"artist {number % 5}" for number in range(30)]
     project.metadata = pl.DataFrame({"path": names, "artist": artists, "chords": [[number] for number in range(30)]})
     project.build()
-    return existing_catalog(project.output).recordings
+    return existing_catalog(project.output).recordings()
 
 
 def test_a_group_never_crosses_partitions(rows):

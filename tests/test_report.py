@@ -14,14 +14,8 @@ import soundfile
 from headrace.format.index_files import read_index
 from headrace.format.snapshots import NumberedSnapshot, Snapshot, SplitTotals, read_snapshot
 from headrace.report import figures as report_figures
-from headrace.report.contents import (
-    GalleryClip,
-    ReportContents,
-    ReportInputs,
-    category_column,
-    collect_contents,
-    is_clipped,
-)
+from headrace.report.catalog_figures import CatalogFigures, catalog_figures
+from headrace.report.contents import GalleryClip, ReportContents, ReportInputs, collect_contents, is_clipped
 from headrace.report.page import Report, render_report
 from headrace_dagster.resources.storage import StorageResource
 from tests.damage import flip_audio
@@ -142,10 +136,9 @@ def test_the_example_code_works_with_mixed_channel_counts(num_channels, tmp_path
 
 def test_an_unreadable_sample_is_a_line_in_the_gallery(graph):
     config = graph.config
-    catalog = pl.read_parquet(graph.project.output / "catalog/catalog.parquet")
     rejected = pl.read_parquet(graph.project.output / "catalog/rejected.parquet")
     latents = StorageResource().latents(config, "mel")
-    place = ReportInputs(catalog, rejected, config.partitioning(), None, graph.audio, {"mel": latents})
+    place = ReportInputs(CatalogFigures(), rejected, graph.audio, {"mel": latents})
     names = list(graph.project.sizes())
     kept = {name: graph.audio.read(name) for name in names}
     index = read_index(graph.audio, names[0])
@@ -208,10 +201,8 @@ def test_the_users_text_is_escaped(graph):
 
 
 def test_equal_reports_give_equal_bytes(graph):
-    config = graph.config
-    catalog = pl.read_parquet(graph.project.output / "catalog/catalog.parquet")
     rejected = pl.read_parquet(graph.project.output / "catalog/rejected.parquet")
-    place = ReportInputs(catalog, rejected, config.partitioning(), None, graph.audio, {})
+    place = ReportInputs(CatalogFigures(), rejected, graph.audio, {})
     report = Report("tones", {"audio": read_snapshot(graph.audio)}, [], "", collect_contents(place))
     assert render_report(report) == render_report(report)
 
@@ -228,11 +219,27 @@ def test_a_clip_of_any_length_and_channel_count_has_a_player(seconds, channels):
 
 
 def test_a_column_with_few_distinct_texts_is_a_category_and_a_title_is_not():
-    table = pl.DataFrame(
-        {"path": ["a", "b", "c"], "metadata.title": ["x", "y", "z"], "metadata.genre": ["pop", "pop", "rock"]}
-    )
-    assert category_column(table.rename({"metadata.title": "title", "metadata.genre": "genre"})) in {"genre", ""}
-    assert category_column(pl.DataFrame({"path": ["a"]})) == ""
+    assert figures_of(title=[f"{i}" for i in range(40)], genre=["pop", "rock"] * 20).category == "genre"
+    assert figures_of(title=[f"{i}" for i in range(40)], genre=["pop"] * 40).category == ""
+    assert figures_of(zoo=["a", "b"] * 20, aria=["a", "b"] * 20).category == "aria"
+    assert figures_of(language=["a", "b"] * 20, aria=["a", "b"] * 20).category == "language"
+    assert figures_of().category == catalog_figures([], ["train"]).category == ""
+
+
+def figures_of(**columns):
+    """Figures of a catalog of 40 recordings in two partitions."""
+    rows = pl.DataFrame({"path": [f"{i}.wav" for i in range(40)], "duration_seconds": [36.0] * 40, **columns})
+    rows = rows.with_columns(num_channels=pl.lit(1))
+    return catalog_figures([("train-0000", rows[:10]), ("test-0000", rows[10:])], ["train", "validation", "test"])
+
+
+def test_hours_are_added_by_split_and_category():
+    genres = ["pop"] * 5 + [None] * 5 + ["rock"] * 30
+    hours = {
+        split: {k: round(v, 9) for k, v in found.items()} for split, found in figures_of(genre=genres).hours.items()
+    }
+    assert hours == {"train": {"(none)": 0.05, "pop": 0.05}, "validation": {}, "test": {"rock": 0.3}}
+    assert catalog_figures([], ["train"]).hours == {}
 
 
 @pytest.mark.parametrize("num_splits", [1, 3, 9])

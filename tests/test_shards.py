@@ -306,12 +306,12 @@ def test_two_concurrent_builds_end_with_one_consistent_state(project, tmp_path):
 
 def test_progress_counts_every_sample_once(project):
     from headrace.build.audio import ShardSettings, build_partition
-    from headrace.catalog.partitions import recordings_of, with_partitions
+    from headrace.catalog.partitions import recordings_of
+    from headrace.catalog.parts import existing_catalog
     from headrace.catalog.sources import open_source
-    from headrace.catalog.update import existing_catalog
 
     project.build()
-    rows = with_partitions(existing_catalog(project.output).recordings, Partitioning({"train": 1.0}, {}, 4), None)
+    rows = existing_catalog(project.output).recordings()
     seen = []
     build_partition(
         "train-0000",

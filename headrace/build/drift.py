@@ -6,13 +6,10 @@ Pure. The caller stores the numbers of each snapshot's catalog.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
-from typing import TYPE_CHECKING
 
+from headrace.catalog.header import CatalogHeader
 from headrace.config.dataset import DriftConfig
 from headrace.format.rejects import ASKED_FOR, RejectSubject
-
-if TYPE_CHECKING:
-    from headrace.catalog.scan import Catalog  # brings polars: a code server needs the comparisons alone
 
 _SECONDS_PER_HOUR = 3600.0
 
@@ -40,17 +37,16 @@ class CatalogNumbers:
         return asdict(self)
 
 
-def catalog_numbers(catalog: "Catalog") -> CatalogNumbers:
+def catalog_numbers(header: CatalogHeader) -> CatalogNumbers:
     """The numbers of a catalog; zeros if it is empty."""
-    durations = catalog.recordings["duration_seconds"]
-    low, middle, high = (float(durations.quantile(share) or 0.0) for share in (0.1, 0.5, 0.9))
-    rejected = catalog.rejected
-    are_files = rejected["origin"] == RejectSubject.FILE
-    are_refused = (are_files | (rejected["origin"] == RejectSubject.DECODE)) & ~rejected["code"].is_in(list(ASKED_FOR))
-    found = catalog.recordings.height + int(are_files.sum())
-    hours = float(durations.sum()) / _SECONDS_PER_HOUR
-    share = int(are_refused.sum()) / found if found else 0.0
-    return CatalogNumbers(round(hours, 6), low, middle, high, share)
+    refused = sum(
+        number
+        for origin, code, number in header.totals.rejects
+        if origin in {RejectSubject.FILE, RejectSubject.DECODE} and code not in ASKED_FOR
+    )
+    found = header.num_rows + header.num_rejected_files
+    share = refused / found if found else 0.0
+    return CatalogNumbers(round(header.seconds / _SECONDS_PER_HOUR, 6), *header.totals.durations, share)
 
 
 def hours_drift(now: CatalogNumbers, before: Sequence[CatalogNumbers], limits: DriftConfig) -> list[str]:

@@ -105,6 +105,12 @@ def sorted_rejects(rejected: pl.DataFrame) -> pl.DataFrame:
     return rejected.sort("path", "origin", "key", "reason", nulls_last=True)
 
 
+def with_decode_rejects(rejected: pl.DataFrame, found: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """The rejected table with other rows of origin `decode`: those of `found`, from `decode_rejects`."""
+    others = rejected.filter(pl.col("origin") != RejectSubject.DECODE)
+    return sorted_rejects(pl.concat([others, *found]))
+
+
 def decode_rejects(recordings: pl.DataFrame, faults: pl.DataFrame) -> pl.DataFrame:
     """Rows for the rejected table, for recordings (`path`) that could not be decoded, with `code` and `reason`.
 
@@ -230,7 +236,11 @@ def _with_rejects(rows: pl.DataFrame, condition: pl.Expr, code: RejectReason, re
 def _recordings(judged: pl.DataFrame) -> pl.DataFrame:
     """The finished recordings table: with `duplicate_of` and digests, Headrace's own columns first."""
     first = pl.col("path").first().over("sha256")
-    flagged = judged.drop("code", "reason").with_columns(duplicate_of=pl.when(first != pl.col("path")).then(first))
+    flagged = judged.drop("code", "reason").with_columns(
+        start_frame=pl.lit(0, dtype=pl.Int64),  # a whole file is one row
+        stop_frame="num_frames",
+        duplicate_of=pl.when(first != pl.col("path")).then(first),
+    )
     finished = flagged.with_columns(recording_digests(flagged))
     return finished.select(*RECORDING_SCHEMA, *(name for name in flagged.columns if name not in OWN_COLUMNS))
 

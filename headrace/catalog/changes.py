@@ -1,16 +1,22 @@
-"""Compares two catalogs: which files, metadata and rejections have changed. Pure.
+"""Compares two catalogs: which files, metadata and rejections have changed.
 
 Which partitions must be rebuilt because of a change is decided by `headrace.build.reconcile`.
 """
 
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import polars as pl
 
+from headrace.catalog.columns import REJECTED_SCHEMA
+from headrace.catalog.parts import StoredCatalog, read_rows
 from headrace.catalog.scan import Catalog
+from headrace.errors import CatalogError, FormatError
 from headrace.format.rejects import RejectChanges, Rejected, RejectSubject, compare_rejects
 
 _BEFORE = "_before"
+_COMPARED = ("path", "sha256", "recording_digest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,37 @@ def compare_catalogs(before: Catalog | None, after: Catalog) -> CatalogChanges:
     )
 
 
+def compare_stored(before: StoredCatalog | None, after: StoredCatalog) -> CatalogChanges:
+    """Compare two stored catalogs. Only partitions that differ are read.
+
+    A part of the earlier catalog that cannot be read any more counts as empty: its files are shown as new.
+    """
+    old = {} if before is None else before.header.partitions
+    new = after.header.partitions
+    differ = [name for name in {**old, **new} if name not in old or name not in new or old[name] != new[name]]
+    was = None if before is None else Catalog(_rows(before, differ, is_past=True), _past_rejects(before), "")
+    found = compare_catalogs(was, Catalog(_rows(after, differ), after.rejected(), ""))
+    return replace(found, num_recordings=after.header.num_rows)
+
+
+def _rows(catalog: StoredCatalog, partitions: Sequence[str], *, is_past: bool = False) -> pl.DataFrame:
+    """The recordings of some partitions, with the columns that are compared."""
+    tables = [pl.DataFrame(schema=dict.fromkeys(_COMPARED, pl.String))]
+    for name in partitions:
+        entry = catalog.header.partitions.get(name)
+        if entry is not None and entry.rows is not None:
+            with contextlib.suppress(*((CatalogError, FormatError) if is_past else ())):
+                tables.append(read_rows(catalog.output, entry, _COMPARED))
+    return pl.concat(tables)
+
+
+def _past_rejects(catalog: StoredCatalog) -> pl.DataFrame:
+    try:
+        return catalog.rejected()
+    except (CatalogError, FormatError):
+        return pl.DataFrame(schema=REJECTED_SCHEMA)
+
+
 def rejected_rows(catalog: Catalog | None) -> list[Rejected]:
     """The rows of the rejected table as values, in order; empty without a catalog."""
     return [] if catalog is None else [Rejected(*row) for row in rejected_columns(catalog.rejected).iter_rows()]
@@ -82,7 +119,7 @@ def rejected_columns(rejected: pl.DataFrame) -> pl.DataFrame:
 def _files(catalog: Catalog) -> pl.DataFrame:
     """All files of a scan: `path`, `sha256`, and `recording_digest` for recordings."""
     rejected = catalog.rejected.filter(pl.col("origin") == RejectSubject.FILE).select("path", "sha256")
-    used = catalog.recordings.select("path", "sha256", "recording_digest")
+    used = catalog.recordings.select(_COMPARED)
     return pl.concat([used, rejected], how="diagonal").unique("path", keep="first")
 
 

@@ -29,6 +29,8 @@ _CHECKS: dict[str, list[pa.Check]] = {
     "num_frames": [pa.Check.gt(0)],
     "sample_rate_hz": [pa.Check.gt(0)],
     "num_channels": [pa.Check.gt(0)],
+    "start_frame": [pa.Check.ge(0)],
+    "stop_frame": [pa.Check.gt(0)],
     "bits_per_sample": [pa.Check.in_range(1, 64)],
     "duration_seconds": [pa.Check.gt(0)],
     "recording_digest": [pa.Check.str_matches("^[0-9a-f]{32}(-[0-9a-f]{32})?$")],

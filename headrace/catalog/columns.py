@@ -26,22 +26,28 @@ AUDIO_SCHEMA = ColumnTypes(
 FACT_SCHEMA = ColumnTypes({**STAMP_SCHEMA, "sha256": pl.String, **AUDIO_SCHEMA, "code": pl.String, "reason": pl.String})
 """Facts of one file: independent of settings, metadata and all other files."""
 
-RECORDING_SCHEMA = ColumnTypes(
+FILE_SCHEMA = ColumnTypes({**STAMP_SCHEMA, "sha256": pl.String, **AUDIO_SCHEMA})
+"""Stored facts of a file that has rows: `FACT_SCHEMA` of an accepted file."""
+
+ROW_SCHEMA = ColumnTypes(
     {
         "key": pl.String,
         "path": pl.String,
-        "sha256": pl.String,
-        "num_bytes": pl.Int64,
-        "mtime_ns": pl.Int64,
-        **AUDIO_SCHEMA,
+        "start_frame": pl.Int64,
+        "stop_frame": pl.Int64,
         "duration_seconds": pl.Float64,
         "duplicate_of": pl.String,
         "excluded_segments": pl.String,
         "recording_digest": pl.String,
     }
 )
-"""Headrace's own columns of the recordings table; the user's columns follow. `duplicate_of` is the first path with the
-same bytes. `excluded_segments` are the keys of segments that do not become samples, separated by spaces."""
+"""Headrace's own columns of a stored row; the user's columns follow. A row is identified by path and frames: the
+half-open range [start_frame, stop_frame) at the file's own rate. `duplicate_of` is the first path with the same bytes.
+`excluded_segments` are the keys of segments that do not become samples, separated by spaces."""
+
+RECORDING_SCHEMA = ColumnTypes({"key": pl.String, **FILE_SCHEMA, **ROW_SCHEMA})
+"""Headrace's own columns of the recordings table, which is rows with the facts of their files; the user's columns
+follow."""
 
 OWN_COLUMNS = frozenset(RECORDING_SCHEMA) | frozenset(FACT_SCHEMA) | {"partition"}
 """Column names that Headrace uses in a recordings table. `code` and `reason` are there while files are accepted or

@@ -1,30 +1,36 @@
 """Finds leaks: recordings with the same bytes in different splits, so that a model is tested on its training data.
 
-`source.duplicates: group` prevents leaks by keeping such recordings in one group. `largest_group` shows how large
-groups become.
+`source.duplicates: group` prevents leaks by keeping such recordings in one group.
 """
+
+from collections.abc import Callable, Iterable
 
 import polars as pl
 
-from headrace.catalog.partitions import PARTITION, group_names, partitioned
-from headrace.config.dataset import DatasetConfig
 from headrace.format.manifests import split_of
 
 _SPLIT = "split"
 _SHOWN_PATHS = 4
 
 
-def leaks(recordings: pl.DataFrame, config: DatasetConfig) -> list[str]:
+def leaks(partitions: Callable[[], Iterable[tuple[str, pl.DataFrame]]]) -> list[str]:
     """One line per content that is in several splits: its paths, each with its split. Sorted by first path.
 
-    Raises:
-        ConfigError: see `headrace.catalog.partitions.partitioned`.
+    Args:
+        partitions: returns each partition, and a table of its recordings with `path` and `sha256`. It is called twice,
+            so that only 16 bytes a recording are held at once.
     """
-    copies = partitioned(recordings, config).filter(pl.col("sha256").is_duplicated())
-    splits = pl.Series(_SPLIT, [split_of(partition) for partition in copies[PARTITION]], dtype=pl.String)
+    suspects = _in_several_splits(partitions())
+    if suspects.is_empty():
+        return []
+    copies = [
+        rows.select("path", "sha256", pl.lit(split_of(partition)).alias(_SPLIT)).filter(
+            pl.col("sha256").hash().is_in(suspects.implode())
+        )
+        for partition, rows in partitions()
+    ]
     leaking = (
-        copies.select("path", "sha256")
-        .with_columns(splits)
+        pl.concat(copies)
         .sort("path")
         .filter(pl.col(_SPLIT).n_unique().over("sha256") > 1)
         .group_by("sha256", maintain_order=True)
@@ -33,14 +39,14 @@ def leaks(recordings: pl.DataFrame, config: DatasetConfig) -> list[str]:
     return [_line(paths, found) for _, paths, found in leaking.iter_rows()]
 
 
-def largest_group(recordings: pl.DataFrame, config: DatasetConfig) -> int:
-    """Number of recordings in the largest group. A content that is in many groups merges them all.
-
-    Raises:
-        ConfigError: `group_by` does not name a metadata column.
-    """
-    groups = group_names(recordings, config.group_by, config.source.duplicates)
-    return int(groups.value_counts()["count"].max() or 0)  # type: ignore[arg-type]  # of counts: a number
+def _in_several_splits(partitions: Iterable[tuple[str, pl.DataFrame]]) -> pl.Series:
+    """Hashes of the contents that are in several splits; a few others may be among them."""
+    found: dict[str, list[pl.Series]] = {}
+    for partition, rows in partitions:
+        found.setdefault(split_of(partition), []).append(rows["sha256"].hash())
+    contents = [pl.concat(hashes).unique() for hashes in found.values()]
+    together = pl.concat([pl.Series("sha256", [], dtype=pl.UInt64), *contents])
+    return together.filter(together.is_duplicated()).unique()
 
 
 def _line(paths: list[str], splits: list[str]) -> str:

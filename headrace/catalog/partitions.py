@@ -1,4 +1,4 @@
-"""Divides the recordings of a catalog into partitions: the recordings, size and fingerprint of each partition. Pure.
+"""Divides the recordings of a catalog into partitions. Pure.
 
 Recordings of one group are always in one partition. The module also makes `Recording` values from the catalog's rows.
 """
@@ -11,14 +11,14 @@ import polars as pl
 from headrace.audio import AudioInfo
 from headrace.catalog.columns import AUDIO_SCHEMA
 from headrace.catalog.exclusions import SEPARATOR
+from headrace.catalog.header import CatalogHeader
 from headrace.catalog.metadata_columns import check_group_by, metadata_columns, metadata_dicts
-from headrace.catalog.recordings import Recording, combined_digest
+from headrace.catalog.recordings import Recording
 from headrace.config.dataset import DatasetConfig
 from headrace.config.partitioning import Partitioning, assign_partitions
 from headrace.config.source import Duplicates, check_samples
 
 PARTITION = "partition"
-_PARTITIONS_AT_ONCE = 16  # partitions whose digests are Python values at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,26 +29,31 @@ class PartitionSize:
     seconds: float
 
 
-def with_partitions(
-    recordings: pl.DataFrame, partitioning: Partitioning, group_by: str | None, duplicates: Duplicates = Duplicates.KEEP
-) -> pl.DataFrame:
-    """Add the column `partition` to a recordings table.
-
-    Raises:
-        ConfigError: `group_by` does not name a metadata column.
-    """
-    groups = group_names(recordings, group_by, duplicates)
-    return recordings.with_columns(pl.Series(PARTITION, assign_partitions(groups, partitioning), dtype=pl.String))
-
-
-def partitioned(recordings: pl.DataFrame, config: DatasetConfig) -> pl.DataFrame:
-    """Add the column `partition` to a recordings table, by the settings of a data set.
+def groups_of(recordings: pl.DataFrame, config: DatasetConfig) -> pl.Series:
+    """The name of each recording's group, by the settings of a data set: see `group_names`.
 
     Raises:
         ConfigError: `group_by` does not name a metadata column, or `source.samples` is not supported yet.
     """
     check_samples(config.source)
-    return with_partitions(recordings, config.partitioning(), config.group_by, config.source.duplicates)
+    return group_names(recordings, config.group_by, config.source.duplicates)
+
+
+def largest_group(groups: pl.Series) -> int:
+    """Number of recordings in the largest group. A content that is in many groups merges them all."""
+    return int(groups.value_counts()["count"].max() or 0)  # type: ignore[arg-type]  # of counts: a number
+
+
+def each_partition(
+    recordings: pl.DataFrame, groups: pl.Series, partitioning: Partitioning
+) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Each partition of the layout and its part of a recordings table, in the table's order; empty ones included."""
+    names = pl.Series(PARTITION, assign_partitions(groups, partitioning), dtype=pl.String)
+    divided = recordings.with_columns(names).sort(PARTITION, maintain_order=True)
+    runs = divided[PARTITION].rle().struct.unnest().with_columns(start=pl.col("len").cum_sum() - pl.col("len"))
+    slices = {name: (start, length) for length, name, start in runs.select("len", "value", "start").iter_rows()}
+    for name in partitioning.partition_keys():
+        yield name, divided.slice(*slices.get(name, (0, 0))).drop(PARTITION)
 
 
 def group_names(recordings: pl.DataFrame, group_by: str | None, duplicates: Duplicates) -> pl.Series:
@@ -109,20 +114,13 @@ def _root(above: dict[str, str], group: str) -> str:
     return group
 
 
-def fingerprints(recordings: pl.DataFrame, partitioning: Partitioning) -> dict[str, str]:
-    """Fingerprint of every partition, empty ones included. Needs the columns `partition` and `recording_digest`."""
-    rows = recordings.group_by(PARTITION).agg("recording_digest").iter_rows(buffer_size=_PARTITIONS_AT_ONCE)
-    found = {partition: combined_digest(sorted(digests)) for partition, digests in rows}
-    return {partition: found.get(partition) or combined_digest(()) for partition in partitioning.partition_keys()}
-
-
 def recordings_of(rows: pl.DataFrame) -> list[Recording]:
     """The rows as `Recording` values, in the table's order."""
     return list(_typed(rows))
 
 
 def _typed(rows: pl.DataFrame) -> Iterator[Recording]:
-    metadata = metadata_dicts(rows.drop(PARTITION, strict=False))
+    metadata = metadata_dicts(rows)
     for row, columns in zip(rows.iter_rows(named=True), metadata, strict=True):
         yield Recording(
             key=row["key"],
@@ -137,35 +135,14 @@ def _typed(rows: pl.DataFrame) -> Iterator[Recording]:
         )
 
 
-def partition_fingerprints(recordings: pl.DataFrame, config: DatasetConfig) -> dict[str, str]:
-    """Fingerprint of every partition, split by split, empty ones included.
-
-    Raises:
-        ConfigError: see `partitioned`.
-    """
-    return fingerprints(partitioned(recordings, config), config.partitioning())
+def num_samples(recordings: pl.DataFrame, segment_seconds: float | None) -> int:
+    """Expected number of samples of a recordings table. Approximate if recordings are cut or resampled."""
+    if segment_seconds is None:
+        return recordings.height
+    return int((recordings["duration_seconds"] / segment_seconds).ceil().clip(1).sum())
 
 
-def partition_recordings(recordings: pl.DataFrame, config: DatasetConfig, partition: str) -> list[Recording]:
-    """The recordings of one partition, in the catalog's order. Raises `ConfigError`, see `partitioned`."""
-    rows = partitioned(recordings, config)
-    return recordings_of(rows.filter(pl.col(PARTITION) == partition))
-
-
-def partition_sizes(recordings: pl.DataFrame, config: DatasetConfig) -> dict[str, PartitionSize]:
-    """Expected size of each partition that has recordings. Approximate if recordings are cut or resampled.
-
-    Raises:
-        ConfigError: see `partitioned`.
-    """
-    length = config.audio.segment_seconds
-    segments = pl.lit(1) if length is None else (pl.col("duration_seconds") / length).ceil().clip(1)
-    rows = (
-        partitioned(recordings, config)
-        .group_by(PARTITION)
-        .agg(
-            segments.sum().cast(pl.Int64).alias("samples") if length else pl.len(),
-            pl.col("duration_seconds").sum(),
-        )
-    )
-    return {partition: PartitionSize(num_samples, seconds) for partition, num_samples, seconds in rows.iter_rows()}
+def partition_sizes(header: CatalogHeader) -> dict[str, PartitionSize]:
+    """Expected size of each partition that has recordings, with the settings of the scan."""
+    entries = header.partitions.values()
+    return {entry.partition: PartitionSize(entry.num_samples, entry.seconds) for entry in entries if entry.num_rows}

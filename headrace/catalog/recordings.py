@@ -8,9 +8,12 @@ the catalog's rows.
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from headrace.audio import AudioInfo
+
+_LINES_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +60,9 @@ def combined_digest(digests: Iterable[str]) -> str:
         digests: in ascending order. The caller sorts, so that a million digests need not become Python values at once.
     """
     combined = hashlib.sha256()
-    separator = b""
-    for digest in digests:
-        combined.update(separator + digest.encode())
-        separator = b"\n"
+    remaining = iter(digests)
+    separator = ""
+    while lines := list(islice(remaining, _LINES_AT_ONCE)):
+        combined.update((separator + "\n".join(lines)).encode())
+        separator = "\n"
     return combined.hexdigest()

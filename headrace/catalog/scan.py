@@ -24,7 +24,6 @@ from headrace.catalog.columns import FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA
 from headrace.catalog.listing import Listing
 from headrace.catalog.metadata_rows import prepared_rows
 from headrace.catalog.probing import Probe, Probing, probe_files, still_valid
-from headrace.catalog.recordings import combined_digest
 from headrace.catalog.scan_workers import FileWorkers, ReadingThreads
 from headrace.catalog.sources import Source
 from headrace.format.rejects import RejectSubject
@@ -46,11 +45,6 @@ class Catalog:
     recordings: pl.DataFrame
     rejected: pl.DataFrame
     probe_version: str
-
-    @property
-    def digest(self) -> str:
-        """Fingerprint of all recordings. It changes if and only if something changes that can reach a shard."""
-        return combined_digest(self.recordings["recording_digest"].sort())
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,17 +238,6 @@ def scan_settled(  # noqa: PLR0913 - as `scan`
         num_resumed=first.num_resumed + second.num_resumed,
         seconds={step: first.seconds[step] + second.seconds[step] for step in second.seconds},
     )
-
-
-def with_decode_rejects(catalog: Catalog, faults: pl.DataFrame) -> Catalog:
-    """The catalog with other rejected rows of origin `decode`.
-
-    Args:
-        catalog: the catalog; its recordings do not change, because their headers are valid.
-        faults: `path`, `code`, `reason` of recordings that could not be decoded when the shards were built.
-    """
-    others = catalog.rejected.filter(pl.col("origin") != RejectSubject.DECODE)
-    return replace(catalog, rejected=sorted_rejects(pl.concat([others, decode_rejects(catalog.recordings, faults)])))
 
 
 def _table(listing: Listing) -> pl.DataFrame:

@@ -5,26 +5,23 @@ scan useless, such as an output that cannot be written, and explains why a sourc
 """
 
 import os
-from collections.abc import Mapping
 
 import polars as pl
 
 from headrace.catalog.acceptance import CatalogSettings
 from headrace.catalog.checkpoint import ScanCheckpoint
-from headrace.catalog.listing import SourceStamps, concatenated, stamps_of
+from headrace.catalog.header import CatalogHeader
 from headrace.catalog.metadata_columns import check_group_by
 from headrace.catalog.metadata_rows import NAMESAKE_HINT
-from headrace.catalog.parquet_files import read_catalog, write_catalog, write_if_new
-from headrace.catalog.partitions import partition_fingerprints
-from headrace.catalog.scan import Catalog, Scan, ScanRuntime, scan_settled, with_decode_rejects
+from headrace.catalog.parts import known_catalog, last_catalog
+from headrace.catalog.scan import Scan, ScanRuntime, scan_settled
 from headrace.catalog.sources import Source
-from headrace.catalog.summary import SUMMARY_PATH, CatalogSummary, grouping_of
+from headrace.catalog.storing import store_catalog
 from headrace.config.dataset import DatasetConfig
 from headrace.config.source import check_samples
 from headrace.errors import CatalogError, ConfigError
-from headrace.format.manifests import NumberedManifest
 from headrace.format.other_formats import GUIDE, recognised
-from headrace.format.rejects import RejectSubject, counted
+from headrace.format.rejects import RejectSubject
 from headrace.stores.storage import LocalStorage, Storage
 
 
@@ -36,8 +33,8 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
     runtime: ScanRuntime | None = None,
     *,
     excluded: frozenset[str] = frozenset(),
-) -> tuple[Scan, CatalogSummary]:
-    """Scan the source and store its catalog. Files whose content has not changed are not written.
+) -> tuple[Scan, CatalogHeader]:
+    """Scan the source and store its catalog. Parts whose content has not changed are not written.
 
     The scan waits for files that changed recently, see `headrace.catalog.scan.scan_settled`. Settings are checked
     before the source is listed. What an interrupted update has read is not read again (`headrace.catalog.checkpoint`).
@@ -74,15 +71,19 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
         excluded=listed | excluded,
         audio=config.audio.format(),
     )
+    runtime = runtime or ScanRuntime()
     checkpoint = ScanCheckpoint(output)
-    scan = scan_settled(source, read_catalog(output), settings, metadata, runtime, checkpoint=checkpoint)
+    last = last_catalog(output)
+    header = None if last is None else last.header
+    known = known_catalog(output, header, runtime.probe_version())
+    scan = scan_settled(source, known, settings, metadata, runtime, checkpoint=checkpoint)
     check_catalog(scan.recordings, scan.rejected)
     _check_rows(scan, config)
     if config.source.validation is not None:
         check_metadata(scan.recordings, config.source.validation)
-    summary = store_catalog(output, scan.catalog, config)
+    stored = store_catalog(output, scan.catalog, config, header)
     checkpoint.clear()
-    return scan, summary
+    return scan, stored
 
 
 def _check_rows(scan: Scan, config: DatasetConfig) -> None:
@@ -144,60 +145,3 @@ def why_no_recordings(scan: Scan, uri: str) -> str | None:
     if found is None or found.has_recordings:
         return f"{said}: see the reasons of their rejection"
     return f"{said}: the folder is {found.what}, see {GUIDE}"
-
-
-def existing_catalog(output: Storage) -> Catalog:
-    """The stored catalog.
-
-    Raises:
-        CatalogError: there is no catalog yet.
-    """
-    catalog = read_catalog(output)
-    if catalog is None:
-        raise CatalogError(
-            f"{output.uri}: there is no catalog yet; materialize the asset `catalog` first, or run build.py"
-        )
-    return catalog
-
-
-def store_decode_rejects(
-    output: Storage, catalog: Catalog, manifests: Mapping[str, NumberedManifest], config: DatasetConfig
-) -> None:
-    """Replace the rejected rows of origin `decode` by the rejections of all manifests.
-
-    Nothing is stored if another scan has replaced the catalog that the manifests were built from.
-    """
-    refused = [refusal for numbered in manifests.values() for refusal in numbered.manifest.refused]
-    columns = {"path": pl.String, "code": pl.String, "reason": pl.String}
-    rows = [(refusal.path, refusal.code, refusal.reason) for refusal in refused]
-    current = existing_catalog(output)
-    if current.digest == catalog.digest:
-        store_catalog(output, with_decode_rejects(current, pl.DataFrame(rows, schema=columns, orient="row")), config)
-
-
-def store_catalog(output: Storage, catalog: Catalog, config: DatasetConfig) -> CatalogSummary:
-    """Write both tables, then their summary. After a crash in between, the old summary does not match and is ignored.
-
-    Raises:
-        ConfigError: `group_by` does not name a metadata column. The tables are stored, without a summary.
-    """
-    tables = write_catalog(output, catalog)
-    recordings = catalog.recordings
-    summary = CatalogSummary(
-        digest=catalog.digest,
-        seconds=float(recordings["duration_seconds"].sum()),
-        fingerprints=partition_fingerprints(recordings, config),
-        grouping=grouping_of(config),
-        reasons=dict(counted(catalog.rejected["code"])),
-        stamps=_stamps(catalog),
-        tables=tables,
-    )
-    write_if_new(output, SUMMARY_PATH, summary.to_bytes())
-    return summary
-
-
-def _stamps(catalog: Catalog) -> SourceStamps:
-    """Stamps of all files of the scan, except those left for the next scan."""
-    files = catalog.rejected.filter(pl.col("origin") == RejectSubject.FILE)
-    parts = (catalog.recordings, files)
-    return concatenated([stamps_of(part["path"], part["num_bytes"], part["mtime_ns"]) for part in parts])

@@ -14,21 +14,16 @@ import numpy as np
 import polars as pl
 
 from headrace.build.latent_rejections import snapshot_rejections
-from headrace.catalog.metadata_columns import metadata_columns
-from headrace.catalog.partitions import PARTITION, with_partitions
 from headrace.checks.excerpts import read_audio, read_latents
-from headrace.config.partitioning import Partitioning
-from headrace.config.source import Duplicates
 from headrace.errors import HeadraceError
 from headrace.format.index_files import read_index
-from headrace.format.manifests import ManifestRejection, split_of
+from headrace.format.manifests import ManifestRejection
 from headrace.format.snapshots import NumberedSnapshot, ShardTable, read_snapshot, read_table, snapshot_numbers
+from headrace.report.catalog_figures import CatalogFigures
 from headrace.stores.storage import Storage
 
 Array = np.ndarray[Any, Any]
 
-_CATEGORY_NAMES = ("category", "class", "label", "genre", "instrument", "language", "speaker")
-_MOST_CATEGORIES = 30
 _MOST_SNAPSHOTS = 60
 _LEVEL_SHARDS, _LEVELS_PER_SHARD = 8, 8
 _SECONDS_PER_HOUR = 3600.0
@@ -90,19 +85,16 @@ class ReportContents:
 
 @dataclass(frozen=True, slots=True)
 class ReportInputs:
-    """What a report is made from: the catalog's tables, the partitioning, and the shard folders.
+    """What a report is made from: figures of the catalog, its table of rejects, and the shard folders.
 
     `num_channels` is the number of channels of all samples; None if samples keep the channels of their sources.
     """
 
-    recordings: pl.DataFrame
+    catalog: CatalogFigures
     rejected: pl.DataFrame
-    partitioning: Partitioning
-    group_by: str | None
     audio: Storage
     latents: Mapping[str, Storage]
     num_channels: int | None = None
-    duplicates: Duplicates = Duplicates.KEEP
 
 
 def collect_contents(inputs: ReportInputs, num_clips: int = 6, num_rejected: int = 100) -> ReportContents:
@@ -110,22 +102,21 @@ def collect_contents(inputs: ReportInputs, num_clips: int = 6, num_rejected: int
     snapshot = read_snapshot(inputs.audio)
     table = read_table(inputs.audio, snapshot.snapshot)
     shards = _drawn(table, _LEVEL_SHARDS)
-    category = category_column(inputs.recordings)
     faults: list[str] = []
     drawn = (samples for name in shards for _, samples, _ in _samples(inputs.audio, name, faults))
     levels = [(_level_db(samples), is_clipped(samples)) for samples in drawn]
     clips = list(_clips(inputs, shards, num_clips, faults))
     refused = {name: _refused(store) for name, store in inputs.latents.items()}
     return ReportContents(
-        durations=inputs.recordings["duration_seconds"].head(100_000).to_list(),
+        durations=inputs.catalog.durations,
         levels_db=[level for level, _ in levels],
         num_clipped=sum(clipped for _, clipped in levels),
-        category=category,
-        hours=_hours(inputs, category),
+        category=inputs.catalog.category,
+        hours=inputs.catalog.hours,
         growth=_growth(inputs.audio, snapshot),
         clips=clips,
         unreadable=list(dict.fromkeys(faults)),
-        is_mixed=inputs.num_channels is None and inputs.recordings["num_channels"].n_unique() > 1,
+        is_mixed=inputs.num_channels is None and len(inputs.catalog.num_channels) > 1,
         rejected=inputs.rejected.select("path", "code", "reason").head(num_rejected).rows(),
         without_latents=[
             (name, row.key, row.path, row.code, row.reason) for name, rows in refused.items() for row in rows
@@ -136,36 +127,6 @@ def collect_contents(inputs: ReportInputs, num_clips: int = 6, num_rejected: int
 
 def _refused(latents: Storage) -> Sequence[ManifestRejection]:
     return snapshot_rejections(latents, read_snapshot(latents).snapshot.manifests).refused
-
-
-def category_column(recordings: pl.DataFrame) -> str:
-    """The metadata column to divide hours by: a text column with few values, preferably of a usual name; else empty."""
-    stored = metadata_columns(recordings)
-    fitting = [
-        user
-        for column, user in stored.items()
-        if recordings.schema[column] == pl.String and 1 < recordings[column].n_unique() <= _MOST_CATEGORIES
-    ]
-    named = [name for name in _CATEGORY_NAMES if name in fitting]
-    return (named or sorted(fitting) or [""])[0]
-
-
-def _hours(inputs: ReportInputs, category: str) -> dict[str, dict[str, float]]:
-    if inputs.recordings.is_empty():
-        return {}
-    stored = {user: column for column, user in metadata_columns(inputs.recordings).items()}
-    name = pl.col(stored[category]).fill_null("(none)") if category else pl.lit("all")
-    rows = (
-        with_partitions(inputs.recordings, inputs.partitioning, inputs.group_by, inputs.duplicates)
-        .select(pl.col(PARTITION).map_elements(split_of, pl.String), name.alias("name"), "duration_seconds")
-        .group_by(PARTITION, "name")
-        .agg(pl.col("duration_seconds").sum() / _SECONDS_PER_HOUR)
-        .sort(PARTITION, "name")
-    )
-    hours: dict[str, dict[str, float]] = {split: {} for split in inputs.partitioning.splits}
-    for split, value, found in rows.iter_rows():
-        hours[split][value] = found
-    return hours
 
 
 def _growth(audio: Storage, newest: NumberedSnapshot) -> list[tuple[int, float]]:

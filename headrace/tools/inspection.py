@@ -196,18 +196,18 @@ def _tar_facts(shards: Sequence[LocatedShard]) -> TarFacts:
 def _catalog_facts(storage: Storage) -> CatalogFacts | None:
     """The facts of the catalog; None without a catalog, or where the packages of a build are not installed."""
     try:
-        from headrace.catalog.parquet_files import read_catalog  # noqa: PLC0415 - polars: a training node has none
+        from headrace.catalog.parts import read_catalog  # noqa: PLC0415 - polars: a training node has none
 
         catalog = read_catalog(storage)
+        if catalog is None:
+            return None
+        rejected = catalog.rejected().sort("code", "path")
     except (ImportError, HeadraceError):
         return None
-    if catalog is None:
-        return None
-    rejected = catalog.rejected.sort("code", "path")
     return CatalogFacts(
-        num_recordings=catalog.recordings.height,
-        hours=float((catalog.recordings["num_frames"] / catalog.recordings["sample_rate_hz"]).sum()) / 3600,
-        num_duplicates=catalog.recordings.height - catalog.recordings["sha256"].n_unique(),
-        reasons=dict(sorted(Counter(rejected["code"].to_list()).items())),
+        num_recordings=catalog.header.num_rows,
+        hours=catalog.header.seconds / 3600,
+        num_duplicates=catalog.header.totals.num_duplicates,
+        reasons=dict(sorted(catalog.header.reasons.items())),
         rejects=tuple(rejected.select("path", "code", "reason").head(_MAX_REJECTS).iter_rows()),
     )

@@ -14,6 +14,7 @@ from headrace.locate.outputs import shard_folders
 from headrace.stores.storage import Storage, open_storage
 from tests.projects import Project
 
+LEFT_OUT = ("catalog/catalog.jsonl", "catalog/parts/")
 MEL = {"name": "mel", "encoder": {"kind": "log_mel", "num_mels": 4}, "dtype": "float32"}
 
 
@@ -39,14 +40,13 @@ def visible(folder: Path) -> dict[str, bytes]:
     return {
         name: path.read_bytes()
         for name, path in found.items()
-        if not path.name.startswith(".") and not name.endswith(("catalog.parquet", "catalog.summary"))
+        if not path.name.startswith(".") and not name.startswith(LEFT_OUT)
     }
 
 
 def objects(storage: Storage) -> dict[str, bytes]:
     """Content of the objects that readers of a store see, as in `visible`."""
-    left_out = ("catalog.parquet", "catalog.summary")
-    return {e.path: storage.read(e.path) for e in storage.list() if not e.path.endswith(left_out)}
+    return {e.path: storage.read(e.path) for e in storage.list() if not e.path.startswith(LEFT_OUT)}
 
 
 def check_readers(output: Storage) -> int:

@@ -93,9 +93,11 @@ KINDS = {
     "latent snapshot": "latents/mel/snapshots/*.json",
     "latent table": "latents/mel/snapshots/*.shards",
     "latent manifest": "latents/mel/manifests/*/*.json",
-    "catalog": "catalog/catalog.parquet",
-    "rejects": "catalog/rejected.parquet",
-    "summary": "catalog/catalog.summary",
+    "catalog": "catalog/catalog.jsonl",
+    "files of the catalog": "catalog/parts/*.files-*.parquet",
+    "rows of the catalog": "catalog/parts/*.rows-*.parquet",
+    "rejects": "catalog/parts/rejected-*.parquet",
+    "stamps": "catalog/parts/stamps-*.arrays",
 }
 
 

@@ -21,8 +21,9 @@ from headrace.build.commit import commit_latents, commit_partitions
 from headrace.build.latents import build_latent_partition
 from headrace.build.reconcile import latent_settings, shard_settings, wanted_partitions
 from headrace.build.staleness import plan_build
-from headrace.catalog.partitions import partition_fingerprints, partition_recordings
-from headrace.catalog.update import existing_catalog, store_decode_rejects, update_catalog
+from headrace.catalog.parts import existing_catalog, partition_recordings
+from headrace.catalog.storing import store_decode_rejects
+from headrace.catalog.update import update_catalog
 from headrace.cli import main
 from headrace.config.dataset import load_config
 from headrace.encoding.plans import EncodingOptions
@@ -44,12 +45,12 @@ def build(yaml: Path) -> None:
     source, output, audio = stores.source(config), stores.output(config), stores.audio(config)
     update_catalog(config, source, stores.metadata(config), output)
     catalog = existing_catalog(output)
-    wanted = wanted_partitions(partition_fingerprints(catalog.recordings, config), config)
+    wanted = wanted_partitions(catalog.header.fingerprints, config)
     for partition in plan_build(wanted, newest_manifests(audio), damaged=_damaged(audio)).stale:
-        recordings = partition_recordings(catalog.recordings, config, partition)
+        recordings = partition_recordings(output, config, partition)
         build_partition(partition, recordings, shard_settings(config), source, audio, num_threads=2)
-    _, _, manifests = commit_partitions(audio, wanted, catalog.digest)
-    store_decode_rejects(output, catalog, manifests, config)
+    _, _, manifests = commit_partitions(audio, wanted, catalog.header.digest)
+    store_decode_rejects(catalog, manifests)
     for entry in config.latents:
         settings, folder = latent_settings(entry), stores.latents(config, entry.name)
         for partition in wanted:
@@ -258,7 +259,7 @@ def read_all(output: str) -> dict[str, Heard]:
 def build_and_read(yaml: Path, output: str) -> tuple[dict[str, Heard], dict[str, str]]:
     """Build. Returns samples by source, and by path the reasons of rejected recordings."""
     build(yaml)
-    rejected = existing_catalog(open_storage(output)).rejected
+    rejected = existing_catalog(open_storage(output)).rejected()
     return read_all(output), dict(rejected.select("path", "reason").iter_rows())
 
 

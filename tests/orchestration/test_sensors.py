@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from headrace.catalog.summary import SUMMARY_PATH
+from headrace.catalog.header import HEADER_PATH
 from headrace_dagster.resources.storage import StorageResource
 from tests.built import SettledDaemon
 from tests.daemons import Daemon, count, partitions_made
@@ -172,9 +172,8 @@ def test_a_changed_layout_is_scanned_for_first_and_makes_every_partition_once(da
     assert sum(daemon.project.sizes().values()) == 12
 
 
-def test_a_catalog_of_an_older_version_is_scanned_once_and_nothing_is_built(daemon):
-    """It has no summary."""
-    (daemon.project.output / SUMMARY_PATH).unlink()
+def test_a_catalog_without_header_is_scanned_once_and_nothing_is_built(daemon):
+    (daemon.project.output / HEADER_PATH).unlink()
     assert [sorted(run.assets) for run in daemon.settle()] == [["catalog"]]
     assert daemon.reasons == {"source_changes": "no change", "stale_partitions": "up to date"}
 
@@ -188,7 +187,7 @@ def test_a_source_too_large_to_list_is_scanned_where_settings_or_the_catalog_ask
     made = daemon.settle()
     assert count(made, "catalog") == 1
     assert partitions_made(made)
-    (daemon.project.output / SUMMARY_PATH).unlink()
+    (daemon.project.output / HEADER_PATH).unlink()
     assert daemon.settle() == []  # it rests
     daemon.restart()
     assert [sorted(run.assets) for run in daemon.settle()] == [["catalog"]]
@@ -197,7 +196,7 @@ def test_a_source_too_large_to_list_is_scanned_where_settings_or_the_catalog_ask
 def test_ticks_need_no_polars(daemon, monkeypatch):
     """They work without polars and without all modules that import it."""
     heavy = [name for name, module in sys.modules.items() if name.startswith("headrace.") and hasattr(module, "pl")]
-    assert "headrace.catalog.parquet_files" in heavy
+    assert "headrace.catalog.parts" in heavy
     for name in ("polars", *heavy):
         monkeypatch.setitem(sys.modules, name, None)
     daemon.cursors.clear()

@@ -7,8 +7,7 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from headrace.catalog.parquet_files import read_catalog
-from headrace.catalog.update import existing_catalog
+from headrace.catalog.parts import existing_catalog, read_catalog
 from headrace_dagster.resources.storage import StorageResource
 from tests.built import BuiltGraph, SettledDaemon
 from tests.daemons import Daemon, partitions_made
@@ -29,7 +28,7 @@ def message(result):
 
 
 def catalog(project):
-    return existing_catalog(StorageResource().output(project.config()))
+    return existing_catalog(StorageResource().output(project.config())).whole()
 
 
 # Duplicates

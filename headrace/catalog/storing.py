@@ -1,0 +1,229 @@
+"""Stores a catalog: writes the parts that changed, then the header that names them, and deletes old parts.
+
+A reader of the header sees the old catalog or the new one, never a mixture. `headrace.catalog.parts` reads them.
+"""
+
+import hashlib
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from headrace.catalog.acceptance import decode_rejects, with_decode_rejects
+from headrace.catalog.columns import FILE_SCHEMA, RECORDING_SCHEMA
+from headrace.catalog.header import (
+    CATALOG_FORMAT,
+    HEADER_PATH,
+    PARTS_FOLDER,
+    REJECTED_PATH,
+    CatalogHeader,
+    CatalogTotals,
+    Part,
+    PartitionEntry,
+    catalog_digest,
+    grouping_of,
+    read_header,
+    sizes_of_parts,
+    stamps_bytes,
+)
+from headrace.catalog.listing import SourceStamps, concatenated, stamps_of
+from headrace.catalog.parquet_files import parquet_bytes, write_if_new
+from headrace.catalog.partitions import each_partition, groups_of, largest_group, num_samples
+from headrace.catalog.parts import StoredCatalog, read_rows
+from headrace.catalog.recordings import combined_digest
+from headrace.catalog.scan import Catalog
+from headrace.config.dataset import DatasetConfig
+from headrace.format.manifests import NumberedManifest
+from headrace.format.rejects import RejectSubject
+from headrace.stores.storage import Storage
+
+MIN_AGE_SECONDS = 86_400.0
+"""A part that no header names may belong to a scan that has not written its header yet."""
+
+_DIGITS = 12
+_HASH = "\0hash"  # no column of a user has such a name
+
+
+@dataclass(frozen=True, slots=True)
+class PartWriter:
+    """Writes parts that are not stored yet.
+
+    Attributes:
+        output: storage of the catalog.
+        there: path → size of the parts of the catalog that this one replaces. They are kept while its header is there.
+        probe_version: version of the probe that read the files.
+    """
+
+    output: Storage
+    there: Mapping[str, int]
+    probe_version: str
+
+    def has(self, entry: PartitionEntry) -> bool:
+        """Whether the parts of a partition are stored."""
+        return all(self.there.get(part.path) == part.num_bytes for part in (entry.files, entry.rows) if part)
+
+    def table(self, label: str, table: pl.DataFrame) -> Part:
+        """Store a table under a label such as `train-0003.rows`."""
+        return self.blob(label, ".parquet", parquet_bytes(table, self.probe_version))
+
+    def blob(self, label: str, suffix: str, blob: bytes) -> Part:
+        """Store bytes under a label and a suffix; the digest comes between them."""
+        sha256 = hashlib.sha256(blob).hexdigest()
+        part = Part(f"{label}-{sha256[:_DIGITS]}{suffix}", len(blob), sha256)
+        if self.there.get(part.path) != len(blob):
+            self.output.write(part.path, blob)
+        return part
+
+    def partition(self, name: str, recordings: pl.DataFrame) -> tuple[Part | None, Part | None]:
+        """Store the recordings table of a partition. Returns its files and its rows; None for both if it is empty."""
+        if recordings.is_empty():
+            return None, None
+        own = [column for column in recordings.columns if column not in FILE_SCHEMA.keys() - {"path"}]
+        files = recordings.select(*FILE_SCHEMA).unique("path", keep="first", maintain_order=True)
+        return self.table(f"{name}.files", files), self.table(f"{name}.rows", recordings.select(own))
+
+
+def store_catalog(
+    output: Storage, catalog: Catalog, config: DatasetConfig, previous: CatalogHeader | None = None
+) -> CatalogHeader:
+    """Write the parts that differ from those of the previous catalog, then the header that names them all.
+
+    Args:
+        output: storage of the catalog.
+        catalog: its tables.
+        config: the settings of the data set.
+        previous: header of the stored catalog, whose parts are not written again; None to write all.
+
+    Raises:
+        ConfigError: `group_by` does not name a metadata column. Nothing is stored.
+    """
+    groups = groups_of(catalog.recordings, config)
+    there = {} if previous is None else _parts_of(output, previous)
+    writer = PartWriter(output, there, catalog.probe_version)
+    known = {} if previous is None else previous.partitions
+    rows_and_hashes = catalog.recordings.with_columns(_row_hashes(catalog.recordings))
+    entries = {
+        name: _entry(writer, name, rows, known.get(name), config.audio.segment_seconds)
+        for name, rows in each_partition(rows_and_hashes, groups, config.partitioning())
+    }
+    totals = CatalogTotals(
+        digest=catalog_digest({name: entry.fingerprint for name, entry in entries.items()}),
+        grouping=grouping_of(config),
+        probe_version=catalog.probe_version,
+        num_duplicates=catalog.recordings["duplicate_of"].count(),
+        largest_group=largest_group(groups),
+        durations=_points(catalog.recordings["duration_seconds"]),
+        rejects=_counts(catalog.rejected),
+        rejected=writer.table("rejected", catalog.rejected),
+        stamps=writer.blob("stamps", ".arrays", stamps_bytes(_stamps(catalog))),
+    )
+    header = CatalogHeader(totals, entries)
+    publish(output, header, previous)
+    return header
+
+
+def _row_hashes(recordings: pl.DataFrame) -> pl.Series:
+    """A hash of each row without the user's columns, whose values are in the recording's digest."""
+    return recordings.select(*RECORDING_SCHEMA).hash_rows().alias(_HASH)
+
+
+def _content(rows: pl.DataFrame, probe_version: str) -> str:
+    """`PartitionEntry.content`. Another version of polars may give another digest, which costs writing the parts."""
+    digest = hashlib.sha256(f"{CATALOG_FORMAT} {probe_version} {rows.schema}".encode())
+    digest.update(rows[_HASH].to_numpy().tobytes())
+    return digest.hexdigest()[:32]
+
+
+def _entry(
+    writer: PartWriter, name: str, rows: pl.DataFrame, before: PartitionEntry | None, segment_seconds: float | None
+) -> PartitionEntry:
+    content = _content(rows, writer.probe_version)
+    fingerprint = combined_digest(rows["recording_digest"].sort())
+    number = num_samples(rows, segment_seconds)
+    if before is not None and (before.content, before.fingerprint) == (content, fingerprint) and writer.has(before):
+        return replace(before, num_samples=number)
+    rows = rows.drop(_HASH)
+    files, stored = writer.partition(name, rows)
+    return PartitionEntry(
+        partition=name,
+        fingerprint=fingerprint,
+        content=content,
+        num_rows=rows.height,
+        num_samples=number,
+        seconds=float(rows["duration_seconds"].sum()),
+        num_bytes=int(rows.unique("path")["num_bytes"].sum()),
+        files=files,
+        rows=stored,
+    )
+
+
+def publish(output: Storage, header: CatalogHeader, previous: CatalogHeader | None) -> None:
+    """Write a header, then the copy of its rejects, then delete old parts.
+
+    The parts of the previous header stay: a run that has read it may still read them.
+    """
+    write_if_new(output, HEADER_PATH, header.to_bytes())
+    write_if_new(output, REJECTED_PATH, output.read(header.totals.rejected.path))
+    kept = {part.path for one in (header, previous) if one is not None for part in one.parts()}
+    remove_old_parts(output, kept, time.time())
+
+
+def remove_old_parts(output: Storage, kept: Collection[str], now_seconds: float) -> None:
+    """Delete parts that are older than a day and whose path is not in `kept`."""
+    for entry in list(output.list(PARTS_FOLDER)):
+        if entry.path not in kept and now_seconds - entry.modified_seconds > MIN_AGE_SECONDS:
+            output.delete(entry.path)
+
+
+def store_decode_rejects(catalog: StoredCatalog, manifests: Mapping[str, NumberedManifest]) -> None:
+    """Replace the rejected rows of origin `decode` by the rejections of all manifests.
+
+    Only partitions with rejections are read. Nothing is stored if another scan has replaced the catalog that the
+    manifests were built from.
+    """
+    output, header = catalog.output, catalog.header
+    current = read_header(output)
+    if current is None or current.digest != header.digest:
+        return
+    stored = StoredCatalog(output, current)
+    rejected = with_decode_rejects(stored.rejected(), _decode_rejects(stored, manifests))
+    part = PartWriter(output, _parts_of(output, current), current.totals.probe_version).table("rejected", rejected)
+    totals = replace(current.totals, rejected=part, rejects=_counts(rejected))
+    publish(output, CatalogHeader(totals, current.partitions), current)
+
+
+def _decode_rejects(catalog: StoredCatalog, manifests: Mapping[str, NumberedManifest]) -> Iterator[pl.DataFrame]:
+    """Rows for the table of rejects: recordings that were rejected when their partition was built."""
+    schema = {"path": pl.String, "code": pl.String, "reason": pl.String}
+    for partition, numbered in manifests.items():
+        entry = catalog.header.partitions.get(partition)
+        if numbered.manifest.refused and entry is not None and entry.rows is not None:
+            refused = [(refusal.path, refusal.code, refusal.reason) for refusal in numbered.manifest.refused]
+            faults = pl.DataFrame(refused, schema=schema, orient="row")
+            yield decode_rejects(read_rows(catalog.output, entry, ["key", *FILE_SCHEMA]), faults)
+
+
+def _parts_of(output: Storage, header: CatalogHeader) -> dict[str, int]:
+    """Path → size of the parts of a header that exist."""
+    there = sizes_of_parts(output)
+    return {part.path: there[part.path] for part in header.parts() if part.path in there}
+
+
+def _points(durations: pl.Series) -> tuple[float, float, float]:
+    """The 10, 50 and 90% points of durations; zeros without any."""
+    low, middle, high = (float(durations.quantile(share) or 0.0) for share in (0.1, 0.5, 0.9))
+    return low, middle, high
+
+
+def _counts(rejected: pl.DataFrame) -> tuple[tuple[str, str, int], ...]:
+    """(origin, code, number of rows) of a table of rejects, sorted."""
+    counts = rejected.group_by("origin", "code").len().sort("origin", "code")
+    return tuple((origin, code, number) for origin, code, number in counts.iter_rows())
+
+
+def _stamps(catalog: Catalog) -> SourceStamps:
+    """Stamps of all files of the scan, except those left for the next scan."""
+    files = catalog.rejected.filter(pl.col("origin") == RejectSubject.FILE)
+    parts = (catalog.recordings.unique("path"), files)
+    return concatenated([stamps_of(part["path"], part["num_bytes"], part["mtime_ns"]) for part in parts])
