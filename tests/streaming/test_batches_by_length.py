@@ -8,6 +8,7 @@ import pytest
 
 from headrace import FrameBudget, LengthBuckets, Stream, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError, StateError
+from headrace.streaming.shards.access import ShardAccess
 from tests.streaming.corpus import RATE_HZ, clips, write_dataset
 from tests.streaming.test_foreign import write_tar
 
@@ -176,3 +177,37 @@ def test_a_sample_of_unknown_length_is_named_with_a_remedy(tmp_path, kind):
         ConfigError, match=r"/a\.tar: the index does not know the length of sample 'clip00000'.*'fixed'"
     ):
         list(StreamingDataLoader(dataset))
+
+
+# Shards of one sample
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lengths_of_shards_with_one_sample_need_no_index(tmp_path, kind, monkeypatch):
+    """The table of the snapshot has them, so a batch opens only the shards that it reads."""
+    write_dataset(tmp_path, {"train": CLIPS[:120]}, per_shard=1)
+    together = tmp_path / "together"
+    write_dataset(together, {"train": CLIPS[:120]}, per_shard=120)
+    opened = []
+    index = ShardAccess.index
+    monkeypatch.setattr(ShardAccess, "index", lambda self, shard: opened.append(shard) or index(self, shard))
+    run = make(tmp_path, kind).epochs.next_run()
+    rows = run.plan(0).rows
+    assert opened == []
+    lengths = make(tmp_path, kind).reading.readers[0].lengths(rows.sample_ids)
+    whole = make(together, kind).reading.readers[0].lengths(rows.sample_ids)
+    assert lengths.tolist() == whole.tolist()
+
+
+def test_lengths_of_one_sample_of_latents_are_those_of_the_index(tmp_path):
+    write_dataset(tmp_path, {"train": clips(9)}, per_shard=1, latents=True)
+    for folder in ("audio", "latents/crepe"):
+        reader = StreamingDataset(remote=f"{tmp_path}/{folder}", batch_size=3).reading.readers[0]
+        expected = [int(reader.primary.index(shard).lengths[0]) for shard in range(9)]
+        assert reader.lengths(np.arange(9)).tolist() == expected
+
+
+def test_crops_in_seconds_of_shards_with_one_sample_need_the_rate(tmp_path):
+    write_dataset(tmp_path, {"train": CLIPS[:40]}, per_shard=1)
+    dataset = make(tmp_path, "length_buckets", crop_seconds=500 / RATE_HZ)
+    assert max(int(batch["num_frames"].max()) for batch in StreamingDataLoader(dataset)) == 500

@@ -53,12 +53,16 @@ class StreamReader:
                 yield access, int(partner[shard])
 
     def lengths(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Frames of each sample from the indexes, int64 of the same shape; 0 for rejected latents, -1 if unknown."""
+        """Frames of each sample, int64 of the same shape; 0 for rejected latents, -1 if unknown.
+
+        The indexes have them; those of shards with one sample, the table of the snapshot has as well.
+        """
         shards, rows = self.locator.find(samples)
-        by_shard = np.argsort(shards, kind="stable")
+        lengths = self.primary.shards.shards.lone_lengths(shards)
+        unknown = np.flatnonzero(lengths < 0)
+        by_shard = unknown[np.argsort(shards[unknown], kind="stable")]
         needed, starts = np.unique(shards[by_shard], return_index=True)
-        bounds = np.append(starts, len(samples)).tolist()
-        lengths = np.empty(len(samples), np.int64)
+        bounds = np.append(starts, len(unknown)).tolist()
         for first in range(0, len(needed), _INDEXES_AT_ONCE):
             group = needed[first : first + _INDEXES_AT_ONCE].tolist()
             if not self.primary.is_local:

@@ -54,6 +54,9 @@ class ShardList(Protocol):
     def name(self, shard: int) -> str:
         """Path of a shard's file below the storage's root."""
 
+    def lone_lengths(self, shards: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Frames of the only sample of each of these shards, int64 (n,); -1 where the index must be read."""
+
 
 @dataclass(frozen=True, slots=True)
 class SnapshotShards:
@@ -75,6 +78,10 @@ class SnapshotShards:
     def name(self, shard: int) -> str:
         """See `ShardList.name`."""
         return self.table.name(self.rows.start + shard)
+
+    def lone_lengths(self, shards: NDArray[np.int64]) -> NDArray[np.int64]:
+        """See `ShardList.lone_lengths`; the table has the sum of the frames of each shard."""
+        return np.where(self.num_samples[shards] == 1, self.table.num_frames[self.rows][shards], -1)
 
     @property
     def has_time_axis(self) -> bool:
@@ -103,6 +110,10 @@ class ListedShards:
     def name(self, shard: int) -> str:
         """See `ShardList.name`."""
         return self.names[shard]
+
+    def lone_lengths(self, shards: NDArray[np.int64]) -> NDArray[np.int64]:
+        """See `ShardList.lone_lengths`; only the indexes have lengths."""
+        return np.full(len(shards), -1, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
