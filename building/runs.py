@@ -61,7 +61,6 @@ class Runner:
         self.records = AssetRecords(instance, self._definitions.resolve_asset_graph().asset_check_keys)
         self._config = {"loggers": {"console": {"config": {"log_level": log_level}}}}
         self.outcomes: list[RunOutcome] = []
-        self._jobs: dict[dg.AssetKey, dg.JobDefinition] = {}
 
     def materialize(self, key: dg.AssetKey, partition: str | None = None) -> RunOutcome:
         """Materialize one asset (or one partition of it) and run its checks.
@@ -71,7 +70,7 @@ class Runner:
         """
         self._before_run()
         began = self._clock()
-        result = self._job_of(key).execute_in_process(
+        result = self._job.execute_in_process(
             run_config=self._config,
             instance=self.instance,
             partition_key=partition,
@@ -84,12 +83,6 @@ class Runner:
         outcome = RunOutcome(key, partition, result.run_id, tuple(_faults(result)), self._clock() - began)
         self.outcomes.append(outcome)
         return outcome
-
-    def _job_of(self, key: dg.AssetKey) -> dg.JobDefinition:
-        """The job of one asset and its checks; it is made once for all partitions."""
-        if key not in self._jobs:
-            self._jobs[key] = self._job.get_subset(asset_selection={key})
-        return self._jobs[key]
 
     def take_faults(self) -> list[RunOutcome]:
         """Remove the outcomes with faults from `outcomes`, and return them."""
