@@ -54,6 +54,8 @@ def test_work_is_sent_to_the_cluster_and_its_result_or_error_is_returned(python,
     assert found == {
         "is elsewhere": True, "threads": True, "gpus": True, "progress": 15,
         "error": ["truncated", "tone.wav ends early"],
+        "files": True, "files are read elsewhere": True, "files after a death": True,
+        "error of a file": "file 99 ends early",
     }  # fmt: skip
 
 

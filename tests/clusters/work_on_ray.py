@@ -4,6 +4,9 @@ import json
 import os
 import signal
 import sys
+import tempfile
+from functools import partial
+from pathlib import Path
 
 import ray
 
@@ -28,6 +31,22 @@ def killed(*, num_threads, progress):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def read(number):
+    """Read a file: its number, and who read it."""
+    if number == 99:
+        raise AudioError("truncated", "file 99 ends early")
+    return number, os.getpid()
+
+
+def read_at_the_second_attempt(marks, number):
+    """Die while file 7 is read for the first time."""
+    mark = Path(marks, str(number))
+    if number == 7 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
 workers = RayWorkersResource(address="local", num_cpus=500)
 counts = []
 pid, num_threads, gpus = workers.run(made, counts.append, on_gpu=True)
@@ -45,5 +64,18 @@ try:
     workers.run(killed, counts.append)
 except BuildError as error:
     found["killed"] = str(error)
+results = list(workers.map(read, range(40)))
+found["files"] = sorted(number for number, _ in results) == list(range(40))
+found["files are read elsewhere"] = os.getpid() not in {pid for _, pid in results}
+try:
+    list(workers.map(read, range(200)))
+except AudioError as error:
+    found["error of a file"] = str(error)
+some = workers.map(read, iter(range(90)))
+next(some)
+some.close()
+with tempfile.TemporaryDirectory() as marks:
+    repeated = workers.map(partial(read_at_the_second_attempt, marks), range(40))
+    found["files after a death"] = sorted(repeated) == list(range(40))
 ray.shutdown()
 sys.stdout.write(json.dumps(found) + "\n")
