@@ -3,12 +3,16 @@
 A test fails if there are more requests than the numbers written here.
 """
 
+import json
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
+from headrace.build.samples import sample_json
 from headrace.catalog import bucket_source
 from headrace.catalog.checks import check_catalog
+from headrace.catalog.partitions import recordings_of
 from headrace.catalog.scan import scan
 from headrace.catalog.sources import open_source
 from headrace.config.source import Digests
@@ -109,6 +113,10 @@ def test_with_digests_of_the_store_a_scan_reads_headers_only(tmp_path, monkeypat
         assert result.recordings["num_frames"].to_list() == [400_000] * 4
         assert set(Counter(request.path for request in server.requests if request.path).values()) == {1}
         assert bytes_of(server) <= 4 * 128 * 1024
+        (recording, *_) = recordings_of(result.recordings)
+        segment = SimpleNamespace(start_frame=0, num_frames=1, sample_rate_hz=8000, num_channels=1)
+        provenance = json.loads(sample_json(recording, segment, segment))["headrace"]
+        assert (f"etag-{provenance['source_etag']}", "source_sha256" in provenance) == (recording.sha256, False)
         server.requests.clear()
         assert scan(source, result.catalog, AT_ONCE).num_opened == 0
         assert bytes_of(server) == 0
