@@ -38,7 +38,6 @@ class Latents:
 
     def build(self, partition: str = PARTITION, **options: object) -> PartitionBuild:
         """Bring a partition up to date."""
-        snapshot = options.pop("audio_snapshot", None)
         return build_latent_partition(
             partition,
             self.settings,
@@ -46,7 +45,6 @@ class Latents:
             self.audio,
             self.storage,
             options=EncodingOptions(**options),
-            audio_snapshot=snapshot,
             progress=self._count,
         )
 

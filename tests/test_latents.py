@@ -104,7 +104,7 @@ def test_a_second_build_does_nothing_and_loads_no_encoder(latents: Latents) -> N
     first = latents.build()
     latents.encoders = lambda: pytest.fail("the encoder was loaded")
     again = latents.build()
-    assert not again.is_new
+    assert again.manifest == first.manifest
     assert again.written == ()
     assert again.reused == first.written
     assert latents.done == 14
@@ -126,10 +126,10 @@ def test_a_changed_encoder_makes_all_of_its_own_shards_again_and_no_others(laten
     first = latents.build()
     beside = Latents(tmp_path)
     beside.storage = LocalStorage(tmp_path / "latents" / "beside")
-    beside.build()
+    number = beside.build().manifest.number
     other = Latents(tmp_path, num_mels=9).build()
     assert (other.reused, len(other.written)) == ((), 2)
-    assert beside.build().is_new is False
+    assert beside.build().manifest.number == number
     back = latents.build()
     assert (back.reused, back.written) == (first.written, ())
 
@@ -358,15 +358,15 @@ def test_a_latent_snapshot_names_its_audio_snapshot(latents: Latents) -> None:
         commit_latents(latents.audio, latents.storage, latents.settings)
 
 
-def test_latents_can_be_added_later_to_an_old_snapshot(latents: Latents) -> None:
-    """They are made from the manifests in that snapshot. Building for the newest one again keeps both."""
+def test_latents_of_an_old_snapshot_stay_when_those_of_the_next_are_committed(latents: Latents) -> None:
+    """Each snapshot of latents belongs to one audio snapshot, and keeps its shards."""
     commit(latents.audio, newest_manifest(latents.audio, PARTITION))
+    old = latents.build()
+    assert old.manifest.manifest.num_samples == 7
+    first, _ = commit_latents(latents.audio, latents.storage, latents.settings)
+    assert first.snapshot.origin["audio_snapshot"] == 1
     write_partition(latents.audio, [{"new": tone(0.2)}])
     commit(latents.audio, newest_manifest(latents.audio, PARTITION))
-    old = latents.build(audio_snapshot=1)
-    assert old.manifest.manifest.num_samples == 7
-    first, _ = commit_latents(latents.audio, latents.storage, latents.settings, audio_snapshot=1)
-    assert first.snapshot.origin["audio_snapshot"] == 1
     assert latents.build().manifest.manifest.num_samples == 1
     second, _ = commit_latents(latents.audio, latents.storage, latents.settings)
     assert second.snapshot.origin["audio_snapshot"] == 2

@@ -38,7 +38,7 @@ class Recipe:
     def plan(self, previous):
         return [Plan(sequence, text) for sequence, text in enumerate(self.inputs)]
 
-    def write(self, plans, previous):
+    def write(self, plans):
         found = {}
         for plan in plans:
             with ShardWriter(self.storage, ShardPlace("train", 0, plan.sequence)) as writer:
@@ -71,7 +71,7 @@ def build(storage, *inputs):
 def test_an_up_to_date_partition_is_left_as_it_is(storage):
     build(storage, "a", "b")
     recipe, result, done = build(storage, "a", "b")
-    assert (recipe.written, result.is_new, result.manifest.number, len(result.reused)) == ([], False, 1, 2)
+    assert (recipe.written, result.manifest.number, len(result.reused)) == ([], 1, 2)
     assert done == 2
 
 
@@ -83,7 +83,7 @@ def test_only_shards_of_other_input_are_written(storage):
 
 
 def test_shards_of_an_interrupted_build_and_of_older_manifests_are_reused(storage):
-    Recipe(storage, ["a"]).write([Plan(0, "a")], None)
+    Recipe(storage, ["a"]).write([Plan(0, "a")])
     recipe, _, _ = build(storage, "a", "b")
     assert recipe.written == ["b"]
     build(storage, "c")
@@ -97,7 +97,7 @@ def test_a_shard_without_an_index_is_written_again(storage):
     storage.delete(index_name(name))
     recipe, result, _ = build(storage, "a")
     assert recipe.written == ["a"]
-    assert (result.is_new, result.written, result.manifest) == (False, (name,), first.manifest)
+    assert (result.written, result.manifest) == ((name,), first.manifest)
 
 
 def test_after_a_lost_race_the_partition_is_planned_again(storage, monkeypatch):

@@ -24,7 +24,6 @@ from headrace.errors import AudioError, BuildError, FileChangedError
 from headrace.format.index import REFUSED_NOTE, ShardIndex
 from headrace.format.index_entries import SampleEntry
 from headrace.format.manifests import (
-    Manifest,
     ManifestRejection,
     NumberedManifest,
     ShardEntry,
@@ -165,7 +164,7 @@ class _AudioRecipe:
         undecodable = {refusal for index in indexes for refusal in rejections_of(index)}
         return tuple(sorted([*self._too_short, *undecodable], key=lambda refusal: refusal.path))
 
-    def write(self, plans: Sequence[ShardPlan], previous: Manifest | None) -> dict[str, ShardIndex]:  # noqa: ARG002
+    def write(self, plans: Sequence[ShardPlan]) -> dict[str, ShardIndex]:
         """See `ShardRecipe`. Samples are encoded on threads, in bounded memory."""
         tasks = (task for plan in plans for task in self._tasks(plan))
         with ThreadPoolExecutor(self.num_threads, "encode") as pool:

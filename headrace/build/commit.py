@@ -45,16 +45,13 @@ def commit_partitions(
     return _repeated(storage, lambda: _commit_partitions(storage, wanted, catalog))
 
 
-def commit_latents(
-    audio: Storage, storage: Storage, settings: LatentSettings, *, audio_snapshot: int | None = None
-) -> tuple[NumberedSnapshot, bool]:
-    """Commit the snapshot of latents that belongs to an audio snapshot.
+def commit_latents(audio: Storage, storage: Storage, settings: LatentSettings) -> tuple[NumberedSnapshot, bool]:
+    """Commit the snapshot of latents that belongs to the newest audio snapshot.
 
     Args:
         audio: the folder of audio shards.
         storage: the folder of this set of latents.
         settings: which encoder, and how its latents are stored.
-        audio_snapshot: number of the audio snapshot; None for the newest.
 
     Returns:
         The newest snapshot of latents, and whether it is new.
@@ -64,7 +61,7 @@ def commit_latents(
             committed first five times in a row.
         NotFoundError: there is no audio snapshot yet.
     """
-    return _repeated(storage, lambda: _commit_latents(audio, storage, settings, audio_snapshot))
+    return _repeated(storage, lambda: _commit_latents(audio, storage, settings))
 
 
 def _repeated(storage: Storage, attempt: Callable[[], _Committed]) -> _Committed:
@@ -96,10 +93,8 @@ def _with_rejections(storage: Storage, snapshot: Snapshot) -> dict[str, Numbered
     return {name: read_manifest(storage, name, found.number) for name, found in partitions if found.num_rejected}
 
 
-def _commit_latents(
-    audio: Storage, storage: Storage, settings: LatentSettings, audio_snapshot: int | None
-) -> tuple[NumberedSnapshot, bool]:
-    origin = read_snapshot(audio, audio_snapshot)
+def _commit_latents(audio: Storage, storage: Storage, settings: LatentSettings) -> tuple[NumberedSnapshot, bool]:
+    origin = read_snapshot(audio)
     wanted = {name: settings.wanted(frozen.digest) for name, frozen in origin.snapshot.partitions.items()}
     plan = plan_build(wanted, newest_summaries(storage))
     if plan.stale:

@@ -23,18 +23,15 @@ from headrace.errors import BuildError, HeadraceError
 from headrace.format.index import ShardIndex
 from headrace.format.index_files import read_index
 from headrace.format.manifests import (
-    Manifest,
     ManifestRejection,
     NumberedManifest,
     ShardEntry,
     bucket_of,
     newest_manifest,
-    read_manifest,
     rejections_of,
     sequence_of,
     split_of,
 )
-from headrace.format.snapshots import read_snapshot
 from headrace.format.writer import ShardPlace
 from headrace.stores.storage import Storage
 
@@ -67,7 +64,7 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\n".join([str(LATENT_FORMAT), *parts]).encode()).hexdigest()
 
 
-def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fast, of which audio, and who watches it
+def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fast, and who watches it
     partition: str,
     settings: LatentSettings,
     encoders: Callable[[], Sequence[Encoder]],
@@ -75,7 +72,6 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
     storage: Storage,
     *,
     options: EncodingOptions | None = None,
-    audio_snapshot: int | None = None,
     progress: Callable[[int], None] = lambda num_samples: None,  # noqa: ARG005
 ) -> PartitionBuild:
     """Bring the latent shards of one partition up to date with its audio shards.
@@ -91,7 +87,6 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
         audio: the folder of audio shards.
         storage: the folder of this set of latents.
         options: batch size and threads.
-        audio_snapshot: the audio snapshot to encode; None for the newest audio manifest of the partition.
         progress: called with a number of samples each time this many are done.
 
     Raises:
@@ -100,7 +95,7 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
         SampleError: a sample cannot be decoded.
         IntegrityError: an audio shard is damaged.
     """
-    source = audio_manifest(audio, partition, audio_snapshot)
+    source = _audio_manifest(audio, partition)
     run = EncodingRun(audio, storage, settings.dtype, options or EncodingOptions(), progress)
     recipe = _LatentRecipe(source, settings, encoders, run)
     built = bring_up_to_date(recipe, storage, progress)
@@ -124,6 +119,7 @@ class _LatentRecipe:
     encoders: Callable[[], Sequence[Encoder]]
     run: EncodingRun
     stats: EncodingStats = field(default_factory=EncodingStats)
+    _replaced: list[str] = field(default_factory=list)  # shards of the last manifest that are not in the plan
 
     @property
     def target(self) -> PartitionTarget:
@@ -131,11 +127,11 @@ class _LatentRecipe:
         digest = self.source.digest
         return PartitionTarget(self.source.manifest.partition, self.settings.wanted(digest), digest, {}, PREFIX)
 
-    def plan(self, previous: NumberedManifest | None) -> list[LatentPlan]:  # noqa: ARG002
+    def plan(self, previous: NumberedManifest | None) -> list[LatentPlan]:
         """See `ShardRecipe`: one latent shard for each audio shard that has samples."""
         manifest = self.source.manifest
         split, bucket = split_of(manifest.partition), bucket_of(manifest.partition)
-        return [
+        plans = [
             LatentPlan(
                 audio_shard=shard.name,
                 seconds=shard.seconds,
@@ -145,28 +141,29 @@ class _LatentRecipe:
             for shard in manifest.shards
             if shard.num_samples
         ]
+        wanted = {plan.input_digest for plan in plans}
+        shards = previous.manifest.shards if previous is not None else ()
+        self._replaced = [shard.name for shard in shards if shard.input_digest not in wanted]
+        return plans
 
     def planned_keys(self, plans: Sequence[LatentPlan]) -> bytes:  # noqa: ARG002
         """See `ShardRecipe`: none, because the audio shards decide which samples share a shard."""
         return b""
 
-    def write(self, plans: Sequence[LatentPlan], previous: Manifest | None) -> dict[str, ShardIndex]:
+    def write(self, plans: Sequence[LatentPlan]) -> dict[str, ShardIndex]:
         """See `ShardRecipe`. Latents of unchanged audio are copied from the previous shards."""
         from headrace.encoding.shards import encode_shards  # noqa: PLC0415 - only here torch is imported
 
-        held = self._held(previous)
         encoders = _checked(self.encoders(), self.settings)
-        indexes, self.stats = encode_shards(plans, encoders, replace(self.run, held=held))
+        indexes, self.stats = encode_shards(plans, encoders, replace(self.run, held=self._held()))
         return indexes
 
-    def _held(self, previous: Manifest | None) -> dict[str, str]:
+    def _held(self) -> dict[str, str]:
         """Key → name of the latent shard that has it, for the shards that this build replaces."""
-        kept = {plan.input_digest for plan in self.plan(None)}
         held: dict[str, str] = {}
-        for shard in previous.shards if previous is not None else ():
-            if shard.input_digest not in kept:
-                with contextlib.suppress(HeadraceError):  # missing or damaged: its samples are encoded again
-                    held |= dict.fromkeys(read_index(self.run.storage, shard.name).keys(), shard.name)
+        for name in self._replaced:
+            with contextlib.suppress(HeadraceError):  # missing or damaged: its samples are encoded again
+                held |= dict.fromkeys(read_index(self.run.storage, name).keys(), name)
         return held
 
     def entry(self, plan: LatentPlan, index: ShardIndex) -> ShardEntry:
@@ -186,25 +183,12 @@ class _LatentRecipe:
         return tuple(refusal for index in indexes for refusal in rejections_of(index))
 
 
-def audio_manifest(audio: Storage, partition: str, snapshot: int | None = None) -> NumberedManifest:
-    """The audio manifest of a partition that latents are made from: the newest one, or that of an audio snapshot.
-
-    Raises:
-        BuildError: the partition has no audio shards yet, or the snapshot lacks the partition.
-    """
-    if snapshot is None:
-        newest = newest_manifest(audio, partition)
-        if newest is None:
-            raise BuildError(
-                f"{partition}: no audio shards in {audio.uri}; build the audio shards of this partition first"
-            )
-        return newest
-    numbers = read_snapshot(audio, snapshot).snapshot.manifests
-    if partition not in numbers:
-        raise BuildError(
-            f"{partition}: not in audio snapshot {snapshot}; its partitions: {', '.join(sorted(numbers)) or 'none'}"
-        )
-    return read_manifest(audio, partition, numbers[partition])
+def _audio_manifest(audio: Storage, partition: str) -> NumberedManifest:
+    """The audio manifest of a partition that latents are made from: the newest one."""
+    newest = newest_manifest(audio, partition)
+    if newest is None:
+        raise BuildError(f"{partition}: no audio shards in {audio.uri}; build the audio shards of this partition first")
+    return newest
 
 
 def _checked(encoders: Sequence[Encoder], settings: LatentSettings) -> Sequence[Encoder]:

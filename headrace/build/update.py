@@ -86,8 +86,8 @@ class ShardRecipe(Protocol[PlanT]):
     def planned_keys(self, plans: Sequence[PlanT]) -> bytes:
         """Content of the file of planned keys (`headrace.format.planned_keys`); empty if the plan needs none."""
 
-    def write(self, plans: Sequence[PlanT], previous: Manifest | None) -> dict[str, ShardIndex]:
-        """Write these shards. Returns their indexes by input digest, in the order of the plans."""
+    def write(self, plans: Sequence[PlanT]) -> dict[str, ShardIndex]:
+        """Write these shards of the last plan. Returns their indexes by input digest, in the order of the plans."""
 
     def entry(self, plan: PlanT, index: ShardIndex) -> ShardEntry:
         """What the manifest says of a shard."""
@@ -104,7 +104,6 @@ class PartitionBuild:
         manifest: the newest manifest.
         written: names of the shards that this build wrote.
         reused: names of the shards that existed before.
-        is_new: whether this build committed the manifest.
         previous: the newest manifest before this build; None before the first build.
         stats: speed, padding and devices of the encoder; zeros if no encoder ran.
     """
@@ -112,7 +111,6 @@ class PartitionBuild:
     manifest: NumberedManifest
     written: tuple[str, ...]
     reused: tuple[str, ...]
-    is_new: bool
     previous: Manifest | None
     stats: EncodingStats = field(default_factory=EncodingStats)
 
@@ -138,14 +136,14 @@ def bring_up_to_date(recipe: ShardRecipe[PlanT], storage: Storage, progress: Cal
         is_damaged = previous is not None and not previous.is_whole(sizes)
         if newest is not None and need_of(newest, target.wanted, is_damaged=is_damaged) is None:
             progress(_num_planned(newest.manifest.shards))
-            return PartitionBuild(newest, (), tuple(named), is_new=False, previous=newest.manifest)
+            return PartitionBuild(newest, (), tuple(named), previous=newest.manifest)
         plans = recipe.plan(newest)
         sizes = with_unnamed(storage, target.file_prefix, sizes)
         existing = _existing(storage, {plan.input_digest for plan in plans}, previous, sizes)
         kept = [plan for plan in plans if plan.input_digest in existing]
         progress(_num_planned([recipe.entry(plan, existing[plan.input_digest]) for plan in kept]))
         missing = [plan for plan in plans if plan.input_digest not in existing]
-        written = recipe.write(missing, previous) if missing else {}
+        written = recipe.write(missing) if missing else {}
         keys = recipe.planned_keys(plans)
         manifest = _manifest(recipe, plans, existing | written, keys)
         is_new = manifest != previous  # a lost shard that was made again has the same bytes and the same name
@@ -159,7 +157,7 @@ def bring_up_to_date(recipe: ShardRecipe[PlanT], storage: Storage, progress: Cal
         if manifest.is_whole(sizes_of_shards(storage, target.file_prefix, named)):
             names = tuple(shard.name for shard in manifest.shards if shard.input_digest in written)
             reused = tuple(shard.name for shard in manifest.shards if shard.input_digest not in written)
-            return PartitionBuild(committed, names, reused, is_new, previous)
+            return PartitionBuild(committed, names, reused, previous)
     raise BuildError(
         f"{storage.uri}: {target.partition}: other writers kept committing this partition, or removing its shards; "
         "stop them and build again"
