@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 _VERSION = 1
 _FOLDER = "lengths"
 _SHARDS_AT_ONCE = 1024
+_SAMPLES_AT_ONCE = 1 << 20
 
 
 class OpenReaders(Protocol):
@@ -93,11 +94,15 @@ def _counted(
 def _parts(
     sizes: NDArray[np.integer], stream: int, lengths: IndexLengths
 ) -> Iterator[tuple[NDArray[np.integer], NDArray[np.int64]]]:
+    """Sizes and lengths of consecutive shards, of a million samples at a time."""
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
-    for first in range(0, len(sizes), _SHARDS_AT_ONCE):
-        part = sizes[first : first + _SHARDS_AT_ONCE]
-        samples = np.arange(starts[first], starts[first + len(part)])
-        yield part, lengths(Rows(np.full(len(samples), stream, np.int32), samples))
+    first = 0
+    while first < len(sizes):
+        fitting = int(np.searchsorted(starts, starts[first] + _SAMPLES_AT_ONCE, side="right")) - 1
+        stop = min(max(fitting, first + 1), first + _SHARDS_AT_ONCE, len(sizes))
+        samples = np.arange(starts[first], starts[stop])
+        yield sizes[first:stop], lengths(Rows(np.full(len(samples), stream, np.int32), samples))
+        first = stop
 
 
 def _read(path: Path, sizes: NDArray[np.integer]) -> LengthCensus | None:

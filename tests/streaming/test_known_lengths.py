@@ -97,12 +97,22 @@ def test_processes_that_open_together_count_once(corpus, tmp_path, asked):
     assert sum(asked) == 60
 
 
-def test_lengths_are_counted_in_parts(corpus, tmp_path, asked, monkeypatch):
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("_SHARDS_AT_ONCE", 4, [40, 20]),
+        ("_SAMPLES_AT_ONCE", 29, [20, 20, 20]),
+        ("_SAMPLES_AT_ONCE", 30, [30, 30]),
+        ("_SAMPLES_AT_ONCE", 1, [10] * 6),
+    ],
+)
+def test_lengths_are_counted_in_parts(corpus, tmp_path, asked, monkeypatch, case):
+    limit, number, parts = case
     expected = ids_of(opened(corpus, tmp_path / "whole"))
     asked.clear()
-    monkeypatch.setattr(known_lengths, "_SHARDS_AT_ONCE", 4)
+    monkeypatch.setattr(known_lengths, limit, number)
     assert ids_of(opened(corpus, tmp_path / "parts")) == expected
-    assert asked[:2] == [40, 20]
+    assert asked[: len(parts)] == parts
 
 
 def test_lengths_of_many_shards_are_those_of_each(corpus):
