@@ -139,7 +139,8 @@ def _loops(encoder: Encoder, ready: DecodedJob, seconds: float, num_loops: int) 
     watch = Stopwatch()
     with ThreadPoolExecutor(num_loops) as pool:
         rounds = sum(pool.map(loop, [watch] * num_loops))
-    rate = watch.rate(rounds * ready.job.batch.num_valid_frames / encoder.sample_rate_hz)
+    num_frames = sum(piece.window.num_frames for piece in ready.job.batch.pieces)
+    rate = watch.rate(rounds * num_frames / encoder.sample_rate_hz)
     torch.set_num_threads(num_threads)
     return rate
 

@@ -78,7 +78,7 @@ def encode_segments(
         for segment, window in zip(segments, windows, strict=True):
             blocks = job.prepared(reader.blocks(window.start_frame, window.stop_frame), segment, window)
             payload, num_bytes = write_flac(blocks, segment.num_frames, form)
-            yield _result(segment, payload, num_bytes, form, copied=False)
+            yield _result(segment, payload, num_bytes, form)
 
 
 def proves(info: AudioInfo, wanted: AudioFormat, segments: Sequence[Segment]) -> bool:
@@ -196,12 +196,10 @@ def _copied(file: BinaryIO, segment: Segment, form: FlacForm) -> EncodedSegment:
     file.seek(0)
     payload, num_bytes = copy_file(file, segment.num_frames, form)
     file.seek(before)
-    return _result(segment, payload, num_bytes, form, copied=True)
+    return _result(segment, payload, num_bytes, form)
 
 
-def _result(
-    segment: Segment, payload: bytes | BinaryIO, num_bytes: int, form: FlacForm, *, copied: bool
-) -> EncodedSegment:
+def _result(segment: Segment, payload: bytes | BinaryIO, num_bytes: int, form: FlacForm) -> EncodedSegment:
     return EncodedSegment(
         payload=payload,
         num_bytes=num_bytes,
@@ -209,5 +207,4 @@ def _result(
         sample_rate_hz=form.sample_rate_hz,
         num_channels=form.num_channels,
         bits_per_sample=form.bits,
-        copied=copied,
     )

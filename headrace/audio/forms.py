@@ -67,11 +67,6 @@ class AudioInfo:
     bits_per_sample: int | None
 
     @property
-    def duration_seconds(self) -> float:
-        """Length in seconds."""
-        return self.num_frames / self.sample_rate_hz
-
-    @property
     def is_float(self) -> bool:
         """Whether samples are stored as floating point; only these can be NaN or exceed full scale."""
         return self.subtype in _FLOAT_BITS
@@ -174,7 +169,6 @@ class EncodedSegment:
         sample_rate_hz: sample rate.
         num_channels: channels.
         bits_per_sample: 16 or 24.
-        copied: whether the payload is the source's own bytes, which were not encoded again.
     """
 
     payload: bytes | BinaryIO
@@ -183,4 +177,3 @@ class EncodedSegment:
     sample_rate_hz: int
     num_channels: int
     bits_per_sample: int
-    copied: bool

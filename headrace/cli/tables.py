@@ -11,7 +11,7 @@ from rich.text import Text
 
 from headrace.format.snapshots import NumberedSnapshot
 from headrace.format.unpacking import ZIP_SUFFIXES
-from headrace.tools.inspection import CatalogFacts, DatasetFacts, Lengths, PartFacts, TarFacts
+from headrace.tools.inspection import CatalogFacts, DatasetFacts, LengthFacts, PartFacts, TarFacts
 
 _SHOWN_SNAPSHOTS = 10
 _SHOWN_SHARDS = 30
@@ -106,7 +106,7 @@ def _origin(numbered: NumberedSnapshot) -> str:
     return ", ".join(parts) or "recordings"
 
 
-def _lengths(lengths: Lengths) -> Iterable[RenderableType]:
+def _lengths(lengths: LengthFacts) -> Iterable[RenderableType]:
     if not lengths.num_indexes:
         return
     rows: list[tuple[str, str]] = [("fields", ", ".join(lengths.fields))]
@@ -121,7 +121,7 @@ def _lengths(lengths: Lengths) -> Iterable[RenderableType]:
     yield grid(f"samples (from {lengths.num_indexes} indexes)", ("what", "found"), rows)
 
 
-def _print_lengths(console: Console, lengths: Lengths) -> None:
+def _print_lengths(console: Console, lengths: LengthFacts) -> None:
     for table in _lengths(lengths):
         console.print(table)
 

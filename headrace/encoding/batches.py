@@ -43,11 +43,6 @@ class EncodingBatch:
         """PCM frames of all rows with all padding, including the encoder's own: the cost of the batch."""
         return len(self.pieces) * max(self.num_frames, self.padded_to)
 
-    @property
-    def num_valid_frames(self) -> int:
-        """PCM frames of all rows without padding."""
-        return sum(piece.window.num_frames for piece in self.pieces)
-
     def halves(self) -> tuple["EncodingBatch", "EncodingBatch"]:
         """Two batches with half of the rows each. The batch must have at least two rows."""
         middle = len(self.pieces) // 2

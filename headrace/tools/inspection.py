@@ -26,7 +26,7 @@ _MAX_REJECTS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Lengths:
+class LengthFacts:
     """Lengths and formats of samples, from the indexes.
 
     Attributes:
@@ -63,7 +63,7 @@ class PartFacts:
     name: str
     snapshots: tuple[NumberedSnapshot, ...]
     splits: dict[str, SplitTotals]
-    lengths: Lengths
+    lengths: LengthFacts
     unnamed: tuple[int, int]
     num_rejected: int = 0
     rejects: tuple[tuple[str, str, str, str], ...] = ()
@@ -98,7 +98,7 @@ class TarFacts:
     """
 
     shards: tuple[tuple[str, int | None, int], ...]
-    lengths: Lengths
+    lengths: LengthFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +152,15 @@ def _spread(count: int) -> Sequence[int]:
     return [round(place) for place in np.linspace(0, count - 1, _MAX_INDEXES)]
 
 
-def _lengths(shards: Iterable[LocatedShard]) -> Lengths:
+def _lengths(shards: Iterable[LocatedShard]) -> LengthFacts:
     indexes = [index for shard in shards if (index := _index(shard)) is not None]
     if not indexes:
-        return Lengths()
+        return LengthFacts()
     frames = np.concatenate([index.num_frames for index in indexes])
     rates = np.concatenate([index.sample_rate_hz for index in indexes])
     channels = np.concatenate([index.num_channels for index in indexes])
     is_timed = (frames >= 0) & (rates > 0)
-    return Lengths(
+    return LengthFacts(
         seconds=tuple(_three(frames[is_timed] / rates[is_timed])),
         frames=tuple(int(value) for value in _three(frames[frames >= 0])),
         rates_hz=_counted(rates[rates > 0]),
