@@ -42,12 +42,22 @@ class Dataset:
     header: CatalogHeader
 
 
-def write_dataset(folder: Path, instance: dg.DagsterInstance, num_recordings: int, num_partitions: int) -> Dataset:
-    """Source, YAML, catalog and manifests of all partitions below `folder`, as if built and recorded."""
+def write_dataset(
+    folder: Path, instance: dg.DagsterInstance, num_recordings: int, num_partitions: int, num_shards: int = 0
+) -> Dataset:
+    """Source, YAML, catalog and manifests of all partitions below `folder`, as if built and recorded.
+
+    Args:
+        folder: an empty folder.
+        instance: takes the records.
+        num_recordings: number of recordings in source and catalog.
+        num_partitions: number of partitions.
+        num_shards: number of shards in each manifest; 0 for as many as the recordings fill.
+    """
     config = _config(folder, num_partitions)
     catalog = _source(folder, num_recordings)
     header = store_catalog(StorageResource().output(config), catalog, config)
-    _partitions(config, header, instance)
+    _partitions(config, header, instance, num_shards)
     return Dataset(config, catalog, header)
 
 
@@ -102,10 +112,10 @@ def _source(folder: Path, count: int) -> Catalog:
     return Catalog(recordings, pl.DataFrame(schema=REJECTED_SCHEMA), codec_version())
 
 
-def _partitions(config: DatasetConfig, catalog: CatalogHeader, instance: dg.DagsterInstance) -> None:
+def _partitions(config: DatasetConfig, catalog: CatalogHeader, instance: dg.DagsterInstance, num_shards: int) -> None:
     """Manifests of all partitions, as built from the catalog, and the events that Dagster has of them."""
     audio, keys = StorageResource().audio(config), DatasetKeys((config.name,))
-    samples = catalog.num_rows // len(catalog.partitions)
+    samples = num_shards * _SAMPLES_PER_SHARD or catalog.num_rows // len(catalog.partitions)
     scanned = {INPUTS_TAG: source_inputs(config, StorageResource())}
     instance.report_runless_asset_event(dg.AssetMaterialization(keys.catalog, tags=scanned))
     for number, (partition, wanted) in enumerate(wanted_partitions(catalog.fingerprints, config).items()):

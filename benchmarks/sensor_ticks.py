@@ -66,9 +66,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--recordings", type=int, default=100_000)
     parser.add_argument("--partitions", type=int, default=1_000)
+    parser.add_argument("--shards", type=int, default=0, help="in each manifest (default: as the recordings fill)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        floor, rest, costs = measure(Path(folder), options.recordings, options.partitions)
+        floor, rest, costs = measure(Path(folder), options.recordings, options.partitions, options.shards)
     peak = max(cost.peak_mb for cost in costs)
     print(f"{options.recordings:,} recordings, {options.partitions:,} partitions; bars: 2 s, 200 MB")
     print(f"{'tick':<46}{'median s':>10}{'most s':>10}{'growth MB':>11}{'peak MB':>9}  what it said")
@@ -92,7 +93,7 @@ def _write(content: dict[str, object]) -> None:
     (results / "sensors.json").write_text(json.dumps({"hardware": hardware, **content}, indent=1) + "\n")
 
 
-def measure(folder: Path, num_recordings: int, num_partitions: int) -> tuple[float, float, list[Cost]]:
+def measure(folder: Path, num_recordings: int, num_partitions: int, num_shards: int) -> tuple[float, float, list[Cost]]:
     """Memory of an idle server without us (MB), of one with our definitions (MB), and all kinds of ticks over it."""
     (folder / "home").mkdir()
     (folder / "home/dagster.yaml").write_text((REPOSITORY_ROOT / "dagster_home/dagster.yaml").read_text())
@@ -100,10 +101,10 @@ def measure(folder: Path, num_recordings: int, num_partitions: int) -> tuple[flo
     with dg.DagsterInstance.from_config(str(folder / "home")) as instance:
         with code_server(instance, ["--python-file", str(folder / "empty.py")]) as server:
             floor = _measured(server, lambda: server.tick("idle", None), ROUNDS).peak_mb
-        dataset = write_dataset(folder, instance, num_recordings, num_partitions)
+        dataset = write_dataset(folder, instance, num_recordings, num_partitions, num_shards)
         target = ["--module-name", "definitions", "--working-directory", str(REPOSITORY_ROOT)]
         with code_server(instance, target, {"HEADRACE_DATASETS": str(folder / "datasets")}) as server:
-            rest = _measured(server, lambda: server.tick("alerts", None), ROUNDS).peak_mb
+            rest = _measured(server, lambda: server.tick("headrace_alerts", None), ROUNDS).peak_mb
             source, stale = f"{NAME}_source_changes", f"{NAME}_stale_partitions"
             quiet = server.tick(source, None).cursor
             costs = [
