@@ -51,7 +51,7 @@ def test_facts_of_audio():
     assert found == ArrivedSample("a", 4, 1, 8000, True, content_of(torch.tensor([[0.5, -1.0, 1.0, 0.0]])), "")
     assert found.content != arrived_sample(audio_sample((0.5, 0.0, 1.0, 0.0))).content
     assert not arrived_sample(audio_sample((0.5, -1.001, 1.0, 0.0))).is_valid
-    assert Arrived("a", 4, 1, 8000, is_valid=True).content == 0
+    assert ArrivedSample("a", 4, 1, 8000, is_valid=True).content == 0
 
 
 def test_audio_that_contradicts_its_json_says_how():
