@@ -210,13 +210,13 @@ def test_one_actor_is_killed_at_every_step_while_the_other_continues(model, num_
 
 
 def test_two_gcs_and_three_builds_in_random_orders(model):
-    for seed in range(40):
+    for seed in range(20):
         run_in_any_order(model, random.Random(seed))
 
 
 @pytest.mark.slow
 def test_two_gcs_and_three_builds_in_many_random_orders(model):
-    for seed in range(40, 1500):
+    for seed in range(20, 1500):
         run_in_any_order(model, random.Random(seed))
 
 
