@@ -56,19 +56,20 @@ def _catalog_schema(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
         description="The stored catalog has the columns, types and unique keys that later steps rely on (pandera).",
     )
     def schema(headrace_storage: StorageResource) -> dg.AssetCheckResult:
-        from headrace.catalog.checks import check_catalog, check_metadata  # noqa: PLC0415 - pandera brings pandas
+        from headrace.catalog.checks import check_metadata, check_partitions  # noqa: PLC0415 - pandera brings pandas
         from headrace.checks.frame_alignment import column_faults  # noqa: PLC0415 - polars: not in a code server
 
-        catalog = headrace_storage.catalog(config).whole()
-        numbers = {"recordings": catalog.recordings.height}
+        catalog = headrace_storage.catalog(config)
+        numbers = {"recordings": catalog.header.num_rows}
         try:
-            check_catalog(catalog.recordings, catalog.rejected)
+            check_partitions(lambda: (rows for _, rows in catalog.partitions()), catalog.rejected())
             if config.source.validation is not None:
-                check_metadata(catalog.recordings, config.source.validation)
+                check_metadata(catalog.recordings(), config.source.validation)
         except (CatalogError, ConfigError) as error:
             return verdict([str(error)], numbers)
         aligned = sorted({column for latents in config.latents for column in latents.frame_aligned})
-        return verdict(column_faults(catalog.recordings, aligned), numbers)
+        first = next((rows for _, rows in catalog.partitions()), None)  # all have the same columns
+        return verdict(column_faults(catalog.recordings() if first is None else first, aligned), numbers)
 
     return schema
 

@@ -3,7 +3,7 @@ import polars as pl
 import pytest
 
 from headrace.catalog.acceptance import CatalogSettings
-from headrace.catalog.checks import check_catalog, check_metadata, load_schema
+from headrace.catalog.checks import check_catalog, check_metadata, check_partitions, load_schema
 from headrace.catalog.scan import scan
 from headrace.errors import CatalogError, ConfigError
 from tests.catalog_fakes import FakeSource, fake_runtime
@@ -28,6 +28,23 @@ def catalog():
         source.put(name, content)
     metadata = pl.DataFrame({"path": ["a.wav", "b.wav"], "title": ["one", "two"], "sha256": [1, 2]})
     return scan(source, None, CatalogSettings(0), metadata, fake_runtime()).catalog
+
+
+@pytest.mark.parametrize("batch_rows", [1, 2, 100])
+def test_a_stored_catalog_is_checked_in_batches(catalog, monkeypatch, batch_rows):
+    monkeypatch.setattr("headrace.catalog.checks._BATCH_ROWS", batch_rows)
+    first, second = catalog.recordings[:1], catalog.recordings[1:]
+    check_partitions(lambda: iter([first, second]), catalog.rejected)
+    check_partitions(lambda: iter([]), catalog.rejected)
+    bad = second.with_columns(num_frames=pl.lit(-3, dtype=pl.Int64))
+    with pytest.raises(CatalogError, match=r"'-3' \(b\.wav\)"):
+        check_partitions(lambda: iter([first, bad]), catalog.rejected)
+    for name in ("key", "path"):
+        repeated = second.with_columns(pl.lit(first[name][0]).alias(name))
+        with pytest.raises(CatalogError, match=f"column '{name}', field_uniqueness.*{first[name][0]}"):
+            check_partitions(lambda repeated=repeated: iter([first, repeated]), catalog.rejected)
+    with pytest.raises(CatalogError, match="the rejected table"):
+        check_partitions(lambda: iter([first]), catalog.rejected.with_columns(origin=pl.lit("moon")))
 
 
 def test_the_result_of_a_scan_passes(catalog):

@@ -5,6 +5,7 @@ catalog is invalid and a person must correct the mistake. The message lists the 
 """
 
 import importlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pandera.polars as pa
@@ -20,6 +21,7 @@ from headrace.format.rejects import RejectSubject
 
 _NULLABLE = frozenset({"bits_per_sample", "duplicate_of", "excluded_segments"})
 _SHOWN_FAILURES = 5
+_BATCH_ROWS = 50_000
 
 _CHECKS: dict[str, list[pa.Check]] = {
     "key": [pa.Check.str_matches(KEY_PATTERN), pa.Check.str_length(min_value=1, max_value=MAX_KEY_LENGTH)],
@@ -63,6 +65,35 @@ def check_catalog(recordings: pl.DataFrame, rejected: pl.DataFrame) -> None:
     """Raise `CatalogError` if the tables are invalid: an error in Headrace, or an edited file."""
     _validate(CATALOG_SCHEMA, recordings, "the catalog", recordings)
     _validate(REJECTED_TABLE_SCHEMA, rejected, "the rejected table", rejected)
+
+
+def check_partitions(tables: Callable[[], Iterable[pl.DataFrame]], rejected: pl.DataFrame) -> None:
+    """`check_catalog` for a stored catalog. Holds some partitions at a time, and 16 bytes for each recording.
+
+    Args:
+        tables: returns the recordings tables of all partitions; it is called again if a key or path may be repeated.
+        rejected: the rejected table.
+    """
+    hashes: dict[str, list[pl.Series]] = {"key": [], "path": []}
+    for rows in _in_batches(tables()):
+        _validate(CATALOG_SCHEMA, rows, "the catalog", rows)
+        for name, found in hashes.items():
+            found.append(rows[name].hash())
+    if any(found and pl.concat(found).is_duplicated().any() for found in hashes.values()):
+        check_catalog(pl.concat(tables()), rejected)  # also tells equal hashes from equal values
+    _validate(REJECTED_TABLE_SCHEMA, rejected, "the rejected table", rejected)
+
+
+def _in_batches(tables: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """The tables, joined into larger ones: a check takes some time, however small a table is."""
+    waiting: list[pl.DataFrame] = []
+    for table in tables:
+        waiting.append(table)
+        if sum(part.height for part in waiting) >= _BATCH_ROWS:
+            yield pl.concat(waiting)
+            waiting = []
+    if waiting:
+        yield pl.concat(waiting)
 
 
 def check_metadata(recordings: pl.DataFrame, reference: str) -> None:

@@ -16,7 +16,6 @@ from headrace.catalog.columns import (
     RECORDING_SCHEMA,
     REJECTED_SCHEMA,
     ROW_SCHEMA,
-    STAMP_SCHEMA,
     ColumnTypes,
 )
 from headrace.catalog.header import (
@@ -193,9 +192,8 @@ def _files_in(there: Mapping[str, int]) -> list[str]:
 
 
 def _facts(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Facts of files of several parts; a file that has rows in several partitions is in several parts."""
-    stamp = list(STAMP_SCHEMA)
-    return pl.concat([pl.DataFrame(schema=FILE_SCHEMA), *tables]).unique(stamp, keep="first", maintain_order=True)
+    """Facts of files of several parts. A file that has rows in several partitions is in several parts."""
+    return pl.concat([pl.DataFrame(schema=FILE_SCHEMA), *tables], rechunk=True)
 
 
 def _table(output: Storage, part: Part, schema: ColumnTypes, columns: Sequence[str] | None = None) -> pl.DataFrame:

@@ -77,6 +77,7 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
     header = None if last is None else last.header
     known = known_catalog(output, header, runtime.probe_version())
     scan = scan_settled(source, known, settings, metadata, runtime, checkpoint=checkpoint)
+    del known  # as large as the new catalog
     check_catalog(scan.recordings, scan.rejected)
     _check_rows(scan, config)
     if config.source.validation is not None:
