@@ -193,16 +193,18 @@ def scan(  # noqa: PLR0913 - what a scan reads, and how it runs
     probed = probe_files(source, plan.to_open, how)
     watch.lap("read")
     unsettled = pl.concat([plan.unsettled, probed.changing]).sort("path")
-    facts = pl.concat([plan.known, probed.facts])
+    num_found, num_opened, num_reused = listing.height, plan.to_open.height, plan.num_reused - num_resumed
+    facts = pl.concat([plan.known, probed.facts]).sort("path")
+    del listing, remembered, resumed, plan, probed  # each has a row for every file
     recordings, rejected = accepted_and_rejected(facts, rows, unsettled["path"], settings)
     catalog = Catalog(recordings, _with_decode_rejects_of(rejected, recordings, previous), version)
     watch.lap("judge")
     return Scan(
         catalog,
         unsettled,
-        listing.height,
-        plan.to_open.height,
-        plan.num_reused - num_resumed,
+        num_found,
+        num_opened,
+        num_reused,
         num_resumed,
         num_rows=0 if metadata is None else metadata.height,
         num_merged_rows=rows.num_merged,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from headrace.catalog.acceptance import decode_rejects, with_decode_rejects
-from headrace.catalog.columns import FILE_SCHEMA, RECORDING_SCHEMA
+from headrace.catalog.columns import FILE_SCHEMA, RECORDING_SCHEMA, STAMP_SCHEMA
 from headrace.catalog.header import (
     CATALOG_FORMAT,
     HEADER_PATH,
@@ -225,5 +225,5 @@ def _counts(rejected: pl.DataFrame) -> tuple[tuple[str, str, int], ...]:
 def _stamps(catalog: Catalog) -> SourceStamps:
     """Stamps of all files of the scan, except those left for the next scan."""
     files = catalog.rejected.filter(pl.col("origin") == RejectSubject.FILE)
-    parts = (catalog.recordings.unique("path"), files)
+    parts = (catalog.recordings.select(*STAMP_SCHEMA).unique("path"), files)
     return concatenated([stamps_of(part["path"], part["num_bytes"], part["mtime_ns"]) for part in parts])
