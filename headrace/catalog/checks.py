@@ -80,7 +80,7 @@ def check_partitions(tables: Callable[[], Iterable[pl.DataFrame]], rejected: pl.
         for name, found in hashes.items():
             found.append(rows[name].hash())
     if any(found and pl.concat(found).is_duplicated().any() for found in hashes.values()):
-        check_catalog(pl.concat(tables()), rejected)  # also tells equal hashes from equal values
+        check_catalog(pl.concat(tables()), rejected)  # finds out whether values are equal, or only hashes
     _validate(REJECTED_TABLE_SCHEMA, rejected, "the rejected table", rejected)
 
 
