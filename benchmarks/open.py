@@ -28,7 +28,7 @@ from headrace.stores.storage import LocalStorage
 PER_SHARD = 1000
 BATCH = 256
 _PARTITION_SHARDS = 1000
-_PART_SHARDS = 8 * _PARTITION_SHARDS
+_PART_SHARDS = 16 * _PARTITION_SHARDS
 REPEATS = 5
 
 Figures = dict[str, float]

@@ -232,7 +232,21 @@ def test_verify_finds_damaged_snapshots_and_manifests(run, output):
     (table,) = (audio / "snapshots").glob("*.shards")
     flip(table, -1)
     code, out, _ = run("verify", output)
-    assert (code, "digest" in out) == (1, True)
+    assert (code, f"{table.name}: does not have the digest" in out) == (1, True)
+
+
+def test_verify_finds_damaged_and_missing_planned_keys(run, tmp_path):
+    made = Project(tmp_path)
+    made.put("a.wav")
+    made.build()
+    assert run("verify", tmp_path / "output")[0] == 0
+    (keys,) = (tmp_path / "output").rglob("*.keys")
+    flip(keys, 1)
+    code, out, _ = run("verify", tmp_path / "output")
+    assert (code, f"{keys.name}: does not have the digest in its manifest" in out) == (1, True)
+    keys.unlink()
+    code, out, _ = run("verify", tmp_path / "output")
+    assert (code, f"{keys.name}: missing" in out) == (1, True)
 
 
 def test_verify_checks_foreign_tars(run, tars):

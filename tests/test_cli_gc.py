@@ -8,7 +8,7 @@ import pytest
 from headrace import cli
 from headrace.config.dataset import GcConfig
 from headrace.format.index import index_name
-from headrace.format.manifests import newest_manifests
+from headrace.format.manifests import keys_path, newest_manifests
 from headrace.format.snapshots import read_snapshot, read_table, snapshot_numbers
 from headrace.stores.storage import LocalStorage
 from tests.builds import Project
@@ -54,6 +54,11 @@ def test_gc_removes_files_that_no_kept_snapshot_names_and_kept_snapshots_stay_co
     run("gc", output, "--keep", 2)
     assert snapshot_numbers(audio) == [4, 5]
     named = set()
+    parts = {part.path for number in (4, 5) for part in read_snapshot(audio, number).snapshot.parts}
+    assert {entry.path for entry in audio.list("snapshots/") if entry.path.endswith(".shards")} == parts
+    newest = newest_manifests(audio).items()
+    keys = {keys_path(name, found.number, found.manifest.keys) for name, found in newest if found.manifest.keys}
+    assert {entry.path for entry in audio.list("manifests/") if entry.path.endswith(".keys")} == keys
     for number in (4, 5):
         names = read_table(audio, read_snapshot(audio, number).snapshot).names()
         assert all(audio.exists(name) and audio.exists(index_name(name)) for name in names)

@@ -22,7 +22,7 @@ from headrace.format.snapshots import (
     joined_table,
 )
 
-_PART_ROWS = 8192  # of a part, about: 287 kB
+_PART_ROWS = 16384  # of a part, about: 573 kB
 _PATIENCE = 2  # parts of up to this many times more or fewer buckets than they should have are kept
 
 

@@ -7,7 +7,7 @@ million shards open in well under a second, and a commit writes what changed.
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -109,7 +109,15 @@ class ShardTable:
         Raises:
             FormatError: not a table of shards, cut off, or of a newer format.
         """
-        arrays, metadata = tables.unpack(blob, name)
+        return cls._of(*tables.unpack(blob, name), name)
+
+    @classmethod
+    def from_verified_bytes(cls, blob: bytes, name: str) -> "ShardTable":
+        """The same for bytes whose SHA-256 has been compared."""
+        return cls._of(*tables.unpack_verified(blob, name), name)
+
+    @classmethod
+    def _of(cls, arrays: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str], name: str) -> "ShardTable":
         if metadata.get("headrace_shards") != str(FORMAT_VERSION):
             raise FormatError(f"{name}: not a table of shards in format {FORMAT_VERSION}, which this version reads")
         splits = tuple(metadata["splits"].split("\n")) if metadata["splits"] else ()
@@ -337,7 +345,7 @@ def read_part(storage: Storage, part: TablePart) -> ShardTable:
                 f"{name}: does not have the digest in its snapshot; `headrace verify` says whether the stored file "
                 "itself is damaged; if so, delete it and build again: the commit makes it from the manifests"
             )
-        return ShardTable.from_bytes(blob, name)
+        return ShardTable.from_verified_bytes(blob, name)
 
     return read_sound(storage, part.path, parse)
 

@@ -78,6 +78,11 @@ def unpack(blob: bytes | memoryview, name: str) -> tuple[dict[str, np.ndarray[An
         raise FormatError(
             f"{name}: damaged: CRC-32 {expected.decode(errors='replace')} expected, {found.decode()} found; {WAY_OUT}"
         )
+    return unpack_verified(blob, name)
+
+
+def unpack_verified(blob: bytes | memoryview, name: str) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, str]]:
+    """The same for a blob whose SHA-256 has been compared: its own checksum is not computed again."""
     try:
         length = int.from_bytes(blob[:8], "little")
         header = json.loads(bytes(blob[8 : 8 + length]))

@@ -9,11 +9,12 @@ writes shards before the manifest that names them, and would have to make them a
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from headrace.errors import BuildError, ConfigError, NotFoundError
 from headrace.format.condemned import condemnations, condemned
-from headrace.format.index import INDEX_SUFFIX, index_name
+from headrace.format.index import INDEX_SUFFIX
 from headrace.format.index_files import is_index_file
 from headrace.format.manifests import (
     KEYS_SUFFIX,
@@ -37,7 +38,7 @@ from headrace.stores.storage import LocalStorage, Storage, StoredObject
 
 MIN_AGE_SECONDS = 24 * 3600.0
 RECORD_AGE_SECONDS = 30 * MIN_AGE_SECONDS
-_INDEX, _TAR = 3, 4  # positions in the order of removal
+_MANIFEST, _INDEX, _TAR = 2, 3, 4  # positions in the order of removal
 _LONGEST_SECONDS = MIN_AGE_SECONDS  # a gc that was suspended for longer stops deleting
 
 
@@ -55,7 +56,7 @@ class Kept:
     numbers: frozenset[int]
     snapshots: frozenset[str]
     manifests: frozenset[str]
-    shards: frozenset[str]
+    shards: AbstractSet[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,24 +283,25 @@ def _kept_of(storage: Storage, snapshots: Sequence[NumberedSnapshot], numbers: C
         path for partition, number, path in numbered_keys(storage) if number >= newest.get(partition, (0,))[0]
     }
     committed = frozenset(found.number for found in snapshots if found.number in numbers)
-    return Kept(committed, frozenset(pending), frozenset(manifests), frozenset(shards))
+    return Kept(committed, frozenset(pending), frozenset(manifests), shards)
 
 
 def _unneeded(entries: Iterable[StoredObject], kept: Kept) -> Iterator[StoredObject]:
     """Files of Headrace that no kept file needs: snapshots, tables, manifests, indexes, tars, in this order."""
-    kinds: Mapping[int, frozenset[str]] = {
-        0: kept.snapshots,
-        1: kept.snapshots,
-        2: kept.manifests,
-        _INDEX: frozenset(map(index_name, kept.shards)),
-        _TAR: kept.shards,
-    }
     ranked = (
         (kind, entry.path, entry)
         for entry in entries
-        if (kind := _kind(entry.path)) is not None and entry.path not in kinds[kind]
+        if (kind := _kind(entry.path)) is not None and not _is_needed(kind, entry.path, kept)
     )
     return (entry for _, _, entry in sorted(ranked))
+
+
+def _is_needed(kind: int, path: str, kept: Kept) -> bool:
+    if kind == _MANIFEST:
+        return path in kept.manifests
+    if kind == _INDEX:
+        return f"{path.removesuffix(INDEX_SUFFIX)}.tar" in kept.shards
+    return path in (kept.shards if kind == _TAR else kept.snapshots)
 
 
 def _kind(path: str) -> int | None:
@@ -308,7 +310,7 @@ def _kind(path: str) -> int | None:
     if folder == "snapshots":
         return {"json": 0, "proposed": 0, "shards": 1}.get(file.rpartition(".")[2])
     if folder.startswith("manifests/") and file.endswith((".json", KEYS_SUFFIX)):
-        return 2
+        return _MANIFEST
     if folder == "" and file.endswith(INDEX_SUFFIX):
         return _INDEX
     return _TAR if folder == "" and file.endswith(".tar") else None
