@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import platform
-import resource
 import subprocess
 import sys
 import tempfile
@@ -76,7 +75,7 @@ def measure(row: Row, folder: Path, size: dict[str, int]) -> Figures:
     cpu, wall = time.process_time(), time.perf_counter()
     own = row(folder, size)
     spent = {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall}
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
     spent |= {"rss_mb": peak, "growth_mb": peak - before}
     return {name: round(value, 3) for name, value in {**spent, **own}.items()}
 
