@@ -67,7 +67,7 @@ def summary(number, wanted):
 def fakes(monkeypatch):
     fakes = Fakes()
     replaced = {
-        "read_summary": lambda output, config: fakes.catalog,
+        "read_current_header": lambda output, config: fakes.catalog,
         "wanted_partitions": lambda fingerprints, config: {name: f"audio of {name}" for name in NAMES},
         "wanted_latents": lambda ready, settings: {name: f"mel of {name}" for name in ready},
         "latent_settings": lambda latents: latents.name,
