@@ -29,7 +29,7 @@ from headrace.config.dataset import DatasetConfig, LatentsConfig
 from headrace.format.condemned import lasting_sizes
 from headrace.format.manifests import newest_manifests
 from headrace.format.sizes_file import has_true_sizes
-from headrace.format.snapshots import FrozenPartition, NumberedSnapshot
+from headrace.format.snapshots import FrozenPartition, NumberedSnapshot, lost_parts
 from headrace.format.summaries import newest_summaries
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.dataset_report import has_report
@@ -221,7 +221,7 @@ class DatasetBuild:
     ) -> None:
         """Commit the snapshot, unless the newest one has exactly these manifests and the instance has recorded it.
 
-        The same step corrects a `sizes.json` that differs from the newest snapshot.
+        The same step repairs `sizes.json` and the table of shards of the newest snapshot.
         """
         if key not in self.selected or self._failed:
             return
@@ -232,6 +232,7 @@ class DatasetBuild:
             and is_committed(newest, catalog, plan.current, audio_snapshot)
             and self.runner.records.has_index(key, newest)
             and has_true_sizes(storage, newest.snapshot)
+            and not lost_parts(storage, newest.snapshot)
         ):
             return
         self.runner.materialize(key)

@@ -104,11 +104,11 @@ class Project:
         return next(name for name, rows in partitions if path in rows["path"])
 
     def files(self) -> dict[str, bytes]:
-        """Bytes by path of all output files that contain no times."""
+        """Bytes by path of all output files that contain no times and belong to the format."""
         return {
             str(path.relative_to(self.output)): path.read_bytes()
             for path in sorted(self.output.rglob("*"))
-            if path.is_file() and path.parent.name != "parts" and path.name != "catalog.jsonl"
+            if path.is_file() and path.parent.name not in {"parts", ".journal"} and path.name != "catalog.jsonl"
         }
 
     def sizes(self) -> dict[str, int]:

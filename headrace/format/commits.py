@@ -23,6 +23,7 @@ from headrace.format.snapshots import (
     SNAPSHOTS,
     NumberedSnapshot,
     Snapshot,
+    lost_parts,
     proposals,
     read_part,
     read_snapshot,
@@ -124,10 +125,8 @@ class _Commit:
 
     def mend_parts(self, snapshot: Snapshot) -> None:
         """Write the parts of a snapshot's table again that are missing or cut off."""
-        there = self._listed(SNAPSHOTS, frozenset())
-        for part in snapshot.parts:
-            if there.get(part.path) != part.num_bytes:
-                self.storage.write(part.path, made_again(snapshot, part, self.manifest))
+        for part in lost_parts(self.storage, snapshot):
+            self.storage.write(part.path, made_again(snapshot, part, self.manifest))
 
     def check_lasts(self, snapshot: Snapshot, partitions: Iterable[str]) -> None:
         """Raise the errors of `commit_snapshot` unless the files that a proposed snapshot names exist and stay.

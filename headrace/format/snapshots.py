@@ -350,6 +350,12 @@ def read_part(storage: Storage, part: TablePart) -> ShardTable:
     return read_sound(storage, part.path, parse)
 
 
+def lost_parts(storage: Storage, snapshot: Snapshot) -> list[TablePart]:
+    """The parts of a snapshot's table of shards that are missing or cut off, by a listing; no part is read."""
+    there = {entry.path: entry.num_bytes for entry in storage.list(SNAPSHOTS)}
+    return [part for part in snapshot.parts if there.get(part.path) != part.num_bytes]
+
+
 def _each_part(storage: Storage, parts: Sequence[TablePart]) -> Iterator[ShardTable]:
     """The parts in order: a local folder's one at a time, a store's with several requests at a time."""
     if is_local(storage) or len(parts) <= 1:
