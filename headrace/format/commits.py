@@ -124,7 +124,7 @@ class _Commit:
             raise AlreadyExistsError(f"{error}; there is a newer manifest") from error
 
     def mend_parts(self, snapshot: Snapshot) -> None:
-        """Write the parts of a snapshot's table again that are missing or cut off."""
+        """Write the parts of a snapshot's table again that are missing or damaged."""
         for part in lost_parts(self.storage, snapshot):
             self.storage.write(part.path, made_again(snapshot, part, self.manifest))
 

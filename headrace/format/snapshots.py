@@ -343,7 +343,7 @@ def read_part(storage: Storage, part: TablePart) -> ShardTable:
         if hashlib.sha256(blob).hexdigest() != part.sha256:
             raise FormatError(
                 f"{name}: does not have the digest in its snapshot; `headrace verify` says whether the stored file "
-                "itself is damaged; if so, delete it and build again: the commit makes it from the manifests"
+                "itself is damaged; if so, build again: the commit makes it from the manifests"
             )
         return ShardTable.from_verified_bytes(blob, name)
 
@@ -351,9 +351,16 @@ def read_part(storage: Storage, part: TablePart) -> ShardTable:
 
 
 def lost_parts(storage: Storage, snapshot: Snapshot) -> list[TablePart]:
-    """The parts of a snapshot's table of shards that are missing or cut off, by a listing; no part is read."""
-    there = {entry.path: entry.num_bytes for entry in storage.list(SNAPSHOTS)}
-    return [part for part in snapshot.parts if there.get(part.path) != part.num_bytes]
+    """The parts of a snapshot's table of shards that are missing or damaged. Reads all parts, one at a time."""
+    return [part for part in snapshot.parts if not _is_sound(storage, part)]
+
+
+def _is_sound(storage: Storage, part: TablePart) -> bool:
+    try:
+        read_part(storage, part)
+    except (FormatError, NotFoundError):
+        return False
+    return True
 
 
 def _each_part(storage: Storage, parts: Sequence[TablePart]) -> Iterator[ShardTable]:

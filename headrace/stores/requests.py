@@ -67,6 +67,7 @@ class _Outage:
         num_failing: requests that are being repeated.
         since: when the first of them failed.
         num_repeated: requests that were sent again since then.
+        is_over: whether the last request that got an answer, or was given up, got one.
         is_logged: whether the log says that the store fails.
         logged: when the log last said so.
         asked: when the store was last asked how long to wait.
@@ -76,6 +77,7 @@ class _Outage:
     num_failing: int = 0
     since: float = 0.0
     num_repeated: int = 0
+    is_over: bool = False
     is_logged: bool = False
     logged: float = float("-inf")
     asked: float = float("-inf")
@@ -152,7 +154,7 @@ class StoreRequests:
         store, what = names
         first, attempt = self._clock.now(), 0
         outage = self._began(store, first)
-        has_recovered = False
+        has_recovered: bool | None = None
         try:
             while True:
                 attempt += 1
@@ -162,6 +164,7 @@ class StoreRequests:
                 if pause is not None:
                     self._say(outage, store, what, str(failure), retries)
                 if pause is None or not self._waited(pause):
+                    has_recovered = False if pause is None else None
                     raise type(failure)(
                         f"{what}: failed {attempt} times in {elapsed:.3g} s, the last time: {failure}"
                     ) from failure
@@ -189,7 +192,7 @@ class StoreRequests:
         with (here := self._here).lock:
             outage = here.outages.setdefault(store, _Outage())
             if outage.num_failing == 0:
-                outage.since, outage.num_repeated = now, 0
+                outage.since, outage.num_repeated, outage.is_over = now, 0, False
             outage.num_failing += 1
         return outage
 
@@ -207,15 +210,23 @@ class StoreRequests:
             store, what, retries, end, failure,
         )  # fmt: skip
 
-    def _ended(self, outage: _Outage, store: str, *, has_recovered: bool) -> None:
-        """Note that one request is not repeated any more; after the last of them the outage is over."""
+    def _ended(self, outage: _Outage, store: str, *, has_recovered: bool | None) -> None:
+        """Note that one request is not repeated any more; after the last of them the outage is over.
+
+        Args:
+            outage: the state of the store.
+            store: its name in messages.
+            has_recovered: whether the request got an answer; None if nobody waits for it any more.
+        """
         with self._here.lock:
             outage.num_failing -= 1
+            if has_recovered is not None:
+                outage.is_over = has_recovered
             if outage.num_failing:
                 return
             was_logged, outage.is_logged = outage.is_logged, False
             seconds, number = self._clock.now() - outage.since, outage.num_repeated
-        if was_logged and has_recovered:
+        if was_logged and outage.is_over:
             _log.warning("%s works again after %.3g s, in which %d requests were sent again", store, seconds, number)
 
     def _asked_pause(

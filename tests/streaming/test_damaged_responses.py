@@ -36,12 +36,13 @@ def flip(suffix, place, times=10**9):
 
 
 def garble(suffix, times=10**9):
-    """Damage for `FaultServer.damage`: turns all bits of the first `times` answers."""
-    left = [times]
+    """Damage for `FaultServer.damage`: turns all bits of the first `times` answers about the object asked for first."""
+    left, first = [times], []
 
     def damage(request, start, blob):
-        if not request.path.endswith(suffix) or not left[0]:
+        if not request.path.endswith(suffix) or not left[0] or request.path != (first or [request.path])[0]:
             return blob
+        first.append(request.path)
         left[0] -= 1
         return bytes(255 - byte for byte in blob)
 

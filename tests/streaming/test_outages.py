@@ -43,6 +43,7 @@ def survive(server, corpus, cache, seconds, after, **settings):
 @pytest.mark.parametrize("after", [0, 12], ids=["while it is opened", "while it is read"])
 def test_a_time_without_answers_costs_a_run_that_time_and_two_lines_in_the_log(server, corpus, tmp_path, said, after):
     survive(server, corpus, tmp_path, 0.3, after)
+    wait_for(lambda: len(said()) == 2)  # the second line is of the last request that ends, needed or not
     began, ended = said()
     assert began.startswith("s3://bucket/audio fails: the request for s3://bucket/audio")
     assert "503" in began
