@@ -41,6 +41,13 @@ def test_a_line_that_is_cut_off_is_ignored(storage):
     assert noted_shards(storage, PREFIX) == [name(1)]
 
 
+def test_without_a_journal_that_can_be_read_the_folder_is_listed(storage):
+    write(storage, name(0))
+    (storage.root / ".journal/train_0003").mkdir(parents=True)
+    assert noted_shards(storage, PREFIX) is None
+    assert with_unnamed(storage, PREFIX, {}) == {name(0): 3, index_name(name(0)): 5}
+
+
 def test_journals_are_hidden_from_listings(storage):
     note_shard(storage, name(1))
     assert list(storage.list()) == []

@@ -65,8 +65,8 @@ def kill(processes, project: Project, moments: random.Random, seconds: float) ->
 
 
 def visible(project: Project) -> dict[str, bytes]:
-    """The files that readers can see: all except hidden temporary files."""
-    return {path: data for path, data in project.files().items() if not Path(path).name.startswith(".")}
+    """The files that readers can see: all except hidden files."""
+    return {path: data for path, data in project.files().items() if "/." not in f"/{path}"}
 
 
 def check_readers(project: Project) -> None:

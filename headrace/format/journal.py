@@ -28,19 +28,21 @@ def note_shard(storage: Storage, name: str) -> None:
 
 
 def noted_shards(storage: Storage, file_prefix: str) -> list[str] | None:
-    """Names of the shards of a partition that were noted, in order; None if this folder has no journals.
+    """Names of the shards of a partition that were noted, in order; None if no journals can be read.
 
     Args:
         storage: the shard folder.
         file_prefix: start of the file names of the partition's shards, such as `train_0003_`.
     """
     folder = _folder(storage)
-    if folder is None or not folder.is_dir():
-        return None
     try:
+        if folder is None or not folder.is_dir():
+            return None
         lines = (folder / file_prefix.removesuffix("_")).read_bytes().decode(errors="replace").splitlines()
     except FileNotFoundError:
         return []
+    except OSError:  # the disk fails: the folder is listed instead
+        return None
     names = dict.fromkeys(line for line in lines if line.startswith(file_prefix) and is_shard_name(line))
     return list(names)
 

@@ -40,7 +40,7 @@ def visible(folder: Path) -> dict[str, bytes]:
     return {
         name: path.read_bytes()
         for name, path in found.items()
-        if not path.name.startswith(".") and not name.startswith(LEFT_OUT)
+        if "/." not in f"/{name}" and not name.startswith(LEFT_OUT)
     }
 
 
