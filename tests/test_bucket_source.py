@@ -164,6 +164,7 @@ def test_an_invalid_source_is_rejected(tmp_path):
         open_source(tmp_path, digests=Digests.STORE)
 
 
+@pytest.mark.slow
 def test_a_bucket_is_built_and_watched_like_a_folder(tmp_path, s3_server, monkeypatch, undrawn, capsys):
     bucket = new_bucket(s3_server, monkeypatch)
     local = Project(tmp_path / "local")

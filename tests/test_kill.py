@@ -20,7 +20,7 @@ from tests import kill_child
 from tests.projects import Project
 
 ROOT = Path(__file__).parent.parent
-MANY = pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.slow)])
+MANY = pytest.mark.parametrize("rounds", [1, pytest.param(60, marks=pytest.mark.slow)])
 
 
 @pytest.fixture(scope="module")

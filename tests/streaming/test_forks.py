@@ -86,6 +86,7 @@ def test_children_of_children_read_and_exit_in_order(server, tmp_path):
     assert (ended.code, ended.output.strip(), ended.left) == (0, "3", False), ended.errors
 
 
+@pytest.mark.slow
 def test_where_no_copy_can_be_made_workers_refuse_at_once_and_say_what_to_do(server, tmp_path):
     ended = _run("hampered", f"{server.uri}/audio", tmp_path)
     assert (ended.code, ended.left) == (1, False), ended.errors

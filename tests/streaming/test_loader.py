@@ -60,6 +60,7 @@ def _same(sample):
     return sample
 
 
+@pytest.mark.slow
 def test_workers_of_a_fork_server_that_runs_already_have_the_environment_of_now(dataset_folder, monkeypatch):
     context = multiprocessing.get_context("forkserver")
     monkeypatch.setenv("OF_THEN", "1")
@@ -226,6 +227,7 @@ def test_a_killed_worker_is_an_error_that_names_it(dataset_folder):
     assert before.issuperset(multiprocessing.active_children())
 
 
+@pytest.mark.slow
 def test_workers_of_a_killed_process_end_by_themselves(dataset_folder, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(_ENDLESS)

@@ -85,6 +85,7 @@ def test_many_streams_of_many_shards_are_read_with_few_open_files(tmp_path):
     assert int(done.stdout) == NUM_STREAMS * NUM_SHARDS
 
 
+@pytest.mark.slow
 def test_data_sets_of_latents_that_are_read_in_turn_share_what_a_process_may_open(tmp_path):
     write_dataset(tmp_path, {"train": clips(32)}, per_shard=1, latents=True)
     words = [sys.executable, "-c", READ_IN_TURN, str(tmp_path / "latents/crepe")]
