@@ -22,7 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from headrace.format.snapshots import FrozenPartition, ShardTable, Snapshot, SplitTotals, TablePart
+from headrace.format.shard_table import ShardTable
+from headrace.format.snapshots import FrozenPartition, Snapshot, SplitTotals, TablePart
 from headrace.stores.storage import LocalStorage
 
 PER_SHARD = 1000

@@ -14,7 +14,7 @@ import headrace.streaming.loader
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.config.dataset import LoaderConfig
 from headrace.errors import StateError
-from headrace.format.snapshots import ShardTable
+from headrace.format.shard_table import ShardTable
 from headrace.smoke import run as smoke
 from headrace.smoke.arrivals import ArrivedSample, arrived_sample, is_valid
 from headrace.smoke.choice import ReadLimits, choose

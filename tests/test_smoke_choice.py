@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.format.manifests import ShardEntry, shard_name
-from headrace.format.snapshots import ShardTable
+from headrace.format.shard_table import ShardTable
 from headrace.smoke.choice import ChosenShards, Coverage, ReadLimits, choose
 
 

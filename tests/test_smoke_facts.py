@@ -10,7 +10,7 @@ import torch
 
 from headrace.errors import IntegrityError
 from headrace.format.index_entries import SampleEntry, build_index
-from headrace.format.snapshots import ShardTable
+from headrace.format.shard_table import ShardTable
 from headrace.format.tensors import TensorPlace
 from headrace.smoke.arrivals import (
     ArrivedSample,

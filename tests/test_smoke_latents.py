@@ -13,7 +13,7 @@ from headrace.checks.verify import find_target, verify
 from headrace.config.dataset import LoaderConfig
 from headrace.encoders import EncoderInfo
 from headrace.errors import SampleError
-from headrace.format.snapshots import ShardTable
+from headrace.format.shard_table import ShardTable
 from headrace.smoke.choice import ReadLimits
 from headrace.smoke.joined import spans_of
 from headrace.smoke.run import SmokePart, SmokeResult, smoke_test

@@ -12,14 +12,9 @@ from headrace.errors import AlreadyExistsError, BuildError, FormatError, NotFoun
 from headrace.format import commits, snapshots
 from headrace.format.index import index_name
 from headrace.format.manifests import Manifest, NumberedManifest, ShardEntry, manifest_path, shard_name
+from headrace.format.shard_table import ShardTable
 from headrace.format.sizes_file import mend_sizes
-from headrace.format.snapshots import (
-    ShardTable,
-    Snapshot,
-    read_snapshot,
-    read_table,
-    snapshot_numbers,
-)
+from headrace.format.snapshots import Snapshot, read_snapshot, read_table, snapshot_numbers
 from headrace.stores.storage import LocalStorage, open_storage
 
 

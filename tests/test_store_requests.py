@@ -1,12 +1,10 @@
 """Retried requests: how often, after which pauses, and how they are logged and counted."""
 
 import contextlib
-import gc
 import logging
 import os
 import pickle
 import threading
-import weakref
 from datetime import datetime, timedelta
 
 import pytest
@@ -15,6 +13,7 @@ from headrace.errors import NotFoundError, StorageError, StoreUnavailableError
 from headrace.stores.requests import Clock, RequestCounts, StoreRequests, Transfer
 from headrace.stores.retry_policy import RetryPolicy
 from headrace.stores.waiting import is_over, wait, waits_end_with
+from tests.dropped_errors import alive_after
 
 
 class Time:
@@ -308,21 +307,10 @@ def test_counts_are_kept_per_process(requests, time):
 
 def test_a_dropped_error_is_freed_at_once(requests, time):
     """The frames of its traceback, with batches and open files, are freed with it."""
-    alive = []
 
-    class FailedError(StoreUnavailableError):
-        def __init__(self, message):
-            super().__init__(message)
-            alive.append(weakref.ref(self))
-
-    def fail():
-        raise FailedError("as a test")
-
-    gc.disable()
-    try:
+    def use(fail):
         for number in (0, 2):
             with contextlib.suppress(StorageError):
                 ask(requests, fail, RetryPolicy(number))
-        assert [error() for error in alive] == [None] * 6
-    finally:
-        gc.enable()
+
+    assert alive_after(StoreUnavailableError, use) == (6, 0)

@@ -16,7 +16,8 @@ from headrace.errors import ConfigError, HeadraceError, NotFoundError
 from headrace.format.manifests import newest_entries, numbered_files, read_listed, versioned_json
 from headrace.format.member_names import KeyAt
 from headrace.format.planned_keys import keys_fault
-from headrace.format.snapshots import NumberedSnapshot, ShardTable, read_table
+from headrace.format.shard_table import ShardTable
+from headrace.format.snapshots import NumberedSnapshot, read_table
 from headrace.locate import locate
 from headrace.locate.no_shards import no_samples
 from headrace.locate.outputs import ShardFolder

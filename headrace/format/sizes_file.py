@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from headrace.errors import NotFoundError
-from headrace.format.snapshots import ShardTable, Snapshot, TablePart, read_part
+from headrace.format.shard_table import ShardTable
+from headrace.format.snapshots import Snapshot, TablePart, read_part
 from headrace.stores.storage import Storage
 
 SIZES = "sizes.json"

@@ -12,15 +12,9 @@ from typing import Any
 
 from headrace.errors import BuildError, FormatError, NotFoundError
 from headrace.format.manifests import KnownManifest, Manifest, bucket_of, split_of
+from headrace.format.shard_table import ShardTable, joined_table
 from headrace.format.sizes_file import sizes_lines
-from headrace.format.snapshots import (
-    FrozenPartition,
-    ShardTable,
-    Snapshot,
-    SplitTotals,
-    TablePart,
-    joined_table,
-)
+from headrace.format.snapshots import FrozenPartition, Snapshot, SplitTotals, TablePart
 
 _PART_ROWS = 16384  # of a part, about: 573 kB
 _PATIENCE = 2  # parts of up to this many times more or fewer buckets than they should have are kept

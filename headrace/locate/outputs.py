@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from headrace.errors import ConfigError
-from headrace.format.snapshots import NumberedSnapshot, ShardTable, read_snapshot, read_table, snapshot_numbers
+from headrace.format.shard_table import ShardTable
+from headrace.format.snapshots import NumberedSnapshot, read_snapshot, read_table, snapshot_numbers
 from headrace.locate.listing import listed_snapshots
 from headrace.stores.storage import Storage
 

@@ -18,7 +18,8 @@ from headrace.checks.excerpts import read_audio, read_latents
 from headrace.errors import HeadraceError
 from headrace.format.index_files import read_index
 from headrace.format.manifests import ManifestRejection
-from headrace.format.snapshots import NumberedSnapshot, ShardTable, read_snapshot, read_table, snapshot_numbers
+from headrace.format.shard_table import ShardTable
+from headrace.format.snapshots import NumberedSnapshot, read_snapshot, read_table, snapshot_numbers
 from headrace.report.catalog_figures import CatalogFigures
 from headrace.stores.storage import Storage
 

@@ -13,7 +13,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from headrace.format.snapshots import NumberedSnapshot, ShardTable
+from headrace.format.shard_table import ShardTable
+from headrace.format.snapshots import NumberedSnapshot
 
 Place = tuple[str, int, int]
 """Split, bucket, sequence number."""

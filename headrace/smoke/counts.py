@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import polars as pl
 
 from headrace.errors import HeadraceError
+from headrace.format.shard_table import ShardTable
 from headrace.format.sizes import parse_sizes
-from headrace.format.snapshots import ShardTable, Snapshot
+from headrace.format.snapshots import Snapshot
 from headrace.smoke.comparing import MOST_SHOWN
 from headrace.stores.storage import Storage
 

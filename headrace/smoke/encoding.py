@@ -25,7 +25,7 @@ from headrace.encoding.windows import plan_windows
 from headrace.errors import BuildError, FormatError, HeadraceError
 from headrace.format.index import ShardIndex
 from headrace.format.index_files import read_index
-from headrace.format.snapshots import ShardTable
+from headrace.format.shard_table import ShardTable
 from headrace.smoke.comparing import note
 from headrace.stores.storage import Storage
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from headrace.format.index import ShardIndex
 from headrace.format.index_files import read_index
-from headrace.format.snapshots import ShardTable
+from headrace.format.shard_table import ShardTable
 from headrace.stores.storage import Storage
 
 

@@ -15,7 +15,8 @@ import polars as pl
 
 from headrace.config.dataset import LoaderConfig
 from headrace.errors import NotFoundError
-from headrace.format.snapshots import NumberedSnapshot, ShardTable, read_snapshot, read_table
+from headrace.format.shard_table import ShardTable
+from headrace.format.snapshots import NumberedSnapshot, read_snapshot, read_table
 from headrace.smoke.arrivals import ArrivedSample, arrived_batch, arrived_sample
 from headrace.smoke.choice import Coverage, ReadLimits, choose
 from headrace.smoke.comparing import MOST_SHOWN, SampleComparer, SeenSamples

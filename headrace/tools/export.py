@@ -13,7 +13,8 @@ from pathlib import Path
 from headrace.errors import ConfigError
 from headrace.format.index_files import delete_index, read_index, write_index
 from headrace.format.manifests import json_bytes
-from headrace.format.snapshots import ShardTable, read_snapshot, snapshot_numbers
+from headrace.format.shard_table import ShardTable
+from headrace.format.snapshots import read_snapshot, snapshot_numbers
 from headrace.locate.outputs import table_of_split
 from headrace.stores.client_errors import translated_errors
 from headrace.stores.storage import Storage

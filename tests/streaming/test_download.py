@@ -2,11 +2,9 @@
 
 import contextlib
 import dataclasses
-import gc
 import gzip
 import hashlib
 import os
-import weakref
 import zlib
 from functools import partial
 from types import SimpleNamespace
@@ -24,6 +22,7 @@ from headrace.streaming.shards import download
 from headrace.streaming.shards.cache import CacheFullError, ShardCache
 from headrace.streaming.shards.download import Downloader, ShardDownload
 from headrace.streaming.stats import Traffic
+from tests.dropped_errors import alive_after
 
 CONTENT = bytes(range(256)) * 40
 
@@ -246,20 +245,9 @@ def _packed_zeros(name, num_bytes):
 
 def test_an_error_that_is_dropped_is_gone_at_once(store):
     """With whatever the frames of its traceback hold: batches, and open files."""
-    alive = []
 
-    class FailedError(IntegrityError):
-        def __init__(self, message):
-            super().__init__(message)
-            alive.append(weakref.ref(self))
-
-    def fail():
-        raise FailedError("as a test")
-
-    gc.disable()
-    try:
+    def use(fail):
         with contextlib.suppress(IntegrityError):
             refetch.until_sound(lambda _: fail(), store, "a shard")
-        assert [error() for error in alive] == [None] * 4
-    finally:
-        gc.enable()
+
+    assert alive_after(IntegrityError, use) == (4, 0)

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from headrace.format.index import ShardIndex
 from headrace.format.member_names import KeyAt
-from headrace.format.snapshots import NumberedSnapshot, ShardTable
+from headrace.format.shard_table import ShardTable
+from headrace.format.snapshots import NumberedSnapshot
 from headrace.locate.outputs import table_of_split
 from headrace.stores.storage import Storage
 
