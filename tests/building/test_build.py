@@ -1,85 +1,21 @@
 """`build.py` end to end: real files, a real Dagster instance, exit codes and printed text."""
 
-import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import dagster as dg
 import polars as pl
 import pytest
 
-import build
 from building.instance import open_instance
 from building.repository import REPOSITORY_ROOT
-from headrace.errors import BuildError
 from headrace_dagster.resources.storage import StorageResource
-from tests.built import BuiltProject
+from tests.building.six_tones import run, runs
 from tests.instances import memory_instance
-from tests.projects import Project, touch
-from tests.undrawn import nothing_drawn
-
-ROOT = Path(__file__).parent.parent
-
-
-def six_tones(folder: Path) -> Project:
-    project = Project(folder)
-    project.write_tones(6)
-    project.write_yaml()
-    return project
-
-
-@pytest.fixture
-def project(tmp_path, undrawn):
-    """A dataset that has not been built."""
-    return six_tones(tmp_path)
-
-
-@pytest.fixture(scope="module")
-@nothing_drawn()
-def once_built(tmp_path_factory):
-    project, instance = six_tones(tmp_path_factory.mktemp("built")), memory_instance()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("building.command.open_instance", lambda: contextlib.nullcontext(instance))
-        assert run(project) == 0
-    return BuiltProject(project, instance)
-
-
-@pytest.fixture
-def built(once_built, instances, undrawn):
-    """The same dataset, built."""
-    instances[-1] = once_built.instance
-    return once_built.put_back()
-
-
-@pytest.fixture(autouse=True)
-def instances(monkeypatch):
-    """Record every build of a test in the last of these in-memory instances. A real one takes a second to create."""
-    instances = [memory_instance()]
-    monkeypatch.setattr("building.command.open_instance", lambda: contextlib.nullcontext(instances[-1]))
-    return instances
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    """Use a real instance in files instead."""
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("building.command.open_instance", open_instance)
-    return tmp_path / "home"
-
-
-def run(project: Project, *arguments: str) -> int:
-    return build.main(["tones", "--datasets", str(project.datasets), *arguments])
-
-
-def runs(instance: dg.DagsterInstance) -> list[tuple[str, str]]:
-    """Asset and partition of all runs of an instance, oldest first."""
-    found = [(next(iter(run.asset_selection)), run.tags.get("dagster/partition", "")) for run in instance.get_runs()]
-    return [("/".join(key.path[1:]), partition) for key, partition in reversed(found)]
+from tests.projects import touch
 
 
 def test_a_first_build_writes_shards_and_a_second_build_writes_nothing(project, instances, capsys):
@@ -174,33 +110,6 @@ def test_a_home_without_settings_gets_our_dagster_yaml(project, home):
     assert (home / "dagster.yaml").read_text() == (REPOSITORY_ROOT / "dagster_home/dagster.yaml").read_text()
 
 
-def test_an_unusable_home_is_reported_without_a_traceback(project, home, capsys):
-    home.write_text("a file")
-    assert run(project) == 2
-    assert f"DAGSTER_HOME {home}" in capsys.readouterr().err
-    home.unlink()
-    home.mkdir()
-    (home / "dagster.yaml").write_text("telemetry: [")
-    assert run(project) == 2
-    assert str(home / "dagster.yaml") in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("encoder", "says"),
-    [
-        ({"kind": "nope"}, ".kind: expected one of crepe, custom, log_mel, transformers; found 'nope'"),
-        ({"kind": "log_mel", "hops": 3}, ": encoder log_mel: unknown setting 'hops'"),
-    ],
-)
-def test_an_invalid_encoder_is_an_error_before_anything_is_built(project, capsys, encoder, says):
-    project.write_yaml(latents=[{"name": "mel", "encoder": encoder}])
-    assert run(project) == 2
-    shown = capsys.readouterr().err
-    assert f"latents[0] (mel).encoder{says}" in shown
-    assert "tones.yaml: " in shown
-    assert not project.output.exists()
-
-
 def test_a_changed_encoder_encodes_only_its_own_latents_and_a_touched_source_none(project, instances):
     coarse, fine = (
         {"name": name, "encoder": {"kind": "log_mel", "num_mels": num_mels}} for name, num_mels in (("a", 8), ("b", 16))
@@ -243,14 +152,6 @@ def test_a_recording_too_short_for_a_segment_is_rejected(project):
     assert run(project) == 0
     rejected = pl.read_parquet(project.output / "catalog/rejected.parquet")
     assert rejected.select("path", "code").rows() == [("short.wav", "too_short")]
-
-
-def test_two_datasets_with_one_output_are_an_error(project, capsys):
-    (project.datasets / "copy.yaml").write_text((project.datasets / "tones.yaml").read_text())
-    assert run(project) == 2
-    assert "is also the output of copy.yaml" in capsys.readouterr().err
-    (project.datasets / "copy.yaml").write_text("source: {uri: x")  # an error in another file
-    assert run(project) == 0
 
 
 def test_a_column_declared_frame_aligned_is_checked_although_its_latents_exist(project, instances, capsys):
@@ -310,59 +211,6 @@ def test_after_a_wipe_of_the_instance_all_is_recorded_again_and_nothing_is_writt
     assert runs(instances[-1]) == known
 
 
-def test_some_rejected_files_are_shown_and_do_not_fail_the_build(built, capsys):
-    (built.recordings / "empty.wav").touch()
-    (built.recordings / "cover.jpg").write_bytes(b"\xff\xd8\xff not audio")
-    assert run(built) == 0
-    shown = capsys.readouterr().out
-    assert "empty" in shown
-    assert "cover.jpg" in shown
-    assert "2 rejected" in shown
-
-
-def test_a_source_in_which_every_file_is_rejected_fails_the_build_with_reasons(project, capsys):
-    for path in project.recordings.iterdir():
-        path.write_bytes(b"")
-    assert run(project) == 1
-    shown = capsys.readouterr().out
-    assert "none is usable" in shown
-    assert "empty" in shown
-
-
-def test_an_empty_source_fails_the_build_with_a_reason(project, capsys):
-    for path in project.recordings.iterdir():
-        path.unlink()
-    assert run(project) == 1
-    assert "the folder has no files" in capsys.readouterr().out
-
-
-def test_a_missing_source_folder_fails_the_build_without_a_traceback(project, capsys):
-    shutil.rmtree(project.recordings)
-    assert run(project) != 0
-    captured = capsys.readouterr()
-    assert "no such folder" in captured.out + captured.err
-    assert "Traceback" not in captured.out + captured.err
-
-
-def test_an_unknown_dataset_is_a_usage_error_with_a_hint(project, capsys):
-    assert build.main(["tunes", "--datasets", str(project.datasets)]) == 2
-    assert "did you mean tones" in capsys.readouterr().err
-
-
-def test_an_invalid_yaml_is_a_usage_error_that_names_file_key_and_expectation(project, capsys):
-    (project.datasets / "tones.yaml").write_text("source: {uri: x}\noutput: {uri: y}\naudio: {bits_per_sample: 20}\n")
-    assert run(project) == 2
-    shown = capsys.readouterr().err
-    assert "tones.yaml" in shown
-    assert "audio.bits_per_sample" in shown
-    assert "16 or 24" in shown
-
-
-def test_an_invalid_yaml_of_another_dataset_does_not_stop_the_build(built):
-    (built.datasets / "other.yaml").write_text("nonsense: true\n")
-    assert run(built) == 0
-
-
 def test_selecting_one_asset_leaves_the_others_unchanged(project, instances):
     assert run(project, "--select", "catalog,audio_shards") == 0
     assert {name for name, _ in runs(instances[-1])} == {"catalog", "audio_shards"}
@@ -382,11 +230,6 @@ def test_selecting_the_recordings_runs_the_catalog_that_updates_them(project, in
     assert [found for found, _ in runs(instances[-1])] == ["catalog"]
 
 
-def test_selecting_an_unknown_asset_is_a_usage_error(project, capsys):
-    assert run(project, "--select", "audio_shard") == 2
-    assert "audio_shards" in capsys.readouterr().err
-
-
 def test_a_recording_that_changes_during_the_build_is_scanned_again(project, monkeypatch):
     read = StorageResource.catalog
 
@@ -401,21 +244,11 @@ def test_a_recording_that_changes_during_the_build_is_scanned_again(project, mon
     assert sum(project.sizes().values()) == 6
 
 
-def test_an_error_names_asset_partition_and_reason(project, monkeypatch, capsys):
-    def fail(*_, **__):
-        raise BuildError("the disk is full; make room and build again")
-
-    monkeypatch.setattr("headrace_dagster.assets.audio_shards.build_partition", fail)
-    assert run(project) == 1
-    shown = capsys.readouterr().out
-    assert "failed tones/audio_shards [train-0000]: the disk is full; make room and build again" in shown
-
-
 @pytest.mark.slow
 def test_ctrl_c_ends_with_130_and_the_next_build_continues(project, home):
     for i in range(24):
         project.write_tone(f"long{i}", hz=300 + i, seconds=20)
-    command = [sys.executable, str(ROOT / "build.py"), "tones", "--datasets", str(project.datasets)]
+    command = [sys.executable, str(REPOSITORY_ROOT / "build.py"), "tones", "--datasets", str(project.datasets)]
     wide = {**os.environ, "COLUMNS": "200"}
     child = subprocess.Popen(command, env=wide, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     deadline = time.monotonic() + 300
@@ -447,7 +280,7 @@ def test_the_instance_on_disk_shows_every_asset_and_has_telemetry_off(project, h
 def test_nothing_is_written_below_the_home_directory(project, home, tmp_path):
     home = tmp_path / "user"
     home.mkdir()
-    command = [sys.executable, str(ROOT / "build.py"), "tones", "--datasets", str(project.datasets)]
+    command = [sys.executable, str(REPOSITORY_ROOT / "build.py"), "tones", "--datasets", str(project.datasets)]
     environment = {**os.environ, "HOME": str(home)}
     subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)
     assert not list(home.glob(".dagster*"))
