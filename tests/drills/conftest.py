@@ -20,8 +20,8 @@ def drill(request):
     """The drill of this test, named after it. Its row is written to the table if all rounds were run."""
     made = Drill(request.node.name.removeprefix("test_").replace("_", " "))
     yield made
-    if is_full() and made.num_rounds and not request.node.stash.get(FAILED, False):
-        made.write()
+    if is_full() and made.num_rounds:
+        made.write(is_failed=request.node.stash.get(FAILED, False))
 
 
 FAILED = pytest.StashKey[bool]()
@@ -29,7 +29,7 @@ FAILED = pytest.StashKey[bool]()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Record whether a drill failed: a failed drill has no row in the table."""
+    """Record whether a drill failed, for its row in the table."""
     report = yield
     if report.when == "call":
         item.stash[FAILED] = report.failed

@@ -65,10 +65,11 @@ class Drill:
         if failures:
             raise ExceptionGroup(f"{self.name}: {len(failures)} rounds failed", failures)
 
-    def write(self) -> None:
+    def write(self, *, is_failed: bool) -> None:
         """Put the row of this drill into the table."""
         row = {
             "drill": self.name,
+            "failed": is_failed,
             "rounds": self.num_rounds,
             "count": self.outcomes.total(),
             "outcomes": dict(sorted(self.outcomes.items())),

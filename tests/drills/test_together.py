@@ -6,6 +6,7 @@ import urllib.request
 
 import pytest
 
+from headrace.format.snapshots import read_snapshot
 from headrace.stores.storage import LocalStorage, open_storage
 from tests.drills.apart import Apart, apart
 from tests.drills.bad_proxy import bad_proxy
@@ -146,6 +147,36 @@ def test_gc_beside_builds_and_readers(project, drill):
         return [*came, *(["build killed"] * len(dead))]
 
     drill.repeat(one_round, small=2, full=24)
+
+
+def test_gc_beside_builds_on_a_bucket(in_bucket, drill):
+    """As in a folder; builds go back to recordings whose shards a gc removes."""
+    project, renew = in_bucket
+    number = len(list(project.recordings.glob("tone*.wav")))
+
+    def one_round(chance):
+        output = renew()
+        for state in (0, 1):
+            project.write_tone("tone000", hz=300 + 100 * state)
+            apart(build, yaml_of(project)).well()
+        project.write_tone("tone000", hz=300)
+        until = time.time() + 3
+        others = [Apart(gc_again_and_again, output.uri, until, chance.random()) for _ in range(2)]
+        reader = Apart(read_again_and_again, output.uri, until)
+        builds = []
+        for _ in range(2):
+            builds.append(Apart(build, yaml_of(project)))
+            builds[-1].join(chance.uniform(0, 1.5))
+        came = outcomes(builds)
+        came += [word.replace("built", "gc done").replace("stopped", "gc stopped") for word in outcomes(others)]
+        came += reader.done().well()
+        check_readers(output)
+        apart(build, yaml_of(project)).well()
+        check_whole(project, output)
+        assert read_snapshot(output.at("audio")).snapshot.num_samples == number
+        return came
+
+    drill.repeat(one_round, small=1, full=10)
 
 
 def test_the_store_of_these_drills_answers(s3_server):
