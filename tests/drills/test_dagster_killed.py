@@ -34,7 +34,7 @@ def server(project):
 
 
 def committed(project) -> int | None:
-    """Number of the newest audio snapshot that has its latents; None if there is none."""
+    """Number of the newest audio snapshot that has its latents, else None."""
     try:
         audio, latents = (read_snapshot(open_storage(f"{project.output}/{name}")) for name in ("audio", "latents/mel"))
     except NotFoundError:
