@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import StreamingDataLoader, collate
+from headrace import FrameBudget, LengthBuckets, StreamingDataLoader, collate
 from headrace.errors import HeadraceError
 from headrace.streaming.shards import opened as shard_module
 from headrace.streaming.shards.opened import FileShard
@@ -17,7 +17,13 @@ from tests.streaming.drills import keep_all, make, wait_for
 from tests.streaming.fault_server import Fault
 
 DESCRIPTORS = Path("/proc/self/fd")
-SETTINGS = {"audio": {}, "joined": {"latents": "latents/crepe"}, "latents": {"remote": "latents/crepe"}}
+BY_LENGTH = {"buckets": LengthBuckets(2), "budget": FrameBudget(4_000, batch_multiple=4, window_samples=8)}
+SETTINGS = {
+    "audio": {},
+    "joined": {"latents": "latents/crepe"},
+    "latents": {"remote": "latents/crepe"},
+    **{name: {"batching": batching} for name, batching in BY_LENGTH.items()},
+}
 
 
 @pytest.fixture
@@ -30,10 +36,16 @@ def opened():
 
 
 @pytest.fixture(params=SETTINGS)
-def dataset(request, dataset_folder):
+def dataset(request, dataset_folder, tmp_path):
     settings = SETTINGS[request.param]
     latents = [f"{dataset_folder}/{settings['latents']}"] if "latents" in settings else []
-    return make(f"{dataset_folder}/{settings.get('remote', 'audio')}", batch_size=4, latents=latents)
+    more = {"batching": settings["batching"]} if "batching" in settings else {}
+    for _ in range(2):  # the first counts lengths; the second maps the file of counts, for as long as it lives
+        made = make(
+            f"{dataset_folder}/{settings.get('remote', 'audio')}", tmp_path, batch_size=4, latents=latents, **more
+        )
+        assert made.num_batches > 3
+    return made
 
 
 def begun(loader, num_batches=3):
@@ -82,9 +94,12 @@ def test_a_dataset_that_was_iterated_half_way_leaves_nothing_open(dataset, opene
     assert opened() <= before
 
 
-def test_a_dataset_that_is_dropped_closes_what_single_samples_opened(dataset_folder, opened):
+@pytest.mark.parametrize("batching", ["fixed", *BY_LENGTH])
+def test_a_dataset_that_is_dropped_closes_what_single_samples_opened(dataset_folder, tmp_path, opened, batching):
     before = opened()
-    dataset = make(f"{dataset_folder}/audio")
+    dataset = make(f"{dataset_folder}/audio", tmp_path, batching=BY_LENGTH.get(batching, batching))
+    assert len(dataset) > 0
+    assert len(dataset[0]["audio"]) > 0
     for number in range(0, 50, 10):
         dataset.get_item(number)
     assert opened() >= before + 5

@@ -8,7 +8,6 @@ are read from the indexes of the shards that hold them, and only when they are w
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from headrace.streaming.order.bijection import mix, permute
 from headrace.streaming.order.length_bins import LengthBins
 from headrace.streaming.order.length_census import LengthCensus, cell_of
 from headrace.streaming.order.passes import ShardLine, StreamOrder
+from headrace.streaming.order.recent import Recent
 
 _PICK, _PICK_ROUNDING, _BLOCK_FRACTION, _BIN_BLOCK = range(501, 505)
 _CHUNK_SHARDS = 16_384
@@ -80,7 +80,7 @@ class BinnedStream:
         self._lengths = lengths
         self._sorted: OrderedDict[int, NDArray[np.int32]] = OrderedDict()
         self._num_sorted = 0
-        self._pass = lru_cache(maxsize=3)(self._build_pass)
+        self._passes: Recent[int, _Pass] = Recent(3)
         edges = np.clip(bins.starts - census.first_cell, 0, len(census.longest))
         self._columns = [slice(int(edges[b]), int(edges[b + 1])) for b in range(len(bins))]
 
@@ -129,6 +129,9 @@ class BinnedStream:
     def _in_pass(self) -> Ints:
         """int64 (num_bins,); samples of each bin in a whole pass."""
         return np.array([self._census.totals[columns].sum() for columns in self._columns], np.int64)
+
+    def _pass(self, number: int) -> _Pass:
+        return self._passes.get(number, self._build_pass)
 
     def _build_pass(self, number: int) -> _Pass:
         key = self._order.pass_key(number)

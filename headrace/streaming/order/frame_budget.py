@@ -9,7 +9,6 @@ the epoch, `binned_stream` computes from the census.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from headrace.streaming.order.binned_stream import BinnedStream
 from headrace.streaming.order.epoch_order import PADDING, EpochOrder, Rows
 from headrace.streaming.order.length_bins import LengthBins, choose_bins
 from headrace.streaming.order.length_census import KnownLengths
+from headrace.streaming.order.recent import Recent
 from headrace.streaming.order.spec import FrameBudget, LastBatch, ShuffleAlgo
 from headrace.streaming.world import ALONE, World
 
@@ -77,8 +77,8 @@ class BudgetedOrder:
         self._num_windows = max(1, order.num_rows // budget.window_samples)
         totals = sum((stream.totals for stream in self._streams), np.zeros(len(self._bins), np.int64))
         self._cuts = _Cuts.of(totals, self._bins, budget, is_padded=order.spec.last_batch is LastBatch.PAD)
-        self._taken = lru_cache(maxsize=_WINDOWS_KEPT)(self._taken_before)
-        self._window = lru_cache(maxsize=_WINDOWS_KEPT)(self._open_window)
+        self._taken_kept: Recent[int, Ints] = Recent(_WINDOWS_KEPT)
+        self._windows: Recent[int, _Window] = Recent(_WINDOWS_KEPT)
         self._first = self._batch_at(order.start)
 
     @property
@@ -151,6 +151,9 @@ class BudgetedOrder:
             samples[rows] = self._streams[wanted].sample_ids(bin_number, number[rows])
         return stream, samples
 
+    def _window(self, number: int) -> _Window:
+        return self._windows.get(number, self._open_window)
+
     def _open_window(self, number: int) -> _Window:
         before, after = self._batches_before(number), self._batches_before(number + 1)
         counts = after - before
@@ -167,8 +170,11 @@ class BudgetedOrder:
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]) + self._num_samples_before(number)
         return _Window(int(before.sum()), bins, numbers, starts)
 
-    def _taken_before(self, window: int) -> Ints:
+    def _taken(self, window: int) -> Ints:
         """(num_streams, num_bins); samples of each stream and bin before a window."""
+        return self._taken_kept.get(window, self._count_taken)
+
+    def _count_taken(self, window: int) -> Ints:
         points = [stream.num_samples * window // self._num_windows for stream in self._streams]
         return np.stack([stream.taken(point) for stream, point in zip(self._streams, points, strict=True)])
 

@@ -6,13 +6,13 @@ no array is longer than the list of shards. How several streams are combined is 
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.format.lazy import cached_property
 from headrace.streaming.order.bijection import mix, permute
+from headrace.streaming.order.recent import Recent
 from headrace.streaming.order.spec import OrderSpec, SamplingMethod, ShuffleAlgo
 
 BLOCK_SHARDS = 64
@@ -193,7 +193,7 @@ class StreamOrder:
         self._epoch = epoch
         self._number = number
         self.num_whole, self.num_picked = divmod(num_planned, self.size) if self.size else (0, 0)
-        self._pass = lru_cache(maxsize=2)(self.build_pass)
+        self._passes: Recent[int, Pass] = Recent(2)
 
     @property
     def size(self) -> int:
@@ -221,7 +221,7 @@ class StreamOrder:
         samples = np.empty(len(position), np.int64)
         for wanted in sorted(set(number.tolist())):
             rows = number == wanted
-            samples[rows] = self._pass(wanted).sample_ids(within[rows], self._storage)
+            samples[rows] = self._passes.get(wanted, self.build_pass).sample_ids(within[rows], self._storage)
         return samples
 
     def split(self, position: Ints) -> tuple[Ints, Ints]:
