@@ -184,6 +184,7 @@ def test_the_name_of_a_shard_contains_its_place():
         "bucket": "0003",
         "sequence": "000012",
         "digest": "1a2b3c4d5e6f",
+        "suffix": ".tar",
     }
     assert sequence_of("hold-out_12345_1234567-1a2b3c4d5e6f.tar") == 1234567
     assert (split_of("hold-out-0007"), bucket_of("hold-out-0007")) == ("hold-out", 7)

@@ -11,7 +11,7 @@ from headrace.format.index import index_name
 from headrace.format.index_entries import SampleEntry
 from headrace.format.manifests import ShardEntry, newest_manifest
 from headrace.format.planned_keys import pack_keys
-from headrace.format.writer import ShardPlace, ShardWriter
+from headrace.format.writer import ShardPlace, ShardWriter, published_index
 from headrace.stores.storage import LocalStorage
 
 PARTITION = "train-0000"
@@ -65,7 +65,7 @@ def storage(tmp_path):
 
 def build(storage, *inputs):
     recipe, done = Recipe(storage, list(inputs)), []
-    return recipe, bring_up_to_date(recipe, storage, done.append), sum(done)
+    return recipe, bring_up_to_date(recipe, storage, published_index, done.append), sum(done)
 
 
 def test_an_up_to_date_partition_is_left_as_it_is(storage):

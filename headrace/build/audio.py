@@ -33,7 +33,7 @@ from headrace.format.manifests import (
     split_of,
 )
 from headrace.format.planned_keys import pack_keys, read_planned_keys
-from headrace.format.writer import ShardPlace, ShardWriter
+from headrace.format.writer import ShardPlace, ShardWriter, published_index
 from headrace.ordered import WeightLimit, map_in_order
 from headrace.stores.storage import Storage
 
@@ -105,7 +105,7 @@ def build_partition(  # noqa: PLR0913 - the five parts of a build, and who watch
     fingerprint = fingerprint_of(recordings)
     target = PartitionTarget(partition, settings.wanted(fingerprint), fingerprint, settings.layout)
     recipe = _AudioRecipe(target, recordings, settings, source, storage, num_threads, progress)
-    return bring_up_to_date(recipe, storage, progress)
+    return bring_up_to_date(recipe, storage, published_index, progress)
 
 
 _Encoded = list[EncodedSegment] | AudioError

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from headrace.build.reconcile import BuildReason
 from headrace.catalog.changes import CatalogChanges
-from headrace.format.index import index_name
+from headrace.format.index import SHARD_SUFFIXES, files_of_shard
 from headrace.format.manifests import Manifest
 from headrace.format.rejects import RejectChanges, Rejected, compare_rejects
 
@@ -31,7 +31,8 @@ class ShardsBefore:
         """Names of the complete shards, including those that no manifest names."""
         entries = (shard for manifest in self.manifests.values() for shard in manifest.shards)
         damaged = {shard.name for shard in entries if self.sizes.get(shard.name) != shard.num_bytes}
-        return {name for name in self.sizes if index_name(name) in self.sizes} - damaged
+        shards = (name for name in self.sizes if name.endswith(SHARD_SUFFIXES))
+        return {name for name in shards if all(path in self.sizes for path in files_of_shard(name))} - damaged
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from headrace.format.manifests import (
     sequence_of,
     split_of,
 )
-from headrace.format.writer import ShardPlace
+from headrace.format.writer import ShardPlace, published_index
 from headrace.stores.storage import Storage
 
 LATENT_FORMAT = 1
@@ -98,7 +98,7 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
     source = _audio_manifest(audio, partition)
     run = EncodingRun(audio, storage, settings.dtype, options or EncodingOptions(), progress)
     recipe = _LatentRecipe(source, settings, encoders, run)
-    built = bring_up_to_date(recipe, storage, progress)
+    built = bring_up_to_date(recipe, storage, published_index, progress)
     return replace(built, stats=recipe.stats)
 
 

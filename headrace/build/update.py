@@ -1,4 +1,4 @@
-"""Brings one partition of a shard folder up to date: the one algorithm for audio shards and latent shards.
+"""Brings one partition of a shard folder up to date: the one algorithm for audio, latents and columns.
 
 1. Compare the newest manifest and the sizes of its files with what is wanted. If both agree, there is nothing to do.
 2. Plan the shards. Use each complete shard again that was made from the wanted input, also if an interrupted build
@@ -15,24 +15,25 @@ the file or deleted it (docs/design/0036).
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, TypeVar
 
 from headrace.build.staleness import need_of
 from headrace.encoding.stats import EncodingStats
 from headrace.errors import AlreadyExistsError, BuildError
-from headrace.format.index import ShardIndex, index_name
+from headrace.format.index import files_of_shard
 from headrace.format.manifests import (
     Manifest,
     ManifestRejection,
     NumberedManifest,
     ShardEntry,
     commit_manifest,
+    is_shard_name,
     keys_path,
     newest_manifest,
 )
 from headrace.format.planned_keys import digest_of
 from headrace.format.shard_files import file_prefix_of, sizes_of_shards, with_unnamed
-from headrace.format.writer import published_index
 from headrace.stores.storage import Storage
 
 _COMMIT_ATTEMPTS = 5
@@ -70,11 +71,23 @@ class PlannedShard(Protocol):
         """Digest of everything that the shard is made from."""
 
 
+class StoredShard(Protocol):
+    """What is known of a shard that exists: an index, or a table of columns."""
+
+    @property
+    def input_digest(self) -> str:
+        """See `PlannedShard`."""
+
+
 PlanT = TypeVar("PlanT", bound=PlannedShard)
+StoredT = TypeVar("StoredT", bound=StoredShard)
+
+FindShard = Callable[[Storage, str, int], StoredT | None]
+"""Finds a complete shard, given the shard folder, the file's name and its size in bytes; None if it is damaged."""
 
 
-class ShardRecipe(Protocol[PlanT]):
-    """What differs between audio shards and latent shards."""
+class ShardRecipe(Protocol[PlanT, StoredT]):
+    """What differs between shards of audio, latents and columns."""
 
     @property
     def target(self) -> PartitionTarget:
@@ -86,14 +99,14 @@ class ShardRecipe(Protocol[PlanT]):
     def planned_keys(self, plans: Sequence[PlanT]) -> bytes:
         """Content of the file of planned keys (`headrace.format.planned_keys`); empty if the plan needs none."""
 
-    def write(self, plans: Sequence[PlanT]) -> dict[str, ShardIndex]:
-        """Write these shards of the last plan. Returns their indexes by input digest, in the order of the plans."""
+    def write(self, plans: Sequence[PlanT]) -> dict[str, StoredT]:
+        """Write these shards of the last plan. Returns them by input digest, in the order of the plans."""
 
-    def entry(self, plan: PlanT, index: ShardIndex) -> ShardEntry:
+    def entry(self, plan: PlanT, stored: StoredT, /) -> ShardEntry:
         """What the manifest says of a shard."""
 
-    def rejected(self, indexes: Sequence[ShardIndex]) -> tuple[ManifestRejection, ...]:
-        """What the manifest says of rejected input, given the indexes of all shards in order."""
+    def rejected(self, stored: Sequence[StoredT], /) -> tuple[ManifestRejection, ...]:
+        """What the manifest says of rejected input, given all shards in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +128,18 @@ class PartitionBuild:
     stats: EncodingStats = field(default_factory=EncodingStats)
 
 
-def bring_up_to_date(recipe: ShardRecipe[PlanT], storage: Storage, progress: Callable[[int], None]) -> PartitionBuild:
+def bring_up_to_date(
+    recipe: ShardRecipe[PlanT, StoredT],
+    storage: Storage,
+    find: FindShard[StoredT],
+    progress: Callable[[int], None],
+) -> PartitionBuild:
     """Write the shards of a partition that are missing, and commit its manifest if it changed.
 
     Args:
         recipe: what to plan and how to write it.
         storage: the shard folder.
+        find: finds a shard that exists.
         progress: called with a number of samples each time this many are done; samples of reused shards count. The
             recipe reports the samples that it writes.
 
@@ -139,7 +158,8 @@ def bring_up_to_date(recipe: ShardRecipe[PlanT], storage: Storage, progress: Cal
             return PartitionBuild(newest, (), tuple(named), previous=newest.manifest)
         plans = recipe.plan(newest)
         sizes = with_unnamed(storage, target.file_prefix, sizes)
-        existing = _existing(storage, {plan.input_digest for plan in plans}, previous, sizes)
+        wanted = {plan.input_digest for plan in plans}
+        existing = _existing(partial(find, storage), wanted, previous, sizes)
         kept = [plan for plan in plans if plan.input_digest in existing]
         progress(_num_planned([recipe.entry(plan, existing[plan.input_digest]) for plan in kept]))
         missing = [plan for plan in plans if plan.input_digest not in existing]
@@ -165,27 +185,30 @@ def bring_up_to_date(recipe: ShardRecipe[PlanT], storage: Storage, progress: Cal
 
 
 def _existing(
-    storage: Storage, wanted: AbstractSet[str], previous: Manifest | None, sizes: Mapping[str, int]
-) -> dict[str, ShardIndex]:
-    """Indexes of complete shards that were made from wanted input, by input digest."""
-    found: dict[str, ShardIndex] = {}
+    find: Callable[[str, int], StoredT | None],
+    wanted: AbstractSet[str],
+    previous: Manifest | None,
+    sizes: Mapping[str, int],
+) -> dict[str, StoredT]:
+    """Complete shards that were made from wanted input, by input digest."""
+    found: dict[str, StoredT] = {}
     for name, digest in _candidates(wanted, previous, sizes):
         if found.keys() == wanted:
             break
-        index = published_index(storage, name, sizes[name])
-        if index is not None and (made_from := digest or index.input_digest) in wanted:
-            found.setdefault(made_from, index)
+        stored = find(name, sizes[name])
+        if stored is not None and (made_from := digest or stored.input_digest) in wanted:
+            found.setdefault(made_from, stored)
     return found
 
 
 def _candidates(
     wanted: AbstractSet[str], previous: Manifest | None, sizes: Mapping[str, int]
 ) -> Iterator[tuple[str, str | None]]:
-    """Name and input digest of shards that may be used again; None if only the shard's index knows the digest.
+    """Name and input digest of shards that may be used again; None if only the shard itself knows the digest.
 
     The previous manifest's shards come first. The others are those of an interrupted build, or of an older manifest.
     """
-    listed = {name for name in sizes if name.endswith(".tar") and index_name(name) in sizes}
+    listed = {name for name in sizes if is_shard_name(name) and all(path in sizes for path in files_of_shard(name))}
     named = {
         shard.name: shard.input_digest
         for shard in (previous.shards if previous else ())
@@ -196,10 +219,10 @@ def _candidates(
 
 
 def _manifest(
-    recipe: ShardRecipe[PlanT], plans: Sequence[PlanT], indexes: Mapping[str, ShardIndex], keys: bytes
+    recipe: ShardRecipe[PlanT, StoredT], plans: Sequence[PlanT], shards: Mapping[str, StoredT], keys: bytes
 ) -> Manifest:
-    target, found = recipe.target, [indexes[plan.input_digest] for plan in plans]
-    entries = tuple(recipe.entry(plan, index) for plan, index in zip(plans, found, strict=True))
+    target, found = recipe.target, [shards[plan.input_digest] for plan in plans]
+    entries = tuple(recipe.entry(plan, stored) for plan, stored in zip(plans, found, strict=True))
     rejected, digest = recipe.rejected(found), digest_of(keys) if keys else ""
     return Manifest(target.partition, target.wanted, target.source, target.layout, entries, rejected, digest)
 

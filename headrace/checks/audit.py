@@ -13,7 +13,7 @@ from headrace.encoding.plans import AUDIO_SHARD_NOTE
 from headrace.errors import FormatError, HeadraceError
 from headrace.format.index import ABSENT, ShardIndex
 from headrace.format.index_files import read_index
-from headrace.format.manifests import Manifest, NumberedManifest, ShardEntry, newest_manifest
+from headrace.format.manifests import Manifest, NumberedManifest, ShardEntry, is_shard_name, newest_manifest
 from headrace.format.planned_keys import read_planned_keys
 from headrace.format.rejects import RejectReason
 from headrace.format.segment_keys import recording_key
@@ -106,7 +106,7 @@ def snapshot_faults(storage: Storage, snapshot: Snapshot) -> list[str]:
         for name in wanted | sizes
         if sizes.get(name) != wanted.get(name)
     ]
-    there = {entry.path: entry.num_bytes for entry in storage.list() if entry.path.endswith(".tar")}
+    there = {entry.path: entry.num_bytes for entry in storage.list() if is_shard_name(entry.path)}
     bytes_wanted = dict(zip(table.names(), table.num_bytes.tolist(), strict=True))
     faults += [
         f"{name}: {there.get(name, 0)} bytes are there, the snapshot says {size}"

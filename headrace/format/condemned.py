@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from headrace.errors import FormatError, NotFoundError
-from headrace.format.index import index_name
+from headrace.format.index import files_of_shard
 from headrace.format.manifests import versioned_bytes, versioned_json
 from headrace.stores.client_errors import translated_errors
 from headrace.stores.exclusive_files import name_exclusively
@@ -107,8 +107,8 @@ def lasting_sizes(storage: Storage, prefix: str = "") -> dict[str, int]:
 
 
 def is_condemned(shard: str, doomed: frozenset[str]) -> bool:
-    """Whether the tar or the index of a shard is on record."""
-    return shard in doomed or index_name(shard) in doomed
+    """Whether a file of a shard is on record."""
+    return any(path in doomed for path in files_of_shard(shard))
 
 
 def _content(paths: Iterable[str], **about: object) -> bytes:

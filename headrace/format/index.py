@@ -19,6 +19,9 @@ from headrace.format.tensors import TensorPlace
 
 FORMAT_VERSION = 1
 INDEX_SUFFIX = ".idx"
+TAR_SUFFIX = ".tar"
+COLUMNS_SUFFIX = ".columns"
+SHARD_SUFFIXES = (TAR_SUFFIX, COLUMNS_SUFFIX)
 FRAME_RATE_NOTE = "frame_rate_hz"
 """The note of a latent shard with the number of latent frames per second."""
 REFUSED_NOTE = "refused"
@@ -218,4 +221,9 @@ class ShardIndex:
 
 def index_name(shard: str) -> str:
     """File name of the index beside a shard."""
-    return shard.removesuffix(".tar") + INDEX_SUFFIX
+    return shard.removesuffix(TAR_SUFFIX) + INDEX_SUFFIX
+
+
+def files_of_shard(shard: str) -> tuple[str, ...]:
+    """The files of a shard: a tar and its index, or one file of columns."""
+    return (shard, index_name(shard)) if shard.endswith(TAR_SUFFIX) else (shard,)

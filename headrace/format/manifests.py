@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from headrace.errors import FormatError, NotFoundError
-from headrace.format.index import REFUSED_NOTE, ShardIndex, index_name
+from headrace.format.index import REFUSED_NOTE, TAR_SUFFIX, ShardIndex, files_of_shard
 from headrace.format.parsed_once import read_once
 from headrace.stores.refetch import read_sound
 from headrace.stores.storage import Storage, StoredObject
@@ -32,7 +32,7 @@ _READ_ATTEMPTS = 3
 _KEYS_FILE = re.compile(r"([^/]+)/(\d{8,})-[0-9a-f]{12}\.keys$")
 _NUMBERED = re.compile(r"(?:^|/)(\d{8,})\.json$")
 _SHARD_NAME = re.compile(
-    r"^(?P<prefix>.*?)(?P<split>[A-Za-z0-9-]+)_(?P<bucket>\d+)_(?P<sequence>\d+)-(?P<digest>[0-9a-f]{12})\.tar$"
+    r"^(?P<prefix>.*?)(?P<split>[A-Za-z0-9-]+)_(?P<bucket>\d+)_(?P<sequence>\d+)-(?P<digest>[0-9a-f]{12})(?P<suffix>\.tar|\.columns)$"
 )
 
 
@@ -110,7 +110,8 @@ class Manifest:
             sizes: file name → bytes, from `headrace.format.condemned.lasting_sizes`.
         """
         return all(
-            sizes.get(shard.name) == shard.num_bytes and index_name(shard.name) in sizes for shard in self.shards
+            sizes.get(shard.name) == shard.num_bytes and all(path in sizes for path in files_of_shard(shard.name))
+            for shard in self.shards
         )
 
     def to_json(self) -> bytes:
@@ -294,9 +295,11 @@ def manifest_path(partition: str, number: int) -> str:
     return f"{_MANIFESTS}{partition}/{number:08d}.json"
 
 
-def shard_name(prefix: str, split: str, bucket: int, sequence: int, digest: str) -> str:
+def shard_name(  # noqa: PLR0913, PLR0917 - the parts of a name
+    prefix: str, split: str, bucket: int, sequence: int, digest: str, suffix: str = TAR_SUFFIX
+) -> str:
     """File name of a shard: `train_0003_000012-1a2b3c4d5e6f.tar`."""
-    return f"{prefix}{split}_{bucket:04d}_{sequence:06d}-{digest[:12]}.tar"
+    return f"{prefix}{split}_{bucket:04d}_{sequence:06d}-{digest[:12]}{suffix}"
 
 
 def sequence_of(name: str) -> int:
@@ -305,7 +308,7 @@ def sequence_of(name: str) -> int:
 
 
 def parsed_name(name: str) -> re.Match[str]:
-    """The parts of a shard's file name: prefix, split, bucket, sequence and digest.
+    """The parts of a shard's file name: prefix, split, bucket, sequence, digest and suffix.
 
     Raises:
         FormatError: not the name of a Headrace shard.

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from headrace.errors import NotFoundError
 from headrace.format.condemned import condemned_paths, lasting_sizes
-from headrace.format.index import index_name
+from headrace.format.index import files_of_shard
 from headrace.format.journal import forget_missing, noted_shards
 from headrace.format.manifests import bucket_of, split_of
 from headrace.stores.storage import Storage
@@ -29,12 +29,12 @@ def file_prefix_of(partition: str, prefix: str = "") -> str:
 def sizes_of_shards(
     storage: Storage, file_prefix: str, names: Iterable[str], doomed: frozenset[str] | None = None
 ) -> dict[str, int]:
-    """File → size in bytes of tars and indexes of a partition that exist and stay; at least those of `names`.
+    """File → size in bytes of shards and indexes of a partition that exist and stay; at least those of `names`.
 
     Args:
         storage: the shard folder.
         file_prefix: see `file_prefix_of`.
-        names: file names of the tars to look for.
+        names: file names of the shards to look for.
         doomed: the files on deletion records, if the caller has just read them.
     """
     doomed = condemned_paths(storage) if doomed is None else doomed
@@ -42,7 +42,7 @@ def sizes_of_shards(
         return {entry.path: entry.num_bytes for entry in storage.list(file_prefix) if entry.path not in doomed}
     sizes: dict[str, int] = {}
     for name in names:
-        for path in (name, index_name(name)):
+        for path in files_of_shard(name):
             if path not in doomed:
                 with contextlib.suppress(NotFoundError):
                     sizes[path] = storage.size(path)

@@ -11,6 +11,7 @@ import numpy as np
 
 from headrace.errors import FormatError
 from headrace.format import tables
+from headrace.format.index import TAR_SUFFIX
 from headrace.format.manifests import ShardEntry, parsed_name, shard_name
 
 FORMAT_VERSION = 1
@@ -32,6 +33,7 @@ class ShardTable:
         num_samples: int32 (n,).
         num_bytes: int64 (n,), size of the tar.
         num_frames: int64 (n,), frames of all samples of the shard.
+        suffix: last part of every name: `.tar`, or `.columns`.
     """
 
     prefix: str
@@ -43,6 +45,7 @@ class ShardTable:
     num_samples: np.ndarray[Any, np.dtype[np.int32]]
     num_bytes: np.ndarray[Any, np.dtype[np.int64]]
     num_frames: np.ndarray[Any, np.dtype[np.int64]]
+    suffix: str = TAR_SUFFIX
 
     def __len__(self) -> int:
         """Number of shards."""
@@ -51,7 +54,7 @@ class ShardTable:
     def name(self, i: int) -> str:
         """File name of shard `i`."""
         split, digest = self.splits[self.split[i]], bytes(self.digest[i]).hex()
-        return shard_name(self.prefix, split, int(self.bucket[i]), int(self.sequence[i]), digest)
+        return shard_name(self.prefix, split, int(self.bucket[i]), int(self.sequence[i]), digest, self.suffix)
 
     def names(self) -> list[str]:
         """All file names, in order."""
@@ -59,7 +62,7 @@ class ShardTable:
         digests = self.digest.tobytes().hex()
         columns = zip(self.split.tolist(), self.bucket.tolist(), self.sequence.tolist(), strict=True)
         return [
-            shard_name(prefix, splits[split], bucket, sequence, digests[12 * i : 12 * i + 12])
+            shard_name(prefix, splits[split], bucket, sequence, digests[12 * i : 12 * i + 12], self.suffix)
             for i, (split, bucket, sequence) in enumerate(columns)
         ]
 
@@ -76,11 +79,13 @@ class ShardTable:
         """The rows of one bucket, in a table of a single split."""
         start, stop = np.searchsorted(self.bucket, [bucket, bucket + 1])
         rows = {column: getattr(self, column)[start:stop] for column in TABLE_COLUMNS}
-        return ShardTable(self.prefix, self.splits if stop > start else (), **rows)
+        return ShardTable(self.prefix, self.splits if stop > start else (), **rows, suffix=self.suffix)
 
     def to_bytes(self) -> bytes:
         """The bytes of a `.shards` file; equal tables give equal bytes."""
         metadata = {"headrace_shards": str(FORMAT_VERSION), "prefix": self.prefix, "splits": "\n".join(self.splits)}
+        if self.suffix != TAR_SUFFIX:
+            metadata["suffix"] = self.suffix
         return tables.pack({name: getattr(self, name) for name in TABLE_COLUMNS}, metadata)
 
     @classmethod
@@ -102,7 +107,8 @@ class ShardTable:
         if metadata.get("headrace_shards") != str(FORMAT_VERSION):
             raise FormatError(f"{name}: not a table of shards in format {FORMAT_VERSION}, which this version reads")
         splits = tuple(metadata["splits"].split("\n")) if metadata["splits"] else ()
-        return cls(metadata["prefix"], splits, **{column: arrays[column] for column in TABLE_COLUMNS})
+        columns = {column: arrays[column] for column in TABLE_COLUMNS}
+        return cls(metadata["prefix"], splits, **columns, suffix=metadata.get("suffix", TAR_SUFFIX))
 
     @classmethod
     def from_entries(cls, entries: Sequence[ShardEntry]) -> "ShardTable":
@@ -123,6 +129,7 @@ class ShardTable:
             num_samples=np.array([entries[i].num_samples for i in order], np.int32),
             num_bytes=np.array([entries[i].num_bytes for i in order], np.int64),
             num_frames=np.array([entries[i].num_frames for i in order], np.int64),
+            suffix=matches[0]["suffix"] if matches else TAR_SUFFIX,
         )
 
 
@@ -150,7 +157,7 @@ def joined_table(parts: Iterable[ShardTable], num_shards: int) -> ShardTable:
         name: np.empty((num_shards, _DIGEST_BYTES) if name == "digest" else num_shards, dtype)
         for name, dtype in _DTYPES.items()
     }
-    prefix, splits, filled = "", list[str](), 0
+    prefix, suffix, splits, filled = "", TAR_SUFFIX, list[str](), 0
     for part in parts:
         rows = slice(filled, filled + len(part))
         filled = rows.stop
@@ -159,9 +166,9 @@ def joined_table(parts: Iterable[ShardTable], num_shards: int) -> ShardTable:
         for name, column in columns.items():
             column[rows] = getattr(part, name)
         if len(part):
-            prefix = part.prefix
+            prefix, suffix = part.prefix, part.suffix
             splits += [split for split in part.splits if split not in splits]
             columns["split"][rows] += splits.index(part.splits[0])
     if filled != num_shards:
         raise FormatError(f"a snapshot counts {num_shards} shards, the parts of its table {filled}; {tables.WAY_OUT}")
-    return ShardTable(prefix, tuple(splits), **columns)
+    return ShardTable(prefix, tuple(splits), **columns, suffix=suffix)

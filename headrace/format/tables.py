@@ -19,7 +19,8 @@ import numpy as np
 
 from headrace.errors import FormatError
 
-_DTYPES = {name: np.dtype(code) for name, code in {"U8": "<u1", "I16": "<i2", "I32": "<i4", "I64": "<i8"}.items()}
+_CODES = {"U8": "<u1", "I16": "<i2", "I32": "<i4", "I64": "<i8", "F64": "<f8"}
+_DTYPES = {name: np.dtype(code) for name, code in _CODES.items()}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _ALIGNMENT_BYTES = 8
 _CHECKSUM = "crc32"
@@ -33,10 +34,10 @@ WAY_OUT = "`headrace verify` says whether the stored file itself is damaged; if 
 
 
 def pack(arrays: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]) -> bytes:
-    """One blob of named arrays (uint8, int16, int32 or int64; any shape), string metadata and a checksum of both.
+    """One blob of named arrays of any shape, string metadata and a checksum of both.
 
     Args:
-        arrays: the arrays by name.
+        arrays: the arrays by name: uint8, int16, int32, int64 or float64.
         metadata: strings by name; the name `crc32` is reserved.
     """
     header: dict[str, Any] = {}

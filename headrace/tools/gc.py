@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from headrace.errors import BuildError, ConfigError, NotFoundError
 from headrace.format.condemned import condemnations, condemned
-from headrace.format.index import INDEX_SUFFIX
+from headrace.format.index import INDEX_SUFFIX, SHARD_SUFFIXES, TAR_SUFFIX
 from headrace.format.index_files import is_index_file
 from headrace.format.manifests import (
     KEYS_SUFFIX,
@@ -38,7 +38,7 @@ from headrace.stores.storage import LocalStorage, Storage, StoredObject
 
 MIN_AGE_SECONDS = 24 * 3600.0
 RECORD_AGE_SECONDS = 30 * MIN_AGE_SECONDS
-_MANIFEST, _INDEX, _TAR = 2, 3, 4  # positions in the order of removal
+_MANIFEST, _INDEX, _SHARD = 2, 3, 4  # positions in the order of removal
 _LONGEST_SECONDS = MIN_AGE_SECONDS  # a gc that was suspended for longer stops deleting
 
 
@@ -50,7 +50,7 @@ class Kept:
         numbers: numbers of the snapshots.
         snapshots: paths below `snapshots/`.
         manifests: paths below `manifests/`: manifests and files of planned keys.
-        shards: names of the tars.
+        shards: names of the shards.
     """
 
     numbers: frozenset[int]
@@ -206,13 +206,13 @@ def _garbage(
 
 
 def _is_own(storage: Storage, path: str) -> bool:
-    """Whether a file named like an index or tar of Headrace is one: other tools write `.idx` files, too."""
+    """Whether a file named like an index or shard of Headrace is one: other tools write `.idx` files, too."""
     kind = _kind(path)
     if kind == _INDEX:
         with contextlib.suppress(NotFoundError):  # removed by another gc since it was listed
             return is_index_file(storage, path)
         return False
-    return kind != _TAR or is_shard_name(path)
+    return kind != _SHARD or is_shard_name(path)
 
 
 def _kept(output: Storage, past: Mapping[str, Collection[int]]) -> dict[str, Kept]:
@@ -287,7 +287,7 @@ def _kept_of(storage: Storage, snapshots: Sequence[NumberedSnapshot], numbers: C
 
 
 def _unneeded(entries: Iterable[StoredObject], kept: Kept) -> Iterator[StoredObject]:
-    """Files of Headrace that no kept file needs: snapshots, tables, manifests, indexes, tars, in this order."""
+    """Files of Headrace that no kept file needs: snapshots, tables, manifests, indexes, shards, in this order."""
     ranked = (
         (kind, entry.path, entry)
         for entry in entries
@@ -300,8 +300,8 @@ def _is_needed(kind: int, path: str, kept: Kept) -> bool:
     if kind == _MANIFEST:
         return path in kept.manifests
     if kind == _INDEX:
-        return f"{path.removesuffix(INDEX_SUFFIX)}.tar" in kept.shards
-    return path in (kept.shards if kind == _TAR else kept.snapshots)
+        return f"{path.removesuffix(INDEX_SUFFIX)}{TAR_SUFFIX}" in kept.shards
+    return path in (kept.shards if kind == _SHARD else kept.snapshots)
 
 
 def _kind(path: str) -> int | None:
@@ -313,4 +313,4 @@ def _kind(path: str) -> int | None:
         return _MANIFEST
     if folder == "" and file.endswith(INDEX_SUFFIX):
         return _INDEX
-    return _TAR if folder == "" and file.endswith(".tar") else None
+    return _SHARD if folder == "" and file.endswith(SHARD_SUFFIXES) else None

@@ -13,7 +13,7 @@ import numpy as np
 
 from headrace.build.latent_rejections import snapshot_rejections
 from headrace.errors import HeadraceError, NotFoundError
-from headrace.format.index import ShardIndex
+from headrace.format.index import SHARD_SUFFIXES, ShardIndex
 from headrace.format.manifests import ManifestRejection
 from headrace.format.snapshots import NumberedSnapshot, Snapshot, SplitTotals, read_table
 from headrace.locate import locate
@@ -129,7 +129,9 @@ def _part_facts(part: ShardFolder) -> PartFacts:
     newest = snapshots[-1].snapshot
     table = read_table(part.storage, newest)
     names = set(islice(table.names(), len(table)))
-    unnamed = [entry for entry in part.storage.list() if entry.path.endswith(".tar") and entry.path not in names]
+    unnamed = [
+        entry for entry in part.storage.list() if entry.path.endswith(SHARD_SUFFIXES) and entry.path not in names
+    ]
     lengths = _lengths(LocatedShard(part.storage, table.name(row)) for row in _spread(len(table)))
     extra = (len(unnamed), sum(entry.num_bytes for entry in unnamed))
     refused = _rejected(part.storage, newest) if newest.origin else ()

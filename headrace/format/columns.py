@@ -1,0 +1,253 @@
+"""Reads and writes columns of one shard: values beside the samples, in the shard's order, as arrays.
+
+A `.columns` file has one row for each sample of the audio shard with the same split, bucket and sequence number. It is
+a file of named arrays (`tables`), so numpy alone reads it. `column_files` finds, reads and publishes these files.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import ConfigError, FormatError
+from headrace.format import tables
+from headrace.format.lazy import cached_property
+
+FORMAT_VERSION = 1
+_FORMAT_KEY = "headrace_columns"
+_INT64 = range(-(1 << 63), 1 << 63)
+
+
+class ColumnKind(StrEnum):
+    """The type of a column's values; every value may also be null."""
+
+    STRING = "string"
+    INT = "int"
+    FLOAT = "float"
+    BOOL = "bool"
+    JSON = "json"
+    """Lists and objects."""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether values are stored as UTF-8 text."""
+        return self in {ColumnKind.STRING, ColumnKind.JSON}
+
+
+_DTYPES: dict[ColumnKind, str] = {
+    ColumnKind.STRING: "<u1",
+    ColumnKind.JSON: "<u1",
+    ColumnKind.BOOL: "<u1",
+    ColumnKind.INT: "<i8",
+    ColumnKind.FLOAT: "<f8",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSpec:
+    """Name and type of a column.
+
+    Attributes:
+        name: the name in the user's table, or the name of a fact.
+        kind: type of the values.
+        is_fact: whether the column is a fact of the catalog. A user's column may have the same name.
+    """
+
+    name: str
+    kind: ColumnKind
+    is_fact: bool = False
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "ColumnSpec":
+        """The specification that `asdict` turned into a dictionary. Raises `KeyError`, `TypeError`, `ValueError`."""
+        return cls(str(content["name"]), ColumnKind(content["kind"]), bool(content["is_fact"]))
+
+
+@dataclass(frozen=True)
+class Column:
+    """The values of one column for n samples.
+
+    Attributes:
+        spec: name and type.
+        is_valid: bool (n,), False where the value is null.
+        values: int64, float64 or uint8 (n,); 0 where the value is null. For text: uint8, all texts in UTF-8, end to
+            end; the text of a list or an object is JSON.
+        offsets: int32 or int64 (n + 1,), where each text begins in `values`; empty for numbers.
+    """
+
+    spec: ColumnSpec
+    is_valid: NDArray[np.bool_]
+    values: NDArray[Any]
+    offsets: NDArray[Any] = field(default_factory=lambda: np.zeros(0, np.int32))
+
+    @classmethod
+    def of(cls, spec: ColumnSpec, values: Sequence[Any]) -> "Column":
+        """A column of Python values; None is null, and so are floats that are not finite.
+
+        Raises:
+            ConfigError: an integer does not fit 64 bits with a sign.
+        """
+        is_valid = np.array([value is not None for value in values], np.bool_)
+        if spec.kind.is_text:
+            texts = [b"" if value is None else _text(spec.kind, value) for value in values]
+            ends = np.cumsum([0, *map(len, texts)])
+            offsets = ends.astype(np.int32 if ends[-1] <= np.iinfo(np.int32).max else np.int64)
+            return cls(spec, is_valid, np.frombuffer(b"".join(texts), np.uint8), offsets)
+        if spec.kind is ColumnKind.INT and (
+            big := next((v for v in values if v is not None and v not in _INT64), None)
+        ):
+            raise ConfigError(f"column {spec.name!r}: {big} does not fit a 64-bit integer; write it as text or a float")
+        array = np.array([0 if value is None else value for value in values], _DTYPES[spec.kind])
+        if spec.kind is ColumnKind.FLOAT:
+            is_valid &= np.isfinite(array)
+            array[~is_valid] = 0
+        return cls(spec, is_valid, array)
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.is_valid)
+
+    @property
+    def num_nulls(self) -> int:
+        """Number of rows without a value."""
+        return len(self) - int(self.is_valid.sum())
+
+    def value(self, row: int) -> Any:  # noqa: ANN401 - the user's values
+        """The value of one row: None, str, int, float, bool, list or dict."""
+        if not self.is_valid[row]:
+            return None
+        if not self.spec.kind.is_text:
+            value = self.values[row].item()
+            return bool(value) if self.spec.kind is ColumnKind.BOOL else value
+        text = self.values[self.offsets[row] : self.offsets[row + 1]].tobytes().decode()
+        return json.loads(text) if self.spec.kind is ColumnKind.JSON else text
+
+    def take(self, rows: Iterable[int]) -> list[Any]:
+        """The values of some rows; see `value`."""
+        return [self.value(row) for row in rows]
+
+    def numbers(self, rows: Any = slice(None)) -> NDArray[np.float64]:  # noqa: ANN401 - any index of numpy
+        """The values of some rows as float64, NaN where they are null; true is 1.
+
+        Raises:
+            ConfigError: the column is text.
+        """
+        if self.spec.kind.is_text:
+            raise ConfigError(f"column {self.spec.name!r}: its values are {self.spec.kind}, not numbers")
+        return np.where(self.is_valid[rows], self.values[rows], np.nan)
+
+    @classmethod
+    def of_arrays(cls, spec: ColumnSpec, arrays: Mapping[str, NDArray[Any]], number: int, rows: int) -> "Column":
+        """Column `number` of a file. Raises `KeyError` or `ValueError` if its arrays do not fit."""
+        valid = arrays.get(f"{number}.valid")
+        is_valid = np.ones(rows, np.bool_) if valid is None else valid.view(np.bool_)
+        values = arrays[f"{number}.values"]
+        offsets = arrays[f"{number}.offsets"] if spec.kind.is_text else np.zeros(0, np.int32)
+        expected = (rows, np.dtype(_DTYPES[spec.kind]), rows + 1 if spec.kind.is_text else 0)
+        if (len(is_valid), values.dtype, len(offsets)) != expected:
+            raise ValueError(f"column {spec.name!r} does not have {rows} values of type {spec.kind}")
+        end = int(offsets[-1]) if spec.kind.is_text else rows
+        if end != len(values) or (spec.kind.is_text and (offsets[0] != 0 or (np.diff(offsets) < 0).any())):
+            raise ValueError(f"column {spec.name!r} has {len(values)} values, expected {end}")
+        return cls(spec, is_valid, values, offsets)
+
+    def arrays(self, number: int) -> dict[str, NDArray[Any]]:
+        """The arrays of this column in a file, as column `number`."""
+        arrays = {f"{number}.values": self.values}
+        if self.spec.kind.is_text:
+            arrays[f"{number}.offsets"] = self.offsets
+        if self.num_nulls:
+            arrays[f"{number}.valid"] = self.is_valid.view(np.uint8)
+        return arrays
+
+
+@dataclass(frozen=True)
+class ColumnTable:
+    """The columns of one shard.
+
+    Attributes:
+        columns: the columns, each with one row for each sample of the audio shard, in its order.
+        num_rows: number of rows.
+        keys_sha256: digest of the keys of the samples, see `keys_digest`.
+        input_digest: digest of everything that the file is made from.
+    """
+
+    columns: tuple[Column, ...]
+    num_rows: int
+    keys_sha256: str
+    input_digest: str
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return self.num_rows
+
+    @property
+    def specs(self) -> tuple[ColumnSpec, ...]:
+        """Names and types of the columns."""
+        return tuple(column.spec for column in self.columns)
+
+    def column(self, name: str, *, is_fact: bool = False) -> Column:
+        """The user's column of this name, or the fact. Raises `KeyError`."""
+        return self._by_name[is_fact, name]
+
+    def row(self, row: int) -> dict[str, Any]:
+        """All values of a row by name; of a user's column and a fact with one name, the user's."""
+        facts_first = sorted(self.columns, key=lambda column: not column.spec.is_fact)
+        return {column.spec.name: column.value(row) for column in facts_first}
+
+    @cached_property
+    def _by_name(self) -> dict[tuple[bool, str], Column]:
+        return {(column.spec.is_fact, column.spec.name): column for column in self.columns}
+
+    def to_bytes(self, salt: int = 0) -> bytes:
+        """The bytes of a `.columns` file; equal tables give equal bytes.
+
+        Args:
+            salt: another number gives other bytes with the same content, and so another name.
+        """
+        metadata = {
+            _FORMAT_KEY: str(FORMAT_VERSION),
+            "columns": json.dumps([asdict(spec) for spec in self.specs], ensure_ascii=False),
+            "num_rows": str(self.num_rows),
+            "keys_sha256": self.keys_sha256,
+            "input_digest": self.input_digest,
+            **({"salt": str(salt)} if salt else {}),
+        }
+        arrays: dict[str, NDArray[Any]] = {}
+        for number, column in enumerate(self.columns):
+            arrays |= column.arrays(number)
+        return tables.pack(arrays, metadata)
+
+    @classmethod
+    def from_bytes(cls, blob: bytes, name: str) -> "ColumnTable":
+        """Parse a `.columns` file; arrays are read-only views of `blob`.
+
+        Raises:
+            FormatError: not such a file, cut off, damaged, of a newer format, or it contradicts itself.
+        """
+        arrays, metadata = tables.unpack(blob, name)
+        if (found := metadata.get(_FORMAT_KEY, "none")) != str(FORMAT_VERSION):
+            raise FormatError(f"{name}: format of columns {found}, this version reads {FORMAT_VERSION}; build again")
+        try:
+            specs = [ColumnSpec.from_dict(content) for content in json.loads(metadata["columns"])]
+            rows = int(metadata["num_rows"])
+            columns = tuple(Column.of_arrays(spec, arrays, number, rows) for number, spec in enumerate(specs))
+            return cls(columns, rows, metadata["keys_sha256"], metadata["input_digest"])
+        except (KeyError, ValueError, TypeError, IndexError) as error:
+            raise FormatError(f"{name}: incomplete columns ({error!r}); {tables.WAY_OUT}") from error
+
+
+def keys_digest(keys: Iterable[str]) -> str:
+    """SHA-256 (hex) of the keys of a shard's samples in order, one per line: columns with another digest do not fit."""
+    return hashlib.sha256("\n".join(keys).encode()).hexdigest()
+
+
+def _text(kind: ColumnKind, value: object) -> bytes:
+    if kind is ColumnKind.JSON:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return str(value).encode()
