@@ -63,8 +63,8 @@ def text(name: str, value: object) -> str:
 def path(name: str, value: object) -> str:
     """A path or URL as a string. Raises `ConfigError` for another value."""
     found = os.fspath(value) if isinstance(value, str | os.PathLike) else None
-    if not isinstance(found, str) or not found:
-        raise _error(name, value, "a path or URL")
+    if not isinstance(found, str) or not found or "\0" in found:
+        raise _error(name, value, "a path or URL, without NUL characters")
     return found
 
 

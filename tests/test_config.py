@@ -60,6 +60,8 @@ WRONG = {
     "source: {uri: a}\noutput: {uri: s3://$BUCKET/x}": r"output\.uri: environment variables are not expanded here",
     "source: {uri: a}\noutput: {uri: s4://x/y}": r"output\.uri: unknown URL scheme 's4'; expected a path, or a",
     "source: {uri: a}\noutput: {uri: file://~/x}": r"output\.uri: ~ is not allowed in a URL",
+    "source: {uri: a}\noutput: {uri: FILE://~/x}": r"output\.uri: ~ is not allowed in a URL",
+    'source: {uri: a}\noutput: {uri: "a\\0b"}': r"output\.uri: a path or a URL contains no NUL character",
     "source: {uri: a}\noutput: {uri: file://x/y}": r"output\.uri: file://x/y: a file URL has three slashes",
     "source: {uri: a}\noutput: {uri: 's3://[bad/x'}": r"output\.uri: expected a path or a URL",
     "source: {uri: a, duplicates: merge}\noutput: {uri: x}": r"duplicates: expected keep, drop or group; found 'merge'",

@@ -51,6 +51,9 @@ def test_the_scheme_of_a_uri_selects_the_store(tmp_path):
     assert open_storage(f"file://{tmp_path}/why?#2[1]") == LocalStorage(tmp_path / "why?#2[1]")
     with pytest.raises(ConfigError, match="three slashes before an absolute path: file:///data/birds"):
         open_storage("file://data/birds")
+    assert open_storage(f"FILE://{tmp_path}/a") == LocalStorage(tmp_path / "a")
+    with pytest.raises(ConfigError, match="%00 is the NUL character"):
+        open_storage("file:///data/bi%00rds")
     assert isinstance(open_storage("s3://bucket/prefix"), ObjectStorage)
     with pytest.raises(ConfigError, match=r"'ftp'.*s3"):
         open_storage("ftp://host/folder")

@@ -245,6 +245,18 @@ def test_an_outage_lasts_until_its_last_request_succeeds_and_the_next_one_starts
     ]
 
 
+def test_a_store_that_answers_no_has_recovered(requests, time, said):
+    store = Store(time, failures=2)
+
+    def missing():
+        store()
+        raise NotFoundError("s3://b/a.tar: not found")
+
+    with pytest.raises(NotFoundError):
+        ask(requests, missing)
+    assert said()[1] == "s3://b works again after 0.3 s, in which 2 requests were sent again"
+
+
 def test_the_log_line_of_an_outage_says_until_when_requests_are_retried(requests, time, said):
     before = datetime.now().astimezone()
     ask(requests, Store(time, failures=1), RetryPolicy(window_seconds=7200))

@@ -25,7 +25,9 @@ def checked_uri(uri: str) -> str:
     """The URI, unchanged. Raises `ValueError` for text that is neither a path nor a URL, or contains variables."""
     if _SHELL_NAME.search(uri):
         raise ValueError("environment variables are not expanded here; write the full path, or ~ for your home folder")
-    if uri.startswith("file://~"):
+    if "\0" in uri:
+        raise ValueError("a path or a URL contains no NUL character; leave it out")
+    if uri.lower().startswith("file://~"):
         raise ValueError("~ is not allowed in a URL; write the path without file://")
     if is_file_url(uri):
         path_of_file_url(uri)  # raises what is wrong with it

@@ -9,8 +9,8 @@ _HOSTS = ("", "localhost")
 
 
 def is_file_url(name: str) -> bool:
-    """Whether a name is a `file:` URL."""
-    return name.startswith(_START)
+    """Whether a name is a `file:` URL; as of every URL, the case of the scheme does not matter."""
+    return name[: len(_START)].lower() == _START
 
 
 def path_of_file_url(url: str) -> str:
@@ -22,10 +22,13 @@ def path_of_file_url(url: str) -> str:
     '/data/my birds#2'
 
     Raises:
-        ConfigError: the URL names another host, or `file://` is followed by a relative path.
+        ConfigError: the URL names another host, has a relative path after `file://`, or contains a NUL character.
     """
-    rest = url.removeprefix(_START)
+    rest = url[len(_START) :]
     host, slash, path = rest.removeprefix("//").partition("/") if rest.startswith("//") else ("", "", rest)
     if host not in _HOSTS:
         raise ConfigError(f"{url}: a file URL has three slashes before an absolute path: file:///{host}{slash}{path}")
-    return unquote(f"{slash}{path}")
+    found = unquote(f"{slash}{path}")
+    if "\0" in found:
+        raise ConfigError(f"{url}: %00 is the NUL character, which no file name contains: leave it out")
+    return found

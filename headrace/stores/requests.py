@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from random import SystemRandom
 from typing import NamedTuple, TypeVar
 
-from headrace.errors import StoreUnavailableError
+from headrace.errors import HeadraceError, StoreUnavailableError
 from headrace.stores.retry_after import STATUSES
 from headrace.stores.retry_policy import RetryPolicy
 from headrace.stores.waiting import wait
@@ -175,6 +175,9 @@ class StoreRequests:
                     result = request()
                 except StoreUnavailableError as error:
                     failure = error
+                except HeadraceError:  # 404 or 403: an answer of a store that works
+                    has_recovered = True
+                    raise
                 else:
                     has_recovered = True
                     return result

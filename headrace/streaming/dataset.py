@@ -242,10 +242,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
 
     def __len__(self) -> int:
         """Rows of one rank in the next iteration, with padding: torch's DataLoader divides them by its batch size."""
-        run = self.epochs.progress.next_run()
-        if isinstance(self._planner.spec.buckets, FrameBudget):  # whose positions do not count padding
-            return sum(len(plan.rows) for plan in run.plans())
-        return run.num_rows
+        return self.epochs.progress.next_run().num_rows
 
     @property
     def num_batches(self) -> int:

@@ -55,7 +55,7 @@ class EpochReader:
 
     def num_batches_before(self, run: EpochRun) -> int:
         """Batches of one rank before a run in its epoch: 0 unless a state was loaded."""
-        return self._planner.num_batches_before(run.order)
+        return self.progress.num_batches_before(run)
 
     def begin(self) -> EpochRun:
         """Start the next epoch, or the rest of the epoch of a loaded state."""

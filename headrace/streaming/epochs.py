@@ -14,6 +14,7 @@ import numpy as np
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.buckets import GlobalBatches
 from headrace.streaming.order.epoch_order import EpochOrder
+from headrace.streaming.order.spec import FrameBudget
 from headrace.streaming.world import World
 
 COLD_BATCHES = 4
@@ -54,8 +55,11 @@ class EpochRun:
 
     @property
     def num_rows(self) -> int:
-        """Rows of one rank; with `FrameBudget`, whose positions do not count padding, its share of the samples."""
-        return (self.row_after(len(self)) - self.row_after(0)) // self.world.world_size
+        """Rows of one rank, with padding."""
+        rows, buckets = self.row_after(len(self)) - self.row_after(0), self.order.spec.buckets
+        if isinstance(buckets, FrameBudget):  # its positions do not count the padding rows of the last batch
+            rows += -rows % buckets.batch_multiple
+        return rows // self.world.world_size
 
     def row_after(self, num_batches: int, num_rows: int = 0) -> int:
         """`sample_in_epoch` when this many batches, and rows of the next one, were delivered on every rank."""

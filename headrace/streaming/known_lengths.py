@@ -68,18 +68,35 @@ class IndexLengths:
             StorageError: an index cannot be read.
         """
         reading = self.streams.reading
-        crop = self.samples.crop_frames, self.samples.crop_seconds, self.samples.sample_rate_hz
-        return reading.census((stream, crop), lambda: _counted(reading, stream, self, crop))
+        return reading.census((stream, _crop(self.samples)), lambda: _counted(reading, stream, self))
+
+    def changed(self, stream: int, shard: int) -> FormatError:
+        """The error for a shard whose index has other lengths than the census."""
+        reading = self.streams.reading
+        access = reading.readers[stream].primary
+        return FormatError(
+            f"{access.shards.storage.uri}/{access.name(shard)}: the lengths in its index are not those that were "
+            "counted: the shard or its index has changed since; start again after removing "
+            f"{_path(reading, stream, self.samples)}"
+        )
 
 
-def _counted(
-    reading: StreamReaders, stream: int, lengths: IndexLengths, crop: tuple[float | None, ...]
-) -> LengthCensus:
+def _crop(samples: SampleSettings) -> tuple[float | None, ...]:
+    """The settings that lengths depend on."""
+    return samples.crop_frames, samples.crop_seconds, samples.sample_rate_hz
+
+
+def _path(reading: StreamReaders, stream: int, samples: SampleSettings) -> Path:
+    """Where the census of a stream is kept."""
+    data = reading.readers[stream].primary.shards.identity
+    origin = json.dumps([_VERSION, data.fingerprint, data.split, *_crop(samples)])
+    return reading.cache_folders[stream] / _FOLDER / f"{hashlib.sha256(origin.encode()).hexdigest()[:32]}.lengths"
+
+
+def _counted(reading: StreamReaders, stream: int, lengths: IndexLengths) -> LengthCensus:
     """The census of a stream, from its file or made and kept."""
     shards = reading.readers[stream].primary.shards
-    sizes = shards.shards.num_samples
-    origin = json.dumps([_VERSION, shards.identity.fingerprint, shards.identity.split, *crop])
-    path = reading.cache_folders[stream] / _FOLDER / f"{hashlib.sha256(origin.encode()).hexdigest()[:32]}.lengths"
+    sizes, path = shards.shards.num_samples, _path(reading, stream, lengths.samples)
     if (found := _read(path, sizes)) is not None:
         return found
     with _locked(path):  # other ranks of the host wait for the one that counts
@@ -121,6 +138,9 @@ def _keep(path: Path, census: LengthCensus) -> None:
     """Write a census for other processes; a failure is not an error, since this process has it."""
     blob = tables.pack({"counts": census.counts, "longest": census.longest}, {"first_cell": str(census.first_cell)})
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    with contextlib.suppress(OSError):
+        for left in path.parent.glob(f".{path.name}.*"):  # of processes that were killed: this one holds the lock
+            left.unlink(missing_ok=True)
     try:
         temporary.write_bytes(blob)
         temporary.rename(path)

@@ -86,11 +86,12 @@ class Planner:
             return row >= order.phases[-1].start + order.num_rows
         return not order.num_batches_from(row)
 
-    def num_batches_before(self, order: EpochOrder) -> int:
-        """Batches of an epoch before the start of its order, counted with the current batch size and mixture."""
+    def num_batches_before(self, run: EpochRun) -> int:
+        """Batches of an epoch before the start of a run, counted with the current batch size and mixture."""
+        order = run.order
         if len(order.phases) > 1:
             return -(-order.start // self.spec.global_batch_size)
-        return len(self.run(self.order(order.epoch))) - len(self.run(order)) if order.start else 0
+        return len(self.run(self.order(order.epoch))) - len(run) if order.start else 0
 
     def state(self, order: EpochOrder, row: int) -> OrderState:
         """The state before `row` of an order's epoch."""

@@ -17,7 +17,7 @@ from headrace.streaming.epoch_board import EpochBoard
 from headrace.streaming.epochs import EpochRun
 from headrace.streaming.order.epoch_order import EpochOrder
 from headrace.streaming.planner import Planner
-from headrace.streaming.state import OrderState
+from headrace.streaming.state import OrderState, StreamState
 
 
 @dataclass(slots=True)
@@ -35,6 +35,29 @@ class _Position:
         return self.run.row_at(row) if self.num_rows else row
 
 
+@dataclass(slots=True)
+class _Upcoming:
+    """The next run: its order, which is arithmetic, and the run, for which lengths may have to be read.
+
+    Attributes:
+        epoch: its epoch.
+        waiting: the loaded state from which it continues.
+        streams: what it reads.
+        order: its order.
+        run: the run; None until somebody asks for it.
+    """
+
+    epoch: int
+    waiting: OrderState | None
+    streams: list[StreamState]
+    order: EpochOrder
+    run: EpochRun | None = None
+
+    def is_of(self, epoch: int, waiting: OrderState | None, streams: list[StreamState]) -> bool:
+        """Whether it is still the next run."""
+        return self.epoch == epoch and self.waiting is waiting and self.streams == streams
+
+
 class EpochProgress:
     """The position of a dataset in its epochs."""
 
@@ -43,6 +66,8 @@ class EpochProgress:
         self._epoch = 0  # the next one, if no state is loaded
         self._waiting: OrderState | None = None
         self._position: _Position | None = None
+        self._upcoming: _Upcoming | None = None
+        self._counted: tuple[EpochRun, int] | None = None
         self._elsewhere: EpochOrder | None = None  # the epoch that copies in workers are in
         self._first_batch = 0
         self._board = EpochBoard()
@@ -63,15 +88,22 @@ class EpochProgress:
     def next_order(self) -> EpochOrder:
         """The order of the next run."""
         self._settle()
-        return self._next_order()
+        return self._next().order
 
     def next_run(self) -> EpochRun:
-        """The next epoch, or the rest of the one that a state was saved in."""
-        return self._planner.run(self.next_order())
+        """The next epoch, or the rest of the one that a state was saved in; the same object until it begins."""
+        self._settle()
+        return self._next_run()
+
+    def num_batches_before(self, run: EpochRun) -> int:
+        """Batches of one rank before a run in its epoch; counted once for a run."""
+        if self._counted is None or self._counted[0] is not run:
+            self._counted = run, self._planner.num_batches_before(run)
+        return self._counted[1]
 
     def begin(self) -> EpochRun:
         """Start the next run."""
-        run = self.next_run()
+        run, self._upcoming = self.next_run(), None
         self._epoch, self._waiting, self._elsewhere = run.epoch + 1, None, None
         self._position = _Position(run)
         self._write(run.epoch)
@@ -94,7 +126,7 @@ class EpochProgress:
         if info is not None:
             return self._worker_state(info.id, info.num_workers)
         if num_samples is not None:
-            run = self._position.run if self._position else self._planner.run(self._elsewhere or self._next_order())
+            run = self._run_to_count_in()
             row = whole("num_samples", num_samples, least=0) + (0 if from_beginning else run.order.start)
             return self._state_at(run, run.row_at(row)).to_json()
         if self._elsewhere is not None:
@@ -138,8 +170,25 @@ class EpochProgress:
     def _next_epoch(self) -> int:
         return self._epoch if self._waiting is None else self._waiting.epoch
 
-    def _next_order(self) -> EpochOrder:
-        return self._planner.order(self._epoch) if self._waiting is None else self._planner.resumed(self._waiting)
+    def _next(self) -> _Upcoming:
+        streams = self._planner.streams.states()
+        if self._upcoming is None or not self._upcoming.is_of(self._next_epoch, self._waiting, streams):
+            waiting = self._waiting
+            order = self._planner.order(self._epoch) if waiting is None else self._planner.resumed(waiting)
+            self._upcoming = _Upcoming(self._next_epoch, waiting, streams, order)
+        return self._upcoming
+
+    def _next_run(self) -> EpochRun:
+        upcoming = self._next()
+        if upcoming.run is None:
+            upcoming.run = self._planner.run(upcoming.order)
+        return upcoming.run
+
+    def _run_to_count_in(self) -> EpochRun:
+        """The run that delivered samples are counted in: here, elsewhere, or the next one."""
+        if self._position is not None:
+            return self._position.run
+        return self._next_run() if self._elsewhere is None else self._planner.run(self._elsewhere)
 
     def _state_at(self, run: EpochRun, row: int) -> OrderState:
         """The state before a row of a run; if no batch is left, the state at the beginning of the next epoch."""
@@ -148,7 +197,7 @@ class EpochProgress:
         return self._planner.state(run.order, row)
 
     def _state_before_next(self) -> OrderState:
-        return self._waiting or self._planner.state(self._next_order(), 0)
+        return self._waiting or self._planner.state(self._next().order, 0)
 
     def _worker_state(self, worker: int, num_workers: int) -> dict[str, Any]:
         """The state of one worker: the start of the run, and the next batch of this worker."""
@@ -165,7 +214,7 @@ class EpochProgress:
             latest = self._board.latest()
             if latest is not None and latest >= self._next_epoch:
                 is_waiting = self._waiting is not None and self._waiting.epoch == latest
-                self._elsewhere = self._next_order() if is_waiting else self._planner.order(latest)
+                self._elsewhere = self._next().order if is_waiting else self._planner.order(latest)
                 self._skip_to(latest + 1)
         elif self._settled_in != os.getpid():
             self._settled_in, self._position = os.getpid(), None
@@ -183,5 +232,5 @@ class EpochProgress:
             self._board.write(info.id, info.seed - info.id, epoch)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle without the run that is under way here."""
-        return self.__dict__ | {"_position": None, "_elsewhere": None}
+        """Pickle without the runs of this process."""
+        return self.__dict__ | {"_position": None, "_elsewhere": None, "_upcoming": None, "_counted": None}

@@ -88,7 +88,10 @@ class StreamReaders:
             frames = reader.lengths(samples)
             if len(frames) and frames.min() < 0:
                 raise _without_length(reader, int(samples[frames < 0][0]))
-            found[chosen] = _arriving(frames, *_rates(reader, samples, config), config)
+            if config.crop_seconds is not None or config.sample_rate_hz is not None:
+                found[chosen] = _arriving(frames, *reader.rates(samples), config)
+            else:
+                found[chosen] = frames_kept(config, frames, np.zeros(len(frames)))
         return found
 
     def census(self, key: object, count: Callable[[], LengthCensus]) -> LengthCensus:
@@ -112,22 +115,6 @@ def _without_length(reader: StreamReader, sample: int) -> ConfigError:
         f"{access.index(shard).key(int(rows[0]))!r}, and length buckets need all lengths: its header has none or "
         "cannot be read; write it again as FLAC, leave its shard out, or use batching='fixed'"
     )
-
-
-def _rates(
-    reader: StreamReader, samples: NDArray[np.int64], config: SampleSettings
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Sample rate of the audio, int64 (n,), and frame rate of the latents, float64 (n,); 0 if a sample has none.
-
-    Both are 0 if no setting depends on them.
-    """
-    audio, latents = np.zeros(len(samples), np.int64), np.zeros(len(samples), np.float64)
-    if config.crop_seconds is not None or config.sample_rate_hz is not None:
-        shards, rows = reader.locator.find(samples)
-        for shard in set(shards.tolist()):
-            chosen, index = shards == shard, reader.primary.index(shard)
-            audio[chosen], latents[chosen] = index.sample_rate_hz[rows[chosen]], index.latent_rate_hz
-    return audio, latents
 
 
 def _arriving(

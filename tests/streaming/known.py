@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headrace.errors import FormatError
 from headrace.streaming.order.epoch_order import Rows
 from headrace.streaming.order.length_census import LengthCensus, count_lengths
 from headrace.streaming.order.mixing import Mixture
@@ -31,3 +32,6 @@ class Known:
         sizes = self.mixture.streams[stream].shard_sizes
         samples = np.arange(sizes.sum())
         return count_lengths([(sizes, self.frames_of(Rows(np.full(len(samples), stream, np.int32), samples)))])
+
+    def changed(self, stream: int, shard: int) -> FormatError:
+        return FormatError(f"shard {shard} of stream {stream} has changed")

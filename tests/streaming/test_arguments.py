@@ -9,6 +9,7 @@ import torch
 
 from headrace import FrameBudget, LengthBuckets, Stream, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError
+from headrace.stores.requests import StoreRequests
 from headrace.streaming.distributed import local_world_size
 from headrace.streaming.order.epoch_order import EpochOrder
 from headrace.streaming.order.mixing import Mixture, StreamSpec
@@ -65,6 +66,28 @@ def test_single_precision_weights_mean_the_decimal_that_they_show(dataset_folder
     assert mixed(dataset_folder, repeat=np.float32(1.1)).num_samples == mixed(dataset_folder, repeat=1.1).num_samples
 
 
+def test_requests_are_repeated_for_two_minutes_by_default(server, monkeypatch, tmp_path):
+    used = set()
+    done = StoreRequests.done
+    monkeypatch.setattr(
+        StoreRequests,
+        "done",
+        lambda self, request, retries, *more: used.add(retries) or done(self, request, retries, *more),
+    )
+    opened(server.uri, local=str(tmp_path))
+    (retries,) = used
+    elapsed, pauses = 0.0, []
+    while (pause := retries.pause(len(pauses) + 1, elapsed, draw=1.0)) is not None:
+        pauses.append(pause)
+        elapsed += pause
+    assert elapsed == pytest.approx(120)
+    assert pauses[:8] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5])
+    assert retries.pause(3, 0.7, draw=0.0) == pytest.approx(0.2)  # shortened at random
+    used.clear()
+    opened(server.uri, local=str(tmp_path), download_retry=3)
+    assert [retries.num_retries for retries in used] == [3]
+
+
 WRONG = [
     *(("batch_size", value) for value in ("4", 2.5, 4.0, True, [4], 0)),
     *(("shuffle_seed", value) for value in (None, "9176", 1.5)),
@@ -78,6 +101,7 @@ WRONG = [
     *(("sample_rate", value) for value in ("44100", 0)),
     *(("max_bad_samples", value) for value in (-1, None)),
     *(("download_timeout", value) for value in (None, "60", float("nan"), float("inf"), 0)),
+    *(("remote", value) for value in ("a\0b", "s3://a\0b/c", "")),
     *(("download_retry", value) for value in ("2", -1)),
     *(("predownload", value) for value in ("x", -1)),
     *(("world", value) for value in ((0, 2), 1)),

@@ -8,6 +8,7 @@ import pytest
 
 from headrace import FrameBudget, LengthBuckets, Stream, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError, StateError
+from headrace.streaming.planner import Planner
 from headrace.streaming.shards.access import ShardAccess
 from tests.streaming.corpus import RATE_HZ, clips, write_dataset
 from tests.streaming.test_foreign import write_tar
@@ -122,6 +123,34 @@ def test_a_run_goes_on_after_any_batch_with_other_workers_and_ranks(spread, kind
 def test_a_world_that_the_batch_multiple_does_not_fit_is_rejected(spread):
     with pytest.raises(ConfigError, match=r"batch_multiple of 4 samples does not divide by 8 ranks: use .* of 8,"):
         make(spread, world=World(0, 8))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_next_run_is_made_once_until_it_begins_or_a_state_is_loaded(spread, kind, monkeypatch):
+    made = []
+    run = Planner.run
+    monkeypatch.setattr(Planner, "run", lambda self, order: made.append(order.epoch) or run(self, order))
+    dataset = make(spread, kind)
+    loader = StreamingDataLoader(dataset, whole_epoch_len=True)
+
+    def counts():
+        return len(loader), dataset.num_batches, len(dataset), dataset.num_samples
+
+    whole = counts()
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+    batches.close()
+    assert made == [0]
+    assert counts() == whole
+    assert made == [0, 1]
+    loader.load_state_dict(state)
+    for _ in range(3):
+        assert counts()[0] == whole[0]
+        assert dataset.num_batches == whole[0] - 1
+    assert made == [0, 1, 0, 0]  # the rest of epoch 0, and once all of it for `whole_epoch_len`
+    assert sum(1 for _ in loader) == whole[0] - 1
+    assert made == [0, 1, 0, 0]
 
 
 # Lengths are those of what arrives

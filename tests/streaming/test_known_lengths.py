@@ -1,14 +1,21 @@
 """The census of lengths in the cache folder: made once, shared, made again where it does not fit."""
 
+import re
 import threading
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from headrace import FrameBudget, StreamingDataset
+from headrace.errors import FormatError
 from headrace.streaming import known_lengths
+from headrace.streaming.batches import stream_reader
 from headrace.streaming.batches.stream_reader import StreamReader
-from tests.streaming.corpus import clips, write_dataset
+from headrace.streaming.known_lengths import IndexLengths
+from headrace.streaming.order.epoch_order import Rows
+from tests.streaming.corpus import RATE_HZ, clips, write_dataset
 
 BUDGET = FrameBudget(60_000, batch_multiple=4)
 
@@ -23,15 +30,15 @@ def asked(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
+def spoken(tmp_path_factory):
     folder = tmp_path_factory.mktemp("corpus")
     write_dataset(folder, {"train": clips(60, frames=(100, 3000)), "test": clips(12)}, per_shard=10)
     return folder
 
 
-def opened(corpus, cache, **more):
+def opened(spoken, cache, **more):
     settings = {"split": "train", "batch_size": 8, "shuffle": True, "batching": BUDGET} | more
-    return StreamingDataset(remote=f"{corpus}/audio", local=str(cache), **settings)
+    return StreamingDataset(remote=f"{spoken}/audio", local=str(cache), **settings)
 
 
 def ids_of(dataset):
@@ -39,13 +46,13 @@ def ids_of(dataset):
     return [run.plan(index).rows.sample_ids.tolist() for index in range(len(run))]
 
 
-def test_lengths_are_counted_once_for_all_processes_epochs_and_seeds(corpus, tmp_path, asked):
-    first = opened(corpus, tmp_path)
+def test_lengths_are_counted_once_for_all_processes_epochs_and_seeds(spoken, tmp_path, asked):
+    first = opened(spoken, tmp_path)
     num_batches = first.num_batches
     assert num_batches > 2
     assert sum(asked) == 60
     asked.clear()
-    for dataset in (first, opened(corpus, tmp_path), opened(corpus, tmp_path, shuffle_seed=3)):
+    for dataset in (first, opened(spoken, tmp_path), opened(spoken, tmp_path, shuffle_seed=3)):
         assert dataset.epochs.next_run().row_after(0) == 0
         state = dataset.state_dict(num_samples=dataset.epochs.next_run().row_after(2))
         dataset.load_state_dict(state)
@@ -55,37 +62,37 @@ def test_lengths_are_counted_once_for_all_processes_epochs_and_seeds(corpus, tmp
 
 
 @pytest.mark.parametrize("more", [{"split": "test"}, {"crop_frames": 500}, {"sample_rate": 4000}], ids=str)
-def test_other_samples_and_other_lengths_are_counted_apart(corpus, tmp_path, asked, more):
-    before = ids_of(opened(corpus, tmp_path))
+def test_other_samples_and_other_lengths_are_counted_apart(spoken, tmp_path, asked, more):
+    before = ids_of(opened(spoken, tmp_path))
     asked.clear()
-    assert ids_of(opened(corpus, tmp_path, **more)) != before
+    assert ids_of(opened(spoken, tmp_path, **more)) != before
     assert sum(asked[:1]) == (12 if "split" in more else 60)
     assert len(list((tmp_path / "lengths").glob("*.lengths"))) == 2
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", None], ids=["empty", "nonsense", "flip"])
-def test_a_damaged_file_is_made_again(corpus, tmp_path, asked, damage):
-    expected = ids_of(opened(corpus, tmp_path))
+def test_a_damaged_file_is_made_again(spoken, tmp_path, asked, damage):
+    expected = ids_of(opened(spoken, tmp_path))
     (path,) = (tmp_path / "lengths").glob("*.lengths")
     blob = bytearray(path.read_bytes())
     blob[-1] ^= 1
     path.write_bytes(bytes(blob) if damage is None else damage)
     asked.clear()
-    assert ids_of(opened(corpus, tmp_path)) == expected
+    assert ids_of(opened(spoken, tmp_path)) == expected
     assert asked[0] == 60
     asked.clear()
-    opened(corpus, tmp_path).epochs.next_run()
+    opened(spoken, tmp_path).epochs.next_run()
     assert asked == []
 
 
-def test_a_folder_that_cannot_be_written_is_no_obstacle(corpus, tmp_path, caplog):
+def test_a_folder_that_cannot_be_written_is_no_obstacle(spoken, tmp_path, caplog):
     (tmp_path / "lengths").write_text("no folder")
-    assert ids_of(opened(corpus, tmp_path)) == ids_of(opened(corpus, tmp_path / "other"))
+    assert ids_of(opened(spoken, tmp_path)) == ids_of(opened(spoken, tmp_path / "other"))
     assert "counted again in each run" in caplog.text
 
 
-def test_processes_that_open_together_count_once(corpus, tmp_path, asked):
-    datasets = [opened(corpus, tmp_path) for _ in range(4)]
+def test_processes_that_open_together_count_once(spoken, tmp_path, asked):
+    datasets = [opened(spoken, tmp_path) for _ in range(4)]
     found = []
     threads = [threading.Thread(target=lambda one=one: found.append(len(one.epochs.next_run()))) for one in datasets]
     for thread in threads:
@@ -106,16 +113,63 @@ def test_processes_that_open_together_count_once(corpus, tmp_path, asked):
         ("_SAMPLES_AT_ONCE", 1, [10] * 6),
     ],
 )
-def test_lengths_are_counted_in_parts(corpus, tmp_path, asked, monkeypatch, case):
+def test_lengths_are_counted_in_parts(spoken, tmp_path, asked, monkeypatch, case):
     limit, number, parts = case
-    expected = ids_of(opened(corpus, tmp_path / "whole"))
+    expected = ids_of(opened(spoken, tmp_path / "whole"))
     asked.clear()
     monkeypatch.setattr(known_lengths, limit, number)
-    assert ids_of(opened(corpus, tmp_path / "parts")) == expected
+    assert ids_of(opened(spoken, tmp_path / "parts")) == expected
     assert asked[: len(parts)] == parts
 
 
-def test_lengths_of_many_shards_are_those_of_each(corpus):
-    reader = opened(corpus, corpus / "cache").reading.readers[0]
+@pytest.mark.parametrize("more", [{}, {"crop_seconds": 0.05}, {"sample_rate": 4000}], ids=str)
+def test_indexes_of_a_store_are_read_side_by_side_and_once(server, tmp_path, monkeypatch, more):
+    """Also those of shards of one sample, whose rate no table has."""
+    sizes = []
+    monkeypatch.setattr(stream_reader, "map_on_threads", lambda task, items, _: sizes.append(len(items)))
+    dataset = StreamingDataset(remote=f"{server.uri}/audio", local=str(tmp_path), batch_size=4, **more)
+    reader = dataset.reading.readers[0]
+    num_shards = len(reader.primary.shards)
+    lengths = IndexLengths(SimpleNamespace(reading=dataset.reading), dataset.epochs._samples)
+    lengths(Rows(np.zeros(dataset.size, np.int32), np.arange(dataset.size)))
+    assert num_shards > 4
+    assert sizes == [num_shards] * (2 if more else 1)  # for rates, the kept indexes are used again
+
+
+def test_rates_of_samples_in_any_order_are_those_of_each(spoken, tmp_path):
+    half = [replace(clip, rate_hz=clip.rate_hz // 2) for clip in clips(9)]
+    write_dataset(tmp_path, {"a": half, "b": clips(9)}, per_shard=4)
+    reader = opened(tmp_path, tmp_path / "cache", split=None, batching="fixed").reading.readers[0]
+    samples = np.random.default_rng(1).permutation(18)
+    audio, latents = reader.rates(samples)
+    assert audio.tolist() == [RATE_HZ // 2 if sample < 9 else RATE_HZ for sample in samples]
+    assert latents.tolist() == [0.0] * 18
+
+
+def test_a_shard_that_changed_after_it_was_counted_is_named_with_the_file_to_remove(spoken, tmp_path, monkeypatch):
+    assert opened(spoken, tmp_path).num_batches
+    read = StreamReader.lengths
+    monkeypatch.setattr(StreamReader, "lengths", lambda self, ids: read(self, ids) + 400)
+    (path,) = (tmp_path / "lengths").glob("*.lengths")
+    message = (
+        rf"/audio/train_0000_00000\d-\w+\.tar: the lengths in its index are not .* removing {re.escape(str(path))}$"
+    )
+    with pytest.raises(FormatError, match=message):
+        ids_of(opened(spoken, tmp_path))
+
+
+def test_what_a_killed_process_was_writing_is_removed_by_the_next(spoken, tmp_path):
+    opened(spoken, tmp_path).epochs.next_run()
+    (path,) = (tmp_path / "lengths").glob("*.lengths")
+    path.rename(path.with_name(f".{path.name}.of-a-killed-process"))
+    other = path.with_name(".other.lengths.of-a-process-that-is-alive")
+    other.write_text("half")
+    opened(spoken, tmp_path).epochs.next_run()
+    assert sorted(found.suffix for found in (tmp_path / "lengths").iterdir() if found != other) == [".lengths", ".lock"]
+    assert other.exists()
+
+
+def test_lengths_of_many_shards_are_those_of_each(spoken):
+    reader = opened(spoken, spoken / "cache").reading.readers[0]
     samples = np.random.default_rng(1).permutation(60)
     assert reader.lengths(samples).tolist() == [int(reader.lengths(samples[i : i + 1])[0]) for i in range(60)]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import IntegrityError, NotFoundError
-from headrace.format.index import ABSENT
+from headrace.format.index import ABSENT, ShardIndex
 from headrace.streaming.batches.local_latents import LocalShard, holds_only_latents
 from headrace.streaming.batches.stored_sample import BatchRow, StoredSample, field_columns
 from headrace.streaming.parallel import map_on_threads
@@ -59,18 +59,20 @@ class StreamReader:
         """
         shards, rows = self.locator.find(samples)
         lengths = self.primary.shards.shards.lone_lengths(shards)
-        unknown = np.flatnonzero(lengths < 0)
-        by_shard = unknown[np.argsort(shards[unknown], kind="stable")]
-        needed, starts = np.unique(shards[by_shard], return_index=True)
-        bounds = np.append(starts, len(unknown)).tolist()
-        for first in range(0, len(needed), _INDEXES_AT_ONCE):
-            group = needed[first : first + _INDEXES_AT_ONCE].tolist()
-            if not self.primary.is_local:
-                map_on_threads(self.primary.index, group, "index")
-            for place, shard in enumerate(group, first):
-                chosen = by_shard[bounds[place] : bounds[place + 1]]
-                lengths[chosen] = self.primary.index(shard).lengths[rows[chosen]]
+        for index, places in self._indexes(shards, np.flatnonzero(lengths < 0)):
+            lengths[places] = index.lengths[rows[places]]
         return lengths
+
+    def rates(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Sample rate of the audio in Hz, int64 (n,), and frame rate of the latents in Hz, float64 (n,).
+
+        A rate is 0 where a sample has no audio, or no latents. Only the indexes have rates, also of lone samples.
+        """
+        shards, rows = self.locator.find(samples)
+        audio, latents = np.zeros(len(samples), np.int64), np.zeros(len(samples), np.float64)
+        for index, places in self._indexes(shards, np.arange(len(samples))):
+            audio[places], latents[places] = index.sample_rate_hz[rows[places]], index.latent_rate_hz
+        return audio, latents
 
     def rows(self, samples: NDArray[np.int64], positions: Sequence[int], *, patient: bool) -> list[BatchRow]:
         """The rows of these samples, in order; each shard is opened once.
@@ -114,6 +116,20 @@ class StreamReader:
             if self.primary.is_local:
                 self.primary.files.note(shard, opened)
         return found
+
+    def _indexes(
+        self, shards: NDArray[np.int64], wanted: NDArray[np.int64]
+    ) -> Iterator[tuple[ShardIndex, NDArray[np.int64]]]:
+        """The index of each shard at some places of `shards`, and these places; several are downloaded at a time."""
+        by_shard = wanted[np.argsort(shards[wanted], kind="stable")]
+        needed, starts = np.unique(shards[by_shard], return_index=True)
+        bounds = np.append(starts, len(wanted)).tolist()
+        for first in range(0, len(needed), _INDEXES_AT_ONCE):
+            group = needed[first : first + _INDEXES_AT_ONCE].tolist()
+            if not self.primary.is_local:
+                map_on_threads(self.primary.index, group, "index")
+            for place, shard in enumerate(group, first):
+                yield self.primary.index(shard), by_shard[bounds[place] : bounds[place + 1]]
 
     def _side_by_side(self, task: Callable[[int], T], shards: Sequence[int]) -> list[T]:
         """The results of a task for each shard; tasks that may wait for a store run on threads."""

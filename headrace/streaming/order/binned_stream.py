@@ -6,17 +6,15 @@ are read from the indexes of the shards that hold them, and only when they are w
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.errors import FormatError
 from headrace.format.lazy import cached_property
 from headrace.streaming.order.bijection import mix, permute
 from headrace.streaming.order.length_bins import LengthBins
-from headrace.streaming.order.length_census import LengthCensus, cell_of
+from headrace.streaming.order.length_census import LengthCensus, StreamLengths, cell_of
 from headrace.streaming.order.passes import ShardLine, StreamOrder
 from headrace.streaming.order.recent import Recent
 
@@ -25,8 +23,6 @@ _CHUNK_SHARDS = 16_384
 _SORTED_SAMPLES = 1 << 21  # rows of shards kept sorted by cell: 8 MB
 
 Ints = NDArray[np.int64]
-SampleLengths = Callable[[Ints], Ints]
-"""Frames of samples of one stream, by their numbers in storage order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +58,7 @@ class BinnedStream:
     """The samples of one stream in an epoch, as one sequence for each bin."""
 
     def __init__(
-        self, order: StreamOrder, census: LengthCensus, bins: LengthBins, max_nodes: int, lengths: SampleLengths
+        self, order: StreamOrder, census: LengthCensus, bins: LengthBins, max_nodes: int, lengths: StreamLengths
     ) -> None:
         """Read nothing.
 
@@ -71,7 +67,7 @@ class BinnedStream:
             census: lengths of all its samples.
             bins: the bins of the mixture.
             max_nodes: canonical nodes that take turns in a block; no more than the block has shards.
-            lengths: called for all samples of the shards that a batch needs.
+            lengths: asked for all samples of the shards that a batch needs.
         """
         self._order = order
         self._max_nodes = max_nodes
@@ -243,16 +239,13 @@ class BinnedStream:
             return {}
         starts, sizes = self._order.storage_starts[shards], self._order.shard_sizes[shards].astype(np.int64)
         ends = np.cumsum(sizes)
-        cells = cell_of(self._lengths(np.repeat(starts - (ends - sizes), sizes) + np.arange(ends[-1])))
+        cells = cell_of(self._lengths.of(np.repeat(starts - (ends - sizes), sizes) + np.arange(ends[-1])))
         cells -= self._census.first_cell
         sorted_rows = {}
         for shard, start, end in zip(shards, (ends - sizes).tolist(), ends.tolist(), strict=True):
             own, counts = cells[start:end], self._census.counts[shard]
             if own.min() < 0 or not np.array_equal(np.bincount(own, minlength=len(counts)), counts):
-                raise FormatError(
-                    f"the lengths in the index of shard {shard} are not those that were counted in it: the shard or "
-                    "its index has changed since; remove the folder `lengths` in the cache folder"
-                )
+                raise self._lengths.changed(shard)
             sorted_rows[shard] = self._keep(shard, np.argsort(own, kind="stable").astype(np.int32))
         return sorted_rows
 

@@ -18,7 +18,7 @@ from headrace.streaming.order.bijection import mix, permute
 from headrace.streaming.order.binned_stream import BinnedStream
 from headrace.streaming.order.epoch_order import PADDING, EpochOrder, Rows
 from headrace.streaming.order.length_bins import LengthBins, choose_bins
-from headrace.streaming.order.length_census import KnownLengths
+from headrace.streaming.order.length_census import KnownLengths, StreamLengths
 from headrace.streaming.order.recent import Recent
 from headrace.streaming.order.spec import FrameBudget, LastBatch, ShuffleAlgo
 from headrace.streaming.world import ALONE, World
@@ -71,7 +71,7 @@ class BudgetedOrder:
         is_mixed = order.spec.shuffle and order.spec.shuffle_algo is ShuffleAlgo.FULL
         max_nodes = 1 if is_mixed else order.spec.num_canonical_nodes
         self._streams = [
-            BinnedStream(stream, census, self._bins, max_nodes, _of_stream(lengths, number))
+            BinnedStream(stream, census, self._bins, max_nodes, StreamLengths(lengths, number))
             for number, (stream, census) in enumerate(zip(order.streams, censuses, strict=True))
         ]
         self._num_windows = max(1, order.num_rows // budget.window_samples)
@@ -303,7 +303,3 @@ class _Cuts:
             own = np.where(left, self.kept[bins] + joined, own)
             joined = np.where(left & (further >= 0), self.kept_joined[bins] + further, -1)
         return bins, own
-
-
-def _of_stream(lengths: KnownLengths, number: int) -> Callable[[Ints], Ints]:
-    return lambda samples: lengths(Rows(np.full(len(samples), number, np.int32), samples))

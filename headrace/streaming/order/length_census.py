@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.errors import HeadraceError
 from headrace.format.lazy import cached_property
 from headrace.streaming.order.epoch_order import Rows
 
@@ -35,6 +36,30 @@ class KnownLengths(Lengths, Protocol):
 
     def census(self, stream: int) -> "LengthCensus":
         """The counts of a stream, by its number in the mixture."""
+
+    def changed(self, stream: int, shard: int) -> HeadraceError:
+        """The error for a shard whose lengths are not those that were counted; it names the shard and a remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLengths:
+    """The lengths of one stream of a mixture.
+
+    Attributes:
+        lengths: those of all streams.
+        stream: number of the stream.
+    """
+
+    lengths: KnownLengths
+    stream: int
+
+    def of(self, samples: Ints) -> Ints:
+        """Frames of samples (n,), by their numbers in storage order, int64 (n,)."""
+        return self.lengths(Rows(np.full(len(samples), self.stream, np.int32), samples))
+
+    def changed(self, shard: int) -> HeadraceError:
+        """See `KnownLengths.changed`."""
+        return self.lengths.changed(self.stream, shard)
 
 
 def cell_of(lengths: Ints) -> Ints:
