@@ -63,8 +63,8 @@ def test_what_is_neither_true_nor_false_is_rejected(value):
 
 def test_paths_become_strings():
     assert path("p", Path("a") / "b") == "a/b"
-    for value in ("", 3, b"a", None):
-        with pytest.raises(ConfigError, match=r"^p is .*: expected a path or URL$"):
+    for value in ("", "a\0b", 3, b"a", None):
+        with pytest.raises(ConfigError, match=r"^p is .*: expected a path or URL, without NUL characters$"):
             path("p", value)
 
 
