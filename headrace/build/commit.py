@@ -5,12 +5,15 @@ decision is made again.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import partial
 from typing import TypeVar
 
+from headrace.build.columns import ColumnSettings, columns_source
 from headrace.build.latents import LatentSettings
 from headrace.build.staleness import plan_build
 from headrace.errors import AlreadyExistsError, BuildError, NotFoundError
+from headrace.format.column_files import SPECS_KEY, read_columns
 from headrace.format.commits import commit_snapshot
 from headrace.format.condemned import lasting_sizes
 from headrace.format.index_files import read_index
@@ -64,6 +67,28 @@ def commit_latents(audio: Storage, storage: Storage, settings: LatentSettings) -
     return _repeated(storage, lambda: _commit_latents(audio, storage, settings))
 
 
+def commit_columns(
+    audio: Storage, storage: Storage, name: str, rows: Mapping[str, str]
+) -> tuple[NumberedSnapshot, bool]:
+    """Commit the snapshot of a set of columns that belongs to the newest audio snapshot.
+
+    Args:
+        audio: the folder of audio shards.
+        storage: the folder of this set of columns.
+        name: name of the set.
+        rows: partition → digest of the rows that its columns should be made from; a missing one means no rows.
+
+    Returns:
+        The newest snapshot of columns, and whether it is new.
+
+    Raises:
+        BuildError: partitions are missing or have columns of other audio or rows, or other writers committed first five
+            times in a row.
+        NotFoundError: there is no audio snapshot yet.
+    """
+    return _repeated(storage, lambda: _commit_columns(audio, storage, name, rows))
+
+
 def _repeated(storage: Storage, attempt: Callable[[], _Committed]) -> _Committed:
     """The result of the first attempt that no other writer was faster than."""
     for _ in range(_ATTEMPTS):
@@ -107,14 +132,43 @@ def _commit_latents(audio: Storage, storage: Storage, settings: LatentSettings) 
     return commit_snapshot(storage, plan.current, catalog, facts, lambda _: check_lasts(audio, origin))
 
 
+def _commit_columns(
+    audio: Storage, storage: Storage, name: str, rows: Mapping[str, str]
+) -> tuple[NumberedSnapshot, bool]:
+    origin = read_snapshot(audio)
+    settings = ColumnSettings()
+    wanted = {
+        partition: settings.wanted(columns_source(frozen.digest, rows.get(partition, "")))
+        for partition, frozen in origin.snapshot.partitions.items()
+    }
+    plan = plan_build(wanted, newest_summaries(storage))
+    if plan.stale:
+        raise BuildError(
+            f"{storage.uri}: {len(plan.stale)} of {len(wanted)} partitions have no columns of audio snapshot "
+            f"{origin.number} and the present rows: {_named(plan.stale)}; build these partitions first"
+        )
+    shard = _any_shard(storage, plan.current)
+    facts = {
+        **_audio_origin(origin),
+        "set": name,
+        SPECS_KEY: [] if shard is None else [asdict(spec) for spec in read_columns(storage, shard).specs],
+    }
+    catalog = origin.snapshot.catalog
+    return commit_snapshot(storage, plan.current, catalog, facts, lambda _: check_lasts(audio, origin))
+
+
+def _audio_origin(audio: NumberedSnapshot) -> dict[str, object]:
+    """What a snapshot of latents or columns says of the audio snapshot that it belongs to."""
+    return {"audio_snapshot": audio.number, "audio_fingerprint": audio.snapshot.fingerprint}
+
+
 def _origin(
     audio: NumberedSnapshot, storage: Storage, manifests: Mapping[str, KnownManifest], settings: LatentSettings
 ) -> dict[str, object]:
     """What the snapshot says of the latents' origin: audio snapshot, encoder, frame rate."""
     name = _any_shard(storage, manifests)
     return {
-        "audio_snapshot": audio.number,
-        "audio_fingerprint": audio.snapshot.fingerprint,
+        **_audio_origin(audio),
         "encoder": settings.encoder,
         "dtype": settings.dtype,
         "frame_rate_hz": 0.0 if name is None else read_index(storage, name).latent_rate_hz,
@@ -133,7 +187,7 @@ def _any_shard(storage: Storage, manifests: Mapping[str, KnownManifest]) -> str 
 
 
 def check_lasts(audio: Storage, origin: NumberedSnapshot) -> None:
-    """Check that the audio snapshot that latents belong to exists and stays.
+    """Check that the audio snapshot that latents or columns belong to exists and stays.
 
     Raises:
         AlreadyExistsError: a `gc` deleted it, or may delete it.

@@ -61,7 +61,7 @@ def metadata_dicts(recordings: pl.DataFrame) -> list[dict[str, Any]]:
 def json_rows(recordings: pl.DataFrame) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
     """The values of `metadata_dicts` as column names, and an iterator of rows."""
     columns = sorted(metadata_columns(recordings).items(), key=lambda item: item[1])
-    values = [_json_values(recordings[stored]) for stored, _ in columns]
+    values = [json_values(recordings[stored]) for stored, _ in columns]
     rows = zip(*values, strict=True) if columns else iter([()] * recordings.height)
     return [name for _, name in columns], rows
 
@@ -103,7 +103,8 @@ def check_group_by(group_by: str, types: Mapping[str, pl.DataType]) -> None:
 _Convert = Callable[[Any], Any]
 
 
-def _json_values(column: pl.Series) -> list[Any]:
+def json_values(column: pl.Series) -> list[Any]:
+    """The values of a column as JSON has them, see `metadata_dicts`."""
     if column.dtype.is_float():  # the common case: no Python call per value
         return column.set(~column.is_finite(), None).to_list()
     convert = _converter(column.dtype)

@@ -1,0 +1,129 @@
+"""Sets of columns are built beside the audio: what they hold, what a change writes again, and which audio they fit."""
+
+import polars as pl
+import pytest
+
+from headrace.audio import AudioFormat
+from headrace.build.column_sets import build_metadata
+from headrace.errors import BuildError, NotFoundError
+from headrace.format.column_sets import fitting_columns
+from headrace.format.columns import ColumnKind, keys_digest
+from headrace.format.index_files import read_index
+from headrace.format.snapshots import read_snapshot, read_table
+from tests.builds import Project, twenty_clips
+
+
+def described(project: Project, **columns: list[object]) -> Project:
+    """The project with a metadata table that has a row for each of its twenty clips."""
+    paths = [f"clip{number:02d}.wav" for number in range(20)]
+    project.metadata = pl.DataFrame({"path": paths, **columns})
+    return project
+
+
+def metadata_of(project: Project):
+    """The newest set `metadata` that fits the newest audio snapshot."""
+    return fitting_columns(project.output.at("columns/metadata"), read_snapshot(project.shards).snapshot)
+
+
+def rows_of(project: Project):
+    """Every sample's columns by its key, as `ColumnTable.row` gives them."""
+    columns, rows = metadata_of(project), {}
+    for shard in read_table(project.shards, read_snapshot(project.shards).snapshot).names():
+        index, table = read_index(project.shards, shard), columns.read(shard)
+        assert table.keys_sha256 == keys_digest(index.keys())
+        assert table.specs == columns.specs
+        rows |= {key: table.row(row) for row, key in enumerate(index.keys())}
+    return rows
+
+
+def files(project: Project, suffix: str = ".columns"):
+    return {entry.path for entry in project.output.list("columns/metadata/") if entry.path.endswith(suffix)}
+
+
+def test_the_metadata_set_has_the_users_table_and_the_facts_of_every_sample(tmp_path):
+    titles = [f"title {number}" if number else None for number in range(20)]
+    project = described(twenty_clips(tmp_path), title=titles, split=[1.5] * 20, tags=[["a"], None] * 10)
+    project.build()
+    build_metadata(project.output, project.config())
+    rows = rows_of(project)
+    assert len(rows) == 20
+    key, row = next((key, row) for key, row in rows.items() if key.startswith("clip07"))
+    assert row == {
+        "key": key,
+        "path": "clip07.wav",
+        "start_seconds": 0.0,
+        "duration_seconds": 307 / 8000,
+        "sample_rate_hz": 8000,
+        "num_channels": 1,
+        "title": "title 7",
+        "split": 1.5,
+        "tags": None,
+    }
+    specs = {(spec.name, spec.is_fact): spec.kind for spec in metadata_of(project).specs}
+    assert (specs["split", True], specs["split", False]) == (ColumnKind.STRING, ColumnKind.FLOAT)
+    assert specs["tags", False] is ColumnKind.JSON
+
+
+def test_segments_of_a_recording_have_its_metadata_and_their_own_start(tmp_path):
+    project = described(twenty_clips(tmp_path), title=[str(number) for number in range(20)])
+    project.audio = AudioFormat(None, None, None, segment_seconds=0.025)
+    project.build()
+    build_metadata(project.output, project.config())
+    rows = [row for _, row in sorted(rows_of(project).items()) if row["path"] == "clip03.wav"]
+    assert [(row["title"], row["start_seconds"], row["duration_seconds"]) for row in rows] == [
+        ("3", 0.0, 0.025),
+        ("3", 0.025, 103 / 8000),
+    ]
+
+
+def test_a_changed_row_writes_one_file_again(tmp_path):
+    project = described(twenty_clips(tmp_path), title=[str(number) for number in range(20)])
+    project.build()
+    build_metadata(project.output, project.config())
+    before = files(project)
+    project.metadata = project.metadata.with_columns(
+        title=pl.when(pl.col("path") == "clip05.wav").then(pl.lit("new")).otherwise("title")
+    )
+    project.build()
+    build_metadata(project.output, project.config())
+    assert len(files(project) - before) == 1
+    assert next(row["title"] for row in rows_of(project).values() if row["path"] == "clip05.wav") == "new"
+
+
+def test_audio_that_changed_without_its_lengths_keeps_its_columns(tmp_path):
+    project = described(twenty_clips(tmp_path), title=[str(number) for number in range(20)])
+    project.build()
+    first = build_metadata(project.output, project.config())
+    before, tars = files(project), {path for path in project.files() if path.endswith(".tar")}
+    project.put("clip05.wav", seed="other noise", num_frames=305)
+    project.build()
+    assert {path for path in project.files() if path.endswith(".tar")} - tars
+    second = build_metadata(project.output, project.config())
+    assert (files(project), second.number) == (before, first.number + 1)
+    assert second.snapshot.origin["audio_snapshot"] == 2
+
+
+def test_a_build_without_changes_writes_nothing(tmp_path):
+    project = described(twenty_clips(tmp_path), title=[str(number) for number in range(20)])
+    project.build()
+    first = build_metadata(project.output, project.config())
+    before = {entry.path for entry in project.output.list("columns/")}
+    assert build_metadata(project.output, project.config()) == first
+    assert {entry.path for entry in project.output.list("columns/")} == before
+
+
+def test_columns_of_other_audio_are_not_committed_and_do_not_fit(tmp_path):
+    project = twenty_clips(tmp_path)
+    project.build()
+    with pytest.raises(NotFoundError, match=r"no snapshot of these columns fits"):
+        metadata_of(project)
+    build_metadata(project.output, project.config())
+    project.put("new.wav")
+    project.build()
+    with pytest.raises(NotFoundError, match=r"no snapshot of these columns fits"):
+        metadata_of(project)
+    config = project.config()
+    project.put("newer.wav")
+    project.build(commit=False)
+    with pytest.raises(BuildError, match="have no columns of audio snapshot 2"):
+        build_metadata(project.output, config)
