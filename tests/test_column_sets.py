@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from headrace.audio import AudioFormat
-from headrace.build.column_sets import build_metadata
+from headrace.build.column_sets import bring_columns_up_to_date
 from headrace.errors import BuildError, NotFoundError
 from headrace.format.column_sets import fitting_columns
 from headrace.format.columns import ColumnKind, keys_digest
@@ -44,7 +44,7 @@ def test_the_metadata_set_has_the_users_table_and_the_facts_of_every_sample(tmp_
     titles = [f"title {number}" if number else None for number in range(20)]
     project = described(twenty_clips(tmp_path), title=titles, split=[1.5] * 20, tags=[["a"], None] * 10)
     project.build()
-    build_metadata(project.output, project.config())
+    bring_columns_up_to_date(project.output, project.config())
     rows = rows_of(project)
     assert len(rows) == 20
     key, row = next((key, row) for key, row in rows.items() if key.startswith("clip07"))
@@ -68,7 +68,7 @@ def test_segments_of_a_recording_have_its_metadata_and_their_own_start(tmp_path)
     project = described(twenty_clips(tmp_path), title=[str(number) for number in range(20)])
     project.audio = AudioFormat(None, None, None, segment_seconds=0.025)
     project.build()
-    build_metadata(project.output, project.config())
+    bring_columns_up_to_date(project.output, project.config())
     rows = [row for _, row in sorted(rows_of(project).items()) if row["path"] == "clip03.wav"]
     assert [(row["title"], row["start_seconds"], row["duration_seconds"]) for row in rows] == [
         ("3", 0.0, 0.025),
@@ -79,13 +79,13 @@ def test_segments_of_a_recording_have_its_metadata_and_their_own_start(tmp_path)
 def test_a_changed_row_writes_one_file_again(tmp_path):
     project = described(twenty_clips(tmp_path), title=[str(number) for number in range(20)])
     project.build()
-    build_metadata(project.output, project.config())
+    bring_columns_up_to_date(project.output, project.config())
     before = files(project)
     project.metadata = project.metadata.with_columns(
         title=pl.when(pl.col("path") == "clip05.wav").then(pl.lit("new")).otherwise("title")
     )
     project.build()
-    build_metadata(project.output, project.config())
+    bring_columns_up_to_date(project.output, project.config())
     assert len(files(project) - before) == 1
     assert next(row["title"] for row in rows_of(project).values() if row["path"] == "clip05.wav") == "new"
 
@@ -93,12 +93,12 @@ def test_a_changed_row_writes_one_file_again(tmp_path):
 def test_audio_that_changed_without_its_lengths_keeps_its_columns(tmp_path):
     project = described(twenty_clips(tmp_path), title=[str(number) for number in range(20)])
     project.build()
-    first = build_metadata(project.output, project.config())
+    first = bring_columns_up_to_date(project.output, project.config())
     before, tars = files(project), {path for path in project.files() if path.endswith(".tar")}
     project.put("clip05.wav", seed="other noise", num_frames=305)
     project.build()
     assert {path for path in project.files() if path.endswith(".tar")} - tars
-    second = build_metadata(project.output, project.config())
+    second = bring_columns_up_to_date(project.output, project.config())
     assert (files(project), second.number) == (before, first.number + 1)
     assert second.snapshot.origin["audio_snapshot"] == 2
 
@@ -106,9 +106,9 @@ def test_audio_that_changed_without_its_lengths_keeps_its_columns(tmp_path):
 def test_a_build_without_changes_writes_nothing(tmp_path):
     project = described(twenty_clips(tmp_path), title=[str(number) for number in range(20)])
     project.build()
-    first = build_metadata(project.output, project.config())
+    first = bring_columns_up_to_date(project.output, project.config())
     before = {entry.path for entry in project.output.list("columns/")}
-    assert build_metadata(project.output, project.config()) == first
+    assert bring_columns_up_to_date(project.output, project.config()) == first
     assert {entry.path for entry in project.output.list("columns/")} == before
 
 
@@ -117,7 +117,7 @@ def test_columns_of_other_audio_are_not_committed_and_do_not_fit(tmp_path):
     project.build()
     with pytest.raises(NotFoundError, match=r"no snapshot of these columns fits"):
         metadata_of(project)
-    build_metadata(project.output, project.config())
+    bring_columns_up_to_date(project.output, project.config())
     project.put("new.wav")
     project.build()
     with pytest.raises(NotFoundError, match=r"no snapshot of these columns fits"):
@@ -126,4 +126,4 @@ def test_columns_of_other_audio_are_not_committed_and_do_not_fit(tmp_path):
     project.put("newer.wav")
     project.build(commit=False)
     with pytest.raises(BuildError, match="have no columns of audio snapshot 2"):
-        build_metadata(project.output, config)
+        bring_columns_up_to_date(project.output, config)

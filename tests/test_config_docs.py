@@ -15,6 +15,7 @@ DOCUMENT = Path("docs/config.md").read_text()
 (BLOCK,) = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
 REQUIRED = """
 source: {uri: /data/birds}
+columns: [{name: captions, table: captions.parquet}]
 latents: [{name: crepe, encoder: {kind: crepe}}]
 output: {uri: /data/shards/birds}
 """

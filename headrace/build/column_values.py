@@ -10,10 +10,12 @@ from headrace.build.samples import Planned, planned_samples
 from headrace.catalog.column_types import typed_columns
 from headrace.catalog.metadata_columns import metadata_columns
 from headrace.catalog.partitions import recordings_of
+from headrace.catalog.recordings import Recording
 from headrace.errors import BuildError
 from headrace.format.columns import Column, ColumnKind, ColumnSpec
 from headrace.format.index import ShardIndex
 from headrace.format.manifests import ManifestRejection, split_of
+from headrace.format.rejects import RejectReason
 
 FACTS = (
     ColumnSpec("key", ColumnKind.STRING, is_fact=True),
@@ -79,6 +81,12 @@ class MetadataValues:
         return ()
 
 
+def paths_of_samples(recordings: Sequence[Recording], audio: AudioFormat) -> dict[str, str]:
+    """Key of each sample of some recordings → path of its recording."""
+    planned, _ = planned_samples(recordings, audio)
+    return {key: recording.path for key, (recording, _) in planned.items()}
+
+
 @dataclass(slots=True)
 class TableValues:
     """The rows of a joined table that concern one partition; a `ColumnValues`.
@@ -115,4 +123,4 @@ class TableValues:
             if name not in self._used:
                 key, path = (name, "") if self.paths is None else ("", name)
                 reason = f"the audio of {name} was rejected, so this row has no sample"
-                yield ManifestRejection(path, "no_sample", reason, key)
+                yield ManifestRejection(path, RejectReason.NO_SAMPLE.value, reason, key)

@@ -29,8 +29,6 @@ from headrace.format.writer import ShardPlace
 from headrace.stores.storage import Storage
 
 COLUMNS_FORMAT = 1
-METADATA = "metadata"
-"""Name of the set of columns that every data set has: the user's table, and the facts of the catalog."""
 
 _KEPT_BYTES = 64 << 20  # files that are planned and not written yet; beyond this, they are made a second time
 

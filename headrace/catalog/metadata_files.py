@@ -44,18 +44,36 @@ def read_metadata(path: str | os.PathLike[str], shown: str | None = None) -> pl.
             possible), has another extension, or has no column `path`.
     """
     name = f"metadata table {shown or path}"
-    return _read(Path(path), name, "path", "relative to source.uri")
+    table = _read(Path(path), name)
+    _check_column(table, name, "path", "relative to source.uri")
+    return table
+
+
+def read_table(path: str | os.PathLike[str], shown: str) -> pl.DataFrame:
+    """Read a table that is joined to samples (`columns`). Arguments, types and errors are those of `read_metadata`.
+
+    Which column is joined, and whether the table has it, is checked by the caller.
+    """
+    return _read(Path(path), f"table {shown} (columns)")
 
 
 def read_keys(path: str | os.PathLike[str], shown: str | None = None) -> frozenset[str]:
     """Read the column `key` of a table, without empty cells. Arguments and errors are those of `read_metadata`."""
     name = f"table of keys {shown or path} (exclude)"
-    keys = _read(Path(path), name, "key", "keys of samples")["key"]
-    return frozenset(keys.drop_nulls().to_list()) - {""}
+    table = _read(Path(path), name)
+    _check_column(table, name, "key", "keys of samples")
+    return frozenset(table["key"].drop_nulls().to_list()) - {""}
 
 
-def _read(file: Path, name: str, column: str, meaning: str) -> pl.DataFrame:
-    """Read a table that needs a certain column. Error messages begin with `name`."""
+def _check_column(table: pl.DataFrame, name: str, column: str, meaning: str) -> None:
+    """Raise `ConfigError` if a table lacks a column. The message begins with `name`."""
+    if column not in table.columns:
+        found = ", ".join(table.columns) or "none"
+        raise ConfigError(f"{name}: has no column {column!r} ({meaning}); its columns are: {found}")
+
+
+def _read(file: Path, name: str) -> pl.DataFrame:
+    """Read a table. Error messages begin with `name`."""
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
         raise ConfigError(f"{name}: the file's name must end in one of {', '.join(_READERS)}")
@@ -67,9 +85,6 @@ def _read(file: Path, name: str, column: str, meaning: str) -> pl.DataFrame:
         raise ConfigError(f"{name}: not valid UTF-8 (byte {error.start}); convert the file to UTF-8") from error
     except OSError as error:
         raise ConfigError(f"{name}: cannot be read: {error.strerror or error}") from error
-    if column not in table.columns:
-        found = ", ".join(table.columns) or "none"
-        raise ConfigError(f"{name}: has no column {column!r} ({meaning}); its columns are: {found}")
     texts = [text for text in _TEXT_COLUMNS if text in table.columns]
     if nested := [text for text in texts if table.schema[text].is_nested()]:
         raise ConfigError(f"{name}: column {nested[0]!r} must be text, found {table.schema[nested[0]]}")

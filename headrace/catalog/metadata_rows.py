@@ -5,12 +5,12 @@ merges equal rows for one path, and gives a reason for each row that matches no 
 """
 
 import json
-import posixpath
 from dataclasses import dataclass
 
 import polars as pl
 
 from headrace.catalog.metadata_columns import check_types, json_rows, stored_names
+from headrace.catalog.path_spelling import spelled_as_files, tidy_paths
 from headrace.errors import ConfigError
 from headrace.format.rejects import RejectReason
 
@@ -21,10 +21,8 @@ NAMESAKE_HINT = "paths are relative to source.uri, and a file of that name is"
 
 _ROW = "\0row"
 _CONTENT = "\0content"
-_COMPOSED, _FILE = "\0composed", "\0file"
+_FILE = "\0file"
 _NAMESAKE = "\0namesake"
-_UNTIDY_PATH = r"(^|/)\.{0,2}(/|$)"
-_NOT_ASCII = r"[^\x00-\x7F]"
 _HIDDEN = r"(^|/)\."
 _BASE_NAME = r"([^/]*)$"
 _SLICE_ROWS = 10_000
@@ -60,7 +58,8 @@ def prepared_rows(metadata: pl.DataFrame | None, key_column: str | None, files: 
     """
     if metadata is None:
         return MetadataRows(_tidy(pl.DataFrame(schema={"path": pl.String}), None))
-    return _merged(_spelled_as_files(_tidy(metadata, key_column), files))
+    table = _tidy(metadata, key_column)
+    return _merged(table.with_columns(spelled_as_files(table["path"], files)))
 
 
 def rejected_metadata_rows(rows: MetadataRows, files: pl.Series) -> pl.DataFrame:
@@ -106,26 +105,7 @@ def _tidy(metadata: pl.DataFrame, key_column: str | None) -> pl.DataFrame:
         pl.int_range(1, pl.len() + 1).alias(_ROW),
         *(pl.col(name).alias(stored) for name, stored in names.items()),
     )
-    untidy = table["path"].str.contains(_UNTIDY_PATH).fill_null(value=False)
-    if not untidy.any():
-        return table
-    pairs = zip(table["path"], untidy, strict=True)
-    paths = [posixpath.normpath(path) if path and is_untidy else path for path, is_untidy in pairs]
-    return table.with_columns(path=pl.Series(paths, dtype=pl.String))
-
-
-def _spelled_as_files(table: pl.DataFrame, files: pl.Series) -> pl.DataFrame:
-    """The metadata table with each path spelled as its file: an accented letter may be one character or two.
-
-    macOS, and archives made there, decompose such letters (Unicode NFD); most editors compose them (NFC). A path is
-    replaced by the name of the only file that differs from it in nothing else.
-    """
-    if not table["path"].str.contains(_NOT_ASCII).any():
-        return table
-    path, composed = pl.col("path"), pl.col("path").str.normalize("NFC").alias(_COMPOSED)
-    known = pl.DataFrame({"path": files}).select(composed, path.alias(_FILE)).filter(pl.col(_COMPOSED).is_unique())
-    found = table.with_columns(composed).join(known, on=_COMPOSED, how="left", maintain_order="left")
-    return found.with_columns(path=pl.coalesce(_FILE, "path")).drop(_COMPOSED, _FILE)
+    return table.with_columns(tidy_paths(table["path"]))
 
 
 def _merged(table: pl.DataFrame) -> MetadataRows:

@@ -42,6 +42,8 @@ def _checked_share(share: str | float) -> str | float:
 Cron = Annotated[str, AfterValidator(checked_cron)]
 _SPLIT = re.compile(r"^[A-Za-z][A-Za-z0-9-]*$")
 _SHARES_TOLERANCE = 1e-6
+METADATA_SET = "metadata"
+"""Name of the set of columns that every data set has: the user's metadata, and the facts of the catalog."""
 
 
 class AudioConfig(Section):
@@ -124,6 +126,31 @@ class LatentsConfig(Section):
         if len(set(columns)) != len(columns):
             raise ValueError(f"a column is listed twice: {', '.join(columns)}")
         return columns
+
+
+class ColumnsConfig(Section):
+    """One set of columns, from a table that is joined to the samples.
+
+    Attributes:
+        name: name of the folder and of the assets.
+        table: CSV, TSV, JSON Lines or Parquet file.
+        on: the column of the table that is joined: keys of samples, or paths of recordings. None takes `key` if the
+            table has it, otherwise `path`.
+    """
+
+    name: Name
+    table: Uri
+    on: Literal["key", "path"] | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _is_free(cls, name: str) -> str:
+        if name == METADATA_SET:
+            raise ValueError("this set holds source.metadata and the facts of the catalog; choose another name")
+        return name
+
+
+_Named = ColumnsConfig | LatentsConfig
 
 
 class LoaderConfig(Section):
@@ -287,6 +314,7 @@ class DatasetConfig(Section):
     splits: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field({"train": 0.9, "validation": 0.05, "test": 0.05})
     group_by: str | None = None
     shards: ShardsConfig = ShardsConfig()
+    columns: tuple[ColumnsConfig, ...] = ()
     latents: tuple[LatentsConfig, ...] = ()
     loader: LoaderConfig = LoaderConfig()
     schedules: SchedulesConfig = SchedulesConfig()
@@ -306,13 +334,13 @@ class DatasetConfig(Section):
             raise ValueError(f"the shares must add up to 1, but they add up to {sum(splits.values()):g} ({shares})")
         return splits
 
-    @field_validator("latents")
+    @field_validator("columns", "latents")
     @classmethod
-    def _names_differ(cls, latents: tuple[LatentsConfig, ...]) -> tuple[LatentsConfig, ...]:
-        names = [entry.name for entry in latents]
+    def _names_differ(cls, entries: tuple[_Named, ...]) -> tuple[_Named, ...]:
+        names = [entry.name for entry in entries]
         if len(set(names)) != len(names):
             raise ValueError(f"each entry needs a different name; the names are {', '.join(names)}")
-        return latents
+        return entries
 
     @model_validator(mode="after")
     def _partitions_have_splits(self) -> Self:
@@ -322,6 +350,11 @@ class DatasetConfig(Section):
                 f"shards.partitions: unknown split {', '.join(unknown)}; the splits are {', '.join(self.splits)}"
             )
         return self
+
+    @property
+    def column_sets(self) -> tuple[str, ...]:
+        """Names of all sets of columns: `metadata`, then those of `columns`."""
+        return (METADATA_SET, *(entry.name for entry in self.columns))
 
     def partitioning(self) -> Partitioning:
         """Splits, partitions and shard size as the library's own type."""

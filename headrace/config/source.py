@@ -29,6 +29,15 @@ class Digests(StrEnum):
     """The scan reads the header only, and uses the object's ETag. For buckets."""
 
 
+class JsonContent(StrEnum):
+    """What the JSON of a sample in a tar holds (`source.json`)."""
+
+    EMBED = "embed"
+    """The user's metadata and the provenance."""
+    MINIMAL = "minimal"
+    """The provenance only: a change of the metadata writes no tar again."""
+
+
 class SourceConfig(Section):
     """The recordings, their metadata, and which recordings become samples.
 
@@ -41,6 +50,7 @@ class SourceConfig(Section):
         settle_seconds: a file that changed more recently is left for the next scan.
         min_seconds: shorter recordings are rejected.
         key_column: metadata column whose values become sample keys; null derives every key from the path.
+        json_content: what the JSON in the tars holds; in the YAML `json`.
         validation: `module:object`, a pandera (polars) schema for the metadata columns; in the YAML `schema`.
     """
 
@@ -52,6 +62,7 @@ class SourceConfig(Section):
     settle_seconds: float = Field(5.0, ge=0, allow_inf_nan=False)
     min_seconds: float = Field(0.0, ge=0, allow_inf_nan=False)
     key_column: str | None = Field(None, min_length=1)
+    json_content: JsonContent = Field(JsonContent.EMBED, alias="json")
     validation: Annotated[str, AfterValidator(checked_object)] | None = Field(None, alias="schema")
 
 

@@ -23,6 +23,8 @@ class RejectReason(StrEnum):
     OUTSIDE_ROOT = "outside_root"
     UNREADABLE = "unreadable"
     BAD_NAME = "bad_name"
+    NO_SAMPLE = "no_sample"
+    """For rows of a table of columns: the row names no sample, or one whose audio was rejected."""
     NOT_FINITE = "not_finite"
     """For latents: the encoder returned numbers that are not finite."""
     OVERFLOW = "overflow"
