@@ -3,7 +3,7 @@ import traceback
 
 import pytest
 
-from headrace.config.dataset import load_config
+from headrace.config.dataset import ColumnsConfig, load_config
 from headrace.errors import ConfigError
 
 MINIMAL = "source: {uri: recordings}\noutput: {uri: out}\n"
@@ -242,3 +242,24 @@ def test_every_key_of_a_schedule_has_a_default(load):
     assert (schedules.gc.cron, schedules.gc.enabled, schedules.gc.keep) == ("0 6 * * 0", True, 10)
     assert (schedules.history.cron, schedules.history.days) == ("0 5 * * *", 7)
     assert schedules.refresh.enabled
+
+
+@pytest.mark.parametrize("key", ["on", "'on'"])
+def test_a_set_of_columns_says_which_column_is_joined(load, key):
+    config = load(f"{MINIMAL}columns: [{{name: captions, table: c.csv, {key}: path}}]\n")
+    assert [(entry.name, entry.on) for entry in config.columns] == [("captions", "path")]
+    assert config.column_sets == ("metadata", "captions")
+    assert ColumnsConfig.model_validate({"name": "a", "table": "b", True: "key"}).on == "key"  # defs.yaml of Dagster
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("columns: [{name: metadata, table: c.csv}]", "columns.0. .metadata..name: this set holds"),
+        ("columns: [{name: a, table: c.csv}, {name: a, table: d.csv}]", "columns: each entry needs a different name"),
+        ("columns: [{name: a, table: c.csv, on: row}]", "columns.0. .a..on"),
+    ],
+)
+def test_columns_that_cannot_be_told_apart_are_rejected(load, text, says):
+    with pytest.raises(ConfigError, match=says):
+        load(f"{MINIMAL}{text}\n")

@@ -42,6 +42,7 @@ def _checked_share(share: str | float) -> str | float:
 Cron = Annotated[str, AfterValidator(checked_cron)]
 _SPLIT = re.compile(r"^[A-Za-z][A-Za-z0-9-]*$")
 _SHARES_TOLERANCE = 1e-6
+_YAML_BOOL, _YAML_TEXT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:str"
 METADATA_SET = "metadata"
 """Name of the set of columns that every data set has: the user's metadata, and the facts of the catalog."""
 
@@ -141,6 +142,14 @@ class ColumnsConfig(Section):
     name: Name
     table: Uri
     on: Literal["key", "path"] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _on_is_a_key(cls, content: object) -> object:
+        """YAML 1.1, which loaders of other projects follow, reads the key `on` as true."""
+        if isinstance(content, Mapping) and True in content:
+            return {("on" if key is True else key): value for key, value in content.items()}
+        return content
 
     @field_validator("name")
     @classmethod
@@ -361,12 +370,15 @@ class DatasetConfig(Section):
         return Partitioning(self.splits, self.shards.partitions, self.shards.samples_per_shard)
 
 
-class _Loader(yaml.SafeLoader):
-    """Loader that rejects duplicate keys; PyYAML itself silently uses the last one."""
+class DatasetLoader(yaml.SafeLoader):
+    """Loader that rejects duplicate keys, of which PyYAML itself uses the last one. Keys are text, also `on` and `no`."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
         """The mapping of a node. Raises `yaml.YAMLError` for a duplicate key."""
         seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag == _YAML_BOOL:
+                key.tag = _YAML_TEXT
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(
@@ -384,7 +396,7 @@ def load_config(path: Path) -> DatasetConfig:
             lists every error: key, what was expected, what was found.
     """
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a SafeLoader
+        content = yaml.load(path.read_text(encoding="utf-8"), DatasetLoader)  # noqa: S506 - a SafeLoader
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
