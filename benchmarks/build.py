@@ -37,14 +37,14 @@ from headrace.catalog.recordings import Recording
 from headrace.catalog.sources import open_source
 from headrace.catalog.update import update_catalog
 from headrace.config.dataset import DatasetConfig
-from headrace.config.partitioning import Partitioning
+from headrace.config.partitioning import Partitioning, ShardSize
 from headrace.format.manifests import newest_manifests
 from headrace.stores.storage import LocalStorage
 
 RATE_HZ = 44_100
 NUM_FRAMES = 5 * RATE_HZ
 DEMO = Path("datasets/demo/recordings")
-SETTINGS = ShardSettings(AudioFormat(), 50)
+SETTINGS = ShardSettings(AudioFormat(), ShardSize(50))
 ONE = Partitioning({"train": 1.0}, {"train": 1}, 50)
 LIMIT = "limit: read WAV, encode, drop"
 

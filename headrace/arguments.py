@@ -7,6 +7,7 @@ that it never reaches a saved state. How arguments fit together is checked by th
 import math
 import operator
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -16,6 +17,7 @@ from headrace.errors import ConfigError
 
 T = TypeVar("T")
 P = ParamSpec("P")
+_BYTE_UNITS = {unit: 1024**power for power, unit in enumerate(("b", "kb", "mb", "gb", "tb", "pb", "eb"))} | {"": 1}
 
 
 def whole(name: str, value: object, *, least: int | None = None) -> int:
@@ -120,6 +122,27 @@ def convert(config: object, check: Callable[..., object], *fields: str, called: 
     """
     for field in fields:
         object.__setattr__(config, field, check(called or field, getattr(config, field), **limits))
+
+
+def parse_bytes(size: int | str | None, name: str = "cache_limit") -> int | None:
+    """A number of bytes from 1000, "100b", "64kb" or "50gb" (1024s, case-free); None stays None.
+
+    >>> parse_bytes("1.5kb")
+    1536
+
+    Raises:
+        ConfigError: it is not such a size, or not positive.
+    """
+    if size is None:
+        return None
+    match = re.fullmatch(r"\s*([0-9._]+)\s*([a-z]*)\s*", str(size).lower())
+    try:
+        found = int(float(match[1]) * _BYTE_UNITS[match[2]]) if match else 0
+    except (KeyError, ValueError):
+        found = 0
+    if found < 1:
+        raise ConfigError(f"{name} {size!r}: expected a number of bytes such as 1000000, '64kb' or '50gb'")
+    return found
 
 
 def position(kind: str, value: object) -> int:

@@ -15,7 +15,7 @@ from headrace.catalog.sources import open_source
 from headrace.catalog.update import update_catalog
 from headrace.checks.audit import conservation_faults, index_faults, snapshot_faults
 from headrace.config.dataset import DatasetConfig
-from headrace.config.partitioning import Partitioning
+from headrace.config.partitioning import Partitioning, ShardSize
 from headrace.format.planned_keys import read_planned_keys
 from headrace.format.snapshots import NumberedSnapshot, read_snapshot
 from headrace.stores.storage import LocalStorage, Storage
@@ -38,6 +38,7 @@ class Project:
     metadata: object = None
     reshuffle: int = 0
     exclude: tuple[str, ...] = ()
+    size: ShardSize | None = None  # of a shard; None takes the layout's samples_per_shard
     source_uri: str | None = None  # where the recordings are, if not in the folder
 
     def __post_init__(self):
@@ -72,7 +73,7 @@ class Project:
         """Bring all partitions up to date and commit a snapshot; without `commit`, the snapshot is the newest one."""
         source = open_source(self.source_uri or self.folder / "source")
         _, catalog = update_catalog(self.config(), source, self.metadata, self.output)
-        settings = ShardSettings(self.audio, self.layout.samples_per_shard, self.reshuffle)
+        settings = ShardSettings(self.audio, self.size or ShardSize(self.layout.samples_per_shard), self.reshuffle)
         builds = {}
         for partition in self.layout.partition_keys():
             recordings = partition_recordings(self.output, self.config(), partition)

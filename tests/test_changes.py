@@ -10,10 +10,11 @@ from headrace.build.changes import BuildChanges, BuildStep, ShardsBefore, shard_
 from headrace.build.latents import LatentSettings
 from headrace.build.reconcile import BuildReason, why_build
 from headrace.catalog.changes import CatalogChanges
+from headrace.config.partitioning import ShardSize
 from headrace.format.manifests import Manifest, ManifestRejection, ShardEntry
 from headrace.format.rejects import Rejected, compare_rejects
 
-AUDIO = ShardSettings(AudioFormat(None, None, None), samples_per_shard=4)
+AUDIO = ShardSettings(AudioFormat(None, None, None), ShardSize(4))
 MEL = LatentSettings("mel")
 
 
@@ -40,12 +41,12 @@ def listing(shards):
             dataclasses.replace(AUDIO, audio=AudioFormat(8000, None, None)),
             (BuildReason.SETTINGS,),
         ),
-        (manifest(), "recordings", dataclasses.replace(AUDIO, samples_per_shard=5), (BuildReason.LAYOUT,)),
+        (manifest(), "recordings", dataclasses.replace(AUDIO, size=ShardSize(5)), (BuildReason.LAYOUT,)),
         (manifest(), "recordings", dataclasses.replace(AUDIO, reshuffle=1), (BuildReason.LAYOUT,)),
         (
             manifest(),
             "others",
-            ShardSettings(AudioFormat(8000, None, None), 5),
+            ShardSettings(AudioFormat(8000, None, None), ShardSize(5)),
             (BuildReason.RECORDINGS, BuildReason.LAYOUT, BuildReason.SETTINGS),
         ),
         (manifest(settings=MEL), "recordings", MEL, ()),

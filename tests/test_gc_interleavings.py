@@ -18,7 +18,7 @@ from headrace.build.commit import check_lasts, commit_partitions
 from headrace.catalog.partitions import recordings_of
 from headrace.catalog.sources import open_source
 from headrace.catalog.update import update_catalog
-from headrace.config.partitioning import Partitioning
+from headrace.config.partitioning import Partitioning, ShardSize
 from headrace.errors import HeadraceError
 from headrace.format.commits import commit_snapshot
 from headrace.format.condemned import condemnations
@@ -34,7 +34,7 @@ from tests.streaming.corpus import clips, write_dataset
 DAYS_SECONDS = 3 * 86_400.0
 LAYOUT = Partitioning({"train": 1.0}, {"train": 1}, 2)
 PARTITION = "train-0000"
-SETTINGS = ShardSettings(PLAIN, LAYOUT.samples_per_shard)
+SETTINGS = ShardSettings(PLAIN, ShardSize(LAYOUT.samples_per_shard))
 
 
 @dataclass

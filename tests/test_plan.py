@@ -5,7 +5,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from headrace.build.plan import PlannedSample, layout_of, plan_shards
-from headrace.config.partitioning import Partitioning, assign_partitions
+from headrace.config.partitioning import Partitioning, ShardSize, assign_partitions
 from headrace.errors import ConfigError
 
 RECORDINGS = st.dictionaries(st.integers(0, 60), st.integers(0, 3), max_size=30)
@@ -23,13 +23,15 @@ def samples_of(recordings, segments=1):
 
 def plan(previous, samples, size=4, digest="settings", reshuffle=0):
     """The plan after a build, as the builds of partitions make it: another layout is planned from scratch."""
-    keys = previous[1] if previous is not None and previous[0] == layout_of(size, reshuffle) else {}
-    return plan_shards(keys, samples, samples_per_shard=size, settings=digest)
+    keys = previous[1] if previous is not None and previous[0] == layout_of(ShardSize(size), reshuffle) else {}
+    return plan_shards(keys, samples, size=ShardSize(size), settings=digest)
 
 
 def carried_out(plans, size=4, reshuffle=0):
     """What a partition remembers after executing these plans: its layout, and the keys of each shard."""
-    return layout_of(size, reshuffle), {shard.sequence: [sample.key for sample in shard.samples] for shard in plans}
+    return layout_of(ShardSize(size), reshuffle), {
+        shard.sequence: [sample.key for sample in shard.samples] for shard in plans
+    }
 
 
 def places(plans):
@@ -195,8 +197,8 @@ def test_the_partition_of_a_group_follows_from_its_hash_as_documented(group, fir
 
 
 def test_a_manifest_contains_reshuffle_only_if_it_is_not_0():
-    assert layout_of(5, 0) == {"samples_per_shard": 5}
-    assert layout_of(5, 2) == {"samples_per_shard": 5, "reshuffle": 2}
+    assert layout_of(ShardSize(5), 0) == {"samples_per_shard": 5}
+    assert layout_of(ShardSize(5), 2) == {"samples_per_shard": 5, "reshuffle": 2}
 
 
 def test_a_dataset_without_reshuffle_is_not_planned_from_scratch():

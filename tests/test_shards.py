@@ -8,7 +8,7 @@ import soundfile
 
 from headrace.audio import AudioFormat
 from headrace.build import audio as shards
-from headrace.config.partitioning import Partitioning
+from headrace.config.partitioning import Partitioning, ShardSize
 from headrace.errors import AlreadyExistsError, BuildError
 from headrace.format.index import index_name
 from headrace.format.index_files import parse_index
@@ -321,7 +321,7 @@ def test_progress_counts_every_sample_once(project):
     build_partition(
         "train-0000",
         recordings_of(rows),
-        ShardSettings(PLAIN, 4),
+        ShardSettings(PLAIN, ShardSize(4)),
         open_source(project.folder / "source"),
         open_storage("memory://"),
         num_threads=2,

@@ -1,21 +1,24 @@
-"""Decodes and encodes audio: probing of recordings, decoding to arrays, and encoding of segments as FLAC.
+"""Decodes and encodes audio: probing of recordings, decoding to arrays, and encoding of segments as FLAC or Opus.
 
 Other packages import from here only. Functions take open files and arrays; nothing in this package knows paths, data
 sets, storage or threads.
 """
 
-from headrace.audio.decode import decode
+from headrace.audio.codecs import kept_extension, planned_bytes
+from headrace.audio.decode import EncodedAudio, decode, open_encoded
 from headrace.audio.encode import encode_segments, prove, proves
 from headrace.audio.flac import FlacInfo, decode_flac_into, flac_info, whole_flac_info
-from headrace.audio.forms import AudioFormat, AudioInfo, AudioReject, EncodedSegment, Segment
+from headrace.audio.forms import AudioFormat, AudioInfo, AudioReject, Codec, EncodedSegment, Segment
 from headrace.audio.probe import probe
 from headrace.audio.segments import plan_segments
-from headrace.audio.writer import codec_version
+from headrace.audio.writer import codec_version, with_serial
 
 __all__ = [
     "AudioFormat",
     "AudioInfo",
     "AudioReject",
+    "Codec",
+    "EncodedAudio",
     "EncodedSegment",
     "FlacInfo",
     "Segment",
@@ -24,9 +27,13 @@ __all__ = [
     "decode_flac_into",
     "encode_segments",
     "flac_info",
+    "kept_extension",
+    "open_encoded",
     "plan_segments",
+    "planned_bytes",
     "probe",
     "prove",
     "proves",
     "whole_flac_info",
+    "with_serial",
 ]

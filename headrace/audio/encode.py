@@ -1,4 +1,4 @@
-"""Encodes segments of a recording as FLAC, in bounded memory.
+"""Encodes segments of a recording as FLAC or Opus, in bounded memory, or keeps the recording's own bytes.
 
 A segment is decoded, mixed, resampled and rounded as needed. libsndfile and soxr release the GIL, so callers can encode
 several recordings at once on threads.
@@ -10,14 +10,17 @@ from typing import BinaryIO
 
 import numpy as np
 
+from headrace.audio.codecs import FLAC_EXTENSION, kept_extension
 from headrace.audio.flac import MAGIC, flac_info
 from headrace.audio.flac_sound import open_flac
 from headrace.audio.forms import (
     MAX_CHANNELS,
     MAX_SAMPLE_RATE_HZ,
+    OPUS_RATES_HZ,
     AudioFormat,
     AudioInfo,
     AudioReject,
+    Codec,
     EncodedSegment,
     Segment,
 )
@@ -26,7 +29,8 @@ from headrace.audio.opening import open_sound
 from headrace.audio.reader import FrameReader, covers, native_dtype, overlap_of, read_to_end
 from headrace.audio.resampling import dtype_for, resampled
 from headrace.audio.segments import SourceWindow, resampling_window
-from headrace.audio.writer import FlacForm, copy_file, write_flac
+from headrace.audio.sound import position_kept
+from headrace.audio.writer import StreamForm, copy_file, write_stream
 from headrace.errors import AudioError
 
 _BLOCK_SAMPLES = 1 << 20  # decoded at a time: bounds the memory; a short clip is one read and one write
@@ -47,7 +51,8 @@ def encode_segments(
     A segment's bytes depend neither on the other segments nor on `block_samples`. Integers that fit are kept bit for
     bit; others are rounded and clipped (`levels.to_pcm`). A segment is resampled with the audio around it, so that
     joined segments equal the resampled whole within one step of the output. A source that is already FLAC in the wanted
-    form, with one segment over all of it, is decoded once to check it and then copied byte for byte.
+    form, with one segment over all of it, is decoded once to check it and then copied byte for byte; so are other
+    sources with `codec: copy` (`codecs.kept_extension`). Ogg streams have the serial number 0 (`with_serial`).
 
     Args:
         file: the recording, seekable. The caller must not read it meanwhile. Its position is restored.
@@ -65,9 +70,9 @@ def encode_segments(
         return
     form = _form(info, wanted)
     block_frames = max(1, block_samples // info.num_channels)
-    if _is_copyable(file, info, form, segments):
-        prove(file, info, block_samples=block_samples)
-        yield _copied(file, segments[0], form)
+    if (extension := _extension_of_copy(file, info, wanted, form, segments)) is not None:
+        _prove_whole(file, info, block_frames)
+        yield _copied(file, info, extension)
         return
     job = _Conversion(info, form)
     windows = [job.window(segment) for segment in segments]
@@ -77,7 +82,7 @@ def encode_segments(
         reader = FrameReader(sound, info, dtype=job.reading_dtype, block_frames=block_frames, keep=overlap)
         for segment, window in zip(segments, windows, strict=True):
             blocks = job.prepared(reader.blocks(window.start_frame, window.stop_frame), segment, window)
-            payload, num_bytes = write_flac(blocks, segment.num_frames, form)
+            payload, num_bytes = write_stream(blocks, segment.num_frames, form)
             yield _result(segment, payload, num_bytes, form)
 
 
@@ -109,17 +114,21 @@ def prove(file: BinaryIO, info: AudioInfo, *, block_samples: int = _BLOCK_SAMPLE
         AudioError: `truncated` or `undecodable`.
     """
     if info.container == _FLAC:
-        block_frames = max(1, block_samples // info.num_channels)
-        with open_flac(file, info) as sound:
-            read_to_end(FrameReader(sound, info, dtype=native_dtype(info), block_frames=block_frames), info.num_frames)
+        _prove_whole(file, info, max(1, block_samples // info.num_channels))
+
+
+def _prove_whole(file: BinaryIO, info: AudioInfo, block_frames: int) -> None:
+    """Decode a whole recording, to check that it is complete, undamaged and finite."""
+    with open_flac(file, info) if info.container == _FLAC else open_sound(file) as sound:
+        read_to_end(FrameReader(sound, info, dtype=native_dtype(info), block_frames=block_frames), info.num_frames)
 
 
 @dataclass(frozen=True, slots=True)
 class _Conversion:
-    """The steps that convert a source to one form of FLAC."""
+    """The steps that convert a source to one form."""
 
     info: AudioInfo
-    form: FlacForm
+    form: StreamForm
 
     @property
     def resamples(self) -> bool:
@@ -155,7 +164,7 @@ class _Conversion:
             yield np.repeat(pcm, repeats, axis=1) if repeats > 1 else pcm
 
 
-def _form(info: AudioInfo, wanted: AudioFormat) -> FlacForm:
+def _form(info: AudioInfo, wanted: AudioFormat) -> StreamForm:
     """The wanted form, with the source's values for settings that are None.
 
     Raises:
@@ -172,39 +181,60 @@ def _form(info: AudioInfo, wanted: AudioFormat) -> FlacForm:
             f"{info.num_channels} channels cannot be mixed to {num_channels}: set audio.num_channels to 1 or null",
         )
     rate_hz = wanted.output_rate_hz(info.sample_rate_hz)
+    if wanted.codec is Codec.OPUS:
+        if rate_hz not in OPUS_RATES_HZ:
+            rates = ", ".join(map(str, OPUS_RATES_HZ))
+            raise AudioError(
+                AudioReject.UNSUPPORTED, f"Opus has no rate of {rate_hz} Hz: set audio.sample_rate to one of {rates}"
+            )
+        return StreamForm(rate_hz, num_channels, 24, wanted.compression_level, wanted.opus_bitrate)
     if rate_hz > MAX_SAMPLE_RATE_HZ or (rate_hz >= 1 << 16 and rate_hz % 10):  # RFC 9639, section 7
         raise AudioError(
             AudioReject.UNSUPPORTED, f"FLAC cannot stream {rate_hz} Hz: set audio.sample_rate to a common rate"
         )
-    return FlacForm(rate_hz, num_channels, wanted.output_bits(info), wanted.compression_level)
+    return StreamForm(rate_hz, num_channels, wanted.output_bits(info), wanted.compression_level)
 
 
-def _is_copyable(file: BinaryIO, info: AudioInfo, form: FlacForm, segments: Sequence[Segment]) -> bool:
-    """Whether the file is plain FLAC (nothing before its magic) in the wanted form, and one segment covers it."""
-    if info.container != _FLAC or list(segments) != [Segment(0, 0, info.num_frames)]:
-        return False
-    before = file.tell()
-    file.seek(0)
-    head = file.read(_FLAC_HEAD_BYTES)
-    file.seek(before)
-    wanted = (info.num_frames, form.sample_rate_hz, form.num_channels, form.bits)
-    return head.startswith(MAGIC) and flac_info(head) == wanted
+def _extension_of_copy(
+    file: BinaryIO, info: AudioInfo, wanted: AudioFormat, form: StreamForm, segments: Sequence[Segment]
+) -> str | None:
+    """The extension of a sample that has the recording's own bytes; None if the segments have to be encoded."""
+    if list(segments) != [Segment(segments[0].index, 0, info.num_frames)]:
+        return None
+    extension = kept_extension(info, wanted, segments[0])
+    if info.container != _FLAC or wanted.codec is Codec.OPUS:
+        return extension
+    if extension is None and (form.sample_rate_hz, form.num_channels, form.bits) != _form_of(info):
+        return None
+    return FLAC_EXTENSION if _is_plain_flac(file, info) else None
 
 
-def _copied(file: BinaryIO, segment: Segment, form: FlacForm) -> EncodedSegment:
-    before = file.tell()
-    file.seek(0)
-    payload, num_bytes = copy_file(file, segment.num_frames, form)
-    file.seek(before)
-    return _result(segment, payload, num_bytes, form)
+def _is_plain_flac(file: BinaryIO, info: AudioInfo) -> bool:
+    """Whether a FLAC file has nothing before its magic, and its header has the recording's length and form."""
+    with position_kept(file):
+        file.seek(0)
+        head = file.read(_FLAC_HEAD_BYTES)
+    return head.startswith(MAGIC) and flac_info(head) == (info.num_frames, *_form_of(info))
 
 
-def _result(segment: Segment, payload: bytes | BinaryIO, num_bytes: int, form: FlacForm) -> EncodedSegment:
+def _form_of(info: AudioInfo) -> tuple[int, int, int | None]:
+    return info.sample_rate_hz, info.num_channels, info.bits_per_sample
+
+
+def _copied(file: BinaryIO, info: AudioInfo, extension: str) -> EncodedSegment:
+    with position_kept(file):
+        file.seek(0)
+        payload, num_bytes = copy_file(file)
+    return EncodedSegment(payload, num_bytes, info.num_frames, *_form_of(info), extension)
+
+
+def _result(segment: Segment, payload: bytes | BinaryIO, num_bytes: int, form: StreamForm) -> EncodedSegment:
     return EncodedSegment(
         payload=payload,
         num_bytes=num_bytes,
         num_frames=segment.num_frames,
         sample_rate_hz=form.sample_rate_hz,
         num_channels=form.num_channels,
-        bits_per_sample=form.bits,
+        bits_per_sample=form.bits if form.codec is Codec.FLAC else None,
+        extension=form.codec.value,
     )

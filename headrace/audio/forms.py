@@ -12,6 +12,21 @@ MAX_CHANNELS = 8
 """FLAC's limit (RFC 9639, section 9.1.3)."""
 MAX_SAMPLE_RATE_HZ = 655_350
 """The largest rate that every FLAC frame header can carry (RFC 9639, section 9.1.2)."""
+OPUS_RATES_HZ = (8_000, 12_000, 16_000, 24_000, 48_000)
+"""The sample rates that an Opus encoder takes (RFC 6716, section 2)."""
+OPUS_BITRATES = (6_000, 256_000)
+"""Least and largest bit rate of libsndfile's Opus encoder, in bits per second for each channel."""
+DEFAULT_OPUS_BITRATE = 64_000
+"""Bits per second for each channel."""
+
+
+class Codec(StrEnum):
+    """How the audio of a sample is stored."""
+
+    FLAC = "flac"
+    OPUS = "opus"
+    COPY = "copy"
+    """The bytes of the source where a sample is a whole recording in the wanted form; FLAC for all others."""
 
 
 class AudioReject(StrEnum):
@@ -84,8 +99,10 @@ class AudioInfo:
 class AudioFormat:
     """The wanted format of audio in shards (`audio` in the YAML). A field that is None keeps the source's value.
 
+    `bitrate` is in bits per second for each channel, for Opus only; None takes `DEFAULT_OPUS_BITRATE`.
+
     Raises:
-        ConfigError: FLAC does not support a value; the message names the YAML key.
+        ConfigError: the codec does not support a value; the message names the YAML key.
     """
 
     sample_rate_hz: int | None = None
@@ -94,10 +111,17 @@ class AudioFormat:
     compression_level: int = 5
     segment_seconds: float | None = None
     last_segment: Literal["keep", "drop"] = "keep"
+    codec: Codec = Codec.FLAC
+    bitrate: int | None = None
 
     def __post_init__(self) -> None:
         """Check every value, before any file is opened."""
         rate, channels, seconds = self.sample_rate_hz, self.num_channels, self.segment_seconds
+        if self.codec not in tuple(Codec):
+            raise ConfigError(f"audio.codec: expected {', '.join(Codec)}, found {self.codec!r}")
+        object.__setattr__(self, "codec", Codec(self.codec))
+        is_opus = self.codec is Codec.OPUS
+        least, most = OPUS_BITRATES
         rules = {
             f"sample_rate: expected 1 to {MAX_SAMPLE_RATE_HZ} or null, found {rate!r}": rate is None
             or 1 <= rate <= MAX_SAMPLE_RATE_HZ,
@@ -109,6 +133,15 @@ class AudioFormat:
             f"segment_seconds: expected a positive number or null, found {seconds!r}": seconds is None
             or (math.isfinite(seconds) and seconds > 0),
             f"last_segment: expected keep or drop, found {self.last_segment!r}": self.last_segment in ("keep", "drop"),
+            f"sample_rate: Opus has {', '.join(map(str, OPUS_RATES_HZ))} Hz, found {rate!r}": not is_opus
+            or rate in {None, *OPUS_RATES_HZ},
+            f"bits_per_sample: Opus has no bit depth; leave it out, found {self.bits_per_sample!r}": not is_opus
+            or self.bits_per_sample is None,
+            f"bitrate: for codec opus only; leave it out, or set codec: opus, found {self.bitrate!r}": is_opus
+            or self.bitrate is None,
+            f"bitrate: expected {least} to {most} bits per second for each channel, or null, found {self.bitrate!r}": (
+                self.bitrate is None or least <= self.bitrate <= most
+            ),
         }
         for rule, holds in rules.items():
             if not holds:
@@ -123,7 +156,14 @@ class AudioFormat:
             "compression_level": self.compression_level,
             "segment_seconds": None if self.segment_seconds is None else float(self.segment_seconds),
             "last_segment": self.last_segment,
+            "codec": self.codec.value,
+            "bitrate": self.opus_bitrate if self.codec is Codec.OPUS else None,
         }
+
+    @property
+    def opus_bitrate(self) -> int:
+        """Bits per second for each channel of an Opus stream."""
+        return self.bitrate or DEFAULT_OPUS_BITRATE
 
     def output_rate_hz(self, source_rate_hz: int) -> int:
         """Sample rate in the shard, for a source of this rate."""
@@ -159,16 +199,17 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class EncodedSegment:
-    """A segment as FLAC.
+    """A segment in its codec.
 
     Attributes:
-        payload: the FLAC file, as bytes; or, if it may be large, as a binary file at position 0, which has to be read
+        payload: the audio file, as bytes; or, if it may be large, as a binary file at position 0, which has to be read
             before the next segment is requested.
         num_bytes: size of the payload.
         num_frames: length.
         sample_rate_hz: sample rate.
         num_channels: channels.
-        bits_per_sample: 16 or 24.
+        bits_per_sample: bits of a stored sample; None for lossy and companded codings.
+        extension: name of the sample's field, which says what the payload is: `flac`, `opus`, `mp3`, `ogg`, `wav`.
     """
 
     payload: bytes | BinaryIO
@@ -176,4 +217,5 @@ class EncodedSegment:
     num_frames: int
     sample_rate_hz: int
     num_channels: int
-    bits_per_sample: int
+    bits_per_sample: int | None
+    extension: str = "flac"

@@ -1,8 +1,9 @@
-"""Checks the pages of an Ogg file (RFC 3533), and finds its chained streams, without decoding them.
+"""Checks the pages of an Ogg file (RFC 3533), finds its chained streams, and gives a stream another serial number.
 
-A decoder skips pages that it cannot read. Without this check, damage would be missing audio.
+Nothing is decoded. A decoder skips pages that it cannot read. Without this check, damage would be missing audio.
 """
 
+import io
 import itertools
 import zlib
 from collections.abc import Iterator
@@ -56,6 +57,27 @@ def ogg_links(file: BinaryIO, num_bytes: int) -> list[tuple[int, int]]:
             "complete, write the pages again (ffmpeg -i OLD -c copy NEW)",
         )
     return links
+
+
+def set_serial(file: BinaryIO, serial: int) -> None:
+    """Give all pages of an Ogg file of one stream another serial number, and compute their checksums again.
+
+    Args:
+        file: readable, writable and seekable; a whole, valid file. Its position is moved.
+        serial: the number, 0 to 2**32 - 1.
+
+    Raises:
+        AudioError: the file is not a sequence of whole pages.
+    """
+    num_bytes = file.seek(0, io.SEEK_END)
+    for place in list(_pages(file, num_bytes)):
+        file.seek(place.start)
+        page = bytearray(file.read(place.stop - place.start))
+        page[14:18] = serial.to_bytes(4, "little")
+        page[22:26] = bytes(4)
+        page[22:26] = page_checksum(bytes(page)).to_bytes(4, "little")
+        file.seek(place.start)
+        file.write(page)
 
 
 def page_checksum(page: bytes) -> int:

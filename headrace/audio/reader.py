@@ -32,12 +32,22 @@ class FrameReader:
     skipped by seeking if that is exact, otherwise by decoding.
     """
 
-    def __init__(self, sound: Sound, info: AudioInfo, *, dtype: str, block_frames: int, keep: int = 0) -> None:
+    def __init__(  # noqa: PLR0913 - how much is decoded at a time, and how much is kept
+        self,
+        sound: Sound,
+        info: AudioInfo,
+        *,
+        dtype: str,
+        block_frames: int,
+        keep: int = 0,
+        skip_frames: int | None = None,
+    ) -> None:
         self._sound = sound
         self._info = info
         self._dtype = dtype
         self._block_frames = block_frames
         self._keep = keep
+        self._skip_frames = skip_frames or block_frames  # decoded at a time in a gap
         self._position = 0
         self._tail: Samples = np.empty((0, info.num_channels), dtype)
 
@@ -64,7 +74,7 @@ class FrameReader:
             self._position = start
             self._tail = self._tail[:0]
         while self._position < start:
-            self._next(min(self._block_frames, start - self._position))
+            self._next(min(self._skip_frames, start - self._position))
 
     def _next(self, num_frames: int) -> Samples:
         block: Samples = self._sound.read(num_frames, self._dtype)

@@ -1,22 +1,30 @@
-"""Encodes blocks of PCM as one FLAC stream, in memory or in a temporary file.
+"""Encodes blocks of PCM as one stream, FLAC or Ogg Opus, in memory or in a temporary file.
 
 Equal samples, form and `codec_version()` give equal bytes, with one exception: libFLAC chooses its predictors in
-floating point, with the vector instructions of the CPU. Another CPU may give other bytes, but never other audio.
+floating point, with the vector instructions of the CPU. Another CPU may give other bytes, but never other audio. Opus
+encodes in floating point: another CPU may give other bytes, and audio that differs by less than the coding's own noise.
+
+libsndfile gives each Ogg stream a random serial number. It is replaced by 0 here, and by a number of the sample in
+`with_serial`.
 """
 
 import contextlib
 import functools
+import hashlib
+import io
 import os
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal, cast
 
 import numpy as np
 import soundfile as sf
 import soxr
 
+from headrace.audio.forms import OPUS_BITRATES, Codec
 from headrace.audio.levels import Samples
+from headrace.audio.ogg import set_serial
 from headrace.audio.sound import ForwardSound
 from headrace.errors import BuildError
 from headrace.machine import anonymous_file
@@ -25,23 +33,46 @@ _OWN_VERSION = 2  # increase it if equal input gives other bytes for a reason th
 _IN_MEMORY_BYTES = 32 << 20  # of PCM; what may be larger goes to a temporary file
 _COPY_BYTES = 1 << 20
 _VENDOR = b"reference libFLAC "
+_OPUS_VENDOR = b"OpusTags"
 
 
 @dataclass(frozen=True, slots=True)
-class FlacForm:
-    """The form of one recording in its shard, without open choices."""
+class StreamForm:
+    """The form of one recording in its shard, without open choices.
+
+    Attributes:
+        sample_rate_hz: sample rate.
+        num_channels: channels.
+        bits: bits of the PCM that is encoded.
+        compression_level: of FLAC, 0 to 8.
+        opus_bitrate: bits per second for each channel of Opus; None for FLAC.
+    """
 
     sample_rate_hz: int
     num_channels: int
     bits: Literal[16, 24]
     compression_level: int
+    opus_bitrate: int | None = None
+
+    @property
+    def codec(self) -> Codec:
+        """FLAC or Opus."""
+        return Codec.FLAC if self.opus_bitrate is None else Codec.OPUS
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The encoder's settings, in libsndfile's terms."""
+        if self.opus_bitrate is None:
+            return {"format": "FLAC", "subtype": f"PCM_{self.bits}", "compression_level": self.compression_level / 8}
+        least, most = OPUS_BITRATES  # libsndfile's level is the bit rate, upside down
+        return {"format": "OGG", "subtype": "OPUS", "compression_level": (most - self.opus_bitrate) / (most - least)}
 
     def fits_in_memory(self, num_frames: int) -> bool:
         """Whether this many frames are few enough to be kept in memory."""
         return num_frames * self.num_channels * (self.bits // 8) <= _IN_MEMORY_BYTES
 
 
-def write_flac(blocks: Iterable[Samples], num_frames: int, form: FlacForm) -> tuple[bytes | BinaryIO, int]:
+def write_stream(blocks: Iterable[Samples], num_frames: int, form: StreamForm) -> tuple[bytes | BinaryIO, int]:
     """Encode blocks (frames, channels) with `num_frames` frames in total. Returns the payload and its size in bytes.
 
     The encoder writes to a descriptor (in memory, a memfd) and not to a Python object. The GIL is then taken a few
@@ -54,6 +85,8 @@ def write_flac(blocks: Iterable[Samples], num_frames: int, form: FlacForm) -> tu
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(_memory_file() if in_memory else _disk_file())
         _encode(blocks, num_frames, file.fileno(), form)
+        if form.codec is Codec.OPUS:
+            set_serial(file, 0)
         num_bytes = file.seek(0, os.SEEK_END)
         file.seek(0)
         if in_memory:
@@ -62,9 +95,24 @@ def write_flac(blocks: Iterable[Samples], num_frames: int, form: FlacForm) -> tu
         return file, num_bytes
 
 
-def copy_file(file: BinaryIO, num_frames: int, form: FlacForm) -> tuple[bytes | BinaryIO, int]:
-    """Copy a FLAC file from its current position. Returns the payload and its size in bytes, as `write_flac` does."""
-    if form.fits_in_memory(num_frames):
+def with_serial(payload: bytes | BinaryIO, key: str) -> bytes | BinaryIO:
+    """An Ogg stream of one sample with the serial number of the sample: the first 32 bits of its key's SHA-256.
+
+    A payload that is a file is changed in place.
+    """
+    serial = int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "big")
+    file = io.BytesIO(payload) if isinstance(payload, bytes) else payload
+    set_serial(file, serial)
+    file.seek(0)
+    return file.getvalue() if isinstance(file, io.BytesIO) else file
+
+
+def copy_file(file: BinaryIO) -> tuple[bytes | BinaryIO, int]:
+    """Copy a file from its current position. Returns the payload and its size in bytes, as `write_stream` does."""
+    before = file.tell()
+    size = file.seek(0, os.SEEK_END) - before
+    file.seek(before)
+    if size <= _IN_MEMORY_BYTES:
         data = file.read()
         return data, len(data)
     copy = _disk_file()
@@ -76,14 +124,19 @@ def copy_file(file: BinaryIO, num_frames: int, form: FlacForm) -> tuple[bytes | 
 
 
 @functools.cache
-def codec_version() -> str:
+def codec_version(codec: Codec = Codec.FLAC) -> str:
     """Versions of the libraries and of this project's code, on which the bytes of an encoded segment depend.
 
-    The version of libFLAC, which is built into libsndfile, is read from a stream that it writes.
+    The versions of libFLAC and libopus, which are built into libsndfile, are read from streams that they write.
     """
-    sample, _ = write_flac([np.zeros((1, 1), np.int16)], 1, FlacForm(44_100, 1, 16, 5))
-    flac = cast("bytes", sample).split(_VENDOR)[1].split()[0].decode()
-    return f"headrace-audio-{_OWN_VERSION} {sf.__libsndfile_version__} libFLAC-{flac} {soxr.__libsoxr_version__}"
+    opus_bitrate = OPUS_BITRATES[0] if codec is Codec.OPUS else None
+    sample, _ = write_stream([np.zeros((1, 1), np.int16)], 1, StreamForm(48_000, 1, 16, 5, opus_bitrate))
+    if codec is Codec.OPUS:
+        after = cast("bytes", sample).split(_OPUS_VENDOR)[1]
+        version = after[4 : 4 + int.from_bytes(after[:4], "little")].decode().replace(" ", "-")
+    else:
+        version = "libFLAC-" + cast("bytes", sample).split(_VENDOR)[1].split()[0].decode()
+    return f"headrace-audio-{_OWN_VERSION} {sf.__libsndfile_version__} {version} {soxr.__libsoxr_version__}"
 
 
 def _memory_file() -> BinaryIO:
@@ -96,7 +149,7 @@ def _disk_file() -> BinaryIO:
     return cast("BinaryIO", tempfile.TemporaryFile(buffering=0))
 
 
-def _encode(blocks: Iterable[Samples], num_frames: int, descriptor: int, form: FlacForm) -> None:
+def _encode(blocks: Iterable[Samples], num_frames: int, descriptor: int, form: StreamForm) -> None:
     written = 0
     try:
         with ForwardSound(
@@ -104,16 +157,16 @@ def _encode(blocks: Iterable[Samples], num_frames: int, descriptor: int, form: F
             "w",
             samplerate=form.sample_rate_hz,
             channels=form.num_channels,
-            format="FLAC",
-            subtype=f"PCM_{form.bits}",
-            compression_level=form.compression_level / 8,
             closefd=False,
+            **form.options,
         ) as sound:
             for block in blocks:
                 _write(sound, block)
                 written += len(block)
     except _EncoderError as error:
-        raise BuildError(f"FLAC could not be encoded ({error.__cause__}): is the temporary folder full?") from error
+        raise BuildError(
+            f"{form.codec.value} could not be encoded ({error.__cause__}): is the temporary folder full?"
+        ) from error
     if written != num_frames:
         raise BuildError(f"expected {num_frames} frames to encode, found {written}: please report this bug")
 

@@ -13,13 +13,25 @@ from functools import partial
 from itertools import groupby
 from typing import BinaryIO, TypeVar
 
-from headrace.audio import AudioFormat, EncodedSegment, Segment, codec_version, encode_segments, prove, proves
+from headrace.audio import (
+    AudioFormat,
+    Codec,
+    EncodedSegment,
+    Segment,
+    codec_version,
+    encode_segments,
+    planned_bytes,
+    prove,
+    proves,
+    with_serial,
+)
 from headrace.build.plan import PlannedSample, ShardPlan, layout_of, plan_shards
 from headrace.build.samples import Planned, planned_samples, sample_json, sample_key
 from headrace.build.update import PartitionBuild, PartitionTarget, bring_up_to_date
 from headrace.catalog.listing import FileStamp
 from headrace.catalog.recordings import Recording, fingerprint_of
 from headrace.catalog.sources import Source
+from headrace.config.partitioning import ShardSize
 from headrace.errors import AudioError, BuildError, FileChangedError
 from headrace.format.index import REFUSED_NOTE, ShardIndex
 from headrace.format.index_entries import SampleEntry
@@ -51,27 +63,27 @@ class ShardSettings:
 
     Attributes:
         audio: format of the audio in shards.
-        samples_per_shard: samples of a full shard.
+        size: size of a full shard.
         reshuffle: how often the data set was laid out from scratch.
     """
 
     audio: AudioFormat
-    samples_per_shard: int
+    size: ShardSize
     reshuffle: int = 0
 
     @property
     def layout(self) -> dict[str, int]:
         """See `Manifest.layout`."""
-        return layout_of(self.samples_per_shard, self.reshuffle)
+        return layout_of(self.size, self.reshuffle)
 
     def digest(self) -> str:
         """Digest of the audio settings, the shard format and the versions of the codecs."""
-        content = [SHARD_FORMAT, codec_version(), self.audio.canonical()]
+        content = [SHARD_FORMAT, codec_version(self.audio.codec), self.audio.canonical()]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def wanted(self, fingerprint: str) -> str:
         """Digest of everything that a partition is built from, given its fingerprint (see `Manifest.wanted`)."""
-        layout = " ".join(map(str, self.layout.values()))
+        layout = " ".join(f"{name} {value}" for name, value in self.layout.items())
         return hashlib.sha256(f"{self.digest()} {layout} {fingerprint}".encode()).hexdigest()
 
 
@@ -131,10 +143,14 @@ class _AudioRecipe:
         self._planned, self._too_short = planned_samples(self.recordings, self.settings.audio)
         return plan_shards(
             self._places(previous),
-            [PlannedSample(key, rec.key, seg.index, rec.sample_digest) for key, (rec, seg) in self._planned.items()],
-            samples_per_shard=self.settings.samples_per_shard,
+            [self._planned_sample(key, recording, segment) for key, (recording, segment) in self._planned.items()],
+            size=self.settings.size,
             settings=self.settings.digest(),
         )
+
+    def _planned_sample(self, key: str, recording: Recording, segment: Segment) -> PlannedSample:
+        size = planned_bytes(recording.info, self.settings.audio, segment, recording.num_bytes)
+        return PlannedSample(key, recording.key, segment.index, recording.sample_digest, size)
 
     def planned_keys(self, plans: Sequence[ShardPlan]) -> bytes:
         """See `ShardRecipe`."""
@@ -233,7 +249,8 @@ class _AudioRecipe:
             key = sample_key(recording, segment, is_whole=is_whole)
             text = sample_json(recording, segment, sample)
             facts = SampleEntry(key, {}, sample.num_frames, sample.sample_rate_hz, sample.num_channels)
-            writer.add(key, {"flac": (sample.payload, sample.num_bytes), "json": (text, len(text))}, facts)
+            payload = with_serial(sample.payload, key) if self.settings.audio.codec is Codec.OPUS else sample.payload
+            writer.add(key, {sample.extension: (payload, sample.num_bytes), "json": (text, len(text))}, facts)
             seconds += sample.num_frames / sample.sample_rate_hz
         return seconds
 

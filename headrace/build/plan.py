@@ -1,12 +1,18 @@
 """Plans which sample of a partition goes to which shard. Pure: no I/O, no clock, no randomness.
 
 A sample that is already in a shard stays there, so a change of the source rewrites only the shards that it concerns.
+
+New samples are put into a row, shuffled by hash. The last shard takes from the beginning of the row what fits into it,
+then a new shard does, and so on. No shard takes a sample out of turn to fill a gap, so a shard of a size in bytes may
+have room for a small sample. Its limit holds for what is added: a shard whose recordings were replaced by longer ones
+may exceed it.
 """
 
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from headrace.config.partitioning import ShardSize
 from headrace.errors import ConfigError
 
 
@@ -19,12 +25,14 @@ class PlannedSample:
         recording: key of its recording; samples of one recording stay together.
         index: number of its segment in the recording.
         digest: digest of everything that its bytes depend on, except the audio settings.
+        num_bytes: planned size of its audio.
     """
 
     key: str
     recording: str
     index: int
     digest: str
+    num_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +54,19 @@ def plan_shards(
     previous: Mapping[int, Sequence[str]],
     samples: Sequence[PlannedSample],
     *,
-    samples_per_shard: int,
+    size: ShardSize,
     settings: str,
 ) -> list[ShardPlan]:
     """The shards that a partition should have, in order of their numbers.
 
     Samples of `previous` keep their shard and their order in it. New samples fill the last shard and then new shards,
-    in an order shuffled by hash, so that recordings are mixed.
+    in an order shuffled by hash, so that recordings are mixed (see above).
 
     Args:
         previous: number of a shard → the keys that were planned for it; empty to lay out the partition from scratch:
             before its first build, and if `layout_of` differs from the newest manifest's.
         samples: the samples that the partition should have, in any order, with unique keys.
-        samples_per_shard: samples of a full shard.
+        size: size of a full shard.
         settings: digest of everything else that the bytes of every shard depend on.
 
     Raises:
@@ -69,14 +77,7 @@ def plan_shards(
         raise ConfigError(f"{len(samples) - len(waiting)} samples share a key with another; keys must be unique")
     groups = {sequence: [waiting.pop(key) for key in keys if key in waiting] for sequence, keys in previous.items()}
     new = sorted(waiting.values(), key=_shuffled)
-    if groups and new:
-        last = groups[max(groups)]
-        room = max(0, samples_per_shard - len(last))
-        last.extend(new[:room])
-        new = new[room:]
-    first_free = 1 + max(groups, default=-1)
-    for start in range(0, len(new), samples_per_shard):
-        groups[first_free + start // samples_per_shard] = new[start : start + samples_per_shard]
+    _fill(groups, new, size)
     return [
         ShardPlan(sequence, tuple(group), _input_digest(sequence, group, settings))
         for sequence, group in sorted(groups.items())
@@ -84,9 +85,22 @@ def plan_shards(
     ]
 
 
-def layout_of(samples_per_shard: int, reshuffle: int) -> dict[str, int]:
+def layout_of(size: ShardSize, reshuffle: int) -> dict[str, int]:
     """`Manifest.layout`: the settings that decide which samples share a shard."""
-    return {"samples_per_shard": samples_per_shard} | ({"reshuffle": reshuffle} if reshuffle else {})
+    return size.layout | ({"reshuffle": reshuffle} if reshuffle else {})
+
+
+def _fill(groups: dict[int, list[PlannedSample]], new: Sequence[PlannedSample], size: ShardSize) -> None:
+    """Add new samples, in their order, to the last group and then to new groups."""
+    sequence = max(groups, default=0)
+    group = groups.setdefault(sequence, [])
+    num_bytes = sum(sample.num_bytes for sample in group)
+    for sample in new:
+        if not size.has_room(len(group), num_bytes, sample.num_bytes):
+            sequence += 1
+            group, num_bytes = groups.setdefault(sequence, []), 0
+        group.append(sample)
+        num_bytes += sample.num_bytes
 
 
 def _shuffled(sample: PlannedSample) -> tuple[bytes, str, int]:

@@ -7,10 +7,12 @@ the assets pass in catalog, settings and manifests, and get equal answers.
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
+from typing import Any
 
 from headrace.build.audio import ShardSettings
 from headrace.build.latents import LatentSettings
 from headrace.config.dataset import DatasetConfig, LatentsConfig
+from headrace.config.partitioning import ShardSize
 from headrace.encoders import fingerprint
 from headrace.format.manifests import KnownManifest, Manifest
 from headrace.format.snapshots import Snapshot
@@ -31,7 +33,7 @@ class BuildReason(StrEnum):
 
 def shard_settings(config: DatasetConfig) -> ShardSettings:
     """The settings of a data set's audio shards."""
-    return ShardSettings(config.audio.format(), config.shards.samples_per_shard, config.shards.reshuffle)
+    return ShardSettings(config.audio.format(), config.shards.size, config.shards.reshuffle)
 
 
 def latent_settings(latents: LatentsConfig) -> LatentSettings:
@@ -70,11 +72,7 @@ def why_build(
         return (BuildReason.NEW,)
     reasons = {BuildReason.MISSING: is_damaged}
     if isinstance(settings, ShardSettings):
-        as_laid_out = replace(
-            settings,
-            samples_per_shard=found.layout.get("samples_per_shard", 0),
-            reshuffle=found.layout.get("reshuffle", 0),
-        )
+        as_laid_out = replace(settings, **_laid_out(found.layout))
         reasons |= {
             BuildReason.RECORDINGS: found.source != source,
             BuildReason.LAYOUT: found.layout != settings.layout,
@@ -86,6 +84,12 @@ def why_build(
             BuildReason.ENCODER: found.wanted != settings.wanted(found.source),
         }
     return tuple(reason for reason in BuildReason if reasons.get(reason))
+
+
+def _laid_out(layout: Mapping[str, int]) -> dict[str, Any]:
+    """The fields of `ShardSettings` that a manifest's layout has."""
+    sizes = {name: layout[name] for name in ("samples_per_shard", "bytes_per_shard") if name in layout}
+    return {"reshuffle": layout.get("reshuffle", 0)} | ({"size": ShardSize(**sizes)} if len(sizes) == 1 else {})
 
 
 def is_current(snapshot: Snapshot | None, catalog: str, manifests: Mapping[str, KnownManifest]) -> bool:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 
 from rich.console import Console
 
+from headrace.arguments import parse_bytes
 from headrace.cli.tables import bytes_text, duration_text, grid
 from headrace.streaming.dataset import StreamingDataset
 from headrace.streaming.order.passes import BLOCK_SHARDS
 from headrace.streaming.order.spec import DEFAULT_CANONICAL_NODES
-from headrace.streaming.settings import parse_bytes
 from headrace.streaming.simulation import Cluster, Simulation
 from headrace.streaming.world import World
 

@@ -7,13 +7,14 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 from zoneinfo import available_timezones
 
 import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -21,10 +22,11 @@ from pydantic import (
     model_validator,
 )
 
-from headrace.audio import AudioFormat
+from headrace.arguments import parse_bytes
+from headrace.audio import AudioFormat, Codec
 from headrace.config.cron import checked_cron
 from headrace.config.error_lines import error_line
-from headrace.config.partitioning import Partitioning
+from headrace.config.partitioning import Partitioning, ShardSize
 from headrace.config.section import Name, Owner, Section, Uri, Variable
 from headrace.config.shares import share_of
 from headrace.config.source import Exclude, SourceConfig
@@ -39,6 +41,14 @@ def _checked_share(share: str | float) -> str | float:
     return share
 
 
+def _checked_size(size: object) -> int | None:
+    """A number of bytes. Raises `ValueError` for anything else than a size."""
+    try:
+        return parse_bytes(cast("int | str | None", size))
+    except ConfigError as error:
+        raise ValueError("expected a number of bytes, such as 100000000 or 100mb") from error
+
+
 Cron = Annotated[str, AfterValidator(checked_cron)]
 _SPLIT = re.compile(r"^[A-Za-z][A-Za-z0-9-]*$")
 _SHARES_TOLERANCE = 1e-6
@@ -48,14 +58,26 @@ METADATA_SET = "metadata"
 
 
 class AudioConfig(Section):
-    """Format of the audio in the shards; null keeps the format of the source file."""
+    """Format of the audio in the shards; null keeps the format of the source file.
+
+    Attributes:
+        codec: `flac`, `opus`, or `copy`, which keeps the bytes of recordings that are in the wanted form.
+        bitrate: bits per second for each channel, for Opus only; null is 64,000.
+    """
 
     sample_rate: int | None = Field(None, ge=1, le=655_350)
     num_channels: int | None = Field(None, ge=1, le=8)
     bits_per_sample: Literal[16, 24] | None = None
+    codec: Codec = Codec.FLAC
+    bitrate: int | None = None
     compression_level: int = Field(5, ge=0, le=8)
     segment_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
     last_segment: Literal["keep", "drop"] = "keep"
+
+    @model_validator(mode="after")
+    def _fits_the_codec(self) -> Self:
+        self.format()
+        return self
 
     def format(self) -> AudioFormat:
         """The settings as the library's own type."""
@@ -66,6 +88,8 @@ class AudioConfig(Section):
             compression_level=self.compression_level,
             segment_seconds=self.segment_seconds,
             last_segment=self.last_segment,
+            codec=self.codec,
+            bitrate=self.bitrate,
         )
 
 
@@ -74,13 +98,31 @@ class ShardsConfig(Section):
 
     Attributes:
         samples_per_shard: samples in a full shard.
+        bytes_per_shard: instead of it: the most planned bytes of a shard, as a number or a size such as `100mb`.
         partitions: split → number of its partitions; 1 for a split that is not named.
         reshuffle: raise this number to assign all samples to shards again, as for an empty output.
     """
 
     samples_per_shard: int = Field(50, ge=1)
+    bytes_per_shard: Annotated[int | None, BeforeValidator(_checked_size)] = None
     reshuffle: int = Field(0, ge=0)
     partitions: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _has_one_size(self) -> Self:
+        if self.bytes_per_shard is not None and "samples_per_shard" in self.model_fields_set:
+            raise ValueError(
+                f"both samples_per_shard: {self.samples_per_shard} and bytes_per_shard: {self.bytes_per_shard} are "
+                "given; keep one of them"
+            )
+        return self
+
+    @property
+    def size(self) -> ShardSize:
+        """The size of a full shard, as the library's own type."""
+        if self.bytes_per_shard is not None:
+            return ShardSize(bytes_per_shard=self.bytes_per_shard)
+        return ShardSize(samples_per_shard=self.samples_per_shard)
 
 
 class EncoderConfig(BaseModel):

@@ -9,7 +9,46 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
+from headrace.errors import ConfigError
+
 _HASH_RANGE = 1 << 64
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSize:
+    """The size of a full shard; exactly one of the two is set.
+
+    Attributes:
+        samples_per_shard: number of samples.
+        bytes_per_shard: the most planned bytes (`headrace.audio.planned_bytes`) of its samples.
+    """
+
+    samples_per_shard: int | None = None
+    bytes_per_shard: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check that one is set. Raises `ConfigError`."""
+        given = [size for size in (self.samples_per_shard, self.bytes_per_shard) if size is not None]
+        if len(given) != 1 or given[0] < 1:
+            raise ConfigError(f"shards: expected samples_per_shard or bytes_per_shard, at least 1; found {self}")
+
+    @property
+    def layout(self) -> dict[str, int]:
+        """The one that is set, by its name."""
+        sizes = {"samples_per_shard": self.samples_per_shard, "bytes_per_shard": self.bytes_per_shard}
+        return {name: size for name, size in sizes.items() if size is not None}
+
+    def has_room(self, num_samples: int, num_bytes: int, next_bytes: int) -> bool:
+        """Whether one more sample fits into a shard. An empty shard takes any sample, however large.
+
+        Args:
+            num_samples: samples that are in the shard.
+            num_bytes: their planned bytes.
+            next_bytes: planned bytes of the sample.
+        """
+        if self.bytes_per_shard is not None:
+            return num_samples == 0 or num_bytes + next_bytes <= self.bytes_per_shard
+        return self.samples_per_shard is not None and num_samples < self.samples_per_shard
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy as np
 import torch.utils.data  # noqa: TID253 - a DataLoader asks for its own base class
 from numpy.typing import NDArray
 
-from headrace.arguments import flag, instance, one_of, optional, position, whole
+from headrace.arguments import flag, instance, one_of, optional, parse_bytes, position, whole
 from headrace.errors import ConfigError
 from headrace.streaming import distributed
 from headrace.streaming.batches.batch import Sample
@@ -34,7 +34,6 @@ from headrace.streaming.settings import (
     OnMissingLatents,
     SampleSettings,
     Transform,
-    parse_bytes,
 )
 from headrace.streaming.simulation import Cluster, Extent, Simulation, simulate
 from headrace.streaming.stream import Stream, chosen

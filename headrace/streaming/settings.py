@@ -3,7 +3,6 @@
 The settings of the order are in `order.spec`. Nothing in `FetchSettings` changes the samples, which tests check.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,8 +15,6 @@ from headrace.errors import ConfigError
 
 Transform = Callable[..., dict[str, Any]]
 """`f(sample)`, or `f(sample, rng)` with a `numpy.random.Generator`; returns a sample."""
-
-_BYTE_UNITS = {unit: 1024**power for power, unit in enumerate(("b", "kb", "mb", "gb", "tb", "pb", "eb"))} | {"": 1}
 
 
 class OnBadSample(StrEnum):
@@ -136,24 +133,3 @@ def digest_check(name: str, value: object) -> bool:
     if value is None or isinstance(value, bool | np.bool_):
         return bool(value)
     return bool(one_of(name, value, "sha256"))
-
-
-def parse_bytes(size: int | str | None, name: str = "cache_limit") -> int | None:
-    """A number of bytes from 1000, "100b", "64kb" or "50gb" (1024s, case-free); None stays None.
-
-    >>> parse_bytes("1.5kb")
-    1536
-
-    Raises:
-        ConfigError: it is not such a size, or not positive.
-    """
-    if size is None:
-        return None
-    match = re.fullmatch(r"\s*([0-9._]+)\s*([a-z]*)\s*", str(size).lower())
-    try:
-        found = int(float(match[1]) * _BYTE_UNITS[match[2]]) if match else 0
-    except (KeyError, ValueError):
-        found = 0
-    if found < 1:
-        raise ConfigError(f"{name} {size!r}: expected a number of bytes such as 1000000, '64kb' or '50gb'")
-    return found

@@ -11,8 +11,7 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from headrace.audio import decode as decode_any
-from headrace.audio import decode_flac_into, whole_flac_info
+from headrace.audio import decode_flac_into, open_encoded, whole_flac_info
 from headrace.errors import AudioError, ConfigError, FormatError, SampleError
 from headrace.format.member_names import LATENT_FIELD
 from headrace.format.pth import check_length, stored_latents
@@ -20,7 +19,7 @@ from headrace.format.tensors import BFLOAT16, storage_dtype, widen_bfloat16
 from headrace.streaming.batches.batch import Sample
 from headrace.streaming.batches.crop import FrameWindow, SampleCrop
 from headrace.streaming.batches.missing_latents import check_latents
-from headrace.streaming.batches.plausibility import check_flac, check_header, check_rate
+from headrace.streaming.batches.plausibility import check_encoded, check_flac, check_header, check_rate
 from headrace.streaming.batches.stored_sample import BatchRow, StoredSample
 from headrace.streaming.batches.user_fields import as_numpy
 from headrace.streaming.settings import ArrayType, SampleSettings
@@ -214,9 +213,13 @@ def _audio(sample: StoredSample, blob: memoryview, crop: SampleCrop) -> tuple[ND
             out = np.empty((channels, count), np.float32)
             fill_flac(sample, blob, out, (first, count))
             return out, rate, first
-    samples, rate = decode_any(blob)
-    first, count = crop.primary(samples.shape[1], rate)
-    return samples[:, first : first + count], rate, first
+    with open_encoded(blob) as audio:
+        check_encoded(sample, audio.info)
+        num_frames, rate = audio.info.num_frames, audio.info.sample_rate_hz
+        first, count = crop.primary(num_frames, rate)
+        out = np.empty((audio.info.num_channels, count), np.float32)
+        audio.read_into(out, first)
+    return out, rate, first
 
 
 def _resampled(samples: NDArray[np.float32], rate: int, wanted: int | None) -> tuple[NDArray[np.float32], int]:

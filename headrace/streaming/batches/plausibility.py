@@ -6,7 +6,7 @@ them. Smaller errors are found when the sample is decoded.
 
 import numpy as np
 
-from headrace.audio import AudioReject, FlacInfo, decode_flac_into
+from headrace.audio import AudioInfo, AudioReject, FlacInfo, decode_flac_into
 from headrace.errors import AudioError
 from headrace.streaming.batches.stored_sample import StoredSample
 
@@ -47,13 +47,25 @@ def check_header(sample: StoredSample, info: FlacInfo) -> None:
     Raises:
         AudioError: they differ.
     """
-    found = info.num_frames, info.sample_rate_hz, info.num_channels
+    _check_facts(sample, (info.num_frames, info.sample_rate_hz, info.num_channels), "FLAC")
+
+
+def check_encoded(sample: StoredSample, info: AudioInfo) -> None:
+    """Compare the facts of audio other than FLAC with the index.
+
+    Raises:
+        AudioError: they differ.
+    """
+    _check_facts(sample, (info.num_frames, info.sample_rate_hz, info.num_channels), info.container)
+
+
+def _check_facts(sample: StoredSample, found: tuple[int, int, int], container: str) -> None:
     promised = sample.num_frames, sample.sample_rate_hz, sample.num_channels
     if found != promised and sample.num_frames > 0:
         raise AudioError(
             AudioReject.UNDECODABLE,
-            f"damaged FLAC: its header says (frames, Hz, channels) {found}, the index says {promised}: `headrace "
-            "verify` says which is damaged; fetch the shard again",
+            f"damaged {container}: its header says (frames, Hz, channels) {found}, the index says {promised}: "
+            "`headrace verify` says which is damaged; fetch the shard again",
         )
 
 
