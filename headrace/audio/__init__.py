@@ -5,7 +5,7 @@ sets, storage or threads.
 """
 
 from headrace.audio.codecs import kept_extension, planned_bytes
-from headrace.audio.decode import EncodedAudio, decode, open_encoded
+from headrace.audio.decode import EncodedAudio, decode, decode_into, open_encoded
 from headrace.audio.encode import encode_segments, prove, proves
 from headrace.audio.flac import FlacInfo, decode_flac_into, flac_info, whole_flac_info
 from headrace.audio.forms import AudioFormat, AudioInfo, AudioReject, Codec, EncodedSegment, Segment
@@ -25,6 +25,7 @@ __all__ = [
     "codec_version",
     "decode",
     "decode_flac_into",
+    "decode_into",
     "encode_segments",
     "flac_info",
     "kept_extension",

@@ -44,6 +44,25 @@ def decode(data: FlacBytes) -> tuple[npt.NDArray[np.float32], int]:
     return samples, audio.info.sample_rate_hz
 
 
+def decode_into(data: FlacBytes, out: npt.NDArray[np.float32], start_frame: int = 0) -> None:
+    """Decode a part of an audio file of any format, frames from `start_frame` on. See `EncodedAudio.read_into`.
+
+    Args:
+        data: a whole audio file.
+        out: float32 (channels, frames), any strides; it is filled.
+        start_frame: the first frame.
+
+    Raises:
+        AudioError: see `probe`; or the audio is damaged, truncated, or not finite.
+        ValueError: `out` has the wrong shape, or the frames are outside of the file.
+    """
+    if bytes(data[:4]) == MAGIC:
+        decode_flac_into(data, out, start_frame, out.shape[1])
+        return
+    with open_encoded(data) as audio:
+        audio.read_into(out, start_frame)
+
+
 class EncodedAudio:
     """An audio file in memory that is about to be decoded. Made by `open_encoded`."""
 
@@ -64,8 +83,14 @@ class EncodedAudio:
 
         Raises:
             AudioError: the audio is damaged, truncated, or not finite.
+            ValueError: `out` has the wrong shape, or the frames are outside of the file.
         """
         info, stop = self.info, start_frame + out.shape[1]
+        if out.shape[0] != info.num_channels or not 0 <= start_frame <= stop <= info.num_frames:
+            raise ValueError(
+                f"frames {start_frame}:{stop} of {out.shape[0]} channels requested; the file has {info.num_frames} "
+                f"frames of {info.num_channels} channels"
+            )
         reader = FrameReader(
             self._sound, info, dtype="float32", block_frames=_BLOCK_FRAMES, skip_frames=_SKIPPED_FRAMES
         )

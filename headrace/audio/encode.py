@@ -15,6 +15,7 @@ from headrace.audio.flac import MAGIC, flac_info
 from headrace.audio.flac_sound import open_flac
 from headrace.audio.forms import (
     MAX_CHANNELS,
+    MAX_OPUS_CHANNELS,
     MAX_SAMPLE_RATE_HZ,
     OPUS_RATES_HZ,
     AudioFormat,
@@ -182,6 +183,10 @@ def _form(info: AudioInfo, wanted: AudioFormat) -> StreamForm:
         )
     rate_hz = wanted.output_rate_hz(info.sample_rate_hz)
     if wanted.codec is Codec.OPUS:
+        if num_channels > MAX_OPUS_CHANNELS:
+            raise AudioError(
+                AudioReject.UNSUPPORTED, f"{num_channels} channels, Opus holds 1 or 2 here: set audio.num_channels to 1"
+            )
         if rate_hz not in OPUS_RATES_HZ:
             rates = ", ".join(map(str, OPUS_RATES_HZ))
             raise AudioError(

@@ -16,6 +16,8 @@ OPUS_RATES_HZ = (8_000, 12_000, 16_000, 24_000, 48_000)
 """The sample rates that an Opus encoder takes (RFC 6716, section 2)."""
 OPUS_BITRATES = (6_000, 256_000)
 """Least and largest bit rate of libsndfile's Opus encoder, in bits per second for each channel."""
+MAX_OPUS_CHANNELS = 2
+"""Of more channels, the encoder takes one for low frequencies and drops the rest of its band."""
 DEFAULT_OPUS_BITRATE = 64_000
 """Bits per second for each channel."""
 
@@ -135,6 +137,7 @@ class AudioFormat:
             f"last_segment: expected keep or drop, found {self.last_segment!r}": self.last_segment in ("keep", "drop"),
             f"sample_rate: Opus has {', '.join(map(str, OPUS_RATES_HZ))} Hz, found {rate!r}": not is_opus
             or rate in {None, *OPUS_RATES_HZ},
+            f"num_channels: Opus has 1 or 2, found {channels!r}": not is_opus or (channels or 1) <= MAX_OPUS_CHANNELS,
             f"bits_per_sample: Opus has no bit depth; leave it out, found {self.bits_per_sample!r}": not is_opus
             or self.bits_per_sample is None,
             f"bitrate: for codec opus only; leave it out, or set codec: opus, found {self.bitrate!r}": is_opus

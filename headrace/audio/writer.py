@@ -101,10 +101,13 @@ def with_serial(payload: bytes | BinaryIO, key: str) -> bytes | BinaryIO:
     A payload that is a file is changed in place.
     """
     serial = int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "big")
-    file = io.BytesIO(payload) if isinstance(payload, bytes) else payload
-    set_serial(file, serial)
-    file.seek(0)
-    return file.getvalue() if isinstance(file, io.BytesIO) else file
+    if isinstance(payload, bytes):
+        file = io.BytesIO(payload)
+        set_serial(file, serial)
+        return file.getvalue()
+    set_serial(payload, serial)
+    payload.seek(0)
+    return payload
 
 
 def copy_file(file: BinaryIO) -> tuple[bytes | BinaryIO, int]:

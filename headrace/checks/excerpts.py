@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.audio import decode_flac_into
+from headrace.audio import decode_into
 from headrace.errors import SampleError
 from headrace.format.index import ABSENT, ShardIndex
 from headrace.format.tensors import float32_values, storage_dtype
@@ -21,19 +21,19 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
 def read_audio(storage: Storage, index: ShardIndex, i: int, most_seconds: float = math.inf) -> Floats | None:
-    """Sample `i` of an audio shard, or its beginning: float32 (channels, frames) in [-1, 1]; None without FLAC.
+    """Sample `i` of an audio shard, or its beginning: float32 (channels, frames) in [-1, 1]; None without audio.
 
     Raises:
         SampleError: the shard is damaged or missing.
     """
-    span = index.range_of(i, "flac")
+    span = index.audio_range(i)
     if span is None:
         return None
     num_frames = int(min(index.num_frames[i], most_seconds * int(index.sample_rate_hz[i])))
     samples = np.empty((int(index.num_channels[i]), num_frames), np.float32)
     with _named_failures(storage, index, i):
         (blob,) = storage.read_ranges(index.shard, [span])
-        decode_flac_into(blob, samples, 0, num_frames)
+        decode_into(blob, samples)
     return samples
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import soxr
 
-from headrace.audio import decode_flac_into
+from headrace.audio import decode_into
 from headrace.errors import AudioError, SampleError
 from headrace.stores.client_errors import translated_errors
 
@@ -33,10 +33,10 @@ class AudioClip:
         shard: file name of the shard, for messages.
         path: path of the tar.
         key: key of the sample.
-        span: half-open byte range of the sample's FLAC in the tar.
-        num_frames: PCM frames of the FLAC.
-        sample_rate_hz: sample rate of the FLAC.
-        num_channels: channels of the FLAC.
+        span: half-open byte range of the sample's audio in the tar.
+        num_frames: PCM frames of the audio.
+        sample_rate_hz: sample rate of the audio.
+        num_channels: channels of the audio.
     """
 
     shard: str
@@ -82,7 +82,7 @@ def read_clip(clip: AudioClip, form: AudioForm, start: int, stop: int) -> FloatS
 
 @contextmanager
 def _payload(clip: AudioClip) -> Iterator[bytes | memoryview]:
-    """The clip's FLAC stream. A long one is mapped into memory, so that only the wanted range is read."""
+    """The clip's audio file. A long one is mapped into memory, so that only the wanted range is read."""
     start, stop = clip.span
     with ExitStack() as stack:
         with translated_errors(clip.path.name, str(clip.path.parent)):
@@ -119,7 +119,7 @@ def _resampled(data: bytes | memoryview, clip: AudioClip, form: AudioForm, start
 def _decoded(data: bytes | memoryview, clip: AudioClip, form: AudioForm, start: int, stop: int) -> FloatSamples:
     """The range at the shard's rate, mixed: (C, stop - start). Mixing first halves the time to resample stereo."""
     samples = np.empty((clip.num_channels, stop - start), np.float32)
-    decode_flac_into(data, samples, start, stop - start)
+    decode_into(data, samples, start)
     return _mixed(samples, clip, form.num_channels)
 
 

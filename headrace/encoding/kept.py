@@ -2,8 +2,9 @@
 
 When a metadata column or one recording of fifty changes, the audio shard is a new one, but most of its audio is the
 same. Two FLAC streams have the same audio if their STREAMINFO has the same sample rate, channels, bits, number of
-frames and MD5 of the decoded audio (RFC 9639, section 8.2). The shards of this project always have the MD5. Samples
-that are not certainly the same, or whose latents are incomplete or damaged, are encoded again.
+frames and MD5 of the decoded audio (RFC 9639, section 8.2). The shards of this project always have the MD5. Audio in
+another codec is the same if all of its bytes are. Samples that are not certainly the same, or whose latents are
+incomplete or damaged, are encoded again.
 """
 
 import os
@@ -24,6 +25,8 @@ from headrace.stores.storage import Storage
 
 _ABOUT_AUDIO = slice(18, 42)  # sample rate to MD5, in a stream that begins with fLaC and STREAMINFO
 _HEAD_BYTES = 42
+_FLAC = "flac"
+_MAGIC = b"fLaC"
 _MD5_BYTES = 16
 _DONORS_KEPT = 64
 
@@ -50,11 +53,13 @@ class _Donor:
         pth = None if row is None else self.latents.range_of(row, "pth")
         return pth or self.rejections.get(key)
 
-    def head(self, key: str) -> ByteRange | None:
-        """Byte range of the first bytes of a sample's FLAC; None if the audio shard lacks the sample."""
+    def telling(self, key: str) -> ByteRange | None:
+        """Byte range of what tells a sample's audio from other audio; None if the audio shard lacks the sample."""
         row = self.audio.find(key)
-        flac = None if row is None else self.audio.range_of(row, "flac")
-        return None if flac is None or flac[1] - flac[0] < _HEAD_BYTES else (flac[0], flac[0] + _HEAD_BYTES)
+        span = None if row is None else self.audio.audio_range(row)
+        if row is None or span is None or span[1] - span[0] < _HEAD_BYTES:
+            return None
+        return (span[0], span[0] + _HEAD_BYTES) if span == self.audio.range_of(row, _FLAC) else span
 
 
 @dataclass(slots=True)
@@ -92,7 +97,8 @@ class KeptLatents:
         found = [
             (place, held, head)
             for place in places
-            if (held := donor.held(clips[place].key)) is not None and (head := donor.head(clips[place].key)) is not None
+            if (held := donor.held(clips[place].key)) is not None
+            and (head := donor.telling(clips[place].key)) is not None
         ]
         try:
             heads = self.audio.read_ranges(donor.audio.shard, [span for _, _, span in found])
@@ -126,9 +132,12 @@ class KeptLatents:
             return None
 
 
-def _is_of(head: bytes, clip: AudioClip) -> bool:
-    """Whether a FLAC stream with these first bytes has the same audio as a clip."""
+def _is_of(telling: bytes, clip: AudioClip) -> bool:
+    """Whether the bytes that tell a sample's audio from other audio (`_Donor.telling`) are those of a clip."""
+    start, stop = clip.span
     with clip.path.open("rb") as file:
-        now = os.pread(file.fileno(), _HEAD_BYTES, clip.span[0])
+        now = os.pread(file.fileno(), min(len(telling), stop - start), start)
+    if not telling.startswith(_MAGIC):
+        return len(telling) == stop - start and telling == now
     about = now[_ABOUT_AUDIO]
-    return head[_ABOUT_AUDIO] == about and any(about[-_MD5_BYTES:])
+    return telling[_ABOUT_AUDIO] == about and any(about[-_MD5_BYTES:])

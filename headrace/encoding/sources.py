@@ -88,9 +88,9 @@ def _listed(index: ShardIndex, path: Path) -> AudioShard:
     clips, texts = [], []
     with translated_errors(path.name, str(path.parent)), path.open("rb") as file:
         for i, key in enumerate(index.keys()):
-            span, text = index.range_of(i, "flac"), index.range_of(i, "json")
+            span, text = index.audio_range(i), index.range_of(i, "json")
             if span is None or text is None:
-                raise FormatError(f"{index.shard}: sample {key!r} lacks .flac or .json; build the audio shard again")
+                raise FormatError(f"{index.shard}: sample {key!r} lacks audio or .json; build the audio shard again")
             rate, channels = int(index.sample_rate_hz[i]), int(index.num_channels[i])
             clips.append(AudioClip(index.shard, path, key, span, int(index.num_frames[i]), rate, channels))
             file.seek(text[0])

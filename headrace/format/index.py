@@ -15,6 +15,7 @@ import numpy as np
 from headrace.errors import FormatError
 from headrace.format import tables
 from headrace.format.lazy import cached_property
+from headrace.format.member_names import audio_field
 from headrace.format.tensors import TensorPlace
 
 FORMAT_VERSION = 1
@@ -173,6 +174,12 @@ class ShardIndex:
             return None
         start, stop = (int(edge) for edge in self.ranges[i, self.fields.index(name)])
         return None if start == ABSENT else (start, stop)
+
+    def audio_range(self, i: int) -> tuple[int, int] | None:
+        """Half-open byte range of the audio of sample `i`, in whatever codec; None without audio."""
+        starts = zip(self.fields, self.ranges[i, :, 0].tolist(), strict=True)
+        name = audio_field([name for name, start in starts if start != ABSENT])
+        return None if name is None else self.range_of(i, name)
 
     @cached_property
     def _keys(self) -> bytes:

@@ -1,6 +1,6 @@
 """The check `latents_match_audio`: encodes one sample of each partition again and compares it with the stored latents.
 
-A sample's FLAC is read by its byte range and encoded in a batch of one row. If its audio was encoded in windows, only
+A sample's audio is read by its byte range and encoded in a batch of one row. If its audio was encoded in windows, only
 the part of the first window before the second one is compared. Imports torch.
 """
 
@@ -124,12 +124,12 @@ class ReencodingCheck:
         """The sample's audio as a temporary file; only its byte range is read."""
         audio = read_index(self.audio, index.notes[AUDIO_SHARD_NOTE])
         place = audio.find(index.key(row))
-        span = None if place is None else audio.range_of(place, "flac")
+        span = None if place is None else audio.audio_range(place)
         if place is None or span is None:
             raise FormatError(f"the audio shard {audio.shard} does not contain this sample; build these latents again")
-        (flac,) = self.audio.read_ranges(audio.shard, [span])
-        with tempfile.NamedTemporaryFile(prefix="headrace-", suffix=".flac") as file:
-            file.write(flac)
+        (blob,) = self.audio.read_ranges(audio.shard, [span])
+        with tempfile.NamedTemporaryFile(prefix="headrace-", suffix=".audio") as file:
+            file.write(blob)
             file.flush()
             facts = (int(values[place]) for values in (audio.num_frames, audio.sample_rate_hz, audio.num_channels))
-            yield AudioClip(audio.shard, Path(file.name), audio.key(place), (0, len(flac)), *facts)
+            yield AudioClip(audio.shard, Path(file.name), audio.key(place), (0, len(blob)), *facts)
