@@ -33,6 +33,11 @@ def absolute(name: str) -> str:
     return name if has_scheme or os.path.isabs(name) else os.path.join(os.getcwd(), name)  # noqa: PTH109, PTH117, PTH118 - as above
 
 
+def is_folder_name(name: str) -> bool:
+    """Whether a name is a path or a URL rather than the name of a part of an output."""
+    return "/" in name or name in {".", ".."} or name.startswith("~")
+
+
 def is_pattern(name: str) -> bool:
     """Whether a name means files rather than a folder: a glob, a brace pattern, a tar or a `.json`.
 

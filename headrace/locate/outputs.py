@@ -10,6 +10,7 @@ from headrace.stores.storage import Storage
 
 AUDIO = "audio"
 LATENTS = "latents"
+_FAMILIES = (LATENTS, "columns", "views")  # folders of an output that hold one shard folder for each name
 ITSELF = "."
 """Name of a shard folder that the user named directly, not by its output."""
 
@@ -31,6 +32,19 @@ class ShardFolder:
     def snapshot(self, number: int | None = None) -> NumberedSnapshot:
         """One of its snapshots, the newest by default. Raises `NotFoundError`."""
         return read_snapshot(self.storage, self.numbers[-1] if number is None else number)
+
+
+def output_of(named: str, folder: ShardFolder) -> str:
+    """The name of the output that a shard folder belongs to.
+
+    Args:
+        named: the name that led to the folder.
+        folder: the shard folder.
+    """
+    if folder.name != ITSELF:
+        return named.rstrip("/")
+    parent = named.rstrip("/").rpartition("/")[0]
+    return parent.rpartition("/")[0] if parent.rpartition("/")[2] in _FAMILIES else parent
 
 
 def meant_folder(storage: Storage) -> ShardFolder | None:

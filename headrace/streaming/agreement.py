@@ -4,7 +4,7 @@ Rank 0 finds the newest snapshots, and the other ranks open the same ones. A sav
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from headrace.errors import ConfigError, HeadraceError, IntegrityError, NotFoundError, StateError
 from headrace.streaming import distributed
@@ -30,7 +30,7 @@ def open_all(requests: Sequence[StreamRequest], *, agree: bool = True) -> list[O
         raise shared
     if mine:
         return list(mine) if not isinstance(mine, HeadraceError) else []
-    return [_open_as(one, *pins) for one, pins in zip(requests, shared, strict=True)]
+    return [_open_as(one, pins) for one, pins in zip(requests, shared, strict=True)]
 
 
 def open_for_state(
@@ -51,9 +51,19 @@ def open_for_state(
         if before is None or before.snapshot is None or before.fingerprint == now.identity.fingerprint:
             found.append(now)
             continue
+        if (before.view is None) != (now.identity.view is None) or (
+            before.view is not None and before.view.definition != _definition(now)
+        ):
+            found.append(now)  # the order raises the error
+            continue
         try:
             latents = before.latents_snapshots if len(before.latents_snapshots) == len(one.latents) else ()
-            found.append(open_remote(replace(one, snapshot=before.snapshot, latents_snapshots=latents)))
+            view = None if before.view is None else before.view.snapshot
+            found.append(
+                open_remote(
+                    replace(one, snapshot=before.snapshot, latents_snapshots=latents, view_snapshot=view),
+                )
+            )
         except NotFoundError as error:
             raise StateError(
                 f"snapshot: the state was saved with {name} at {before}, which is gone ({error}); restore it, or start "
@@ -67,15 +77,30 @@ def open_for_state(
     return found
 
 
-_Pins = tuple[int | None, tuple[int, ...], str]
+@dataclass(frozen=True, slots=True)
+class _Pins:
+    """The snapshots that rank 0 opened, and the fingerprint that every rank must find."""
+
+    snapshot: int | None
+    latents: tuple[int, ...]
+    view: int | None
+    fingerprint: str
 
 
 def _pins(opened: OpenedRemote) -> _Pins:
-    return opened.primary.identity.snapshot, opened.latents_snapshots, opened.identity.fingerprint
+    data = opened.identity
+    return _Pins(data.snapshot, opened.latents_snapshots, opened.view_snapshot, data.fingerprint)
 
 
-def _open_as(request: StreamRequest, snapshot: int | None, latents: tuple[int, ...], fingerprint: str) -> OpenedRemote:
-    opened = open_remote(replace(request, snapshot=snapshot, latents_snapshots=latents))
-    if opened.identity.fingerprint != fingerprint:
+def _open_as(request: StreamRequest, pins: _Pins) -> OpenedRemote:
+    opened = open_remote(
+        replace(request, snapshot=pins.snapshot, latents_snapshots=pins.latents, view_snapshot=pins.view)
+    )
+    if opened.identity.fingerprint != pins.fingerprint:
         raise IntegrityError(f"{request.remote}: this rank finds other shards than rank 0: mount or copy the same data")
     return opened
+
+
+def _definition(opened: OpenedRemote) -> str:
+    view = opened.identity.view
+    return "" if view is None else view.definition

@@ -88,6 +88,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         world: World | None = None,
         snapshot: int | None = None,
         latents: Sequence[str] = (),
+        view: str | None = None,
         key_at: str = "first_dot",
         last_batch: str = "pad",
         batching: str | LengthBuckets | FrameBudget = "fixed",
@@ -136,6 +137,9 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
                 ranks do not agree on the newest snapshot: pin `snapshot` if one may be committed meanwhile.
             snapshot: number to read; None for the newest (that of rank 0 under torch.distributed).
             latents: folders of latents to join to the audio of `remote` by key.
+            view: name of a view of the output that `remote` belongs to, or the folder of a view: an epoch takes each
+                sample as often as the view says. Audio, view and latents are read at the newest audio snapshot that all
+                of them have.
             key_at: where the key ends in the names of files in plain tars: "first_dot", WebDataset's rule, or
                 "last_dot" for tars whose keys have dots: `x.01.flac` then belongs to sample `x.01`, not to sample `x`.
                 For outputs of Headrace the keys are known.
@@ -204,7 +208,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         is_single = remote is not None or (streams is None and local is not None)
         single = Stream(remote, local, latents=latents, snapshot=snapshot) if is_single else None
         cache = local if single is None else None  # else it belongs to the stream
-        defaults = StreamDefaults(cache, split, cast("KeyAt", key_at), self._fetch)  # StreamDefaults converts key_at
+        defaults = StreamDefaults(cache, split, cast("KeyAt", key_at), self._fetch, view)  # it converts key_at
         self._streams = OpenStreams(*chosen(streams, single), defaults, has_own_world=own_world is not None)
         self._planner = Planner(
             spec, self._streams, self.world, self._samples, epoch_size, flag("change_streams", change_streams)

@@ -16,7 +16,7 @@ import numpy as np
 from headrace.arguments import convert, optional, path, position, text
 from headrace.errors import ConfigError
 from headrace.format.member_names import KeyAt
-from headrace.locate.names import absolute
+from headrace.locate.names import absolute, is_folder_name
 from headrace.stores.requests import StoreRequests
 from headrace.stores.retry_policy import RetryPolicy
 from headrace.stores.storage import Transfer
@@ -28,9 +28,9 @@ from headrace.streaming.reading import StreamReaders, StreamShards, default_cach
 from headrace.streaming.settings import FetchSettings
 from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.shards.remote import OpenedRemote, StreamRequest
-from headrace.streaming.state import OrderState, StreamState
+from headrace.streaming.state import OrderState, StreamState, ViewState
 from headrace.streaming.stats import Traffic
-from headrace.streaming.stream import Stream, key_rule
+from headrace.streaming.stream import Stream, key_rule, view_name
 from headrace.streaming.world import World
 
 T = TypeVar("T")
@@ -45,16 +45,19 @@ class StreamDefaults:
         split: None for all.
         key_at: where keys end in plain tars, or its name.
         fetch: how shards are fetched.
+        view: name or folder of a view; None for all samples.
     """
 
     local: str | None
     split: str | None
     key_at: KeyAt
     fetch: FetchSettings
+    view: str | None = None
 
     def __post_init__(self) -> None:
         convert(self, optional(path), "local")
         convert(self, optional(text), "split")
+        convert(self, optional(view_name), "view")
         convert(self, key_rule, "key_at")
 
 
@@ -78,7 +81,9 @@ class OpenStreams:
         """
         self.names = tuple(names)
         self._streams = tuple(map(_rooted, streams))
-        self._defaults = replace(defaults, local=defaults.local and absolute(defaults.local))
+        self._defaults = replace(
+            defaults, local=defaults.local and absolute(defaults.local), view=_rooted_view(defaults.view)
+        )
         self._has_agreed = distributed.is_up() or has_own_world
         self._traffic = Traffic(StoreRequests())
         self._requests = [self._request_of(stream) for stream in self._streams]
@@ -217,6 +222,7 @@ class OpenStreams:
         return StreamRequest(
             remote=stream.place,
             latents=tuple(stream.latents),
+            view=stream.view or self._defaults.view,
             split=stream.split or self._defaults.split,
             snapshot=stream.snapshot,
             key_at=KeyAt(stream.key_at or self._defaults.key_at),
@@ -253,11 +259,16 @@ def _rooted(stream: Stream) -> Stream:
         remote=stream.remote and absolute(stream.remote),
         local=stream.local and absolute(stream.local),
         latents=tuple(map(absolute, stream.latents)),
+        view=_rooted_view(stream.view),
     )
 
 
+def _rooted_view(view: str | None) -> str | None:
+    return absolute(view) if view is not None and is_folder_name(view) else view
+
+
 def _state_of(name: str, opened: OpenedRemote) -> StreamState:
-    data = opened.identity
+    data, view = opened.identity, opened.identity.view
     return StreamState(
         name,
         data.split,
@@ -265,6 +276,7 @@ def _state_of(name: str, opened: OpenedRemote) -> StreamState:
         data.fingerprint,
         latents_snapshots=opened.latents_snapshots,
         key_at=data.key_at,
+        view=None if view is None else ViewState(view.definition, view.snapshot, view.columns),
     )
 
 

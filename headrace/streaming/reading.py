@@ -108,7 +108,7 @@ class StreamReaders:
 
 
 def _without_length(reader: StreamReader, sample: int) -> ConfigError:
-    shards, rows = reader.locator.find(np.array([sample]))
+    shards, rows = reader.find(np.array([sample]))
     access, shard = reader.primary, int(shards[0])
     return ConfigError(
         f"{access.shards.storage.uri}/{access.name(shard)}: the index does not know the length of sample "

@@ -134,6 +134,7 @@ def _needs(
 ) -> HostNeeds:
     """The shards that some ranks need together."""
     places: dict[tuple[ShardAccess, int], int] = {}
+    sizes: list[ShardSize] = []
     batches = []
     for index in range(num_batches):
         needs: list[Need] = []
@@ -142,15 +143,23 @@ def _needs(
             samples = np.concatenate([r.sample_ids[(r.stream_ids == stream) & ~r.is_padding] for r in rows])
             shards, counts = np.unique(reader.locator.find(samples)[0], return_counts=True)
             for shard, taken in zip(shards.tolist(), counts.tolist(), strict=True):
-                needs += [(places.setdefault(key, len(places)), taken) for key in reader.with_joined(shard)]
+                for key in reader.with_joined(shard):
+                    if key not in places:
+                        places[key] = len(sizes)
+                        sizes.append(_size(reader, shard, *key))
+                    needs.append((places[key], taken))
         batches.append(needs)
         progress()
-    return HostNeeds([_shard(*key) for key in places], batches)
+    return HostNeeds(sizes, batches)
 
 
-def _shard(access: ShardAccess, shard: int) -> ShardSize:
+def _size(reader: StreamReader, own: int, access: ShardAccess, shard: int) -> ShardSize:
+    """Size of a shard; one that is read by ranges counts as a shard of the samples that the view takes of it."""
     shards = access.shards.shards
     num_bytes = int(shards.num_bytes[shard])
     if num_bytes < 0:  # a plain WebDataset, whose indexes are made on first use
         num_bytes = access.index(shard).num_bytes
-    return ShardSize(num_bytes, int(shards.num_samples[shard]))
+    stored, taken = reader.stored_samples(own), int(reader.primary.shards.shards.num_samples[own])
+    if reader.reads_ranges(own, access, shard):
+        return ShardSize(num_bytes * taken // stored, taken)
+    return ShardSize(num_bytes, stored)

@@ -21,6 +21,38 @@ _TOP_LEVEL = ("shuffle_seed", "num_canonical_nodes")  # at the same place as in 
 
 
 @dataclass(frozen=True, slots=True)
+class ViewState:
+    """The view of a stream in a state.
+
+    Attributes:
+        definition: what the view chooses, in a line.
+        snapshot: number of its snapshot; None for a condition that is evaluated on the spot (`where=`).
+        columns: for such a condition, the snapshots of the columns that it was evaluated on, by set.
+    """
+
+    definition: str
+    snapshot: int | None = None
+    columns: tuple[tuple[str, int], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON object without empty fields; `from_json` is its inverse."""
+        fields: dict[str, Any] = {"definition": self.definition}
+        if self.snapshot is not None:
+            fields["snapshot"] = self.snapshot
+        return fields | ({"columns": dict(self.columns)} if self.columns else {})
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """The view that `to_json` wrote. Raises `TypeError` or `AttributeError` when a field is invalid."""
+        return cls(**fields | {"columns": tuple(sorted(fields.get("columns", {}).items()))})
+
+    def __str__(self) -> str:
+        """Definition and snapshot, for messages."""
+        number = "" if self.snapshot is None else f" at snapshot {self.snapshot}"
+        return f"view ({self.definition}){number}"
+
+
+@dataclass(frozen=True, slots=True)
 class StreamState:
     """One stream of the mixture in a state.
 
@@ -34,6 +66,7 @@ class StreamState:
             inside a window of length buckets it counts as if the window were not sorted.
         latents_snapshots: numbers of the snapshots of the joined latents, one for each folder.
         key_at: where keys end in plain tars; the fingerprint depends on it as well.
+        view: the view; None for all samples. The fingerprint depends on its counts as well.
     """
 
     name: str
@@ -43,10 +76,15 @@ class StreamState:
     position: int = 0
     latents_snapshots: tuple[int, ...] = ()
     key_at: KeyAt = KeyAt.FIRST_DOT
+    view: ViewState | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """JSON object without empty `latents_snapshots` and the default `key_at`; `from_json` is its inverse."""
+        """JSON object without empty `latents_snapshots`, default `key_at` and no `view`; `from_json` is its inverse."""
         fields = asdict(self) | {"latents_snapshots": list(self.latents_snapshots), "key_at": self.key_at.value}
+        if self.view is None:
+            del fields["view"]
+        else:
+            fields["view"] = self.view.to_json()
         if not self.latents_snapshots:
             del fields["latents_snapshots"]
         if self.key_at is KeyAt.FIRST_DOT:
@@ -59,6 +97,7 @@ class StreamState:
         read = {
             "latents_snapshots": tuple(fields.get("latents_snapshots", ())),
             "key_at": KeyAt(fields.get("key_at", KeyAt.FIRST_DOT)),
+            "view": ViewState.from_json(fields["view"]) if fields.get("view") is not None else None,
         }
         return cls(**fields | read)
 
@@ -73,7 +112,8 @@ class StreamState:
         snapshot = "" if self.snapshot is None else f" of snapshot {self.snapshot}"
         latents = f" with latents at {', '.join(map(str, self.latents_snapshots))}" if self.latents_snapshots else ""
         keys = "" if self.key_at is KeyAt.FIRST_DOT else f" with key_at={self.key_at.value!r}"
-        return f"{split}{snapshot}{latents}{keys} ({self.fingerprint})"
+        view = "" if self.view is None else f" with {self.view}"
+        return f"{split}{snapshot}{view}{latents}{keys} ({self.fingerprint})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +180,7 @@ class OrderState:
             )
         except KeyError as error:
             raise StateError(f"the state lacks the field {error}: it was cut or edited") from error
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, AttributeError) as error:
             raise StateError(f"the state has an invalid value: {error}") from error
 
 
@@ -299,12 +339,14 @@ def _check_streams(state: OrderState, snapshots: Sequence[StreamState], *, chang
             )
 
 
-def _way_back(before: StreamState, now: StreamState) -> str:
+def _way_back(before: StreamState, now: StreamState) -> str:  # noqa: PLR0911 - one for each difference
     """The instruction that makes a stream read what it read before."""
     if before.split != now.split:
         return f"pass split={before.split!r}"
     if before.key_at != now.key_at:
         return f"pass key_at={before.key_at.value!r}"
+    if (fault := _changed_view(before.view, now.view)) is not None:
+        return fault
     if len(before.latents_snapshots) != len(now.latents_snapshots):
         return f"join {len(before.latents_snapshots)} folders of latents, as in the saved run"
     if None not in {before.snapshot, now.snapshot} and before.snapshot != now.snapshot:
@@ -312,6 +354,19 @@ def _way_back(before: StreamState, now: StreamState) -> str:
     if before.snapshot is None and now.snapshot is not None:
         return f"pass snapshot=… with the number of the one that was read then, if not {now.snapshot}"
     return "read the data set that it was saved on, by the same kind of remote (folder, glob or sizes.json)"
+
+
+def _changed_view(before: ViewState | None, now: ViewState | None) -> str | None:
+    """The instruction for a view that was added, left out or defined in another way; None if it is the same."""
+    if before is None or now is None:
+        return None if before == now else f"pass {'no view= or where=' if before is None else f'its {before}'}"
+    if before.definition != now.definition:
+        return f"the view has changed: define it again as: {before.definition}"
+    if before.snapshot != now.snapshot:
+        return f"open snapshot {before.snapshot} of the view"
+    if before.columns != now.columns:
+        return "the columns that the condition reads have changed: restore their snapshots"
+    return None
 
 
 def _mixture(phase: EpochPhase) -> str:

@@ -32,6 +32,7 @@ class Stream:
             global batches (`"per_stream"`).
         latents: folders of latents to join to audio by key.
         snapshot: number of the snapshot; None for the newest.
+        view: name of a view of the output that `remote` belongs to, or the folder of a view.
         key_at: see `StreamingDataset`.
         name: name of the stream in saved states; None takes `remote` (and split).
         download_retry: see `StreamingDataset`.
@@ -49,6 +50,7 @@ class Stream:
     batch_size: int | None = None
     latents: Sequence[str] = ()
     snapshot: int | None = None
+    view: str | None = None
     key_at: str | None = None
     name: str | None = None
     download_retry: int | None = None
@@ -62,6 +64,7 @@ class Stream:
         convert(self, optional(text), "split", "name")
         convert(self, optional(whole), "snapshot")
         convert(self, _folders, "latents")
+        convert(self, optional(view_name), "view")
         convert(self, optional(key_rule), "key_at")
         convert_weights(self)
         if self.remote is None and self.local is None:
@@ -83,6 +86,11 @@ class Stream:
 def key_rule(name: str, value: object) -> KeyAt:
     """The rule for where keys end. Raises `ConfigError` for an unknown one."""
     return KeyAt(one_of(name, value, *KeyAt))
+
+
+def view_name(name: str, value: object) -> str:
+    """Name or folder of a view. Raises `ConfigError` for another value."""
+    return path(name, value)
 
 
 def convert_weights(stream: object) -> None:

@@ -56,7 +56,9 @@ def test_latents_without_any_audio_are_rejected_with_a_message(tmp_path):
     write_dataset(tmp_path / "two", {"train": clips(30)})
     write_dataset(tmp_path / "two", {"train": clips(40)})
     latents = [f"{tmp_path}/one/latents/crepe"]
-    with pytest.raises(NotFoundError, match=r"two/audio: no snapshot .* has latents in .*/crepe has .* other audio"):
+    with pytest.raises(
+        NotFoundError, match=r"two/audio: no snapshot .* has latents in .*/crepe belongs to other audio"
+    ):
         StreamingDataset(remote=f"{tmp_path}/two/audio", latents=latents)
     with pytest.raises(NotFoundError, match=r"no snapshot and no shards .* there; it is a folder of folders of tars"):
         StreamingDataset(remote=f"{tmp_path}", latents=latents)

@@ -132,7 +132,7 @@ def _samples(streams: Sequence[StreamReader], rows: Rows) -> dict[int, LocalLate
     found: dict[int, LocalLatents] = {}
     for number, stream in enumerate(streams):
         own = np.flatnonzero((rows.stream_ids == number) & (rows.sample_ids != PADDING))
-        shards, numbers = (located.tolist() for located in stream.locator.find(rows.sample_ids[own]))
+        shards, numbers = (located.tolist() for located in stream.find(rows.sample_ids[own]))
         opened = stream.local_shards(list(dict.fromkeys(shards))) if shards else {}
         if opened is None:
             return None

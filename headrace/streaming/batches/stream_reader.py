@@ -17,6 +17,7 @@ from headrace.streaming.batches.stored_sample import BatchRow, StoredSample, fie
 from headrace.streaming.parallel import map_on_threads
 from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.shards.shard_set import Locator, SnapshotShards
+from headrace.streaming.shards.view_shards import ViewRows, ViewShards, reads_ranges
 
 _INDEXES_AT_ONCE = 32
 T = TypeVar("T")
@@ -35,15 +36,46 @@ class StreamReader:
         self.primary = primary
         self.joined = tuple(joined)
         self.locator = Locator.of(primary.shards.shards.num_samples)
+        shards = primary.shards.shards
+        self._view = ViewRows(shards, primary.cache.folder) if isinstance(shards, ViewShards) else None
         self._partners = [_partners(primary, access) for access in joined]
         self._have_time_axis = [_snapshot_shards(access).has_time_axis for access in joined]
         self._may_copy = not joined
 
     def shards_of(self, samples: NDArray[np.int64]) -> Iterator[tuple[ShardAccess, int]]:
-        """Every shard that these samples need, in the order of first use: what to prefetch."""
+        """Every shard that is fetched whole for these samples, in the order of first use: what to prefetch.
+
+        Shards of which a view takes so few samples that they are read by ranges are left out.
+        """
         shards, _ = self.locator.find(samples)
         for shard in dict.fromkeys(shards.tolist()):
-            yield from self.with_joined(shard)
+            for access, number in self.with_joined(shard):
+                if not self.reads_ranges(shard, access, number):
+                    yield access, number
+
+    def find(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Shard and stored row of each sample number, both int64 of the same shape; of a view, the counts are read."""
+        shards, rows = self.locator.find(samples)
+        return shards, rows if self._view is None else self._view.rows(shards, rows)
+
+    def reads_ranges(self, shard: int, access: ShardAccess, number: int) -> bool:
+        """Whether samples are fetched one by one, because a view takes few of a shard.
+
+        Args:
+            shard: a shard of the stream's own.
+            access: the folder of that shard, or of a shard that is joined to it.
+            number: the shard in that folder.
+        """
+        if self._view is None:
+            return False
+        drawn = int(self.primary.shards.shards.num_samples[shard])
+        # A joined shard has the same samples.
+        return reads_ranges(drawn, self.stored_samples(shard), int(access.shards.shards.num_bytes[number]))
+
+    def stored_samples(self, shard: int) -> int:
+        """Samples that a shard of the stream's own holds, whether a view takes them or not."""
+        own = self.primary.shards.shards
+        return own.stored_samples(shard) if isinstance(own, ViewShards) else int(own.num_samples[shard])
 
     def with_joined(self, shard: int) -> Iterator[tuple[ShardAccess, int]]:
         """A shard of the stream's own, and the shards with the latents of its samples."""
@@ -59,7 +91,10 @@ class StreamReader:
         """
         shards, rows = self.locator.find(samples)
         lengths = self.primary.shards.shards.lone_lengths(shards)
-        for index, places in self._indexes(shards, np.flatnonzero(lengths < 0)):
+        unknown = np.flatnonzero(lengths < 0)
+        if self._view is not None and len(unknown):
+            rows[unknown] = self._view.rows(shards[unknown], rows[unknown])
+        for index, places in self._indexes(shards, unknown):
             lengths[places] = index.lengths[rows[places]]
         return lengths
 
@@ -68,7 +103,7 @@ class StreamReader:
 
         A rate is 0 where a sample has no audio, or no latents. Only the indexes have rates, also of lone samples.
         """
-        shards, rows = self.locator.find(samples)
+        shards, rows = self.find(samples)
         audio, latents = np.zeros(len(samples), np.int64), np.zeros(len(samples), np.float64)
         for index, places in self._indexes(shards, np.arange(len(samples))):
             audio[places], latents[places] = index.sample_rate_hz[rows[places]], index.latent_rate_hz
@@ -82,7 +117,7 @@ class StreamReader:
             positions: the position of each in the epoch.
             patient: wait for a shard that is being downloaded, instead of fetching only these samples by ranged reads.
         """
-        shards, numbers = (found.tolist() for found in self.locator.find(samples))
+        shards, numbers = (found.tolist() for found in self.find(samples))
         places_of: dict[int, list[int]] = {}
         for place, shard in enumerate(shards):
             places_of.setdefault(shard, []).append(place)
@@ -215,8 +250,9 @@ def _snapshot_shards(access: ShardAccess) -> SnapshotShards:
 
 def _partners(primary: ShardAccess, joined: ShardAccess) -> NDArray[np.int64]:
     """For each primary shard the joined shard with the same samples, int64 (n,); -1 if there is no such shard."""
-    ours, theirs = _snapshot_shards(primary), _snapshot_shards(joined)
-    splits = sorted({*ours.table.splits, *theirs.table.splits})
+    ours, theirs = primary.shards.shards, _snapshot_shards(joined)
+    assert isinstance(ours, SnapshotShards | ViewShards)  # others have no snapshots to fit
+    splits = sorted({*ours.splits, *theirs.splits})
     wanted, found = ours.places(splits), theirs.places(splits)
     if not len(found):
         return np.full(len(wanted), ABSENT, np.int64)

@@ -1,25 +1,33 @@
-"""Opens the shards of a stream at one snapshot, and those of the latents joined to it.
+"""Opens the shards of a stream at one snapshot, with its view and the latents joined to it.
 
 `headrace.locate` finds what `remote` leads to. A shard folder is opened at its newest snapshot or a given one, audio
-with latents at the newest snapshot that all latents have, and a plain WebDataset by `foreign`. Listings and snapshots
-are read, never a shard of Headrace.
+with latents and a view at the newest snapshot that all of them have, and a plain WebDataset by `foreign`. Listings,
+snapshots and totals are read, never a shard of Headrace.
 """
 
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from headrace.errors import ConfigError, NoShardsError, NotFoundError
 from headrace.format.index_files import read_index
 from headrace.format.member_names import KeyAt
-from headrace.format.snapshots import NumberedSnapshot
+from headrace.format.snapshots import NumberedSnapshot, snapshot_numbers
+from headrace.format.view_files import read_view
+from headrace.format.views import VIEWS, NumberedView
 from headrace.locate import locate
+from headrace.locate.names import is_folder_name
 from headrace.locate.no_shards import meant_latents
-from headrace.locate.outputs import ITSELF, ShardFolder
+from headrace.locate.outputs import ITSELF, ShardFolder, output_of
 from headrace.stores.storage import Storage, Transfer, open_storage
 from headrace.streaming.shards.foreign import IndexKeeper, open_foreign
 from headrace.streaming.shards.shard_set import DataIdentity, ShardSet, snapshot_shards
+from headrace.streaming.shards.view_shards import shards_of_view
+
+_Offer: TypeAlias = Mapping[str, NumberedSnapshot] | Mapping[str, NumberedView]
+"""What a folder of latents or a view has, by the fingerprint of the audio snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,8 @@ class StreamRequest:
         snapshot: number of the snapshot; None for the newest.
         latents_snapshots: numbers of the snapshots of the latents, one per folder; empty for the newest that belong to
             the audio snapshot.
+        view: a view of the output that `remote` belongs to, by name, or the folder of a view; None for all samples.
+        view_snapshot: number of the snapshot of the view; None for the newest that fits the audio snapshot.
         key_at: where keys end in plain tars.
         index_folder: folder in which indexes of plain tars are kept; None keeps them in memory.
         transfer: time limits of stores.
@@ -43,6 +53,8 @@ class StreamRequest:
     split: str | None = None
     snapshot: int | None = None
     latents_snapshots: tuple[int, ...] = ()
+    view: str | None = None
+    view_snapshot: int | None = None
     key_at: KeyAt = KeyAt.FIRST_DOT
     index_folder: Path | None = None
     transfer: Transfer | None = None
@@ -68,6 +80,12 @@ class OpenedRemote:
         return tuple(joined.identity.snapshot or 0 for joined in self.joined)  # never 0: latents have snapshots
 
     @property
+    def view_snapshot(self) -> int | None:
+        """Number of the snapshot of the view; None without a view."""
+        view = self.primary.identity.view
+        return None if view is None else view.snapshot
+
+    @property
     def identity(self) -> DataIdentity:
         """What a saved state records of it; with latents, the fingerprint covers all of them."""
         own = self.primary.identity
@@ -86,16 +104,17 @@ def open_remote(request: StreamRequest) -> OpenedRemote:
         NotFoundError: nothing is there, or no such snapshot, or no audio snapshot that all latents have.
     """
     located = locate(request.remote, split=request.split, snapshot=request.snapshot, transfer=request.transfer)
-    if located.tars is not None and not request.latents:
+    if located.tars is not None and not request.latents and request.view is None:
         keeper = IndexKeeper(request.index_folder, request.key_at)
         return OpenedRemote(open_foreign(request.remote, request.split, located.tars, keeper))
-    folder = located.one_folder(f"latents={list(request.latents)}")
+    wanted = f"latents={list(request.latents)}" if request.view is None else f"view={request.view!r}"
+    folder = located.one_folder(wanted)
     if request.key_at is not KeyAt.FIRST_DOT:
         raise ConfigError(
             f"key_at={request.key_at.value!r} is for plain tars, and {request.remote} is an output of Headrace, which "
             "knows its keys: leave it out here, and give it to the Stream that needs it"
         )
-    if request.latents:
+    if request.latents or request.view is not None:
         return _open_joined(folder, request)
     return OpenedRemote(_open_snapshot(folder.storage, folder.snapshot(request.snapshot), request.split))
 
@@ -106,51 +125,62 @@ def _open_snapshot(storage: Storage, found: NumberedSnapshot, split: str | None)
 
 
 def _open_joined(folder: ShardFolder, request: StreamRequest) -> OpenedRemote:
-    """Audio at the newest snapshot for which all folders of latents have one, each at its newest for that snapshot."""
+    """Audio at the newest snapshot that all folders of latents and the view have, each at its newest for that one."""
     numbers = [request.snapshot] if request.snapshot is not None else folder.numbers[::-1]
     pairs = zip(request.latents, _pins(request), strict=True)
     folders = [_latents(name, pin, request.transfer, folder.storage) for name, pin in pairs]
-    offers = list(map(_by_audio, folders))
+    view = None if request.view is None else open_view(_view_place(folder, request), request)
+    latents_offers = list(map(_by_audio, folders))
+    offers: list[_Offer] = [*latents_offers, *([] if view is None else [view.by_audio])]
     for number in numbers:
         audio = folder.snapshot(number)
-        if all(audio.snapshot.fingerprint in offer for offer in offers):
-            chosen = [offer[audio.snapshot.fingerprint] for offer in offers]
+        wanted = _audio_of(audio)
+        if all(wanted in offer for offer in offers):
             break
     else:
         raise NotFoundError(f"{request.remote}: {_lack(folder, request, offers)}")
     joined = tuple(
-        _open_snapshot(latents.storage, found, _split_of(found, request.split))
-        for latents, found in zip(folders, chosen, strict=True)
+        _open_snapshot(latents.storage, offer[wanted], _split_of(offer[wanted], request.split))
+        for latents, offer in zip(folders, latents_offers, strict=True)
     )
-    return OpenedRemote(_open_snapshot(folder.storage, audio, request.split), joined, ("", *_suffixes(request.latents)))
+    primary = _open_snapshot(folder.storage, audio, request.split)
+    if view is not None:
+        primary = shards_of_view(primary, view.storage, view.by_audio[wanted])
+    return OpenedRemote(primary, joined, ("", *_suffixes(request.latents)))
 
 
-def _lack(audio_folder: ShardFolder, request: StreamRequest, offers: Sequence[Mapping[str, NumberedSnapshot]]) -> str:
-    """The message where no audio snapshot has all latents: which are missing, what each folder has, what to do."""
-    audio = {number: audio_folder.snapshot(number).snapshot.fingerprint for number in audio_folder.numbers}
+def _lack(
+    audio_folder: ShardFolder,
+    request: StreamRequest,
+    offers: Sequence[_Offer],
+) -> str:
+    """The message where no audio snapshot has all latents and the view: what is missing, what is there, what to do."""
+    audio = {number: _audio_of(audio_folder.snapshot(number)) for number in audio_folder.numbers}
+    names = [*request.latents, *([] if request.view is None else [f"view {request.view!r}"])]
     have = {
-        folder: [number for number, fingerprint in audio.items() if fingerprint in offer]
-        for folder, offer in zip(request.latents, offers, strict=True)
+        name: [number for number, fingerprint in audio.items() if fingerprint in offer]
+        for name, offer in zip(names, offers, strict=True)
     }
     number = request.snapshot
-    lacking = [folder for folder, numbers in have.items() if not numbers or number not in {None, *numbers}]
+    lacking = [name for name, numbers in have.items() if not numbers or number not in {None, *numbers}]
     asked = "no snapshot of the audio has" if number is None else f"snapshot {number} has no"
     which = " or ".join(lacking) if lacking else f"all of {', '.join(have)}"
     found = "; ".join(
-        f"{folder} {_held(have[folder], offer)}"
-        for folder, offer in zip(request.latents, offers, strict=True)
-        if folder in (lacking or have)
+        f"{name} {_held(have[name], offer)}"
+        for name, offer in zip(names, offers, strict=True)
+        if name in (lacking or have)
     )
-    return f"{asked} latents in {which}: {found}. Build those that are missing, or pick another snapshot"
+    what = "latents" if request.view is None else "latents or views" if request.latents else "views"
+    return f"{asked} {what} in {which}: {found}. Build those that are missing, or pick another snapshot"
 
 
-def _held(numbers: Sequence[int], offer: Mapping[str, NumberedSnapshot]) -> str:
-    """What a folder of latents holds: latents of these audio snapshots (`numbers`), or of other audio."""
+def _held(numbers: Sequence[int], offer: _Offer) -> str:
+    """What a folder of latents or a view holds: those of these audio snapshots (`numbers`), or of other audio."""
     if numbers:
         return f"has those of snapshot{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
     if not any(offer):
         return "holds no latents but audio: name a folder latents/NAME"
-    return "has latents of other audio: of another data set, or of snapshots that are removed"
+    return "belongs to other audio: of another data set, or of snapshots that are removed"
 
 
 def _suffixes(folders: Sequence[str]) -> list[str]:
@@ -188,3 +218,47 @@ def _by_audio(folder: ShardFolder) -> dict[str, NumberedSnapshot]:
     """The newest snapshot of a latents folder for each audio snapshot, by the fingerprint of the audio snapshot."""
     found = [folder.snapshot(number) for number in folder.numbers]
     return {str(latents.snapshot.origin.get("audio_fingerprint", "")): latents for latents in found}
+
+
+def _audio_of(found: NumberedSnapshot) -> str:
+    """Fingerprint of the audio snapshot that a snapshot is, or belongs to."""
+    return str(found.snapshot.origin.get("audio_fingerprint", found.snapshot.fingerprint))
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """A view, and its newest snapshot for each audio snapshot, by the fingerprint of the audio snapshot."""
+
+    storage: Storage
+    by_audio: Mapping[str, NumberedView]
+
+
+def open_view(place: str, request: StreamRequest) -> _View:
+    """The snapshots of a view, or the one that is asked for.
+
+    Raises:
+        NoShardsError: there is no view; the message lists those that are there.
+    """
+    storage = open_storage(place, request.transfer)
+    pin = request.view_snapshot
+    numbers = snapshot_numbers(storage) if pin is None else [pin]
+    if not numbers:
+        raise NoShardsError(f"{place}: no view there{_other_views(place, request)}")
+    found = [read_view(storage, number) for number in numbers]
+    return _View(storage, {view.snapshot.audio_fingerprint: view for view in found})
+
+
+def _view_place(folder: ShardFolder, request: StreamRequest) -> str:
+    """Folder of a view that is named, or given by its folder."""
+    assert request.view is not None
+    if is_folder_name(request.view):
+        return request.view
+    return f"{output_of(request.remote, folder)}/{VIEWS}/{request.view}"
+
+
+def _other_views(place: str, request: StreamRequest) -> str:
+    """The end of an error for a missing view: the views beside it."""
+    beside = open_storage(place.rstrip("/").rpartition("/")[0], request.transfer)
+    names = sorted({entry.path.partition("/")[0] for entry in beside.list()})
+    known = f"; there are {', '.join(names)}" if names else ""
+    return f"{known}. Build the view (`views:` in the YAML file of the data set), or check the name"

@@ -3,10 +3,11 @@
 They are the shards of one snapshot, or the tars that `foreign` indexed. Their samples are read by `access`.
 """
 
+import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,6 +24,23 @@ _INDEXES_KEPT = 1024  # a shuffle block is about 64 shards; an index of 50 sampl
 
 
 @dataclass(frozen=True, slots=True)
+class ViewIdentity:
+    """What a saved state records of the view of a stream.
+
+    Attributes:
+        definition: what it chooses, in a line.
+        snapshot: number of its snapshot; None for a condition that was evaluated on the spot.
+        fingerprint: equal fingerprints mean the same counts for the same samples.
+        columns: the snapshots of columns that the condition was evaluated on, by set; empty for a view with snapshots.
+    """
+
+    definition: str
+    snapshot: int | None
+    fingerprint: str
+    columns: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class DataIdentity:
     """What a saved state records of a stream's data.
 
@@ -32,6 +50,7 @@ class DataIdentity:
         snapshot: its number; None for tars of no snapshot, or of several outputs.
         fingerprint: equal fingerprints mean the same samples in the same shards.
         key_at: where keys end in plain tars.
+        view: the view; None for all samples. The fingerprint covers it.
     """
 
     uri: str
@@ -39,6 +58,7 @@ class DataIdentity:
     snapshot: int | None
     fingerprint: str
     key_at: KeyAt = KeyAt.FIRST_DOT
+    view: ViewIdentity | None = None
 
 
 class ShardList(Protocol):
@@ -83,6 +103,11 @@ class SnapshotShards:
     def lone_lengths(self, shards: NDArray[np.int64]) -> NDArray[np.int64]:
         """See `ShardList.lone_lengths`; the table has the sum of the frames of each shard."""
         return np.where(self.num_samples[shards] == 1, self.table.num_frames[self.rows][shards], -1)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Names of the splits of the table of shards."""
+        return self.table.splits
 
     @property
     def has_time_axis(self) -> bool:
@@ -202,6 +227,12 @@ class Locator:
         """Shard and row inside it of each sample number, both int64 of the same shape."""
         shards = np.searchsorted(self.offsets, samples, side="right") - 1
         return shards, samples - self.offsets[shards]
+
+
+def with_view(identity: DataIdentity, view: ViewIdentity) -> DataIdentity:
+    """The identity of the samples that a view takes of some data."""
+    together = f"{identity.fingerprint} view {view.fingerprint}"
+    return replace(identity, fingerprint=hashlib.sha256(together.encode()).hexdigest(), view=view)
 
 
 def snapshot_shards(

@@ -1,0 +1,34 @@
+"""Views for tests: counts that a function of the key gives, committed by the library's own writer."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from headrace.format.index_files import read_index
+from headrace.format.snapshots import NumberedSnapshot, read_snapshot, read_table
+from headrace.format.view_files import ViewOrigin, commit_view, partitions_of
+from headrace.format.views import NumberedView, PartitionCounts, ViewDefinition
+from headrace.stores.storage import LocalStorage
+
+
+def write_view(
+    output: Path,
+    name: str,
+    count: Callable[[str], int],
+    *,
+    where: str = "true",
+    audio: NumberedSnapshot | None = None,
+) -> NumberedView:
+    """`output/views/<name>`, in which a sample comes `count(key)` times in an epoch."""
+    storage = LocalStorage(output / "audio")
+    found = audio or read_snapshot(storage)
+    table = read_table(storage, found.snapshot)
+    parts = []
+    for partition, rows in partitions_of(table):
+        indexes = [read_index(storage, table.name(row)) for row in range(rows.start, rows.stop)]
+        keys = [index.key(row) for index in indexes for row in range(len(index))]
+        counts = np.array([count(key) for key in keys], np.uint8)
+        parts.append(PartitionCounts(partition, table.num_samples[rows], counts))
+    origin = ViewOrigin(ViewDefinition(where), found, table)
+    return commit_view(LocalStorage(output / "views" / name), origin, parts)[0]
