@@ -46,6 +46,8 @@ class AudioReject(StrEnum):
     """A sample is NaN or infinite."""
     NO_FRAMES = "no_frames"
     """The header is valid, but there is no audio after it."""
+    FIELDS_DIFFER = "fields_differ"
+    """The audio fields of one sample differ in sample rate or length."""
 
 
 _EXACT_SEEK = ("PCM_", "FLOAT", "DOUBLE")

@@ -13,10 +13,11 @@ import numpy as np
 
 from headrace.audio import decode
 from headrace.errors import HeadraceError
+from headrace.format.audio_fields import members_of
 from headrace.format.index import ShardIndex
 from headrace.format.indexing import index_tar, key_rule_of, naming_of
 from headrace.format.manifests import is_shard_name, parsed_name
-from headrace.format.member_names import JSON_FIELD, KeyAt, audio_field
+from headrace.format.member_names import JSON_FIELD, LATENT_FIELD, KeyAt, audio_field
 from headrace.format.pth import latent_facts
 from headrace.format.tar import payload
 from headrace.format.unpacking import opened_tar
@@ -128,15 +129,15 @@ def _faults_of_index(stored: ShardIndex, found: ShardIndex) -> Iterator[str]:
         return
     if stored.sha256 and stored.sha256 != found.sha256:
         yield f".idx: says digest {stored.sha256[:_DIGEST_LENGTH]}, the tar has {found.sha256[:_DIGEST_LENGTH]}"
-    for name in ("shard", "num_bytes", "fields", "tensor_dtype", "rejected"):
+    for name in ("shard", "num_bytes", "fields", "tensor_dtype", "rejected", "audio_fields"):
         if getattr(stored, name) != getattr(found, name):
             yield f".idx: {name} is {getattr(stored, name)!r}, the tar has {getattr(found, name)!r}"
     if stored.keys() != found.keys():
         yield f".idx: lists {len(stored)} samples, the tar holds {len(found)}; or other keys, or another order"
         return
-    for name in ("ranges", "crc32", "num_frames", "sample_rate_hz", "num_channels", "tensors"):
+    for name in ("ranges", "crc32", "num_frames", "sample_rate_hz", "num_channels", "tensors", "audio_facts"):
         theirs, ours = getattr(stored, name), getattr(found, name)
-        if theirs.shape == ours.shape and not np.array_equal(theirs, ours):
+        if theirs is not None and ours is not None and theirs.shape == ours.shape and not np.array_equal(theirs, ours):
             row = int(np.argwhere((theirs != ours).reshape(len(ours), -1).any(1))[0, 0])
             yield f".idx: {name} of {found.key(row)} is {theirs[row].tolist()}, the tar has {ours[row].tolist()}"
 
@@ -148,23 +149,43 @@ def _chosen(num_samples: int, wanted: int, seed: str) -> Sequence[int]:
 
 def _faults_of_sample(file: BinaryIO, index: ShardIndex, row: int) -> Iterator[str]:
     """Faults of a sample: its JSON is not valid, or its audio or latents do not decode to what the index says."""
-    fields = [name for name in index.fields if index.range_of(row, name)]
-    audio, key = audio_field(tuple(fields)), index.key(row)
+    key = index.key(row)
     if span := index.range_of(row, JSON_FIELD):
         try:
             parsed(payload(file, span))
         except ValueError as error:
             yield f"{key}.{JSON_FIELD} is not valid JSON ({error}); write the shard again"
+    audio = _audio_of(index, row)
+    for name, num_frames, num_channels in audio:
+        wanted = (num_frames, num_channels, int(index.sample_rate_hz[row]))
+        yield from _faults_of_audio(payload(file, index.range_of(row, name) or (0, 0)), f"{key}.{name}", wanted)
+    if not audio and (span := index.range_of(row, LATENT_FIELD)):
+        try:
+            if latent_facts(payload(file, span)) is None:
+                yield f"{key}.pth: does not hold latents that load with weights_only=True"
+        except HeadraceError as error:
+            yield f"{key}.pth: {error}"
+
+
+def _audio_of(index: ShardIndex, row: int) -> list[tuple[str, int, int]]:
+    """The audio files of a sample: field in the tar, frames and channels."""
+    fields = tuple(name for name in index.fields if index.range_of(row, name))
+    if index.audio_facts is None:
+        name = audio_field(fields)
+        return [] if name is None else [(name, int(index.num_frames[row]), int(index.num_channels[row]))]
+    facts = dict(zip(index.audio_fields, index.audio_facts[row].tolist(), strict=True))
+    return [(members[0], *facts[name]) for name in facts if (members := members_of(name, fields))]
+
+
+def _faults_of_audio(blob: bytes, name: str, wanted: tuple[int, int, int]) -> Iterator[str]:
+    """Faults of an audio file, whose header says `wanted` (frames, channels, rate)."""
     try:
-        if audio is not None and (span := index.range_of(row, audio)):
-            samples, rate = decode(payload(file, span))
-            found = (samples.shape[1], samples.shape[0], rate)
-            wanted = (int(index.num_frames[row]), int(index.num_channels[row]), int(index.sample_rate_hz[row]))
-            if found != wanted:
-                yield f"{key}.{audio}: decodes to (frames, channels, rate) {found}, its header says {wanted}"
-            elif not np.isfinite(samples).all():
-                yield f"{key}.{audio}: holds values that are not finite"
-        elif (span := index.range_of(row, "pth")) and latent_facts(payload(file, span)) is None:
-            yield f"{key}.pth: does not hold latents that load with weights_only=True"
+        samples, rate = decode(blob)
     except HeadraceError as error:
-        yield f"{key}.{audio}: {error}"
+        yield f"{name}: {error}"
+        return
+    found = (samples.shape[1], samples.shape[0], rate)
+    if found != wanted:
+        yield f"{name}: decodes to (frames, channels, rate) {found}, its header says {wanted}"
+    elif not np.isfinite(samples).all():
+        yield f"{name}: holds values that are not finite"

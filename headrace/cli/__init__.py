@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from headrace.config.shares import share_of
 from headrace.errors import HeadraceError
-from headrace.format.member_names import KeyAt
+from headrace.format.member_names import KeyAt, check_audio_field
 from headrace.machine import num_cores
 
 EPILOG = """\
@@ -117,6 +117,14 @@ def parser() -> argparse.ArgumentParser:
     index.add_argument("path", metavar="GLOB", help="folder, shell glob or brace pattern; quote it")
     _jobs(index)
     _key_at(index)
+    index.add_argument(
+        "--audio-fields",
+        type=_audio_fields,
+        default=(),
+        metavar="NAMES",
+        help="names of the audio fields, separated by commas, of samples with several audio files: mix,vocals for "
+        "x.mix.flac and x.vocals.flac; loaders then give each as a field of its name",
+    )
 
     export = _command(commands, "export", "export a snapshot as plain train_000000.tar …")
     export.add_argument("path", metavar="SOURCE", help="an output, or one of its shard folders")
@@ -167,6 +175,13 @@ def _key_at(command: "argparse._ActionsContainer") -> None:
         help="where the key ends in the names of files in plain tars: first_dot (the default, WebDataset's rule), or "
         "last_dot where keys contain dots",
     )
+
+
+def _audio_fields(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(map(check_audio_field, text.split(",")))
+    except HeadraceError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _rule(text: str) -> KeyAt:

@@ -63,7 +63,11 @@ def run_index(options: argparse.Namespace) -> int:
     """`headrace index`."""
     with _progress("indexing", None) as advance:
         results = index_tars(
-            options.path, num_threads=options.jobs, key_at=options.key_at, progress=lambda _: advance()
+            options.path,
+            num_threads=options.jobs,
+            key_at=options.key_at,
+            audio_fields=options.audio_fields,
+            progress=lambda _: advance(),
         )
     faults = [(result.name, result.fault) for result in results if result.fault]
     console = Console()

@@ -33,6 +33,8 @@ NAME_ERRORS = "surrogateescape"
 """How keys that are not UTF-8 are decoded and encoded: as tarfile does, so that they survive."""
 COLUMNS = ("key_bytes", "key_offsets", "ranges", "crc32", "num_frames", "sample_rate_hz", "num_channels", "tensors")
 """The arrays of an `.idx` file: attributes of `ShardIndex`."""
+AUDIO_COLUMN = "audio_facts"
+"""The array that only indexes of shards with named audio fields have."""
 NOTE_PREFIX = "note:"
 """What the names of notes begin with in the metadata of an `.idx` file."""
 
@@ -92,6 +94,10 @@ class ShardIndex:
         sample_rate_hz: int32 (n,); 0 if unknown or not audio.
         num_channels: int16 (n,); 0 if unknown or not audio.
         tensors: int64 (n, 4), byte range in the tar and shape (T, D) of the raw tensor; -1 without a raw tensor.
+        audio_fields: names of the audio fields (`format.audio_fields`), the first one leading; empty for samples with
+            the one field `audio`.
+        audio_facts: int64 (n, num_audio_fields, 2), frames and channels of each audio field; -1 and 0 if unknown. None
+            without named audio fields. `num_frames` is then the shortest, `num_channels` that of the first field.
         tensor_dtype: name of the dtype of the raw tensors (`float16`, `bfloat16`, `float32`); empty without tensors.
         notes: further strings by name: rejections, encoder, the audio shard that latents belong to.
     """
@@ -110,6 +116,8 @@ class ShardIndex:
     num_channels: np.ndarray[Any, np.dtype[np.int16]]
     tensors: np.ndarray[Any, np.dtype[np.int64]]
     tensor_dtype: str = ""
+    audio_fields: tuple[str, ...] = ()
+    audio_facts: np.ndarray[Any, np.dtype[np.int64]] | None = None
     notes: dict[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -213,6 +221,8 @@ class ShardIndex:
     def to_bytes(self) -> bytes:
         """The bytes of the `.idx` file; equal indexes give equal bytes. `index_files.parse_index` reads them."""
         arrays = {name: getattr(self, name) for name in COLUMNS}
+        if self.audio_facts is not None:
+            arrays[AUDIO_COLUMN] = self.audio_facts
         metadata = {
             "headrace_index": str(FORMAT_VERSION),
             "shard": self.shard,
@@ -221,6 +231,7 @@ class ShardIndex:
             "input_digest": self.input_digest,
             "fields": "\n".join(self.fields),
             "tensor_dtype": self.tensor_dtype,
+            **({"audio_fields": "\n".join(self.audio_fields)} if self.audio_fields else {}),
             **{NOTE_PREFIX + name: text for name, text in self.notes.items()},
         }
         return tables.pack(arrays, metadata)

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from headrace.errors import FormatError
+from headrace.format.audio_fields import AudioFacts
 from headrace.format.index import ABSENT, NAME_ERRORS, ShardIndex, index_name
 from headrace.format.index_flaws import check_index
 from headrace.format.member_names import WAY_OUT, KeyAt, split_name
@@ -25,6 +27,7 @@ class SampleEntry:
         num_channels: 0 if unknown or not audio.
         tensor: the raw tensor of latents; None for other samples.
         crc32: field name → CRC-32 of its payload, for the fields whose payload was read.
+        audio: named audio field → its facts, in the order of the fields; empty for the one field `audio`.
     """
 
     key: str
@@ -34,6 +37,7 @@ class SampleEntry:
     num_channels: int = 0
     tensor: TensorPlace | None = None
     crc32: dict[str, int] = field(default_factory=dict)
+    audio: dict[str, AudioFacts] = field(default_factory=dict)
 
 
 def build_index(  # noqa: PLR0913 - one argument per fact of the header
@@ -51,6 +55,7 @@ def build_index(  # noqa: PLR0913 - one argument per fact of the header
     Raises:
         FormatError: samples contradict each other, or have byte ranges outside the tar.
     """
+    audio_fields = tuple(dict.fromkeys(name for entry in entries for name in entry.audio))
     fields = tuple(sorted({name for entry in entries for name in entry.ranges}))
     keys = [entry.key.encode(errors=NAME_ERRORS) for entry in entries]
     absent = (ABSENT, ABSENT)
@@ -72,10 +77,20 @@ def build_index(  # noqa: PLR0913 - one argument per fact of the header
         num_channels=np.array([entry.num_channels for entry in entries], np.int16),
         tensors=np.array(tensors, np.int64).reshape(len(entries), 4),
         tensor_dtype=tensor_dtype,
+        audio_fields=audio_fields,
+        audio_facts=_audio_facts(entries, audio_fields) if audio_fields else None,
         notes=notes or {},
     )
     check_index(index, index_name(shard))
     return index
+
+
+def _audio_facts(entries: Sequence[SampleEntry], names: Sequence[str]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Frames and channels of each named audio field, int64 (n, num_audio_fields, 2)."""
+    unknown = AudioFacts(ABSENT, 0, 0)
+    found = [[entry.audio.get(name, unknown) for name in names] for entry in entries]
+    facts = [[(facts.num_frames, facts.num_channels) for facts in row] for row in found]
+    return np.array(facts, np.int64).reshape(len(entries), len(names), 2)
 
 
 def group_members(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from headrace.errors import FormatError, NotFoundError, StorageError
 from headrace.format import tables
-from headrace.format.index import COLUMNS, FORMAT_VERSION, NOTE_PREFIX, ShardIndex, index_name
+from headrace.format.index import AUDIO_COLUMN, COLUMNS, FORMAT_VERSION, NOTE_PREFIX, ShardIndex, index_name
 from headrace.format.index_flaws import check_index
 from headrace.stores.refetch import read_sound
 from headrace.stores.regular_files import oddity
@@ -47,6 +47,8 @@ def parse_index(blob: bytes, name: str) -> ShardIndex:
             input_digest=metadata["input_digest"],
             fields=tuple(metadata["fields"].split("\n")) if metadata["fields"] else (),
             tensor_dtype=metadata["tensor_dtype"],
+            audio_fields=tuple(metadata["audio_fields"].split("\n")) if "audio_fields" in metadata else (),
+            audio_facts=arrays.get(AUDIO_COLUMN),
             notes=notes,
             **{column: arrays[column] for column in COLUMNS},
         )

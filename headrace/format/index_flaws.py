@@ -23,7 +23,15 @@ def check_index(index: ShardIndex, name: str) -> None:
 
 def flaw_of(index: ShardIndex) -> str | None:
     """The first contradiction in an index, as a sentence; None if it has none."""
-    checks = _flaw_of_shapes, _flaw_of_keys, _flaw_of_facts, _flaw_of_ranges, _flaw_of_checksums, _flaw_of_tensors
+    checks = (
+        _flaw_of_shapes,
+        _flaw_of_keys,
+        _flaw_of_facts,
+        _flaw_of_audio_fields,
+        _flaw_of_ranges,
+        _flaw_of_checksums,
+        _flaw_of_tensors,
+    )
     return next((flaw for check in checks if (flaw := check(index)) is not None), None)
 
 
@@ -63,6 +71,24 @@ def _flaw_of_facts(index: ShardIndex) -> str | None:
             row = int((found < least).argmax())
             return f"sample {index.key(row)!r} has {name} {found[row]}"
     return None
+
+
+def _flaw_of_audio_fields(index: ShardIndex) -> str | None:
+    facts, names = index.audio_facts, index.audio_fields
+    if facts is None:
+        return f"it names the audio fields {', '.join(names)} and has no facts of them" if names else None
+    shape = (len(index), len(names), 2)
+    if not names or facts.shape != shape or facts.dtype != np.int64:
+        return f"audio fields {', '.join(names)} need facts as int64 {shape}, found {facts.dtype.name} {facts.shape}"
+    lengths, channels = facts[..., 0], facts[..., 1]
+    is_sound = ((index.num_frames == ABSENT) | (index.num_frames == lengths.min(1))) & (channels >= 0).all(1)
+    if is_sound.all():
+        return None
+    row = int(is_sound.argmin())
+    return (
+        f"sample {index.key(row)!r} has {index.num_frames[row]} frames, but its audio fields have "
+        f"{lengths[row].tolist()} frames and {channels[row].tolist()} channels"
+    )
 
 
 def _flaw_of_ranges(index: ShardIndex) -> str | None:

@@ -7,14 +7,16 @@ kind is indexed by its byte range alone.
 
 import io
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import BinaryIO
 
 from headrace.audio import flac_info, probe
-from headrace.errors import AudioError
-from headrace.format.index import REFUSED_NOTE, ShardIndex
+from headrace.errors import AudioError, FormatError
+from headrace.format.audio_fields import AudioFacts, common_facts, members_of, stated_audio_fields
+from headrace.format.index import ABSENT, REFUSED_NOTE, ShardIndex
 from headrace.format.index_entries import SampleEntry, build_index, group_members
-from headrace.format.member_names import KEY_AT_NOTE, LATENT_FIELD, KeyAt, Naming, audio_field, check_fields
+from headrace.format.member_names import JSON_FIELD, KEY_AT_NOTE, LATENT_FIELD, KeyAt, Naming, audio_field, check_fields
 from headrace.format.pth import RawTensor, latent_facts
 from headrace.format.rejects import latents_rejection
 from headrace.format.tar import crc32_of, payload, read_members
@@ -35,17 +37,22 @@ def index_tar(
         file: the tar, seekable.
         name: its file name, for the index and for messages.
         sha256: its digest, if the caller has it.
-        naming: how the names of members are read; a note of the index says where keys end.
+        naming: how the names of members are read; a note of the index says where keys end. Without named audio fields,
+            those count that the JSON of a shard of Headrace lists.
         has_checksums: whether to read every field for its CRC-32; otherwise only headers and latents are read.
 
     Raises:
         FormatError: not a tar, cut off, or not a WebDataset (files of one sample are not neighbours, or look like
-            several samples).
+            several samples), or no sample has one of the named audio fields.
     """
-    described = []
-    for entry in group_members(read_members(file, name), name, naming.key_at):
-        check_fields(name, entry.key, entry.ranges, naming.declared)
-        described.append(_described(file, _with_checksums(file, entry) if has_checksums else entry))
+    entries = list(group_members(read_members(file, name), name, naming.key_at))
+    naming = replace(naming, audio_fields=naming.audio_fields or _stated_audio_fields(file, entries))
+    described, declared = [], naming.all_declared
+    for entry in entries:
+        check_fields(name, entry.key, entry.ranges, declared)
+        checked = _with_checksums(file, entry) if has_checksums else entry
+        described.append(_described(file, checked, naming.audio_fields))
+    _check_audio_fields(name, naming.audio_fields, [entry for entry, _ in described])
     refused = [row for entry, _ in described if (row := _rejection(file, entry)) is not None]
     dtypes = [tensor.dtype for _, tensor in described if tensor is not None]
     dtype = dtypes[0] if dtypes else ""
@@ -67,15 +74,19 @@ def key_rule_of(index: ShardIndex) -> str:
 
 def naming_of(key_at: KeyAt, index: ShardIndex | None) -> Naming:
     """How to read the names in a shard that has this index: an index that a build wrote declares its fields."""
-    return Naming(key_at, frozenset(index.fields if index is not None and index.input_digest else ()))
+    if index is None:
+        return Naming(key_at)
+    return Naming(key_at, frozenset(index.fields if index.input_digest else ()), index.audio_fields)
 
 
 def _with_checksums(file: BinaryIO, entry: SampleEntry) -> SampleEntry:
     return replace(entry, crc32={name: crc32_of(file, span) for name, span in entry.ranges.items()})
 
 
-def _described(file: BinaryIO, entry: SampleEntry) -> tuple[SampleEntry, RawTensor | None]:
+def _described(file: BinaryIO, entry: SampleEntry, audio_fields: Sequence[str]) -> tuple[SampleEntry, RawTensor | None]:
     """The entry with facts from its audio or latents, and the raw tensor with its place in the tar."""
+    if members := _members(entry, audio_fields):
+        return _with_audio_fields(file, entry, audio_fields, members), None
     name = audio_field(tuple(entry.ranges))
     if name is not None:
         return _with_audio(file, entry, name), None
@@ -104,17 +115,75 @@ def _rejection(file: BinaryIO, entry: SampleEntry) -> dict[str, str] | None:
     return {"key": entry.key, "path": str(content["headrace"].get("source", "")), "code": code, "reason": code}
 
 
+def _stated_audio_fields(file: BinaryIO, entries: Sequence[SampleEntry]) -> tuple[str, ...]:
+    """The named audio fields that the JSON of the first sample with such members lists; none for tars of others."""
+    for entry in entries:
+        if JSON_FIELD in entry.ranges and any("." in name and audio_field([name]) for name in entry.ranges):
+            try:
+                content = json.loads(payload(file, entry.ranges[JSON_FIELD]))
+            except ValueError:
+                return ()
+            return stated_audio_fields(content, entry.ranges) if isinstance(content, dict) else ()
+    return ()
+
+
+def _members(entry: SampleEntry, audio_fields: Sequence[str]) -> dict[str, str]:
+    """Named audio field → the member that holds it, for the fields that the sample has."""
+    found = {name: members_of(name, entry.ranges) for name in audio_fields}
+    return {name: members[0] for name, members in found.items() if members}
+
+
+def _check_audio_fields(shard: str, audio_fields: Sequence[str], entries: Sequence[SampleEntry]) -> None:
+    """Raise `FormatError` for an audio field that no sample of a tar has."""
+    missing = [name for name in audio_fields if not any(_members(entry, [name]) for entry in entries)]
+    if missing and entries:
+        found = ", ".join(sorted({name for entry in entries for name in entry.ranges}))
+        raise FormatError(
+            f"{shard}: no sample has the audio field {missing[0]!r}, a file like {entries[0].key}.{missing[0]}.flac; "
+            f"the fields in the tar are {found}: correct the names of the audio fields, or the tar"
+        )
+
+
+def _with_audio_fields(
+    file: BinaryIO, entry: SampleEntry, audio_fields: Sequence[str], members: Mapping[str, str]
+) -> SampleEntry:
+    """The entry with facts of named audio fields; its length is unknown if it lacks one, or if they do not fit."""
+    unknown = AudioFacts(ABSENT, 0, 0)
+    audio = {
+        name: _audio_facts(file, entry.ranges[members[name]]) or unknown if name in members else unknown
+        for name in audio_fields
+    }
+    try:
+        common = common_facts(audio)
+    except AudioError:
+        return replace(entry, audio=audio)
+    return replace(
+        entry,
+        num_frames=common.num_frames,
+        sample_rate_hz=common.sample_rate_hz,
+        num_channels=common.num_channels,
+        audio=audio,
+    )
+
+
 def _with_audio(file: BinaryIO, entry: SampleEntry, name: str) -> SampleEntry:
-    start, stop = entry.ranges[name]
+    if (facts := _audio_facts(file, entry.ranges[name])) is None:
+        return entry
+    num_frames, rate, channels = facts
+    return replace(entry, num_frames=num_frames, sample_rate_hz=rate, num_channels=channels)
+
+
+def _audio_facts(file: BinaryIO, span: tuple[int, int]) -> AudioFacts | None:
+    """What the header of an audio file says; None if it cannot be parsed."""
+    start, stop = span
     try:
         head = payload(file, (start, min(stop, start + _FLAC_HEAD_BYTES)))
         if head[:4] == b"fLaC":
             num_frames, rate, channels, _ = flac_info(head)
         else:
-            info = probe(io.BytesIO(payload(file, (start, stop))), num_bytes=stop - start)
+            info = probe(io.BytesIO(payload(file, span)), num_bytes=stop - start)
             num_frames, rate, channels = info.num_frames, info.sample_rate_hz, info.num_channels
     except AudioError:
-        return entry
-    if num_frames <= 0:  # a FLAC stream whose writer did not know its length
-        return replace(entry, sample_rate_hz=rate, num_channels=channels)
-    return replace(entry, num_frames=num_frames, sample_rate_hz=rate, num_channels=channels)
+        return None
+    # a FLAC stream whose writer did not know its length has 0 frames
+    return AudioFacts(num_frames if num_frames > 0 else ABSENT, rate, channels)

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
-from headrace.errors import FormatError
+from headrace.errors import ConfigError, FormatError
 
 AUDIO_FIELDS = ("flac", "wav", "ogg", "opus", "mp3", "aiff", "aif", "aifc", "au", "caf", "w64", "rf64", "m4a")
 """Extensions of fields that hold audio; the first one in this order that a sample has is its audio."""
@@ -18,6 +18,9 @@ JSON_FIELD = "json"
 KEY_AT_NOTE = "key_at"
 """The note of an index with the rule by which keys end; without this note it is `KeyAt.FIRST_DOT`."""
 
+_AUDIO_FIELD_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_RESERVED = frozenset({"json", "pth", "key", "keys", "metadata", "num_frames", "sample_rate", "frame_offset"})
+_RESERVED_BEGINNINGS = ("encoder_", "is_")
 _META_MEMBER = re.compile(r"(^|/)__[^/]*__($|/)")  # files that webdataset keeps for itself
 _SHOWN_MEMBERS = 5
 WAY_OUT = 'pass key_at="last_dot" (on the command line --key-at last_dot)'
@@ -50,6 +53,22 @@ def split_name(member: str, key_at: KeyAt = KeyAt.FIRST_DOT) -> tuple[str, str] 
     return match[1], match[2].lower()
 
 
+def check_audio_field(name: str) -> str:
+    """A name that an audio field may have.
+
+    Raises:
+        ConfigError: it is not such a name, or samples and batches use it for something else.
+    """
+    taken = [*sorted(_RESERVED), *AUDIO_FIELDS]
+    if _AUDIO_FIELD_NAME.fullmatch(name) and name not in taken and not name.startswith(_RESERVED_BEGINNINGS):
+        return name
+    raise ConfigError(
+        f"{name!r} cannot be the name of an audio field: expected a lower-case letter, then at most 39 of a-z, 0-9 and "
+        f"_, and no name that samples and batches use themselves ({', '.join(taken)}, encoder_…, is_…); choose another "
+        "name"
+    )
+
+
 def audio_field(fields: Collection[str]) -> str | None:
     """The field of a sample that is its audio (`flac`, also `mic.flac`); None if no field is audio."""
     names = sorted(fields, key=lambda name: (name.count("."), name))
@@ -67,10 +86,18 @@ class Naming:
     Attributes:
         key_at: where keys end.
         declared: fields that the writer of the shard declares: a dot in one of these is part of the field's name.
+        audio_fields: names of the audio fields, such as `vocals` for `x.vocals.flac`; empty for the one field `audio`.
+            Their members are declared, too.
     """
 
     key_at: KeyAt = KeyAt.FIRST_DOT
     declared: frozenset[str] = frozenset()
+    audio_fields: tuple[str, ...] = ()
+
+    @property
+    def all_declared(self) -> frozenset[str]:
+        """`declared`, and every member that may hold an audio field."""
+        return self.declared | {f"{name}.{kind}" for name in self.audio_fields for kind in AUDIO_FIELDS}
 
 
 def check_fields(shard: str, key: str, fields: Collection[str], declared: Collection[str] = ()) -> None:
@@ -96,8 +123,9 @@ def check_fields(shard: str, key: str, fields: Collection[str], declared: Collec
     if (len(main) > 1 and set(main) <= set(dotted)) or (json and set(json) <= set(dotted)):
         raise FormatError(
             f"{shard}: {_listed(key, dotted)} are files of one sample, {key!r}, since a key ends at the first dot of a "
-            f"file's name; but they look like samples whose keys hold dots. If they are, {WAY_OUT}; if not, write the "
-            f"shard again with one plain file of each kind, such as {key}.flac and {key}.json"
+            f"file's name; but they look like samples whose keys hold dots. If they are, {WAY_OUT}; if they are audio "
+            "fields of one sample, name these once: headrace index --audio-fields; if neither, write the shard again "
+            f"with one plain file of each kind, such as {key}.flac and {key}.json"
         )
 
 

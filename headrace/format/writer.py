@@ -79,9 +79,7 @@ class ShardWriter:
         tensor = known.tensor
         if tensor is not None:
             tensor = tensor.after(next(iter(ranges.values()))[0])
-        self._entries.append(
-            SampleEntry(key, ranges, known.num_frames, known.sample_rate_hz, known.num_channels, tensor, crc32)
-        )
+        self._entries.append(replace(known, key=key, ranges=ranges, tensor=tensor, crc32=crc32))
 
     @property
     def keys(self) -> list[str]:

@@ -3,19 +3,22 @@
 An error in a sample is reported with its shard and key. No shard is opened here.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from headrace.audio import decode
-from headrace.errors import ConfigError, HeadraceError, SampleError
+from headrace.errors import AudioError, ConfigError, HeadraceError, SampleError
+from headrace.format.audio_fields import AudioFacts, common_facts, members_of, of_field, stated_audio_fields
 from headrace.format.member_names import LATENT_FIELD, audio_field
 from headrace.format.pth import latents_of
 from headrace.format.rejects import latents_rejection
 from headrace.format.unpickling import unpickled
 from headrace.streaming.batches.batch import Sample, padding_like
 from headrace.streaming.batches.decode import metadata_of
-from headrace.streaming.batches.fields import OF_LATENTS, is_taken
+from headrace.streaming.batches.fields import AUDIO_NAMES, OF_LATENTS, is_taken
 from headrace.streaming.settings import OnMissingLatents
 
 _PADDING = {"__key__": "", "metadata": {}, "is_padding": True}
@@ -53,9 +56,12 @@ class SampleDecoder:
         )
 
     def _transformed(self, sample: Sample) -> Sample:
+        audio = sample.get(AUDIO_NAMES)
         changed = sample if self.transform is None else self.transform(sample)
         if changed is None:  # webdataset would drop the sample silently
             raise SampleError("the transform gave None: let it return the sample")
+        if audio is not None and isinstance(changed, dict):  # a new dict of the transform's need not list them
+            changed.setdefault(AUDIO_NAMES, audio)
         return changed
 
 
@@ -85,10 +91,12 @@ def decode_sample(raw: Mapping[str, Any]) -> Sample:
     """Decode one sample as `webdataset_loader` does; for your own pipelines: `wds.WebDataset(…).map(decode_sample)`.
 
     Args:
-        raw: `__key__`, and bytes by field name.
+        raw: `__key__`, and bytes by field name; `__audio__`, the names of audio fields, is needed only for shards that
+            Headrace did not build.
 
     Raises:
-        AudioError: the audio cannot be decoded.
+        AudioError: the audio cannot be decoded, or its fields differ in rate or length.
+        SampleError: an audio field is missing.
         FormatError: the `.json` is not valid, or the `.pth` is damaged, holds more than tensors and plain values, or
             holds latents whose length does not fit.
         ConfigError: a file or an entry of the `.pth` has the name of a field of samples or batches.
@@ -97,18 +105,47 @@ def decode_sample(raw: Mapping[str, Any]) -> Sample:
 
     sample: Sample = {"__key__": raw["__key__"]}
     fields = {name: blob for name, blob in raw.items() if not name.startswith("__")}
-    if (name := audio_field(tuple(fields))) is not None:
+    sample["metadata"] = metadata_of(fields.pop("json", b"{}"))
+    if names := raw.get(AUDIO_NAMES) or stated_audio_fields(sample["metadata"], fields):
+        sample |= _audio_fields(fields, names)
+    elif (name := audio_field(tuple(fields))) is not None:
         audio, sample["sample_rate"] = decode(fields.pop(name))
         sample["audio"] = torch.from_numpy(audio)
     if LATENT_FIELD in fields:
         sample |= _stored(fields.pop(LATENT_FIELD), sample)
-    sample["metadata"] = metadata_of(fields.pop("json", b"{}"))
     if (taken := next((name for name in fields if name in sample or is_taken(name)), None)) is not None:
         raise ConfigError(
             f"its file .{taken} clashes with the field {taken!r} of samples and batches: give it another extension in "
             "the shard, or rename it before `decode_sample` in a pipeline of your own"
         )
     return sample | fields
+
+
+def _audio_fields(fields: dict[str, Any], names: Sequence[str]) -> Sample:
+    """The named audio fields of a sample, taken out of `fields`; all end with the shortest.
+
+    Raises:
+        SampleError: a field is missing.
+        AudioError: a field cannot be decoded, or the fields differ in rate or length.
+    """
+    import torch
+
+    decoded = {}
+    for name in names:
+        if not (members := members_of(name, fields)):
+            found = ", ".join(fields) or "no other file"
+            raise SampleError(f"it has no audio field {name!r} (.{name}.flac), only {found}; write the sample again")
+        try:
+            decoded[name] = decode(fields.pop(members[0]))
+        except AudioError as error:
+            raise of_field(name, error) from error
+    facts = {name: AudioFacts(audio.shape[1], rate, len(audio)) for name, (audio, rate) in decoded.items()}
+    common = common_facts(facts)
+    made: Sample = {
+        name: torch.from_numpy(np.ascontiguousarray(audio[:, : common.num_frames]))
+        for name, (audio, _) in decoded.items()
+    }
+    return made | {"sample_rate": common.sample_rate_hz, AUDIO_NAMES: tuple(names)}
 
 
 def _stored(blob: bytes, sample: Sample) -> dict[str, Any]:

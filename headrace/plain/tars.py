@@ -8,22 +8,25 @@ import contextlib
 import functools
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, BinaryIO, Self, TypeAlias, cast
 
 from headrace.errors import FormatError, HeadraceError, IntegrityError, NotFoundError, SampleCountError
+from headrace.format.audio_fields import stated_audio_fields
 from headrace.format.index import ShardIndex
 from headrace.format.index_entries import apart_fault
 from headrace.format.indexing import naming_of
-from headrace.format.member_names import KeyAt, check_fields, split_name
+from headrace.format.member_names import JSON_FIELD, KeyAt, Naming, audio_field, check_fields, split_name
 from headrace.format.tar import TarHeader, check_end, check_member
 from headrace.format.unpacking import unpacked_stream
 from headrace.locate.shard_list import LocatedShard
 from headrace.stores.refetch import DAMAGED_IN_STORE, is_local, say, sources, times
+from headrace.streaming.batches.decode import parsed
+from headrace.streaming.batches.fields import AUDIO_NAMES
 
 RawSample: TypeAlias = dict[str, Any]
-"""A sample as webdataset groups it: `__key__`, `__url__` and the bytes of each field."""
+"""A sample as webdataset groups it: `__key__`, `__url__`, the bytes of each field, and names of audio fields."""
 
 _REST_BYTES = 1 << 20
 
@@ -96,10 +99,10 @@ def _samples_of(shard: LocatedShard, key_at: KeyAt, index: ShardIndex | None) ->
     from webdataset.tariterators import group_by_keys
 
     seen: set[str] = set()
-    declared = functools.cache(lambda: _declared(shard))  # read only when names look wrong, and once
+    naming = functools.cache(lambda: naming_of(KeyAt.FIRST_DOT, shard.index()))  # read once, and only for dotted names
     with _opened(shard) as stream:
         for sample in group_by_keys(_files(stream, shard.url, key_at), lambda name: split_name(name, key_at)):
-            _check_names(shard.url, sample, seen, declared)
+            _check_names(shard.url, sample, seen, naming)
             if index is not None:
                 _check_sums(shard.url, sample, index)
             seen.add(sample["__key__"])
@@ -171,11 +174,6 @@ def _files(stream: BinaryIO, url: str, key_at: KeyAt) -> Iterator[dict[str, Any]
         check_end(cast("BinaryIO", archive.fileobj).read)
 
 
-def _declared(shard: LocatedShard) -> frozenset[str]:
-    """The fields that the index beside the shard lists, if a build wrote it."""
-    return naming_of(KeyAt.FIRST_DOT, shard.index()).declared
-
-
 def _check_sums(url: str, sample: RawSample, index: ShardIndex) -> None:
     """Compare the fields of a sample with the CRC-32 in the index; a key that it lacks is not checked."""
     number = index.find(sample["__key__"])
@@ -188,11 +186,25 @@ def _check_sums(url: str, sample: RawSample, index: ShardIndex) -> None:
             )
 
 
-def _check_names(url: str, sample: RawSample, seen: set[str], declared: Callable[[], frozenset[str]]) -> None:
-    """Raise `FormatError` for names that webdataset would split or merge silently."""
+def _check_names(url: str, sample: RawSample, seen: set[str], naming: Callable[[], Naming]) -> None:
+    """Note the named audio fields, and raise `FormatError` for names that webdataset would split or merge silently."""
     key = sample["__key__"]
     fields = [name for name in sample if not name.startswith("__")]
     if key in seen:
         raise FormatError(apart_fault(url, key, fields[0]))
     if any("." in name for name in fields):
-        check_fields(url, key, fields, declared())
+        found = naming()
+        if not found.audio_fields and (stated := _stated_audio_fields(sample, fields)):
+            found = replace(found, audio_fields=stated)
+        check_fields(url, key, fields, found.all_declared)
+        if found.audio_fields:
+            sample[AUDIO_NAMES] = found.audio_fields
+
+
+def _stated_audio_fields(sample: RawSample, fields: Sequence[str]) -> tuple[str, ...]:
+    """The named audio fields that the JSON of a sample lists, for a shard of Headrace without its index."""
+    if JSON_FIELD not in fields or not any("." in name and audio_field([name]) for name in fields):
+        return ()
+    with contextlib.suppress(ValueError):  # decoding the sample raises the error
+        return stated_audio_fields(parsed(sample[JSON_FIELD]), fields)
+    return ()

@@ -4,16 +4,16 @@ Tars are read in parallel. `sizes.json` is written last, and only if every tar i
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.errors import ConfigError, FormatError, NotFoundError
 from headrace.format.index import ShardIndex
 from headrace.format.index_files import find_index, write_index
 from headrace.format.indexing import index_tar, key_rule_of, naming_of
 from headrace.format.manifests import json_bytes
-from headrace.format.member_names import KeyAt
+from headrace.format.member_names import KeyAt, Naming
 from headrace.format.sizes import parse_sizes
 from headrace.format.tar import sha256_of
 from headrace.locate import locate
@@ -46,6 +46,7 @@ def index_tars(
     *,
     num_threads: int,
     key_at: KeyAt = KeyAt.FIRST_DOT,
+    audio_fields: Sequence[str] = (),
     progress: Callable[[IndexedTar], None] = lambda tar: None,  # noqa: ARG005
 ) -> list[IndexedTar]:
     """Write the index of every tar that matches, and the `sizes.json` of their folders.
@@ -58,6 +59,8 @@ def index_tars(
         pattern: a folder, a shell glob or a brace pattern.
         num_threads: number of tars read at a time.
         key_at: where keys end.
+        audio_fields: names of the audio fields of samples with several audio files; empty for those that the existing
+            indexes or the samples' JSON name, or else the one field `audio`.
         progress: called after each tar.
 
     Returns:
@@ -79,7 +82,7 @@ def index_tars(
         raise ConfigError(f"{packed[0]}: is compressed; an index holds byte ranges of a plain .tar, so unpack it first")
     for folder in _folders(found.storage, found.names):
         read_sizes(folder)  # raises for a file that must not be replaced
-    results = list(_indexed(found, num_threads, key_at, progress))
+    results = list(_indexed(found, num_threads, Naming(key_at, audio_fields=tuple(audio_fields)), progress))
     if not any(result.num_samples or result.fault for result in results):
         raise no_samples(f"{found.storage.uri}/{results[0].name}", len(results))
     if not any(result.fault for result in results):
@@ -93,10 +96,10 @@ def _folders(storage: Storage, names: Iterable[str]) -> list[Storage]:
 
 
 def _indexed(
-    found: PlainTars, num_threads: int, key_at: KeyAt, progress: Callable[[IndexedTar], None]
+    found: PlainTars, num_threads: int, naming: Naming, progress: Callable[[IndexedTar], None]
 ) -> Iterator[IndexedTar]:
     def index(name: str) -> IndexedTar:
-        return _index_one(found.storage, name, key_at)
+        return _index_one(found.storage, name, naming)
 
     with ThreadPoolExecutor(num_threads, "index") as pool:
         for result in map_in_order(pool, index, found.names, window=2 * num_threads):
@@ -104,15 +107,20 @@ def _indexed(
             yield result
 
 
-def _index_one(storage: Storage, name: str, key_at: KeyAt) -> IndexedTar:
+def _index_one(storage: Storage, name: str, wanted: Naming) -> IndexedTar:
     num_bytes = storage.size(name)
     there = _sound_index(storage, name)
     try:
         with storage.open(name) as file:
             sha256 = sha256_of(file)
-            if there is not None and (there.sha256, key_rule_of(there)) == (sha256, key_at) and there.input_digest:
+            if (
+                there is not None
+                and (there.sha256, key_rule_of(there)) == (sha256, wanted.key_at)
+                and there.input_digest
+            ):
                 return IndexedTar(name, len(there), num_bytes)  # written by a build: it holds more than the tar does
-            naming, file_name = naming_of(key_at, there), name.rpartition("/")[2]
+            naming, file_name = naming_of(wanted.key_at, there), name.rpartition("/")[2]
+            naming = replace(naming, audio_fields=wanted.audio_fields or naming.audio_fields)
             index = index_tar(file, file_name, sha256=sha256, naming=naming)
         write_index(storage, name, index)
     except FormatError as error:

@@ -5,21 +5,23 @@ docs/batches.md lists the fields for users. Nothing is read or decoded here.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
+from headrace.format.audio_fields import AUDIO
 from headrace.format.tensors import BFLOAT16, storage_dtype, widen_bfloat16
 from headrace.streaming.batches.arena import Allocator, Arena
-from headrace.streaming.batches.fields import OF_LATENTS, OF_SAMPLES, called, flaw, is_number
+from headrace.streaming.batches.fields import AUDIO_NAMES, OF_LATENTS, OF_SAMPLES, audio_names, called, flaw, is_number
 from headrace.streaming.batches.user_fields import StackedField, ValueKind, as_numpy, padding_value, stacked
 from headrace.streaming.settings import ArrayType
 
 T = TypeVar("T")
 Sample: TypeAlias = dict[str, Any]
-"""A sample for users: `__key__`, `audio` and `sample_rate`, `encoder_hidden` and `encoder_length`, `metadata`."""
+"""A sample for users: `__key__`, `audio` (or named audio fields, and `__audio__`, their names) and `sample_rate`,
+`encoder_hidden` and `encoder_length`, `metadata`."""
 
 NameOf: TypeAlias = Callable[[int], str]
 """The name of a batch's row in messages."""
@@ -32,13 +34,13 @@ class Audio:
     """The audio of a batch.
 
     Attributes:
-        samples: float32 (B, C, N), zero after each row's end.
+        fields: float32 (B, C, N) of each audio field, zero after each row's end; C may differ between fields.
         num_frames: int64 (B,).
         sample_rate_hz: int64 (B,); 0 in padding rows.
         offsets: int64 (B,), `frame_offset`: the first stored frame that a crop kept; None without a crop.
     """
 
-    samples: NDArray[np.float32]
+    fields: dict[str, NDArray[np.float32]]
     num_frames: NDArray[np.int64]
     sample_rate_hz: NDArray[np.int64]
     offsets: NDArray[np.int64] | None = None
@@ -98,7 +100,10 @@ class Batch:
         if self.is_padding[row]:
             sample["is_padding"] = True
         if self.audio is not None:
-            sample["audio"] = whole["audio"][row, :, : int(self.audio.num_frames[row])]
+            num_frames = int(self.audio.num_frames[row])
+            sample |= {name: whole[name][row, :, :num_frames] for name in self.audio.fields}
+            if self.audio.fields.keys() != {AUDIO}:
+                sample[AUDIO_NAMES] = tuple(self.audio.fields)
             sample["sample_rate"] = int(self.audio.sample_rate_hz[row])
             if self.audio.offsets is not None:
                 sample["frame_offset"] = int(self.audio.offsets[row])
@@ -117,7 +122,7 @@ class Batch:
         named: dict[str, NDArray[Any]] = {}
         if self.audio is not None:
             audio = self.audio
-            named |= {"audio": audio.samples, "num_frames": audio.num_frames, "sample_rate": audio.sample_rate_hz}
+            named |= audio.fields | {"num_frames": audio.num_frames, "sample_rate": audio.sample_rate_hz}
             if audio.offsets is not None:
                 named["frame_offset"] = audio.offsets
         for name, latents in self.latents.items():
@@ -144,11 +149,11 @@ def collate(samples: Sequence[Sample]) -> dict[str, Any]:
     """Samples of a `StreamingDataset` → a batch of tensors, padded with zeros; also a `DataLoader`'s `collate_fn`.
 
     Returns:
-        `audio` float32 (B, C, N), `num_frames` int64 (B,), `sample_rate` int64 (B,); `encoder_hidden` (B, T, D) in
-        its stored dtype, `encoder_length` int64 (B,); `keys` and `metadata` lists; `is_padding` bool (B,); for cropped
-        samples `frame_offset` and `encoder_offset`, int64 (B,), where the crop begins. Other fields: tensors, arrays,
-        numbers and bools of one shape are stacked, (B, …), with zeros in padding rows; the rest are lists. Fields that
-        no sample has are left out.
+        `audio`, or each named audio field, float32 (B, C, N), `num_frames` int64 (B,), `sample_rate` int64 (B,);
+        `encoder_hidden` (B, T, D) in its stored dtype, `encoder_length` int64 (B,); `keys` and `metadata` lists;
+        `is_padding` bool (B,); for cropped samples `frame_offset` and `encoder_offset`, int64 (B,), where the crop
+        begins. Other fields: tensors, arrays, numbers and bools of one shape are stacked, (B, …), with zeros in padding
+        rows; the rest are lists. Fields that no sample has are left out.
 
     Raises:
         ConfigError: the samples' audio differs in channels, or their latents in width; or only some samples have audio
@@ -168,14 +173,15 @@ def stack(samples: Sequence[Sample], allocator: Allocator, name_of: NameOf | Non
     batch = Batch(keys, [sample.get("metadata", {}) for sample in samples], is_padding)
     # A batch of padding only has the shapes of its rows, so a training step never gets a batch without audio.
     shown = [sample for sample in samples if not sample.get("is_padding", False)] or list(samples)
-    if any("audio" in sample for sample in shown):
-        batch.audio = _stack_audio(samples, allocator, name_of)
+    audio = list(dict.fromkeys(name for sample in shown for name in audio_names(sample) if name in sample))
+    if audio:
+        batch.audio = _stack_audio(samples, audio, allocator, name_of)
     names = dict.fromkeys(key for sample in shown for key in sample)
     for name in names:
         if name.startswith("encoder_hidden"):
             suffix = name.removeprefix("encoder_hidden")
             batch.latents[suffix] = _stack_latents(samples, suffix, allocator, name_of)
-        elif name not in OF_SAMPLES and not name.startswith(OF_LATENTS):
+        elif name not in OF_SAMPLES and name not in audio and not name.startswith(OF_LATENTS):
             _add_users(batch, name, [sample.get(name) for sample in samples], allocator)
     arrays = batch.arrays()
     batch.numbers = {name: _numbers(samples, name) for name in names if is_number(name) and name not in arrays}
@@ -185,8 +191,11 @@ def stack(samples: Sequence[Sample], allocator: Allocator, name_of: NameOf | Non
 def padding_like(sample: Sample) -> Sample:
     """A row of padding with the fields and shapes of `sample`: zeros, key `''`, `is_padding` true."""
     row: Sample = {"__key__": "", "metadata": {}, "is_padding": True}
+    audio = audio_names(sample)
     for name, value in sample.items():
-        if name == "audio" or name.startswith("encoder_hidden"):
+        if name == AUDIO_NAMES:
+            row[name] = value
+        elif name in audio or name.startswith("encoder_hidden"):
             row[name] = np.zeros_like(value) if isinstance(value, np.ndarray) else value.new_zeros(value.shape)
         elif is_number(name):
             row[name] = 0
@@ -195,12 +204,13 @@ def padding_like(sample: Sample) -> Sample:
     return row
 
 
-def check_channels(counts: Mapping[int, int], name_of: NameOf) -> int:
+def check_channels(counts: Mapping[int, int], name_of: NameOf, field_name: str = AUDIO) -> int:
     """The number of channels that all rows have; 1 for no rows.
 
     Args:
         counts: number of channels by row, without padding.
         name_of: the name of a row in messages.
+        field_name: the audio field.
 
     Raises:
         ConfigError: rows differ in channels.
@@ -210,8 +220,9 @@ def check_channels(counts: Mapping[int, int], name_of: NameOf) -> int:
         found = sorted(row_with)
         examples = ", ".join(f"{count} in {name_of(row_with[count])}" for count in found)
         raise ConfigError(
-            f"a batch holds audio of {' and '.join(map(str, found))} channels ({examples}): set audio.num_channels in "
-            f"the data set's YAML and build again, pass a transform that gives all samples the same number, or {_APART}"
+            f"a batch holds {field_name} of {' and '.join(map(str, found))} channels ({examples}): set "
+            "audio.num_channels in the data set's YAML and build again, pass a transform that gives all samples the "
+            f"same number, or {_APART}"
         )
     return next(iter(row_with), 1)
 
@@ -265,11 +276,20 @@ def _check_all_have(samples: Sequence[Sample], name: str, name_of: NameOf) -> No
         )
 
 
-def _stack_audio(samples: Sequence[Sample], allocator: Allocator, name_of: NameOf) -> Audio:
-    _check_all_have(samples, "audio", name_of)
-    arrays = [None if sample.get("is_padding") else as_numpy(sample["audio"])[0] for sample in samples]
-    real = _real(arrays) or {0: as_numpy(samples[0]["audio"])[0]}
-    channels = check_channels({row: array.shape[0] for row, array in real.items()}, name_of)
+def _stack_audio(samples: Sequence[Sample], names: Sequence[str], allocator: Allocator, name_of: NameOf) -> Audio:
+    fields = {name: _stack_audio_field(samples, name, allocator, name_of) for name in names}
+    lengths = [0 if one.get("is_padding") else int(one[names[0]].shape[1]) for one in samples]
+    rates, offsets = _numbers(samples, "sample_rate"), _numbers_of_some(samples, "frame_offset")
+    return Audio(fields, np.array(lengths, np.int64), rates, offsets)
+
+
+def _stack_audio_field(
+    samples: Sequence[Sample], name: str, allocator: Allocator, name_of: NameOf
+) -> NDArray[np.float32]:
+    _check_all_have(samples, name, name_of)
+    arrays = [None if sample.get("is_padding") else as_numpy(sample[name])[0] for sample in samples]
+    real = _real(arrays) or {0: as_numpy(samples[0][name])[0]}
+    channels = check_channels({row: array.shape[0] for row, array in real.items()}, name_of, name)
     length = max(array.shape[1] for array in real.values())
     out = allocator.empty((len(samples), channels, length), np.float32)
     for row, array in zip(out, arrays, strict=True):
@@ -277,8 +297,7 @@ def _stack_audio(samples: Sequence[Sample], allocator: Allocator, name_of: NameO
         if array is not None:
             row[:, :num_frames] = array
         row[:, num_frames:] = 0
-    lengths = np.array([0 if array is None else array.shape[1] for array in arrays], np.int64)
-    return Audio(out, lengths, _numbers(samples, "sample_rate"), _numbers_of_some(samples, "frame_offset"))
+    return cast("NDArray[np.float32]", out)
 
 
 def _stack_latents(samples: Sequence[Sample], suffix: str, allocator: Allocator, name_of: NameOf) -> Latents:

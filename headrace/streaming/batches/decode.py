@@ -4,7 +4,9 @@
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,14 +15,16 @@ from numpy.typing import NDArray
 
 from headrace.audio import decode_flac_into, open_encoded, whole_flac_info
 from headrace.errors import AudioError, ConfigError, FormatError, SampleError
+from headrace.format.audio_fields import AUDIO, AudioFacts, common_facts, of_field
 from headrace.format.member_names import LATENT_FIELD
 from headrace.format.pth import check_length, stored_latents
 from headrace.format.tensors import BFLOAT16, storage_dtype, widen_bfloat16
 from headrace.streaming.batches.batch import Sample
 from headrace.streaming.batches.crop import FrameWindow, SampleCrop
+from headrace.streaming.batches.fields import AUDIO_NAMES
 from headrace.streaming.batches.missing_latents import check_latents
 from headrace.streaming.batches.plausibility import check_encoded, check_flac, check_header, check_rate
-from headrace.streaming.batches.stored_sample import BatchRow, StoredSample
+from headrace.streaming.batches.stored_sample import BatchRow, StoredAudio, StoredSample
 from headrace.streaming.batches.user_fields import as_numpy
 from headrace.streaming.settings import ArrayType, SampleSettings
 from headrace.streaming.shards.coalesce import Span
@@ -43,9 +47,9 @@ def read_sample(row: BatchRow, suffixes: tuple[str, ...], crop: SampleCrop, conf
         config: the rate to resample to, and the kind of arrays.
 
     Raises:
-        SampleError: a joined folder lacks the sample, or its latents were rejected.
+        SampleError: a joined folder lacks the sample, or its latents were rejected; or it lacks an audio field.
         ConfigError: a crop needs a rate that is unknown, or the sample has audio and latents in one folder.
-        AudioError: the audio cannot be decoded.
+        AudioError: the audio cannot be decoded, or its fields differ in rate or length.
         FormatError: a `.pth` without audio beside it holds no latents, or the `.json` is not JSON.
         IntegrityError: the shard is shorter than its index says.
     """
@@ -53,13 +57,8 @@ def read_sample(row: BatchRow, suffixes: tuple[str, ...], crop: SampleCrop, conf
     stored = row.primary
     start, blob = read_around(stored)
     sample: Sample = {"__key__": stored.key}
-    if (found := stored.audio()) is not None:
-        span, _ = found
-        samples, rate, first = _audio(stored, blob[span[0] - start : span[1] - start], crop)
-        samples, sample["sample_rate"] = _resampled(samples, rate, config.sample_rate_hz)
-        sample["audio"] = _shown(samples, "float32", config.output)
-        if config.crops:
-            sample["frame_offset"] = first
+    if fields := stored.audio():
+        sample |= _audio(stored, {field: field.cut(start, blob) for field in fields}, crop, config)
         if stored.span(stored.columns.latents) is not None:
             sample |= _beside_audio(stored, config)
     elif stored.columns.latents is not None or stored.tensor is not None:
@@ -92,13 +91,22 @@ def _span_around(sample: StoredSample) -> Span:
     return min(start for start, _ in present), max(stop for _, stop in present)
 
 
-def fill_flac(sample: StoredSample, blob: memoryview, out: NDArray[np.float32], window: FrameWindow) -> None:
+def fill_flac(
+    sample: StoredSample, field: StoredAudio, blob: memoryview, out: NDArray[np.float32], window: FrameWindow
+) -> None:
     """Decode `window` of a FLAC payload into `out` (channels, frames), and write zeros after it.
 
     Raises:
         AudioError: it cannot be decoded, or differs from its index.
     """
-    check_header(sample, whole_flac_info(blob))
+    with _in_field(field):
+        _fill_flac(sample, field, blob, out, window)
+
+
+def _fill_flac(
+    sample: StoredSample, field: StoredAudio, blob: memoryview, out: NDArray[np.float32], window: FrameWindow
+) -> None:
+    check_header(sample, field, whole_flac_info(blob))
     first, count = window
     decoded = decode_flac_into(blob, out[:, :count], first, count)
     if decoded != count:
@@ -202,31 +210,87 @@ def _object_at(text: str, start: int, end: int) -> dict[str, Any] | None:
     return value if stop == end and isinstance(value, dict) else None
 
 
-def _audio(sample: StoredSample, blob: memoryview, crop: SampleCrop) -> tuple[NDArray[np.float32], int, int]:
-    """Kept frames of an audio payload, float32 (channels, frames); its rate; and the first kept frame."""
-    if bytes(blob[:4]) == b"fLaC":
-        info = whole_flac_info(blob)
-        num_frames, rate, channels, _ = info
-        if num_frames > 0:
-            check_flac(blob, info)
-            first, count = crop.primary(num_frames, rate)
-            out = np.empty((channels, count), np.float32)
-            fill_flac(sample, blob, out, (first, count))
-            return out, rate, first
-    with open_encoded(blob) as audio:
-        check_encoded(sample, audio.info)
-        num_frames, rate = audio.info.num_frames, audio.info.sample_rate_hz
-        first, count = crop.primary(num_frames, rate)
-        out = np.empty((audio.info.num_channels, count), np.float32)
-        audio.read_into(out, first)
-    return out, rate, first
+def _audio(
+    sample: StoredSample, payloads: Mapping[StoredAudio, memoryview], crop: SampleCrop, config: SampleSettings
+) -> Sample:
+    """The audio fields of a sample, cut at the same frames, with `sample_rate` and, for a crop, `frame_offset`."""
+    with ExitStack() as stack:
+        opened = [stack.enter_context(_opened(sample, field, blob)) for field, blob in payloads.items()]
+        found = {audio.field.name: audio.facts for audio in opened}
+        if lacking := [field.name for field in sample.columns.audio if field.name not in found]:
+            raise SampleError(f"it has no audio field {lacking[0]!r}, only {', '.join(found)}; write the sample again")
+        common = common_facts(found)
+        window = crop.primary(common.num_frames, common.sample_rate_hz)
+        made: Sample = {"sample_rate": config.sample_rate_hz or common.sample_rate_hz}
+        for audio in opened:
+            samples = _resampled(audio.read(window), common.sample_rate_hz, config.sample_rate_hz)
+            made[audio.field.name] = _shown(samples, "float32", config.output)
+    if config.crops:
+        made["frame_offset"] = window[0]
+    if found.keys() != {AUDIO}:
+        made[AUDIO_NAMES] = tuple(found)
+    return made
 
 
-def _resampled(samples: NDArray[np.float32], rate: int, wanted: int | None) -> tuple[NDArray[np.float32], int]:
+@dataclass(slots=True)
+class _OpenAudio:
+    """An audio payload whose facts are known, and which is about to be decoded.
+
+    Attributes:
+        field: the audio field that it holds.
+        facts: its length, rate and channels.
+        read_into: decodes frames into an array (channels, frames), from a first frame on.
+    """
+
+    field: StoredAudio
+    facts: AudioFacts
+    read_into: Callable[[NDArray[np.float32], int], None]
+
+    def read(self, window: FrameWindow) -> NDArray[np.float32]:
+        """The frames of a window, float32 (channels, frames). Raises `AudioError`."""
+        first, count = window
+        out = np.empty((self.facts.num_channels, count), np.float32)
+        with _in_field(self.field):
+            self.read_into(out, first)
+        return out
+
+
+@contextmanager
+def _opened(sample: StoredSample, field: StoredAudio, blob: memoryview) -> Iterator[_OpenAudio]:
+    """Read the facts of an audio payload. Raises `AudioError`."""
+    with ExitStack() as stack:
+        with _in_field(field):
+            if bytes(blob[:4]) == b"fLaC" and (info := whole_flac_info(blob)).num_frames > 0:
+                check_flac(blob, info)
+
+                def read_flac(out: NDArray[np.float32], first: int) -> None:
+                    _fill_flac(sample, field, blob, out, (first, out.shape[1]))
+
+                opened = _OpenAudio(field, AudioFacts(*info[:3]), read_flac)
+            else:
+                audio = stack.enter_context(open_encoded(blob))
+                check_encoded(sample, field, audio.info)
+                facts = AudioFacts(audio.info.num_frames, audio.info.sample_rate_hz, audio.info.num_channels)
+                opened = _OpenAudio(field, facts, audio.read_into)
+        yield opened
+
+
+@contextmanager
+def _in_field(field: StoredAudio) -> Iterator[None]:
+    """Add the name of a named audio field to an `AudioError` of the block."""
+    try:
+        yield
+    except AudioError as error:
+        if field.name == AUDIO:
+            raise
+        raise of_field(field.name, error) from error
+
+
+def _resampled(samples: NDArray[np.float32], rate: int, wanted: int | None) -> NDArray[np.float32]:
     if wanted is None or rate == wanted:
-        return samples, rate
+        return samples
     check_rate(rate)
-    return np.ascontiguousarray(soxr.resample(samples.T, rate, wanted, quality="HQ").T), wanted
+    return np.ascontiguousarray(soxr.resample(samples.T, rate, wanted, quality="HQ").T)
 
 
 def _latents(sample: StoredSample) -> tuple[NDArray[Any], str, int]:

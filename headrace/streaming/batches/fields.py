@@ -9,7 +9,11 @@ from typing import Any
 
 import numpy as np
 
-OF_SAMPLES = frozenset({"__key__", "audio", "sample_rate", "frame_offset", "metadata", "is_padding"})
+from headrace.format.audio_fields import AUDIO
+
+AUDIO_NAMES = "__audio__"
+"""Field of a sample with the names of its audio fields, where these are not the one field `audio`."""
+OF_SAMPLES = frozenset({"__key__", AUDIO_NAMES, "audio", "sample_rate", "frame_offset", "metadata", "is_padding"})
 """Fields of a sample with a meaning of their own in a batch, besides those of latents."""
 OF_LATENTS = ("encoder_hidden", "encoder_length", "encoder_offset")
 """Beginnings of the names of latents' fields; the suffix is the latents' name."""
@@ -30,6 +34,16 @@ def is_number(name: str) -> bool:
     return name in _NUMBERS or (name.startswith(OF_LATENTS) and not name.startswith("encoder_hidden"))
 
 
+def audio_names(sample: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of the fields that are audio if the sample has them: those that it lists, and `audio`.
+
+    >>> audio_names({"__audio__": ("mix", "vocals")})
+    ('mix', 'vocals', 'audio')
+    """
+    listed = sample.get(AUDIO_NAMES, ())
+    return (*listed, AUDIO) if AUDIO not in listed else tuple(listed)
+
+
 def flaw(sample: object) -> str | None:
     """Why no batch can be made of a sample: the value that was found, and what was expected; None if it is valid.
 
@@ -38,13 +52,17 @@ def flaw(sample: object) -> str | None:
     """
     if not isinstance(sample, Mapping):
         return f"a value of type {type(sample).__name__}: expected a sample, a dict of fields"
+    listed = sample.get(AUDIO_NAMES, ())
+    if not isinstance(listed, tuple | list) or not all(isinstance(name, str) for name in listed):
+        return f"{_shown(listed)} as {AUDIO_NAMES}: expected a tuple with the names of the audio fields"
+    audio = audio_names(sample)
     for name, value in sample.items():
         if not isinstance(name, str):
             return f"a field named {name!r}: expected a string"
         found = None
         if name in _OF_BATCHES_ALONE:
             found = f"a field {name!r}, which a batch has of its own: call it something else"
-        elif name == "audio":
+        elif name in audio:
             found = _array_flaw(name, value, "(channels, frames)")
         elif name.startswith("encoder_hidden"):
             found = _array_flaw(name, value, "(T, D)") or _length_flaw(sample, name.removeprefix("encoder_hidden"))
@@ -52,7 +70,15 @@ def flaw(sample: object) -> str | None:
             found = None if _whole(value) is not None else f"{_shown(value)} as {name}: expected a whole number"
         if found is not None:
             return found
-    return None
+    return _differing_lengths({name: sample[name] for name in audio if name in sample})
+
+
+def _differing_lengths(audio: Mapping[str, Any]) -> str | None:
+    lengths = {name: int(value.shape[1]) for name, value in audio.items()}
+    if len(set(lengths.values())) < 2:
+        return None
+    shown = ", ".join(f"{name}: {count}" for name, count in lengths.items())
+    return f"audio fields of different lengths ({shown}): expected one length, num_frames, for all"
 
 
 def called(sample: object, number: int) -> str:

@@ -6,7 +6,6 @@ whole samples. Several threads may fill rows of one batch.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Any
 
 import numpy as np
@@ -25,13 +24,6 @@ from headrace.streaming.settings import SampleSettings
 
 _NO_FRAMES: FrameWindow = (0, 0)
 _NO_BYTES = b""  # value of an extra field in padding rows
-
-
-class _Kind(Enum):
-    """What the samples of a stream's own folder hold."""
-
-    AUDIO = auto()
-    LATENTS = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +74,7 @@ class InPlaceBatch:
         self._errors = RowErrors(rows, processing.config.on_bad_sample)
         self._latents: list[_LatentField] = []
         real = [sample for sample in self._primary if sample is not None]
-        if real[0].audio() is not None:
+        if real[0].audio():
             self.batch.audio = _empty_audio(self._primary, self._windows, allocator)
             self.batch.audio.offsets = self._offsets(self._windows)
         else:
@@ -124,9 +116,10 @@ class InPlaceBatch:
             self._blank(place)
             return
         start, blob = read_around(sample)
-        if batch.audio is not None and (found := sample.audio()) is not None:
-            (first, last), _ = found
-            fill_flac(sample, blob[first - start : last - start], batch.audio.samples[place], self._windows[place])
+        if batch.audio is not None:
+            for found in sample.audio():
+                out = batch.audio.fields[found.name][place]
+                fill_flac(sample, found, found.cut(start, blob), out, self._windows[place])
         for field in self._latents:
             field.fill(place)
         for name, content in extra(sample, start, blob):
@@ -141,7 +134,8 @@ class InPlaceBatch:
             return
         if (audio := self.batch.audio) is not None:
             length = max(self._windows[place][1] for place in kept)
-            audio.samples = self._shortened(audio.samples, (*audio.samples.shape[:2], length))
+            for name, samples in audio.fields.items():
+                audio.fields[name] = self._shortened(samples, (*samples.shape[:2], length))
         for field in self._latents:
             latents = field.latents
             length = max(field.windows[place][1] for place in kept)
@@ -188,25 +182,25 @@ def can_fill_in_place(rows: Sequence[BatchRow | None], config: SampleSettings) -
     return len(kinds) == 1 and None not in kinds
 
 
-def _kind(row: BatchRow) -> _Kind | None:
-    """What the row holds, which must be the same for all rows; None for a row that cannot be filled in place."""
+def _kind(row: BatchRow) -> tuple[str, ...] | None:
+    """The row's audio fields, none for latents; they must be the same for all rows. None if it cannot be filled."""
     sample = row.primary
     for joined in row.joined:
         if joined is None or joined.tensor is None or not is_plausible(joined):
             return None
     if not is_plausible(sample):
         return None
-    if (found := sample.audio()) is not None:
-        _, is_flac = found
+    if fields := sample.audio():
         if sample.span(sample.columns.latents) is not None:  # the index has no length of latents beside audio
             return None
-        return _Kind.AUDIO if is_flac and sample.num_frames > 0 else None
-    return _Kind.LATENTS if sample.tensor is not None else None
+        is_known = sample.num_frames > 0 and all(field.is_flac for field in fields)
+        return tuple(field.name for field in fields) if is_known else None
+    return () if sample.tensor is not None else None
 
 
 def _window(crop: SampleCrop) -> FrameWindow:
     sample = crop.row.primary
-    if sample.tensor is None or sample.audio() is not None:
+    if sample.tensor is None or sample.audio():
         return crop.primary(sample.num_frames, sample.sample_rate_hz)
     return crop.primary(sample.tensor.num_frames, sample.latent_rate_hz)
 
@@ -217,13 +211,16 @@ def _joined_window(crop: SampleCrop, number: int) -> FrameWindow:
 
 
 def _empty_audio(stored: Sequence[StoredSample | None], windows: Sequence[FrameWindow], allocator: Allocator) -> Audio:
-    channels = check_channels(
-        {row: sample.num_channels for row, sample in enumerate(stored) if sample is not None}, _name_of(stored)
-    )
+    counts: dict[str, dict[int, int]] = {}
+    for row, sample in enumerate(stored):
+        for field in sample.audio() if sample is not None else ():
+            counts.setdefault(field.name, {})[row] = field.num_channels
+    channels = {name: check_channels(of_rows, _name_of(stored), name) for name, of_rows in counts.items()}
     lengths = np.array([count for _, count in windows], np.int64)
-    samples = allocator.empty((len(stored), channels, int(lengths.max())), np.float32)
+    longest = int(lengths.max())
+    fields = {name: allocator.empty((len(stored), count, longest), np.float32) for name, count in channels.items()}
     rates = np.array([0 if sample is None else sample.sample_rate_hz for sample in stored], np.int64)
-    return Audio(samples, lengths, rates)
+    return Audio(fields, lengths, rates)
 
 
 def _empty_latents(

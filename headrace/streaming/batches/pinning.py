@@ -71,7 +71,7 @@ def _move(batch: Batch, memory: Allocator, pending: PendingResult[Batch]) -> Non
 
 def _moved(batch: Batch, memory: Allocator) -> Batch:
     if batch.audio is not None:
-        batch.audio.samples = _copy(batch.audio.samples, memory)
+        batch.audio.fields = {name: _copy(samples, memory) for name, samples in batch.audio.fields.items()}
     for latents in batch.latents.values():
         latents.hidden = _copy(latents.hidden, memory)
     return batch

@@ -8,7 +8,7 @@ import numpy as np
 
 from headrace.audio import AudioInfo, AudioReject, FlacInfo, decode_flac_into
 from headrace.errors import AudioError
-from headrace.streaming.batches.stored_sample import StoredSample
+from headrace.streaming.batches.stored_sample import StoredAudio, StoredSample
 
 _SAMPLES_IN_A_BYTE = 8
 """Most audio samples in a byte of FLAC: a sample takes at least a bit, except in silence."""
@@ -20,10 +20,11 @@ def is_plausible(sample: StoredSample) -> bool:
 
     A sample that fails this may still be sound (silence); it is then made alone, from its bytes.
     """
-    if (found := sample.audio()) is None:
-        return True  # the number of raw latents was compared with their bytes when the index was read
-    (start, stop), _ = found
-    return _is_plausible_flac(sample.num_frames, sample.num_channels, stop - start)
+    # The number of raw latents was compared with their bytes when the index was read.
+    return all(
+        _is_plausible_flac(field.num_frames, field.num_channels, field.span[1] - field.span[0])
+        for field in sample.audio()
+    )
 
 
 def check_flac(blob: memoryview, info: FlacInfo) -> None:
@@ -41,27 +42,27 @@ def check_flac(blob: memoryview, info: FlacInfo) -> None:
         raise AudioError(AudioReject.UNDECODABLE, f"damaged FLAC: {found}; fetch or build it again") from error
 
 
-def check_header(sample: StoredSample, info: FlacInfo) -> None:
+def check_header(sample: StoredSample, field: StoredAudio, info: FlacInfo) -> None:
     """Compare a FLAC header with the index: no checksum of FLAC covers the header.
 
     Raises:
         AudioError: they differ.
     """
-    _check_facts(sample, (info.num_frames, info.sample_rate_hz, info.num_channels), "FLAC")
+    _check_facts(sample, field, (info.num_frames, info.sample_rate_hz, info.num_channels), "FLAC")
 
 
-def check_encoded(sample: StoredSample, info: AudioInfo) -> None:
+def check_encoded(sample: StoredSample, field: StoredAudio, info: AudioInfo) -> None:
     """Compare the facts of audio other than FLAC with the index.
 
     Raises:
         AudioError: they differ.
     """
-    _check_facts(sample, (info.num_frames, info.sample_rate_hz, info.num_channels), info.container)
+    _check_facts(sample, field, (info.num_frames, info.sample_rate_hz, info.num_channels), info.container)
 
 
-def _check_facts(sample: StoredSample, found: tuple[int, int, int], container: str) -> None:
-    promised = sample.num_frames, sample.sample_rate_hz, sample.num_channels
-    if found != promised and sample.num_frames > 0:
+def _check_facts(sample: StoredSample, field: StoredAudio, found: tuple[int, int, int], container: str) -> None:
+    promised = field.num_frames, sample.sample_rate_hz, field.num_channels
+    if found != promised and field.num_frames > 0:
         raise AudioError(
             AudioReject.UNDECODABLE,
             f"damaged {container}: its header says (frames, Hz, channels) {found}, the index says {promised}: "

@@ -13,7 +13,7 @@ from headrace.errors import SampleError
 from headrace.format.lazy import cached_property
 from headrace.streaming.batches.batch import Sample
 from headrace.streaming.batches.crop import Crop
-from headrace.streaming.batches.fields import flaw
+from headrace.streaming.batches.fields import AUDIO_NAMES, flaw
 from headrace.streaming.order.bijection import mix
 from headrace.streaming.settings import SampleSettings
 
@@ -52,6 +52,7 @@ class SampleProcessing:
         """
         if self.config.transform is None:
             return sample
+        audio = sample.get(AUDIO_NAMES)
         if self._is_random:
             seed = int(mix(self.seed, epoch, position, _TRANSFORM))
             changed = self.config.transform(sample, rng=np.random.default_rng(seed))
@@ -59,6 +60,8 @@ class SampleProcessing:
             changed = self.config.transform(sample)
         if changed is None:
             raise TypeError("the transform gave None: let it return the sample")
+        if audio is not None and isinstance(changed, dict):  # a new dict of the transform's need not list them
+            changed.setdefault(AUDIO_NAMES, audio)
         return changed
 
     def check(self, sample: Sample) -> None:

@@ -5,11 +5,13 @@ other folders. `stream_reader` makes them from the shards' indexes; nothing is d
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from headrace.errors import ConfigError, IntegrityError, SampleError
+from headrace.format.audio_fields import AUDIO, members_of
 from headrace.format.index import ABSENT
 from headrace.format.member_names import JSON_FIELD, LATENT_FIELD, audio_field
 from headrace.format.tensors import TensorPlace
@@ -19,23 +21,55 @@ from headrace.streaming.shards.coalesce import Span
 from headrace.streaming.shards.opened import OpenShard, StoredField, fields_of
 
 
+class StoredAudio(NamedTuple):
+    """One audio field of a sample in its shard.
+
+    Attributes:
+        name: name of the field in samples and batches.
+        span: byte range.
+        is_flac: whether the name of its member says so.
+        num_frames: stored frames, of this field; -1 if unknown.
+        num_channels: 0 if unknown.
+    """
+
+    name: str
+    span: Span
+    is_flac: bool
+    num_frames: int
+    num_channels: int
+
+    def cut(self, start: int, blob: memoryview) -> memoryview:
+        """The bytes of the field, from `blob`, which begins at byte `start` of the shard."""
+        return blob[self.span[0] - start : self.span[1] - start]
+
+
+@dataclass(frozen=True, slots=True)
+class AudioColumns:
+    """The columns of a shard that may hold an audio field, and whether each is FLAC.
+
+    The field of a sample is in the first of them that the sample has.
+    """
+
+    name: str
+    columns: tuple[tuple[int, bool], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class FieldColumns:
     """Which fields the samples of a shard have: a column for each, as in the shard's index.
 
     Attributes:
         names: names of all columns.
-        audio: columns that may hold a sample's audio, and whether each is FLAC. A sample's audio is in the first of
-            them that the sample has.
+        audio: the audio fields: the named ones of the index, or else the one field `audio`; empty without audio.
         latents: column of the latents; None in a shard without latents.
         json: column of the JSON; None in a shard without JSON.
-        extra: name and column of each field that is neither latents nor JSON.
+        extra: name and column of each field that is neither latents nor JSON, nor a named audio field.
         beside_latents: all columns except that of the latents.
         taken: names among `extra` that a batch uses for its own fields.
     """
 
     names: tuple[str, ...]
-    audio: tuple[tuple[int, bool], ...]
+    audio: tuple[AudioColumns, ...]
     latents: int | None
     json: int | None
     extra: tuple[tuple[str, int], ...]
@@ -44,20 +78,31 @@ class FieldColumns:
 
 
 @lru_cache(maxsize=256)
-def field_columns(fields: tuple[str, ...]) -> FieldColumns:
-    """The columns of a shard whose samples have these fields."""
-    audio: list[str] = []
-    while (found := audio_field(tuple(name for name in fields if name not in audio))) is not None:
-        audio.append(found)
+def field_columns(fields: tuple[str, ...], audio_fields: tuple[str, ...] = ()) -> FieldColumns:
+    """The columns of a shard whose samples have these fields, of which some are named audio fields."""
+    members = {name: members_of(name, fields) for name in audio_fields} or {AUDIO: _unnamed_audio(fields)}
+    named = {member for name in audio_fields for member in members[name]}
     return FieldColumns(
         names=fields,
-        audio=tuple((fields.index(name), name.rpartition(".")[2] == "flac") for name in audio),
+        audio=tuple(
+            AudioColumns(name, tuple((fields.index(m), m.rpartition(".")[2] == "flac") for m in found))
+            for name, found in members.items()
+            if found or audio_fields
+        ),
         latents=fields.index(LATENT_FIELD) if LATENT_FIELD in fields else None,
         json=fields.index(JSON_FIELD) if JSON_FIELD in fields else None,
-        extra=tuple((name, c) for c, name in enumerate(fields) if name not in {LATENT_FIELD, JSON_FIELD}),
+        extra=tuple((name, c) for c, name in enumerate(fields) if name not in {LATENT_FIELD, JSON_FIELD} | named),
         beside_latents=tuple(c for c, name in enumerate(fields) if name != LATENT_FIELD),
         taken=frozenset(name for name in fields if is_taken(name)),
     )
+
+
+def _unnamed_audio(fields: tuple[str, ...]) -> list[str]:
+    """The members that may hold the audio of a sample without named audio fields, the plainest first."""
+    audio: list[str] = []
+    while (found := audio_field(tuple(name for name in fields if name not in audio))) is not None:
+        audio.append(found)
+    return audio
 
 
 @dataclass(slots=True)
@@ -70,9 +115,9 @@ class StoredSample:
         file: the open shard; None if it could not be opened (`fault` says why).
         key: the sample's `__key__`.
         columns: the shard's fields, in the order of `spans` and `crc32`.
-        num_frames: stored frames; -1 if unknown.
+        num_frames: stored frames, of the shortest audio field; -1 if unknown.
         sample_rate_hz: 0 if unknown or not audio.
-        num_channels: 0 if unknown or not audio.
+        num_channels: 0 if unknown or not audio; of the first audio field.
         tensor: where the raw latents are; None if the sample has no raw latents.
         spans: start and stop of each field, column after column; `ABSENT` for a field that the sample lacks.
         crc32: CRC-32 of each field, column after column; `ABSENT` for a field that the sample lacks, or if unknown.
@@ -82,6 +127,7 @@ class StoredSample:
         has_time_axis: for joined latents, whether their frames follow each other in time; False for folders in which
             no sample has more than one frame, such as a vector for each clip.
         rejection: why the sample's latents were rejected when they were made; empty for any other sample.
+        audio_facts: frames and channels of each named audio field; empty without named audio fields.
     """
 
     access: ShardAccess
@@ -100,6 +146,7 @@ class StoredSample:
     fault: OSError | None = None
     has_time_axis: bool = True
     rejection: str = ""
+    audio_facts: Sequence[Sequence[int]] = ()
 
     @property
     def shard_name(self) -> str:
@@ -152,11 +199,19 @@ class StoredSample:
             )
         return data
 
-    def audio(self) -> tuple[Span, bool] | None:
-        """Byte range of the audio, and whether it is FLAC; None for a sample without audio."""
-        for column, is_flac in self.columns.audio:
+    def audio(self) -> tuple[StoredAudio, ...]:
+        """The audio fields that the sample has, the first one leading; empty for a sample without audio."""
+        if len(self.columns.audio) == 1 and not self.audio_facts:
+            found = self._audio(self.columns.audio[0], self.num_frames, self.num_channels)
+            return () if found is None else (found,)
+        pairs = zip(self.columns.audio, self.audio_facts, strict=True)
+        fields = (self._audio(columns, *facts) for columns, facts in pairs)
+        return tuple(found for found in fields if found is not None)
+
+    def _audio(self, field: AudioColumns, num_frames: int, num_channels: int) -> StoredAudio | None:
+        for column, is_flac in field.columns:
             if (span := self.span(column)) is not None:
-                return span, is_flac
+                return StoredAudio(field.name, span, is_flac, num_frames, num_channels)
         return None
 
     def extra(self) -> Iterator[tuple[str, int, Span]]:
@@ -165,11 +220,11 @@ class StoredSample:
         Raises:
             ConfigError: a batch has a field of that name of its own.
         """
-        if len(self.columns.extra) > (1 if self.columns.audio else 0):  # more fields than the audio
-            audio = self.audio()
+        if len(self.columns.extra) > (0 if self.audio_facts or not self.columns.audio else 1):
+            audio = {found.span for found in self.audio()}
             for name, column in self.columns.extra:
                 span = self.span(column)
-                if span is not None and (audio is None or span != audio[0]):
+                if span is not None and span not in audio:
                     if name in self.columns.taken:
                         raise ConfigError(
                             f"{self.called}: its file .{name} would become the field {name!r} of a batch, a name "

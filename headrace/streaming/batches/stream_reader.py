@@ -213,10 +213,13 @@ class StreamReader:
 def _stored_samples(access: ShardAccess, shard: int, rows: Sequence[int], *, patient: bool) -> list[StoredSample]:
     """Some rows of one shard, which is opened."""
     index = access.index(shard)
-    columns, dtype, rate_hz = field_columns(index.fields), index.tensor_dtype, index.latent_rate_hz
+    columns, dtype, rate_hz = field_columns(index.fields, index.audio_fields), index.tensor_dtype, index.latent_rate_hz
     samples = [
         StoredSample(access, shard, None, index.key(row), columns, *index.row(row), dtype, rate_hz) for row in rows
     ]
+    if index.audio_facts is not None:
+        for sample, row in zip(samples, rows, strict=True):
+            sample.audio_facts = index.audio_facts[row].tolist()
     file = None
     fault: OSError | None = None
     try:

@@ -46,6 +46,7 @@ class IndexKeeper:
         folder: folder in which made indexes are kept; None keeps none.
         key_at: where keys end. An index beside a tar that was made with another rule is not used.
         versions: versions of the tars whose indexes were made here.
+        audio_fields: names of the audio fields of the tars whose indexes were made here, where they are named.
         counts: number of samples of each tar by name, where known: the order of samples is computed from them.
         counted_by: where the counts come from, for messages.
         complaints: why an index could not be kept, after the warning; shared with keepers made from this one.
@@ -54,6 +55,7 @@ class IndexKeeper:
     folder: Path | None
     key_at: KeyAt = KeyAt.FIRST_DOT
     versions: Mapping[str, str] = field(default_factory=dict)
+    audio_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     counted_by: str = ""
     complaints: list[str] = field(default_factory=list, compare=False)
@@ -77,29 +79,34 @@ class IndexKeeper:
 
     def _found_or_made(self, storage: Storage, shard: str) -> ShardIndex:
         beside = None if shard in self.versions else find_index(storage, shard)
-        if beside and key_rule_of(beside.index) == self.key_at and not _is_outdated(storage, shard, beside):
+        if beside and key_rule_of(beside.index) != self.key_at:
+            beside = None
+        if beside and not _is_outdated(storage, shard, beside):
             return beside.index
+        audio_fields = beside.index.audio_fields if beside else self.audio_fields.get(shard, ())
         version = self.versions.get(shard) or storage.version(shard)
-        kept = self._kept(storage, shard, version)
+        kept = self._kept(storage, shard, version, audio_fields)
         if kept is not None and (found := _read_kept(kept)) is not None:
             return found
-        made = until_sound(lambda source: self._made(source, shard), storage, f"{storage.uri}/{shard}")
+        made = until_sound(lambda source: self._made(source, shard, audio_fields), storage, f"{storage.uri}/{shard}")
         index = replace(made, notes=made.notes | {VERSION: version})
         if kept is not None:
             self._keep(kept, index)
         return index
 
-    def _made(self, storage: Storage, shard: str) -> ShardIndex:
+    def _made(self, storage: Storage, shard: str, audio_fields: tuple[str, ...]) -> ShardIndex:
         with opened_tar(storage, shard) as tar:
             is_free = not is_local(storage) or shard.endswith(ZIP_SUFFIXES)  # all bytes are read anyway
             whole_name = f"{storage.uri}/{shard}"  # for messages: tars of several folders may have one name
-            made = index_tar(tar.file, whole_name, naming=Naming(self.key_at), has_checksums=is_free)
+            naming = Naming(self.key_at, audio_fields=audio_fields)
+            made = index_tar(tar.file, whole_name, naming=naming, has_checksums=is_free)
             return replace(made, shard=shard)
 
     def forget(self, storage: Storage, shard: str) -> None:
         """Delete a kept index that may have been made from damaged bytes."""
         with contextlib.suppress(OSError):
-            if (kept := self._kept(storage, shard, self.versions.get(shard) or storage.version(shard))) is not None:
+            version = self.versions.get(shard) or storage.version(shard)
+            if (kept := self._kept(storage, shard, version, self.audio_fields.get(shard, ()))) is not None:
                 kept.unlink()
 
     def _keep(self, path: Path, index: ShardIndex) -> None:
@@ -117,11 +124,12 @@ class IndexKeeper:
                     stacklevel=2,
                 )
 
-    def _kept(self, storage: Storage, shard: str, version: str) -> Path | None:
-        """Path of a kept index; its name depends on the version of the tar and on `key_at`."""
+    def _kept(self, storage: Storage, shard: str, version: str, audio_fields: tuple[str, ...] = ()) -> Path | None:
+        """Path of a kept index; its name depends on the version of the tar and on how names in it are read."""
         if self.folder is None:
             return None
-        digest = hashlib.sha256(f"{storage.uri}\0{shard}\0{version}\0{self.key_at}".encode()).hexdigest()
+        rules = "\0".join((self.key_at, *audio_fields))
+        digest = hashlib.sha256(f"{storage.uri}\0{shard}\0{version}\0{rules}".encode()).hexdigest()
         return self.folder / f"{digest[:32]}.idx"
 
 
@@ -162,17 +170,19 @@ def open_foreign(remote: str, split: str | None, tars: PlainTars, keeper: IndexK
     """
     storage, names = tars.storage, list(tars.names)
     counts = None if tars.counts is None else list(tars.counts)
+    audio_fields: dict[str, tuple[str, ...]] = {}
     sizes, versions, counted_by = [UNKNOWN_SIZE] * len(names), dict[str, str](), remote
     if counts is None:
         indexes = _index_all(storage, names, keeper)
         counts, sizes = [len(index) for index in indexes], [index.num_bytes for index in indexes]
+        audio_fields = {n: i.audio_fields for n, i in zip(names, indexes, strict=True) if i.audio_fields}
         noted = {name: index.notes.get(VERSION) for name, index in zip(names, indexes, strict=True)}
         versions = {name: version for name, version in noted.items() if version}
         counted_by = "what was there when the data set was opened"
     if not any(counts):
         raise no_samples(f"{storage.uri}/{names[0]}", len(names))
     by_name = dict(zip(names, counts, strict=True))
-    keeper = replace(keeper, versions=versions, counts=by_name, counted_by=counted_by)
+    keeper = replace(keeper, versions=versions, audio_fields=audio_fields, counts=by_name, counted_by=counted_by)
     shards = ListedShards(tuple(names), np.array(counts, np.int32), np.array(sizes, np.int64))
     rule = [] if keeper.key_at is KeyAt.FIRST_DOT else [keeper.key_at]
     text = json.dumps([names, counts, sizes, *rule])
