@@ -413,7 +413,7 @@ class DatasetConfig(Section):
 
 
 class DatasetLoader(yaml.SafeLoader):
-    """Loader that rejects duplicate keys, of which PyYAML itself uses the last one. Keys are text, also `on` and `no`."""
+    """Loader that rejects duplicate keys, of which PyYAML itself uses the last one. `on` and `no` are text as keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
         """The mapping of a node. Raises `yaml.YAMLError` for a duplicate key."""
