@@ -58,12 +58,10 @@ def open_for_state(
             continue
         try:
             latents = before.latents_snapshots if len(before.latents_snapshots) == len(one.latents) else ()
-            view = None if before.view is None else before.view.snapshot
-            found.append(
-                open_remote(
-                    replace(one, snapshot=before.snapshot, latents_snapshots=latents, view_snapshot=view),
-                )
-            )
+            pinned = replace(one, snapshot=before.snapshot, latents_snapshots=latents)
+            if before.view is not None:
+                pinned = replace(pinned, view_snapshot=before.view.snapshot, where_columns=before.view.columns)
+            found.append(open_remote(pinned))
         except NotFoundError as error:
             raise StateError(
                 f"snapshot: the state was saved with {name} at {before}, which is gone ({error}); restore it, or start "
@@ -84,18 +82,24 @@ class _Pins:
     snapshot: int | None
     latents: tuple[int, ...]
     view: int | None
+    columns: tuple[tuple[str, int], ...]
     fingerprint: str
 
 
 def _pins(opened: OpenedRemote) -> _Pins:
     data = opened.identity
-    return _Pins(data.snapshot, opened.latents_snapshots, opened.view_snapshot, data.fingerprint)
+    return _Pins(data.snapshot, opened.latents_snapshots, opened.view_snapshot, opened.where_columns, data.fingerprint)
 
 
 def _open_as(request: StreamRequest, pins: _Pins) -> OpenedRemote:
-    opened = open_remote(
-        replace(request, snapshot=pins.snapshot, latents_snapshots=pins.latents, view_snapshot=pins.view)
+    pinned = replace(
+        request,
+        snapshot=pins.snapshot,
+        latents_snapshots=pins.latents,
+        view_snapshot=pins.view,
+        where_columns=pins.columns,
     )
+    opened = open_remote(pinned)
     if opened.identity.fingerprint != pins.fingerprint:
         raise IntegrityError(f"{request.remote}: this rank finds other shards than rank 0: mount or copy the same data")
     return opened

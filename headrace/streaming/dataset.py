@@ -89,6 +89,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         snapshot: int | None = None,
         latents: Sequence[str] = (),
         view: str | None = None,
+        where: str | None = None,
         key_at: str = "first_dot",
         last_batch: str = "pad",
         batching: str | LengthBuckets | FrameBudget = "fixed",
@@ -140,6 +141,10 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             view: name of a view of the output that `remote` belongs to, or the folder of a view: an epoch takes each
                 sample as often as the view says. Audio, view and latents are read at the newest audio snapshot that all
                 of them have.
+            where: a condition on the columns of the output that `remote` belongs to, such as "snr > 20 and lang='de'":
+                samples that do not fulfil it are left out. It is evaluated once, on the columns of all samples, and
+                kept in the cache folder; this needs the extra `where` (polars). A view with the same condition needs
+                neither.
             key_at: where the key ends in the names of files in plain tars: "first_dot", WebDataset's rule, or
                 "last_dot" for tars whose keys have dots: `x.01.flac` then belongs to sample `x.01`, not to sample `x`.
                 For outputs of Headrace the keys are known.
@@ -208,7 +213,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         is_single = remote is not None or (streams is None and local is not None)
         single = Stream(remote, local, latents=latents, snapshot=snapshot) if is_single else None
         cache = local if single is None else None  # else it belongs to the stream
-        defaults = StreamDefaults(cache, split, cast("KeyAt", key_at), self._fetch, view)  # it converts key_at
+        defaults = StreamDefaults(cache, split, cast("KeyAt", key_at), self._fetch, view, where)  # it converts key_at
         self._streams = OpenStreams(*chosen(streams, single), defaults, has_own_world=own_world is not None)
         self._planner = Planner(
             spec, self._streams, self.world, self._samples, epoch_size, flag("change_streams", change_streams)

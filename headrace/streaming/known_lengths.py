@@ -6,12 +6,10 @@ hosts of a job find the same.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import logging
 import mmap
-import os
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from numpy.typing import NDArray
 
 from headrace.errors import FormatError
 from headrace.format import tables
+from headrace.streaming.host_lock import locked
 from headrace.streaming.order.epoch_order import Rows
 from headrace.streaming.order.length_census import LengthCensus, count_lengths
 from headrace.streaming.reading import StreamReaders
@@ -99,7 +98,7 @@ def _counted(reading: StreamReaders, stream: int, lengths: IndexLengths) -> Leng
     sizes, path = shards.shards.num_samples, _path(reading, stream, lengths.samples)
     if (found := _read(path, sizes)) is not None:
         return found
-    with _locked(path):  # other ranks of the host wait for the one that counts
+    with locked(path):  # other ranks of the host wait for the one that counts
         if (found := _read(path, sizes)) is not None:
             return found
         _log.info("%s: counting the lengths of %d samples once", shards.identity.uri, shards.num_samples)
@@ -148,22 +147,3 @@ def _keep(path: Path, census: LengthCensus) -> None:
         _log.warning("%s: %s: the lengths of this data set will be counted again in each run", path, error.strerror)
         with contextlib.suppress(OSError):
             temporary.unlink()
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file that is being made; without a lock if the folder cannot be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError:
-        yield
-        return
-    try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_UN)
-        os.close(lock)

@@ -30,7 +30,7 @@ from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.shards.remote import OpenedRemote, StreamRequest
 from headrace.streaming.state import OrderState, StreamState, ViewState
 from headrace.streaming.stats import Traffic
-from headrace.streaming.stream import Stream, key_rule, view_name
+from headrace.streaming.stream import Stream, convert_choice, key_rule
 from headrace.streaming.world import World
 
 T = TypeVar("T")
@@ -46,6 +46,7 @@ class StreamDefaults:
         key_at: where keys end in plain tars, or its name.
         fetch: how shards are fetched.
         view: name or folder of a view; None for all samples.
+        where: a condition on columns; None for all samples.
     """
 
     local: str | None
@@ -53,11 +54,12 @@ class StreamDefaults:
     key_at: KeyAt
     fetch: FetchSettings
     view: str | None = None
+    where: str | None = None
 
     def __post_init__(self) -> None:
         convert(self, optional(path), "local")
         convert(self, optional(text), "split")
-        convert(self, optional(view_name), "view")
+        convert_choice(self)
         convert(self, key_rule, "key_at")
 
 
@@ -219,14 +221,17 @@ class OpenStreams:
         return self.__dict__ | {"_kept_reading": None}
 
     def _request_of(self, stream: Stream) -> StreamRequest:
+        chosen = self._defaults if stream.view is None and stream.where is None else stream
         return StreamRequest(
             remote=stream.place,
             latents=tuple(stream.latents),
-            view=stream.view or self._defaults.view,
+            view=chosen.view,
+            where=chosen.where,
             split=stream.split or self._defaults.split,
             snapshot=stream.snapshot,
             key_at=KeyAt(stream.key_at or self._defaults.key_at),
             index_folder=self._cache_folder(stream) / "indexes",
+            cache_folder=self._cache_folder(stream),
             transfer=self._transfer_of(self._fetch_of(stream)),
         )
 

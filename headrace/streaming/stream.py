@@ -33,6 +33,7 @@ class Stream:
         latents: folders of latents to join to audio by key.
         snapshot: number of the snapshot; None for the newest.
         view: name of a view of the output that `remote` belongs to, or the folder of a view.
+        where: a condition on the columns of that output; see `StreamingDataset`.
         key_at: see `StreamingDataset`.
         name: name of the stream in saved states; None takes `remote` (and split).
         download_retry: see `StreamingDataset`.
@@ -51,6 +52,7 @@ class Stream:
     latents: Sequence[str] = ()
     snapshot: int | None = None
     view: str | None = None
+    where: str | None = None
     key_at: str | None = None
     name: str | None = None
     download_retry: int | None = None
@@ -64,7 +66,7 @@ class Stream:
         convert(self, optional(text), "split", "name")
         convert(self, optional(whole), "snapshot")
         convert(self, _folders, "latents")
-        convert(self, optional(view_name), "view")
+        convert_choice(self)
         convert(self, optional(key_rule), "key_at")
         convert_weights(self)
         if self.remote is None and self.local is None:
@@ -88,9 +90,19 @@ def key_rule(name: str, value: object) -> KeyAt:
     return KeyAt(one_of(name, value, *KeyAt))
 
 
-def view_name(name: str, value: object) -> str:
-    """Name or folder of a view. Raises `ConfigError` for another value."""
-    return path(name, value)
+def convert_choice(chosen: object) -> None:
+    """Check what chooses samples: the fields `view` and `where` of a `Stream` or of a dataset's defaults.
+
+    Raises:
+        ConfigError: one is not a text, or both are given.
+    """
+    convert(chosen, optional(path), "view")
+    convert(chosen, optional(text), "where")
+    view, where = (getattr(chosen, name) for name in ("view", "where"))
+    if view is not None and where is not None:
+        raise ConfigError(
+            f"view={view!r} and where={where!r} are both given: put the condition into the view, or pass one of them"
+        )
 
 
 def convert_weights(stream: object) -> None:

@@ -6,7 +6,7 @@ snapshots and totals are read, never a shard of Headrace.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -23,8 +23,10 @@ from headrace.locate.no_shards import meant_latents
 from headrace.locate.outputs import ITSELF, ShardFolder, output_of
 from headrace.stores.storage import Storage, Transfer, open_storage
 from headrace.streaming.shards.foreign import IndexKeeper, open_foreign
-from headrace.streaming.shards.shard_set import DataIdentity, ShardSet, snapshot_shards
+from headrace.streaming.shards.shard_set import DataIdentity, ShardSet, SnapshotShards, snapshot_shards
 from headrace.streaming.shards.view_shards import shards_of_view
+from headrace.streaming.shards.where import Where, columns_of
+from headrace.views.names import NoColumnError
 
 _Offer: TypeAlias = Mapping[str, NumberedSnapshot] | Mapping[str, NumberedView]
 """What a folder of latents or a view has, by the fingerprint of the audio snapshot."""
@@ -43,8 +45,11 @@ class StreamRequest:
             the audio snapshot.
         view: a view of the output that `remote` belongs to, by name, or the folder of a view; None for all samples.
         view_snapshot: number of the snapshot of the view; None for the newest that fits the audio snapshot.
+        where: a condition on the columns of the output that `remote` belongs to; None for all samples.
+        where_columns: sets of columns and the numbers of their snapshots for `where`; empty for the newest that fit.
         key_at: where keys end in plain tars.
         index_folder: folder in which indexes of plain tars are kept; None keeps them in memory.
+        cache_folder: folder in which the result of `where` is kept.
         transfer: time limits of stores.
     """
 
@@ -55,8 +60,11 @@ class StreamRequest:
     latents_snapshots: tuple[int, ...] = ()
     view: str | None = None
     view_snapshot: int | None = None
+    where: str | None = None
+    where_columns: tuple[tuple[str, int], ...] = ()
     key_at: KeyAt = KeyAt.FIRST_DOT
     index_folder: Path | None = None
+    cache_folder: Path = Path()
     transfer: Transfer | None = None
 
 
@@ -78,6 +86,12 @@ class OpenedRemote:
     def latents_snapshots(self) -> tuple[int, ...]:
         """Numbers of the snapshots of the joined latents, one per folder."""
         return tuple(joined.identity.snapshot or 0 for joined in self.joined)  # never 0: latents have snapshots
+
+    @property
+    def where_columns(self) -> tuple[tuple[str, int], ...]:
+        """The sets of columns that `where` was evaluated on, and the numbers of their snapshots."""
+        view = self.primary.identity.view
+        return () if view is None else view.columns
 
     @property
     def view_snapshot(self) -> int | None:
@@ -104,19 +118,27 @@ def open_remote(request: StreamRequest) -> OpenedRemote:
         NotFoundError: nothing is there, or no such snapshot, or no audio snapshot that all latents have.
     """
     located = locate(request.remote, split=request.split, snapshot=request.snapshot, transfer=request.transfer)
-    if located.tars is not None and not request.latents and request.view is None:
+    if located.tars is not None and _wanted(request) is None:
         keeper = IndexKeeper(request.index_folder, request.key_at)
         return OpenedRemote(open_foreign(request.remote, request.split, located.tars, keeper))
-    wanted = f"latents={list(request.latents)}" if request.view is None else f"view={request.view!r}"
-    folder = located.one_folder(wanted)
+    folder = located.one_folder(_wanted(request) or "reading")
     if request.key_at is not KeyAt.FIRST_DOT:
         raise ConfigError(
             f"key_at={request.key_at.value!r} is for plain tars, and {request.remote} is an output of Headrace, which "
             "knows its keys: leave it out here, and give it to the Stream that needs it"
         )
-    if request.latents or request.view is not None:
+    if _wanted(request) is not None:
         return _open_joined(folder, request)
     return OpenedRemote(_open_snapshot(folder.storage, folder.snapshot(request.snapshot), request.split))
+
+
+def _wanted(request: StreamRequest) -> str | None:
+    """The argument that needs snapshots, for messages; None without one."""
+    if request.where is not None:
+        return f"where={request.where!r}"
+    if request.view is not None:
+        return f"view={request.view!r}"
+    return f"latents={list(request.latents)}" if request.latents else None
 
 
 def _open_snapshot(storage: Storage, found: NumberedSnapshot, split: str | None) -> ShardSet:
@@ -132,21 +154,46 @@ def _open_joined(folder: ShardFolder, request: StreamRequest) -> OpenedRemote:
     view = None if request.view is None else open_view(_view_place(folder, request), request)
     latents_offers = list(map(_by_audio, folders))
     offers: list[_Offer] = [*latents_offers, *([] if view is None else [view.by_audio])]
-    for number in numbers:
-        audio = folder.snapshot(number)
-        wanted = _audio_of(audio)
-        if all(wanted in offer for offer in offers):
-            break
+    fitting = (audio for audio in map(folder.snapshot, numbers) if all(_audio_of(audio) in offer for offer in offers))
+    if request.where is not None:
+        primary = _first_evaluated(folder, fitting, request)
+    elif (found := next(fitting, None)) is not None:
+        primary = _open_snapshot(folder.storage, found, request.split)
     else:
+        primary = None
+    if primary is None:
         raise NotFoundError(f"{request.remote}: {_lack(folder, request, offers)}")
+    assert primary.identity.snapshot is not None
+    wanted = _audio_of(folder.snapshot(primary.identity.snapshot))
+    if view is not None:
+        primary = shards_of_view(primary, view.storage, view.by_audio[wanted])
     joined = tuple(
         _open_snapshot(latents.storage, offer[wanted], _split_of(offer[wanted], request.split))
         for latents, offer in zip(folders, latents_offers, strict=True)
     )
-    primary = _open_snapshot(folder.storage, audio, request.split)
-    if view is not None:
-        primary = shards_of_view(primary, view.storage, view.by_audio[wanted])
     return OpenedRemote(primary, joined, ("", *_suffixes(request.latents)))
+
+
+def _first_evaluated(
+    folder: ShardFolder, snapshots: Iterable[NumberedSnapshot], request: StreamRequest
+) -> ShardSet | None:
+    """The shards that `where` takes of the newest of some snapshots whose columns it can be evaluated on."""
+    assert request.where is not None
+    output = open_storage(output_of(request.remote, folder), request.transfer)
+    where = Where(request.where, output, request.cache_folder, dict(request.where_columns))
+    fault: NoColumnError | None = None
+    for found in snapshots:
+        shards = _open_snapshot(folder.storage, found, request.split)
+        assert isinstance(shards.shards, SnapshotShards)
+        try:
+            storage, view = where.view(_as_audio(found), shards.shards.table)
+        except NoColumnError as error:  # perhaps its columns are only built for an older snapshot
+            fault = fault or error
+            continue
+        return shards_of_view(shards, storage, view, columns_of(view))
+    if fault is not None:
+        raise fault
+    return None
 
 
 def _lack(
@@ -223,6 +270,12 @@ def _by_audio(folder: ShardFolder) -> dict[str, NumberedSnapshot]:
 def _audio_of(found: NumberedSnapshot) -> str:
     """Fingerprint of the audio snapshot that a snapshot is, or belongs to."""
     return str(found.snapshot.origin.get("audio_fingerprint", found.snapshot.fingerprint))
+
+
+def _as_audio(found: NumberedSnapshot) -> NumberedSnapshot:
+    """The audio snapshot that a snapshot is, or belongs to, as far as columns need it: its number and fingerprint."""
+    number = found.snapshot.origin.get("audio_snapshot", found.number)
+    return NumberedSnapshot(number, replace(found.snapshot, fingerprint=_audio_of(found)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,13 +193,17 @@ def reads_ranges(drawn: int, num_samples: int, num_bytes: int) -> bool:
     return num_samples > 0 and drawn * (num_bytes / num_samples + _REQUEST_BYTES) < num_bytes
 
 
-def shards_of_view(primary: ShardSet, storage: Storage, view: NumberedView) -> ShardSet:
+def shards_of_view(
+    primary: ShardSet, storage: Storage, view: NumberedView, columns: tuple[tuple[str, int], ...] | None = None
+) -> ShardSet:
     """The shards of a snapshot and split that hold samples of a view.
 
     Args:
         primary: the shards of a snapshot that the view fits.
         storage: the folder of the view.
         view: its snapshot.
+        columns: for a condition that was evaluated on the spot, the sets that it read and the numbers of their
+            snapshots; None for a view with snapshots of its own.
 
     Raises:
         ConfigError: the view was made for another number of shards.
@@ -225,7 +229,8 @@ def shards_of_view(primary: ShardSet, storage: Storage, view: NumberedView) -> S
         totals.crc32,
     )
     shards = ViewShards(whole, chosen, of_split[chosen], counts)
-    identity = ViewIdentity(str(view.snapshot.definition), view.number, view.snapshot.fingerprint)
+    number = view.number if columns is None else None
+    identity = ViewIdentity(str(view.snapshot.definition), number, view.snapshot.fingerprint, columns or ())
     return replace(primary, shards=shards, identity=with_view(primary.identity, identity))
 
 

@@ -1,0 +1,125 @@
+"""Evaluates a condition on the columns of an output, for `where=`: it makes a view in the cache folder, once.
+
+The view is kept by the condition, the audio snapshot, and the snapshots of the columns that the condition reads. Only
+making it needs polars (`headrace.views.making`); a view that is kept is read with numpy alone.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import MissingDependencyError, NotFoundError
+from headrace.format.column_files import specs_of
+from headrace.format.column_sets import ColumnSet, fitting_columns
+from headrace.format.shard_table import ShardTable
+from headrace.format.snapshots import NumberedSnapshot, read_snapshot, snapshot_numbers
+from headrace.format.view_files import ViewOrigin, commit_view, read_view
+from headrace.format.views import ColumnsOrigin, NumberedView, ViewDefinition
+from headrace.stores.storage import LocalStorage, Storage
+from headrace.streaming.host_lock import locked
+from headrace.views.names import METADATA, ColumnNames, NoColumnError
+from headrace.views.sql import TokenKind, tokens_of
+
+_COLUMNS = "columns"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A condition to evaluate.
+
+    Attributes:
+        condition: as the user wrote it.
+        output: the output whose columns it reads.
+        cache_folder: the view is kept in its folder `views`.
+        pins: set → number of its snapshot; empty for the newest that fit the audio snapshot.
+    """
+
+    condition: str
+    output: Storage
+    cache_folder: Path
+    pins: Mapping[str, int]
+
+    def view(self, audio: NumberedSnapshot, table: ShardTable) -> tuple[Storage, NumberedView]:
+        """The samples of an audio snapshot that fulfil the condition.
+
+        Args:
+            audio: the audio snapshot.
+            table: its table of shards.
+
+        Returns:
+            The folder of the view, and its snapshot.
+
+        Raises:
+            ConfigError: the condition is not valid for the columns that fit the snapshot, or no sample fulfils it.
+            MissingDependencyError: polars is not installed, and no process of this host has evaluated it before.
+            NotFoundError: columns that are pinned are gone.
+        """
+        sets = self._sets(audio)
+        used = {name: sets[name] for name in self._used(sets)}
+        known = {name: found.snapshot.snapshot.fingerprint for name, found in used.items()}
+        origin = json.dumps([self.condition, audio.snapshot.fingerprint, known], sort_keys=True)
+        digest = hashlib.sha256(origin.encode()).hexdigest()[:32]
+        storage = LocalStorage(self.cache_folder / "views" / f"where-{digest}")
+        with locked(storage.root):  # other ranks of the host wait for the one that evaluates it
+            if snapshot_numbers(storage):
+                return storage, read_view(storage)
+            return storage, self._made(storage, ViewOrigin(ViewDefinition(self.condition), audio, table), used)
+
+    def _made(self, storage: Storage, origin: ViewOrigin, sets: Mapping[str, ColumnSet]) -> NumberedView:
+        try:
+            from headrace.views.making import ViewData, ViewMaking  # noqa: PLC0415 - polars, which training lacks
+        except ImportError as error:
+            raise MissingDependencyError(
+                f"where={self.condition!r} is evaluated by polars, which is not installed: pip install "
+                '"headrace[where]"; or build a view with this condition (`views:` in the YAML file of the data set), '
+                "which needs no package"
+            ) from error
+        making = ViewMaking(origin.definition, ViewData(origin.audio, origin.table, sets))
+        made = ViewOrigin(origin.definition, origin.audio, origin.table, making.columns)
+        return commit_view(storage, made, making.parts())[0]
+
+    def _used(self, sets: Mapping[str, ColumnSet]) -> list[str]:
+        """Names of the sets that the condition reads."""
+        names = ColumnNames({name: found.specs for name, found in sets.items()})
+        return sorted({column.set for column in names.meant_by(tokens_of(self.condition), self._what).values()})
+
+    def _sets(self, audio: NumberedSnapshot) -> dict[str, ColumnSet]:
+        """The sets that fit a snapshot: those that the condition names, or all if a name is in none of these."""
+        named = {
+            token.parts[0]
+            for token in tokens_of(self.condition)
+            if token.kind is TokenKind.COLUMN and len(token.parts) > 1
+        }
+        found = dict(self._fitting(sorted({METADATA, *named}), audio))
+        try:
+            self._used(found)
+        except NoColumnError:  # listing all sets takes long where they have a million files
+            found |= dict(self._fitting(sorted(self._all_sets() - found.keys()), audio))
+        return found
+
+    def _fitting(self, names: list[str], audio: NumberedSnapshot) -> Iterator[tuple[str, ColumnSet]]:
+        for name in names:
+            storage = self.output.at(f"{_COLUMNS}/{name}")
+            if (pin := self.pins.get(name)) is not None:
+                pinned = read_snapshot(storage, pin)
+                yield name, ColumnSet(storage, pinned, specs_of(pinned.snapshot))
+                continue
+            try:
+                yield name, fitting_columns(storage, audio.snapshot)
+            except NotFoundError:  # it may be that the condition does not need it
+                continue
+
+    def _all_sets(self) -> set[str]:
+        return {entry.path.split("/")[1] for entry in self.output.list(f"{_COLUMNS}/")}
+
+    @property
+    def _what(self) -> str:
+        return f"where={self.condition!r}"
+
+
+def columns_of(view: NumberedView) -> tuple[tuple[str, int], ...]:
+    """Each set of columns that a view was made from, and the number of its snapshot."""
+    origins: tuple[ColumnsOrigin, ...] = view.snapshot.columns
+    return tuple((origin.set, origin.snapshot) for origin in origins)

@@ -1,0 +1,1 @@
+"""Makes views: evaluates their conditions on columns, and balances groups of samples."""

@@ -1,0 +1,74 @@
+"""Balances groups: how often each sample comes, from the sizes of the groups. No data is read here."""
+
+import hashlib
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import ConfigError
+from headrace.format.views import MAX_COUNT, Balance
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Balancing:
+    """How often the samples of each group come.
+
+    Attributes:
+        whole: int64 (groups,), how often each sample of a group comes at least.
+        num_more: int64 (groups,), how many samples of a group come once more.
+    """
+
+    whole: NDArray[np.int64]
+    num_more: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, balance: Balance, sizes: NDArray[np.int64], names: Sequence[Hashable]) -> "Balancing":
+        """The balance of groups of these sizes.
+
+        For a group of n samples and the largest group of n_max, each sample comes r = (n_max / n)^(1 - alpha) times:
+        floor(r), and once more for round(n * frac(r)) samples. Halves are rounded to even.
+
+        Args:
+            balance: alpha, and the column for messages.
+            sizes: int64 (groups,), samples of each group; none is 0.
+            names: the value of each group, for messages.
+
+        Raises:
+            ConfigError: samples of a group would come more than 255 times.
+        """
+        if not len(sizes):
+            return cls(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        times = (sizes.max() / sizes) ** (1.0 - balance.alpha)
+        whole = np.floor(times).astype(np.int64)
+        num_more = np.round(sizes * (times - whole)).astype(np.int64)
+        if ((whole + (num_more > 0)) > MAX_COUNT).any():
+            group = int(np.argmax(times))
+            raise ConfigError(
+                f"balance by {balance.by}: each of the {sizes[group]} samples of group {names[group]!r} would come "
+                f"{times[group]:.1f} times, because the largest group has {sizes.max()}; counts are at most "
+                f"{MAX_COUNT}: use a larger alpha, or leave small groups out with `where`"
+            )
+        return cls(whole, num_more)
+
+    def counts(self, groups: NDArray[np.int64], digests: NDArray[np.uint64]) -> NDArray[np.uint8]:
+        """How often each sample comes, uint8 (n,).
+
+        Args:
+            groups: int64 (n,), group of each sample.
+            digests: uint64 (n, 2), see `key_digests`: of a group, samples with the smallest come once more.
+        """
+        counts = self.whole[groups]
+        order = np.lexsort((digests[:, 1], digests[:, 0], groups))
+        sizes = np.bincount(groups, minlength=len(self.whole))
+        starts = np.cumsum(sizes) - sizes
+        rank = np.arange(len(groups)) - np.repeat(starts, sizes)  # among the samples of the group
+        counts[order] += rank < np.repeat(self.num_more, sizes)
+        return counts.astype(np.uint8)
+
+
+def key_digests(keys: Sequence[str]) -> NDArray[np.uint64]:
+    """The first 16 bytes of the SHA-256 of each key as two big-endian integers, uint64 (n, 2)."""
+    blob = b"".join(hashlib.sha256(key.encode()).digest()[:16] for key in keys)
+    return np.frombuffer(blob, ">u8").astype(np.uint64).reshape(len(keys), 2)

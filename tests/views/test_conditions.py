@@ -1,0 +1,167 @@
+"""Conditions of views: which columns names mean, and which rows fulfil a condition."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import ConfigError
+from headrace.format.columns import Column, ColumnKind, ColumnSpec
+from headrace.views.expression import Condition
+from headrace.views.names import ColumnNames, NoColumnError
+from headrace.views.sql import FUNCTIONS
+
+
+def spec(name, kind="float", *, is_fact=False):
+    return ColumnSpec(name, ColumnKind(kind), is_fact)
+
+
+NAMES = ColumnNames({
+    "metadata": [spec("speaker", "string"), spec("split", "int"), spec("split", "string", is_fact=True),
+                 spec("duration_seconds", is_fact=True)],
+    "captions": [spec("text", "string"), spec("lang", "string"), spec("speaker", "int"), spec("two words")],
+    "quality": [spec("snr"), spec("lang", "string")],
+})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("speaker", ("metadata", "string", False)),
+        ("split", ("metadata", "int", False)),
+        ("fact.split", ("metadata", "string", True)),
+        ("metadata.split", ("metadata", "int", False)),
+        ("duration_seconds", ("metadata", "float", True)),
+        ("metadata.duration_seconds", ("metadata", "float", True)),
+        ("captions.speaker", ("captions", "int", False)),
+        ("snr", ("quality", "float", False)),
+        ("quality.lang", ("quality", "string", False)),
+    ],
+)
+def test_a_bare_name_is_the_users_then_a_fact_then_that_of_the_one_set(name, expected):
+    found = NAMES.meant(name.split("."), "here")
+    assert (found.set, found.spec.kind.value, found.spec.is_fact) == expected
+
+
+def test_a_name_in_several_sets_is_an_error_with_both_spellings():
+    with pytest.raises(ConfigError, match=r"where 'lang = 1': several sets .*: write captions\.lang or quality\.lang"):
+        Condition.of("lang = 1", NAMES)
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("sn > 3", r"no column sn; did you mean snr \(quality\)"),
+        ("zzz > 3", r'no column zzz; there are duration_seconds, lang, snr, speaker, split, text, "two words"'),
+        ("quality.text = 'a'", r"no column quality\.text; did you mean text \(captions\)"),
+        ("caption.text = 'a'", "no set of columns 'caption'; there are fact, metadata, captions, quality"),
+        ("a.b.c = 1", r"no column a\.b\.c"),
+        ('text = "de"', "no column de; .*single quotation marks"),
+    ],
+)
+def test_an_unknown_name_is_an_error_that_lists_similar_ones(condition, message):
+    with pytest.raises(NoColumnError, match=message):
+        Condition.of(condition, NAMES)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "snr > ",
+        "(snr > 3",
+        "snr 3",
+        "text > 3",
+        "snr and text = 'a'",
+        "select from text",
+        "",
+        "snr > 3 end",
+        "text + 1 > 2",
+    ],
+)
+def test_a_condition_that_cannot_be_read_is_an_error_with_the_condition(condition):
+    with pytest.raises(ConfigError, match="where "):
+        Condition.of(condition, NAMES)
+
+
+@pytest.mark.parametrize("condition", ["snr", "snr + 1", "text", "1"])
+def test_what_is_neither_true_nor_false_is_an_error(condition):
+    with pytest.raises(ConfigError, match="not true or false"):
+        Condition.of(condition, NAMES)
+
+
+def kept(condition, **columns):
+    """Rows that fulfil a condition; columns are given as kind and values, of one set."""
+    specs = {name: spec(name, kind) for name, (kind, _) in columns.items()}
+    made = {name: Column.of(specs[name], values) for name, (_, values) in columns.items()}
+    found = Condition.of(condition, ColumnNames({"metadata": list(specs.values())}))
+    num_rows = len(next(iter(made.values())))
+    mask = found.mask([made[column.spec.name] for column in found.columns], num_rows)
+    assert mask.shape == (num_rows,)
+    return mask.nonzero()[0].tolist()
+
+
+SNR = ("float", [1.0, None, 30.0, float("nan")])
+LANG = ("string", ["de", "en", None, "de"])
+LOUD = ("bool", [True, None, False, True])
+
+
+@pytest.mark.parametrize(
+    ("condition", "rows"),
+    [
+        ("snr > 20", [2]),
+        ("not snr > 20", [0]),
+        ("snr is null", [1, 3]),
+        ("lang = 'de'", [0, 3]),
+        ("lang <> 'de'", [1]),
+        ("loud", [0, 3]),
+        ("not loud", [2]),
+        ("snr > 0 and lang = 'de' or loud", [0, 3]),
+        ("lang in ('en', 'fr')", [1]),
+        ("lang like 'd%'", [0, 3]),
+        ("case when snr > 20 then true else loud end", [0, 2, 3]),
+        ("coalesce(snr, 25) > 20", [1, 2, 3]),
+        ("true", [0, 1, 2, 3]),
+        ("false or null", []),
+        ("1 = 1", [0, 1, 2, 3]),
+        ("cast(snr as int) = 30", [2]),
+        ("snr between 0 and 2", [0]),
+        ("lang = 'de' -- and loud is null", None),
+    ],
+)
+def test_rows_that_fulfil_a_condition(condition, rows):
+    if rows is None:  # a comment is no comment: both minus signs are operators
+        with pytest.raises(ConfigError):
+            kept(condition, snr=SNR, lang=LANG, loud=LOUD)
+    else:
+        assert kept(condition, snr=SNR, lang=LANG, loud=LOUD) == rows
+
+
+CALLS = {
+    "abs": "abs(x) > 1", "ceil": "ceil(x) > 1", "ceiling": "ceiling(x) > 1", "floor": "floor(x) > 1",
+    "round": "round(x, 1) > 1", "sqrt": "sqrt(x) > 1", "exp": "exp(x) > 1", "ln": "ln(x) > 1", "log10": "log10(x) > 1",
+    "log2": "log2(x) > 1", "pow": "pow(x, 2) > 1", "power": "power(x, 2) > 1", "sign": "sign(x) > 0",
+    "mod": "mod(n, 2) = 1", "coalesce": "coalesce(x, 0) = 0", "ifnull": "ifnull(x, 0) = 0",
+    "nullif": "nullif(n, 3) is null", "greatest": "greatest(x, n) > 3", "least": "least(x, n) > 3",
+    "if": "if(x > 1, true, false)", "lower": "lower(t) = 'xe'", "upper": "upper(t) = 'DE'", "length": "length(t) = 2",
+    "left": "left(t, 1) = 'd'", "right": "right(t, 1) = 'e'", "ltrim": "ltrim(t) = 'de'", "rtrim": "rtrim(t) = 'de'",
+    "starts_with": "starts_with(t, 'd')", "ends_with": "ends_with(t, 'e')", "strpos": "strpos(t, 'e') = 2",
+    "regexp_like": "regexp_like(t, '^d')", "replace": "replace(t, 'd', 'x') = 'xe'",
+    "substr": "substr(t, 2, 1) = 'e'", "concat": "concat(t, t) = 'dede'",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_every_function_of_the_list_sees_one_row_at_a_time(name):
+    columns = {"x": ("float", [1.5, -4.0, 9.0]), "n": ("int", [3, 4, 5]), "t": ("string", ["de", "Xe", "d_e"])}
+    together = kept(CALLS[name], **columns)
+    alone = [
+        row
+        for row in range(3)
+        if kept(CALLS[name], **{c: (kind, values[row : row + 1]) for c, (kind, values) in columns.items()})
+    ]
+    assert together == alone
+
+
+@given(st.lists(st.none() | st.floats(-5, 5), max_size=20), st.floats(-5, 5))
+def test_a_comparison_keeps_what_python_keeps(values, limit):
+    expected = [row for row, value in enumerate(values) if value is not None and value > limit]
+    assert kept(f"x > {limit!r}", x=("float", values)) == expected
