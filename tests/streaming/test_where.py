@@ -122,7 +122,11 @@ def test_a_condition_that_no_sample_fulfils_is_an_error(output, tmp_path):
 
 @pytest.mark.parametrize(
     ("where", "message"),
-    [("snrr > 3", r"no column snrr; did you mean snr \(quality\)"), ("lang = ", "where 'lang = '"), (3, "where is 3: expected a string")],
+    [
+        ("snrr > 3", r"no column snrr; did you mean snr \(quality\)"),
+        ("lang = ", "where 'lang = '"),
+        (3, "where is 3: expected a string"),
+    ],
 )
 def test_a_condition_that_cannot_be_read_is_an_error(output, tmp_path, where, message):
     with pytest.raises(ConfigError, match=message):
