@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from headrace.errors import ConfigError, HeadraceError, IntegrityError, NotFoundError, StateError
 from headrace.streaming import distributed
 from headrace.streaming.shards.remote import OpenedRemote, StreamRequest, open_remote
-from headrace.streaming.state import OrderState
+from headrace.streaming.state import OrderState, StreamState
 
 
 def open_all(requests: Sequence[StreamRequest], *, agree: bool = True) -> list[OpenedRemote]:
@@ -48,7 +48,7 @@ def open_for_state(
     found: list[OpenedRemote] = []
     for one, name, now in zip(requests, names, opened, strict=True):
         before = saved.get(name)
-        if before is None or before.snapshot is None or before.fingerprint == now.identity.fingerprint:
+        if before is None or before.snapshot is None or _is_open(before, now):
             found.append(now)
             continue
         if (before.view is None) != (now.identity.view is None) or (
@@ -58,7 +58,8 @@ def open_for_state(
             continue
         try:
             latents = before.latents_snapshots if len(before.latents_snapshots) == len(one.latents) else ()
-            pinned = replace(one, snapshot=before.snapshot, latents_snapshots=latents)
+            columns = replace(one.columns, pins=dict(before.columns_snapshots))
+            pinned = replace(one, snapshot=before.snapshot, latents_snapshots=latents, columns=columns)
             if before.view is not None:
                 pinned = replace(pinned, view_snapshot=before.view.snapshot, where_columns=before.view.columns)
             found.append(open_remote(pinned))
@@ -75,20 +76,36 @@ def open_for_state(
     return found
 
 
+def _is_open(saved: StreamState, now: OpenedRemote) -> bool:
+    """Whether a stream is open at the snapshots of a state."""
+    columns = dict(saved.columns_snapshots)
+    pinned = all(columns.get(name, number) == number for name, number in now.columns_snapshots.items())
+    return pinned and saved.fingerprint == now.identity.fingerprint
+
+
 @dataclass(frozen=True, slots=True)
 class _Pins:
-    """The snapshots that rank 0 opened, and the fingerprint that every rank must find."""
+    """The snapshots that rank 0 opened, and the fingerprints that every rank must find."""
 
     snapshot: int | None
     latents: tuple[int, ...]
     view: int | None
-    columns: tuple[tuple[str, int], ...]
-    fingerprint: str
+    where_columns: tuple[tuple[str, int], ...]
+    columns: dict[str, int]
+    fingerprints: tuple[str, ...]
 
 
 def _pins(opened: OpenedRemote) -> _Pins:
     data = opened.identity
-    return _Pins(data.snapshot, opened.latents_snapshots, opened.view_snapshot, opened.where_columns, data.fingerprint)
+    fingerprints = (data.fingerprint, *(one.identity.fingerprint for one in opened.columns))
+    return _Pins(
+        data.snapshot,
+        opened.latents_snapshots,
+        opened.view_snapshot,
+        opened.where_columns,
+        opened.columns_snapshots,
+        fingerprints,
+    )
 
 
 def _open_as(request: StreamRequest, pins: _Pins) -> OpenedRemote:
@@ -97,10 +114,11 @@ def _open_as(request: StreamRequest, pins: _Pins) -> OpenedRemote:
         snapshot=pins.snapshot,
         latents_snapshots=pins.latents,
         view_snapshot=pins.view,
-        where_columns=pins.columns,
+        where_columns=pins.where_columns,
+        columns=replace(request.columns, pins=pins.columns),
     )
     opened = open_remote(pinned)
-    if opened.identity.fingerprint != pins.fingerprint:
+    if _pins(opened).fingerprints != pins.fingerprints:
         raise IntegrityError(f"{request.remote}: this rank finds other shards than rank 0: mount or copy the same data")
     return opened
 

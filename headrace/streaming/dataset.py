@@ -4,7 +4,7 @@ The class turns its arguments into settings and delegates: `opening` opens the s
 `epoch_reader` delivers samples and counts the position. The file is long because the signature is.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -42,6 +42,7 @@ from headrace.streaming.world import World
 if TYPE_CHECKING:
     from headrace.format.member_names import KeyAt
     from headrace.streaming.order.spec import BatchingMethod, LastBatch, SamplingMethod, ShuffleAlgo
+    from headrace.streaming.shards.columns import WantedTensor
 
 
 class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
@@ -102,6 +103,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         on_missing_latents: str = "raise",
         output: str = "torch",
         change_streams: bool = False,
+        columns: Sequence[str] = (),
+        tensors: Sequence[str] | Mapping[str, float] = (),
     ) -> None:
         """Open the streams. No thread starts, and no shard is read, before the first sample is needed.
 
@@ -165,6 +168,12 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
                 for their dtype): "raise", "skip" (a row of padding instead) or "zeros" (latents of length 0).
             output: "torch" or "numpy".
             change_streams: whether a loaded state may have another mixture, which the current one then replaces.
+            columns: sets of columns to join to the metadata of the samples: names of sets of the output that `remote`
+                belongs to (`["captions"]` for `columns/captions`), or folders of columns. A sample without a value has
+                None. The set "metadata" adds what the samples' JSON lacks.
+            tensors: columns of numbers that come as tensors under their own names: float32 with NaN where a sample has
+                no value, int64, or bool; `{"snr": 0.0}` gives the value for samples without one, which integers need.
+                Names that are in none of the `columns` are looked for in the set "metadata".
 
         Raises:
             ConfigError: an argument is not allowed, or arguments contradict each other.
@@ -213,7 +222,16 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         is_single = remote is not None or (streams is None and local is not None)
         single = Stream(remote, local, latents=latents, snapshot=snapshot) if is_single else None
         cache = local if single is None else None  # else it belongs to the stream
-        defaults = StreamDefaults(cache, split, cast("KeyAt", key_at), self._fetch, view, where)  # it converts key_at
+        defaults = StreamDefaults(  # which converts the arguments
+            cache,
+            split,
+            cast("KeyAt", key_at),
+            self._fetch,
+            view,
+            where,
+            cast("tuple[str, ...]", columns),
+            cast("tuple[WantedTensor, ...]", tensors),
+        )
         self._streams = OpenStreams(*chosen(streams, single), defaults, has_own_world=own_world is not None)
         self._planner = Planner(
             spec, self._streams, self.world, self._samples, epoch_size, flag("change_streams", change_streams)

@@ -6,14 +6,14 @@ decides how much an epoch takes of each stream.
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from headrace.arguments import convert, optional, path, position, text
+from headrace.arguments import convert, each, optional, path, position, text
 from headrace.errors import ConfigError
 from headrace.format.member_names import KeyAt
 from headrace.locate.names import absolute, is_folder_name
@@ -22,15 +22,17 @@ from headrace.stores.retry_policy import RetryPolicy
 from headrace.stores.storage import Transfer
 from headrace.streaming import distributed
 from headrace.streaming.agreement import open_all, open_for_state
+from headrace.streaming.batches.fields import is_taken
 from headrace.streaming.batches.stored_sample import BatchRow
 from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.reading import StreamReaders, StreamShards, default_cache_folder
 from headrace.streaming.settings import FetchSettings
 from headrace.streaming.shards.access import ShardAccess
+from headrace.streaming.shards.columns import ColumnRequest, WantedTensor, check_tensor_names
 from headrace.streaming.shards.remote import OpenedRemote, StreamRequest
 from headrace.streaming.state import OrderState, StreamState, ViewState
 from headrace.streaming.stats import Traffic
-from headrace.streaming.stream import Stream, convert_choice, key_rule
+from headrace.streaming.stream import Stream, convert_choice, key_rule, names_of_sets
 from headrace.streaming.world import World
 
 T = TypeVar("T")
@@ -47,6 +49,8 @@ class StreamDefaults:
         fetch: how shards are fetched.
         view: name or folder of a view; None for all samples.
         where: a condition on columns; None for all samples.
+        columns: sets of columns to join.
+        tensors: columns that come as tensors.
     """
 
     local: str | None
@@ -55,12 +59,40 @@ class StreamDefaults:
     fetch: FetchSettings
     view: str | None = None
     where: str | None = None
+    columns: tuple[str, ...] = ()
+    tensors: tuple[WantedTensor, ...] = ()
 
     def __post_init__(self) -> None:
         convert(self, optional(path), "local")
         convert(self, optional(text), "split")
         convert_choice(self)
         convert(self, key_rule, "key_at")
+        convert(self, names_of_sets, "columns")
+        convert(self, wanted_tensors, "tensors")
+
+
+def wanted_tensors(name: str, value: object) -> tuple[WantedTensor, ...]:
+    """Columns that come as tensors, from a list of names, or from names with the value that stands for no value.
+
+    Raises:
+        ConfigError: the value is neither, or a value that stands for no value is not a number.
+    """
+    if isinstance(value, Mapping):
+        return tuple(
+            WantedTensor(text(name, column), _null(f"{name}[{column!r}]", null)) for column, null in value.items()
+        )
+    found = each(name, value, _wanted, "a list of names of columns, or {name: value where there is none}")
+    return tuple(dict.fromkeys(found))
+
+
+def _wanted(name: str, value: object) -> WantedTensor:
+    return value if isinstance(value, WantedTensor) else WantedTensor(text(name, value))
+
+
+def _null(name: str, value: object) -> float:
+    if isinstance(value, bool | int | float):
+        return value
+    raise ConfigError(f"{name} is {value!r}: expected a number, True or False")
 
 
 class OpenStreams:
@@ -83,14 +115,19 @@ class OpenStreams:
         """
         self.names = tuple(names)
         self._streams = tuple(map(_rooted, streams))
-        self._defaults = replace(
-            defaults, local=defaults.local and absolute(defaults.local), view=_rooted_view(defaults.view)
-        )
+        local = defaults.local and absolute(defaults.local)
+        view, columns = _rooted_view(defaults.view), _rooted_sets(defaults.columns)
+        self._defaults = replace(defaults, local=local, view=view, columns=columns)
         self._has_agreed = distributed.is_up() or has_own_world
         self._traffic = Traffic(StoreRequests())
         self._requests = [self._request_of(stream) for stream in self._streams]
         self._opened = open_all(self._requests, agree=not has_own_world)
         self._kept_reading: StreamReaders | None = None
+        for opened in self._opened:
+            check_tensor_names(opened.columns, _fields_of(opened))
+        tensors = {name: o.tensors for name, o in zip(names, self._opened, strict=True)}
+        if len(set(tensors.values())) > 1:
+            raise ConfigError(f"tensors: the streams have columns of other types; {_types(tensors)}")
         if len({opened.suffixes for opened in self._opened}) > 1:
             found = "; ".join(
                 f"{name}: {', '.join(stream.latents) or 'none'}" for name, stream in zip(names, streams, strict=True)
@@ -233,6 +270,7 @@ class OpenStreams:
             index_folder=self._cache_folder(stream) / "indexes",
             cache_folder=self._cache_folder(stream),
             transfer=self._transfer_of(self._fetch_of(stream)),
+            columns=ColumnRequest(tuple(_or(stream.columns, self._defaults.columns)), self._defaults.tensors),
         )
 
     def _transfer_of(self, fetch: FetchSettings) -> Transfer:
@@ -265,11 +303,33 @@ def _rooted(stream: Stream) -> Stream:
         local=stream.local and absolute(stream.local),
         latents=tuple(map(absolute, stream.latents)),
         view=_rooted_view(stream.view),
+        columns=None if stream.columns is None else _rooted_sets(stream.columns),
     )
 
 
 def _rooted_view(view: str | None) -> str | None:
     return absolute(view) if view is not None and is_folder_name(view) else view
+
+
+def _rooted_sets(columns: Sequence[str]) -> tuple[str, ...]:
+    """Names of sets as they are, and folders of columns by their absolute names."""
+    return tuple(absolute(name) if is_folder_name(name) else name for name in columns)
+
+
+def _types(tensors: Mapping[str, Sequence[tuple[str, str]]]) -> str:
+    """The types of the tensors of each stream, for messages."""
+    return "; ".join(f"{name}: {', '.join(f'{n} {dtype}' for n, dtype in found)}" for name, found in tensors.items())
+
+
+def _fields_of(opened: OpenedRemote) -> dict[str, str]:
+    """The fields that the batches of a stream have besides tensors of columns, and what each is, for messages."""
+    names = [tensor.spec.name for one in opened.columns for tensor in one.tensors]
+    if not names or not len(opened.primary):
+        return {}
+    shard = opened.primary.shards.name(0)
+    fields = opened.primary.load_index(opened.primary.storage, shard).fields
+    found = {name: f"the files .{name} in the shards" for name in fields}
+    return found | {name: "a field that every batch has" for name in names if is_taken(name)}
 
 
 def _state_of(name: str, opened: OpenedRemote) -> StreamState:
@@ -282,6 +342,7 @@ def _state_of(name: str, opened: OpenedRemote) -> StreamState:
         latents_snapshots=opened.latents_snapshots,
         key_at=data.key_at,
         view=None if view is None else ViewState(view.definition, view.snapshot, view.columns),
+        columns_snapshots=tuple(opened.columns_snapshots.items()),
     )
 
 

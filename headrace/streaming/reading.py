@@ -24,6 +24,7 @@ from headrace.streaming.order.length_census import LengthCensus
 from headrace.streaming.settings import FetchSettings, SampleSettings
 from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.shards.cache import ShardCache
+from headrace.streaming.shards.column_reader import ColumnReader
 from headrace.streaming.shards.remote import OpenedRemote
 from headrace.streaming.stats import Traffic
 
@@ -104,7 +105,8 @@ class StreamReaders:
         cache = self._caches[source.cache_folder]
         opened = source.opened
         accesses = [ShardAccess(s, source.config, cache, self.traffic) for s in (opened.primary, *opened.joined)]
-        return StreamReader(accesses[0], accesses[1:])
+        columns = ColumnReader(opened.columns, accesses[0]) if opened.columns else None
+        return StreamReader(accesses[0], accesses[1:], columns)
 
 
 def _without_length(reader: StreamReader, sample: int) -> ConfigError:

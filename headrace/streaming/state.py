@@ -67,6 +67,8 @@ class StreamState:
         latents_snapshots: numbers of the snapshots of the joined latents, one for each folder.
         key_at: where keys end in plain tars; the fingerprint depends on it as well.
         view: the view; None for all samples. The fingerprint depends on its counts as well.
+        columns_snapshots: numbers of the snapshots of the joined columns, by name of the set. The order does not
+            depend on them: a run may go on with further sets, or without some.
     """
 
     name: str
@@ -77,16 +79,22 @@ class StreamState:
     latents_snapshots: tuple[int, ...] = ()
     key_at: KeyAt = KeyAt.FIRST_DOT
     view: ViewState | None = None
+    columns_snapshots: tuple[tuple[str, int], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """JSON object without empty `latents_snapshots`, default `key_at` and no `view`; `from_json` is its inverse."""
-        fields = asdict(self) | {"latents_snapshots": list(self.latents_snapshots), "key_at": self.key_at.value}
+        """JSON object without empty snapshots, the default `key_at` and no `view`; `from_json` is its inverse."""
+        fields = asdict(self) | {
+            "latents_snapshots": list(self.latents_snapshots),
+            "key_at": self.key_at.value,
+            "columns_snapshots": dict(self.columns_snapshots),
+        }
         if self.view is None:
             del fields["view"]
         else:
             fields["view"] = self.view.to_json()
-        if not self.latents_snapshots:
-            del fields["latents_snapshots"]
+        for name in ("latents_snapshots", "columns_snapshots"):
+            if not fields[name]:
+                del fields[name]
         if self.key_at is KeyAt.FIRST_DOT:
             del fields["key_at"]
         return fields
@@ -97,6 +105,7 @@ class StreamState:
         read = {
             "latents_snapshots": tuple(fields.get("latents_snapshots", ())),
             "key_at": KeyAt(fields.get("key_at", KeyAt.FIRST_DOT)),
+            "columns_snapshots": tuple(dict(fields.get("columns_snapshots", {})).items()),
             "view": ViewState.from_json(fields["view"]) if fields.get("view") is not None else None,
         }
         return cls(**fields | read)
@@ -111,6 +120,8 @@ class StreamState:
         split = "all splits" if self.split is None else f"split {self.split!r}"
         snapshot = "" if self.snapshot is None else f" of snapshot {self.snapshot}"
         latents = f" with latents at {', '.join(map(str, self.latents_snapshots))}" if self.latents_snapshots else ""
+        pins = ", ".join(f"{name} at {number}" for name, number in self.columns_snapshots)
+        latents += f" with columns {pins}" if pins else ""
         keys = "" if self.key_at is KeyAt.FIRST_DOT else f" with key_at={self.key_at.value!r}"
         view = "" if self.view is None else f" with {self.view}"
         return f"{split}{snapshot}{view}{latents}{keys} ({self.fingerprint})"

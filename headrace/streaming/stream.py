@@ -35,6 +35,7 @@ class Stream:
         view: name of a view of the output that `remote` belongs to, or the folder of a view.
         where: a condition on the columns of that output; see `StreamingDataset`.
         key_at: see `StreamingDataset`.
+        columns: sets of columns to join to the samples; see `StreamingDataset`.
         name: name of the stream in saved states; None takes `remote` (and split).
         download_retry: see `StreamingDataset`.
         download_timeout: see `StreamingDataset`.
@@ -54,6 +55,7 @@ class Stream:
     view: str | None = None
     where: str | None = None
     key_at: str | None = None
+    columns: Sequence[str] | None = None
     name: str | None = None
     download_retry: int | None = None
     download_timeout: float | None = None
@@ -68,6 +70,7 @@ class Stream:
         convert(self, _folders, "latents")
         convert_choice(self)
         convert(self, optional(key_rule), "key_at")
+        convert(self, optional(names_of_sets), "columns")
         convert_weights(self)
         if self.remote is None and self.local is None:
             raise ConfigError("Stream() names no data set: pass remote=…, or local=… alone for a local folder")
@@ -83,6 +86,16 @@ class Stream:
     def cache(self) -> str | None:
         """Folder of the cache; None takes the one of the dataset."""
         return self.local if self.remote is not None else None
+
+
+def names_of_sets(name: str, value: object) -> tuple[str, ...]:
+    """Names of sets of columns, without `/`, and folders of columns, with it. Raises `ConfigError` for other values."""
+    return each(name, value, _set_or_folder, 'a list of names of sets, such as ["captions"], or of their folders')
+
+
+def _set_or_folder(name: str, value: object) -> str:
+    found = path(name, value)
+    return f"./{found}" if isinstance(value, os.PathLike) and "/" not in found else found
 
 
 def key_rule(name: str, value: object) -> KeyAt:

@@ -72,6 +72,9 @@ def read_sample(row: BatchRow, suffixes: tuple[str, ...], crop: SampleCrop, conf
     for name, content in extra(stored, start, blob):
         sample[name] = content
     sample["metadata"] = metadata(stored, start, blob)
+    if row.columns is not None:
+        row.columns.add_to(sample["metadata"])
+        sample |= {tensor.spec.name: _number(value, tensor.dtype, config) for tensor, value in row.columns.numbers()}
     return sample
 
 
@@ -340,6 +343,16 @@ def _cropped_latents(
     if config.crops:
         fields["encoder_offset"] = first
     return {name + suffix: value for name, value in fields.items()}
+
+
+def _number(value: float, dtype: str, config: SampleSettings) -> Any:  # noqa: ANN401 - as `_shown`
+    """A number as a tensor without axes, or as a number of numpy."""
+    array = np.array(value, dtype)
+    if config.output is ArrayType.NUMPY:
+        return array[()]
+    import torch
+
+    return torch.from_numpy(array)
 
 
 def _shown(array: NDArray[Any], dtype: str, output: ArrayType) -> Any:  # noqa: ANN401 - torch is imported late

@@ -4,7 +4,7 @@
 whole samples. Several threads may fill rows of one batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +20,12 @@ from headrace.streaming.batches.open_batch import RowErrors
 from headrace.streaming.batches.plausibility import is_plausible
 from headrace.streaming.batches.processing import SampleProcessing
 from headrace.streaming.batches.stored_sample import BatchRow, StoredSample
-from headrace.streaming.settings import SampleSettings
+from headrace.streaming.batches.user_fields import StackedField, ValueKind
+from headrace.streaming.settings import ArrayType, SampleSettings
+from headrace.streaming.shards.columns import TensorColumn
 
 _NO_FRAMES: FrameWindow = (0, 0)
+_ORIGINS = {ArrayType.TORCH: ValueKind.TENSOR, ArrayType.NUMPY: ValueKind.ARRAY}
 _NO_BYTES = b""  # value of an extra field in padding rows
 
 
@@ -83,6 +86,11 @@ class InPlaceBatch:
             samples = [None if row is None else row.joined[number] for row in rows]
             windows = [_NO_FRAMES if crop is None else _joined_window(crop, number) for crop in crops]
             self._add_latents(suffix, samples, windows, allocator)
+        origin = _ORIGINS[processing.config.output]
+        for tensor in _tensors(rows):
+            values = np.zeros(len(rows), tensor.dtype)
+            self.batch.stacked[tensor.spec.name] = StackedField(values, origin, tensor.dtype)
+        self._columns = [None if row is None else row.columns for row in rows]
         for name in dict.fromkeys(name for sample in real for name, _, _ in sample.extra()):
             self.batch.extra[name] = [None if row is not None else _NO_BYTES for row in rows]
 
@@ -126,6 +134,10 @@ class InPlaceBatch:
             batch.extra[name][place] = content
         batch.keys[place] = sample.key
         batch.metadata[place] = metadata(sample, start, blob)
+        if (columns := self._columns[place]) is not None:
+            columns.add_to(batch.metadata[place])
+            for tensor, value in columns.numbers():
+                batch.stacked[tensor.spec.name].values[place] = value
 
     def _shorten(self) -> None:
         """Shorten the batch to its longest row."""
@@ -240,6 +252,12 @@ def _empty_latents(
         for sample, (first, count) in zip(stored, windows, strict=True)
     ]
     return Latents(allocator.empty(shape, storage_dtype(dtype)), np.array(lengths, np.int64), dtype)
+
+
+def _tensors(rows: Sequence[BatchRow | None]) -> Iterator[TensorColumn]:
+    """The columns that come as tensors, which all rows have."""
+    columns = next((row.columns for row in rows if row is not None), None)
+    return iter(()) if columns is None else (tensor for one in columns.sets for tensor in one.tensors)
 
 
 def _name_of(stored: Sequence[StoredSample | None]) -> NameOf:

@@ -29,7 +29,7 @@ def with_empty_latents(row: BatchRow) -> BatchRow:
     """The row with latents of no frames, in the width and dtype of other samples, where latents were rejected."""
     joined = tuple(_emptied(sample) if sample is not None and _is_rejected(sample) else sample for sample in row.joined)
     primary = _emptied(row.primary) if _is_rejected(row.primary) else row.primary
-    return BatchRow(primary, joined, row.position)
+    return replace(row, primary=primary, joined=joined)
 
 
 def check_latents(row: BatchRow) -> None:

@@ -18,6 +18,7 @@ from headrace.format.tensors import TensorPlace
 from headrace.streaming.batches.fields import is_taken
 from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.shards.coalesce import Span
+from headrace.streaming.shards.column_reader import ColumnRow
 from headrace.streaming.shards.opened import OpenShard, StoredField, fields_of
 
 
@@ -241,11 +242,13 @@ class BatchRow:
         primary: the sample in the stream's own folder.
         joined: the sample in each joined latents folder; None in a folder that lacks its key.
         position: row of the epoch.
+        columns: the columns that are joined to the sample; None without columns.
     """
 
     primary: StoredSample
     joined: tuple[StoredSample | None, ...]
     position: int
+    columns: ColumnRow | None = None
 
     @property
     def stored(self) -> tuple[StoredSample | None, ...]:

@@ -5,6 +5,7 @@ A stream is one folder of shards, and the latents folders that are joined to it 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import TypeVar
 
 import numpy as np
@@ -16,8 +17,9 @@ from headrace.streaming.batches.local_latents import LocalShard, holds_only_late
 from headrace.streaming.batches.stored_sample import BatchRow, StoredSample, field_columns
 from headrace.streaming.parallel import map_on_threads
 from headrace.streaming.shards.access import ShardAccess
+from headrace.streaming.shards.column_reader import ColumnReader, ColumnRow
 from headrace.streaming.shards.shard_set import Locator, SnapshotShards
-from headrace.streaming.shards.view_shards import ViewRows, ViewShards, reads_ranges
+from headrace.streaming.shards.view_shards import ViewRows, ViewShards, partners, reads_ranges
 
 _INDEXES_AT_ONCE = 32
 T = TypeVar("T")
@@ -26,21 +28,25 @@ T = TypeVar("T")
 class StreamReader:
     """Reads the rows of one stream; safe for threads."""
 
-    def __init__(self, primary: ShardAccess, joined: Sequence[ShardAccess] = ()) -> None:
+    def __init__(
+        self, primary: ShardAccess, joined: Sequence[ShardAccess] = (), columns: ColumnReader | None = None
+    ) -> None:
         """Open no shard yet.
 
         Args:
             primary: the stream's own shards.
             joined: the shards of each joined latents folder.
+            columns: the columns that are joined to its samples; None if there are none.
         """
         self.primary = primary
         self.joined = tuple(joined)
         self.locator = Locator.of(primary.shards.shards.num_samples)
         shards = primary.shards.shards
         self._view = ViewRows(shards, primary.cache.folder) if isinstance(shards, ViewShards) else None
-        self._partners = [_partners(primary, access) for access in joined]
+        self.columns = columns
+        self._partners = [partners(shards, _snapshot_shards(access)) for access in joined]
         self._have_time_axis = [_snapshot_shards(access).has_time_axis for access in joined]
-        self._may_copy = not joined
+        self._may_copy = not joined and columns is None
 
     def shards_of(self, samples: NDArray[np.int64]) -> Iterator[tuple[ShardAccess, int]]:
         """Every shard that is fetched whole for these samples, in the order of first use: what to prefetch.
@@ -125,10 +131,14 @@ class StreamReader:
 
         def make(shard: int) -> None:
             places = places_of[shard]
-            own = _stored_samples(self.primary, shard, [numbers[place] for place in places], patient=patient)
+            rows = [numbers[place] for place in places]
+            own = _stored_samples(self.primary, shard, rows, patient=patient)
             joined = self._joined_to(shard, own, patient=patient)
-            for place, sample, others in zip(places, own, joined, strict=True):
-                made[place] = BatchRow(sample, others, positions[place])
+            columns: Iterable[ColumnRow | None] = (
+                repeat(None) if self.columns is None else self.columns.rows(shard, rows)
+            )
+            for place, sample, others, values in zip(places, own, joined, columns, strict=False):
+                made[place] = BatchRow(sample, others, positions[place], values)
 
         self._side_by_side(make, list(places_of))
         return [row for row in made if row is not None]
@@ -174,7 +184,7 @@ class StreamReader:
 
     def _is_at_hand(self, shard: int) -> bool:
         """Whether a shard and the shards joined to it are open."""
-        if shard not in self.primary.files:
+        if shard not in self.primary.files or not (self.columns is None or self.columns.is_at_hand(shard)):
             return False
         partners = zip(self.joined, (int(found[shard]) for found in self._partners), strict=True)
         return all(partner == ABSENT or partner in access.files for access, partner in partners)
@@ -195,8 +205,8 @@ class StreamReader:
             return [()] * len(own)
         columns: list[Sequence[StoredSample | None]] = []
         keys = [sample.key for sample in own]
-        for access, partners, has_time_axis in zip(self.joined, self._partners, self._have_time_axis, strict=True):
-            partner = int(partners[shard])
+        for access, numbers, has_time_axis in zip(self.joined, self._partners, self._have_time_axis, strict=True):
+            partner = int(numbers[shard])
             if partner == ABSENT:
                 columns.append([None] * len(own))
             else:
@@ -249,16 +259,3 @@ def _snapshot_shards(access: ShardAccess) -> SnapshotShards:
     shards = access.shards.shards
     assert isinstance(shards, SnapshotShards)  # only such folders can be joined
     return shards
-
-
-def _partners(primary: ShardAccess, joined: ShardAccess) -> NDArray[np.int64]:
-    """For each primary shard the joined shard with the same samples, int64 (n,); -1 if there is no such shard."""
-    ours, theirs = primary.shards.shards, _snapshot_shards(joined)
-    assert isinstance(ours, SnapshotShards | ViewShards)  # others have no snapshots to fit
-    splits = sorted({*ours.splits, *theirs.splits})
-    wanted, found = ours.places(splits), theirs.places(splits)
-    if not len(found):
-        return np.full(len(wanted), ABSENT, np.int64)
-    order = np.argsort(found, kind="stable")
-    spot = order[np.minimum(np.searchsorted(found, wanted, sorter=order), len(found) - 1)]
-    return np.where(found[spot] == wanted, spot, ABSENT)

@@ -1,4 +1,4 @@
-"""Opens the shards of a stream at one snapshot, with its view and the latents joined to it.
+"""Opens the shards of a stream at one snapshot, with its view, and the latents and columns joined to it.
 
 `headrace.locate` finds what `remote` leads to. A shard folder is opened at its newest snapshot or a given one, audio
 with latents and a view at the newest snapshot that all of them have, and a plain WebDataset by `foreign`. Listings,
@@ -7,11 +7,11 @@ snapshots and totals are read, never a shard of Headrace.
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
 
-from headrace.errors import ConfigError, NoShardsError, NotFoundError
+from headrace.errors import ConfigError, NoShardsError
+from headrace.format.column_files import SPECS_KEY
 from headrace.format.index_files import read_index
 from headrace.format.member_names import KeyAt
 from headrace.format.snapshots import NumberedSnapshot, snapshot_numbers
@@ -22,14 +22,28 @@ from headrace.locate.names import is_folder_name
 from headrace.locate.no_shards import meant_latents
 from headrace.locate.outputs import ITSELF, ShardFolder, output_of
 from headrace.stores.storage import Storage, Transfer, open_storage
+from headrace.streaming.shards.columns import (
+    ColumnRequest,
+    ColumnSet,
+    check_json,
+    companions,
+    lacking_tensors,
+    metadata_companion,
+    planned_sets,
+)
 from headrace.streaming.shards.foreign import IndexKeeper, open_foreign
+from headrace.streaming.shards.matching import (
+    LATENTS,
+    Companion,
+    Offering,
+    audio_of,
+    fitting_snapshots,
+    newest_with_all,
+)
 from headrace.streaming.shards.shard_set import DataIdentity, ShardSet, SnapshotShards, snapshot_shards
 from headrace.streaming.shards.view_shards import shards_of_view
 from headrace.streaming.shards.where import Where, columns_of
 from headrace.views.names import NoColumnError
-
-_Offer: TypeAlias = Mapping[str, NumberedSnapshot] | Mapping[str, NumberedView]
-"""What a folder of latents or a view has, by the fingerprint of the audio snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +65,7 @@ class StreamRequest:
         index_folder: folder in which indexes of plain tars are kept; None keeps them in memory.
         cache_folder: folder in which the result of `where` is kept.
         transfer: time limits of stores.
+        columns: columns to join by the place of a sample in its shard.
     """
 
     remote: str
@@ -66,6 +81,7 @@ class StreamRequest:
     index_folder: Path | None = None
     cache_folder: Path = Path()
     transfer: Transfer | None = None
+    columns: ColumnRequest = field(default_factory=ColumnRequest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +92,13 @@ class OpenedRemote:
         primary: the shards whose samples are ordered.
         joined: the shards of each folder of latents.
         suffixes: added to the field name `encoder_hidden`, for the primary shards and then for each folder of latents.
+        columns: the sets of columns that are joined to the samples.
     """
 
     primary: ShardSet
     joined: tuple[ShardSet, ...] = ()
     suffixes: tuple[str, ...] = ("",)
+    columns: tuple[ColumnSet, ...] = ()
 
     @property
     def latents_snapshots(self) -> tuple[int, ...]:
@@ -98,6 +116,16 @@ class OpenedRemote:
         """Number of the snapshot of the view; None without a view."""
         view = self.primary.identity.view
         return None if view is None else view.snapshot
+
+    @property
+    def tensors(self) -> tuple[tuple[str, str], ...]:
+        """Name and dtype of each column that comes as a tensor, by name."""
+        return tuple(sorted((tensor.spec.name, tensor.dtype) for one in self.columns for tensor in one.tensors))
+
+    @property
+    def columns_snapshots(self) -> dict[str, int]:
+        """Numbers of the snapshots of the columns, by name of the set."""
+        return {one.name: one.identity.snapshot or 0 for one in self.columns}  # never 0, as above
 
     @property
     def identity(self) -> DataIdentity:
@@ -118,16 +146,17 @@ def open_remote(request: StreamRequest) -> OpenedRemote:
         NotFoundError: nothing is there, or no such snapshot, or no audio snapshot that all latents have.
     """
     located = locate(request.remote, split=request.split, snapshot=request.snapshot, transfer=request.transfer)
-    if located.tars is not None and _wanted(request) is None:
+    wanted = _wanted(request)
+    if located.tars is not None and wanted is None:
         keeper = IndexKeeper(request.index_folder, request.key_at)
         return OpenedRemote(open_foreign(request.remote, request.split, located.tars, keeper))
-    folder = located.one_folder(_wanted(request) or "reading")
+    folder = located.one_folder(wanted or "reading")
     if request.key_at is not KeyAt.FIRST_DOT:
         raise ConfigError(
             f"key_at={request.key_at.value!r} is for plain tars, and {request.remote} is an output of Headrace, which "
             "knows its keys: leave it out here, and give it to the Stream that needs it"
         )
-    if _wanted(request) is not None:
+    if wanted is not None:
         return _open_joined(folder, request)
     return OpenedRemote(_open_snapshot(folder.storage, folder.snapshot(request.snapshot), request.split))
 
@@ -138,46 +167,61 @@ def _wanted(request: StreamRequest) -> str | None:
         return f"where={request.where!r}"
     if request.view is not None:
         return f"view={request.view!r}"
-    return f"latents={list(request.latents)}" if request.latents else None
+    if request.latents:
+        return f"latents={list(request.latents)}"
+    if request.columns.names:
+        return f"columns={list(request.columns.names)}"
+    tensors = [tensor.name for tensor in request.columns.tensors]
+    return f"tensors={tensors}" if tensors else None
 
 
 def _open_snapshot(storage: Storage, found: NumberedSnapshot, split: str | None) -> ShardSet:
+    if SPECS_KEY in found.snapshot.origin:
+        raise ConfigError(
+            f"{storage.uri}: a set of columns, which has no samples of its own: name the audio or the latents as "
+            "remote, and this folder in columns=[…]"
+        )
     shards, identity = snapshot_shards(storage, found, split)
     return ShardSet(storage, shards, identity, read_index, is_named_by_content=True)
 
 
 def _open_joined(folder: ShardFolder, request: StreamRequest) -> OpenedRemote:
-    """Audio at the newest snapshot that all folders of latents and the view have, each at its newest for that one."""
-    numbers = [request.snapshot] if request.snapshot is not None else folder.numbers[::-1]
+    """A folder at the newest snapshot that all companions belong to, each at its newest for that snapshot."""
+    storage, transfer, asked = folder.storage, request.transfer, request.columns
+    output = output_of(request.remote, folder)
     pairs = zip(request.latents, _pins(request), strict=True)
-    folders = [_latents(name, pin, request.transfer, folder.storage) for name, pin in pairs]
-    view = None if request.view is None else open_view(_view_place(folder, request), request)
-    latents_offers = list(map(_by_audio, folders))
-    offers: list[_Offer] = [*latents_offers, *([] if view is None else [view.by_audio])]
-    fitting = (audio for audio in map(folder.snapshot, numbers) if all(_audio_of(audio) in offer for offer in offers))
+    latents = [Companion(name, LATENTS, _latents(name, pin, transfer, storage)) for name, pin in pairs]
+    view = None if request.view is None else open_view(output, request.view, request)
+    sets = companions(asked, output, transfer)
+    others: list[Offering] = [*latents, *([] if view is None else [view])]
+    own, audio = newest_with_all(folder, request.remote, request.snapshot, [*others, *sets])
+    if lacking_tensors(asked, [one.offers[audio] for one in sets]) and (
+        metadata := metadata_companion(asked, output, transfer)
+    ):
+        sets = [*sets, metadata]
+        own, audio = newest_with_all(folder, request.remote, request.snapshot, [*others, *sets])
+    primary = _open_snapshot(storage, own, request.split)
     if request.where is not None:
-        primary = _first_evaluated(folder, fitting, request)
-    elif (found := next(fitting, None)) is not None:
-        primary = _open_snapshot(folder.storage, found, request.split)
-    else:
-        primary = None
-    if primary is None:
-        raise NotFoundError(f"{request.remote}: {_lack(folder, request, offers)}")
-    assert primary.identity.snapshot is not None
-    wanted = _audio_of(folder.snapshot(primary.identity.snapshot))
-    if view is not None:
-        primary = shards_of_view(primary, view.storage, view.by_audio[wanted])
+        fitting = fitting_snapshots(folder, request.snapshot, [*others, *sets])
+        own, primary = _first_evaluated(folder, fitting, request)
+        audio = audio_of(own.snapshot)
     joined = tuple(
-        _open_snapshot(latents.storage, offer[wanted], _split_of(offer[wanted], request.split))
-        for latents, offer in zip(folders, latents_offers, strict=True)
+        _open_snapshot(one.folder.storage, one.offers[audio], _split_of(one.offers[audio], request.split))
+        for one in latents
     )
-    return OpenedRemote(primary, joined, ("", *_suffixes(request.latents)))
+    columns = planned_sets(asked, [(one, one.offers[audio]) for one in sets], request.split)
+    if asked.keeps_json and not all(one.only_fills for one in columns):
+        table = metadata_companion(asked, output, transfer, is_pinned=False)
+        check_json(columns, primary, None if table is None else table.offers.get(audio))
+    if view is not None:
+        primary = shards_of_view(primary, view.storage, view.offers[audio])
+    return OpenedRemote(primary, joined, ("", *_suffixes(request.latents)), columns)
 
 
 def _first_evaluated(
     folder: ShardFolder, snapshots: Iterable[NumberedSnapshot], request: StreamRequest
-) -> ShardSet | None:
-    """The shards that `where` takes of the newest of some snapshots whose columns it can be evaluated on."""
+) -> tuple[NumberedSnapshot, ShardSet]:
+    """The newest of some snapshots whose columns `where` can be evaluated on, and the shards that `where` takes."""
     assert request.where is not None
     output = open_storage(output_of(request.remote, folder), request.transfer)
     where = Where(request.where, output, request.cache_folder, dict(request.where_columns))
@@ -190,44 +234,15 @@ def _first_evaluated(
         except NoColumnError as error:  # perhaps its columns are only built for an older snapshot
             fault = fault or error
             continue
-        return shards_of_view(shards, storage, view, columns_of(view))
-    if fault is not None:
-        raise fault
-    return None
+        return found, shards_of_view(shards, storage, view, columns_of(view))
+    assert fault is not None  # there are snapshots
+    raise fault
 
 
-def _lack(
-    audio_folder: ShardFolder,
-    request: StreamRequest,
-    offers: Sequence[_Offer],
-) -> str:
-    """The message where no audio snapshot has all latents and the view: what is missing, what is there, what to do."""
-    audio = {number: _audio_of(audio_folder.snapshot(number)) for number in audio_folder.numbers}
-    names = [*request.latents, *([] if request.view is None else [f"view {request.view!r}"])]
-    have = {
-        name: [number for number, fingerprint in audio.items() if fingerprint in offer]
-        for name, offer in zip(names, offers, strict=True)
-    }
-    number = request.snapshot
-    lacking = [name for name, numbers in have.items() if not numbers or number not in {None, *numbers}]
-    asked = "no snapshot of the audio has" if number is None else f"snapshot {number} has no"
-    which = " or ".join(lacking) if lacking else f"all of {', '.join(have)}"
-    found = "; ".join(
-        f"{name} {_held(have[name], offer)}"
-        for name, offer in zip(names, offers, strict=True)
-        if name in (lacking or have)
-    )
-    what = "latents" if request.view is None else "latents or views" if request.latents else "views"
-    return f"{asked} {what} in {which}: {found}. Build those that are missing, or pick another snapshot"
-
-
-def _held(numbers: Sequence[int], offer: _Offer) -> str:
-    """What a folder of latents or a view holds: those of these audio snapshots (`numbers`), or of other audio."""
-    if numbers:
-        return f"has those of snapshot{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
-    if not any(offer):
-        return "holds no latents but audio: name a folder latents/NAME"
-    return "belongs to other audio: of another data set, or of snapshots that are removed"
+def _as_audio(found: NumberedSnapshot) -> NumberedSnapshot:
+    """The audio snapshot that a snapshot is, or belongs to, as far as columns need it: its number and fingerprint."""
+    number = found.snapshot.origin.get("audio_snapshot", found.number)
+    return NumberedSnapshot(number, replace(found.snapshot, fingerprint=audio_of(found.snapshot)))
 
 
 def _suffixes(folders: Sequence[str]) -> list[str]:
@@ -261,52 +276,35 @@ def _latents(name: str, pin: int | None, transfer: Transfer | None, audio: Stora
         raise NoShardsError(f"{error}{meant_latents(storage, audio)}") from None
 
 
-def _by_audio(folder: ShardFolder) -> dict[str, NumberedSnapshot]:
-    """The newest snapshot of a latents folder for each audio snapshot, by the fingerprint of the audio snapshot."""
-    found = [folder.snapshot(number) for number in folder.numbers]
-    return {str(latents.snapshot.origin.get("audio_fingerprint", "")): latents for latents in found}
-
-
-def _audio_of(found: NumberedSnapshot) -> str:
-    """Fingerprint of the audio snapshot that a snapshot is, or belongs to."""
-    return str(found.snapshot.origin.get("audio_fingerprint", found.snapshot.fingerprint))
-
-
-def _as_audio(found: NumberedSnapshot) -> NumberedSnapshot:
-    """The audio snapshot that a snapshot is, or belongs to, as far as columns need it: its number and fingerprint."""
-    number = found.snapshot.origin.get("audio_snapshot", found.number)
-    return NumberedSnapshot(number, replace(found.snapshot, fingerprint=_audio_of(found)))
-
-
 @dataclass(frozen=True, slots=True)
 class _View:
-    """A view, and its newest snapshot for each audio snapshot, by the fingerprint of the audio snapshot."""
+    """A view, as something that is joined to a folder (`matching.Offering`)."""
 
+    named: str
     storage: Storage
-    by_audio: Mapping[str, NumberedView]
+    offers: Mapping[str, NumberedView]
+    what: str = VIEWS
 
 
-def open_view(place: str, request: StreamRequest) -> _View:
+def open_view(output: str, view: str, request: StreamRequest) -> _View:
     """The snapshots of a view, or the one that is asked for.
+
+    Args:
+        output: the output that the stream belongs to.
+        view: the name of one of its views, or the folder of a view.
+        request: what the stream asks for.
 
     Raises:
         NoShardsError: there is no view; the message lists those that are there.
     """
+    place = view if is_folder_name(view) else f"{output}/{VIEWS}/{view}"
     storage = open_storage(place, request.transfer)
     pin = request.view_snapshot
     numbers = snapshot_numbers(storage) if pin is None else [pin]
     if not numbers:
         raise NoShardsError(f"{place}: no view there{_other_views(place, request)}")
     found = [read_view(storage, number) for number in numbers]
-    return _View(storage, {view.snapshot.audio_fingerprint: view for view in found})
-
-
-def _view_place(folder: ShardFolder, request: StreamRequest) -> str:
-    """Folder of a view that is named, or given by its folder."""
-    assert request.view is not None
-    if is_folder_name(request.view):
-        return request.view
-    return f"{output_of(request.remote, folder)}/{VIEWS}/{request.view}"
+    return _View(f"view {view!r}", storage, {one.snapshot.audio_fingerprint: one for one in found})
 
 
 def _other_views(place: str, request: StreamRequest) -> str:

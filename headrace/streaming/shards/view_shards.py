@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError, IntegrityError
+from headrace.format.index import ABSENT
 from headrace.format.lazy import cached_property
 from headrace.format.view_files import (
     CountsRange,
@@ -28,7 +29,7 @@ from headrace.format.view_files import (
 from headrace.format.views import NumberedView, ViewFile
 from headrace.stores.refetch import is_local
 from headrace.stores.storage import Storage
-from headrace.streaming.shards.shard_set import ShardSet, SnapshotShards, ViewIdentity, with_view
+from headrace.streaming.shards.shard_set import ShardList, ShardSet, SnapshotShards, ViewIdentity, with_view
 
 _FOLDER = "views"
 _SHARDS_KEPT = 4096  # of 1,000 samples each with 1% chosen: under 1 MB
@@ -107,6 +108,18 @@ class ViewShards:
     def range_of(self, shard: int) -> CountsRange:
         """Where the counts of a shard are."""
         return self.counts.range_of(self.whole.rows.start + int(self.chosen[shard]))
+
+
+def partners(ours: ShardList, theirs: SnapshotShards) -> NDArray[np.int64]:
+    """For each of a stream's shards the joined shard with the same samples, int64 (n,); -1 if there is none."""
+    assert isinstance(ours, SnapshotShards | ViewShards)  # others have no snapshots to fit
+    splits = sorted({*ours.splits, *theirs.splits})
+    wanted, found = ours.places(splits), theirs.places(splits)
+    if not len(found):
+        return np.full(len(wanted), ABSENT, np.int64)
+    order = np.argsort(found, kind="stable")
+    spot = order[np.minimum(np.searchsorted(found, wanted, sorter=order), len(found) - 1)]
+    return np.where(found[spot] == wanted, spot, ABSENT)
 
 
 class ViewRows:

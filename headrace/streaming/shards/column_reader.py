@@ -1,0 +1,186 @@
+"""Reads columns of one stream's samples: a file for each shard and set, kept in memory up to a limit.
+
+A file is found by the shard's split, bucket and sequence number. The digest of the keys says whether its rows belong to
+the shard's samples. Files of a store are kept in the cache folder like indexes, and read again if they are damaged.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.errors import ConfigError, FormatError, IntegrityError, NotFoundError, SampleError
+from headrace.format.columns import Column, ColumnTable, keys_digest
+from headrace.format.index import ABSENT
+from headrace.stores.refetch import read_sound
+from headrace.streaming.shards.access import ShardAccess
+from headrace.streaming.shards.columns import ColumnSet, TensorColumn, clash
+from headrace.streaming.shards.view_shards import partners
+
+_KEPT_BYTES = 256 << 20  # of all sets of a stream together: more than a shuffle block of 64 shards has
+
+
+@dataclass(frozen=True, slots=True)
+class _ShardColumns:
+    """The wanted columns of one set for one shard."""
+
+    joined: tuple[Column, ...]
+    tensors: tuple[Column, ...]
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRow:
+    """The columns of one sample.
+
+    Attributes:
+        sets: the sets of the stream.
+        files: the columns of the sample's shard in each set; None where a set has none for it.
+        row: the sample's row in its shard.
+        fault: why the columns could not be read.
+    """
+
+    sets: tuple[ColumnSet, ...]
+    files: tuple[_ShardColumns | None, ...] = ()
+    row: int = 0
+    fault: Exception | None = None
+
+    def add_to(self, metadata: dict[str, Any]) -> dict[str, Any]:
+        """`metadata` with the values of the columns: None where there is none.
+
+        Raises:
+            ConfigError: the sample's JSON has the name of a column.
+            SampleError: the columns could not be read.
+        """
+        for one, found in self._pairs():
+            for number, spec in enumerate(one.joined):
+                if spec.name in metadata:
+                    if one.only_fills:
+                        continue
+                    raise ConfigError(clash(spec.name, one.name, "the sample's JSON"))
+                metadata[spec.name] = None if found is None else found.joined[number].value(self.row)
+        return metadata
+
+    def numbers(self) -> Iterator[tuple[TensorColumn, float]]:
+        """Each column that comes as a tensor, and its value.
+
+        Raises:
+            SampleError: there is no value, and the tensor's dtype cannot say so; or the columns could not be read.
+        """
+        for one, found in self._pairs():
+            for number, tensor in enumerate(one.tensors):
+                value = None if found is None else found.tensors[number].value(self.row)
+                if value is None and (value := tensor.null) is None:
+                    raise SampleError(
+                        f"column {tensor.spec.name!r} of the set {one.name!r} has no value, and a tensor of type "
+                        f"{tensor.dtype} cannot say so: pass the value that stands for it, such as "
+                        f"tensors={{{tensor.spec.name!r}: {'False' if tensor.dtype == 'bool' else -1}}}"
+                    )
+                yield tensor, value
+
+    def _pairs(self) -> Iterator[tuple[ColumnSet, _ShardColumns | None]]:
+        if self.fault is not None:
+            raise type(self.fault)(str(self.fault))
+        return zip(self.sets, self.files, strict=True)
+
+
+class ColumnReader:
+    """The columns of one stream as this process reads them; safe for threads."""
+
+    def __init__(self, sets: Sequence[ColumnSet], primary: ShardAccess) -> None:
+        """Read nothing yet.
+
+        Args:
+            sets: the sets of the stream.
+            primary: the shards of its samples.
+        """
+        self.sets = tuple(sets)
+        self._primary = primary
+        self._partners = [partners(primary.shards.shards, one.shards) for one in sets]
+        self._kept: OrderedDict[int, tuple[_ShardColumns | None, ...]] = OrderedDict()
+        self._num_bytes = 0
+        self._lock = threading.Lock()
+
+    def rows(self, shard: int, rows: Sequence[int]) -> list[ColumnRow]:
+        """The columns of some rows of a shard. What is damaged or missing is an error of the rows, raised later.
+
+        Raises:
+            StorageError: a store failed.
+        """
+        try:
+            files = self._files(shard)
+        except (IntegrityError, NotFoundError, FormatError) as error:
+            fault = type(error)(str(error))  # the error itself would keep its frames alive
+            return [ColumnRow(self.sets, fault=fault) for _ in rows]
+        return [ColumnRow(self.sets, files, row) for row in rows]
+
+    def is_at_hand(self, shard: int) -> bool:
+        """Whether the columns of a shard are in memory."""
+        return shard in self._kept
+
+    def _files(self, shard: int) -> tuple[_ShardColumns | None, ...]:
+        with self._lock:
+            if (found := self._kept.get(shard)) is not None:
+                self._kept.move_to_end(shard)
+                return found
+        made = tuple(self._read(number, shard) for number in range(len(self.sets)))
+        with self._lock:
+            if shard not in self._kept:
+                self._kept[shard] = made
+                self._num_bytes += _bytes_of(made)
+            while self._num_bytes > _KEPT_BYTES and len(self._kept) > 1:
+                _, gone = self._kept.popitem(last=False)
+                self._num_bytes -= _bytes_of(gone)
+        return made
+
+    def _read(self, number: int, shard: int) -> _ShardColumns | None:
+        """The columns of one set for a shard; None if the set has no file for it."""
+        one, place = self.sets[number], int(self._partners[number][shard])
+        if place == ABSENT:
+            return None
+        name = one.shards.name(place)
+        table, num_bytes = self._table(one, name)
+        self._check_keys(table, f"{one.storage.uri}/{name}", shard)
+        try:
+            joined = tuple(table.column(spec.name, is_fact=spec.is_fact) for spec in one.joined)
+            numbers = [tensor.spec for tensor in one.tensors]
+            tensors = tuple(table.column(spec.name, is_fact=spec.is_fact) for spec in numbers)
+        except KeyError as error:
+            raise FormatError(
+                f"{one.storage.uri}/{name}: lacks the column {error.args[0][1]!r}, which snapshot "
+                f"{one.identity.snapshot} lists; build the columns again"
+            ) from error
+        return _ShardColumns(joined, tensors, num_bytes)
+
+    def _table(self, one: ColumnSet, name: str) -> tuple[ColumnTable, int]:
+        """The columns of a file, and its size; from the cache folder if the file is of a store and kept there."""
+        is_kept, cache = one.storage.local_path("any") is None, self._primary.cache
+        if is_kept and (blob := cache.kept_index(name)) is not None:
+            try:
+                return ColumnTable.from_bytes(blob, name), len(blob)
+            except FormatError:  # the kept file is damaged: read the one of the store
+                pass
+        table, blob = read_sound(one.storage, name, _parsed)
+        if is_kept:
+            cache.keep_index(name, blob)
+        return table, len(blob)
+
+    def _check_keys(self, table: ColumnTable, file: str, shard: int) -> None:
+        index = self._primary.index(shard)
+        if len(table) == len(index) and table.keys_sha256 == keys_digest(index.keys()):
+            return
+        access = self._primary
+        raise IntegrityError(
+            f"{file}: its {len(table)} rows are not those of the {len(index)} samples of "
+            f"{access.shards.storage.uri}/{access.name(shard)}: the digests of the keys differ; build the columns "
+            "again, or copy both folders again"
+        )
+
+
+def _parsed(blob: bytes, name: str) -> tuple[ColumnTable, bytes]:
+    return ColumnTable.from_bytes(blob, name), blob
+
+
+def _bytes_of(files: tuple[_ShardColumns | None, ...]) -> int:
+    return sum(found.num_bytes for found in files if found is not None)
