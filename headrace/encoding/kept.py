@@ -54,7 +54,7 @@ class _Donor:
         return pth or self.rejections.get(key)
 
     def telling(self, key: str) -> ByteRange | None:
-        """Byte range of what tells a sample's audio from other audio; None if the audio shard lacks the sample."""
+        """Byte range of what distinguishes a sample's audio from other audio; None if the audio shard lacks the sample."""
         row = self.audio.find(key)
         span = None if row is None else self.audio.audio_range(row)
         if row is None or span is None or span[1] - span[0] < _HEAD_BYTES:
@@ -133,7 +133,7 @@ class KeptLatents:
 
 
 def _is_of(telling: bytes, clip: AudioClip) -> bool:
-    """Whether the bytes that tell a sample's audio from other audio (`_Donor.telling`) are those of a clip."""
+    """Whether the bytes that distinguish a sample's audio from other audio (`_Donor.telling`) are those of a clip."""
     start, stop = clip.span
     with clip.path.open("rb") as file:
         now = os.pread(file.fileno(), min(len(telling), stop - start), start)

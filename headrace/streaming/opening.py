@@ -81,7 +81,7 @@ def wanted_tensors(name: str, value: object) -> tuple[WantedTensor, ...]:
         return tuple(
             WantedTensor(text(name, column), _null(f"{name}[{column!r}]", null)) for column, null in value.items()
         )
-    found = each(name, value, _wanted, "a list of names of columns, or {name: value where there is none}")
+    found = each(name, value, _wanted, "a list of names of columns, or {name: value where it is missing}")
     return tuple(dict.fromkeys(found))
 
 

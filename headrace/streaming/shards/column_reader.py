@@ -47,7 +47,7 @@ class ColumnRow:
     fault: Exception | None = None
 
     def add_to(self, metadata: dict[str, Any]) -> dict[str, Any]:
-        """`metadata` with the values of the columns: None where there is none.
+        """`metadata` with the values of the columns: None where a sample has no value.
 
         Raises:
             ConfigError: the sample's JSON has the name of a column.

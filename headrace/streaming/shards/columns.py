@@ -146,7 +146,7 @@ def companions(request: ColumnRequest, output: str, transfer: Transfer | None) -
 def metadata_companion(
     request: ColumnRequest, output: str, transfer: Transfer | None, *, is_pinned: bool = True
 ) -> Companion | None:
-    """The folder of the set `metadata` of an output; None if there is none."""
+    """The folder of the set `metadata` of an output; None if the output has no such set."""
     if is_pinned and METADATA in request.pins:
         return _companion(METADATA, request, output, transfer)
     named = f"{output}/columns/{METADATA}"
