@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import get_args
+from typing import get_args, get_origin
 
 import pytest
 import yaml
@@ -17,6 +17,7 @@ REQUIRED = """
 source: {uri: /data/birds}
 columns: [{name: captions, table: captions.parquet}]
 latents: [{name: crepe, encoder: {kind: crepe}}]
+views: {clean: {where: snr > 20, balance: {by: speaker, alpha: 0.5}}}
 output: {uri: /data/shards/birds}
 """
 
@@ -29,6 +30,8 @@ def sections(model, content, where=""):
         inner = next((kind for kind in types if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
         if inner is not None:
             below = content[name][0] if isinstance(content[name], list) else content[name]
+            if get_origin(info.annotation) is dict:  # of sections by name
+                below = next(iter(below.values()))
             yield from sections(inner, below, f"{where}.{name}")
 
 

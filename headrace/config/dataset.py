@@ -32,6 +32,7 @@ from headrace.config.shares import share_of
 from headrace.config.source import Exclude, SourceConfig
 from headrace.encoders import KINDS
 from headrace.errors import ConfigError
+from headrace.format.views import Balance, ViewDefinition
 from headrace.pydantic_words import shown
 
 
@@ -201,6 +202,41 @@ class ColumnsConfig(Section):
         return name
 
 
+class BalanceConfig(Section):
+    """How groups of samples are balanced in a view.
+
+    Attributes:
+        by: the column whose values are the groups; null is a group.
+        alpha: 1 changes nothing, 0 makes groups equal.
+    """
+
+    by: str = Field(min_length=1)
+    alpha: float = Field(ge=0, le=1, allow_inf_nan=False)
+
+
+class ViewConfig(Section):
+    """One view: how often each sample comes in an epoch.
+
+    Attributes:
+        where: a condition on columns, in SQL; null takes every sample.
+        balance: how the groups of these samples are balanced; null takes each once.
+    """
+
+    where: str | None = Field(None, min_length=1)
+    balance: BalanceConfig | None = None
+
+    def definition(self) -> ViewDefinition:
+        """The view as the library's own type."""
+        balance = None if self.balance is None else Balance(self.balance.by, self.balance.alpha)
+        return ViewDefinition(self.where, balance)
+
+    @model_validator(mode="after")
+    def _chooses(self) -> Self:
+        if self.where is None and self.balance is None:
+            raise ValueError("a view needs `where` or `balance`, or both")
+        return self
+
+
 _Named = ColumnsConfig | LatentsConfig
 
 
@@ -367,6 +403,7 @@ class DatasetConfig(Section):
     shards: ShardsConfig = ShardsConfig()
     columns: tuple[ColumnsConfig, ...] = ()
     latents: tuple[LatentsConfig, ...] = ()
+    views: dict[Name, ViewConfig] = Field({})
     loader: LoaderConfig = LoaderConfig()
     schedules: SchedulesConfig = SchedulesConfig()
     runs: RunsConfig = RunsConfig()

@@ -187,7 +187,7 @@ def commit_view(storage: Storage, origin: ViewOrigin, parts: Iterable[PartitionC
             f"{storage.uri}: the view ({origin.definition}) chooses none of {snapshot.num_samples} samples: check the "
             "condition and the values of its columns"
         )
-    if newest is not None and _same(newest.snapshot, snapshot) and _missing(storage, newest.snapshot) == []:
+    if newest is not None and _same(newest.snapshot, snapshot):
         return newest, False
     storage.create(snapshot_path(number), snapshot.to_json())
     doomed = condemned_paths(storage)
@@ -220,8 +220,10 @@ class _ViewWriter:
     def file(self, stem: str, suffix: str, blob: bytes) -> ViewFile:
         """The file with these bytes: one of the newest snapshot, or a new one."""
         digest = hashlib.sha256(blob).hexdigest()
-        if digest in self.known and self._is_sound(self.known[digest]):
-            return self.known[digest]
+        if (known := self.known.get(digest)) is not None:
+            if not self._is_sound(known):
+                self.storage.write(known.path, blob)
+            return known
         name = f"{self.number:08d}-{stem}{digest[:12]}{suffix}"
         while SNAPSHOTS + name in self.doomed:
             name = f"{self.number:08d}-{stem}{digest[:12]}-{secrets.token_hex(2)}{suffix}"

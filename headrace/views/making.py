@@ -22,9 +22,9 @@ from headrace.format.views import Balance, ColumnsOrigin, PartitionCounts, ViewD
 from headrace.ordered import map_in_order
 from headrace.stores.refetch import is_local
 from headrace.views.balance import Balancing, key_digests
+from headrace.views.definitions import columns_of_balance, sets_of
 from headrace.views.expression import Condition, series
-from headrace.views.names import FACT, ColumnNames, MeantColumn
-from headrace.views.sql import column_parts
+from headrace.views.names import ColumnNames, MeantColumn
 
 _ROWS_AT_ONCE = 1 << 16
 _FILES_AT_ONCE = 16
@@ -62,17 +62,13 @@ class ViewMaking:
         self._data = data
         self._balance = definition.balance
         self._condition = Condition.of("true" if definition.where is None else definition.where, data.names)
-        self._extra: tuple[MeantColumn, ...] = ()
-        if self._balance is not None:
-            by = data.names.meant(column_parts(self._balance.by), f"balance by {self._balance.by}")
-            key = data.names.meant((FACT, "key"), f"balance by {self._balance.by}, which needs the keys of samples")
-            self._extra = (by, key)
+        self._extra = columns_of_balance(definition, data.names)
+        self._sets = sets_of(definition, data.names)
 
     @property
     def columns(self) -> tuple[ColumnsOrigin, ...]:
         """The columns that the definition reads, by set."""
-        used = {column.set for column in (*self._condition.columns, *self._extra)}
-        snapshots = {name: self._data.sets[name].snapshot for name in sorted(used)}
+        snapshots = {name: self._data.sets[name].snapshot for name in self._sets}
         return tuple(ColumnsOrigin(name, found.number, found.snapshot.fingerprint) for name, found in snapshots.items())
 
     def parts(self) -> Iterator[PartitionCounts]:

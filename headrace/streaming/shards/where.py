@@ -19,6 +19,7 @@ from headrace.format.view_files import ViewOrigin, commit_view, read_view
 from headrace.format.views import ColumnsOrigin, NumberedView, ViewDefinition
 from headrace.stores.storage import LocalStorage, Storage
 from headrace.streaming.host_lock import locked
+from headrace.views.definitions import sets_of
 from headrace.views.names import METADATA, ColumnNames, NoColumnError
 from headrace.views.sql import TokenKind, tokens_of
 
@@ -80,10 +81,10 @@ class Where:
         made = ViewOrigin(origin.definition, origin.audio, origin.table, making.columns)
         return commit_view(storage, made, making.parts())[0]
 
-    def _used(self, sets: Mapping[str, ColumnSet]) -> list[str]:
+    def _used(self, sets: Mapping[str, ColumnSet]) -> tuple[str, ...]:
         """Names of the sets that the condition reads."""
         names = ColumnNames({name: found.specs for name, found in sets.items()})
-        return sorted({column.set for column in names.meant_by(tokens_of(self.condition), self._what).values()})
+        return sets_of(ViewDefinition(self.condition), names)
 
     def _sets(self, audio: NumberedSnapshot) -> dict[str, ColumnSet]:
         """The sets that fit a snapshot: those that the condition names, or all if a name is in none of these."""
@@ -113,10 +114,6 @@ class Where:
 
     def _all_sets(self) -> set[str]:
         return {entry.path.split("/")[1] for entry in self.output.list(f"{_COLUMNS}/")}
-
-    @property
-    def _what(self) -> str:
-        return f"where={self.condition!r}"
 
 
 def columns_of(view: NumberedView) -> tuple[tuple[str, int], ...]:
