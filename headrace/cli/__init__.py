@@ -227,8 +227,9 @@ def _job(command: argparse.ArgumentParser) -> None:
     fetch.add_argument("--predownload", type=_count(0), metavar="N", help="samples per rank to download ahead")
     extent = command.add_argument_group("how much is simulated")
     extent.add_argument(
-        "--batches", type=_count(1), default=2000, metavar="N", help="batches of each rank (default 2000)"
+        "--batches", type=_count(1), default=2000, metavar="N", help="batches of each rank and epoch (default 2000)"
     )
+    extent.add_argument("--epochs", type=_count(1), default=1, metavar="N", help="epochs (default 1)")
     extent.add_argument(
         "--hosts", type=_count(1), default=2, metavar="N", help="hosts, chosen at equal distances (default 2)"
     )

@@ -44,7 +44,9 @@ def simulate(options: argparse.Namespace, advance: Callable[[], object]) -> Simu
         bytes_per_second=parse_bytes(options.bandwidth, "bandwidth"),
         step_seconds=options.step_seconds,
     )
-    return dataset.simulate(cluster, num_batches=options.batches, num_hosts=options.hosts, progress=advance)
+    return dataset.simulate(
+        cluster, num_batches=options.batches, num_epochs=options.epochs, num_hosts=options.hosts, progress=advance
+    )
 
 
 def _usual_host(world_size: int) -> int:
@@ -62,22 +64,31 @@ def print_simulation(console: Console, found: Simulation, options: argparse.Name
         ("working set: bytes needed at a time", *(bytes_text(use.working_set_bytes) for use in hosts)),
         ("downloaded", *(bytes_text(use.num_bytes_downloaded) for use in hosts)),
         ("… again, because the cache was full", *(bytes_text(use.num_bytes_again) for use in hosts)),
+        *_by_last_use(found, options),
         ("read sample by sample", *(bytes_text(use.num_bytes_ranged) for use in hosts)),
     ]
     if cluster.step_seconds:
-        seconds = cluster.step_seconds * max(1, found.num_simulated)
+        seconds = cluster.step_seconds * max(1, found.num_simulated * found.num_epochs)
         rows.append(("network a second, on average", *(bytes_text(use.num_bytes_fetched / seconds) for use in hosts)))
     if cluster.bytes_per_second:
         rows.append(("first batch after", *(duration_text(use.first_batch_seconds) for use in hosts)))
         rows.append(("time", *(duration_text(use.seconds) for use in hosts)))
         rows.append(("… of it waiting", *(f"{use.wait_share:.1%}" for use in hosts)))
-    part = "" if found.num_simulated == found.num_batches else f" (the first {found.num_simulated} are simulated)"
+    parts = [f"the first {found.num_simulated}"] if found.num_simulated < found.num_batches else []
+    parts += [f"{found.num_epochs} epochs"] if found.num_epochs > 1 else []
+    part = f" ({' of each of '.join(parts)} are simulated)" if parts else ""
     ranks = f"{found.world_size} ranks, {cluster.ranks_per_host} on a host"
     console.print(f"{found.num_batches} batches on each of {ranks}{part}", style="bold", highlight=False)
     names = [f"host {number} of {found.num_hosts}#" for number in found.hosts]
     console.print(grid("", ("what a host does", *names), rows))
     for sentence in advice(found, options):
         console.print(f"· {sentence}", highlight=False, markup=False)
+
+
+def _by_last_use(found: Simulation, options: argparse.Namespace) -> list[tuple[str, ...]]:
+    """The row of a cache that knows no future."""
+    again = (bytes_text(use.num_bytes_again) for use in found.by_last_use.values())
+    return [("… again, if the least recently used shards were evicted", *again)] if options.cache_limit else []
 
 
 def advice(found: Simulation, options: argparse.Namespace) -> Iterator[str]:

@@ -400,23 +400,25 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         cluster: Cluster | None = None,
         *,
         num_batches: int | None = None,
+        num_epochs: int = 1,
         num_hosts: int = 1,
         progress: Callable[[], object] = lambda: None,
     ) -> Simulation:
-        """Simulate the next epoch on the hosts of a job: shards, cache, traffic and waits. No shard is read.
+        """Simulate the next epochs on the hosts of a job: shards, cache, traffic and waits. No shard is read.
 
         Make the dataset with `world=World(0, world_size)` of the job, and with its `cache_limit` and `predownload`. The
         data may be local; the simulation treats it as if it were in a store.
 
         Args:
             cluster: the machines; None takes hosts of one rank with an unlimited link and steps of no time.
-            num_batches: number of batches from the first of the epoch on; None for all.
+            num_batches: number of batches from the first of each epoch on; None for all.
+            num_epochs: number of epochs.
             num_hosts: number of hosts to simulate, spread evenly over all.
             progress: called for each batch of each simulated host.
 
         Raises:
             ConfigError: an argument is out of range, or the ranks do not fill the hosts.
         """
-        extent = Extent(num_batches, num_hosts, progress)
+        extent = Extent(num_batches, num_epochs, num_hosts, progress)
         machines = optional(instance)("cluster", cluster, Cluster, "Cluster(ranks_per_host, …)") or Cluster()
         return simulate(self._planner, self._fetch, self.next_epoch, machines, extent)

@@ -17,6 +17,7 @@ from headrace.streaming.batches.batch import Sample, padding_like
 from headrace.streaming.batches.processing import SampleProcessing
 from headrace.streaming.batches.stored_sample import BatchRow
 from headrace.streaming.epochs import EpochRun, WorkerShare
+from headrace.streaming.next_uses import FolderUses, RunOrders
 from headrace.streaming.opening import OpenStreams
 from headrace.streaming.planner import Planner
 from headrace.streaming.prefetch import Prefetcher
@@ -101,8 +102,11 @@ class EpochReader:
         """Start to download the shards that a run needs from batch `start` on; None if all are local."""
         if self._streams.reading.is_local:
             return None
+        reading = self._streams.reading
         horizon = self._planner.batches_ahead(run, self._predownload)
-        return Prefetcher(self._streams.reading.readers, run, share, horizon, start)
+        orders = RunOrders(run, self._planner.state(run.order, run.order.start), self._planner.order)
+        uses = [FolderUses(cache, reading.readers, run, orders) for cache in reading.caches]
+        return Prefetcher(reading.readers, run, share, horizon, start, uses)
 
     def sample(self, row: BatchRow) -> Sample:
         """One sample, as the next epoch would have it. Raises `SampleError`."""

@@ -1,12 +1,14 @@
 """Simulates one host of a training job: a cache, a network link to the store, and batches that need shards.
 
-It applies the rules of `prefetch`, `access` and `cache` to the batches of a host, without reading anything.
+It applies the rules of `prefetch`, `access`, `cache` and `eviction` to the batches of a host, without reading anything.
 `simulation` computes which shards the batches need.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
 
 from headrace.arguments import convert, number, optional, whole
 
@@ -23,6 +25,10 @@ Need = tuple[int, int]
 """Index of a shard in `HostNeeds.shards`, and the number of its samples in a batch."""
 
 
+NextUsesAt = Callable[[int], NDArray[np.float64]]
+"""How far away the next use of every shard of `HostNeeds.shards` is at a batch, float64 (n,), in any unit."""
+
+
 @dataclass(frozen=True, slots=True)
 class HostNeeds:
     """The shards that the ranks of one host need, batch by batch.
@@ -30,10 +36,12 @@ class HostNeeds:
     Attributes:
         shards: every shard that is needed.
         batches: for each batch the shards it needs, each shard once.
+        num_epochs: number of epochs in which these batches are, each with equally many.
     """
 
     shards: Sequence[ShardSize]
     batches: Sequence[Sequence[Need]]
+    num_epochs: int = 1
 
     def sample_bytes(self, need: Need) -> int:
         """Bytes of only these samples, by the mean size of a sample of the shard."""
@@ -74,7 +82,7 @@ class HostUsage:
         shards_per_batch: mean number of shards of a batch.
         num_shards: different shards over all batches.
         num_bytes: size of these shards.
-        working_set_bytes: largest size of a cache that evicts each shard right after its last use.
+        working_set_bytes: largest size of a cache that evicts each shard right after its last use in an epoch.
         num_bytes_downloaded: bytes of whole shards, each as often as it was downloaded.
         num_bytes_again: part of `num_bytes_downloaded` for shards that had been evicted before.
         num_bytes_ranged: bytes read by ranges, in a cold start and when the cache had no room.
@@ -105,13 +113,15 @@ class HostUsage:
         return self.wait_seconds / self.seconds if self.seconds else 0.0
 
 
-def play(needs: HostNeeds, host: Host) -> HostUsage:
+def play(needs: HostNeeds, host: Host, next_uses: NextUsesAt | None = None) -> HostUsage:
     """Simulate the batches of a host, one step after the other.
+
+    The cache evicts the shards that are needed last, or without `next_uses` those that were used first.
 
     The link is one queue: downloads follow each other, and samples read by ranges delay later downloads. After the
     first batches, a batch waits for whole shards that are being downloaded; a real one may read some samples by ranges.
     """
-    cache, line = _Cache(needs.shards, host), _Line(host.bytes_per_second)
+    cache, line = _Cache(needs.shards, host, next_uses), _Line(host.bytes_per_second)
     clock = waited = first = 0.0
     ranged = downloaded = again = 0
     fetched: set[int] = set()
@@ -151,14 +161,20 @@ def play(needs: HostNeeds, host: Host) -> HostUsage:
 
 
 def working_set_bytes(needs: HostNeeds, horizon: int) -> int:
-    """Largest size of a cache that fetches each shard at the horizon, and evicts it right after its last use."""
+    """Largest size of a cache that fetches each shard at the horizon, and evicts it after its last use in the epoch."""
+    size = max(1, len(needs.batches) // needs.num_epochs)
+    starts = range(0, len(needs.batches), size)
+    return max((_working_set(needs, needs.batches[at : at + size], horizon) for at in starts), default=0)
+
+
+def _working_set(needs: HostNeeds, batches: Sequence[Sequence[Need]], horizon: int) -> int:
     first: dict[int, int] = {}
     last: dict[int, int] = {}
-    for index, batch in enumerate(needs.batches):
+    for index, batch in enumerate(batches):
         for shard, _ in batch:
             first.setdefault(shard, index)
             last[shard] = index
-    change = [0] * (len(needs.batches) + 1)
+    change = [0] * (len(batches) + 1)
     for shard, index in first.items():
         change[max(0, index + 1 - max(1, horizon))] += needs.shards[shard].num_bytes
         change[last[shard] + 1] -= needs.shards[shard].num_bytes
@@ -200,14 +216,16 @@ class _Line:
 
 
 class _Cache:
-    """Shards in the cache or being downloaded; evicts the least recently used, but none needed within the horizon."""
+    """Shards in the cache or being downloaded; evicts none needed within the horizon."""
 
-    def __init__(self, shards: Sequence[ShardSize], host: Host) -> None:
+    def __init__(self, shards: Sequence[ShardSize], host: Host, next_uses: NextUsesAt | None) -> None:
         self._shards = shards
         self._limit = host.cache_limit_bytes
+        self._next_uses = next_uses
         self._arrivals: dict[int, float] = {}
-        self._last_need: dict[int, int] = {}
-        self._idle: list[tuple[int, int]] = []  # a heap of (last use, shard), also of uses that were not the last
+        self._is_here = np.zeros(len(shards), np.bool_)
+        self._last_need = np.full(len(shards), -1, np.int64)
+        self._distances: tuple[int, NDArray[np.float64]] | None = None
         self._queue: list[int] = []
         self._num_bytes = 0
 
@@ -218,14 +236,14 @@ class _Cache:
     def arrives(self, shard: int, when: float) -> None:
         """Record the time at which a shard arrives."""
         self._arrivals[shard] = when
+        self._is_here[shard] = True
 
     def arriving(self, index: int, in_sight: Sequence[tuple[int, int]]) -> Iterator[int]:
         """The shards to download before batch `index`, in order; room is made for each."""
         for batch, shard in in_sight:
-            if shard not in self._arrivals and self._last_need.get(shard, -1) < index:
+            if shard not in self._arrivals and self._last_need[shard] < index:
                 self._queue.append(shard)
             self._last_need[shard] = batch
-            heappush(self._idle, (batch, shard))
         waiting, self._queue = self._queue, []
         for shard in waiting:
             if shard in self._arrivals or self._last_need[shard] < index:
@@ -239,12 +257,23 @@ class _Cache:
         """Reserve room for a shard; False if shards within the horizon need it."""
         if self._limit is None:
             return True
-        while self._num_bytes + num_bytes > self._limit and self._idle and self._idle[0][0] < index:
-            last, shard = heappop(self._idle)
-            if self._last_need[shard] == last and shard in self._arrivals:
-                del self._arrivals[shard]
-                self._num_bytes -= self._shards[shard].num_bytes
+        while self._num_bytes + num_bytes > self._limit and (shard := self._victim(index)) is not None:
+            del self._arrivals[shard]
+            self._is_here[shard] = False
+            self._num_bytes -= self._shards[shard].num_bytes
         if self._num_bytes + num_bytes > self._limit:
             return False
         self._num_bytes += num_bytes
         return True
+
+    def _victim(self, index: int) -> int | None:
+        """The shard to evict at batch `index`: of those that are needed equally late the least recently used."""
+        idle = np.flatnonzero(self._is_here & (self._last_need < index))
+        if not len(idle):
+            return None
+        if self._next_uses is not None:
+            if self._distances is None or self._distances[0] != index:
+                self._distances = index, self._next_uses(index)
+            distances = self._distances[1][idle]
+            idle = idle[distances == distances.max()]
+        return int(idle[self._last_need[idle].argmin()])

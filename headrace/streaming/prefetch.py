@@ -13,6 +13,7 @@ import numpy as np
 
 from headrace.streaming.batches.stream_reader import StreamReader
 from headrace.streaming.epochs import EpochRun, WorkerShare
+from headrace.streaming.next_uses import FolderUses
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.epoch_order import PADDING
 from headrace.streaming.parallel import WorkThreads
@@ -31,13 +32,20 @@ _NEVER = -1
 class Prefetcher:
     """Keeps the shards of the next `horizon` batches of a run, and of at least 8 of the share's, in the cache."""
 
-    def __init__(
-        self, readers: Sequence[StreamReader], run: EpochRun, share: WorkerShare, horizon: int, start: int = 0
+    def __init__(  # noqa: PLR0913, PLR0917 - of one caller
+        self,
+        readers: Sequence[StreamReader],
+        run: EpochRun,
+        share: WorkerShare,
+        horizon: int,
+        start: int = 0,
+        uses: Sequence[FolderUses] = (),
     ) -> None:
-        """Begin at batch `start` of the run."""
+        """Begin at batch `start` of the run; `uses` are informed of the progress, and closed at the end."""
         self._readers = readers
         self._share = share
         self._run = run
+        self._uses = uses
         self._horizon = max(horizon, _OWN_BATCHES * share.stride)
         self._lock = threading.Lock()
         self._last_need: dict[_Shard, int] = {}
@@ -62,8 +70,12 @@ class Prefetcher:
         self._is_closed = True
         self._planner.close(0.1)
         self._threads.close(0.1)
+        for uses in self._uses:
+            uses.close()
 
     def _look_ahead(self) -> None:
+        for uses in self._uses:
+            uses.moved(self._delivered)
         self._plan_ahead()
         self._leave_behind()
 
@@ -120,7 +132,9 @@ class Prefetcher:
         access, number = shard
         num_behind = self._num_behind
         try:
-            self._names.setdefault(shard, access.cache_name(number))
+            name = self._names.setdefault(shard, access.cache_name(number))
+            for uses in self._uses:
+                uses.learn(access, number, name)
             access.fetch(number, self._needed())
         except CacheFullError:  # there is room when the shards in use are released
             with self._lock:

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from headrace.streaming.shards.cache import CacheUnusableError, ShardCache
+from headrace.streaming.shards.eviction import coldest_first
 
 SHARDS = ("a.tar", "b.tar")
 
@@ -63,12 +64,11 @@ def test_shards_to_keep_are_not_evicted(full):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_the_last_use_of_a_shard_counts_and_not_that_of_its_index(tmp_path, monkeypatch, reverse):
+def test_the_last_use_of_a_shard_counts_and_not_that_of_its_index(reverse):
     listed = [(".lock", 0, 99), ("a.tar", 100, 5), ("a.tar.idx", 10, 9), ("b.tar", 100, 6), ("b.tar.idx", 10, 1)]
     listed.append(("c.tar.idx", 20, 7))
-    cache = ShardCache(tmp_path)
-    monkeypatch.setattr(cache, "_files", lambda: sorted(listed, reverse=reverse))
-    found = [(kept.name, kept.is_shard, kept.num_bytes, kept.used_ns) for kept in cache._coldest_first()]
+    coldest = coldest_first(sorted(listed, reverse=reverse), ".idx")
+    found = [(kept.name, kept.is_shard, kept.num_bytes, kept.used_ns) for kept in coldest]
     assert found == [("c.tar", False, 20, 7), ("a.tar", True, 110, 5), ("b.tar", True, 110, 6)]
 
 

@@ -1,5 +1,6 @@
 """The paper host: what is downloaded, kept and waited for, from needs that are written down here."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,6 +85,47 @@ def test_downloads_queue_and_batches_wait_for_their_own():
     assert use.first_batch_seconds == 1
     assert use.wait_seconds == pytest.approx(1.75)  # the second comes at 2 s; the first was done at 1.25
     assert use.wait_share == pytest.approx(1.75 / 2.25)
+
+
+def fewest_downloads(uses, room):
+    """The least number of downloads of any cache with room for some shards that takes in every used one."""
+    states = {frozenset[int](): 0}
+    for shard in uses:
+        after: dict[frozenset[int], int] = {}
+        for held, cost in states.items():
+            if shard in held:
+                choices = [(held, cost)]
+            elif len(held) < room:
+                choices = [(held | {shard}, cost + 1)]
+            else:
+                choices = [(held - {gone} | {shard}, cost + 1) for gone in held]
+            for state, number in choices:
+                after[state] = min(number, after.get(state, number))
+        states = after
+    return min(states.values())
+
+
+def exactly(uses):
+    """The distances of ten shards to their next uses, which are known exactly."""
+    return lambda index: np.array(
+        [next((n for n, used in enumerate(uses[index:]) if used == shard), np.inf) for shard in range(10)]
+    )
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=25), st.integers(1, 4))
+def test_a_cache_that_knows_the_future_downloads_as_little_as_any_cache_can(uses, room):
+    host = Host(1, cold_batches=0, cache_limit_bytes=100 * room)
+    known = play(needs(*[[shard] for shard in uses]), host, exactly(uses))
+    assert known.num_bytes_downloaded == 100 * fewest_downloads(uses, room)
+    assert known.num_bytes_downloaded <= play(needs(*[[shard] for shard in uses]), host).num_bytes_downloaded
+
+
+def test_shards_read_in_the_same_order_again_and_again_are_the_worst_case_of_the_last_use():
+    uses = [shard for _ in range(5) for shard in range(10)]
+    host = Host(1, cold_batches=0, cache_limit_bytes=500)
+    batches = needs(*[[shard] for shard in uses])
+    assert play(batches, host).num_bytes_again == 4 * 1000
+    assert play(batches, host, exactly(uses)).num_bytes_again == pytest.approx(4 * 1000 * 5 / 9, rel=0.1)
 
 
 def test_no_batches_ask_for_nothing():

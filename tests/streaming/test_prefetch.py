@@ -261,7 +261,7 @@ def test_batches_that_keep_failing_are_left_to_their_readers(begin):
 )
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_predownload_is_counted_in_samples_however_large_batches_are(server, tmp_path, monkeypatch, more, world_size):
-    monkeypatch.setattr(epoch_reader, "Prefetcher", lambda readers, run, share, horizon, start: horizon)
+    monkeypatch.setattr(epoch_reader, "Prefetcher", lambda readers, run, share, horizon, start, uses: horizon)
     uri, more = f"{server.uri}/audio", dict(more)
     if "streams" in more:
         more["streams"] = [Stream(uri, split=name, batch_size=size) for name, size in more["streams"].items()]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import Cluster, FrameBudget, Stream, StreamingDataLoader, StreamingDataset, World
+from headrace import Cluster, FrameBudget, LengthBuckets, Stream, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError
 from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.drills import make, wait_for
@@ -104,6 +104,45 @@ def test_the_first_batches_alone_and_progress(dataset_folder):
     found = dataset.simulate(num_batches=5, num_hosts=2, progress=lambda: next(steps))
     assert (found.num_simulated, found.num_batches) == (5, 14)
     assert next(steps) == 10
+
+
+@pytest.fixture(scope="module")
+def many_shards(tmp_path_factory):
+    """40 shards of five samples, with latents."""
+    folder = tmp_path_factory.mktemp("many")
+    write_dataset(folder, {"train": clips(200, frames=(300, 400))}, latents=True)
+    return folder
+
+
+BLOCKS = {"shuffle_block_size": 25, "num_canonical_nodes": 4, "predownload": 1, "batch_size": 1}
+"""Settings with which the shards are read in blocks of five."""
+
+
+@pytest.mark.parametrize(
+    ("more", "least"),
+    [
+        ({}, 0.3),
+        ({"shuffle": False}, 0.3),
+        ({"latents": ["latents/crepe"]}, 0.3),
+        ({"batching": LengthBuckets(8)}, 0.2),
+        ({"world": World(0, 4)}, 0.2),
+    ],
+)
+def test_a_cache_of_half_the_data_downloads_less_again_if_it_knows_the_future(many_shards, more, least):
+    more = BLOCKS | more
+    if "latents" in more:
+        more["latents"] = [f"{many_shards}/{name}" for name in more["latents"]]
+    total = make(f"{many_shards}/audio", **more).simulate(num_epochs=6).hosts[0].num_bytes
+    found = make(f"{many_shards}/audio", cache_limit=total // 2, **more).simulate(num_epochs=6)
+    known, by_last_use = found.hosts[0], found.by_last_use[0]
+    assert (found.num_epochs, known.num_bytes) == (6, total)
+    assert known.num_bytes_again < (1 - least) * by_last_use.num_bytes_again
+
+
+def test_without_a_limit_later_epochs_download_nothing(dataset_folder):
+    found = make(f"{dataset_folder}/audio").simulate(num_epochs=3)
+    assert found.hosts == found.by_last_use
+    assert found.hosts[0].num_bytes_downloaded == found.hosts[0].num_bytes
 
 
 def test_the_simulation_leaves_the_dataset_where_it_was(dataset_folder):

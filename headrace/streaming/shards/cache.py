@@ -1,23 +1,22 @@
 """Keeps whole shards in a folder that all processes of a host share, under a limit of bytes.
 
 Shards get their name by an atomic rename, their size is checked on every open, and the least recently used ones are
-evicted. Processes synchronise by `flock`, which the kernel releases when a process dies: there is no shared memory and
-no barrier, and a killed process leaves nothing to clean up. A file in the cache is never the only copy.
-
-A lock belongs to the open file, and a forked child has the same open file. So a lock is released by `LOCK_UN`, which
-holds for both processes, before the file is closed; otherwise it would be held until the child ends.
+evicted, or those that are needed last where that is known (`eviction`). Processes synchronise by `flock`, which the
+kernel releases when a process dies: there is no shared memory and no barrier, and a killed process leaves nothing to
+clean up. A file in the cache is never the only copy.
 
     .lock                  held while room is made, and while a shard gets its name; short
     .NAME.part             a shard that is being written; the process that writes it holds its lock. Without a lock it
                            is left over from a dead process, and the next process begins it again
     NAME                   a whole shard; readers hold a shared lock, so an open shard is not evicted
     NAME.idx               its index, if it came from a store
+    .reader-ID             what a process is reading, and at which position (`cache_readers`)
 """
 
 import contextlib
 import fcntl
 import os
-import time
+import re
 import uuid
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -25,13 +24,15 @@ from pathlib import Path
 
 from headrace.errors import HeadraceError, IntegrityError, NotAFileError, NotFoundError
 from headrace.machine import NO_ROOM, reserve
+from headrace.streaming.shards.cache_readers import ReaderFacts, RegisteredReader, is_of_reader, register
+from headrace.streaming.shards.eviction import NextUses, Turn, coldest_first, turns
+from headrace.streaming.shards.file_locks import is_at, is_held, lock, lock_soon, release
 from headrace.streaming.shards.opened import FileShard
 
 _PART = ".part"
 _INDEX = ".idx"
+_INDEX_LEFT = re.compile(r"^\..*\.idx\.")
 _LOCK = ".lock"
-_LOCK_ATTEMPTS = 5
-_LOCK_PAUSE_SECONDS = 0.002
 _INDEX_SHARE = 64  # part of the free room that indexes take before a process measures the folder again
 
 
@@ -41,16 +42,6 @@ class CacheUnusableError(HeadraceError, OSError):
 
 class CacheFullError(CacheUnusableError):
     """The cache has no room now: its shards are in use, or another process downloads the shard and is stuck."""
-
-
-@dataclass(slots=True)
-class _Kept:
-    """A shard in the folder with its index, or only an index: their size, and the time of the last use."""
-
-    name: str
-    is_shard: bool = False
-    num_bytes: int = 0
-    used_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +66,7 @@ class ShardCache:
     def __init__(self, folder: Path, limit_bytes: int | None = None) -> None:
         self.folder = folder
         self.limit_bytes = limit_bytes
+        self.next_uses: NextUses | None = None
         self._room_for_indexes = 0  # changed only under the lock of the folder
 
     def find(self, name: str, num_bytes: int) -> FileShard | None:
@@ -89,7 +81,7 @@ class ShardCache:
         except (IntegrityError, NotAFileError):
             self.discard(name)
             return None
-        if not _lock(found.file_descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB):
+        if not lock(found.file_descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB):
             return None  # being evicted
         with contextlib.suppress(OSError):
             os.utime(found.file_descriptor)
@@ -97,7 +89,7 @@ class ShardCache:
 
     def is_arriving(self, name: str) -> bool:
         """Whether a process is writing the shard, or has renamed it but not released its lock yet."""
-        return _is_held(self._part(name)) or _is_held(self.folder / name)
+        return is_held(self._part(name)) or is_held(self.folder / name)
 
     def written_ns(self, name: str) -> int:
         """Time of the last write to a shard that is being written, in ns; 0 if none is."""
@@ -145,12 +137,12 @@ class ShardCache:
         except OSError:
             return False
         try:
-            is_free = _lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_free = lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if is_free:
                 self.discard(name)
             return is_free
         finally:
-            _release(descriptor)
+            release(descriptor)
 
     def discard(self, name: str) -> None:
         """Remove a shard, even if it is open; its readers can continue."""
@@ -160,14 +152,14 @@ class ShardCache:
 
     def discard_copy(self, opened: FileShard) -> bool:
         """Remove the shard of an open file, unless its name belongs to another copy now. Returns whether it did."""
-        is_here = _is_at(opened.file_descriptor, opened.path)
+        is_here = is_at(opened.file_descriptor, opened.path)
         if is_here:
             self.discard(opened.path.name)
         return is_here
 
     def evict_coldest(self, keep: Collection[str] = ()) -> str | None:
         """Remove the least recently used shard that no process has open. Returns its name."""
-        shards = (kept for kept in self._coldest_first() if kept.is_shard and kept.name not in keep)
+        shards = (kept for kept in coldest_first(self._files(), _INDEX) if kept.is_shard and kept.name not in keep)
         return next((kept.name for kept in shards if self.evict(kept.name)), None)
 
     def usage_bytes(self) -> int:
@@ -184,6 +176,18 @@ class ShardCache:
             with self._folder_lock():
                 self._reserve_for_index(len(blob), self.limit_bytes)
                 self._write_index(name, blob)
+
+    def register(self, facts: ReaderFacts) -> RegisteredReader:
+        """Record what this process reads, for other processes that make room.
+
+        Raises:
+            CacheUnusableError: no room, or no right to write.
+        """
+        self._make_folder()
+        with self._translated(), self._folder_lock():
+            if self.limit_bytes is not None:
+                self._reserve_for_index(len(facts.to_bytes()), self.limit_bytes)
+            return register(self.folder, facts)
 
     def _write_index(self, name: str, blob: bytes) -> None:
         temporary = self.folder / f".{name}{_INDEX}.{uuid.uuid4().hex}"  # process ids are not unique among containers
@@ -213,22 +217,22 @@ class ShardCache:
         path = self._part(name)
         while True:
             part = self._opened(path)
-            if not _lock_soon(part):
-                _release(part)
+            if not lock_soon(part):
+                release(part)
                 yield None
                 return
-            if _is_at(part, path):
+            if is_at(part, path):
                 break
-            _release(part)  # another process renamed or removed it between the two steps
+            release(part)  # another process renamed or removed it between the two steps
         try:
             with self._translated():
                 os.ftruncate(part, 0)
             yield part
         finally:
-            if _is_at(part, path):
+            if is_at(part, path):
                 with contextlib.suppress(OSError):
                     path.unlink()
-            _release(part)
+            release(part)
 
     def _reserve(self, part: int, num_bytes: int, keep: Collection[str]) -> None:
         """Make room for the file and give it its final size, which counts against the limit."""
@@ -242,45 +246,37 @@ class ShardCache:
         """Evict shards until at most `budget` bytes are used, or raise. Returns the number of used bytes."""
         if budget < 0:
             raise CacheUnusableError(f"{self.folder}: a shard is larger than cache_limit={self.limit_bytes}: raise it")
-        for leftover in self.folder.glob(f".*{_PART}"):
-            self._remove_leftover(leftover)
-        for leftover in self.folder.glob(f".*{_INDEX}.*"):  # of killed processes; an index may be lost
-            with contextlib.suppress(OSError):
-                leftover.unlink()
-        usage = self.usage_bytes()
-        for kept in self._coldest_first() if usage > budget else ():
-            if usage > budget and kept.name not in keep and self.evict(kept.name):
-                usage -= kept.num_bytes
+        for name in os.listdir(self.folder):  # noqa: PTH208 - names suffice, of perhaps a hundred thousand files
+            if name[0] == ".":
+                self._remove_leftover(name)
+        files = list(self._files())
+        usage = sum(num_bytes for _, num_bytes, _ in files)
+        if usage > budget:
+            coldest = [kept for kept in coldest_first(files, _INDEX) if kept.name not in keep]
+            usage = self._evict_some(turns(coldest, self.next_uses), usage, budget)
         if usage > budget:
             raise CacheFullError(
                 f"{self.folder}: cache_limit={self.limit_bytes} is less than the shards in use now: raise it"
             )
         return usage
 
-    def _remove_leftover(self, path: Path) -> None:
-        with contextlib.suppress(OSError):
-            part = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-            try:
-                # Without locks, nobody knows whether a process is still writing the file.
-                if _lock(part, fcntl.LOCK_EX | fcntl.LOCK_NB, without_locks=False) and _is_at(part, path):
-                    path.unlink()
-            finally:
-                _release(part)
+    def _evict_some(self, order: Iterator[Turn], usage: int, budget: int) -> int:
+        """Evict files in this order until at most `budget` bytes are used. Returns the number of used bytes."""
+        while usage > budget and (turn := next(order, None)) is not None:
+            if self.evict(turn.victim.name):
+                usage -= turn.victim.num_bytes
+                if turn.heir is not turn.victim:
+                    with contextlib.suppress(OSError):
+                        os.utime(self.folder / turn.heir.name, ns=(turn.victim.used_ns, turn.victim.used_ns))
+        return usage
 
-    def _coldest_first(self) -> list[_Kept]:
-        """Indexes without shards, then shards with their indexes; each from the least to the most recently used."""
-        found: dict[str, _Kept] = {}
-        for file, num_bytes, used_ns in self._files():
-            if file[0] == ".":
-                continue
-            name = file.removesuffix(_INDEX)
-            kept = found.setdefault(name, _Kept(name))
-            kept.num_bytes += num_bytes
-            if file == name:
-                kept.is_shard = True
-            if file == name or not kept.is_shard:
-                kept.used_ns = used_ns
-        return sorted(found.values(), key=lambda kept: (kept.is_shard, kept.used_ns))
+    def _remove_leftover(self, name: str) -> None:
+        """Remove a file of a dead process."""
+        with contextlib.suppress(OSError):
+            if _INDEX_LEFT.search(name):  # an index may be lost
+                (self.folder / name).unlink()
+            elif name.endswith(_PART) or is_of_reader(name):
+                _remove_unlocked(self.folder / name)
 
     def _files(self) -> Iterator[tuple[str, int, int]]:
         """Name, size and time of last use of every file."""
@@ -308,12 +304,12 @@ class ShardCache:
 
     @contextlib.contextmanager
     def _folder_lock(self) -> Iterator[None]:
-        lock = self._opened(self.folder / _LOCK)
+        descriptor = self._opened(self.folder / _LOCK)
         try:
-            _lock(lock, fcntl.LOCK_EX)
+            lock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
-            _release(lock)
+            release(descriptor)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -327,49 +323,12 @@ class ShardCache:
             raise CacheUnusableError(f"{self.folder}: {error.strerror}: {way_out}") from error
 
 
-def _lock(descriptor: int, how: int, *, without_locks: bool = True) -> bool:
-    """Lock a file. Returns whether it is locked; `without_locks` on a file system without locks."""
+def _remove_unlocked(path: Path) -> None:
+    """Remove a file unless a process holds its lock."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        fcntl.flock(descriptor, how)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return without_locks
-    return True
-
-
-def _release(descriptor: int) -> None:
-    """Unlock and close a file."""
-    with contextlib.suppress(OSError):
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-    os.close(descriptor)
-
-
-def _is_held(path: Path) -> bool:
-    """Whether a process has an exclusive lock on the file."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        return not _lock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        # Without locks, nobody knows whether a process is still writing the file.
+        if lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, without_locks=False) and is_at(descriptor, path):
+            path.unlink()
     finally:
-        _release(descriptor)
-
-
-def _lock_soon(descriptor: int) -> bool:
-    """Take an exclusive lock, with retries because `is_arriving` takes a shared one briefly. Returns the success."""
-    for _ in range(_LOCK_ATTEMPTS):
-        if _lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            return True
-        time.sleep(_LOCK_PAUSE_SECONDS)
-    return False
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether an open file is still the one at this path."""
-    try:
-        found = path.stat()
-    except OSError:
-        return False
-    return os.path.samestat(os.fstat(descriptor), found)
+        release(descriptor)
