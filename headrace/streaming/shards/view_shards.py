@@ -111,7 +111,7 @@ class ViewShards:
 
 
 def partners(ours: ShardList, theirs: SnapshotShards) -> NDArray[np.int64]:
-    """For each of a stream's shards the joined shard with the same samples, int64 (n,); -1 if there is no such shard."""
+    """For each of a stream's shards the joined shard with the same samples, int64 (n,); -1 without such a shard."""
     assert isinstance(ours, SnapshotShards | ViewShards)  # others have no snapshots to fit
     splits = sorted({*ours.splits, *theirs.splits})
     wanted, found = ours.places(splits), theirs.places(splits)
