@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from headrace.config.dataset import DatasetConfig, SchedulesConfig
+from headrace_dagster.assets.column_checks import read_tables, tables_spec
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
 from headrace_dagster.assets.metadata import catalog_metadata, left_latents, rejected_table
 from headrace_dagster.assets.project_dataset import ProjectDataset
@@ -28,7 +29,10 @@ def source_inputs(config: DatasetConfig, storage: StorageResource) -> str:
     settings = [config.source.model_dump_json(), str(config.group_by), str(config.partitioning())]
     # The settings of segments decide which segments the keys of `exclude` name.
     excluded = [str(config.exclude), config.audio.model_dump_json()] if config.exclude else []
-    return short_digest(*settings, *excluded, str(storage.table_stamps(config)))
+    # They also decide which keys the tables of columns may name.
+    columns = [entry.model_dump_json() for entry in config.columns]
+    joined = [*columns, config.audio.model_dump_json()] if columns else []
+    return short_digest(*settings, *excluded, *joined, str(storage.table_stamps(config)))
 
 
 def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
@@ -49,6 +53,7 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         ),
         regression_spec(NEW_REJECTS, keys.catalog),
         regression_spec(DROPPED_AUDIO, keys.catalog),
+        *([tables_spec(keys.catalog)] if config.columns else []),
     ]
 
     @dg.asset(
@@ -95,6 +100,7 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             )
             regressions = find_regressions(output, scan.catalog, scan.unsettled["path"].to_list())
             left = left_latents(output, {latents.name for latents in config.latents})
+            tables = [read_tables(headrace_storage, config, keys.catalog)] if config.columns else []
         events = changed_partitions(context.instance, keys.recordings, header.fingerprints)
         for event in events:
             context.log_event(event)
@@ -105,7 +111,7 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             data_version=dg.DataVersion(header.digest),
             metadata={**catalog_metadata(scan, changes, tuple(partitions)), **left},
             tags={INPUTS_TAG: inputs},
-            check_results=[_conservation(scan), _has_recordings(scan, config), *results],
+            check_results=[_conservation(scan), _has_recordings(scan, config), *results, *tables],
         )
         if scan.recordings.height:  # an empty scan goes no further, and is not what the next scan is compared with
             mark_reported(output, regressions)

@@ -9,6 +9,7 @@ import dagster as dg
 from headrace_dagster.assets.audio_shards import audio_shards_asset
 from headrace_dagster.assets.catalog import catalog_asset
 from headrace_dagster.assets.checks import dataset_checks
+from headrace_dagster.assets.columns import columns_asset, columns_index_asset
 from headrace_dagster.assets.dataset_report import dataset_report_asset
 from headrace_dagster.assets.drift_checks import drift_checks
 from headrace_dagster.assets.latent_shards import latent_shards_asset
@@ -32,6 +33,8 @@ def dataset_assets(dataset: ProjectDataset) -> list[dg.AssetsDefinition | dg.Ass
         recordings_asset(dataset),
         audio_shards_asset(dataset),
         sizes_index_asset(dataset),
+        *(columns_asset(dataset, name) for name in dataset.config.column_sets),
+        *(columns_index_asset(dataset, name) for name in dataset.config.column_sets),
         *(latent_shards_asset(dataset, latents) for latents in dataset.config.latents),
         *(latents_index_asset(dataset, latents) for latents in dataset.config.latents),
         loader_smoke_test_asset(dataset),

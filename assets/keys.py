@@ -12,11 +12,12 @@ class DatasetKeys:
 
     prefix: tuple[str, ...]
 
-    def all(self, latents: Iterable[str]) -> list[dg.AssetKey]:
-        """All assets of a data set that has these latents."""
+    def all(self, columns: Iterable[str], latents: Iterable[str]) -> list[dg.AssetKey]:
+        """All assets of a data set that has these sets of columns and latents."""
+        joined = [key for name in columns for key in (self.columns(name), self.columns_index(name))]
         made = [key for name in latents for key in (self.latent_shards(name), self.latents_index(name))]
         first = [self.catalog, self.recordings, self.audio_shards, self.sizes_index]
-        return [*first, *made, self.loader_smoke_test, self.dataset_report]
+        return [*first, *joined, *made, self.loader_smoke_test, self.dataset_report]
 
     def has(self, key: dg.AssetKey) -> bool:
         """Whether a key is below the prefix."""
@@ -48,6 +49,14 @@ class DatasetKeys:
     def sizes_index(self) -> dg.AssetKey:
         """The committed snapshot of the audio shards."""
         return self._key("sizes_index")
+
+    def columns(self, name: str) -> dg.AssetKey:
+        """Columns of one set beside the audio shards, partitioned."""
+        return self._key(f"{name}_columns")
+
+    def columns_index(self, name: str) -> dg.AssetKey:
+        """The committed snapshot of one set of columns."""
+        return self._key(f"{name}_columns_index")
 
     def latent_shards(self, latents: str) -> dg.AssetKey:
         """Tar shards with the latents of one encoder, partitioned."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.report.figures import SPECTRUM_STEP, SPECTRUM_WINDOW, levels_db, scaled
+from headrace.tools.column_summary import ColumnSummary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _DPI = 72
 _COLOUR = "#2f6f8f"
 _POINTS = 240
+_MOST_COLUMNS = 24
+_COLUMNS_IN_A_ROW = 3
 _SHADES = 48  # colours of a picture with images: a third of the bytes, and no difference to see
 
 
@@ -40,6 +43,27 @@ def histogram(seconds: Sequence[float]) -> str:
     axes.tick_params(labelsize=7)
     axes.spines[["top", "right"]].set_visible(False)
     return _markdown(figure, "histogram of durations")
+
+
+def column_histograms(summaries: Sequence[ColumnSummary]) -> str:
+    """A small histogram of each column that has several values, three in a row, as Markdown."""
+    drawn = [summary for summary in summaries if summary.num_distinct > 1][:_MOST_COLUMNS]
+    if not drawn:
+        return ""
+    rows = -(-len(drawn) // _COLUMNS_IN_A_ROW)
+    figure = _figure(5.4, 1.0 * rows)
+    grid = figure.subplots(rows, _COLUMNS_IN_A_ROW, squeeze=False).ravel()
+    for axes, summary in zip(grid, drawn, strict=False):
+        low, high = summary.quantiles[0], summary.quantiles[-1]
+        edges = np.linspace(low, high, len(summary.counts) + 1) if high > low else np.array([low - 0.5, low + 0.5])
+        axes.stairs(summary.counts if high > low else [sum(summary.counts)], edges, fill=True, color=_COLOUR)
+        axes.set_yticks([])
+        axes.set_title(summary.label[:24], fontsize=6, loc="left", pad=2)
+        axes.tick_params(labelsize=5, length=2)
+        axes.spines[["top", "right", "left"]].set_visible(False)
+    for axes in grid[len(drawn) :]:
+        axes.set_axis_off()
+    return _markdown(figure, "histograms of the columns; of text, its length")
 
 
 def waveforms(clips: Sequence[AudioToDraw]) -> str:

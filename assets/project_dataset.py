@@ -59,9 +59,9 @@ class ProjectDataset:
 
     @property
     def partitions(self) -> dg.StaticPartitionsDefinition:
-        """The partitions of recordings, audio shards and latent shards."""
+        """The partitions of recordings, audio shards, columns and latent shards."""
         return partitions_of(self.config)
 
     def assets(self) -> list[dg.AssetKey]:
         """The keys of all assets of the data set."""
-        return self.keys.all(latents.name for latents in self.config.latents)
+        return self.keys.all(self.config.column_sets, (latents.name for latents in self.config.latents))

@@ -4,7 +4,7 @@ Only the present state of the output and of the Dagster instance matters, not ho
 killed, shards that were copied from another machine and an instance that was wiped need no cases of their own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -12,11 +12,12 @@ import dagster as dg
 from building.ledger import Ledger
 from building.runs import Runner, RunOutcome
 from building.terminal import TerminalProgress
-from headrace.build.audio import ShardSettings
 from headrace.build.changes import ShardsBefore
-from headrace.build.latents import LatentSettings
+from headrace.build.column_sets import rows_of_set
+from headrace.build.columns import ColumnSettings, columns_source
 from headrace.build.reconcile import (
     BuildReason,
+    Settings,
     latent_settings,
     shard_settings,
     wanted_latents,
@@ -24,6 +25,7 @@ from headrace.build.reconcile import (
     why_build,
 )
 from headrace.build.staleness import plan_build
+from headrace.catalog.header import CatalogHeader
 from headrace.catalog.partitions import PartitionSize, partition_sizes
 from headrace.config.dataset import DatasetConfig, LatentsConfig
 from headrace.format.condemned import lasting_sizes
@@ -46,7 +48,7 @@ class _Part:
 
     key: dg.AssetKey
     storage: Storage
-    settings: ShardSettings | LatentSettings
+    settings: Settings
     sources: Mapping[str, str]
 
 
@@ -113,9 +115,35 @@ class DatasetBuild:
         fingerprints = catalog.fingerprints
         wanted = wanted_partitions(fingerprints, self.config)
         part = _Part(self.keys.audio_shards, audio, shard_settings(self.config), fingerprints)
-        self._partitions(part, partition_sizes(catalog))
-        self._index(self.keys.sizes_index, audio, catalog.digest, wanted)
+        self._partitions(part, partition_sizes(catalog), self._column_parts(catalog).values())
+        columns = self._column_parts(catalog)
+        for joined in columns.values():
+            if not self._failed:
+                self._partitions(joined, partition_sizes(catalog))
+        indexes = [self.keys.columns_index(name) for name in columns]
+        self._index(
+            self.keys.sizes_index, audio, catalog.digest, wanted, also=[k for k in indexes if k in self.selected]
+        )
+        snapshot = None if self._failed else newest_snapshot(audio)
+        for name, joined in columns.items():
+            if snapshot is not None:
+                wanted = {partition: joined.settings.wanted(source) for partition, source in joined.sources.items()}
+                key = self.keys.columns_index(name)
+                self._index(key, joined.storage, snapshot.snapshot.catalog, wanted, snapshot.number)
         return catalog.digest
+
+    def _column_parts(self, catalog: CatalogHeader) -> dict[str, "_Part"]:
+        """The sets of columns whose rows are known, by name, for the newest audio manifests."""
+        output, audio = self.storage.output(self.config), newest_summaries(self.storage.audio(self.config))
+        parts = {}
+        for name in self.config.column_sets:
+            rows = rows_of_set(output, catalog, name)
+            if rows is not None:
+                there = {partition: audio[partition].digest for partition in rows if partition in audio}
+                sources = {partition: columns_source(digest, rows[partition]) for partition, digest in there.items()}
+                storage = self.storage.columns(self.config, name)
+                parts[name] = _Part(self.keys.columns(name), storage, ColumnSettings(), sources)
+        return parts
 
     def _has_source_changed(self, built_from: str) -> bool:
         """Whether the source changed while it was built, which explains the faults. Then the faults are dropped.
@@ -171,22 +199,36 @@ class DatasetBuild:
         there = {part: snapshot for part, snapshot in found.items() if snapshot is not None}
         return there if len(there) == len(found) and not self._failed else None
 
-    def _partitions(self, part: "_Part", work: Mapping[str, PartitionSize]) -> None:
-        """Materialize the partitions that are stale, or that the instance has not recorded in their present state."""
+    def _partitions(self, part: "_Part", work: Mapping[str, PartitionSize], also: Iterable["_Part"] = ()) -> None:
+        """Materialize the partitions that are stale, or that the instance has not recorded in their present state.
+
+        Args:
+            part: the shards.
+            work: partition → its size.
+            also: columns that are joined to them, in the same run.
+        """
         if part.key not in self.selected:
             return
         before = self._before(part)
         self.ledger.put_down(part.key, part.storage, before, part.sources)
         if not before.why:
             return
+        joined = [other for other in also if other.key in self.selected]
+        for other in joined:
+            self.ledger.put_down(other.key, other.storage, self._before(other, before.why), part.sources)
         with self.progress.stage(
             part.key.path[-1], {name: work.get(name, PartitionSize(0, 0.0)) for name in before.why}
         ):
             for partition in before.why:
-                self.runner.materialize(part.key, partition)
+                self.runner.materialize(part.key, partition, [other.key for other in joined])
 
-    def _before(self, part: "_Part") -> ShardsBefore:
-        """The present state of the shards, with the partitions to build and why."""
+    def _before(self, part: "_Part", with_audio: Collection[str] = ()) -> ShardsBefore:
+        """The present state of the shards, with the partitions to build and why.
+
+        Args:
+            part: the shards.
+            with_audio: for columns, partitions whose audio is built first.
+        """
         sizes = lasting_sizes(part.storage)
         manifests = newest_manifests(part.storage)
         damaged = {partition for partition, found in manifests.items() if not found.manifest.is_whole(sizes)}
@@ -195,6 +237,7 @@ class DatasetBuild:
         unrecorded = self.runner.records.unrecorded(part.key, plan.current)
         newest = newest_snapshot(part.storage)
         held = {**wanted, **(newest.snapshot.manifests if newest else {})}
+        new_audio = {name: (BuildReason.AUDIO if name in manifests else BuildReason.NEW,) for name in with_audio}
         return ShardsBefore(
             {name: found.manifest for name, found in manifests.items() if name in held},
             sizes,
@@ -208,20 +251,23 @@ class DatasetBuild:
                 or (BuildReason.UNRECORDED,)
                 for name, source in part.sources.items()
                 if name in plan.stale or name in unrecorded
-            },
+            }
+            | new_audio,
         )
 
-    def _index(
+    def _index(  # noqa: PLR0913, PLR0917 - what is committed, and what it is made from
         self,
         key: dg.AssetKey,
         storage: Storage,
         catalog: str,
         wanted: Mapping[str, str],
         audio_snapshot: int | None = None,
+        also: Sequence[dg.AssetKey] = (),
     ) -> None:
         """Commit the snapshot, unless the newest one has exactly these manifests and the instance has recorded it.
 
-        The same step repairs `sizes.json` and the table of shards of the newest snapshot.
+        The same step repairs `sizes.json` and the table of shards of the newest snapshot. If it is needed, `also` are
+        committed in the same run.
         """
         if key not in self.selected or self._failed:
             return
@@ -235,7 +281,7 @@ class DatasetBuild:
             and not lost_parts(storage, newest.snapshot)
         ):
             return
-        self.runner.materialize(key)
+        self.runner.materialize(key, also=also)
 
 
 def _work(partitions: Mapping[str, FrozenPartition]) -> dict[str, PartitionSize]:

@@ -2,7 +2,7 @@
 
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -62,8 +62,19 @@ class Runner:
         self._config = {"loggers": {"console": {"config": {"log_level": log_level}}}}
         self.outcomes: list[RunOutcome] = []
 
-    def materialize(self, key: dg.AssetKey, partition: str | None = None) -> RunOutcome:
+    def materialize(
+        self, key: dg.AssetKey, partition: str | None = None, also: Sequence[dg.AssetKey] = ()
+    ) -> RunOutcome:
         """Materialize one asset (or one partition of it) and run its checks.
+
+        Args:
+            key: the asset.
+            partition: its partition, if it is partitioned.
+            also: assets that are made from it in the same run, which costs less than a run for each. Those that were
+                reached have outcomes of their own.
+
+        Returns:
+            The outcome of the asset.
 
         Raises:
             KeyboardInterrupt: Ctrl-C was pressed. Finished shards are kept.
@@ -74,14 +85,19 @@ class Runner:
             run_config=self._config,
             instance=self.instance,
             partition_key=partition,
-            asset_selection=[key],
+            asset_selection=[key, *also],
             tags={HOST_TAG: socket.gethostname()},
             raise_on_error=False,
         )
         if _was_interrupted(result):
             raise KeyboardInterrupt
-        outcome = RunOutcome(key, partition, result.run_id, tuple(_faults(result)), self._clock() - began)
+        seconds = {other: spent for other in also if (spent := _seconds_of(result, other)) is not None}
+        own = self._clock() - began - sum(seconds.values())
+        outcome = RunOutcome(key, partition, result.run_id, tuple(_faults(result, apart=list(seconds))), own)
         self.outcomes.append(outcome)
+        for other, spent in seconds.items():
+            faults = tuple(_faults(result, only=other))
+            self.outcomes.append(RunOutcome(other, partition, result.run_id, faults, spent))
         return outcome
 
     def take_faults(self) -> list[RunOutcome]:
@@ -109,16 +125,40 @@ def _was_interrupted(result: dg.ExecuteInProcessResult) -> bool:
     return any(error is not None and error.cls_name == _INTERRUPTED for error in errors)
 
 
-def _faults(result: dg.ExecuteInProcessResult) -> list[str]:
+def _seconds_of(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> float | None:
+    """How long the step of an asset took; 0 if it failed, None if it was not reached."""
+    for event in result.all_events:
+        if event.step_key == _step_of(key) and (event.is_step_success or event.is_step_failure):
+            return event.step_success_data.duration_ms / 1000 if event.is_step_success else 0.0
+    return None
+
+
+def _step_of(key: dg.AssetKey) -> str:
+    """Key of the step that makes an asset."""
+    return "__".join(key.path)
+
+
+def _faults(
+    result: dg.ExecuteInProcessResult, *, apart: Sequence[dg.AssetKey] = (), only: dg.AssetKey | None = None
+) -> list[str]:
+    """What failed in a run: all of it, without the steps and checks of some assets, or only those of one."""
+    steps_apart = {_step_of(key) for key in apart}
     checks = [
         f"check {evaluation.check_name} failed: {evaluation.description or 'see the run'}"
         for evaluation in result.get_asset_check_evaluations()
         if not evaluation.passed and evaluation.severity == dg.AssetCheckSeverity.ERROR
+        if evaluation.asset_key not in apart and only in {None, evaluation.asset_key}
     ]
-    steps = [_failure(event) for event in result.all_events if event.is_step_failure]
+    steps = [
+        _failure(event)
+        for event in result.all_events
+        if event.is_step_failure and event.step_key not in steps_apart
+        if only is None or event.step_key == _step_of(only)
+    ]
     # A failed blocking check also fails its step, whose message says less.
+    is_unexplained = not result.success and only is None and not any(_faults(result, only=key) for key in apart)
     return [*checks, *(step for step in steps if not (checks and "blocking" in step))] or (
-        [] if result.success else [f"the run failed; see run {result.run_id}"]
+        [f"the run failed; see run {result.run_id}"] if is_unexplained else []
     )
 
 

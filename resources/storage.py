@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, TypeVar
 import dagster as dg
 from pydantic import Field
 
+from headrace.build.column_sets import columns_folder
 from headrace.catalog.bucket_source import stamp_of
 from headrace.catalog.listing import FileStamp
 from headrace.catalog.sources import Source, open_source
-from headrace.config.dataset import DatasetConfig
+from headrace.config.dataset import ColumnsConfig, DatasetConfig
 from headrace.errors import ConfigError, NotFoundError
 from headrace.stores.file_urls import is_file_url, path_of_file_url
 from headrace.stores.storage import Storage, open_storage
@@ -124,16 +125,38 @@ class StorageResource(dg.ConfigurableResource):
         """The folder of one set of latents."""
         return self.output(config).at(f"latents/{name}")
 
+    def columns(self, config: DatasetConfig, name: str) -> Storage:
+        """The folder of one set of columns."""
+        return columns_folder(self.output(config), name)
+
+    def folders(self, config: DatasetConfig) -> dict[str, Storage]:
+        """All shard folders of a data set by name, audio first, then columns: `audio`, `columns captions`."""
+        columns = {columns_part(name): self.columns(config, name) for name in config.column_sets}
+        parts = self.parts(config)
+        return {"audio": parts.pop("audio"), **columns, **parts}
+
+    def column_table(self, entry: ColumnsConfig) -> "pl.DataFrame":
+        """The table of a set of columns."""
+        from headrace.catalog.metadata_files import read_table  # noqa: PLC0415 - see above
+
+        return self._table(entry.table, "table", read_table)
+
     def parts(self, config: DatasetConfig) -> dict[str, Storage]:
-        """All shard folders of a data set by name: `audio`, `latents crepe`."""
+        """The folders with samples of a data set by name: `audio`, `latents crepe`."""
         latents = {latents_part(entry.name): self.latents(config, entry.name) for entry in config.latents}
         return {"audio": self.audio(config), **latents}
 
 
 def _tables(config: DatasetConfig) -> list[str]:
-    """URIs of the user's tables: the metadata table, and the table of keys to exclude."""
+    """URIs of the user's tables: the metadata table, the table of keys to exclude, and tables of columns."""
     keys = None if isinstance(config.exclude, tuple) else config.exclude
-    return [uri for uri in (config.source.metadata, keys) if uri is not None]
+    joined = (entry.table for entry in config.columns)
+    return [uri for uri in (config.source.metadata, keys, *joined) if uri is not None]
+
+
+def columns_part(name: str) -> str:
+    """The name of a set of columns among the folders of a data set: `columns captions`."""
+    return f"columns {name}"
 
 
 def latents_part(name: str) -> str:

@@ -4,16 +4,20 @@ Reads, and changes nothing. `headrace.build.reconcile` decides what is stale, as
 `headrace.build.waves` decides what to start.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import dagster as dg
 
-from headrace.build.reconcile import latent_settings, wanted_latents, wanted_partitions
+from headrace.build.column_sets import rows_of_set
+from headrace.build.reconcile import latent_settings, wanted_columns, wanted_latents, wanted_partitions
 from headrace.build.staleness import BuildNeed, plan_build
 from headrace.build.waves import PartitionWork
-from headrace.catalog.header import header_version, read_current_header
+from headrace.catalog.column_header import header_path
+from headrace.catalog.header import CatalogHeader, header_version, read_current_header
 from headrace.config.dataset import DatasetConfig
+from headrace.errors import NotFoundError
 from headrace.format.manifests import ManifestSummary
 from headrace.format.summaries import newest_summaries
 from headrace.stores.storage import Storage
@@ -23,11 +27,11 @@ from headrace_dagster.assets.keys import DatasetKeys
 from headrace_dagster.assets.loader_smoke_test import smoke_inputs
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import AssetRecords, is_committed, newest_snapshot
-from headrace_dagster.resources.storage import StorageResource
+from headrace_dagster.resources.storage import StorageResource, columns_part
 
 _SECONDS_PER_HOUR = 3600.0
 AUDIO = "audio"
-"""The first stage of a partition; the others have the names of latents."""
+"""The first stage of a partition; the others are sets of columns, such as `columns captions`, and names of latents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +89,20 @@ class DueWorkReader:
     def outline(self) -> str:
         """A digest that changes whenever the output may have changed. Lists folders, and reads no file."""
         output = self.storage.output(self.config)
-        parts = self.storage.parts(self.config).items()
         files = [
             f"{name} {entry.path}"
-            for name, shards in parts
+            for name, shards in self.folders().items()
             for folder in ("manifests/", "snapshots/")
             for entry in shards.list(folder)
         ]
         settings = [str(latent_settings(latents)) for latents in self.config.latents]
-        return short_digest(self.config.model_dump_json(), *settings, header_version(output), *files)
+        tables = [_version(output, header_path(entry.name)) for entry in self.config.columns]
+        return short_digest(self.config.model_dump_json(), *settings, header_version(output), *tables, *files)
 
     def folders(self) -> dict[str, Storage]:
         """All shard folders by the name of their stage."""
-        names = [AUDIO, *(latents.name for latents in self.config.latents)]
-        return dict(zip(names, self.storage.parts(self.config).values(), strict=True))
+        names = [AUDIO, *map(columns_part, self.config.column_sets), *(latents.name for latents in self.config.latents)]
+        return dict(zip(names, self.storage.folders(self.config).values(), strict=True))
 
     def read(self, missing: Callable[[str], Mapping[str, float]]) -> DueWork | None:
         """What the data set lacks, or None while the source has to be scanned first, see `read_current_header`.
@@ -113,6 +117,7 @@ class DueWorkReader:
         audio = self._stage(self.keys.audio_shards, self.storage.audio(self.config), wanted, missing(AUDIO))
         stages = {AUDIO: audio}
         ready = {name: found for name, found in audio.current.items() if name not in audio.todo}
+        stages |= self._columns(catalog, ready, missing)
         for latents in self.config.latents:
             wanted = wanted_latents(ready, latent_settings(latents))
             shards = self.storage.latents(self.config, latents.name)
@@ -121,17 +126,44 @@ class DueWorkReader:
         partitions = {name: work for name in audio.wanted if (work := _work(name, stages)) is not None}
         if partitions:
             hours = catalog.seconds / _SECONDS_PER_HOUR * len(partitions) / len(audio.wanted)
-            return DueWork(partitions, tuple(self.last_assets()), hours=hours)
+            return DueWork(partitions, tuple(self.last_assets(stages)), hours=hours)
         return DueWork({}, tuple(self._lacking(catalog.digest, stages)), self._finish_token(catalog.digest, stages))
 
     def assets_of(self, stages: Sequence[str]) -> list[dg.AssetKey]:
         """The partitioned assets of some stages."""
-        return [self.keys.audio_shards if stage == AUDIO else self.keys.latent_shards(stage) for stage in stages]
+        columns = {columns_part(name): self.keys.columns(name) for name in self.config.column_sets}
+        made = {AUDIO: self.keys.audio_shards, **columns}
+        return [made[stage] if stage in made else self.keys.latent_shards(stage) for stage in stages]
 
-    def last_assets(self) -> list[dg.AssetKey]:
-        """The assets that are materialized once all partitions are done, upstream first."""
-        indexes = [self.keys.latents_index(latents.name) for latents in self.config.latents]
-        return [self.keys.sizes_index, *indexes, self.keys.loader_smoke_test, self.keys.dataset_report]
+    def _index(self, stage: str) -> dg.AssetKey:
+        """The asset that commits the snapshot of a stage."""
+        columns = {columns_part(name): self.keys.columns_index(name) for name in self.config.column_sets}
+        made = {AUDIO: self.keys.sizes_index, **columns}
+        return made[stage] if stage in made else self.keys.latents_index(stage)
+
+    def last_assets(self, stages: Iterable[str] | None = None) -> list[dg.AssetKey]:
+        """The assets that are materialized once all partitions of these stages, or of all, are done, upstream first."""
+        return [
+            *map(self._index, self.folders() if stages is None else stages),
+            self.keys.loader_smoke_test,
+            self.keys.dataset_report,
+        ]
+
+    def _columns(
+        self,
+        catalog: CatalogHeader,
+        audio: Mapping[str, ManifestSummary],
+        missing: Callable[[str], Mapping[str, float]],
+    ) -> dict[str, _Stage]:
+        """The stages of the sets of columns; a set whose table was never valid has none."""
+        output, stages = self.storage.output(self.config), {}
+        for name in self.config.column_sets:
+            rows, part = rows_of_set(output, catalog, name), columns_part(name)
+            if rows is not None:
+                shards = self.storage.columns(self.config, name)
+                wanted = wanted_columns(audio, rows)
+                stages[part] = self._stage(self.keys.columns(name), shards, wanted, missing(part))
+        return stages
 
     def _stage(
         self, key: dg.AssetKey, shards: Storage, wanted: Mapping[str, str], missing: Mapping[str, float]
@@ -147,18 +179,23 @@ class DueWorkReader:
         lacking = []
         snapshots = {}
         number: int | None = None
-        for stage, (part, shards) in zip(stages, self.storage.parts(self.config).items(), strict=True):
-            key = self.keys.sizes_index if stage == AUDIO else self.keys.latents_index(stage)
+        folders = self.folders()
+        parts = {stage: part for part, stage in zip(self.storage.folders(self.config), folders, strict=True)}
+        for stage in stages:
+            key, shards = self._index(stage), folders[stage]
             newest = newest_snapshot(shards)
             is_done = is_committed(newest, catalog, stages[stage].current, number)
             if newest is None or not is_done or not self.records.has_index(key, newest):
                 lacking.append(key)
-            else:
-                snapshots[part] = newest
+            elif parts[stage] in self.storage.parts(self.config):
+                snapshots[parts[stage]] = newest
             if stage == AUDIO and newest is not None:
                 number = newest.number
         smoke, report = self.keys.loader_smoke_test, self.keys.dataset_report
-        if lacking or not self.records.is_made_from(smoke, smoke_inputs(self.config, snapshots)):
+        columns = {self.keys.columns_index(name) for name in self.config.column_sets}
+        if not columns.issuperset(lacking) or not self.records.is_made_from(
+            smoke, smoke_inputs(self.config, snapshots)
+        ):
             lacking.append(smoke)
         if lacking or not has_report(self.dataset, self.storage, self.records):
             lacking.append(report)
@@ -166,7 +203,7 @@ class DueWorkReader:
 
     def _finish_token(self, catalog: str, stages: Mapping[str, _Stage]) -> str:
         numbers = [f"{stage} {name} {n.number}" for stage, s in stages.items() for name, n in s.current.items()]
-        snapshots = [newest_snapshot(shards) for shards in self.storage.parts(self.config).values()]
+        snapshots = [newest_snapshot(shards) for shards in self.folders().values()]
         committed = [str(newest.number) if newest else "" for newest in snapshots]
         return short_digest(catalog, self.config.model_dump_json(), *numbers, *committed)
 
@@ -182,9 +219,21 @@ def _work(partition: str, stages: Mapping[str, _Stage]) -> PartitionWork | None:
     marks = [f"{name} {stages[name].wanted.get(partition, '')} {_base(stages[name], partition)}" for name in lacking]
     marks += [f"{name} {stages[name].missing[partition]}" for name in lacking if partition in stages[name].missing]
     is_missing = any(partition in stages[name].missing for name in lacking)
+    cheap = list(takewhile(lambda name: name.startswith(columns_part("")), lacking[1:]))
     return PartitionWork(
-        tuple(lacking), short_digest(partition, *marks), str(BuildNeed.DAMAGED) if is_missing else None
+        tuple(lacking),
+        short_digest(partition, *marks),
+        str(BuildNeed.DAMAGED) if is_missing else None,
+        num_together=1 + len(cheap),
     )
+
+
+def _version(output: Storage, path: str) -> str:
+    """A string that changes with a file; empty if there is none."""
+    try:
+        return output.version(path)
+    except NotFoundError:
+        return ""
 
 
 def _base(stage: _Stage, partition: str) -> int:

@@ -117,7 +117,8 @@ def _hold(
 
 
 def _commits(run: ActiveRun, keys: DatasetKeys, config: DatasetConfig) -> bool:
-    indexes = [keys.sizes_index, *(keys.latents_index(latents.name) for latents in config.latents)]
+    columns = (keys.columns_index(name) for name in config.column_sets)
+    indexes = [keys.sizes_index, *columns, *(keys.latents_index(latents.name) for latents in config.latents)]
     return run.makes(indexes) and run.seconds < _COMMIT_SECONDS
 
 

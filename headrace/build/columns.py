@@ -47,6 +47,12 @@ def columns_source(audio: str, rows: str) -> str:
     return f"{audio} {rows}"
 
 
+def source_parts(source: str) -> tuple[str, str]:
+    """The two digests of a `columns_source`."""
+    audio, _, rows = source.partition(" ")
+    return audio, rows
+
+
 class ColumnValues(Protocol):
     """The rows of a partition that are joined to its samples."""
 

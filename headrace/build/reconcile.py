@@ -10,12 +10,16 @@ from enum import StrEnum
 from typing import Any
 
 from headrace.build.audio import ShardSettings
+from headrace.build.columns import ColumnSettings, columns_source, source_parts
 from headrace.build.latents import LatentSettings
 from headrace.config.dataset import DatasetConfig, LatentsConfig
 from headrace.config.partitioning import ShardSize
 from headrace.encoders import fingerprint
 from headrace.format.manifests import KnownManifest, Manifest
 from headrace.format.snapshots import Snapshot
+
+Settings = ShardSettings | LatentSettings | ColumnSettings
+"""What, together with a source, decides the shards of a partition."""
 
 
 class BuildReason(StrEnum):
@@ -27,6 +31,7 @@ class BuildReason(StrEnum):
     LAYOUT = "shard layout changed"
     SETTINGS = "audio settings or codec changed"
     ENCODER = "encoder or dtype changed"
+    ROWS = "rows changed"
     MISSING = "shards missing"
     UNRECORDED = "not recorded, or a check has not passed"
 
@@ -51,6 +56,18 @@ def wanted_latents(audio: Mapping[str, KnownManifest], settings: LatentSettings)
     return {partition: settings.wanted(manifest.digest) for partition, manifest in audio.items()}
 
 
+def wanted_columns(audio: Mapping[str, KnownManifest], rows: Mapping[str, str]) -> dict[str, str]:
+    """Partition → `Manifest.wanted` of up-to-date columns.
+
+    Args:
+        audio: the audio manifests.
+        rows: partition → digest of the rows that are joined; a missing one means no rows.
+    """
+    settings = ColumnSettings()
+    sources = {name: columns_source(found.digest, rows.get(name, "")) for name, found in audio.items()}
+    return {name: settings.wanted(source) for name, source in sources.items()}
+
+
 def wanted_partitions(fingerprints: Mapping[str, str], config: DatasetConfig) -> dict[str, str]:
     """Partition → `Manifest.wanted` of up-to-date audio shards, given the fingerprints in the catalog."""
     settings = shard_settings(config)
@@ -58,14 +75,19 @@ def wanted_partitions(fingerprints: Mapping[str, str], config: DatasetConfig) ->
 
 
 def why_build(
-    found: Manifest | None, source: str, settings: ShardSettings | LatentSettings, *, is_damaged: bool = False
+    found: Manifest | None,
+    source: str,
+    settings: ShardSettings | LatentSettings | ColumnSettings,
+    *,
+    is_damaged: bool = False,
 ) -> tuple[BuildReason, ...]:
     """Why a partition has to be built; empty if it is up to date.
 
     Args:
         found: the partition's newest manifest; None before the first build.
-        source: the wanted `Manifest.source`: fingerprint of its recordings, or digest of its audio manifest.
-        settings: settings of the audio shards, or of a set of latents.
+        source: the wanted `Manifest.source`: fingerprint of its recordings, or digest of its audio manifest; for
+            columns, the result of `columns_source`.
+        settings: settings of the audio shards, of a set of latents, or of columns.
         is_damaged: whether a shard or index of the manifest is missing or has another size.
     """
     if found is None:
@@ -77,6 +99,12 @@ def why_build(
             BuildReason.RECORDINGS: found.source != source,
             BuildReason.LAYOUT: found.layout != settings.layout,
             BuildReason.SETTINGS: found.wanted != as_laid_out.wanted(found.source),
+        }
+    elif isinstance(settings, ColumnSettings):
+        (audio, rows), (of_audio, of_rows) = source_parts(source), source_parts(found.source)
+        reasons |= {
+            BuildReason.AUDIO: of_audio != audio,
+            BuildReason.ROWS: of_rows != rows or found.wanted != settings.wanted(found.source),
         }
     else:
         reasons |= {

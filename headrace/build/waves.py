@@ -48,14 +48,16 @@ class PartitionWork:
     """The work that one partition needs.
 
     Attributes:
-        stages: names of the assets to make, upstream first: `audio`, then sets of latents.
+        stages: names of the assets to make, upstream first: `audio`, sets of columns, then sets of latents.
         token: digest of the wanted input and of the present state; attempts are counted per token.
         reason: the reason, unless it is a change of the input.
+        num_together: this many of the first stages are always one run: audio and columns, which cost little.
     """
 
     stages: tuple[str, ...]
     token: str
     reason: str | None = None
+    num_together: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,8 @@ class RunLimits:
         starts_per_tick: the most partitions to start at a time.
         runs_in_flight: the most partitions that are running or queued.
         whole_hours: with less audio than this, each partition is one run with audio and latents, which finishes
-            soonest. With more, each stage is a run, so that CPUs and GPUs work at the same time.
+            soonest. With more, audio with columns is a run, and each set of latents, so that CPUs and GPUs work at the
+            same time.
         patience: waits after failures.
     """
 
@@ -137,7 +140,7 @@ def decide(situation: Situation, limits: RunLimits | None = None) -> Decision:
         if pause is not None:
             paused[name] = pause
         elif len(starts) < room:
-            starts[name] = replace(work, stages=work.stages[:1]) if is_bulk else work
+            starts[name] = replace(work, stages=work.stages[: work.num_together]) if is_bulk else work
         else:
             paused[name] = Pause.RUNNING
     # The run of a wave's only partition also makes snapshots, smoke test and report, which is fastest.

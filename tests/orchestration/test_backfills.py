@@ -14,8 +14,9 @@ from tests.undrawn import nothing_drawn
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 LATENTS = [{"name": "mel", "encoder": {"kind": "log_mel"}}]
-LAST = ("sizes_index", "mel_sizes_index", "loader_smoke_test", "dataset_report")
-EVERYTHING = ("audio_shards", "mel_latent_shards", *LAST)
+PARTITIONED = ("audio_shards", "metadata_columns", "mel_latent_shards")
+LAST = ("sizes_index", "metadata_columns_index", "mel_sizes_index", "loader_smoke_test", "dataset_report")
+EVERYTHING = (*PARTITIONED, *LAST)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +98,7 @@ class Backfill:
 def test_without_a_backfill_the_sensor_makes_what_is_stale_and_closes_once(daemon):
     made = daemon.settle()
     assert sorted(partitions_made(made)) == sorted(daemon.config.partitioning().partition_keys())
-    assert [count(made, name) for name in LAST] == [1, 1, 1, 1]
+    assert [count(made, name) for name in LAST] == [1] * len(LAST)
 
 
 def test_a_backfill_of_everything_closes_alone(daemon):
@@ -106,9 +107,9 @@ def test_a_backfill_of_everything_closes_alone(daemon):
     made = []
     for partition in backfill.partitions:
         assert daemon.settle() == []
-        made.append(backfill.run(["audio_shards", "mel_latent_shards"], partition, is_noted=False))
+        made.append(backfill.run(PARTITIONED, partition, is_noted=False))
         assert daemon.settle() == []
-        backfill._note("materialized_subset", backfill.keys[:2], partition)
+        backfill._note("materialized_subset", backfill.keys[:3], partition)
     assert daemon.settle() == []
     assert "running" in daemon.reasons["stale_partitions"]
     made.append(backfill.run(["sizes_index"]))
@@ -121,13 +122,13 @@ def test_a_backfill_of_everything_closes_alone(daemon):
 
 
 def test_after_a_backfill_the_sensor_builds_the_rest_once(daemon):
-    backfill = Backfill(daemon, ("audio_shards", "mel_latent_shards"))
+    backfill = Backfill(daemon, PARTITIONED)
     for partition in backfill.partitions:
         assert daemon.settle() == []
-        backfill.run(["audio_shards", "mel_latent_shards"], partition)
+        backfill.run(PARTITIONED, partition)
     made = daemon.settle()  # all of its partitions are done, though it is not ended yet
     assert partitions_made(made) == []
-    assert [count(made, name) for name in LAST] == [1, 1, 1, 1]
+    assert [count(made, name) for name in LAST] == [1] * len(LAST)
     backfill.end()
     assert daemon.settle() == []
 
@@ -136,16 +137,16 @@ def test_after_a_backfill_the_sensor_builds_the_rest_once(daemon):
 def test_after_a_backfill_gave_up_the_sensor_takes_over(daemon, how):
     backfill = Backfill(daemon)
     first, *others = backfill.partitions
-    backfill.run(["audio_shards", "mel_latent_shards"], first)
+    backfill.run(PARTITIONED, first)
     if how == "canceled":
         backfill.end(BulkActionStatus.CANCELING)
     else:
         for partition in others:
-            backfill.fail(["audio_shards", "mel_latent_shards"], partition)
+            backfill.fail(PARTITIONED, partition)
         backfill.fail(LAST)
     made = daemon.settle()
     assert sorted(partitions_made(made)) == sorted(others)
-    assert [count(made, name) for name in LAST] == [1, 1, 1, 1]
+    assert [count(made, name) for name in LAST] == [1] * len(LAST)
 
 
 def test_a_scan_of_a_backfill_is_not_started_twice(settled):

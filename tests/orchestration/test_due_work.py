@@ -12,18 +12,24 @@ from headrace_dagster.sensors.due_work import DueWork, DueWorkReader, _base, _St
 
 NAMES = ("train-0000", "train-0001")
 FIRST = NAMES[0]
-CONFIG = SimpleNamespace(latents=[SimpleNamespace(name="mel")], model_dump_json=lambda: "{}")
+COLUMNS = "columns metadata"
+CONFIG = SimpleNamespace(
+    latents=[SimpleNamespace(name="mel")], column_sets=("metadata",), columns=(), model_dump_json=lambda: "{}"
+)
 
 
 class Fakes:
-    """A data set of two partitions, audio and one set of latents, in which everything is up to date."""
+    """A data set of two partitions: audio, columns and one set of latents, in which everything is up to date."""
 
     def __init__(self):
         self.keys = DatasetKeys(("demo",))
         self.catalog = SimpleNamespace(fingerprints={}, digest="catalog", seconds=7200.0)
-        self.found = {stage: {name: summary(1, f"{stage} of {name}") for name in NAMES} for stage in ("audio", "mel")}
-        self.snapshots = {"audio": SimpleNamespace(number=7), "mel": SimpleNamespace(number=3)}
-        self.is_committed = {"audio": True, "mel": True}
+        self.found = {
+            stage: {name: summary(1, f"{stage} of {name}") for name in NAMES} for stage in ("audio", COLUMNS, "mel")
+        }
+        numbers = {"audio": 7, COLUMNS: 2, "mel": 3}
+        self.snapshots = {stage: SimpleNamespace(number=number) for stage, number in numbers.items()}
+        self.is_committed = dict.fromkeys(numbers, True)
         self.unrecorded_names, self.committed_with, self.missing = set(), {}, {}
         self.lacks_index, self.is_smoke_done, self.is_report_done = set(), True, True
 
@@ -35,6 +41,12 @@ class Fakes:
 
     def latents(self, config, name):
         return name
+
+    def columns(self, config, name):
+        return f"columns {name}"
+
+    def folders(self, config):
+        return {"audio": "audio", COLUMNS: COLUMNS, "latents mel": "mel"}
 
     def parts(self, config):
         return {"audio": "audio", "latents mel": "mel"}
@@ -70,6 +82,8 @@ def fakes(monkeypatch):
         "read_current_header": lambda output, config: fakes.catalog,
         "wanted_partitions": lambda fingerprints, config: {name: f"audio of {name}" for name in NAMES},
         "wanted_latents": lambda ready, settings: {name: f"mel of {name}" for name in ready},
+        "rows_of_set": lambda output, catalog, name: {},
+        "wanted_columns": lambda ready, rows: {name: f"{COLUMNS} of {name}" for name in ready},
         "latent_settings": lambda latents: latents.name,
         "newest_summaries": lambda shards: fakes.found[shards],
         "newest_snapshot": lambda shards: fakes.snapshots[shards],
@@ -87,7 +101,11 @@ def stages_of(due):
 
 
 def last_assets(fakes, *stages):
-    keys = {"audio": fakes.keys.sizes_index, "mel": fakes.keys.latents_index("mel")}
+    keys = {
+        "audio": fakes.keys.sizes_index,
+        COLUMNS: fakes.keys.columns_index("metadata"),
+        "mel": fakes.keys.latents_index("mel"),
+    }
     return (*(keys[stage] for stage in stages), fakes.keys.loader_smoke_test, fakes.keys.dataset_report)
 
 
@@ -100,14 +118,15 @@ def test_a_data_set_that_is_up_to_date_lacks_nothing(fakes):
     due = fakes.read()
     assert (due.partitions, due.finish, due.hours) == ({}, (), 0)
     assert due.token
-    assert fakes.committed_with == {"audio": None, "mel": 7}  # latents are committed for the audio's snapshot
+    assert fakes.committed_with == {"audio": None, COLUMNS: 7, "mel": 7}  # they are committed for the audio's snapshot
 
 
 def test_of_a_partition_whose_audio_is_stale_everything_is_made(fakes):
     fakes.found["audio"][FIRST] = summary(4, "another")
     due = fakes.read()
-    assert stages_of(due) == {FIRST: ("audio", "mel")}
-    assert due.finish == last_assets(fakes, "audio", "mel")
+    assert stages_of(due) == {FIRST: ("audio", COLUMNS, "mel")}
+    assert due.partitions[FIRST].num_together == 2  # columns are joined in the run that builds the audio
+    assert due.finish == last_assets(fakes, "audio", COLUMNS, "mel")
     assert due.token == ""
     assert due.hours == 1  # half of two hours
     assert due.partitions[FIRST].reason is None
@@ -122,7 +141,24 @@ def test_a_partition_that_dagster_has_no_record_of_is_made_again(fakes):
     fakes.unrecorded_names.add((fakes.keys.latent_shards("mel"), FIRST))
     assert stages_of(fakes.read()) == {FIRST: ("mel",)}
     fakes.unrecorded_names.add((fakes.keys.audio_shards, FIRST))
-    assert stages_of(fakes.read()) == {FIRST: ("audio", "mel")}
+    assert stages_of(fakes.read()) == {FIRST: ("audio", COLUMNS, "mel")}
+
+
+def test_of_a_partition_whose_rows_changed_only_the_columns_are_made(fakes):
+    fakes.found[COLUMNS][FIRST] = summary(4, "another")
+    assert stages_of(fakes.read()) == {FIRST: (COLUMNS,)}
+
+
+def test_a_snapshot_of_columns_is_committed_without_a_smoke_test(fakes):
+    fakes.is_committed[COLUMNS] = False
+    assert fakes.read().finish == (fakes.keys.columns_index("metadata"), fakes.keys.dataset_report)
+
+
+def test_a_set_whose_table_was_never_valid_is_not_due(fakes, monkeypatch):
+    monkeypatch.setattr(due_work, "rows_of_set", lambda output, catalog, name: None)
+    fakes.found[COLUMNS], fakes.is_committed[COLUMNS] = {}, False
+    due = fakes.read()
+    assert (due.partitions, due.finish) == ({}, ())
 
 
 def test_missing_shards_are_the_reason_unless_the_partition_has_changed_as_well(fakes):
@@ -163,7 +199,8 @@ def test_the_token_of_what_follows_changes_with_the_snapshots_and_manifests(fake
 
 def test_partitioned_assets_of_stages(fakes):
     reader = DueWorkReader(SimpleNamespace(config=CONFIG, keys=fakes.keys), fakes, fakes)
-    assert reader.assets_of(["audio", "mel"]) == [fakes.keys.audio_shards, fakes.keys.latent_shards("mel")]
+    made = [fakes.keys.audio_shards, fakes.keys.columns("metadata"), fakes.keys.latent_shards("mel")]
+    assert reader.assets_of(["audio", COLUMNS, "mel"]) == made
 
 
 def stage(*, found=None, current=None, todo=(), missing=None):

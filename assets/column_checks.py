@@ -1,0 +1,122 @@
+"""The checks of a set of columns, which its index makes: the columns fit the audio, and its table names samples."""
+
+from functools import partial
+
+import dagster as dg
+
+from headrace.build.column_sets import imported
+from headrace.checks.column_fit import shard_misfits
+from headrace.config.dataset import METADATA_SET, DatasetConfig
+from headrace.errors import ConfigError
+from headrace.format.manifests import read_manifest
+from headrace.format.snapshots import Snapshot
+from headrace.stores.storage import Storage
+from headrace_dagster.assets.compared import verdict
+from headrace_dagster.assets.metadata import location, refused_table, table
+from headrace_dagster.resources.storage import StorageResource
+
+READ = "column_tables"
+FIT, MATCHED, COMPLETE = "columns_fit_audio", "rows_matched", "samples_have_rows"
+_SHOWN = 100
+
+
+def tables_spec(catalog: dg.AssetKey) -> dg.AssetCheckSpec:
+    """The check of the catalog that every table of columns could be read."""
+    return dg.AssetCheckSpec(
+        READ,
+        asset=catalog,
+        description="Every table of `columns` is valid. The columns of one that is not stay as they were.",
+    )
+
+
+def read_tables(storage: StorageResource, config: DatasetConfig, catalog: dg.AssetKey) -> dg.AssetCheckResult:
+    """Divide the tables of columns among the partitions of the stored catalog. Invalid tables fail the check."""
+    from headrace.build.column_tables import import_table  # noqa: PLC0415 - polars: not in a code server
+
+    stamps, faults, numbers = storage.table_stamps(config), [], {}
+    for entry in config.columns:
+        read = partial(storage.column_table, entry)
+        try:
+            header = import_table(storage.catalog(config), config, entry, stamps[entry.table], read)
+        except ConfigError as error:
+            faults.append(str(error))
+        else:
+            numbers[f"{entry.name}_rows"] = header.num_rows
+            numbers[f"{entry.name}_rows_unmatched"] = header.num_unmatched
+    return verdict(faults, numbers, READ, catalog)
+
+
+def column_check_specs(name: str, index: dg.AssetKey) -> list[dg.AssetCheckSpec]:
+    """The checks of a set of columns. Those of a table are warnings."""
+    fit = dg.AssetCheckSpec(
+        FIT, asset=index, description="Every audio shard has columns, with one row for each of its samples."
+    )
+    if name == METADATA_SET:
+        return [fit]
+    return [
+        fit,
+        dg.AssetCheckSpec(MATCHED, asset=index, description="Every row of the table names a sample. Warns."),
+        dg.AssetCheckSpec(COMPLETE, asset=index, description="The table has a row for every sample. Warns."),
+    ]
+
+
+def column_check_results(
+    output: Storage, storage: Storage, snapshot: Snapshot, name: str, index: dg.AssetKey
+) -> list[dg.AssetCheckResult]:
+    """The results of the checks for a snapshot that has just been committed."""
+    numbers = {"shards": snapshot.num_shards, "samples": snapshot.num_samples}
+    fit = verdict(shard_misfits(output.at("audio"), storage, snapshot), numbers, FIT, index)
+    if name == METADATA_SET:
+        return [fit]
+    return [fit, *_of_table(output, storage, snapshot, name, index)]
+
+
+def _of_table(
+    output: Storage, storage: Storage, snapshot: Snapshot, name: str, index: dg.AssetKey
+) -> list[dg.AssetCheckResult]:
+    header = imported(output, name)
+    rejected = [
+        refusal
+        for partition, frozen in snapshot.partitions.items()
+        if frozen.num_rejected
+        for refusal in read_manifest(storage, partition, frozen.number).manifest.refused
+    ]
+    unmatched = header.num_unmatched + len(rejected)
+    metadata = {
+        "rows": header.num_rows,
+        "rows_merged": header.num_merged,
+        "rows_unmatched": unmatched,
+        **({"unmatched": location(output, header.unmatched)} if header.unmatched else {}),
+        **({"unmatched_table": _listed(output, header.unmatched)} if header.unmatched else {}),
+        **({"rejected_table": refused_table(rejected)} if rejected else {}),
+    }
+    what = "samples" if header.on == "key" else "recordings"
+    return [
+        dg.AssetCheckResult(
+            check_name=MATCHED,
+            asset_key=index,
+            passed=not unmatched,
+            severity=dg.AssetCheckSeverity.WARN,
+            description=f"{unmatched} of {header.num_rows} rows match no sample" if unmatched else None,
+            metadata=metadata,
+        ),
+        dg.AssetCheckResult(
+            check_name=COMPLETE,
+            asset_key=index,
+            passed=not header.num_without,
+            severity=dg.AssetCheckSeverity.WARN,
+            description=f"{header.num_without} {what} have no row; their values are null"
+            if header.num_without
+            else None,
+            metadata={f"{what}_without_row": header.num_without},
+        ),
+    ]
+
+
+def _listed(output: Storage, path: str) -> dg.TableMetadataValue:
+    """The first rows that match nothing, with reasons."""
+    from headrace.catalog.parquet_files import parsed_table  # noqa: PLC0415 - polars: not in a code server
+
+    rows, _ = parsed_table(output.read(path), path, {})
+    columns = {"row": "int", "name": "string", "code": "string", "reason": "string"}
+    return table(rows.head(_SHOWN).to_dicts(), columns)

@@ -1,0 +1,84 @@
+"""The assets NAME/<set>_columns and NAME/<set>_columns_index: columns beside the audio shards, and their snapshot."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from headrace.build.column_sets import build_columns, commit_set
+from headrace.build.columns import ColumnSettings
+from headrace.config.dataset import METADATA_SET
+from headrace_dagster.assets.column_checks import column_check_results, column_check_specs
+from headrace_dagster.assets.column_metadata import columns_index_metadata, columns_metadata
+from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, snapshot_inputs
+from headrace_dagster.assets.gates import pass_shards
+from headrace_dagster.assets.partitions import partitions_of
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.resources.progress import BuildProgress
+from headrace_dagster.resources.storage import StorageResource
+
+_WHAT = {True: "The user's metadata and the facts of the catalog", False: "The table of these columns"}
+
+
+def columns_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
+    """The asset NAME/<set>_columns of a data set, partitioned."""
+    config, keys = dataset.config, dataset.keys
+
+    @dg.asset(
+        key=keys.columns(name),
+        deps=[keys.audio_shards],
+        partitions_def=partitions_of(config),
+        code_version=ColumnSettings().wanted("")[:16],
+        group_name=config.name,
+        owners=config.owners,
+        kinds={"numpy"},
+        description=f"{_WHAT[name == METADATA_SET]}, joined to the samples: one file for each audio shard, with a row "
+        "for each sample. Writes only files whose rows changed, and no tar.",
+    )
+    def columns(
+        context: dg.AssetExecutionContext,
+        headrace_storage: StorageResource,
+        headrace_progress: dg.ResourceParam[BuildProgress],
+    ) -> dg.MaterializeResult:
+        pass_shards(context.instance, keys.audio_shards, [context.partition_key])
+        output = headrace_storage.output(config)
+        with readable_failures():
+            build = build_columns(output, config, name, context.partition_key, headrace_progress.built)
+        version = dg.DataVersion(build.manifest.digest)
+        return dg.MaterializeResult(
+            data_version=version, metadata=columns_metadata(headrace_storage.columns(config, name), build)
+        )
+
+    return columns
+
+
+def columns_index_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
+    """The asset NAME/<set>_columns_index of a data set."""
+    config, keys = dataset.config, dataset.keys
+    key = keys.columns_index(name)
+    parts = dg.AssetDep(keys.columns(name), partition_mapping=dg.AllPartitionMapping())
+
+    @dg.asset(
+        key=key,
+        check_specs=column_check_specs(name, key),
+        deps=[parts, keys.sizes_index],
+        group_name=config.name,
+        owners=config.owners,
+        kinds={"json"},
+        description="The committed snapshot of these columns, which names the audio snapshot that it fits, and a "
+        "summary of each column. Fails, and names the partitions, while partitions are not joined to that audio "
+        "snapshot.",
+    )
+    def columns_index(headrace_storage: StorageResource) -> Iterator[dg.MaterializeResult]:
+        output, storage = headrace_storage.output(config), headrace_storage.columns(config, name)
+        with readable_failures():
+            committed, is_new = commit_set(output, name)
+            checks = column_check_results(output, storage, committed.snapshot, name, key)
+            metadata = columns_index_metadata(storage, committed, is_new=is_new)
+        yield dg.MaterializeResult(
+            data_version=dg.DataVersion(committed.snapshot.fingerprint),
+            metadata=metadata,
+            tags={INPUTS_TAG: snapshot_inputs(committed.snapshot)},
+            check_results=checks,
+        )
+
+    return columns_index

@@ -1,0 +1,87 @@
+"""Summarizes columns for people: nulls, distinct values, quantiles and a histogram of each."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.format.columns import Column, ColumnSpec, ColumnTable
+
+QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
+_BINS = 16
+_MOST_VALUES = 3
+_SHOWN_CHARS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSummary:
+    """A summary of the values of one column. For text, quantiles and histogram are those of its length in characters.
+
+    Attributes:
+        spec: name and type.
+        num_rows: number of rows.
+        num_nulls: rows without a value.
+        num_distinct: number of different values.
+        quantiles: smallest value, 10, 50 and 90% points, and largest value; empty without values.
+        counts: number of values in each of 16 bins of equal width from the smallest to the largest value.
+        most_frequent: up to three values as text, the most frequent first, each with its count.
+    """
+
+    spec: ColumnSpec
+    num_rows: int
+    num_nulls: int
+    num_distinct: int
+    quantiles: tuple[float, ...]
+    counts: tuple[int, ...]
+    most_frequent: tuple[tuple[str, int], ...]
+
+    @property
+    def label(self) -> str:
+        """The name, with `fact.` before that of a fact."""
+        return f"fact.{self.spec.name}" if self.spec.is_fact else self.spec.name
+
+    @property
+    def share_of_nulls(self) -> float:
+        """Share of the rows without a value, 0 to 1."""
+        return self.num_nulls / self.num_rows if self.num_rows else 0.0
+
+
+def summarize(tables: Iterable[ColumnTable]) -> list[ColumnSummary]:
+    """Summaries of the columns of some shards of one set, in the order of the first shard's columns."""
+    columns: dict[tuple[bool, str], list[Column]] = {}
+    for table in tables:
+        for column in table.columns:
+            columns.setdefault((column.spec.is_fact, column.spec.name), []).append(column)
+    return [_summary(found) for found in columns.values()]
+
+
+def _summary(columns: Sequence[Column]) -> ColumnSummary:
+    spec, rows = columns[0].spec, sum(map(len, columns))
+    nulls = sum(column.num_nulls for column in columns)
+    if spec.kind.is_text:
+        texts = [text for column in columns for text in _texts(column)]
+        counted = Counter(texts)
+        numbers = np.array([len(text) for text in texts], np.float64)
+        frequent = tuple((_shortened(text), count) for text, count in counted.most_common(_MOST_VALUES))
+        distinct = len(counted)
+    else:
+        numbers = np.concatenate([column.numbers()[column.is_valid] for column in columns])
+        values, numbers_of = np.unique(numbers, return_counts=True)
+        order = np.argsort(-numbers_of, kind="stable")[:_MOST_VALUES]
+        frequent = tuple((f"{values[i]:g}", int(numbers_of[i])) for i in order)
+        distinct = len(values)
+    quantiles = tuple(float(value) for value in np.quantile(numbers, QUANTILES)) if len(numbers) else ()
+    counts = tuple(int(count) for count in np.histogram(numbers, _BINS)[0]) if len(numbers) else ()
+    return ColumnSummary(spec, rows, nulls, distinct, quantiles, counts, frequent)
+
+
+def _texts(column: Column) -> list[str]:
+    blob, edges = column.values.tobytes(), column.offsets.tolist()
+    rows = np.flatnonzero(column.is_valid).tolist()
+    return [blob[edges[row] : edges[row + 1]].decode() for row in rows]
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN_CHARS else line[: _SHOWN_CHARS - 1] + "…"
