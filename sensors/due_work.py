@@ -126,7 +126,7 @@ class DueWorkReader:
         partitions = {name: work for name in audio.wanted if (work := _work(name, stages)) is not None}
         if partitions:
             hours = catalog.seconds / _SECONDS_PER_HOUR * len(partitions) / len(audio.wanted)
-            return DueWork(partitions, tuple(self.last_assets(stages)), hours=hours)
+            return DueWork(partitions, tuple(self._after(partitions, stages)), hours=hours)
         return DueWork({}, tuple(self._lacking(catalog.digest, stages)), self._finish_token(catalog.digest, stages))
 
     def assets_of(self, stages: Sequence[str]) -> list[dg.AssetKey]:
@@ -148,6 +148,13 @@ class DueWorkReader:
             self.keys.loader_smoke_test,
             self.keys.dataset_report,
         ]
+
+    def _after(self, partitions: Mapping[str, PartitionWork], stages: Iterable[str]) -> list[dg.AssetKey]:
+        """The assets that follow the work of partitions. Columns alone change neither other snapshots nor samples."""
+        worked = {stage for work in partitions.values() for stage in work.stages}
+        if all(map(_is_columns, worked)):
+            return [*(self._index(stage) for stage in stages if stage in worked), self.keys.dataset_report]
+        return self.last_assets(stages)
 
     def _columns(
         self,
@@ -219,13 +226,17 @@ def _work(partition: str, stages: Mapping[str, _Stage]) -> PartitionWork | None:
     marks = [f"{name} {stages[name].wanted.get(partition, '')} {_base(stages[name], partition)}" for name in lacking]
     marks += [f"{name} {stages[name].missing[partition]}" for name in lacking if partition in stages[name].missing]
     is_missing = any(partition in stages[name].missing for name in lacking)
-    cheap = list(takewhile(lambda name: name.startswith(columns_part("")), lacking[1:]))
+    cheap = list(takewhile(_is_columns, lacking[1:]))
     return PartitionWork(
         tuple(lacking),
         short_digest(partition, *marks),
         str(BuildNeed.DAMAGED) if is_missing else None,
         num_together=1 + len(cheap),
     )
+
+
+def _is_columns(stage: str) -> bool:
+    return stage.startswith(columns_part(""))
 
 
 def _version(output: Storage, path: str) -> str:

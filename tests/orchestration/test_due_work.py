@@ -146,7 +146,9 @@ def test_a_partition_that_dagster_has_no_record_of_is_made_again(fakes):
 
 def test_of_a_partition_whose_rows_changed_only_the_columns_are_made(fakes):
     fakes.found[COLUMNS][FIRST] = summary(4, "another")
-    assert stages_of(fakes.read()) == {FIRST: (COLUMNS,)}
+    due = fakes.read()
+    assert stages_of(due) == {FIRST: (COLUMNS,)}
+    assert due.finish == (fakes.keys.columns_index("metadata"), fakes.keys.dataset_report)
 
 
 def test_a_snapshot_of_columns_is_committed_without_a_smoke_test(fakes):
