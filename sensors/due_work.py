@@ -240,7 +240,7 @@ def _is_columns(stage: str) -> bool:
 
 
 def _version(output: Storage, path: str) -> str:
-    """A string that changes with a file; empty if there is none."""
+    """A string that changes with a file; empty while it does not exist."""
     try:
         return output.version(path)
     except NotFoundError:
