@@ -105,6 +105,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         change_streams: bool = False,
         columns: Sequence[str] = (),
         tensors: Sequence[str] | Mapping[str, float] = (),
+        fields: Sequence[str] | None = None,
     ) -> None:
         """Open the streams. No thread starts, and no shard is read, before the first sample is needed.
 
@@ -174,6 +175,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             tensors: columns of numbers that come as tensors under their own names: float32 with NaN where a sample has
                 no value, int64, or bool; `{"snr": 0.0}` gives the value for samples without one, which integers need.
                 Names that are in none of the `columns` are looked for in the set "metadata".
+            fields: the only fields to read and decode: "audio" or names of audio fields, "encoder_hidden" and its
+                joined variants, "metadata" (the JSON), and extensions of other files. None reads all fields.
 
         Raises:
             ConfigError: an argument is not allowed, or arguments contradict each other.
@@ -231,6 +234,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             where,
             cast("tuple[str, ...]", columns),
             cast("tuple[WantedTensor, ...]", tensors),
+            cast("tuple[str, ...]", fields),
         )
         self._streams = OpenStreams(*chosen(streams, single), defaults, has_own_world=own_world is not None)
         self._planner = Planner(

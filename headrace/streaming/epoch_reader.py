@@ -148,4 +148,5 @@ class EpochReader:
             return None
 
     def _processing(self) -> SampleProcessing:
-        return SampleProcessing(self._samples, self._planner.spec.shuffle_seed, self._streams.suffixes)
+        seed, streams = self._planner.spec.shuffle_seed, self._streams
+        return SampleProcessing(self._samples, seed, streams.suffixes, streams.has_metadata)

@@ -22,6 +22,7 @@ from headrace.stores.retry_policy import RetryPolicy
 from headrace.stores.storage import Transfer
 from headrace.streaming import distributed
 from headrace.streaming.agreement import open_all, open_for_state
+from headrace.streaming.batches.chosen_fields import check_fields
 from headrace.streaming.batches.fields import is_taken
 from headrace.streaming.batches.stored_sample import BatchRow
 from headrace.streaming.order.mixing import Mixture, StreamSpec
@@ -30,12 +31,15 @@ from headrace.streaming.settings import FetchSettings
 from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.shards.columns import ColumnRequest, WantedTensor, check_tensor_names
 from headrace.streaming.shards.remote import OpenedRemote, StreamRequest
+from headrace.streaming.shards.shard_set import SnapshotShards
+from headrace.streaming.shards.view_shards import ViewShards
 from headrace.streaming.state import OrderState, StreamState, ViewState
 from headrace.streaming.stats import Traffic
-from headrace.streaming.stream import Stream, convert_choice, key_rule, names_of_sets
+from headrace.streaming.stream import Stream, convert_choice, key_rule, names_of_fields, names_of_sets
 from headrace.streaming.world import World
 
 T = TypeVar("T")
+_INDEXES_READ = 32  # to find a field that `fields` names; the first one has it, unless shards differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,7 @@ class StreamDefaults:
         where: a condition on columns; None for all samples.
         columns: sets of columns to join.
         tensors: columns that come as tensors.
+        fields: the fields of samples that are read; None for all.
     """
 
     local: str | None
@@ -61,6 +66,7 @@ class StreamDefaults:
     where: str | None = None
     columns: tuple[str, ...] = ()
     tensors: tuple[WantedTensor, ...] = ()
+    fields: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         convert(self, optional(path), "local")
@@ -69,6 +75,7 @@ class StreamDefaults:
         convert(self, key_rule, "key_at")
         convert(self, names_of_sets, "columns")
         convert(self, wanted_tensors, "tensors")
+        convert(self, optional(names_of_fields), "fields")
 
 
 def wanted_tensors(name: str, value: object) -> tuple[WantedTensor, ...]:
@@ -125,10 +132,12 @@ class OpenStreams:
         self._kept_reading: StreamReaders | None = None
         for opened in self._opened:
             check_tensor_names(opened.columns, _fields_of(opened))
+            if opened.fields is not None:
+                _check_fields(opened)
         tensors = {name: o.tensors for name, o in zip(names, self._opened, strict=True)}
         if len(set(tensors.values())) > 1:
             raise ConfigError(f"tensors: the streams have columns of other types; {_types(tensors)}")
-        if len({opened.suffixes for opened in self._opened}) > 1:
+        if len({opened.suffixes_that_are_read for opened in self._opened}) > 1:
             found = "; ".join(
                 f"{name}: {', '.join(stream.latents) or 'none'}" for name, stream in zip(names, streams, strict=True)
             )
@@ -139,8 +148,13 @@ class OpenStreams:
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """Suffixes of `encoder_hidden`: for the sample itself, and for each of its joined latents."""
-        return self._opened[0].suffixes
+        """Suffixes of `encoder_hidden`: for the sample itself, and for each of its joined latents that are read."""
+        return self._opened[0].suffixes_that_are_read
+
+    @property
+    def has_metadata(self) -> bool:
+        """Whether the samples of some stream have metadata."""
+        return any(opened.has_metadata for opened in self._opened)
 
     @property
     def num_samples(self) -> int:
@@ -158,6 +172,17 @@ class OpenStreams:
         if self._kept_reading is None or self._kept_reading.pid != os.getpid():
             self._kept_reading = StreamReaders(self._sources(), self._traffic)
         return self._kept_reading
+
+    def check_time_axes(self) -> None:
+        """Raise `ConfigError` if samples are cut in a folder that has no time axis, with latents that have one."""
+        for opened in self._opened:
+            own = opened.primary.shards
+            whole = own.whole if isinstance(own, ViewShards) else own
+            if isinstance(whole, SnapshotShards) and opened.suffixes[0] and not whole.has_time_axis:
+                raise ConfigError(
+                    f"{opened.primary.storage.uri}: no sample has more than one frame, so a crop has nothing to cut "
+                    "there: name the latents with a time axis as remote, and join this folder to them"
+                )
 
     def close_idle(self) -> None:
         """Close the files that this process keeps for later."""
@@ -259,6 +284,7 @@ class OpenStreams:
 
     def _request_of(self, stream: Stream) -> StreamRequest:
         chosen = self._defaults if stream.view is None and stream.where is None else stream
+        fields = stream.fields or self._defaults.fields
         return StreamRequest(
             remote=stream.place,
             latents=tuple(stream.latents),
@@ -270,7 +296,12 @@ class OpenStreams:
             index_folder=self._cache_folder(stream) / "indexes",
             cache_folder=self._cache_folder(stream),
             transfer=self._transfer_of(self._fetch_of(stream)),
-            columns=ColumnRequest(tuple(_or(stream.columns, self._defaults.columns)), self._defaults.tensors),
+            columns=ColumnRequest(
+                tuple(_or(stream.columns, self._defaults.columns)),
+                self._defaults.tensors,
+                keeps_json=fields is None or "metadata" in fields,
+            ),
+            fields=None if fields is None else frozenset(fields),
         )
 
     def _transfer_of(self, fetch: FetchSettings) -> Transfer:
@@ -330,6 +361,15 @@ def _fields_of(opened: OpenedRemote) -> dict[str, str]:
     fields = opened.primary.load_index(opened.primary.storage, shard).fields
     found = {name: f"the files .{name} in the shards" for name in fields}
     return found | {name: "a field that every batch has" for name in names if is_taken(name)}
+
+
+def _check_fields(opened: OpenedRemote) -> None:
+    """Raise `ConfigError` if a stream has no field of a wanted name."""
+    shards, storage = opened.primary.shards, opened.primary.storage
+    most = np.linspace(0, len(opened.primary) - 1, min(len(opened.primary), _INDEXES_READ)).astype(int).tolist()
+    indexes = (opened.primary.load_index(storage, shards.name(shard)) for shard in most)
+    names = [f"encoder_hidden{suffix}" for suffix in opened.suffixes]
+    check_fields(opened.fields or (), indexes, names[1:], names[0])
 
 
 def _state_of(name: str, opened: OpenedRemote) -> StreamState:

@@ -59,9 +59,12 @@ class Planner:
         """Raise the errors of the settings now rather than in the first epoch; this is only arithmetic.
 
         Raises:
-            ConfigError: weights or batch sizes contradict each other, or the world size does not divide a batch size.
+            ConfigError: weights or batch sizes contradict each other, there is nothing to cut out, or the world size
+                does not divide a batch size.
         """
         self.order(0)
+        if self.samples.crops:
+            self.streams.check_time_axes()
         if isinstance(self.spec.buckets, FrameBudget):
             self.world.batch_size(self.spec.buckets.batch_multiple, BATCH_MULTIPLE)
         if self.spec.batching_method is BatchingMethod.PER_STREAM:

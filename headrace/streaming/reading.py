@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
+from headrace.streaming.batches.chosen_fields import ChosenFields
 from headrace.streaming.batches.crop import frames_kept
 from headrace.streaming.batches.stream_reader import StreamReader
 from headrace.streaming.order.epoch_order import Rows
@@ -104,9 +105,13 @@ class StreamReaders:
     def _reader(self, source: StreamShards) -> StreamReader:
         cache = self._caches[source.cache_folder]
         opened = source.opened
-        accesses = [ShardAccess(s, source.config, cache, self.traffic) for s in (opened.primary, *opened.joined)]
+        sets = [opened.primary, *(joined for joined, _ in opened.latents_that_are_read)]
+        accesses = [ShardAccess(one, source.config, cache, self.traffic) for one in sets]
+        accesses[0].reads_parts = opened.fields is not None
         columns = ColumnReader(opened.columns, accesses[0]) if opened.columns else None
-        return StreamReader(accesses[0], accesses[1:], columns)
+        own = f"encoder_hidden{opened.suffixes[0]}"
+        chosen = None if opened.fields is None else ChosenFields(opened.fields, own)
+        return StreamReader(accesses[0], accesses[1:], columns, chosen)
 
 
 def _without_length(reader: StreamReader, sample: int) -> ConfigError:

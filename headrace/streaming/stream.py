@@ -36,6 +36,7 @@ class Stream:
         where: a condition on the columns of that output; see `StreamingDataset`.
         key_at: see `StreamingDataset`.
         columns: sets of columns to join to the samples; see `StreamingDataset`.
+        fields: fields of the samples that are read; see `StreamingDataset`.
         name: name of the stream in saved states; None takes `remote` (and split).
         download_retry: see `StreamingDataset`.
         download_timeout: see `StreamingDataset`.
@@ -56,6 +57,7 @@ class Stream:
     where: str | None = None
     key_at: str | None = None
     columns: Sequence[str] | None = None
+    fields: Sequence[str] | None = None
     name: str | None = None
     download_retry: int | None = None
     download_timeout: float | None = None
@@ -71,6 +73,7 @@ class Stream:
         convert_choice(self)
         convert(self, optional(key_rule), "key_at")
         convert(self, optional(names_of_sets), "columns")
+        convert(self, optional(names_of_fields), "fields")
         convert_weights(self)
         if self.remote is None and self.local is None:
             raise ConfigError("Stream() names no data set: pass remote=…, or local=… alone for a local folder")
@@ -86,6 +89,14 @@ class Stream:
     def cache(self) -> str | None:
         """Folder of the cache; None takes the one of the dataset."""
         return self.local if self.remote is not None else None
+
+
+def names_of_fields(name: str, value: object) -> tuple[str, ...]:
+    """Names of fields, at least one. Raises `ConfigError` for other values."""
+    found = each(name, value, text, 'a list of names of fields, such as ["audio", "metadata"]')
+    if not found:
+        raise ConfigError(f"{name} is empty: name at least one field, or leave the argument out for all fields")
+    return found
 
 
 def names_of_sets(name: str, value: object) -> tuple[str, ...]:

@@ -91,7 +91,7 @@ class Assembler:
                         sample = self.sample(changed(row), epoch)
                         self._processing.check(sample)
                         return sample
-        return {"__key__": ""}
+        return {"__key__": "", "metadata": {}} if self._processing.has_metadata else {"__key__": ""}
 
 
 def _unchanged(row: BatchRow) -> BatchRow:

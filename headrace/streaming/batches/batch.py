@@ -78,6 +78,7 @@ class Batch:
         stacked: other fields whose values have one shape; zeros in padding rows.
         extra: other fields, one value for each row; empty text or None in padding rows.
         errors: messages of the errors of skipped rows.
+        has_metadata: whether `metadata` is a field of the batch.
     """
 
     keys: list[str]
@@ -89,6 +90,7 @@ class Batch:
     stacked: dict[str, StackedField] = field(default_factory=dict)
     extra: dict[str, list[Any]] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
+    has_metadata: bool = True
 
     def samples(self, output: ArrayType) -> list[Sample]:
         """The rows as samples for a `collate_fn`: views without padding at their ends."""
@@ -96,7 +98,9 @@ class Batch:
         return [self._sample(whole, row) for row in range(len(self.keys))]
 
     def _sample(self, whole: dict[str, Any], row: int) -> Sample:
-        sample: Sample = {"__key__": self.keys[row], "metadata": self.metadata[row]}
+        sample: Sample = {"__key__": self.keys[row]}
+        if self.has_metadata:
+            sample["metadata"] = self.metadata[row]
         if self.is_padding[row]:
             sample["is_padding"] = True
         if self.audio is not None:
@@ -134,7 +138,9 @@ class Batch:
 
     def to_dict(self, output: ArrayType) -> dict[str, Any]:
         """The batch for users, sharing memory with this one (only numpy's bfloat16 is widened to float32)."""
-        named: dict[str, Any] = {"keys": self.keys, "metadata": self.metadata, **self.extra}
+        named: dict[str, Any] = {"keys": self.keys, **self.extra}
+        if self.has_metadata:
+            named["metadata"] = self.metadata
         narrow = {"encoder_hidden" + name for name, latents in self.latents.items() if latents.dtype == BFLOAT16}
         narrow |= {name for name, found in self.stacked.items() if found.dtype == BFLOAT16}
         for name, array in self.arrays().items():
@@ -177,6 +183,7 @@ def stack(samples: Sequence[Sample], allocator: Allocator, name_of: NameOf | Non
     if audio:
         batch.audio = _stack_audio(samples, audio, allocator, name_of)
     names = dict.fromkeys(key for sample in shown for key in sample)
+    batch.has_metadata = "metadata" in names
     for name in names:
         if name.startswith("encoder_hidden"):
             suffix = name.removeprefix("encoder_hidden")
@@ -190,7 +197,7 @@ def stack(samples: Sequence[Sample], allocator: Allocator, name_of: NameOf | Non
 
 def padding_like(sample: Sample) -> Sample:
     """A row of padding with the fields and shapes of `sample`: zeros, key `''`, `is_padding` true."""
-    row: Sample = {"__key__": "", "metadata": {}, "is_padding": True}
+    row: Sample = {"__key__": "", "is_padding": True}
     audio = audio_names(sample)
     for name, value in sample.items():
         if name == AUDIO_NAMES:
@@ -199,6 +206,8 @@ def padding_like(sample: Sample) -> Sample:
             row[name] = np.zeros_like(value) if isinstance(value, np.ndarray) else value.new_zeros(value.shape)
         elif is_number(name):
             row[name] = 0
+        elif name == "metadata":
+            row[name] = {}
         else:  # so that every rank's last batch has the same fields
             row.setdefault(name, padding_value(value))
     return row

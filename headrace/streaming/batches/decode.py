@@ -63,7 +63,10 @@ def read_sample(row: BatchRow, suffixes: tuple[str, ...], crop: SampleCrop, conf
             sample |= _beside_audio(stored, config)
     elif stored.columns.latents is not None or stored.tensor is not None:
         latents = _latents(stored)
-        sample |= _cropped_latents(latents, crop.primary(len(latents[0]), stored.latent_rate_hz), "", config)
+        window = crop.primary(len(latents[0]), stored.latent_rate_hz)
+        sample |= _cropped_latents(latents, window, suffixes[0], config)
+    elif config.crops and row.joined:  # the audio is not wanted, but decides what is cut out of the latents
+        crop.primary(_length_of(stored), stored.sample_rate_hz)
     for number, (joined, suffix) in enumerate(zip(row.joined, suffixes[1:], strict=True)):
         if joined is None:
             raise SampleError(f"the joined latents (encoder_hidden{suffix}) do not have this sample")
@@ -80,8 +83,31 @@ def read_sample(row: BatchRow, suffixes: tuple[str, ...], crop: SampleCrop, conf
 
 def read_around(sample: StoredSample) -> Around:
     """Read all fields of a sample in one read, except raw latents, which are read directly into their array."""
+    if sample.columns.is_narrowed:
+        return _read_parts(sample)
     start, stop = _span_around(sample)
     return start, sample.opened().read(start, stop)
+
+
+def _read_parts(sample: StoredSample) -> Around:
+    """As `read_around`, without reading what is between the fields."""
+    columns = sample.columns.beside_latents if sample.tensor is not None else range(len(sample.spans) // 2)
+    spans = [span for column in columns if (span := sample.span(column)) is not None]
+    begin = min((start for start, _ in spans), default=0)
+    blob = np.empty(max((stop for _, stop in spans), default=0) - begin, np.uint8).data
+    for start, stop in spans:
+        sample.opened().read_into(start, blob[start - begin : stop - begin])
+    return begin, blob
+
+
+def _length_of(sample: StoredSample) -> int:
+    """Frames of a sample that is not decoded. Raises `ConfigError` if its index does not know them."""
+    if sample.num_frames < 0:
+        raise ConfigError(
+            f"{sample.called}: the index does not know its length, and latents are cut with the audio: read the audio "
+            "as well (fields=…), or leave the crop out"
+        )
+    return sample.num_frames
 
 
 def _span_around(sample: StoredSample) -> Span:

@@ -69,6 +69,7 @@ class InPlaceBatch:
             ConfigError: the rows differ in channels, or in the width of their latents.
         """
         self.batch = Batch([""] * len(rows), [{} for _ in rows], np.array([row is None for row in rows]))
+        self.batch.has_metadata = processing.has_metadata
         self._primary = [None if row is None else row.primary for row in rows]
         crops = [None if row is None else processing.crop.of(row, epoch) for row in rows]
         self._windows = [_NO_FRAMES if crop is None else _window(crop) for crop in crops]

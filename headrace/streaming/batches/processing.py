@@ -28,11 +28,13 @@ class SampleProcessing:
         config: the user's settings: crop, sample rate, transform.
         seed: the shuffle's seed, which also seeds crops and transforms.
         suffixes: suffix of `encoder_hidden` for the stream's own latents and for each joined latents folder.
+        has_metadata: whether samples have the field `metadata`.
     """
 
     config: SampleSettings
     seed: int
     suffixes: tuple[str, ...] = ("",)
+    has_metadata: bool = True
 
     @cached_property
     def crop(self) -> Crop:

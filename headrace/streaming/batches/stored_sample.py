@@ -67,6 +67,7 @@ class FieldColumns:
         extra: name and column of each field that is neither latents nor JSON, nor a named audio field.
         beside_latents: all columns except that of the latents.
         taken: names among `extra` that a batch uses for its own fields.
+        is_narrowed: whether only some fields are wanted (`chosen_fields`).
     """
 
     names: tuple[str, ...]
@@ -76,6 +77,7 @@ class FieldColumns:
     extra: tuple[tuple[str, int], ...]
     beside_latents: tuple[int, ...]
     taken: frozenset[str]
+    is_narrowed: bool = False
 
 
 @lru_cache(maxsize=256)

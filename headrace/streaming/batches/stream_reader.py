@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from headrace.errors import IntegrityError, NotFoundError
 from headrace.format.index import ABSENT, ShardIndex
+from headrace.streaming.batches.chosen_fields import ChosenFields
 from headrace.streaming.batches.local_latents import LocalShard, holds_only_latents
 from headrace.streaming.batches.stored_sample import BatchRow, StoredSample, field_columns
 from headrace.streaming.parallel import map_on_threads
@@ -29,14 +30,19 @@ class StreamReader:
     """Reads the rows of one stream; safe for threads."""
 
     def __init__(
-        self, primary: ShardAccess, joined: Sequence[ShardAccess] = (), columns: ColumnReader | None = None
+        self,
+        primary: ShardAccess,
+        joined: Sequence[ShardAccess] = (),
+        columns: ColumnReader | None = None,
+        chosen: ChosenFields | None = None,
     ) -> None:
         """Open no shard yet.
 
         Args:
             primary: the stream's own shards.
             joined: the shards of each joined latents folder.
-            columns: the columns that are joined to its samples; None if there are none.
+            columns: the columns that are joined to its samples; None without columns.
+            chosen: the fields of its samples that are read; None for all.
         """
         self.primary = primary
         self.joined = tuple(joined)
@@ -44,9 +50,11 @@ class StreamReader:
         shards = primary.shards.shards
         self._view = ViewRows(shards, primary.cache.folder) if isinstance(shards, ViewShards) else None
         self.columns = columns
+        self._chosen = chosen
+        self._small_parts: dict[tuple[str, ...], bool] = {}
         self._partners = [partners(shards, _snapshot_shards(access)) for access in joined]
         self._have_time_axis = [_snapshot_shards(access).has_time_axis for access in joined]
-        self._may_copy = not joined and columns is None
+        self._may_copy = not joined and columns is None and chosen is None
 
     def shards_of(self, samples: NDArray[np.int64]) -> Iterator[tuple[ShardAccess, int]]:
         """Every shard that is fetched whole for these samples, in the order of first use: what to prefetch.
@@ -65,13 +73,19 @@ class StreamReader:
         return shards, rows if self._view is None else self._view.rows(shards, rows)
 
     def reads_ranges(self, shard: int, access: ShardAccess, number: int) -> bool:
-        """Whether samples are fetched one by one, because a view takes few of a shard.
+        """Whether samples are fetched one by one: because a view takes few of a shard, or of each only a small part.
 
         Args:
             shard: a shard of the stream's own.
             access: the folder of that shard, or of a shard that is joined to it.
             number: the shard in that folder.
         """
+        if self._chosen is not None and access is self.primary:
+            index = access.index(number)
+            if (is_small := self._small_parts.get(index.fields)) is None:
+                is_small = self._small_parts[index.fields] = self._chosen.is_small_part(index, access.name(number))
+            if is_small:
+                return True
         if self._view is None:
             return False
         drawn = int(self.primary.shards.shards.num_samples[shard])
@@ -132,7 +146,7 @@ class StreamReader:
         def make(shard: int) -> None:
             places = places_of[shard]
             rows = [numbers[place] for place in places]
-            own = _stored_samples(self.primary, shard, rows, patient=patient)
+            own = _stored_samples(self.primary, shard, rows, patient=patient, chosen=self._chosen)
             joined = self._joined_to(shard, own, patient=patient)
             columns: Iterable[ColumnRow | None] = (
                 repeat(None) if self.columns is None else self.columns.rows(shard, rows)
@@ -220,7 +234,9 @@ class StreamReader:
         return zip(*columns, strict=True)
 
 
-def _stored_samples(access: ShardAccess, shard: int, rows: Sequence[int], *, patient: bool) -> list[StoredSample]:
+def _stored_samples(
+    access: ShardAccess, shard: int, rows: Sequence[int], *, patient: bool, chosen: ChosenFields | None = None
+) -> list[StoredSample]:
     """Some rows of one shard, which is opened."""
     index = access.index(shard)
     columns, dtype, rate_hz = field_columns(index.fields, index.audio_fields), index.tensor_dtype, index.latent_rate_hz
@@ -230,6 +246,13 @@ def _stored_samples(access: ShardAccess, shard: int, rows: Sequence[int], *, pat
     if index.audio_facts is not None:
         for sample, row in zip(samples, rows, strict=True):
             sample.audio_facts = index.audio_facts[row].tolist()
+    if index.rejections:
+        for sample in samples:
+            if sample.tensor is None and sample.span(columns.latents) is None:
+                sample.rejection = index.rejections.get(sample.key, "")
+    if chosen is not None:
+        for sample in samples:
+            chosen.narrow(sample)
     file = None
     fault: OSError | None = None
     try:
@@ -238,10 +261,6 @@ def _stored_samples(access: ShardAccess, shard: int, rows: Sequence[int], *, pat
         fault = type(error)(str(error))  # the error itself would keep its frames alive, and with them open files
     for sample in samples:
         sample.file, sample.fault = file, fault
-    if index.rejections:
-        for sample in samples:
-            if sample.tensor is None and sample.span(columns.latents) is None:
-                sample.rejection = index.rejections.get(sample.key, "")
     return samples
 
 

@@ -37,6 +37,7 @@ from headrace.streaming.stats import Traffic
 _FILES_KEPT = 256  # a few shuffle blocks
 _CACHED_FILES_KEPT = 64  # an open shard is not evicted, so a process keeps no more than about a shuffle block open
 _GAP_BYTES = 256 << 10  # this many unwanted bytes cost less than another request
+_GAP_OF_PARTS_BYTES = 8 << 10  # if only some fields are wanted, those between them are not fetched
 _POLL_SECONDS = 0.005
 
 
@@ -47,6 +48,8 @@ class ShardAccess:
         self.shards = shards
         self.cache = cache
         self.files = OpenFiles()
+        self.reads_parts = False
+        """Whether only some fields of samples are wanted, so that ranged reads leave out what is between them."""
         self._config = config
         self._traffic = traffic
         self._indexes = IndexCache()
@@ -281,7 +284,7 @@ class ShardAccess:
             if attempts == 1:
                 say(name, f"{damaged[0].name} has another CRC-32")
             attempts += 1
-            spans = [(fields[0].start, fields[-1].stop) for fields in (sorted(s, key=_start) for s in samples)]
+            spans = self._spans(samples)
             self._fetch_spans(source, shard, spans, opened)
             samples = [fields for fields in samples if not all(map(opened.is_sound, fields))]
             damaged = [field for fields in samples for field in fields if not opened.is_sound(field)]
@@ -293,6 +296,12 @@ class ShardAccess:
             self._forget_index(shard)
         return opened
 
+    def _spans(self, samples: Sequence[Sequence[StoredField]]) -> list[Span]:
+        """Byte ranges to fetch: of each sample, or of each field if only some fields are wanted."""
+        if self.reads_parts:
+            return [(field.start, field.stop) for fields in samples for field in fields]
+        return [(fields[0].start, fields[-1].stop) for fields in (sorted(s, key=_start) for s in samples)]
+
     def _forget_index(self, shard: int) -> None:
         """Discard an index that was made from the shard itself, whose bytes may have been damaged at that time."""
         if isinstance(keeper := self.shards.load_index, IndexKeeper):
@@ -302,7 +311,8 @@ class ShardAccess:
     def _fetch_spans(self, storage: Storage, shard: int, spans: Sequence[Span], opened: BlobShard) -> None:
         """Read spans of a shard: near spans in one request, and several requests at the same time."""
         name = self.name(shard)
-        ranges = [(request.start, request.stop) for request in coalesce(spans, max_gap_bytes=_GAP_BYTES)]
+        gap = _GAP_OF_PARTS_BYTES if self.reads_parts else _GAP_BYTES
+        ranges = [(request.start, request.stop) for request in coalesce(spans, max_gap_bytes=gap)]
         asked = [piece for start, stop in ranges for piece in pieces(start, stop)]
         try:
             found = map_on_threads(lambda piece: storage.read_ranges(name, [piece])[0], asked, "range")

@@ -66,6 +66,7 @@ class StreamRequest:
         cache_folder: folder in which the result of `where` is kept.
         transfer: time limits of stores.
         columns: columns to join by the place of a sample in its shard.
+        fields: the fields of samples that are read; None for all.
     """
 
     remote: str
@@ -82,6 +83,7 @@ class StreamRequest:
     cache_folder: Path = Path()
     transfer: Transfer | None = None
     columns: ColumnRequest = field(default_factory=ColumnRequest)
+    fields: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +95,31 @@ class OpenedRemote:
         joined: the shards of each folder of latents.
         suffixes: added to the field name `encoder_hidden`, for the primary shards and then for each folder of latents.
         columns: the sets of columns that are joined to the samples.
+        fields: the fields of samples that are read; None for all.
     """
 
     primary: ShardSet
     joined: tuple[ShardSet, ...] = ()
     suffixes: tuple[str, ...] = ("",)
     columns: tuple[ColumnSet, ...] = ()
+    fields: frozenset[str] | None = None
+
+    @property
+    def latents_that_are_read(self) -> list[tuple[ShardSet, str]]:
+        """The shards of the joined latents that are wanted, and the suffix of each."""
+        pairs = list(zip(self.joined, self.suffixes[1:], strict=True))
+        return [pair for pair in pairs if self.fields is None or f"encoder_hidden{pair[1]}" in self.fields]
+
+    @property
+    def suffixes_that_are_read(self) -> tuple[str, ...]:
+        """The suffixes of the primary shards and of the joined latents that are wanted."""
+        return (self.suffixes[0], *(suffix for _, suffix in self.latents_that_are_read))
+
+    @property
+    def has_metadata(self) -> bool:
+        """Whether the samples have metadata: their JSON, or columns."""
+        is_wanted = self.fields is None or "metadata" in self.fields
+        return is_wanted or any(one.joined for one in self.columns)
 
     @property
     def latents_snapshots(self) -> tuple[int, ...]:
@@ -138,6 +159,11 @@ class OpenedRemote:
 
 
 def open_remote(request: StreamRequest) -> OpenedRemote:
+    """Open a stream's shards, for reading some or all of their fields; see `_opened`."""
+    return replace(_opened(request), fields=request.fields)
+
+
+def _opened(request: StreamRequest) -> OpenedRemote:
     """Open a stream's shards.
 
     Raises:
@@ -215,7 +241,8 @@ def _open_joined(folder: ShardFolder, request: StreamRequest) -> OpenedRemote:
         check_json(columns, primary, None if table is None else table.offers.get(audio))
     if view is not None:
         primary = shards_of_view(primary, view.storage, view.offers[audio])
-    return OpenedRemote(primary, joined, ("", *_suffixes(request.latents)), columns)
+    is_latents = bool(own.snapshot.origin)
+    return OpenedRemote(primary, joined, _suffixes(storage.uri if is_latents else None, request.latents), columns)
 
 
 def _first_evaluated(
@@ -245,16 +272,22 @@ def _as_audio(found: NumberedSnapshot) -> NumberedSnapshot:
     return NumberedSnapshot(number, replace(found.snapshot, fingerprint=audio_of(found.snapshot)))
 
 
-def _suffixes(folders: Sequence[str]) -> list[str]:
-    """Suffixes that distinguish the latents of several folders in a sample: the folder's last name; empty for one."""
-    names = [folder.rstrip("/").rpartition("/")[2] for folder in folders]
+def _suffixes(own: str | None, folders: Sequence[str]) -> tuple[str, ...]:
+    """Suffixes that distinguish the latents of several folders in a sample: the folder's last name; empty for one.
+
+    Args:
+        own: the stream's own folder, if it holds latents; its suffix is the first one, which is empty otherwise.
+        folders: the folders that are joined to it.
+    """
+    names = [folder.rstrip("/").rpartition("/")[2] for folder in (*([] if own is None else [own]), *folders)]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ConfigError(
             f"two folders of latents are called {twice!r}: samples distinguish latents by that name "
             f"(encoder_hidden_{twice}); rename one, or link to it by another name"
         )
-    return [""] if len(names) == 1 else [f"_{name}" for name in names]
+    found = [""] * len(names) if len(names) < 2 else [f"_{name}" for name in names]
+    return tuple(found if own is not None else ["", *found])
 
 
 def _split_of(found: NumberedSnapshot, split: str | None) -> str | None:
