@@ -54,11 +54,7 @@ class _Donor:
         return pth or self.rejections.get(key)
 
     def telling(self, key: str) -> ByteRange | None:
-<<<<<<< HEAD
         """Byte range of what distinguishes a sample's audio from other audio; None if the shard lacks the sample."""
-=======
-        """Byte range of what distinguishes a sample's audio from others; None if the audio shard lacks the sample."""
->>>>>>> 0f88e26 (Fields that are wanted: only these are read, decoded and fetched; latents join other latents without audio)
         row = self.audio.find(key)
         span = None if row is None else self.audio.audio_range(row)
         if row is None or span is None or span[1] - span[0] < _HEAD_BYTES:
