@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from headrace.config.dataset import DatasetConfig, SchedulesConfig
+from headrace.config.source import SampleKind
 from headrace_dagster.assets.column_checks import read_tables, tables_spec
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
 from headrace_dagster.assets.metadata import catalog_metadata, left_latents, rejected_table
@@ -43,7 +44,7 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             "conservation",
             asset=keys.catalog,
             blocking=True,
-            description="found = recordings + rejected + unsettled",
+            description="found = recordings + rejected + unsettled; also for rows, if these are samples",
         ),
         dg.AssetCheckSpec(
             "has_recordings",
@@ -111,7 +112,7 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             data_version=dg.DataVersion(header.digest),
             metadata={**catalog_metadata(scan, changes, tuple(partitions)), **left},
             tags={INPUTS_TAG: inputs},
-            check_results=[_conservation(scan), _has_recordings(scan, config), *results, *tables],
+            check_results=[_conservation(scan, config), _has_recordings(scan, config), *results, *tables],
         )
         if scan.recordings.height:  # an empty scan goes no further, and is not what the next scan is compared with
             mark_reported(output, regressions)
@@ -127,16 +128,30 @@ def _freshness(schedules: SchedulesConfig) -> dg.FreshnessPolicy | None:
     return dg.FreshnessPolicy.time_window(warn_window=period + _GRACE, fail_window=2 * period + _GRACE)
 
 
-def _conservation(scan: "Scan") -> dg.AssetCheckResult:
+def _conservation(scan: "Scan", config: DatasetConfig) -> dg.AssetCheckResult:
+    num_recordings = scan.recordings["path"].n_unique()
     num_rejected = int((scan.rejected["origin"] == "file").sum())
+    passed = scan.num_found == num_recordings + num_rejected + scan.num_unsettled
+    rows = {}
+    if config.source.samples == SampleKind.ROWS:
+        rejected_rows = int((scan.rejected["origin"] == "metadata").sum())
+        rows = {
+            "rows_found": scan.num_rows,
+            "rows_accepted": scan.recordings.height,
+            "rows_rejected": rejected_rows,
+            "rows_merged": scan.num_merged_rows,
+            "rows_waiting": scan.num_waiting_rows,
+        }
+        passed &= 2 * scan.num_rows == sum(rows.values())
     return dg.AssetCheckResult(
         check_name="conservation",
-        passed=scan.num_found == scan.recordings.height + num_rejected + scan.num_unsettled,
+        passed=passed,
         metadata={
             "files_found": scan.num_found,
-            "recordings": scan.recordings.height,
+            "recordings": num_recordings,
             "rejected": num_rejected,
             "files_unsettled": scan.num_unsettled,
+            **rows,
         },
     )
 

@@ -85,9 +85,10 @@ def catalog_metadata(scan: "Scan", changes: "CatalogChanges", partitions: Sequen
         "rejected_new": len(new),
         "rejected_gone": changes.rejects.num_gone,
         "audio_hours": round(float(recordings["duration_seconds"].sum()) / 3600, 4),
-        "source_bytes": int(recordings["num_bytes"].sum()),
+        "source_bytes": int(recordings.unique("path")["num_bytes"].sum()),
         "duplicates": recordings["duplicate_of"].count(),
         "merged_rows": scan.num_merged_rows,
+        "cut_rows": scan.num_cut_rows,
         "changed_partitions": named or "none",
         **{f"{step}_seconds": round(value, 3) for step, value in scan.seconds.items()},
         **(

@@ -29,11 +29,11 @@ def source_checks(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
 
     @dg.multi_asset_check(name=f"{config.name}__source_checks", specs=specs)
     def checks(headrace_storage: StorageResource) -> Iterator[dg.AssetCheckResult]:
-        from headrace.catalog.leaks import leaks  # noqa: PLC0415 - polars: not in a code server
+        from headrace.catalog.leaks import LEAK_COLUMNS, leaks  # noqa: PLC0415 - polars: not in a code server
 
         catalog = headrace_storage.catalog(config)
         group = {"largest_group": catalog.header.totals.largest_group}
-        leaking = leaks(lambda: catalog.partitions(["path", "sha256"]))
+        leaking = leaks(lambda: catalog.partitions(LEAK_COLUMNS))
         yield _warning(_DUPLICATES, _LEAKS, leaking, key, group)
         rejected = catalog.rejected()
         unknown = rejected.filter(rejected["code"] == RejectReason.EXCLUDES_NOTHING)["key"].to_list()

@@ -86,7 +86,7 @@ def _act(step: str, folder: Path, count: int) -> Callable[[], dict[str, float]]:
         return _sensor(step, folder)
     import polars as pl  # noqa: PLC0415 - sensors do without
 
-    from headrace.catalog.leaks import leaks  # noqa: PLC0415
+    from headrace.catalog.leaks import LEAK_COLUMNS, leaks  # noqa: PLC0415
     from headrace.catalog.parts import existing_catalog, partition_recordings  # noqa: PLC0415
     from headrace.catalog.update import update_catalog  # noqa: PLC0415
     from headrace.report.catalog_figures import catalog_figures  # noqa: PLC0415
@@ -122,7 +122,7 @@ def _act(step: str, folder: Path, count: int) -> Callable[[], dict[str, float]]:
         return read(lambda: partition_recordings(output, config, "train-0007"))
     catalog = existing_catalog(output)
     if step == "leaks":
-        return read(lambda: leaks(lambda: catalog.partitions(["path", "sha256"])))
+        return read(lambda: leaks(lambda: catalog.partitions(LEAK_COLUMNS)))
     return read(lambda: catalog_figures(catalog.partitions(), ["train"]))
 
 

@@ -7,6 +7,7 @@ code server does not load it.
 import os
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -65,7 +66,7 @@ class StorageResource(dg.ConfigurableResource):
 
         if config.source.metadata is None:
             return None
-        return self._table(config.source.metadata, "metadata table", read_metadata)
+        return self._table(config.source.metadata, "metadata table", partial(read_metadata, columns=config.source.columns))
 
     def excluded(self, config: DatasetConfig) -> frozenset[str]:
         """The keys of `exclude`, from the YAML or from a table."""

@@ -39,6 +39,7 @@ class Project:
     reshuffle: int = 0
     exclude: tuple[str, ...] = ()
     size: ShardSize | None = None  # of a shard; None takes the layout's samples_per_shard
+    asked: dict = field(default_factory=dict)  # further keys of the section `source`
     source_uri: str | None = None  # where the recordings are, if not in the folder
 
     def __post_init__(self):
@@ -61,7 +62,7 @@ class Project:
         layout = self.layout
         return DatasetConfig(
             name="project",
-            source={"uri": str(self.folder / "source"), "settle_seconds": 0},
+            source={"uri": str(self.folder / "source"), "settle_seconds": 0, **self.asked},
             exclude=self.exclude,
             audio={"segment_seconds": self.audio.segment_seconds, "last_segment": self.audio.last_segment},
             splits=dict(layout.splits),

@@ -13,6 +13,7 @@ from headrace.catalog.checks import check_catalog
 from headrace.catalog.scan import scan, scan_settled
 from headrace.catalog.scan_workers import ReadingThreads
 from headrace.catalog.sources import open_source
+from headrace.config.source import ColumnsConfig
 from headrace.format.rejects import RejectSubject
 from tests.catalog_fakes import (
     AT_ONCE,
@@ -71,7 +72,9 @@ def test_every_kind_of_rejected_file_gets_an_understandable_reason(tmp_path):
     keys = {"key1.wav": "same", "key2.wav": "same", "dotted.wav": "a.b", "good.wav": "mine", "./good.wav": "mine"}
     no_keys = ["gone.wav", "../secret.wav", "/etc/passwd", None, "empty.wav"]
     metadata = pl.DataFrame({"path": [*keys, *no_keys], "key": [*keys.values(), *[None] * len(no_keys)]})
-    result = scan(open_source(root), None, CatalogSettings(0, min_seconds=0.05, key_column="key"), metadata)
+    result = scan(
+        open_source(root), None, CatalogSettings(0, min_seconds=0.05, columns=ColumnsConfig(key="key")), metadata
+    )
     check(result)
     assert paths(result) == ["copy.wav", "flac named.wav", "good.wav", "key1.wav"]
     found = codes(result)

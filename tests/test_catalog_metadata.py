@@ -5,11 +5,12 @@ import pytest
 
 from headrace.catalog.acceptance import CatalogSettings
 from headrace.catalog.metadata_columns import metadata_dicts
+from headrace.config.source import ColumnsConfig
 from headrace.errors import ConfigError
 from headrace.format.rejects import RejectSubject
 from tests.catalog_fakes import NOW_NS, codes, look, three_files
 
-KEYED = CatalogSettings(settle_seconds=0, key_column="key")
+KEYED = CatalogSettings(settle_seconds=0, columns=ColumnsConfig(key="key"))
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_of_many_paths_with_different_rows_the_first_five_are_named(source):
 
 
 def test_rows_that_differ_only_in_their_key_count_as_different(source):
-    with pytest.raises(ConfigError, match=r"rows 1, 2 differ in the key\)"):
+    with pytest.raises(ConfigError, match=r"rows 1, 2 differ in key\)"):
         look(source, metadata=pl.DataFrame({"path": ["a.wav", "a.wav"], "key": ["k", None]}), asked=KEYED)
 
 
@@ -130,13 +131,13 @@ def test_the_error_about_a_duplicate_key_says_how_to_resolve_it(source):
     result = look(source, metadata=pl.DataFrame({"path": ["a.wav", "b/c.wav"], "key": ["k", "k"]}), asked=KEYED)
     assert codes(result) == {"b/c.wav": "duplicate_key"}
     assert "a.wav already has" in reasons(result)["b/c.wav"]
-    assert "source.key_column" in reasons(result)["b/c.wav"]
+    assert "source.columns.key" in reasons(result)["b/c.wav"]
 
 
 def test_a_rejected_file_does_not_reserve_its_key(source):
     source.put("0.wav", b"1")
     table = pl.DataFrame({"path": ["0.wav", "a.wav"], "key": ["k", "k"]})
-    result = look(source, metadata=table, asked=CatalogSettings(0, min_seconds=1, key_column="key"))
+    result = look(source, metadata=table, asked=CatalogSettings(0, min_seconds=1, columns=ColumnsConfig(key="key")))
     assert codes(result) == {"0.wav": "too_short"}
     assert result.recordings["key"][0] == "k"
 
@@ -149,7 +150,7 @@ def test_a_key_that_is_unsafe_as_a_tar_member_name_is_rejected(source, key):
 
 def test_the_error_about_a_missing_key_column_names_the_existing_columns(source):
     table = pl.DataFrame({"path": ["a.wav"], "title": ["x"]})
-    with pytest.raises(ConfigError, match=r"source.key_column: .* no column 'key'; its columns are path, title"):
+    with pytest.raises(ConfigError, match=r"source.columns.key: .* no column 'key'; its columns are path, title"):
         look(source, metadata=table, asked=KEYED)
 
 
@@ -160,16 +161,16 @@ def test_an_empty_key_is_derived_from_the_path(source):
 
 def test_a_column_named_key_is_metadata_unless_it_is_the_key_column(source):
     table = pl.DataFrame({"path": ["a.wav"], "key": ["C# minor"], "metadata_key": ["x"]})
-    result = look(source, metadata=table, asked=CatalogSettings(0, key_column=None))
+    result = look(source, metadata=table, asked=CatalogSettings(0))
     assert codes(result) == {}
     assert metadata_dicts(result.recordings)[0] == {"key": "C# minor", "metadata_key": "x"}
 
 
 def test_another_column_can_contain_the_keys(source):
     table = pl.DataFrame({"path": ["a.wav"], "take": ["T1"], "key": ["C# minor"]})
-    result = look(source, metadata=table, asked=CatalogSettings(0, key_column="take"))
+    result = look(source, metadata=table, asked=CatalogSettings(0, columns=ColumnsConfig(key="take")))
     assert result.recordings["key"][0] == "T1"
-    assert metadata_dicts(result.recordings)[0] == {"key": "C# minor"}
+    assert metadata_dicts(result.recordings)[0] == {"key": "C# minor", "take": "T1"}
 
 
 def test_a_table_without_paths_is_rejected(source):

@@ -48,16 +48,6 @@ def test_a_table_that_names_some_file_is_accepted_even_if_that_file_is_rejected(
     assert update(pl.Series(paths, dtype=pl.String)).recordings.height == 2
 
 
-def test_samples_as_rows_are_an_error_before_anything_is_stored(tmp_path):
-    project, output = Project(tmp_path), LocalStorage(tmp_path / "store")
-    project.write_yaml(source={"uri": "x", "samples": "rows"})
-    source = FakeSource()
-    source.put("a.wav", b"1")
-    with pytest.raises(ConfigError, match=r"source\.samples: rows is not supported yet"):
-        update_catalog(project.config(), source, None, output, fake_runtime())
-    assert (read_catalog(output), source.opened) == (None, [])
-
-
 def test_a_source_without_files_is_not_blamed_on_the_table(update):
     assert update(["a.wav"], names=()).recordings.height == 0
 

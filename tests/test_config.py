@@ -226,8 +226,8 @@ def test_the_error_about_a_variable_name_says_what_is_expected(load):
 
 
 def test_a_metadata_column_gives_keys_only_if_the_yaml_names_it(load):
-    assert load(MINIMAL).source.key_column is None
-    assert load("source: {uri: a, key_column: take}\noutput: {uri: b}\n").source.key_column == "take"
+    assert load(MINIMAL).source.columns.key is None
+    assert load("source: {uri: a, columns: {key: take}}\noutput: {uri: b}\n").source.columns.key == "take"
 
 
 def test_paths_may_contain_dollar_signs_and_tildes_that_are_not_expanded(load):

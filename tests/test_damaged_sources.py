@@ -9,6 +9,7 @@ import soundfile as sf
 
 from headrace.audio import AudioFormat
 from headrace.build import audio as audio_shards
+from headrace.build import encoding_tasks
 from headrace.catalog.parts import read_catalog
 from headrace.errors import BuildError
 from headrace.format.index import index_name
@@ -83,7 +84,7 @@ def test_damaged_ogg_is_rejected_by_the_scan_with_the_position(project):
 
 @pytest.mark.parametrize("num_threads", [1, 3])
 def test_flac_with_a_wrong_md5_is_rejected_as_a_whole_for_any_number_of_tasks(project, num_threads, monkeypatch):
-    monkeypatch.setattr(audio_shards, "_TASK_SECONDS", 1.0)
+    monkeypatch.setattr(encoding_tasks, "TASK_SECONDS", 1.0)
     data = file_of(music(300_000), "FLAC")
     put(project, "false.flac", data[:26] + bytes(range(16)) + data[42:])
     put(project, "true.flac", data)
@@ -95,7 +96,7 @@ def test_flac_with_a_wrong_md5_is_rejected_as_a_whole_for_any_number_of_tasks(pr
 
 
 def test_long_flac_that_is_damaged_in_one_place_is_rejected_as_a_whole(project, monkeypatch):
-    monkeypatch.setattr(audio_shards, "_TASK_SECONDS", 1.0)
+    monkeypatch.setattr(encoding_tasks, "TASK_SECONDS", 1.0)
     data = bytearray(file_of(music(300_000), "FLAC"))
     data[len(data) // 2] ^= 1
     put(project, "broken.flac", bytes(data))

@@ -1,25 +1,23 @@
 """Recordings with equal bytes: kept, dropped or grouped, and which partitions a new duplicate changes."""
 
 import polars as pl
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.catalog.acceptance import CatalogSettings
 from headrace.catalog.header import grouping_of
-from headrace.catalog.leaks import leaks
+from headrace.catalog.leaks import LEAK_COLUMNS, leaks
 from headrace.catalog.partitions import PARTITION, merged_groups
 from headrace.catalog.scan import scan
 from headrace.config.dataset import DatasetConfig
 from headrace.config.partitioning import Partitioning
-from headrace.config.source import Duplicates
-from headrace.errors import ConfigError
+from headrace.config.source import ColumnsConfig, Duplicates
 from headrace.format.rejects import RejectSubject
 from tests.catalog_fakes import AT_ONCE, FakeSource, codes, fake_runtime, fingerprints, look, stored, with_partitions
 
 LAYOUT = Partitioning({"train": 0.5, "test": 0.5}, {"train": 3}, 4)
 DROP = CatalogSettings(settle_seconds=0, duplicates=Duplicates.DROP)
-DROP_KEYED = CatalogSettings(settle_seconds=0, duplicates=Duplicates.DROP, key_column="key")
+DROP_KEYED = CatalogSettings(settle_seconds=0, duplicates=Duplicates.DROP, columns=ColumnsConfig(key="key"))
 
 NAMES = st.sampled_from([f"{name}.wav" for name in "abcdefghij"])
 CONTENTS = st.dictionaries(NAMES, st.sampled_from(["1", "22", "333", "4444"]), min_size=1)
@@ -192,7 +190,7 @@ def test_duplicates_across_splits_are_named_with_their_splits_and_counted():
     catalog = scanned(contents).catalog
 
     def found(config, catalog=catalog):
-        return leaks(lambda: stored(catalog, config).partitions(["path", "sha256"]))
+        return leaks(lambda: stored(catalog, config).partitions(LEAK_COLUMNS))
 
     (line,) = found(config_of())
     assert "(train)" in line
@@ -215,10 +213,5 @@ def test_the_duplicates_setting_decides_the_partitions_and_is_part_of_the_header
     catalog = scanned({f"{number:02d}.wav": "same" for number in range(30)}).catalog
     found = {mode: stored(catalog, config_of(mode)).header.fingerprints for mode in Duplicates}
     assert found["keep"] == found["drop"] != found["group"]
-    groupings = [config_of(mode) for mode in Duplicates] + [config_of(samples="rows")]
+    groupings = [config_of(mode) for mode in Duplicates] + [config_of(samples="rows", metadata="m.csv")]
     assert len({grouping_of(config) for config in groupings}) == 4
-
-
-def test_samples_as_rows_are_reported_as_not_supported_yet():
-    with pytest.raises(ConfigError, match=r"source\.samples: rows is not supported yet"):
-        stored(scanned({"a.wav": "1"}).catalog, config_of(samples="rows"))

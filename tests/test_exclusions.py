@@ -15,7 +15,7 @@ from headrace.catalog.metadata_files import read_keys
 from headrace.catalog.parts import existing_catalog
 from headrace.config.dataset import DatasetConfig
 from headrace.config.partitioning import Partitioning
-from headrace.config.source import Duplicates
+from headrace.config.source import ColumnsConfig, Duplicates
 from headrace.errors import ConfigError
 from headrace.format.rejects import RejectSubject
 from tests.builds import Project, check
@@ -102,7 +102,7 @@ def test_keys_of_damaged_and_of_unsettled_files_are_not_reported_as_unknown(sour
 def test_a_recording_excluded_by_a_user_key_reserves_no_key_or_content(source):
     source.put("z.wav", b"content of a.wav")
     table = pl.DataFrame({"path": ["a.wav", "b/c.wav"], "key": ["k", "k"]})
-    asked = excluding("k", key_column="key", duplicates=Duplicates.DROP)
+    asked = excluding("k", columns=ColumnsConfig(key="key"), duplicates=Duplicates.DROP)
     result = look(source, metadata=table, asked=asked)
     assert result.recordings["path"].to_list() == ["b/d.wav", "z.wav"]
     assert codes(result) == {"a.wav": "excluded", "b/c.wav": "excluded"}

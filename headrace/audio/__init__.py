@@ -8,9 +8,10 @@ from headrace.audio.codecs import kept_extension, planned_bytes
 from headrace.audio.decode import EncodedAudio, decode, decode_into, open_encoded
 from headrace.audio.encode import encode_segments, prove, proves
 from headrace.audio.flac import FlacInfo, decode_flac_into, flac_info, whole_flac_info
-from headrace.audio.forms import AudioFormat, AudioInfo, AudioReject, Codec, EncodedSegment, Segment
+from headrace.audio.forms import AudioFormat, AudioInfo, AudioReject, Codec, EncodedSegment, Segment, Span
 from headrace.audio.probe import probe
 from headrace.audio.segments import plan_segments
+from headrace.audio.spans import encode_spans
 from headrace.audio.writer import codec_version, with_serial
 
 __all__ = [
@@ -22,11 +23,13 @@ __all__ = [
     "EncodedSegment",
     "FlacInfo",
     "Segment",
+    "Span",
     "codec_version",
     "decode",
     "decode_flac_into",
     "decode_into",
     "encode_segments",
+    "encode_spans",
     "flac_info",
     "kept_extension",
     "open_encoded",

@@ -34,7 +34,7 @@ from headrace.audio.sound import position_kept
 from headrace.audio.writer import StreamForm, copy_file, write_stream
 from headrace.errors import AudioError
 
-_BLOCK_SAMPLES = 1 << 20  # decoded at a time: bounds the memory; a short clip is one read and one write
+BLOCK_SAMPLES = 1 << 20  # decoded at a time: bounds the memory; a short clip is one read and one write
 _FLAC_HEAD_BYTES = 42
 _FLAC = "FLAC"
 
@@ -45,7 +45,7 @@ def encode_segments(
     wanted: AudioFormat,
     segments: Sequence[Segment],
     *,
-    block_samples: int = _BLOCK_SAMPLES,
+    block_samples: int = BLOCK_SAMPLES,
 ) -> Iterator[EncodedSegment]:
     """Encode segments of a recording, lazily, in the given order, which must be ascending.
 
@@ -69,13 +69,13 @@ def encode_segments(
     """
     if not segments:
         return
-    form = _form(info, wanted)
+    form = form_of(info, wanted)
     block_frames = max(1, block_samples // info.num_channels)
     if (extension := _extension_of_copy(file, info, wanted, form, segments)) is not None:
         _prove_whole(file, info, block_frames)
         yield _copied(file, info, extension)
         return
-    job = _Conversion(info, form)
+    job = Conversion(info, form)
     windows = [job.window(segment) for segment in segments]
     overlap = overlap_of(windows)
     is_whole_flac = info.container == _FLAC and covers(windows, info.num_frames)
@@ -84,7 +84,7 @@ def encode_segments(
         for segment, window in zip(segments, windows, strict=True):
             blocks = job.prepared(reader.blocks(window.start_frame, window.stop_frame), segment, window)
             payload, num_bytes = write_stream(blocks, segment.num_frames, form)
-            yield _result(segment, payload, num_bytes, form)
+            yield encoded_as(segment, payload, num_bytes, form)
 
 
 def proves(info: AudioInfo, wanted: AudioFormat, segments: Sequence[Segment]) -> bool:
@@ -95,13 +95,13 @@ def proves(info: AudioInfo, wanted: AudioFormat, segments: Sequence[Segment]) ->
     if info.container != _FLAC:
         return True
     try:
-        job = _Conversion(info, _form(info, wanted))
+        job = Conversion(info, form_of(info, wanted))
     except AudioError:  # `encode_segments` raises the same error
         return True
     return covers([job.window(segment) for segment in segments], info.num_frames)
 
 
-def prove(file: BinaryIO, info: AudioInfo, *, block_samples: int = _BLOCK_SAMPLES) -> None:
+def prove(file: BinaryIO, info: AudioInfo, *, block_samples: int = BLOCK_SAMPLES) -> None:
     """Check that a whole FLAC recording has the number of frames and the MD5 of its header, by decoding it.
 
     Other formats are not checked. `proves` reports whether `encode_segments` makes this check by itself.
@@ -125,7 +125,7 @@ def _prove_whole(file: BinaryIO, info: AudioInfo, block_frames: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Conversion:
+class Conversion:
     """The steps that convert a source to one form."""
 
     info: AudioInfo
@@ -133,10 +133,12 @@ class _Conversion:
 
     @property
     def resamples(self) -> bool:
+        """Whether the rate changes."""
         return self.info.sample_rate_hz != self.form.sample_rate_hz
 
     @property
     def mixes(self) -> bool:
+        """Whether channels are mixed to one."""
         return self.form.num_channels == 1 < self.info.num_channels
 
     @property
@@ -165,7 +167,7 @@ class _Conversion:
             yield np.repeat(pcm, repeats, axis=1) if repeats > 1 else pcm
 
 
-def _form(info: AudioInfo, wanted: AudioFormat) -> StreamForm:
+def form_of(info: AudioInfo, wanted: AudioFormat) -> StreamForm:
     """The wanted form, with the source's values for settings that are None.
 
     Raises:
@@ -233,7 +235,8 @@ def _copied(file: BinaryIO, info: AudioInfo, extension: str) -> EncodedSegment:
     return EncodedSegment(payload, num_bytes, info.num_frames, *_form_of(info), extension)
 
 
-def _result(segment: Segment, payload: bytes | BinaryIO, num_bytes: int, form: StreamForm) -> EncodedSegment:
+def encoded_as(segment: Segment, payload: bytes | BinaryIO, num_bytes: int, form: StreamForm) -> EncodedSegment:
+    """The encoded segment with its facts."""
     return EncodedSegment(
         payload=payload,
         num_bytes=num_bytes,

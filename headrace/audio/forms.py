@@ -202,9 +202,22 @@ class Segment:
         return self.start_frame + self.num_frames
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """Frames `start_frame` to `stop_frame` of a recording, counted at the *recording's own* sample rate."""
+
+    start_frame: int
+    stop_frame: int
+
+    @property
+    def num_frames(self) -> int:
+        """Number of frames."""
+        return self.stop_frame - self.start_frame
+
+
 @dataclass(frozen=True, slots=True)
 class EncodedSegment:
-    """A segment in its codec.
+    """A segment or span in its codec.
 
     Attributes:
         payload: the audio file, as bytes; or, if it may be large, as a binary file at position 0, which has to be read

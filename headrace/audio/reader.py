@@ -32,7 +32,7 @@ class FrameReader:
     skipped by seeking if that is exact, otherwise by decoding.
     """
 
-    def __init__(  # noqa: PLR0913 - how much is decoded at a time, and how much is kept
+    def __init__(  # noqa: PLR0913 - where it is, how much is decoded at a time, and how much is kept
         self,
         sound: Sound,
         info: AudioInfo,
@@ -41,14 +41,16 @@ class FrameReader:
         block_frames: int,
         keep: int = 0,
         skip_frames: int | None = None,
+        position: int = 0,
     ) -> None:
+        """Take an open recording, and the frame at which it is."""
         self._sound = sound
         self._info = info
         self._dtype = dtype
         self._block_frames = block_frames
         self._keep = keep
         self._skip_frames = skip_frames or block_frames  # decoded at a time in a gap
-        self._position = 0
+        self._position = position
         self._tail: Samples = np.empty((0, info.num_channels), dtype)
 
     def blocks(self, start: int, stop: int) -> Iterator[Samples]:

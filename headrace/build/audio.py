@@ -8,9 +8,9 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import groupby
 from typing import BinaryIO, TypeVar
 
 from headrace.audio import (
@@ -20,13 +20,15 @@ from headrace.audio import (
     Segment,
     codec_version,
     encode_segments,
-    planned_bytes,
+    encode_spans,
     prove,
     proves,
     with_serial,
 )
-from headrace.build.plan import PlannedSample, ShardPlan, layout_of, plan_shards
-from headrace.build.samples import Planned, planned_samples, sample_json, sample_key
+from headrace.build.encoding_tasks import TASK_SECONDS, EncodingTask, spans_of_passes, tasks_of
+from headrace.build.plan import ShardPlan, layout_of, plan_shards
+from headrace.build.samples import Planned, ordered_samples, planned_samples, sample_json, sample_key
+from headrace.build.span_passes import EncodedSpan, SpanPasses
 from headrace.build.update import PartitionBuild, PartitionTarget, bring_up_to_date
 from headrace.catalog.listing import FileStamp
 from headrace.catalog.recordings import Recording, fingerprint_of
@@ -46,15 +48,13 @@ from headrace.format.manifests import (
 )
 from headrace.format.planned_keys import pack_keys, read_planned_keys
 from headrace.format.writer import ShardPlace, ShardWriter, published_index
-from headrace.ordered import WeightLimit, map_in_order
+from headrace.ordered import Pending, WeightLimit, start_in_order
 from headrace.stores.storage import Storage
 
 SHARD_FORMAT = 1
 _SECONDS_NOTE = "seconds"
-_TASK_SECONDS = 60.0  # audio that one thread encodes at a time: bounds the memory for long recordings
 _LONG_TASKS_PER_THREAD = 2  # encoded ahead of the shard that is being written: one under way, one ready
 _SHORT_TASKS_PER_THREAD = 8  # enough that no thread waits while a shard of short recordings is published
-_TASK_SECONDS_NO_SEEK = 900.0  # if each task has to decode from the recording's beginning
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def build_partition(  # noqa: PLR0913 - the five parts of a build, and who watch
     return bring_up_to_date(recipe, storage, published_index, progress)
 
 
-_Encoded = list[EncodedSegment] | AudioError
+_Encoded = Sequence[EncodedSpan] | AudioError
 _Result = TypeVar("_Result")
 
 
@@ -143,14 +143,10 @@ class _AudioRecipe:
         self._planned, self._too_short = planned_samples(self.recordings, self.settings.audio)
         return plan_shards(
             self._places(previous),
-            [self._planned_sample(key, recording, segment) for key, (recording, segment) in self._planned.items()],
+            ordered_samples(self._planned, self.settings.audio),
             size=self.settings.size,
             settings=self.settings.digest(),
         )
-
-    def _planned_sample(self, key: str, recording: Recording, segment: Segment) -> PlannedSample:
-        size = planned_bytes(recording.info, self.settings.audio, segment, recording.num_bytes)
-        return PlannedSample(key, recording.key, segment.index, recording.sample_digest, size)
 
     def planned_keys(self, plans: Sequence[ShardPlan]) -> bytes:
         """See `ShardRecipe`."""
@@ -185,25 +181,32 @@ class _AudioRecipe:
         tasks = (task for plan in plans for task in self._tasks(plan))
         with ThreadPoolExecutor(self.num_threads, "encode") as pool:
             faults = self._faults(plans, pool)
-            results = map_in_order(
-                pool,
-                lambda task: faults.get(task[0].path) or self._encode(task),
+            spans = spans_of_passes(task for plan in plans for task in self._tasks(plan))
+            passes = SpanPasses(pool, spans, self._spans)
+
+            def start(task: EncodingTask) -> Pending[_Encoded]:
+                if task.is_pass:
+                    return passes.start([recording for recording, _ in task.samples])
+                return pool.submit(lambda: faults.get(task.path) or self._encode(task))
+
+            results = start_in_order(
+                start,
                 tasks,
                 window=_SHORT_TASKS_PER_THREAD * self.num_threads,
-                limit=WeightLimit(self._weight, _LONG_TASKS_PER_THREAD * self.num_threads * _TASK_SECONDS),
+                limit=WeightLimit(self._weight, _LONG_TASKS_PER_THREAD * self.num_threads * TASK_SECONDS),
             )
             return {plan.input_digest: self._write_one(plan, results) for plan in plans}
 
     def _faults(self, plans: Sequence[ShardPlan], pool: ThreadPoolExecutor) -> dict[str, AudioError]:
-        """Path → error of damaged recordings that are split into several tasks.
+        """Path → error of damaged recordings whose segments are split into several tasks.
 
-        They are checked as a whole first, because all samples of a damaged recording are rejected, not only some.
+        They are checked as a whole first, because all segments of a damaged recording are rejected, not only some.
         """
         parted = {
-            recording.path: recording
+            task.path: task.recording
             for plan in plans
-            for recording, segments in self._tasks(plan)
-            if not proves(recording.info, self.settings.audio, segments)
+            for task in self._tasks(plan)
+            if not (task.is_of_spans or proves(task.recording.info, self.settings.audio, task.segments))
         }
         found = pool.map(lambda recording: self._read(recording, partial(prove, info=recording.info)), parted.values())
         return {path: fault for path, fault in zip(parted, found, strict=True) if fault is not None}
@@ -211,16 +214,21 @@ class _AudioRecipe:
     def _write_one(self, plan: ShardPlan, results: Iterator[_Encoded]) -> ShardIndex:
         """Publish one shard from the next results."""
         place = ShardPlace(split_of(self.target.partition), bucket_of(self.target.partition), plan.sequence)
-        refused: dict[str, ManifestRejection] = {}
+        refused: dict[tuple[str, str], ManifestRejection] = {}
         seconds = 0.0
         with ShardWriter(self.storage, place) as writer:
-            for recording, segments in self._tasks(plan):
+            for task in self._tasks(plan):
                 result = next(results)
-                if isinstance(result, AudioError):
-                    refused[recording.path] = ManifestRejection(recording.path, result.reason, str(result))
-                else:
-                    seconds += self._add(writer, recording, segments, result)
-                self.progress(len(segments))
+                encoded = [result] * len(task.samples) if isinstance(result, AudioError) else result
+                for (recording, segment), sample in zip(task.samples, encoded, strict=True):
+                    if isinstance(sample, AudioError):
+                        rejection = ManifestRejection(
+                            recording.path, sample.reason, str(sample), _refused(recording)[1]
+                        )
+                        refused[_refused(recording)] = rejection
+                    else:
+                        seconds += self._add(writer, recording, segment, sample)
+                self.progress(len(task.samples))
             self._check_conserved(plan, refused, writer)
             notes = {
                 REFUSED_NOTE: json.dumps([asdict(refusal) for refusal in refused.values()], ensure_ascii=False),
@@ -228,9 +236,9 @@ class _AudioRecipe:
             }
             return writer.publish(plan.input_digest, notes)
 
-    def _check_conserved(self, plan: ShardPlan, refused: Collection[str], writer: ShardWriter) -> None:
-        """Raise `BuildError` unless the shard has exactly the planned samples whose recordings are not rejected."""
-        wanted = [sample.key for sample in plan.samples if self._planned[sample.key][0].path not in refused]
+    def _check_conserved(self, plan: ShardPlan, refused: Collection[tuple[str, str]], writer: ShardWriter) -> None:
+        """Raise `BuildError` unless the shard has exactly the planned samples that are not rejected."""
+        wanted = [sample.key for sample in plan.samples if _refused(self._planned[sample.key][0]) not in refused]
         if (written := writer.keys) != wanted:
             other = sorted(set(wanted) ^ set(written))[:3]
             raise BuildError(
@@ -239,67 +247,62 @@ class _AudioRecipe:
                 "error in Headrace, please report it"
             )
 
-    def _add(
-        self, writer: ShardWriter, recording: Recording, segments: list[Segment], encoded: list[EncodedSegment]
-    ) -> float:
-        """Append a recording's samples. Returns their length in seconds."""
-        is_whole = self.settings.audio.segment_seconds is None
-        seconds = 0.0
-        for segment, sample in zip(segments, encoded, strict=True):
-            key = sample_key(recording, segment, is_whole=is_whole)
-            text = sample_json(recording, segment, sample)
-            facts = SampleEntry(key, {}, sample.num_frames, sample.sample_rate_hz, sample.num_channels)
-            payload = with_serial(sample.payload, key) if self.settings.audio.codec is Codec.OPUS else sample.payload
-            writer.add(key, {sample.extension: (payload, sample.num_bytes), "json": (text, len(text))}, facts)
-            seconds += sample.num_frames / sample.sample_rate_hz
-        return seconds
+    def _add(self, writer: ShardWriter, recording: Recording, segment: Segment, sample: EncodedSegment) -> float:
+        """Append a sample. Returns its length in seconds."""
+        key = sample_key(recording, segment, is_whole=self.settings.audio.segment_seconds is None)
+        text = sample_json(recording, segment, sample)
+        facts = SampleEntry(key, {}, sample.num_frames, sample.sample_rate_hz, sample.num_channels)
+        payload = with_serial(sample.payload, key) if self.settings.audio.codec is Codec.OPUS else sample.payload
+        writer.add(key, {sample.extension: (payload, sample.num_bytes), "json": (text, len(text))}, facts)
+        return sample.num_frames / sample.sample_rate_hz
 
-    def _tasks(self, plan: ShardPlan) -> Iterator[tuple[Recording, list[Segment]]]:
-        """The plan's samples, in parts that one thread encodes at a time: a recording and some of its segments."""
-        for _, samples in groupby(plan.samples, key=lambda sample: sample.recording):
-            batch: list[Segment] = []
-            seconds = 0.0
-            for sample in samples:
-                recording, segment = self._planned[sample.key]
-                length = segment.num_frames / (self.settings.audio.sample_rate_hz or recording.info.sample_rate_hz)
-                longest = _TASK_SECONDS if recording.info.has_exact_seek else _TASK_SECONDS_NO_SEEK
-                # A segment that was excluded for some time comes after later ones.
-                is_earlier = bool(batch) and segment.start_frame < batch[-1].start_frame
-                if batch and (seconds + length > longest or is_earlier):
-                    yield recording, batch
-                    batch, seconds = [], 0.0
-                batch.append(segment)
-                seconds += length
-            yield recording, batch
+    def _tasks(self, plan: ShardPlan) -> Iterator[EncodingTask]:
+        """The plan's samples, in parts that one thread encodes at a time."""
+        return tasks_of((self._planned[sample.key] for sample in plan.samples), self.settings.audio)
 
-    def _weight(self, task: tuple[Recording, list[Segment]]) -> float:
-        """Seconds of audio, at most those of one full task, because longer segments are encoded to disk."""
-        recording, segments = task
-        rate_hz = self.settings.audio.sample_rate_hz or recording.info.sample_rate_hz
-        return min(_TASK_SECONDS, sum(segment.num_frames for segment in segments) / rate_hz)
+    def _weight(self, task: EncodingTask) -> float:
+        """Seconds of audio, at most those of one full task, because longer samples are encoded to disk."""
+        return min(TASK_SECONDS, task.seconds)
 
-    def _encode(self, task: tuple[Recording, list[Segment]]) -> _Encoded:
-        """Encode some segments of one recording."""
-        recording, segments = task
-        return self._read(
-            recording, lambda file: list(encode_segments(file, recording.info, self.settings.audio, segments))
-        )
+    def _encode(self, task: EncodingTask) -> _Encoded:
+        """Encode samples of one recording."""
+        if task.is_of_spans:
+            results = dict(self._spans([recording for recording, _ in task.samples]))
+            return [results[number] for number in range(len(results))]
+        recording, audio = task.recording, self.settings.audio
+        return self._read(recording, lambda file: list(encode_segments(file, recording.info, audio, task.segments)))
+
+    def _spans(self, spans: Sequence[Recording]) -> Iterator[tuple[int, EncodedSpan]]:
+        """Encode spans of one file: see `encode_spans`. Each is read before the next one is requested."""
+        recording, frames = spans[0], [span.span for span in spans]
+        with self._opened(recording) as file:
+            yield from encode_spans(file, recording.info, self.settings.audio, frames)
 
     def _read(self, recording: Recording, use: Callable[[BinaryIO], _Result]) -> _Result | AudioError:
         """The result of `use` on an open recording; or the `AudioError` that it raised, as a value."""
-        stamp = FileStamp(recording.num_bytes, recording.mtime_ns)
+        with self._opened(recording) as file:
+            try:
+                return use(file)
+            except AudioError as error:
+                return error  # at the end of the block: an error of a file that changed is not the recording's
+
+    @contextmanager
+    def _opened(self, recording: Recording) -> Iterator[BinaryIO]:
+        """Open a recording. Raises `BuildError` if it is not, or no longer, the file that was scanned."""
         try:
-            with self.source.open(recording.path, stamp) as file:
-                try:
-                    return use(file)
-                except AudioError as error:
-                    return error  # at the end of the block: an error of a file that changed is not the recording's
+            with self.source.open(recording.path, FileStamp(recording.num_bytes, recording.mtime_ns)) as file:
+                yield file
         except FileChangedError as error:
             raise BuildError(
                 f"{recording.path}: the file changed since the catalog was scanned; build again"
             ) from error
         except OSError as error:
             raise _removed(recording, error) from error
+
+
+def _refused(recording: Recording) -> tuple[str, str]:
+    """How a rejection names a recording: by path, and by key if the row is a span of it."""
+    return recording.path, recording.key if recording.is_span else ""
 
 
 def _removed(recording: Recording, error: OSError) -> BuildError:

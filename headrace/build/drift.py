@@ -9,6 +9,7 @@ from statistics import median
 
 from headrace.catalog.header import CatalogHeader
 from headrace.config.dataset import DriftConfig
+from headrace.config.source import SampleKind
 from headrace.format.rejects import ASKED_FOR, RejectSubject
 
 _SECONDS_PER_HOUR = 3600.0
@@ -23,7 +24,8 @@ class CatalogNumbers:
         duration_p10_seconds: length that 10% of the recordings are shorter than.
         duration_p50_seconds: median length.
         duration_p90_seconds: length that 90% of the recordings are shorter than.
-        rejected_share: share of rejected files in all files, 0 to 1; without files that the YAML excludes.
+        rejected_share: share of rejected files in all files, or of rejected rows in all rows if these are samples, 0 to
+            1; without those that the YAML excludes.
     """
 
     recorded_hours: float
@@ -39,12 +41,14 @@ class CatalogNumbers:
 
 def catalog_numbers(header: CatalogHeader) -> CatalogNumbers:
     """The numbers of a catalog; zeros if it is empty."""
+    are_rows = header.samples == SampleKind.ROWS
+    judged = RejectSubject.METADATA if are_rows else RejectSubject.FILE
     refused = sum(
         number
         for origin, code, number in header.totals.rejects
-        if origin in {RejectSubject.FILE, RejectSubject.DECODE} and code not in ASKED_FOR
+        if origin in {judged, RejectSubject.DECODE} and code not in ASKED_FOR
     )
-    found = header.num_rows + header.num_rejected_files
+    found = header.num_rows + (header.num_rejected_rows if are_rows else header.num_rejected_files)
     share = refused / found if found else 0.0
     return CatalogNumbers(round(header.seconds / _SECONDS_PER_HOUR, 6), *header.totals.durations, share)
 

@@ -9,11 +9,13 @@ may exceed it.
 """
 
 import hashlib
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.config.partitioning import ShardSize
 from headrace.errors import ConfigError
+from headrace.format.segment_keys import span_recording
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +24,8 @@ class PlannedSample:
 
     Attributes:
         key: key of the sample.
-        recording: key of its recording; samples of one recording stay together.
-        index: number of its segment in the recording.
+        recording: key or path of its recording; samples of one recording stay together.
+        index: number of its segment in the recording, or first frame of its span.
         digest: digest of everything that its bytes depend on, except the audio settings.
         num_bytes: planned size of its audio.
     """
@@ -59,8 +61,9 @@ def plan_shards(
 ) -> list[ShardPlan]:
     """The shards that a partition should have, in order of their numbers.
 
-    Samples of `previous` keep their shard and their order in it. New samples fill the last shard and then new shards,
-    in an order shuffled by hash, so that recordings are mixed (see above).
+    Samples of `previous` keep their shard and their order in it. A new span takes the place of a span of the same
+    recording that is gone, so that a row whose span changes concerns one shard. Other new samples fill the last shard
+    and then new shards, in an order shuffled by hash, so that recordings are mixed (see above).
 
     Args:
         previous: number of a shard → the keys that were planned for it; empty to lay out the partition from scratch:
@@ -75,7 +78,11 @@ def plan_shards(
     waiting = {sample.key: sample for sample in samples}
     if len(waiting) != len(samples):
         raise ConfigError(f"{len(samples) - len(waiting)} samples share a key with another; keys must be unique")
-    groups = {sequence: [waiting.pop(key) for key in keys if key in waiting] for sequence, keys in previous.items()}
+    replaced = _in_places_of_gone_spans(previous, waiting)
+    groups = {
+        sequence: [waiting.pop(key) for key in (replaced.get(key, key) for key in keys) if key in waiting]
+        for sequence, keys in previous.items()
+    }
     new = sorted(waiting.values(), key=_shuffled)
     _fill(groups, new, size)
     return [
@@ -103,9 +110,28 @@ def _fill(groups: dict[int, list[PlannedSample]], new: Sequence[PlannedSample], 
         num_bytes += sample.num_bytes
 
 
-def _shuffled(sample: PlannedSample) -> tuple[bytes, str, int]:
-    """Sort key: recordings in the order of their hashes, segments of one recording together."""
-    return hashlib.sha256(sample.recording.encode()).digest(), sample.recording, sample.index
+def _in_places_of_gone_spans(
+    previous: Mapping[int, Sequence[str]], wanted: Mapping[str, PlannedSample]
+) -> dict[str, str]:
+    """Key of a span that is gone → key of a new span of the same recording. For keys that are made from spans."""
+    known = {key for keys in previous.values() for key in keys}
+    gone = [key for keys in previous.values() for key in keys if key not in wanted and span_recording(key)]
+    if not gone:
+        return {}
+    free: dict[str, deque[str]] = {}
+    for sample in sorted(wanted.values(), key=_shuffled):
+        if sample.key not in known and (recording := span_recording(sample.key)):
+            free.setdefault(recording, deque()).append(sample.key)
+    found = {}
+    for key in gone:
+        if new := free.get(span_recording(key)):
+            found[key] = new.popleft()
+    return found
+
+
+def _shuffled(sample: PlannedSample) -> tuple[bytes, str, int, str]:
+    """Sort key: recordings in the order of their hashes, segments and spans of one recording together."""
+    return hashlib.sha256(sample.recording.encode()).digest(), sample.recording, sample.index, sample.key
 
 
 def _input_digest(sequence: int, samples: Sequence[PlannedSample], settings: str) -> str:

@@ -3,7 +3,8 @@
 import json
 from collections.abc import Sequence
 
-from headrace.audio import AudioFormat, EncodedSegment, Segment, plan_segments
+from headrace.audio import AudioFormat, EncodedSegment, Segment, plan_segments, planned_bytes
+from headrace.build.plan import PlannedSample
 from headrace.catalog.content_digests import named_digest
 from headrace.catalog.recordings import Recording
 from headrace.errors import ConfigError
@@ -18,20 +19,24 @@ Planned = dict[str, tuple[Recording, Segment]]
 def planned_samples(recordings: Sequence[Recording], audio: AudioFormat) -> tuple[Planned, list[ManifestRejection]]:
     """Plan the samples of recordings, without excluded segments.
 
+    A span is one sample. Its segment begins at frame 0 of the span, because a span is cut before it is converted.
+
     Returns:
-        The samples by key, and a rejection for each recording that is too short for a sample.
+        The samples by key, in the order of the recordings and their segments; and a rejection for each recording that
+        is too short for a sample, with the key if it is a span.
     """
     is_whole = audio.segment_seconds is None
     planned: Planned = {}
     refused: list[ManifestRejection] = []
     for recording in recordings:
         try:
-            segments = plan_segments(recording.info.num_frames, recording.info.sample_rate_hz, audio)
+            segments = plan_segments(recording.span.num_frames, recording.info.sample_rate_hz, audio)
             reason = _why_none(recording, audio)
         except ConfigError as error:  # shards keep the source's rate, at which this recording's segments are too short
             segments, reason = (), str(error)
         if not segments:
-            refused.append(ManifestRejection(recording.path, RejectReason.TOO_SHORT.value, reason))
+            key = recording.key if recording.is_span else ""
+            refused.append(ManifestRejection(recording.path, RejectReason.TOO_SHORT.value, reason, key))
         for segment in segments:
             key = sample_key(recording, segment, is_whole=is_whole)
             if key not in recording.excluded_segments:
@@ -39,17 +44,42 @@ def planned_samples(recordings: Sequence[Recording], audio: AudioFormat) -> tupl
     return planned, refused
 
 
+def ordered_samples(planned: Planned, audio: AudioFormat) -> list[PlannedSample]:
+    """The samples for `plan_shards`: those of one file together, its segments and spans in order."""
+    return [
+        PlannedSample(
+            key=key,
+            recording=recording.path if recording.is_span else recording.key,
+            index=recording.start_frame if recording.is_span else segment.index,
+            digest=recording.sample_digest,
+            num_bytes=planned_bytes(recording.info, audio, segment, recording.num_bytes),
+        )
+        for key, (recording, segment) in planned.items()
+    ]
+
+
 def sample_json(recording: Recording, segment: Segment, encoded: EncodedSegment) -> bytes:
     """The `<key>.json` of a sample: the user's metadata, and its origin under `headrace`."""
     provenance = {
         "source": recording.path,
         **named_digest(recording.sha256),
-        "start_frame": segment.start_frame,
+        **_begin(recording, segment),
         "num_frames": encoded.num_frames,
         "sample_rate": encoded.sample_rate_hz,
         "num_channels": encoded.num_channels,
     }
     return json.dumps({**recording.metadata, "headrace": provenance}, ensure_ascii=False).encode()
+
+
+def _begin(recording: Recording, segment: Segment) -> dict[str, int]:
+    """Where a sample begins: a segment at the shard's rate, a span at the recording's own rate."""
+    if not recording.is_span:
+        return {"start_frame": segment.start_frame}
+    return {
+        "start_frame": recording.span.start_frame,
+        "stop_frame": recording.span.stop_frame,
+        "source_sample_rate": recording.info.sample_rate_hz,
+    }
 
 
 def sample_key(recording: Recording, segment: Segment, *, is_whole: bool) -> str:
@@ -59,7 +89,8 @@ def sample_key(recording: Recording, segment: Segment, *, is_whole: bool) -> str
 
 def _why_none(recording: Recording, audio: AudioFormat) -> str:
     """Why a recording with a valid header is too short for a sample."""
-    length = f"the recording's {recording.info.num_frames} frames at {recording.info.sample_rate_hz} Hz"
+    what = "span" if recording.is_span else "recording"
+    length = f"the {what}'s {recording.span.num_frames} frames at {recording.info.sample_rate_hz} Hz"
     if audio.segment_seconds is None:
         return f"{length} leave no frame at {audio.sample_rate_hz} Hz (audio.sample_rate)"
     return (

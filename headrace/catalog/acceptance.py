@@ -1,5 +1,7 @@
 """Decides which files of a scan become recordings and which are rejected, with a reason for each rejection. Pure.
 
+That is for `source.samples: files`; `headrace.catalog.row_acceptance` decides about rows.
+
 The decisions here depend on settings, on the metadata or on other files: keys, duplicates, exclusions, the shortest
 length. Facts of one file alone come from `headrace.catalog.probing`. The functions take and return whole tables.
 `recording_digests` computes the digest by which later steps detect that a recording has changed.
@@ -16,19 +18,23 @@ from headrace.audio import AudioFormat
 from headrace.catalog.columns import FACT_SCHEMA, OWN_COLUMNS, RECORDING_SCHEMA, REJECTED_SCHEMA
 from headrace.catalog.exclusions import SEPARATOR, Exclusions, find_exclusions
 from headrace.catalog.metadata_columns import json_rows
-from headrace.catalog.metadata_rows import EXPLICIT_KEY, MetadataRows, rejected_metadata_rows
-from headrace.config.source import Duplicates
-from headrace.format.keys import KEY_PATTERN, MAX_KEY_LENGTH, SEGMENT_SUFFIX, sample_keys
+from headrace.catalog.metadata_rows import MetadataRows, rejected_metadata_rows
+from headrace.catalog.row_columns import EXPLICIT_KEY
+from headrace.config.source import ColumnsConfig, Duplicates, KeyForm, SampleKind
+from headrace.format.keys import KEY_PATTERN, MAX_KEY_LENGTH, SEGMENT_SUFFIX, sample_keys, slug_keys
 from headrace.format.rejects import RejectReason, RejectSubject
 
 _DIGEST_LENGTH = 32
 _SLICE_ROWS = 10_000
 _DIGEST_COLUMNS = ("key", "path", "sha256", "num_frames", "sample_rate_hz", "num_channels", "bits_per_sample")
+CONTENT = ("sha256", "start_frame", "stop_frame")
+"""Two rows of a catalog with equal values in these columns have the same audio."""
 _Verdict = tuple[str, RejectReason, str]
 _KEY_TAKEN = (
     "has the key '{}', which {} already has: keys must differ; leave the cell in the metadata's key column empty to "
-    "derive the key from the path, or, if that column does not hold keys, set source.key_column: null"
+    "derive the key from the path, or, if that column does not hold keys, remove source.columns.key"
 )
+_IS_SPAN = "\0is_span"
 _VERDICT_SCHEMA = {"path": pl.String, "\0code": pl.String, "\0reason": pl.String}
 
 
@@ -39,7 +45,10 @@ class CatalogSettings:
     Attributes:
         settle_seconds: a file that changed more recently may still be being written; it is left for the next scan.
         min_seconds: shorter recordings are rejected.
-        key_column: metadata column with the keys; None derives every key from the path.
+        samples: what becomes a sample.
+        columns: which columns of the metadata have a meaning.
+        key_form: what to do with keys that have other characters than a key may have.
+        span_tolerance_seconds: a span that ends at most this much after its recording's end is cut there.
         duplicates: what to do with recordings that have the same bytes.
         excluded: keys of recordings and of segments to leave out.
         audio: how recordings are cut into segments.
@@ -47,7 +56,10 @@ class CatalogSettings:
 
     settle_seconds: float = 5.0
     min_seconds: float = 0.0
-    key_column: str | None = None
+    samples: SampleKind = SampleKind.FILES
+    columns: ColumnsConfig = field(default_factory=ColumnsConfig)
+    key_form: KeyForm = KeyForm.AS_IS
+    span_tolerance_seconds: float = 0.05
     duplicates: Duplicates = Duplicates.KEEP
     excluded: frozenset[str] = frozenset()
     audio: AudioFormat = field(default_factory=AudioFormat)
@@ -85,17 +97,25 @@ def accepted_and_rejected(
     facts = facts.sort("path")
     is_good = pl.col("code").is_null()
     sound, damaged = facts.filter(is_good), facts.filter(~is_good)
-    candidates = _with_keys(sound.with_columns(duration_seconds=pl.col("num_frames") / pl.col("sample_rate_hz")), rows)
+    candidates = _with_keys(
+        sound.with_columns(
+            start_frame=pl.lit(0, dtype=pl.Int64),  # a whole file is one row
+            stop_frame="num_frames",
+            duration_seconds=pl.col("num_frames") / pl.col("sample_rate_hz"),
+        ),
+        rows,
+        settings.key_form,
+    )
     excluded = _exclusions(candidates, [damaged["path"], unsettled], rows, settings)
     judged = _reject_each(_exclude(candidates, excluded), settings.min_seconds)
     judged = (_reject_copies if settings.duplicates == Duplicates.DROP else _reject_taken_keys)(judged)
-    recordings = _recordings(judged.filter(is_good).drop(EXPLICIT_KEY))
+    recordings = finished_recordings(judged.filter(is_good).drop(EXPLICIT_KEY))
     rejected = [
-        _rejected_rows(damaged, RejectSubject.FILE),
-        _rejected_rows(judged.filter(~is_good), RejectSubject.FILE),
-        _rejected_rows(rejected_metadata_rows(rows, pl.concat([facts["path"], unsettled])), RejectSubject.METADATA),
-        _rejected_rows(_excluded_segments(recordings), RejectSubject.EXCLUDE),
-        _rejected_rows(_unknown_exclusions(excluded.unknown), RejectSubject.EXCLUDE),
+        rejected_rows(damaged, RejectSubject.FILE),
+        rejected_rows(judged.filter(~is_good), RejectSubject.FILE),
+        rejected_rows(rejected_metadata_rows(rows, pl.concat([facts["path"], unsettled])), RejectSubject.METADATA),
+        rejected_rows(_excluded_segments(recordings), RejectSubject.EXCLUDE),
+        rejected_rows(unknown_exclusions(excluded.unknown), RejectSubject.EXCLUDE),
     ]
     return recordings, sorted_rejects(pl.concat(rejected))
 
@@ -112,21 +132,34 @@ def with_decode_rejects(rejected: pl.DataFrame, found: Iterable[pl.DataFrame]) -
 
 
 def decode_rejects(recordings: pl.DataFrame, faults: pl.DataFrame) -> pl.DataFrame:
-    """Rows for the rejected table, for recordings (`path`) that could not be decoded, with `code` and `reason`.
+    """Rows for the rejected table, for recordings and spans that could not be decoded, with `code` and `reason`.
 
-    If `faults` has a column `sha256`, a row is left out if its recording has other bytes now or is gone.
+    Args:
+        recordings: the recordings table.
+        faults: `path`, `code`, `reason`, and `key`; a fault without a key is of the whole file. With a column `sha256`,
+            a row is left out if its recording has other bytes now or is gone.
     """
     on = ["path", "sha256"] if "sha256" in faults.columns else ["path"]
-    found = recordings.select("key", *(FACT_SCHEMA.keys() - {"code", "reason"})).join(
-        faults.select(*on, "code", "reason").unique("path", keep="first", maintain_order=True), on=on
-    )
-    return _rejected_rows(found, RejectSubject.DECODE)
+    is_span = pl.col("start_frame").ne(0) | pl.col("stop_frame").ne(pl.col("num_frames"))
+    rows = recordings.select("key", is_span.alias(_IS_SPAN), *(FACT_SCHEMA.keys() - {"code", "reason"}))
+    if "key" not in faults.columns:
+        faults = faults.with_columns(key=pl.lit(None, dtype=pl.String))
+    has_key = pl.col("key").fill_null("") != ""
+    of_keys = faults.filter(has_key).select(*on, "key", "code", "reason").unique("key", maintain_order=True)
+    of_files = faults.filter(~has_key).select(*on, "code", "reason").unique("path", keep="first", maintain_order=True)
+    found = [rows.join(of_keys, on=[*on, "key"]), rows.filter(~pl.col(_IS_SPAN)).join(of_files, on=on)]
+    return rejected_rows(pl.concat(found, how="diagonal"), RejectSubject.DECODE)
 
 
-def _with_keys(files: pl.DataFrame, rows: MetadataRows) -> pl.DataFrame:
+def _with_keys(files: pl.DataFrame, rows: MetadataRows, form: KeyForm) -> pl.DataFrame:
     """Files with the metadata columns and with `key`: the user's key, or one made from the path."""
     joined = files.join(rows.joinable(), on="path", how="left", maintain_order="left")
-    return joined.with_columns(key=pl.coalesce(pl.col(EXPLICIT_KEY), sample_keys(joined["path"])))
+    return joined.with_columns(key=pl.coalesce(formed(joined[EXPLICIT_KEY], form), sample_keys(joined["path"])))
+
+
+def formed(keys: pl.Series, form: KeyForm) -> pl.Series:
+    """The user's keys in the form that `source.key_form` asks for."""
+    return slug_keys(keys) if form == KeyForm.SLUG else keys
 
 
 def _exclusions(
@@ -135,7 +168,7 @@ def _exclusions(
     """The recordings and segments to exclude. `others` are paths of files that are damaged or not scanned yet."""
     if not settings.excluded:
         return Exclusions()
-    elsewhere = _with_keys(pl.concat(others).to_frame("path"), rows)["key"]
+    elsewhere = _with_keys(pl.concat(others).to_frame("path"), rows, settings.key_form)["key"]
     return find_exclusions(settings.excluded, candidates, elsewhere, settings.audio)
 
 
@@ -145,7 +178,7 @@ def _exclude(candidates: pl.DataFrame, excluded: Exclusions) -> pl.DataFrame:
     parts = path.replace_strict(excluded.segments, default=None, return_dtype=pl.String)
     keys = path.replace_strict(excluded.recordings, default=None, return_dtype=pl.String)
     marked = candidates.with_columns(excluded_segments=parts)
-    return _with_rejects(marked, keys.is_not_null(), RejectReason.EXCLUDED, pl.format("left out by exclude: {}", keys))
+    return with_rejects(marked, keys.is_not_null(), RejectReason.EXCLUDED, pl.format("left out by exclude: {}", keys))
 
 
 def _excluded_segments(recordings: pl.DataFrame) -> pl.DataFrame:
@@ -158,7 +191,7 @@ def _excluded_segments(recordings: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _unknown_exclusions(keys: Iterable[str]) -> pl.DataFrame:
+def unknown_exclusions(keys: Iterable[str]) -> pl.DataFrame:
     """One row for each key of `exclude` that names no sample."""
     return pl.DataFrame({"key": keys}, schema={"key": pl.String}).with_columns(
         path=pl.lit(""),
@@ -173,12 +206,12 @@ def _reject_each(candidates: pl.DataFrame, min_seconds: float) -> pl.DataFrame:
     is_key = key.str.contains(KEY_PATTERN) & ~key.str.contains(SEGMENT_SUFFIX) & (key.str.len_chars() <= MAX_KEY_LENGTH)
     bad_key = (
         f"'{{}}' in the metadata's key column is not a valid key: use 1 to {MAX_KEY_LENGTH} of A-Z a-z 0-9 _ -, not "
-        "ending in -s and six digits, or leave the cell empty; if the column does not hold keys, set "
-        "source.key_column: null"
+        "ending in -s and six digits, or leave the cell empty; if the column does not hold keys, "
+        "remove source.columns.key; source.key_form: slug makes keys of other texts"
     )
     too_short = pl.format(f"{{}} seconds long, shorter than min_seconds: {min_seconds:g}", seconds.round(6))
-    return _with_rejects(
-        _with_rejects(candidates, seconds < min_seconds, RejectReason.TOO_SHORT, too_short),
+    return with_rejects(
+        with_rejects(candidates, seconds < min_seconds, RejectReason.TOO_SHORT, too_short),
         ~is_key,
         RejectReason.BAD_KEY,
         pl.format(bad_key, key),
@@ -192,7 +225,7 @@ def _reject_taken_keys(candidates: pl.DataFrame) -> pl.DataFrame:
         return candidates
     holder = pl.col("path").filter(stays).first().over("key")
     reason = pl.format(_KEY_TAKEN, pl.col("key"), holder)
-    return _with_rejects(candidates, holder != pl.col("path"), RejectReason.DUPLICATE_KEY, reason)
+    return with_rejects(candidates, holder != pl.col("path"), RejectReason.DUPLICATE_KEY, reason)
 
 
 def _reject_copies(candidates: pl.DataFrame) -> pl.DataFrame:
@@ -222,7 +255,7 @@ def _reject_copies(candidates: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _with_rejects(rows: pl.DataFrame, condition: pl.Expr, code: RejectReason, reason: pl.Expr) -> pl.DataFrame:
+def with_rejects(rows: pl.DataFrame, condition: pl.Expr, code: RejectReason, reason: pl.Expr) -> pl.DataFrame:
     """The same rows; those that meet the condition are rejected, unless they already are."""
     newly = pl.col("code").is_null() & condition
     if not rows.select(newly.any()).item():
@@ -233,19 +266,17 @@ def _with_rejects(rows: pl.DataFrame, condition: pl.Expr, code: RejectReason, re
     )
 
 
-def _recordings(judged: pl.DataFrame) -> pl.DataFrame:
+def finished_recordings(judged: pl.DataFrame) -> pl.DataFrame:
     """The finished recordings table: with `duplicate_of` and digests, Headrace's own columns first."""
-    first = pl.col("path").first().over("sha256")
+    is_first = pl.struct(CONTENT).is_first_distinct()
     flagged = judged.drop("code", "reason").with_columns(
-        start_frame=pl.lit(0, dtype=pl.Int64),  # a whole file is one row
-        stop_frame="num_frames",
-        duplicate_of=pl.when(first != pl.col("path")).then(first),
+        duplicate_of=pl.when(~is_first).then(pl.col("path").first().over(CONTENT))
     )
     finished = flagged.with_columns(recording_digests(flagged))
     return finished.select(*RECORDING_SCHEMA, *(name for name in flagged.columns if name not in OWN_COLUMNS))
 
 
-def _rejected_rows(rows: pl.DataFrame, origin: RejectSubject) -> pl.DataFrame:
+def rejected_rows(rows: pl.DataFrame, origin: RejectSubject) -> pl.DataFrame:
     """The rows with the columns of `REJECTED_SCHEMA`; missing values are null."""
     known = rows.with_columns(pl.lit(str(origin)).alias("origin"))
     return known.select(
@@ -258,9 +289,10 @@ def recording_digests(recordings: pl.DataFrame) -> pl.Series:
     """The column `recording_digest` of a recordings table: 32 hex digits of a SHA-256.
 
     The digest covers everything that can reach a shard: key, path (it is written as the sample's source), content,
-    shape of the audio, and metadata. It covers neither the modification time nor other files. If segments are excluded,
-    a hyphen and 32 digits over their keys follow; samples are compared by the part before the hyphen. The hashed text
-    is made here and not by a library, so that an upgrade of polars makes nothing stale.
+    shape of the audio, the span if it is not the whole file, and metadata. It covers neither the modification time nor
+    other files. If segments are excluded, a hyphen and 32 digits over their keys follow; samples are compared by the
+    part before the hyphen. The hashed text is made here and not by a library, so that an upgrade of polars makes
+    nothing stale.
     """
     # In slices: a million recordings must not become a million Python values at once.
     slices = [_digests(piece) for piece in recordings.iter_slices(_SLICE_ROWS)]
@@ -274,6 +306,9 @@ def _digests(recordings: pl.DataFrame) -> pl.Series:
     encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
     names, rows = json_rows(recordings)
     header = encode(names)
+    is_span = (pl.col("start_frame") > 0) | (pl.col("stop_frame") < pl.col("num_frames"))
+    span = pl.when(is_span).then(pl.format("\0{}-{}", "start_frame", "stop_frame")).otherwise(pl.lit(""))
+    facts += recordings.select(span).to_series()
     digests = [
         _digest(f"{fact}\0{header}\0{encode(row)}") + (f"-{_digest(excluded)}" if excluded else "")
         for fact, row, excluded in zip(facts, rows, recordings["excluded_segments"], strict=True)

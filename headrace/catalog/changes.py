@@ -108,18 +108,26 @@ def rejected_rows(catalog: Catalog | None) -> list[Rejected]:
 def rejected_columns(rejected: pl.DataFrame) -> pl.DataFrame:
     """The rejected table with the columns of `Rejected`, in their order."""
     is_key = pl.col("origin") == RejectSubject.EXCLUDE
+    is_row = pl.col("origin") == RejectSubject.METADATA
     return rejected.select(
-        subject=pl.when(is_key).then(pl.format("key {}", "key")).otherwise("path"),
+        subject=pl.when(is_key)
+        .then(pl.format("key {}", "key"))
+        .when(is_row & pl.col("key").is_not_null())
+        .then(pl.format("{} ({})", "path", "key"))
+        .otherwise("path"),
         code="code",
         reason="reason",
-        is_row=pl.col("origin") == RejectSubject.METADATA,
+        is_row=is_row,
     )
 
 
 def _files(catalog: Catalog) -> pl.DataFrame:
-    """All files of a scan: `path`, `sha256`, and `recording_digest` for recordings."""
+    """All files of a scan: `path`, `sha256`, and `recording_digest` for recordings; that of all rows of a file."""
     rejected = catalog.rejected.filter(pl.col("origin") == RejectSubject.FILE).select("path", "sha256")
     used = catalog.recordings.select(_COMPARED)
+    if used["path"].is_duplicated().any():
+        digests = pl.col("recording_digest").sort().str.join(" ")
+        used = used.group_by("path").agg(pl.col("sha256").first(), digests)
     return pl.concat([used, rejected], how="diagonal").unique("path", keep="first")
 
 

@@ -40,7 +40,7 @@ _CHECKS: dict[str, list[pa.Check]] = {
 
 CATALOG_SCHEMA = pa.DataFrameSchema(
     {
-        name: pa.Column(dtype, _CHECKS.get(name, []), nullable=name in _NULLABLE, unique=name in {"key", "path"})
+        name: pa.Column(dtype, _CHECKS.get(name, []), nullable=name in _NULLABLE, unique=name == "key")
         for name, dtype in RECORDING_SCHEMA.items()
     },
     strict=False,  # the user's columns follow
@@ -71,15 +71,14 @@ def check_partitions(tables: Callable[[], Iterable[pl.DataFrame]], rejected: pl.
     """`check_catalog` for a stored catalog. Holds some partitions at a time, and 16 bytes for each recording.
 
     Args:
-        tables: returns the recordings tables of all partitions; it is called again if a key or path may be repeated.
+        tables: returns the recordings tables of all partitions; it is called again if a key may be repeated.
         rejected: the rejected table.
     """
-    hashes: dict[str, list[pl.Series]] = {"key": [], "path": []}
+    hashes: list[pl.Series] = []
     for rows in _in_batches(tables()):
         _validate(CATALOG_SCHEMA, rows, "the catalog", rows)
-        for name, found in hashes.items():
-            found.append(rows[name].hash())
-    if any(found and pl.concat(found).is_duplicated().any() for found in hashes.values()):
+        hashes.append(rows["key"].hash())
+    if hashes and pl.concat(hashes).is_duplicated().any():
         check_catalog(pl.concat(tables()), rejected)  # finds out whether values are equal, or only hashes
     _validate(REJECTED_TABLE_SCHEMA, rejected, "the rejected table", rejected)
 

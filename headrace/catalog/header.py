@@ -18,7 +18,7 @@ import numpy as np
 
 from headrace.catalog.listing import PATH_DIGEST, SourceStamps
 from headrace.config.dataset import DatasetConfig
-from headrace.config.source import check_samples
+from headrace.config.source import SampleKind
 from headrace.errors import CatalogError, FormatError, NotFoundError
 from headrace.format.rejects import RejectSubject, counted
 from headrace.format.tables import pack, unpack
@@ -163,6 +163,16 @@ class CatalogHeader:
         return sum(number for *_, number in self.totals.rejects)
 
     @property
+    def samples(self) -> SampleKind:
+        """What becomes a sample."""
+        return SampleKind(json.loads(self.totals.grouping)[-1])
+
+    @property
+    def num_rejected_rows(self) -> int:
+        """Number of rejected rows of the metadata table."""
+        return sum(number for origin, _, number in self.totals.rejects if origin == RejectSubject.METADATA)
+
+    @property
     def num_rejected_files(self) -> int:
         """Number of rejected files that count as found."""
         return sum(number for origin, _, number in self.totals.rejects if origin == RejectSubject.FILE)
@@ -260,11 +270,7 @@ def grouping_of(config: DatasetConfig) -> str:
 
 
 def check_grouping(totals: CatalogTotals, config: DatasetConfig, name: str) -> None:
-    """Raise `CatalogError` if a catalog was divided into partitions by other settings.
-
-    Raises `ConfigError` if `source.samples` is not supported yet.
-    """
-    check_samples(config.source)
+    """Raise `CatalogError` if a catalog was divided into partitions by other settings."""
     if totals.grouping != grouping_of(config):
         raise CatalogError(
             f"{name}: the source was scanned with other splits, partitions, group_by or source settings; {SCAN_AGAIN}"

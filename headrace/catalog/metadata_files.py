@@ -11,17 +11,19 @@ import csv
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from headrace.catalog.json_lines import read_json_lines
+from headrace.config.source import ColumnsConfig
 from headrace.errors import ConfigError
 
 _TEXT_COLUMNS = ("path", "key")
-"""Columns that are text even if all of their values look like numbers."""
+"""Columns that are text even if all of their values look like numbers, besides those that `source.columns` names."""
 
 _CHUNK_ROWS = 10_000
 _MAX_CELL_CHARS = 1 << 24
@@ -32,20 +34,24 @@ _BOOLEAN = r"^(?i)(true|false)$"
 _LIST = r"^\[[\s\S]*\]$"
 
 
-def read_metadata(path: str | os.PathLike[str], shown: str | None = None) -> pl.DataFrame:
-    """Read a metadata table: all rows, in the file's order. `path` and `key` are text.
+def read_metadata(
+    path: str | os.PathLike[str], shown: str | None = None, *, columns: ColumnsConfig | None = None
+) -> pl.DataFrame:
+    """Read a metadata table: all rows, in the file's order. `path`, `key` and the columns of paths and keys are text.
 
     Args:
         path: a `.csv`, `.tsv`, `.jsonl`, `.ndjson` or `.parquet` file with a column `path`.
         shown: name of the file in error messages; by default its path.
+        columns: names of the columns that have a meaning.
 
     Raises:
         ConfigError: the file does not exist, is not a regular file, is invalid (the message names the line if
             possible), has another extension, or has no column `path`.
     """
     name = f"metadata table {shown or path}"
-    table = _read(Path(path), name)
-    _check_column(table, name, "path", "relative to source.uri")
+    columns = columns or ColumnsConfig()
+    table = _read(Path(path), name, columns.texts)
+    _check_column(table, name, columns.path, "relative to source.uri")
     return table
 
 
@@ -72,20 +78,21 @@ def _check_column(table: pl.DataFrame, name: str, column: str, meaning: str) -> 
         raise ConfigError(f"{name}: has no column {column!r} ({meaning}); its columns are: {found}")
 
 
-def _read(file: Path, name: str) -> pl.DataFrame:
-    """Read a table. Error messages begin with `name`."""
+def _read(file: Path, name: str, others: Sequence[str] = ()) -> pl.DataFrame:
+    """Read a table; `path`, `key` and `others` are text. Error messages begin with `name`."""
+    texts = tuple(dict.fromkeys((*_TEXT_COLUMNS, *others)))
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
         raise ConfigError(f"{name}: the file's name must end in one of {', '.join(_READERS)}")
     if not file.is_file():  # before it is opened: a pipe would wait for a writer
         raise ConfigError(f"{name}: {_why_no_file(file)}")
     try:
-        table = reader(file, name)
+        table = reader(file, name, texts)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{name}: not valid UTF-8 (byte {error.start}); convert the file to UTF-8") from error
     except OSError as error:
         raise ConfigError(f"{name}: cannot be read: {error.strerror or error}") from error
-    texts = [text for text in _TEXT_COLUMNS if text in table.columns]
+    texts = tuple(text for text in texts if text in table.columns)
     if nested := [text for text in texts if table.schema[text].is_nested()]:
         raise ConfigError(f"{name}: column {nested[0]!r} must be text, found {table.schema[nested[0]]}")
     # A column of only nulls, or of only empty lists, becomes text, which every reader of Parquet supports.
@@ -105,7 +112,7 @@ def _why_no_file(path: Path) -> str:
     return "there is no such file"
 
 
-def _read_delimited(file: Path, name: str, delimiter: str) -> pl.DataFrame:
+def _read_delimited(file: Path, name: str, texts: tuple[str, ...], delimiter: str) -> pl.DataFrame:
     """Read cells as text, then infer types. Reads in chunks, so that no list of all rows is made."""
     csv.field_size_limit(_MAX_CELL_CHARS)
     with file.open(encoding="utf-8-sig", newline="") as lines:
@@ -121,7 +128,7 @@ def _read_delimited(file: Path, name: str, delimiter: str) -> pl.DataFrame:
         except csv.Error as error:
             raise ConfigError(f"{name}, line {reader.line_num}: {error}") from error
     cells = pl.concat(chunks, rechunk=True)
-    return pl.DataFrame([cells[column] if column in _TEXT_COLUMNS else typed(cells[column]) for column in header])
+    return pl.DataFrame([cells[column] if column in texts else typed(cells[column]) for column in header])
 
 
 def _check_header(header: list[str], name: str) -> None:
@@ -199,17 +206,17 @@ def _element_type(lists: Iterable[list[Any]]) -> pl.DataType | None:
     return pl.Float64() if kinds and kinds <= {int, float} else types.get(frozenset(kinds))
 
 
-def _read_parquet(file: Path, name: str) -> pl.DataFrame:
+def _read_parquet(file: Path, name: str, _texts: tuple[str, ...]) -> pl.DataFrame:
     try:
         return pl.read_parquet(file)
     except pl.exceptions.PolarsError as error:
         raise ConfigError(f"{name}: not a readable Parquet file: {error}") from error
 
 
-_READERS: dict[str, Callable[[Path, str], pl.DataFrame]] = {
-    ".csv": lambda file, name: _read_delimited(file, name, ","),
-    ".tsv": lambda file, name: _read_delimited(file, name, "\t"),
-    ".jsonl": lambda file, name: read_json_lines(file, name, _TEXT_COLUMNS),
-    ".ndjson": lambda file, name: read_json_lines(file, name, _TEXT_COLUMNS),
+_READERS: dict[str, Callable[[Path, str, tuple[str, ...]], pl.DataFrame]] = {
+    ".csv": partial(_read_delimited, delimiter=","),
+    ".tsv": partial(_read_delimited, delimiter="\t"),
+    ".jsonl": read_json_lines,
+    ".ndjson": read_json_lines,
     ".parquet": _read_parquet,
 }

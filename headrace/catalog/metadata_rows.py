@@ -1,26 +1,27 @@
 """Prepares the metadata table for joining it to the files of a source. Pure.
 
-The prepared table has one row per path and the catalog's column names. This module normalizes the spelling of paths,
-merges equal rows for one path, and gives a reason for each row that matches no file.
+The prepared table has the catalog's column names, and each row once. With `source.samples: files` it has each path
+once. This module normalizes the spelling of paths, merges equal rows, and gives a reason for each row that matches no
+file. `headrace.catalog.row_columns` finds the columns that have a meaning.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
 from headrace.catalog.metadata_columns import check_types, json_rows, stored_names
 from headrace.catalog.path_spelling import spelled_as_files, tidy_paths
+from headrace.catalog.row_columns import EXPLICIT_KEY, ROW_NUMBER, SPAN_COLUMNS, RowColumns, row_said, with_roles
+from headrace.config.source import ColumnsConfig, SampleKind
 from headrace.errors import ConfigError
 from headrace.format.rejects import RejectReason
 
-EXPLICIT_KEY = "\0key"  # no column of a user has such a name
-"""Name of the column with the user's key of a recording; null if the key comes from the path."""
 NAMESAKE_HINT = "paths are relative to source.uri, and a file of that name is"
 """Part of the reason of a row that matches no file, if a file of the same name is in another folder of the source."""
 
-_ROW = "\0row"
 _CONTENT = "\0content"
+_OURS = (EXPLICIT_KEY, ROW_NUMBER, *SPAN_COLUMNS)
 _FILE = "\0file"
 _NAMESAKE = "\0namesake"
 _HIDDEN = r"(^|/)\."
@@ -31,11 +32,11 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class MetadataRows:
-    """The metadata table with each path once.
+    """The metadata table with each row once; with `SampleKind.FILES`, with each path once.
 
     Attributes:
-        table: `path` as the source spells it, `EXPLICIT_KEY`, and the user's columns under the catalog's names. Rows
-            without a path are included.
+        table: `path` as the source spells it, the columns of `headrace.catalog.row_columns`, and the user's columns
+            under the catalog's names. Rows without a path are included.
         num_merged: rows that were left out because they repeat another row.
     """
 
@@ -43,28 +44,44 @@ class MetadataRows:
     num_merged: int = 0
 
     def joinable(self) -> pl.DataFrame:
-        """The rows that have a path."""
-        return self.table.filter(pl.col("path").is_not_null()).drop(_ROW)
+        """The rows that have a path, without the columns of spans."""
+        return self.table.filter(pl.col("path").is_not_null()).drop(ROW_NUMBER, *SPAN_COLUMNS)
 
 
-def prepared_rows(metadata: pl.DataFrame | None, key_column: str | None, files: pl.Series) -> MetadataRows:
+@dataclass(frozen=True, slots=True)
+class TableSettings:
+    """How the metadata table is read.
+
+    Attributes:
+        samples: what becomes a sample.
+        columns: which columns have a meaning.
+        root: the source's root; paths that begin with it are made relative.
+    """
+
+    samples: SampleKind = SampleKind.FILES
+    columns: ColumnsConfig = field(default_factory=ColumnsConfig)
+    root: str = ""
+
+
+def prepared_rows(metadata: pl.DataFrame | None, settings: TableSettings, files: pl.Series) -> MetadataRows:
     """The metadata table, prepared for a source with these files; an empty table for None.
 
-    Equal rows for one path are merged. The path `./a.wav` is `a.wav`.
+    Equal rows are merged. The path `./a.wav` is `a.wav`.
 
     Raises:
-        ConfigError: the table has no column `path` or no key column, a column cannot be stored, or rows for one path
-            differ.
+        ConfigError: the table has no column `path` or lacks a column that the settings name, a column cannot be stored,
+            or, with `SampleKind.FILES`, rows for one path differ.
     """
     if metadata is None:
-        return MetadataRows(_tidy(pl.DataFrame(schema={"path": pl.String}), None))
-    table = _tidy(metadata, key_column)
-    return _merged(table.with_columns(spelled_as_files(table["path"], files)))
+        return MetadataRows(_tidy(pl.DataFrame(schema={"path": pl.String}), TableSettings()))
+    table = _tidy(metadata, settings)
+    table = table.with_columns(spelled_as_files(table["path"], files))
+    return _merged_rows(table) if settings.samples == SampleKind.ROWS else _merged(table)
 
 
 def rejected_metadata_rows(rows: MetadataRows, files: pl.Series) -> pl.DataFrame:
-    """Rows of the metadata table that match no file: `path`, `code`, `reason`."""
-    path, row = pl.col("path").fill_null(""), pl.col(_ROW)
+    """Rows of the metadata table that match no file: `path`, `key` if the row has one, `code`, `reason`."""
+    path = pl.col("path").fill_null("")
     is_unknown = ~path.is_in(files.implode())
     leaves = path.str.starts_with("/") | path.str.contains(r"^\.\.(/|$)")
     verdicts = [
@@ -79,32 +96,23 @@ def rejected_metadata_rows(rows: MetadataRows, files: pl.Series) -> pl.DataFrame
     ]
     code, reason = pl.lit(None, dtype=pl.String), pl.lit(None, dtype=pl.String)
     for word, condition, sentence in reversed(verdicts):  # the first condition that holds decides
-        said = pl.format(f"row {{}} of the metadata table {sentence}", row)
+        said = row_said(sentence)
         code, reason = (
             pl.when(condition).then(new).otherwise(old) for new, old in ((pl.lit(word), code), (said, reason))
         )
-    judged = rows.table.select(path.alias("path"), code=code, reason=reason)
+    judged = rows.table.select(path.alias("path"), pl.col(EXPLICIT_KEY).alias("key"), code=code, reason=reason)
     return _with_namesakes(judged.filter(pl.col("code").is_not_null()), files)
 
 
-def _tidy(metadata: pl.DataFrame, key_column: str | None) -> pl.DataFrame:
-    """The metadata table under the catalog's column names, with normalized paths, keys, and row numbers from 1."""
-    if "path" not in metadata.columns:
-        raise ConfigError(f"the metadata table has no column 'path'; its columns are {', '.join(metadata.columns)}")
+def _tidy(metadata: pl.DataFrame, settings: TableSettings) -> pl.DataFrame:
+    """The metadata table under the catalog's column names, with normalized paths, and the columns with a meaning."""
+    roles = RowColumns.of(settings.columns, settings.samples, metadata.columns)
     check_types(metadata)
-    if key_column is not None and key_column not in metadata.columns:
-        raise ConfigError(
-            f"source.key_column: the metadata table has no column {key_column!r}; its columns are "
-            f"{', '.join(metadata.columns)}"
-        )
-    key = pl.lit(None, dtype=pl.String) if key_column is None else pl.col(key_column).cast(pl.String)
-    names = stored_names(name for name in metadata.columns if name not in {"path", key_column})
-    table = metadata.select(
-        pl.col("path").cast(pl.String),
-        key.replace("", None).alias(EXPLICIT_KEY),
-        pl.int_range(1, pl.len() + 1).alias(_ROW),
-        *(pl.col(name).alias(stored) for name, stored in names.items()),
-    )
+    names = stored_names(name for name in metadata.columns if name != roles.unmapped_path)
+    table = with_roles(metadata, roles, {stored: pl.col(name) for name, stored in names.items()})
+    root = settings.root.rstrip("/") + "/"
+    if root != "/":
+        table = table.with_columns(pl.col("path").str.strip_prefix(root))
     return table.with_columns(tidy_paths(table["path"]))
 
 
@@ -114,27 +122,40 @@ def _merged(table: pl.DataFrame) -> MetadataRows:
     several = table.filter(has_path & pl.col("path").is_duplicated())
     if several.is_empty():
         return MetadataRows(table)
-    contents = several.select("path", _ROW, _contents(several))
-    groups = contents.group_by("path", maintain_order=True).agg(_ROW, _CONTENT)
+    contents = several.select("path", ROW_NUMBER, _contents(several))
+    groups = contents.group_by("path", maintain_order=True).agg(ROW_NUMBER, _CONTENT)
     if (differing := groups.filter(pl.col(_CONTENT).list.n_unique() > 1)).height:
         raise ConfigError(_why_several(differing, _columns(several)))
     merged = table.filter(~has_path | pl.col("path").is_first_distinct())
     return MetadataRows(merged, table.height - merged.height)
 
 
+def _merged_rows(table: pl.DataFrame) -> MetadataRows:
+    """The table with each row once. Rows are equal if path, span, key and metadata are."""
+    identity = ["path", EXPLICIT_KEY, *SPAN_COLUMNS]
+    are_alike = pl.struct(identity).is_duplicated()
+    several = table.filter(are_alike)
+    if several.is_empty():
+        return MetadataRows(table)
+    contents = several.select(*identity, ROW_NUMBER, _contents(several))
+    kept = contents.unique([*identity, _CONTENT], keep="first", maintain_order=True)
+    merged = table.filter(~are_alike | pl.col(ROW_NUMBER).is_in(kept[ROW_NUMBER].implode()))
+    return MetadataRows(merged, table.height - merged.height)
+
+
 def _contents(table: pl.DataFrame) -> pl.Series:
-    """Key and metadata of each row, as one line of JSON."""
+    """Metadata of each row, as one line of JSON."""
     encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
     texts: list[str] = []
     for piece in table.iter_slices(_SLICE_ROWS):
-        _, rows = json_rows(piece.drop(EXPLICIT_KEY, _ROW))
-        texts += [encode([key, *row]) for key, row in zip(piece[EXPLICIT_KEY], rows, strict=True)]
+        _, rows = json_rows(piece.drop(_OURS))
+        texts += map(encode, rows)
     return pl.Series(_CONTENT, texts, dtype=pl.String)
 
 
 def _columns(table: pl.DataFrame) -> list[str]:
     """Names of the values in `_contents`, for messages."""
-    return ["the key", *json_rows(table.drop(EXPLICIT_KEY, _ROW).clear())[0]]
+    return json_rows(table.drop(_OURS).clear())[0]
 
 
 def _why_several(differing: pl.DataFrame, columns: list[str]) -> str:

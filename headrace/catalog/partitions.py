@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from headrace.audio import AudioInfo
+from headrace.catalog.acceptance import CONTENT
 from headrace.catalog.columns import AUDIO_SCHEMA
 from headrace.catalog.exclusions import SEPARATOR
 from headrace.catalog.header import CatalogHeader
@@ -16,7 +17,7 @@ from headrace.catalog.metadata_columns import check_group_by, metadata_columns, 
 from headrace.catalog.recordings import Recording
 from headrace.config.dataset import DatasetConfig
 from headrace.config.partitioning import Partitioning, assign_partitions
-from headrace.config.source import Duplicates, check_samples
+from headrace.config.source import Duplicates
 
 PARTITION = "partition"
 
@@ -33,9 +34,8 @@ def groups_of(recordings: pl.DataFrame, config: DatasetConfig) -> pl.Series:
     """The name of each recording's group, by the settings of a data set: see `group_names`.
 
     Raises:
-        ConfigError: `group_by` does not name a metadata column, or `source.samples` is not supported yet.
+        ConfigError: `group_by` does not name a metadata column.
     """
-    check_samples(config.source)
     return group_names(recordings, config.group_by, config.source.duplicates)
 
 
@@ -66,7 +66,12 @@ def group_names(recordings: pl.DataFrame, group_by: str | None, duplicates: Dupl
         ConfigError: `group_by` does not name a metadata column.
     """
     groups = _own_groups(recordings, group_by)
-    return _with_equal_bytes_together(groups, recordings["sha256"]) if duplicates == Duplicates.GROUP else groups
+    return _with_equal_audio_together(groups, contents(recordings)) if duplicates == Duplicates.GROUP else groups
+
+
+def contents(recordings: pl.DataFrame) -> pl.Series:
+    """A text for the audio of each row: rows with the same frames of files with the same bytes have the same text."""
+    return recordings.select(pl.concat_str(CONTENT, separator=" ").alias("content")).to_series()
 
 
 def _own_groups(recordings: pl.DataFrame, group_by: str | None) -> pl.Series:
@@ -79,7 +84,7 @@ def _own_groups(recordings: pl.DataFrame, group_by: str | None) -> pl.Series:
     return column.cast(pl.String).fill_null(paths)
 
 
-def _with_equal_bytes_together(groups: pl.Series, contents: pl.Series) -> pl.Series:
+def _with_equal_audio_together(groups: pl.Series, contents: pl.Series) -> pl.Series:
     are_shared = contents.is_duplicated()  # the others do not merge groups
     if not are_shared.any():
         return groups
@@ -132,6 +137,8 @@ def _typed(rows: pl.DataFrame) -> Iterator[Recording]:
             digest=row["recording_digest"],
             metadata=columns,
             excluded_segments=frozenset((row["excluded_segments"] or "").split(SEPARATOR)) - {""},
+            start_frame=row["start_frame"],
+            stop_frame=row["stop_frame"],
         )
 
 

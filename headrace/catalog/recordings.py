@@ -1,4 +1,4 @@
-"""`Recording`, one usable source file as a typed value, and fingerprints of sets of recordings.
+"""`Recording`, a usable source file or a span of it as a typed value, and fingerprints of sets of recordings.
 
 A recording's own digest is computed by `headrace.catalog.acceptance`. This module needs no tables and no polars, so
 that a sensor, and a run that builds shards, can do without them. `headrace.catalog.partitions` makes the values from
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from headrace.audio import AudioInfo
+from headrace.audio import AudioInfo, Span
 
 _LINES_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One source file that becomes one sample, or several segments.
+    """One row of the catalog: a source file that becomes one sample or several segments, or a span of a source file.
 
     Attributes:
-        key: the recording's key; a sample that is a whole recording has the same key.
+        key: the recording's key; a sample that is a whole recording or a span has the same key.
         path: relative to the source root.
         sha256: digest of the file's bytes, hex, or the ETag of its object (`headrace.catalog.content_digests`).
         num_bytes: size of the file when it was scanned.
@@ -30,6 +30,8 @@ class Recording:
         digest: digest of everything that can reach a shard, see `headrace.catalog.acceptance.recording_digests`.
         metadata: the user's columns, as JSON values.
         excluded_segments: keys of segments that do not become samples.
+        start_frame: first frame of the span, at the recording's own rate.
+        stop_frame: one past the last frame of the span; None for the recording's end.
     """
 
     key: str
@@ -41,6 +43,18 @@ class Recording:
     digest: str
     metadata: dict[str, Any]
     excluded_segments: frozenset[str] = frozenset()
+    start_frame: int = 0
+    stop_frame: int | None = None
+
+    @property
+    def span(self) -> Span:
+        """The frames of the recording that become samples."""
+        return Span(self.start_frame, self.info.num_frames if self.stop_frame is None else self.stop_frame)
+
+    @property
+    def is_span(self) -> bool:
+        """Whether it is a part of the file."""
+        return self.span != Span(0, self.info.num_frames)
 
     @property
     def sample_digest(self) -> str:

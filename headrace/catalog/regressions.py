@@ -115,7 +115,11 @@ def _facts(catalog: Catalog) -> pl.DataFrame:
         code=pl.lit(""),
         seconds="duration_seconds",
         reason=pl.lit(""),
-    ).join(rejected, on=["is_row", "path"], how="anti")
+    )
+    usable = usable.group_by("is_row", "path", "code", "reason", maintain_order=True).agg(pl.col("seconds").sum())
+    usable = usable.select("is_row", "path", "code", "seconds", "reason").join(
+        rejected, on=["is_row", "path"], how="anti"
+    )
     return pl.concat([usable, rejected]).sort("is_row", "path")
 
 

@@ -22,10 +22,12 @@ from headrace.catalog.acceptance import (
 from headrace.catalog.checkpoint import ScanCheckpoint
 from headrace.catalog.columns import FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA
 from headrace.catalog.listing import Listing
-from headrace.catalog.metadata_rows import prepared_rows
+from headrace.catalog.metadata_rows import MetadataRows, TableSettings, prepared_rows
 from headrace.catalog.probing import Probe, Probing, probe_files, still_valid
+from headrace.catalog.row_acceptance import JudgedRows, accepted_and_rejected_rows
 from headrace.catalog.scan_workers import FileWorkers, ReadingThreads
 from headrace.catalog.sources import Source
+from headrace.config.source import SampleKind
 from headrace.format.rejects import RejectSubject
 from headrace.machine import num_cores
 
@@ -37,7 +39,8 @@ class Catalog:
     """The two tables of a catalog, sorted by path.
 
     Attributes:
-        recordings: files that can become samples: the columns of `RECORDING_SCHEMA`, then the metadata columns.
+        recordings: files, or rows of the metadata table, that can become samples: the columns of `RECORDING_SCHEMA`,
+            then the metadata columns.
         rejected: rejected files, metadata rows and keys with their reasons (`REJECTED_SCHEMA`).
         probe_version: version of the probe that read the files; files that it rejected are read again by another one.
     """
@@ -54,12 +57,14 @@ class Scan:
     Attributes:
         catalog: the new catalog.
         unsettled: files left for the next scan (`STAMP_SCHEMA`).
-        num_found: files of the source: recordings, rejected ones of origin `file`, and unsettled ones.
+        num_found: files of the source: those of the recordings, rejected ones of origin `file`, and unsettled ones.
         num_opened: files that were read.
         num_reused: files whose facts were taken from the previous catalog.
         num_resumed: files whose facts were taken from a scan that was interrupted.
         num_rows: rows of the metadata table.
         num_merged_rows: rows of the metadata table that repeat another row.
+        num_waiting_rows: rows that wait for files of `unsettled`, if rows are samples.
+        num_cut_rows: rows whose spans were cut at their recordings' ends (`source.span_tolerance_seconds`).
         seconds: duration of each step: `list`, `plan`, `read`, `judge`.
     """
 
@@ -71,6 +76,8 @@ class Scan:
     num_resumed: int = 0
     num_rows: int = 0
     num_merged_rows: int = 0
+    num_waiting_rows: int = 0
+    num_cut_rows: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -181,7 +188,7 @@ def scan(  # noqa: PLR0913 - what a scan reads, and how it runs
     now_ns = runtime.clock()
     listing = pl.concat([_table(Listing()), *map(_table, source.list())])
     watch.lap("list")
-    rows = prepared_rows(metadata, settings.key_column, listing["path"])
+    rows = prepared_rows(metadata, TableSettings(settings.samples, settings.columns, source.uri), listing["path"])
     remembered = _remembered(previous, version)
     resumed = _resumed(checkpoint, version, remembered)
     plan = plan_scan(listing, pl.concat([remembered, resumed]), round(settings.settle_seconds * _NS), now_ns)
@@ -196,8 +203,9 @@ def scan(  # noqa: PLR0913 - what a scan reads, and how it runs
     num_found, num_opened, num_reused = listing.height, plan.to_open.height, plan.num_reused - num_resumed
     facts = pl.concat([plan.known, probed.facts]).sort("path")
     del listing, remembered, resumed, plan, probed  # each has a row for every file
-    recordings, rejected = accepted_and_rejected(facts, rows, unsettled["path"], settings)
-    catalog = Catalog(recordings, _with_decode_rejects_of(rejected, recordings, previous), version)
+    judged = _judged(facts, rows, unsettled["path"], settings)
+    rejected = _with_decode_rejects_of(judged.rejected, judged.recordings, previous)
+    catalog = Catalog(judged.recordings, rejected, version)
     watch.lap("judge")
     return Scan(
         catalog,
@@ -208,6 +216,8 @@ def scan(  # noqa: PLR0913 - what a scan reads, and how it runs
         num_resumed,
         num_rows=0 if metadata is None else metadata.height,
         num_merged_rows=rows.num_merged,
+        num_waiting_rows=judged.num_waiting,
+        num_cut_rows=judged.num_cut,
         seconds=watch.seconds,
     )
 
@@ -240,6 +250,13 @@ def scan_settled(  # noqa: PLR0913 - as `scan`
         num_resumed=first.num_resumed + second.num_resumed,
         seconds={step: first.seconds[step] + second.seconds[step] for step in second.seconds},
     )
+
+
+def _judged(facts: pl.DataFrame, rows: MetadataRows, unsettled: pl.Series, settings: CatalogSettings) -> JudgedRows:
+    """The accepted and the rejected files, or rows."""
+    if settings.samples == SampleKind.ROWS:
+        return accepted_and_rejected_rows(facts, rows, unsettled, settings)
+    return JudgedRows(*accepted_and_rejected(facts, rows, unsettled, settings), num_cut=0, num_waiting=0)
 
 
 def _table(listing: Listing) -> pl.DataFrame:

@@ -195,13 +195,16 @@ def store_decode_rejects(catalog: StoredCatalog, manifests: Mapping[str, Numbere
 
 def _decode_rejects(catalog: StoredCatalog, manifests: Mapping[str, NumberedManifest]) -> Iterator[pl.DataFrame]:
     """Rows for the table of rejects: recordings that were rejected when their partition was built."""
-    schema = {"path": pl.String, "code": pl.String, "reason": pl.String}
+    schema = {"path": pl.String, "key": pl.String, "code": pl.String, "reason": pl.String}
+    columns = ["key", "start_frame", "stop_frame", *FILE_SCHEMA]
     for partition, numbered in manifests.items():
         entry = catalog.header.partitions.get(partition)
         if numbered.manifest.refused and entry is not None and entry.rows is not None:
-            refused = [(refusal.path, refusal.code, refusal.reason) for refusal in numbered.manifest.refused]
+            refused = [
+                (refusal.path, refusal.key, refusal.code, refusal.reason) for refusal in numbered.manifest.refused
+            ]
             faults = pl.DataFrame(refused, schema=schema, orient="row")
-            yield decode_rejects(read_rows(catalog.output, entry, ["key", *FILE_SCHEMA]), faults)
+            yield decode_rejects(read_rows(catalog.output, entry, columns), faults)
 
 
 def _parts_of(output: Storage, header: CatalogHeader) -> dict[str, int]:

@@ -18,11 +18,13 @@ from headrace.catalog.scan import Scan, ScanRuntime, scan_settled
 from headrace.catalog.sources import Source
 from headrace.catalog.storing import store_catalog
 from headrace.config.dataset import DatasetConfig
-from headrace.config.source import check_samples
+from headrace.config.source import SampleKind
 from headrace.errors import CatalogError, ConfigError
 from headrace.format.other_formats import GUIDE, recognised
-from headrace.format.rejects import RejectSubject
+from headrace.format.rejects import ASKED_FOR, RejectSubject, counted
 from headrace.stores.storage import LocalStorage, Storage
+
+_SHOWN = 5
 
 
 def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and how it runs
@@ -49,7 +51,7 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
 
     Raises:
         ConfigError: the metadata table is invalid, the user's schema cannot be loaded, `group_by` does not name a
-            metadata column, the output cannot be written, or `source.samples` is not supported yet.
+            metadata column, or the output cannot be written.
         CatalogError: the tables or the metadata do not pass their checks, or all rows of the metadata have wrong paths.
             Nothing is stored.
         FormatError: the stored catalog is damaged.
@@ -57,7 +59,6 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
     # Imported late: pandera imports pandas, a third of the start-up time of a run.
     from headrace.catalog.checks import check_catalog, check_metadata, load_schema  # noqa: PLC0415
 
-    check_samples(config.source)
     check_output(output)
     check_columns(metadata, config)
     if config.source.validation is not None:
@@ -66,7 +67,10 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
     settings = CatalogSettings(
         settle_seconds=config.source.settle_seconds,
         min_seconds=config.source.min_seconds,
-        key_column=config.source.key_column,
+        samples=config.source.samples,
+        columns=config.source.columns,
+        key_form=config.source.key_form,
+        span_tolerance_seconds=config.source.span_tolerance_seconds,
         duplicates=config.source.duplicates,
         excluded=listed | excluded,
         audio=config.audio.format(),
@@ -94,6 +98,9 @@ def _check_rows(scan: Scan, config: DatasetConfig) -> None:
     only missing.
     """
     rows = scan.rejected.filter(pl.col("origin") == RejectSubject.METADATA)
+    if config.source.samples == SampleKind.ROWS:
+        _check_some_row(scan, rows, config)
+        return
     misspelt = rows.filter(pl.col("reason").str.contains(NAMESAKE_HINT, literal=True))
     if rows.height < scan.num_rows - scan.num_merged_rows or not misspelt.height:
         return
@@ -102,6 +109,19 @@ def _check_rows(scan: Scan, config: DatasetConfig) -> None:
         f"metadata table {config.source.metadata or ''}: no row matches a file of {config.source.uri}; `path` must be "
         f"relative to source.uri. The table has, for example, {path!r} ({reason}). Correct the column `path`, or "
         "remove source.metadata"
+    )
+
+
+def _check_some_row(scan: Scan, rows: pl.DataFrame, config: DatasetConfig) -> None:
+    """Raise `CatalogError` if every row of the metadata table is rejected, unless the YAML asks for all of it."""
+    faults = rows.filter(~pl.col("code").is_in(list(ASKED_FOR)))
+    if scan.recordings.height or scan.num_waiting_rows or faults.is_empty():
+        return
+    counts = ", ".join(f"{code}: {number}" for code, number in counted(rows["code"]))
+    shown = "; ".join(faults.unique("code", keep="first", maintain_order=True)["reason"].head(_SHOWN))
+    raise CatalogError(
+        f"metadata table {config.source.metadata}: all of its {rows.height} rows are rejected ({counts}), so there is "
+        f"no sample. For example: {shown}. Correct the table, or the names in source.columns"
     )
 
 
@@ -122,7 +142,7 @@ def check_columns(metadata: pl.DataFrame | None, config: DatasetConfig) -> None:
     """Raise `ConfigError` if `group_by` does not name a metadata column."""
     if config.group_by is None:
         return
-    own = {"path", config.source.key_column}
+    own = set() if "path" in config.source.columns.model_fields_set else {"path"}
     types = {} if metadata is None else {name: kind for name, kind in metadata.schema.items() if name not in own}
     check_group_by(config.group_by, types)
 

@@ -29,7 +29,7 @@ from headrace.config.error_lines import error_line
 from headrace.config.partitioning import Partitioning, ShardSize
 from headrace.config.section import Name, Owner, Section, Uri, Variable
 from headrace.config.shares import share_of
-from headrace.config.source import Exclude, SourceConfig
+from headrace.config.source import Exclude, SampleKind, SourceConfig
 from headrace.encoders import KINDS
 from headrace.errors import ConfigError
 from headrace.format.views import Balance, ViewDefinition
@@ -443,6 +443,14 @@ class DatasetConfig(Section):
     def column_sets(self) -> tuple[str, ...]:
         """Names of all sets of columns: `metadata`, then those of `columns`."""
         return (METADATA_SET, *(entry.name for entry in self.columns))
+
+    @model_validator(mode="after")
+    def _rows_are_not_cut(self) -> Self:
+        if self.source.samples == SampleKind.ROWS and self.audio.segment_seconds is not None:
+            raise ValueError(
+                "audio.segment_seconds: with source.samples: rows, the rows say where samples begin and end; remove it"
+            )
+        return self
 
     def partitioning(self) -> Partitioning:
         """Splits, partitions and shard size as the library's own type."""

@@ -1,12 +1,29 @@
 """The section `source` of a data set's YAML and the top-level key `exclude`: which recordings are in the data set."""
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from headrace.config.section import Section, Uri, checked_object, checked_uri
-from headrace.errors import ConfigError
+
+
+class SampleKind(StrEnum):
+    """What becomes a sample (`source.samples`)."""
+
+    FILES = "files"
+    """A recording, or its segments."""
+    ROWS = "rows"
+    """A row of the metadata table: a span of a recording."""
+
+
+class KeyForm(StrEnum):
+    """What to do with a key that has other characters than a key may have (`source.key_form`)."""
+
+    AS_IS = "as_is"
+    """The recording or row is rejected."""
+    SLUG = "slug"
+    """The key becomes a slug of itself and digits of its SHA-256."""
 
 
 class Duplicates(StrEnum):
@@ -38,41 +55,73 @@ class JsonContent(StrEnum):
     """The provenance only: a change of the metadata writes no tar again."""
 
 
+_ColumnName = Annotated[str, Field(min_length=1)]
+
+
+class ColumnsConfig(Section):
+    """Which columns of the metadata table name the recording, the span and the key. null: the table has no such column.
+
+    Attributes:
+        path: path of the recording; `path` if the key is not given.
+        start: begin of the span, seconds; a column `start`, if the table has one.
+        end: end of the span, seconds; a column `end`, if the table has one and `duration` is not given.
+        duration: length of the span, seconds; a column `duration`, if the table has one and `end` is not given.
+        key: key of the sample. Without it, keys are made from paths.
+    """
+
+    path: _ColumnName = "path"
+    start: _ColumnName | None = None
+    end: _ColumnName | None = None
+    duration: _ColumnName | None = None
+    key: _ColumnName | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Columns whose values are text, even if they look like numbers."""
+        return (self.path,) if self.key is None else (self.path, self.key)
+
+
 class SourceConfig(Section):
     """The recordings, their metadata, and which recordings become samples.
 
     Attributes:
         uri: folder or bucket prefix of the recordings.
         metadata: CSV, TSV, JSONL or Parquet file with a column `path`, joined to the recordings.
-        samples: what becomes a sample: a recording (`files`), or a row of the metadata (`rows`, not supported yet).
+        samples: what becomes a sample: a recording (`files`), or a row of the metadata (`rows`).
+        columns: which columns of the metadata have a meaning.
+        key_form: what to do with keys that have other characters than a key may have.
+        span_tolerance_seconds: a span that ends at most this much after its recording's end is cut there.
         duplicates: what to do with recordings that have the same bytes.
         digests: where the digests of recordings come from.
         settle_seconds: a file that changed more recently is left for the next scan.
         min_seconds: shorter recordings are rejected.
-        key_column: metadata column whose values become sample keys; null derives every key from the path.
         json_content: what the JSON in the tars holds; in the YAML `json`.
         validation: `module:object`, a pandera (polars) schema for the metadata columns; in the YAML `schema`.
     """
 
     uri: Uri
     metadata: Uri | None = None
-    samples: Literal["files", "rows"] = "files"
+    samples: SampleKind = SampleKind.FILES
+    columns: ColumnsConfig = ColumnsConfig()
+    key_form: KeyForm = KeyForm.AS_IS
+    span_tolerance_seconds: float = Field(0.05, ge=0, allow_inf_nan=False)
     duplicates: Duplicates = Duplicates.KEEP
     digests: Digests = Digests.READ
     settle_seconds: float = Field(5.0, ge=0, allow_inf_nan=False)
     min_seconds: float = Field(0.0, ge=0, allow_inf_nan=False)
-    key_column: str | None = Field(None, min_length=1)
     json_content: JsonContent = Field(JsonContent.EMBED, alias="json")
     validation: Annotated[str, AfterValidator(checked_object)] | None = Field(None, alias="schema")
 
-
-def check_samples(source: SourceConfig) -> None:
-    """Raise `ConfigError` for `samples: rows`, which is not supported yet."""
-    if source.samples == "rows":
-        raise ConfigError(
-            "source.samples: rows is not supported yet: in this version each sample comes from a file with at most one "
-            "metadata row; set source.samples: files, and write one row per recording"
-        )
+    @model_validator(mode="after")
+    def _rows_have_a_table(self) -> Self:
+        if self.samples == SampleKind.ROWS:
+            if self.metadata is None:
+                raise ValueError("samples: rows needs metadata: the table whose rows are the samples")
+            return self
+        spans = [role for role in ("start", "end", "duration") if getattr(self.columns, role) is not None]
+        if spans:
+            raise ValueError(f"columns.{spans[0]} needs samples: rows; with samples: files a recording is not cut")
+        return self
 
 
 def _checked_exclude(value: object) -> object:

@@ -30,20 +30,49 @@ def sample_keys(paths: pl.Series) -> pl.Series:
     >>> sample_keys(pl.Series(["drums/Kick 01.wav"])).to_list()
     ['drums_Kick_01-eb520e8dc8c1']
     """
-    slugs = (
-        paths.str.replace(r"\.[^./]*$", "")
-        .str.replace_all(r"[^A-Za-z0-9]+", "_")
-        .str.slice(-_SLUG_LENGTH)
-        .str.strip_chars("_")
-        .replace("", "recording")
-    )
-    return (slugs + "-" + _path_digests(paths)).alias("key")
+    slugs = _slugs(paths.str.replace(r"\.[^./]*$", "")).replace("", "recording")
+    return (slugs + "-" + _digests(paths)).alias("key")
 
 
-def _path_digests(paths: pl.Series) -> pl.Series:
-    """Digits of the SHA-256 of each path, by slices: a million paths are never a million Python strings at once."""
+def slug_keys(keys: pl.Series) -> pl.Series:
+    """Keys in which only the allowed characters are left: `utt 1.a` gives `utt_1_a-` and 12 digits of its SHA-256.
+
+    A key that is allowed is not changed; null stays null.
+
+    >>> slug_keys(pl.Series(["utt 1.a", "utt-2"])).to_list()
+    ['utt_1_a-541b1fa94dc3', 'utt-2']
+    """
+    is_key = keys.str.contains(KEY_PATTERN) & (keys.str.len_chars() <= MAX_KEY_LENGTH)
+    odd = keys.filter(~is_key).unique()
+    if odd.is_empty():
+        return keys
+    return keys.replace(odd, _slugs(odd).replace("", "key") + "-" + _digests(odd))
+
+
+def span_keys(recordings: pl.Series, starts: pl.Series, stops: pl.Series) -> pl.Series:
+    """The derived key of spans, from the keys of their recordings and their frames at the recordings' own rates.
+
+    A key of a recording that leaves too little room is cut from the left, so that its digits stay.
+
+    >>> span_keys(*(pl.Series(values) for values in (["dawn-eb520e8dc8c1"], [0], [16_000]))).to_list()
+    ['dawn-eb520e8dc8c1-f0-16000']
+    """
+    ends = "-f" + starts.cast(pl.String) + "-" + stops.cast(pl.String)
+    keys = pl.DataFrame({"recording": recordings, "end": ends})
+    room = MAX_KEY_LENGTH - pl.col("end").str.len_chars().cast(pl.Int64)
+    cut = pl.col("recording").str.tail(room) + pl.col("end")
+    return keys.select(cut.alias("key")).to_series()
+
+
+def _slugs(texts: pl.Series) -> pl.Series:
+    """The last 60 characters of each text, with `_` in place of all others than letters and digits."""
+    return texts.str.replace_all(r"[^A-Za-z0-9]+", "_").str.slice(-_SLUG_LENGTH).str.strip_chars("_")
+
+
+def _digests(texts: pl.Series) -> pl.Series:
+    """Digits of the SHA-256 of each text, by slices: a million paths are never a million Python strings at once."""
     digests = [pl.Series([], dtype=pl.String)]
-    for start in range(0, len(paths), _SLICE_ROWS):
-        piece = paths.slice(start, _SLICE_ROWS)
-        digests.append(pl.Series([hashlib.sha256(path.encode()).hexdigest()[:_DIGEST_LENGTH] for path in piece]))
+    for start in range(0, len(texts), _SLICE_ROWS):
+        piece = texts.slice(start, _SLICE_ROWS)
+        digests.append(pl.Series([hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH] for text in piece]))
     return pl.concat(digests)

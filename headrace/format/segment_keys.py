@@ -1,4 +1,4 @@
-"""Makes and parses the keys of segments: a recording's key, followed by the number of the segment.
+"""Makes and parses the keys of segments and spans: a recording's key, and the number of the segment or the frames.
 
 It does not import polars (`keys` does), which a run that builds shards does not need.
 """
@@ -6,6 +6,7 @@ It does not import polars (`keys` does), which a run that builds shards does not
 import re
 
 _SEGMENT = re.compile(r"-s\d{6,}$")
+_SPAN = re.compile(r"-f\d+-\d+$")
 
 
 def segment_key(recording: str, index: int) -> str:
@@ -15,6 +16,16 @@ def segment_key(recording: str, index: int) -> str:
     'dawn-s000012'
     """
     return f"{recording}-s{index:06d}"
+
+
+def span_recording(key: str) -> str:
+    """Key of the recording of a span, if the span's key was made from its frames; otherwise empty.
+
+    >>> span_recording("dawn-eb520e8dc8c1-f0-16000"), span_recording("dawn")
+    ('dawn-eb520e8dc8c1', '')
+    """
+    found = _SPAN.search(key)
+    return key[: found.start()] if found else ""
 
 
 def recording_key(key: str) -> str:

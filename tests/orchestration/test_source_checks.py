@@ -204,12 +204,28 @@ def test_equal_rows_are_merged_and_counted_on_the_catalogs_page(tmp_path):
     assert event.asset_materialization.metadata["merged_rows"].value == 1
 
 
-def test_samples_that_are_rows_are_accepted_by_the_yaml_and_rejected_by_the_build(copied):
+def test_rows_become_samples_through_the_graph(copied):
     graph = copied.put_back()
-    source = {"uri": str(graph.project.recordings), "settle_seconds": 0, "samples": "rows"}
-    graph.project.write_yaml(source=source)
+    table = graph.project.recordings.parent / "rows.csv"
+    spans = "".join(f"copy00.wav,0.0{tenth},0.01\n" for tenth in range(3))
+    table.write_text(f"audio_filepath,offset,duration\n{spans}copy00.wav,0.01,\nother.wav,99,1\nother.wav,0.02,nan\n")
+    columns = {"path": "audio_filepath", "start": "offset", "duration": "duration"}
+    source = {"uri": str(graph.project.recordings), "settle_seconds": 0, "metadata": str(table)}
+    graph.project.write_yaml(source={**source, "samples": "rows", "columns": columns})
     graph.reload()
-    before = graph.project.files()
-    for result in (graph.scan(), graph.run(graph.keys.audio_shards, graph.partitions[0])):
-        assert "source.samples: rows is not supported yet" in message(result)
-    assert graph.project.files() == before
+    result = graph.scan()
+    assert result.success
+    counts = {name: value.value for name, value in evaluations(result)["conservation"].metadata.items()}
+    assert counts == {
+        "files_found": 13,
+        "recordings": 1,
+        "rejected": 12,
+        "files_unsettled": 0,
+        "rows_found": 6,
+        "rows_accepted": 4,
+        "rows_rejected": 2,
+        "rows_merged": 0,
+        "rows_waiting": 0,
+    }
+    graph.build()
+    assert sum(graph.project.sizes().values()) == 4

@@ -1,0 +1,228 @@
+"""Decides which rows of the metadata table become samples (`source.samples: rows`), and which are rejected. Pure.
+
+Every row is accepted, rejected, merged with an equal row, or waits for a file that has not settled. Every file has an
+accepted row, or is rejected. The functions take and return whole tables.
+"""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from headrace.catalog.acceptance import (
+    CONTENT,
+    CatalogSettings,
+    finished_recordings,
+    formed,
+    rejected_rows,
+    sorted_rejects,
+    unknown_exclusions,
+    with_rejects,
+)
+from headrace.catalog.metadata_rows import MetadataRows, rejected_metadata_rows
+from headrace.catalog.row_columns import (
+    DURATION,
+    END,
+    EXPLICIT_KEY,
+    ROW_NUMBER,
+    SPAN_COLUMNS,
+    SPAN_FAULT,
+    START,
+    row_said,
+)
+from headrace.config.source import Duplicates
+from headrace.format.keys import KEY_PATTERN, MAX_KEY_LENGTH, sample_keys, span_keys
+from headrace.format.rejects import RejectReason, RejectSubject
+
+_RECORDING_KEY = "\0recording_key"
+_IS_CUT = "\0is_cut"
+_FILE_REASON = "\0file_reason"
+_SPAN_SUFFIX = r"-f[0-9]+-[0-9]+$"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRows:
+    """The tables of a catalog whose samples are rows.
+
+    Attributes:
+        recordings: the accepted rows, sorted by path, span and row.
+        rejected: rejected files, rows and keys.
+        num_cut: accepted rows whose spans were cut at their recordings' ends.
+        num_waiting: rows of files that are left for the next scan.
+    """
+
+    recordings: pl.DataFrame
+    rejected: pl.DataFrame
+    num_cut: int
+    num_waiting: int
+
+
+def accepted_and_rejected_rows(
+    facts: pl.DataFrame, rows: MetadataRows, unsettled: pl.Series, settings: CatalogSettings
+) -> JudgedRows:
+    """Judge the rows of the metadata table. Arguments are those of `acceptance.accepted_and_rejected`."""
+    facts = facts.sort("path")
+    is_good = pl.col("code").is_null()
+    sound, damaged = facts.filter(is_good), facts.filter(~is_good)
+    candidates = _with_keys(_with_frames(_of_files(rows, sound), settings.span_tolerance_seconds), settings)
+    judged = _judged(candidates, settings)
+    accepted = judged.filter(is_good).sort("path", "start_frame", "stop_frame", ROW_NUMBER)
+    recordings = finished_recordings(accepted.drop(EXPLICIT_KEY, ROW_NUMBER, *SPAN_COLUMNS, _RECORDING_KEY, _IS_CUT))
+    lost_rows = [
+        rejected_metadata_rows(rows, pl.concat([facts["path"], unsettled])),
+        _of_rejected_files(rows, damaged),
+        judged.filter(~is_good).select("path", "key", "code", "reason"),
+    ]
+    known = pl.concat([facts["path"], unsettled])
+    rejected = [
+        rejected_rows(damaged, RejectSubject.FILE),
+        rejected_rows(_without_samples(sound, judged), RejectSubject.FILE),
+        *(rejected_rows(lost, RejectSubject.METADATA) for lost in lost_rows),
+        rejected_rows(unknown_exclusions(_unknown_keys(settings, judged, rows, known)), RejectSubject.EXCLUDE),
+    ]
+    num_waiting = rows.table.filter(pl.col("path").is_in(unsettled.implode())).height
+    return JudgedRows(recordings, sorted_rejects(pl.concat(rejected)), int(accepted[_IS_CUT].sum()), num_waiting)
+
+
+def _of_files(rows: MetadataRows, sound: pl.DataFrame) -> pl.DataFrame:
+    """The rows of usable files with the facts of their files, in the table's order."""
+    return rows.table.join(sound, on="path", how="inner", maintain_order="left")
+
+
+def _of_rejected_files(rows: MetadataRows, damaged: pl.DataFrame) -> pl.DataFrame:
+    """A reject for each row of a file that is rejected."""
+    files = damaged.select("path", pl.col("reason").alias(_FILE_REASON))
+    found = rows.table.join(files, on="path", how="inner", maintain_order="left")
+    reason = row_said("names {}, which is rejected: {}", pl.col("path"), pl.col(_FILE_REASON))
+    return found.select(
+        "path", pl.col(EXPLICIT_KEY).alias("key"), code=pl.lit(str(RejectReason.FILE_REJECTED)), reason=reason
+    )
+
+
+def _with_frames(candidates: pl.DataFrame, tolerance_seconds: float) -> pl.DataFrame:
+    """Rows with `start_frame`, `stop_frame`, `duration_seconds`; rows whose span is not in the recording are rejected.
+
+    Frames are computed in float64 at the recording's own rate: seconds times rate, plus a half, rounded down.
+    """
+    rate, length = pl.col("sample_rate_hz").cast(pl.Float64), pl.col("num_frames").cast(pl.Float64)
+    start = (pl.col(START) * rate + 0.5).floor().fill_null(0.0)
+    wanted = pl.coalesce(start + (pl.col(DURATION) * rate + 0.5).floor(), (pl.col(END) * rate + 0.5).floor(), length)
+    tolerance = (tolerance_seconds * rate + 0.5).floor()
+    stop = pl.min_horizontal(wanted, length)
+    seconds = length / rate
+    verdicts = (
+        (RejectReason.BAD_SPAN, pl.col(SPAN_FAULT).is_not_null(), row_said("{}", pl.col(SPAN_FAULT))),
+        (
+            RejectReason.OUTSIDE_RECORDING,
+            (start >= length) & (wanted > start),
+            row_said("begins at {} s, but {} ends at {} s", start / rate, pl.col("path"), seconds),
+        ),
+        (
+            RejectReason.OUTSIDE_RECORDING,
+            wanted > length + tolerance,
+            row_said(
+                "ends at {} s, but {} ends at {} s; source.span_tolerance_seconds is {}",
+                wanted / rate,
+                pl.col("path"),
+                seconds,
+                pl.lit(tolerance_seconds),
+            ),
+        ),
+        (
+            RejectReason.EMPTY_SPAN,
+            stop <= start,
+            row_said("has an empty span: it begins and ends at {} s of {}", start / rate, pl.col("path")),
+        ),
+    )
+    for code, condition, reason in verdicts:
+        candidates = with_rejects(candidates, condition, code, reason)
+    return candidates.with_columns(
+        start.cast(pl.Int64, strict=False).alias("start_frame"),
+        stop.cast(pl.Int64, strict=False).alias("stop_frame"),
+        ((stop - start) / rate).alias("duration_seconds"),
+        (wanted > length).alias(_IS_CUT),
+    )
+
+
+def _with_keys(candidates: pl.DataFrame, settings: CatalogSettings) -> pl.DataFrame:
+    """Rows with `key`: the user's key, or one made from path and span."""
+    recordings = sample_keys(candidates["path"])
+    derived = span_keys(recordings, candidates["start_frame"], candidates["stop_frame"])
+    explicit = formed(candidates[EXPLICIT_KEY], settings.key_form)
+    return candidates.with_columns(
+        recordings.alias(_RECORDING_KEY),
+        pl.lit(None, dtype=pl.String).alias("excluded_segments"),
+        pl.select(pl.coalesce(explicit, derived)).to_series().alias("key"),
+    )
+
+
+def _judged(candidates: pl.DataFrame, settings: CatalogSettings) -> pl.DataFrame:
+    """Rows that are excluded, too short, have an invalid key, or repeat another row are rejected."""
+    key, seconds = pl.col("key"), pl.col("duration_seconds")
+    excluded = list(settings.excluded)
+    is_named = key.is_in(excluded) | pl.col(_RECORDING_KEY).is_in(excluded)
+    too_short = "is {} seconds long, shorter than min_seconds: {}"
+    bad_key = (
+        f"has the key '{{}}', which is not a valid key: use 1 to {MAX_KEY_LENGTH} of A-Z a-z 0-9 _ -, or leave the "
+        "cell empty; source.key_form: slug makes keys of other texts"
+    )
+    is_key = key.str.contains(KEY_PATTERN) & (key.str.len_chars() <= MAX_KEY_LENGTH)
+    verdicts = (
+        (RejectReason.EXCLUDED, is_named, row_said("is left out by exclude: {}", key)),
+        (
+            RejectReason.TOO_SHORT,
+            seconds < settings.min_seconds,
+            row_said(too_short, seconds.round(6), pl.lit(settings.min_seconds)),
+        ),
+        (RejectReason.BAD_KEY, ~is_key, row_said(bad_key, key)),
+    )
+    for code, condition, reason in verdicts:
+        candidates = with_rejects(candidates, condition, code, reason)
+    if settings.duplicates == Duplicates.DROP:
+        candidates = _reject_all_but_first(
+            candidates,
+            CONTENT,
+            RejectReason.DUPLICATE,
+            "has the same audio as row {}, which is kept (source.duplicates: drop)",
+        )
+    return _reject_all_but_first(
+        candidates,
+        ("key",),
+        RejectReason.DUPLICATE_KEY,
+        "has the key '{}', which row {} already has: keys must differ; source.columns.key names a column of keys",
+        key,
+    )
+
+
+def _reject_all_but_first(
+    candidates: pl.DataFrame, same: tuple[str, ...], code: RejectReason, sentence: str, *values: pl.Expr
+) -> pl.DataFrame:
+    """Reject all but the first row of those that have the same values. A rejected row does not count as the first."""
+    stays = pl.col("code").is_null()
+    holder = pl.col(ROW_NUMBER).filter(stays).min().over(same)
+    return with_rejects(candidates, holder != pl.col(ROW_NUMBER), code, row_said(sentence, *values, holder))
+
+
+def _without_samples(sound: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
+    """A reject for each usable file without an accepted row."""
+    accepted = judged.filter(pl.col("code").is_null())
+    bare = sound.join(accepted, on="path", how="anti")
+    first = judged.select("path", pl.col("code").alias("\0code"), pl.col("reason").alias(_FILE_REASON))
+    found = bare.join(first.unique("path", keep="first", maintain_order=True), on="path", how="left")
+    none = "no row of the metadata table names it (source.samples: rows)"
+    return found.with_columns(
+        code=pl.coalesce("\0code", pl.lit(str(RejectReason.NO_ROW))),
+        reason=pl.coalesce(pl.format("none of its rows becomes a sample: {}", _FILE_REASON), pl.lit(none)),
+    )
+
+
+def _unknown_keys(settings: CatalogSettings, judged: pl.DataFrame, rows: MetadataRows, paths: pl.Series) -> list[str]:
+    """Keys of `exclude` that name no row and no file, in ascending order."""
+    if not settings.excluded:
+        return []
+    of_files = set(sample_keys(paths))
+    named = of_files.union(judged["key"].drop_nulls(), formed(rows.table[EXPLICIT_KEY], settings.key_form).drop_nulls())
+    waiting = pl.Series("key", sorted(settings.excluded - named), dtype=pl.String)
+    of_spans = waiting.str.replace(_SPAN_SUFFIX, "")
+    return [
+        key for key, recording in zip(waiting, of_spans, strict=True) if key == recording or recording not in of_files
+    ]

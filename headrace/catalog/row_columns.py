@@ -1,0 +1,147 @@
+"""The columns of the metadata table that have a meaning: path, key, begin and end of a span. Pure.
+
+`source.columns` maps them by name. In the prepared table they have names that no user's column has. The user's columns
+stay beside them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from headrace.config.source import ColumnsConfig, SampleKind
+from headrace.errors import ConfigError
+
+EXPLICIT_KEY = "\0key"  # no column of a user has such a name
+"""Name of the column with the user's key of a recording or row; null if the key is made from the path."""
+ROW_NUMBER = "\0row"
+"""Name of the column with the number of each row, from 1."""
+START, END, DURATION, SPAN_FAULT = "\0start", "\0end", "\0duration", "\0span_fault"
+SPAN_COLUMNS = (START, END, DURATION, SPAN_FAULT)
+"""Names of the columns with the span of a row in seconds, null where it is not given, and with the reason why the span
+is invalid whatever the recording is; null if it is valid."""
+
+_ROLES = {"start": START, "end": END, "duration": DURATION}
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RowColumns:
+    """The names of the user's columns that have a meaning; None if the table has no such column.
+
+    Attributes:
+        path: path of the recording.
+        unmapped_path: the same, if it is not metadata: `source.columns` does not name it.
+        key: key of the sample.
+        spans: `START`, `END`, `DURATION` → the user's column.
+    """
+
+    path: str
+    unmapped_path: str | None
+    key: str | None
+    spans: Mapping[str, str]
+
+    @classmethod
+    def of(cls, columns: ColumnsConfig, samples: SampleKind, names: Sequence[str]) -> "RowColumns":
+        """The columns of a table with these column names.
+
+        Raises:
+            ConfigError: the table has no column `path`, or lacks a column that `source.columns` names.
+        """
+        found = ", ".join(names)
+        for role in ColumnsConfig.model_fields:
+            name = getattr(columns, role)
+            if name is not None and name not in names:
+                where = f"source.columns.{role}: " if role in columns.model_fields_set else ""
+                raise ConfigError(f"{where}the metadata table has no column {name!r}; its columns are {found}")
+        is_mapped = "path" in columns.model_fields_set
+        spans = _span_columns(columns, names) if samples == SampleKind.ROWS else {}
+        return cls(columns.path, None if is_mapped else columns.path, columns.key, spans)
+
+
+def _span_columns(columns: ColumnsConfig, names: Sequence[str]) -> dict[str, str]:
+    """The columns of spans that `source.columns` names, and those that have the default names."""
+    mapped = columns.model_fields_set
+    found = {}
+    for role, ours in _ROLES.items():
+        other = {"end": "duration", "duration": "end"}.get(role, role)
+        default = role if role in names and other not in mapped else None
+        name = getattr(columns, role) if role in mapped else default
+        if name is not None:
+            found[ours] = name
+    return found
+
+
+def with_roles(metadata: pl.DataFrame, roles: RowColumns, users: Mapping[str, pl.Expr]) -> pl.DataFrame:
+    """The metadata table with the columns that have a meaning under our names, and the user's columns.
+
+    Args:
+        metadata: the user's table.
+        roles: its columns that have a meaning.
+        users: name in the catalog → the user's column.
+
+    Raises:
+        ConfigError: a column of spans has values that are not numbers or text, or a row has both end and duration.
+    """
+    key = pl.lit(None, dtype=pl.String) if roles.key is None else pl.col(roles.key).cast(pl.String)
+    table = metadata.select(
+        pl.col(roles.path).cast(pl.String).alias("path"),
+        key.replace("", None).alias(EXPLICIT_KEY),
+        pl.int_range(1, pl.len() + 1).alias(ROW_NUMBER),
+        *(_seconds(metadata, roles.spans.get(ours)).alias(ours) for ours in _ROLES.values()),
+        _faults(metadata, roles.spans).alias(SPAN_FAULT),
+        *(column.alias(name) for name, column in users.items()),
+    )
+    _check_one_end(table, roles.spans)
+    return table
+
+
+def row_said(sentence: str, *values: pl.Expr) -> pl.Expr:
+    """The reason for a row's rejection: `row 7 of the metadata table …`, with values in place of `{}`."""
+    return pl.format(f"row {{}} of the metadata table {sentence}", pl.col(ROW_NUMBER), *values)
+
+
+def _seconds(metadata: pl.DataFrame, name: str | None) -> pl.Expr:
+    """The values of a column of seconds as float64; null for an empty cell, NaN for text that is not a number."""
+    if name is None:
+        return pl.lit(None, dtype=pl.Float64)
+    dtype = metadata.schema[name]
+    if dtype.is_numeric() or dtype == pl.Null:
+        return pl.col(name).cast(pl.Float64)
+    if dtype != pl.String:
+        raise ConfigError(f"metadata column {name!r}: expected seconds as numbers, found {dtype}")
+    text = pl.col(name).str.strip_chars()
+    return pl.when(text != "").then(text.cast(pl.Float64, strict=False).fill_null(float("nan")))
+
+
+def _faults(metadata: pl.DataFrame, spans: Mapping[str, str]) -> pl.Expr:
+    """Why the span of a row is invalid, whatever its recording is; null if it is valid."""
+    fault = pl.lit(None, dtype=pl.String)
+    said = {ours: pl.col(name).cast(pl.String) for ours, name in spans.items()}
+    seconds = {ours: _seconds(metadata, name) for ours, name in spans.items()}
+    if START in spans and END in spans:
+        is_backward = seconds[END] < seconds[START]
+        names = pl.lit(spans[END]), pl.lit(spans[START])
+        text = pl.format("has {}: {}, before its {}: {}", names[0], said[END], names[1], said[START])
+        fault = pl.when(is_backward).then(text).otherwise(fault)
+    for ours, name in spans.items():
+        text = pl.format("has {}: {}, expected seconds, not below 0", pl.lit(name), said[ours])
+        fault = pl.when(seconds[ours] < 0).then(text).otherwise(fault)
+    for ours, name in spans.items():
+        text = pl.format("has {}: {}, which is not a finite number of seconds", pl.lit(name), said[ours])
+        fault = pl.when(~seconds[ours].is_finite()).then(text).otherwise(fault)
+    return fault
+
+
+def _check_one_end(table: pl.DataFrame, spans: Mapping[str, str]) -> None:
+    """Raise `ConfigError` if rows have both an end and a duration."""
+    both = table.filter(pl.col(END).is_not_null() & pl.col(DURATION).is_not_null())
+    if both.is_empty():
+        return
+    rows = ", ".join(map(str, both[ROW_NUMBER].head(_SHOWN)))
+    more = f" and {both.height - _SHOWN} more" if both.height > _SHOWN else ""
+    raise ConfigError(
+        f"the metadata table has both an end (column {spans[END]!r}) and a duration (column {spans[DURATION]!r}) in "
+        f"rows {rows}{more}: both given is an error; name the column to use, source.columns: {{end: {spans[END]}}} or "
+        f"{{duration: {spans[DURATION]}}}"
+    )
