@@ -66,7 +66,8 @@ class StorageResource(dg.ConfigurableResource):
 
         if config.source.metadata is None:
             return None
-        return self._table(config.source.metadata, "metadata table", partial(read_metadata, columns=config.source.columns))
+        read = partial(read_metadata, columns=config.source.columns)
+        return self._table(config.source.metadata, "metadata table", read)
 
     def excluded(self, config: DatasetConfig) -> frozenset[str]:
         """The keys of `exclude`, from the YAML or from a table."""
