@@ -8,6 +8,7 @@ import pytest
 from headrace import Stream, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError, NotFoundError, StateError
 from headrace.streaming.order.spec import FrameBudget, LengthBuckets
+from tests.column_fixtures import write_columns
 from tests.streaming.corpus import clips, write_dataset, write_latents
 from tests.view_fixtures import write_view
 
@@ -237,3 +238,16 @@ def test_a_simulation_needs_only_shards_with_chosen_samples(output):
     assert simulation.num_shards == 7
     assert simulation.num_samples == EXPECTED.total()
     assert simulation.hosts[0].num_shards == 7
+
+
+def test_columns_are_joined_to_the_samples_of_a_view(output):
+    score = {"score": ("float", lambda key: number(key) / 2)}
+    write_columns(output, "quality", score)
+    made = dataset(output, columns=["quality"], tensors=["score"], shuffle=True)
+    found = Counter()
+    for batch in StreamingDataLoader(made):
+        for row, key in enumerate(batch["keys"]):
+            if key:
+                found[key] += 1
+                assert float(batch["score"][row]) == number(key) / 2
+    assert found == EXPECTED
