@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from headrace.checks.audit import snapshot_faults
 from headrace.checks.shard_check import CheckedShard, Depth, Fault, check_shard
+from headrace.checks.view_check import faults_of_view
 from headrace.errors import ConfigError, HeadraceError, NotFoundError
 from headrace.format.manifests import newest_entries, numbered_files, read_listed, versioned_json
 from headrace.format.member_names import KeyAt
@@ -20,7 +21,7 @@ from headrace.format.shard_table import ShardTable
 from headrace.format.snapshots import NumberedSnapshot, read_table
 from headrace.locate import locate
 from headrace.locate.no_shards import no_samples
-from headrace.locate.outputs import ShardFolder
+from headrace.locate.outputs import ShardFolder, view_folders
 from headrace.locate.shard_list import LocatedShard, shards_of
 from headrace.ordered import map_in_order
 from headrace.stores.refetch import read_sound
@@ -94,6 +95,9 @@ def find_target(path: str, key_at: KeyAt = KeyAt.FIRST_DOT) -> Target:
         found = _target_of_folder(folder)
         shards += found.shards
         faults += found.faults
+    if located.is_output:
+        for view in view_folders(located.storage):
+            faults += faults_of_view(located.storage, view)
     return Target(tuple(shards), tuple(faults))
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from headrace.format.snapshots import NumberedSnapshot
 from headrace.format.unpacking import ZIP_SUFFIXES
-from headrace.tools.inspection import CatalogFacts, DatasetFacts, LengthFacts, PartFacts, TarFacts
+from headrace.tools.inspection import CatalogFacts, DatasetFacts, LengthFacts, PartFacts, TarFacts, ViewFacts
 
 _SHOWN_SNAPSHOTS = 10
 _SHOWN_SHARDS = 30
@@ -48,6 +48,10 @@ def print_facts(console: Console, facts: DatasetFacts) -> None:
     for part in facts.parts:
         for table in _part(part):
             console.print(table)
+    for view in facts.views:
+        console.print(_view(view))
+        snapshot = view.newest.snapshot
+        console.print(Text(f"of audio snapshot {snapshot.audio_snapshot}: {snapshot.definition}\n"))
     if facts.tars is not None:
         console.print(_tars(facts.path, facts.tars))
         _print_lengths(console, facts.tars.lengths)
@@ -73,6 +77,29 @@ def _part(part: PartFacts) -> Iterable[RenderableType]:
     if num_shards:
         size = bytes_text(num_bytes)
         yield Text(f"{num_shards} other shards ({size}) that snapshot {newest.number} does not name; see headrace gc\n")
+
+
+def _view(view: ViewFacts) -> Table:
+    """How much of each split a view chooses."""
+    snapshot = view.newest.snapshot
+    rows = [
+        (
+            split,
+            totals.num_samples,
+            totals.num_chosen,
+            share_text(totals.num_chosen, totals.num_samples),
+            totals.num_drawn,
+        )
+        for split, totals in snapshot.splits.items()
+    ]
+    total = (snapshot.num_samples, snapshot.num_chosen, share_text(snapshot.num_chosen, snapshot.num_samples))
+    columns = ("split", "samples#", "chosen#", "share#", "in an epoch#")
+    return grid(f"{view.name} · snapshot {view.newest.number}", columns, [*rows, ("all", *total, snapshot.num_drawn)])
+
+
+def share_text(part: int, whole: int) -> str:
+    """A share as text: `12.5%`, or a hyphen of nothing."""
+    return f"{100 * part / whole:.1f}%" if whole else "-"
 
 
 def _totals(numbered: NumberedSnapshot) -> tuple[object, ...]:

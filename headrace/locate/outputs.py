@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from headrace.errors import ConfigError
 from headrace.format.shard_table import ShardTable
 from headrace.format.snapshots import NumberedSnapshot, read_snapshot, read_table, snapshot_numbers
+from headrace.format.views import VIEWS
 from headrace.locate.listing import listed_snapshots
 from headrace.stores.storage import Storage
 
 AUDIO = "audio"
 LATENTS = "latents"
-_FAMILIES = (LATENTS, "columns", "views")  # folders of an output that hold one shard folder for each name
+_FAMILIES = (LATENTS, "columns", VIEWS)  # folders of an output that hold one shard folder for each name
 ITSELF = "."
 """Name of a shard folder that the user named directly, not by its output."""
 
@@ -76,6 +77,17 @@ def folders_of_output(storage: Storage) -> list[ShardFolder]:
     found = possible_folders(storage).items()
     return [
         ShardFolder(name, folder, tuple(numbers)) for name, folder in found if (numbers := snapshot_numbers(folder))
+    ]
+
+
+def view_folders(storage: Storage) -> list[ShardFolder]:
+    """The views of an output, by name; they have snapshots, and no shards."""
+    names = sorted({"/".join(entry.path.split("/")[:2]) for entry in storage.list(f"{VIEWS}/")})
+    folders = {name: storage.at(name) for name in names}
+    return [
+        ShardFolder(name, folder, tuple(numbers))
+        for name, folder in folders.items()
+        if (numbers := snapshot_numbers(folder))
     ]
 
 

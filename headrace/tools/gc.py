@@ -33,7 +33,9 @@ from headrace.format.snapshots import (
     snapshot_numbers,
     snapshot_path,
 )
-from headrace.locate.outputs import AUDIO, ITSELF, ShardFolder, possible_folders, shard_folders
+from headrace.format.view_files import read_view
+from headrace.format.views import NumberedView
+from headrace.locate.outputs import AUDIO, ITSELF, ShardFolder, possible_folders, shard_folders, view_folders
 from headrace.stores.storage import LocalStorage, Storage, StoredObject
 
 MIN_AGE_SECONDS = 24 * 3600.0
@@ -44,7 +46,7 @@ _LONGEST_SECONDS = MIN_AGE_SECONDS  # a gc that was suspended for longer stops d
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Files of a shard folder that must stay.
+    """Files of a shard folder or a view that must stay.
 
     Attributes:
         numbers: numbers of the snapshots.
@@ -95,8 +97,8 @@ def find_garbage(output: Storage, *, keep: int, now_seconds: float) -> list[Garb
     """Find the files that can be removed from the shard folders of an output.
 
     These stay: the newest `keep` snapshots of each folder, snapshots younger than a day, audio snapshots that kept
-    latents were computed from, all shards that these snapshots or the newest manifest of any partition name, and every
-    file younger than a day.
+    latents, columns and views were made from, all shards that these snapshots or the newest manifest of any partition
+    name, and every file younger than a day.
 
     Args:
         output: the output of a data set.
@@ -112,6 +114,7 @@ def find_garbage(output: Storage, *, keep: int, now_seconds: float) -> list[Garb
         raise ConfigError(f"{output.uri}: is one shard folder of an output; name the output itself")
     if keep < 1:
         raise ConfigError(f"--keep {keep}: expected at least 1; without a snapshot there is no data set")
+    parts += view_folders(output)
     past = {part.name: _past(part, keep, now_seconds) for part in parts}
     kept = _kept(output, past)
     young = {part.name: sorted(set(part.numbers[:-keep]) - past[part.name]) for part in parts}
@@ -233,10 +236,13 @@ def _kept(output: Storage, past: Mapping[str, Collection[int]]) -> dict[str, Kep
         ]
         for name, folder in folders.items()
     }
+    views = {part.name: _views(part, past.get(part.name, ())) for part in view_folders(output)}
     needed = {_audio_of(found) for name, snapshots in kept.items() if name != AUDIO for found in snapshots}
+    needed |= {view.snapshot.audio_snapshot for found in views.values() for view in found}
     there = {found.number for found in kept[AUDIO]}
     kept[AUDIO] += _snapshots(folders[AUDIO], sorted((needed & set(numbers[AUDIO])) - there))
-    return {name: _kept_of(folder, kept[name], numbers[name]) for name, folder in folders.items()}
+    of_shards = {name: _kept_of(folder, kept[name], numbers[name]) for name, folder in folders.items()}
+    return of_shards | {name: _kept_of_view(found) for name, found in views.items()}
 
 
 def _snapshots(storage: Storage, numbers: Iterable[int]) -> Iterator[NumberedSnapshot]:
@@ -245,6 +251,23 @@ def _snapshots(storage: Storage, numbers: Iterable[int]) -> Iterator[NumberedSna
             yield read_snapshot(storage, number)
         except NotFoundError:  # removed by another gc since it was listed
             continue
+
+
+def _views(part: ShardFolder, past: Collection[int]) -> list[NumberedView]:
+    """The snapshots of a view that stay."""
+    found = []
+    for number in part.numbers:
+        if number not in past:
+            with contextlib.suppress(NotFoundError):  # removed by another gc since it was listed
+                found.append(read_view(part.storage, number))
+    return found
+
+
+def _kept_of_view(views: Sequence[NumberedView]) -> Kept:
+    """The files that snapshots of a view name. A new snapshot names files of the newest one, and new files."""
+    paths = {file.path for view in views for file in view.snapshot.files}
+    paths |= {snapshot_path(view.number) for view in views}
+    return Kept(frozenset(view.number for view in views), frozenset(paths), frozenset(), frozenset())
 
 
 def _audio_of(numbered: NumberedSnapshot) -> int:
@@ -308,7 +331,7 @@ def _kind(path: str) -> int | None:
     """Position in the order of removal; None for files that gc leaves alone."""
     folder, _, file = path.rpartition("/")
     if folder == "snapshots":
-        return {"json": 0, "proposed": 0, "shards": 1}.get(file.rpartition(".")[2])
+        return {"json": 0, "proposed": 0, "shards": 1, "totals": 1, "counts": 1}.get(file.rpartition(".")[2])
     if folder.startswith("manifests/") and file.endswith((".json", KEYS_SUFFIX)):
         return _MANIFEST
     if folder == "" and file.endswith(INDEX_SUFFIX):

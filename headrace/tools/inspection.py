@@ -16,8 +16,10 @@ from headrace.errors import HeadraceError, NotFoundError
 from headrace.format.index import SHARD_SUFFIXES, ShardIndex
 from headrace.format.manifests import ManifestRejection
 from headrace.format.snapshots import NumberedSnapshot, Snapshot, SplitTotals, read_table
+from headrace.format.view_files import read_view
+from headrace.format.views import NumberedView
 from headrace.locate import locate
-from headrace.locate.outputs import ShardFolder
+from headrace.locate.outputs import ShardFolder, view_folders
 from headrace.locate.shard_list import LocatedShard, shards_of
 from headrace.stores.storage import Storage
 
@@ -70,6 +72,21 @@ class PartFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewFacts:
+    """One view of an output.
+
+    Attributes:
+        name: `views/<name>`.
+        numbers: numbers of its snapshots, ascending.
+        newest: the newest of them.
+    """
+
+    name: str
+    numbers: tuple[int, ...]
+    newest: NumberedView
+
+
+@dataclass(frozen=True, slots=True)
 class CatalogFacts:
     """Result of the last scan of the source.
 
@@ -103,12 +120,13 @@ class TarFacts:
 
 @dataclass(frozen=True, slots=True)
 class DatasetFacts:
-    """All facts about a data set: `parts` for an output or shard folder of Headrace, `tars` otherwise."""
+    """All facts about a data set: `parts` and `views` for an output of Headrace, `tars` otherwise."""
 
     path: str
     parts: tuple[PartFacts, ...] = ()
     catalog: CatalogFacts | None = None
     tars: TarFacts | None = None
+    views: tuple[ViewFacts, ...] = ()
 
 
 def inspect(path: str) -> DatasetFacts:
@@ -121,7 +139,13 @@ def inspect(path: str) -> DatasetFacts:
     located = locate(path)
     if located.tars is not None:
         return DatasetFacts(path, tars=_tar_facts(shards_of(located)))
-    return DatasetFacts(path, tuple(map(_part_facts, located.all_folders())), _catalog_facts(located.storage))
+    views = tuple(map(_view_facts, view_folders(located.storage))) if located.is_output else ()
+    parts = tuple(map(_part_facts, located.all_folders()))
+    return DatasetFacts(path, parts, _catalog_facts(located.storage), views=views)
+
+
+def _view_facts(folder: ShardFolder) -> ViewFacts:
+    return ViewFacts(folder.name, folder.numbers, read_view(folder.storage))
 
 
 def _part_facts(part: ShardFolder) -> PartFacts:
