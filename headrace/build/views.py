@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
+from headrace.config.dataset import DatasetConfig
 from headrace.errors import AlreadyExistsError, BuildError, ConfigError, NotFoundError
 from headrace.format.column_files import specs_of
 from headrace.format.column_sets import ColumnSet
 from headrace.format.snapshots import NumberedSnapshot, read_snapshot, read_table, snapshot_numbers
 from headrace.format.view_files import ViewOrigin, commit_view, read_view
-from headrace.format.views import VIEWS, ColumnsOrigin, NumberedView, ViewDefinition
+from headrace.format.views import VIEWS, Balance, ColumnsOrigin, NumberedView, ViewDefinition
 from headrace.stores.storage import Storage
 from headrace.views.definitions import sets_of
 from headrace.views.names import ColumnNames, NoColumnError
@@ -30,6 +32,13 @@ class WantedView:
     name: str
     definition: ViewDefinition
     sets: tuple[str, ...]
+
+    @classmethod
+    def of(cls, config: DatasetConfig, name: str) -> Self:
+        """A view of a data set."""
+        found = config.views[name]
+        balance = None if found.balance is None else Balance(found.balance.by, found.balance.alpha)
+        return cls(name, ViewDefinition(found.where, balance), config.column_sets)
 
     def folder(self, output: Storage) -> Storage:
         """The folder of the view."""

@@ -32,7 +32,6 @@ from headrace.config.shares import share_of
 from headrace.config.source import Exclude, SampleKind, SourceConfig
 from headrace.encoders import KINDS
 from headrace.errors import ConfigError
-from headrace.format.views import Balance, ViewDefinition
 from headrace.pydantic_words import shown
 
 
@@ -224,11 +223,6 @@ class ViewConfig(Section):
 
     where: str | None = Field(None, min_length=1)
     balance: BalanceConfig | None = None
-
-    def definition(self) -> ViewDefinition:
-        """The view as the library's own type."""
-        balance = None if self.balance is None else Balance(self.balance.by, self.balance.alpha)
-        return ViewDefinition(self.where, balance)
 
     @model_validator(mode="after")
     def _chooses(self) -> Self:
