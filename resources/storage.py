@@ -18,7 +18,7 @@ from headrace.build.column_sets import columns_folder
 from headrace.catalog.bucket_source import stamp_of
 from headrace.catalog.listing import FileStamp
 from headrace.catalog.sources import Source, open_source
-from headrace.config.dataset import ColumnsConfig, DatasetConfig
+from headrace.config.dataset import ColumnSetConfig, DatasetConfig
 from headrace.errors import ConfigError, NotFoundError
 from headrace.stores.file_urls import is_file_url, path_of_file_url
 from headrace.stores.storage import Storage, open_storage
@@ -137,7 +137,7 @@ class StorageResource(dg.ConfigurableResource):
         parts = self.parts(config)
         return {"audio": parts.pop("audio"), **columns, **parts}
 
-    def column_table(self, entry: ColumnsConfig) -> "pl.DataFrame":
+    def column_table(self, entry: ColumnSetConfig) -> "pl.DataFrame":
         """The table of a set of columns."""
         from headrace.catalog.metadata_files import read_table  # noqa: PLC0415 - see above
 

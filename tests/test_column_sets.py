@@ -1,5 +1,9 @@
 """Sets of columns are built beside the audio: what they hold, what a change writes again, and which audio they fit."""
 
+import io
+import json
+import tarfile
+
 import polars as pl
 import pytest
 
@@ -127,3 +131,39 @@ def test_columns_of_other_audio_are_not_committed_and_do_not_fit(tmp_path):
     project.build(commit=False)
     with pytest.raises(BuildError, match="have no columns of audio snapshot 2"):
         bring_columns_up_to_date(project.output, config)
+
+
+def test_with_minimal_json_a_changed_row_touches_no_tar(tmp_path):
+    project = described(twenty_clips(tmp_path), title=[str(number) for number in range(20)])
+    project.asked = {"json": "minimal"}
+    project.build()
+    bring_columns_up_to_date(project.output, project.config())
+    tars = {path: project.shards.read(path) for path in project.files()}
+    before = files(project)
+    project.metadata = project.metadata.with_columns(
+        title=pl.when(pl.col("path") == "clip05.wav").then(pl.lit("new")).otherwise("title")
+    )
+    assert not project.build().is_new
+    bring_columns_up_to_date(project.output, project.config())
+    assert {path: project.shards.read(path) for path in project.files()} == tars
+    assert len(files(project) - before) == 1
+    shard = next(path for path in tars if path.endswith(".tar"))
+    with tarfile.open(fileobj=io.BytesIO(tars[shard])) as tar:
+        text = tar.extractfile(next(name for name in tar.getnames() if name.endswith(".json"))).read()
+    assert list(json.loads(text)) == ["headrace"]
+
+
+def test_spans_have_their_own_start_and_their_rows(tmp_path):
+    project = Project(tmp_path)
+    project.put("long.wav", num_frames=8000)
+    project.asked = {"samples": "rows", "metadata": "metadata.csv"}
+    starts = [0.0, 0.25, 0.5]
+    project.metadata = pl.DataFrame({
+        "path": ["long.wav"] * 3, "start": starts, "duration": [0.125] * 3, "text": ["a", "b", "c"]
+    })  # fmt: skip
+    project.build()
+    bring_columns_up_to_date(project.output, project.config())
+    rows = sorted(rows_of(project).values(), key=lambda row: row["start_seconds"])
+    assert [(row["start_seconds"], row["duration_seconds"], row["text"]) for row in rows] == [
+        (start, 0.125, text) for start, text in zip(starts, "abc", strict=True)
+    ]

@@ -10,7 +10,7 @@ from headrace.catalog.column_header import read_table_header
 from headrace.catalog.header import read_header
 from headrace.catalog.parts import existing_catalog
 from headrace.catalog.path_spelling import spelled_as_files, tidy_paths
-from headrace.config.dataset import ColumnsConfig
+from headrace.config.dataset import ColumnSetConfig
 from headrace.errors import ConfigError
 from headrace.format.column_sets import fitting_columns
 from headrace.format.columns import ColumnKind
@@ -39,7 +39,7 @@ class Captioned:
     def join(self, table: pl.DataFrame, on=None):
         """Import a table and build its columns. Returns the header of the import."""
         config, self.stamp = self.project.config(), self.stamp + 1
-        entry = ColumnsConfig(name="captions", table="captions.csv", on=on)
+        entry = ColumnSetConfig(name="captions", table="captions.csv", on=on)
         header = import_table(existing_catalog(self.project.output), config, entry, self.stamp, lambda: table)
         bring_columns_up_to_date(self.project.output, config, "captions")
         return header
@@ -110,7 +110,7 @@ def test_one_changed_caption_writes_one_file_and_makes_one_partition_stale(built
 def test_the_join_reads_no_table_again_if_nothing_changed(built):
     table = pl.DataFrame({"path": built.paths, "caption": "same"})
     header = built.join(table)
-    config, entry = built.project.config(), ColumnsConfig(name="captions", table="captions.csv")
+    config, entry = built.project.config(), ColumnSetConfig(name="captions", table="captions.csv")
 
     def read():
         raise AssertionError("read again")

@@ -3,7 +3,7 @@ import traceback
 
 import pytest
 
-from headrace.config.dataset import ColumnsConfig, load_config
+from headrace.config.dataset import ColumnSetConfig, load_config
 from headrace.errors import ConfigError
 
 MINIMAL = "source: {uri: recordings}\noutput: {uri: out}\n"
@@ -249,7 +249,7 @@ def test_a_set_of_columns_says_which_column_is_joined(load, key):
     config = load(f"{MINIMAL}columns: [{{name: captions, table: c.csv, {key}: path}}]\n")
     assert [(entry.name, entry.on) for entry in config.columns] == [("captions", "path")]
     assert config.column_sets == ("metadata", "captions")
-    assert ColumnsConfig.model_validate({"name": "a", "table": "b", True: "key"}).on == "key"  # defs.yaml of Dagster
+    assert ColumnSetConfig.model_validate({"name": "a", "table": "b", True: "key"}).on == "key"  # defs.yaml of Dagster
 
 
 @pytest.mark.parametrize(

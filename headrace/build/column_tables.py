@@ -26,7 +26,7 @@ from headrace.catalog.parquet_files import parquet_bytes, parsed_table, write_if
 from headrace.catalog.partitions import recordings_of
 from headrace.catalog.parts import StoredCatalog
 from headrace.catalog.path_spelling import spelled_as_files, tidy_paths
-from headrace.config.dataset import ColumnsConfig, DatasetConfig
+from headrace.config.dataset import ColumnSetConfig, DatasetConfig
 from headrace.errors import CatalogError, ConfigError, FormatError, NotFoundError
 from headrace.format.rejects import RejectReason
 from headrace.stores.storage import Storage
@@ -51,7 +51,7 @@ class _Rows:
 def import_table(
     catalog: StoredCatalog,
     config: DatasetConfig,
-    entry: ColumnsConfig,
+    entry: ColumnSetConfig,
     stamp: object,
     read: Callable[[], pl.DataFrame],
 ) -> ColumnTableHeader:
@@ -114,7 +114,7 @@ def _last_header(output: Storage, name: str) -> ColumnTableHeader | None:
         return None
 
 
-def _prepared(table: pl.DataFrame, entry: ColumnsConfig, catalog: StoredCatalog) -> _Rows:
+def _prepared(table: pl.DataFrame, entry: ColumnSetConfig, catalog: StoredCatalog) -> _Rows:
     """The table with each name once. Raises the errors of `import_table`."""
     on = _joined_column(table, entry)
     if _RESERVED in table.columns:
@@ -137,7 +137,7 @@ def _prepared(table: pl.DataFrame, entry: ColumnsConfig, catalog: StoredCatalog)
     return _Rows(merged, on, named.height - merged.height, table.filter(~is_named))
 
 
-def _joined_column(table: pl.DataFrame, entry: ColumnsConfig) -> str:
+def _joined_column(table: pl.DataFrame, entry: ColumnSetConfig) -> str:
     wanted = (entry.on,) if entry.on else ("key", "path")
     found = next((name for name in wanted if name in table.columns), None)
     if found is None:

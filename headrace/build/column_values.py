@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from headrace.audio import AudioFormat
+from headrace.audio import AudioFormat, Segment
 from headrace.build.samples import Planned, planned_samples
 from headrace.catalog.column_types import typed_columns
 from headrace.catalog.metadata_columns import metadata_columns
@@ -68,7 +68,7 @@ class MetadataValues:
             keys,
             [recording.path for recording, _ in found],
             [split_of(self.partition)] * len(keys),
-            [segment.start_frame / rate for (_, segment), rate in zip(found, rates, strict=True)],
+            [_start_seconds(*sample, rate) for sample, rate in zip(found, rates, strict=True)],
             [frames / rate for frames, rate in zip(index.num_frames.tolist(), rates, strict=True)],
             rates,
             index.num_channels.tolist(),
@@ -79,6 +79,11 @@ class MetadataValues:
     def left_over(self) -> tuple[ManifestRejection, ...]:
         """See `ColumnValues`: none, because the manifest of the audio has the rejected recordings."""
         return ()
+
+
+def _start_seconds(recording: Recording, segment: Segment, rate_hz: int) -> float:
+    """Where a sample begins in its file: a span at the file's own rate, a segment at the shard's."""
+    return recording.span.start_frame / recording.info.sample_rate_hz + segment.start_frame / rate_hz
 
 
 def paths_of_samples(recordings: Sequence[Recording], audio: AudioFormat) -> dict[str, str]:

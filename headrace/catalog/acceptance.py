@@ -20,7 +20,7 @@ from headrace.catalog.exclusions import SEPARATOR, Exclusions, find_exclusions
 from headrace.catalog.metadata_columns import json_rows
 from headrace.catalog.metadata_rows import MetadataRows, rejected_metadata_rows
 from headrace.catalog.row_columns import EXPLICIT_KEY
-from headrace.config.source import ColumnsConfig, Duplicates, KeyForm, SampleKind
+from headrace.config.source import ColumnsConfig, Duplicates, JsonContent, KeyForm, SampleKind
 from headrace.format.keys import KEY_PATTERN, MAX_KEY_LENGTH, SEGMENT_SUFFIX, sample_keys, slug_keys
 from headrace.format.rejects import RejectReason, RejectSubject
 
@@ -52,6 +52,7 @@ class CatalogSettings:
         duplicates: what to do with recordings that have the same bytes.
         excluded: keys of recordings and of segments to leave out.
         audio: how recordings are cut into segments.
+        json_content: what the JSON of a sample holds, and so what the digest of a recording covers.
     """
 
     settle_seconds: float = 5.0
@@ -63,6 +64,7 @@ class CatalogSettings:
     duplicates: Duplicates = Duplicates.KEEP
     excluded: frozenset[str] = frozenset()
     audio: AudioFormat = field(default_factory=AudioFormat)
+    json_content: JsonContent = JsonContent.EMBED
 
 
 def facts_of(recordings: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
@@ -109,7 +111,7 @@ def accepted_and_rejected(
     excluded = _exclusions(candidates, [damaged["path"], unsettled], rows, settings)
     judged = _reject_each(_exclude(candidates, excluded), settings.min_seconds)
     judged = (_reject_copies if settings.duplicates == Duplicates.DROP else _reject_taken_keys)(judged)
-    recordings = finished_recordings(judged.filter(is_good).drop(EXPLICIT_KEY))
+    recordings = finished_recordings(judged.filter(is_good).drop(EXPLICIT_KEY), settings.json_content)
     rejected = [
         rejected_rows(damaged, RejectSubject.FILE),
         rejected_rows(judged.filter(~is_good), RejectSubject.FILE),
@@ -266,13 +268,15 @@ def with_rejects(rows: pl.DataFrame, condition: pl.Expr, code: RejectReason, rea
     )
 
 
-def finished_recordings(judged: pl.DataFrame) -> pl.DataFrame:
+def finished_recordings(judged: pl.DataFrame, content: JsonContent) -> pl.DataFrame:
     """The finished recordings table: with `duplicate_of` and digests, Headrace's own columns first."""
     is_first = pl.struct(CONTENT).is_first_distinct()
     flagged = judged.drop("code", "reason").with_columns(
         duplicate_of=pl.when(~is_first).then(pl.col("path").first().over(CONTENT))
     )
-    finished = flagged.with_columns(recording_digests(flagged))
+    own = [name for name in flagged.columns if name in OWN_COLUMNS]
+    hashed = flagged if content == JsonContent.EMBED else flagged.select(own)
+    finished = flagged.with_columns(recording_digests(hashed))
     return finished.select(*RECORDING_SCHEMA, *(name for name in flagged.columns if name not in OWN_COLUMNS))
 
 
@@ -289,7 +293,8 @@ def recording_digests(recordings: pl.DataFrame) -> pl.Series:
     """The column `recording_digest` of a recordings table: 32 hex digits of a SHA-256.
 
     The digest covers everything that can reach a shard: key, path (it is written as the sample's source), content,
-    shape of the audio, the span if it is not the whole file, and metadata. It covers neither the modification time nor
+    shape of the audio, the span if it is not the whole file, and metadata (none is in the table with
+    `source.json: minimal`). It covers neither the modification time nor
     other files. If segments are excluded, a hyphen and 32 digits over their keys follow; samples are compared by the
     part before the hyphen. The hashed text is made here and not by a library, so that an upgrade of polars makes
     nothing stale.

@@ -34,6 +34,7 @@ from headrace.catalog.partitions import recordings_of
 from headrace.catalog.recordings import Recording
 from headrace.catalog.scan import Catalog
 from headrace.config.dataset import DatasetConfig
+from headrace.config.source import JsonContent
 from headrace.errors import CatalogError, FormatError, NotFoundError
 from headrace.stores.storage import Storage
 
@@ -115,8 +116,13 @@ def current_catalog(output: Storage, config: DatasetConfig) -> StoredCatalog:
 
 
 def partition_recordings(output: Storage, config: DatasetConfig, partition: str) -> list[Recording]:
-    """The recordings of one partition of the stored catalog, in the catalog's order. Raises as `read_partition`."""
-    return recordings_of(read_partition(output, config, partition))
+    """The recordings of one partition of the stored catalog, in the catalog's order. Raises as `read_partition`.
+
+    With `source.json: minimal`, they have no metadata, because it does not reach a shard.
+    """
+    rows = read_partition(output, config, partition)
+    is_embedded = config.source.json_content == JsonContent.EMBED
+    return recordings_of(rows if is_embedded else rows.select(*RECORDING_SCHEMA))
 
 
 def read_partition(output: Storage, config: DatasetConfig, partition: str) -> pl.DataFrame:

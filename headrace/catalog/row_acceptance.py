@@ -66,7 +66,8 @@ def accepted_and_rejected_rows(
     candidates = _with_keys(_with_frames(_of_files(rows, sound), settings.span_tolerance_seconds), settings)
     judged = _judged(candidates, settings)
     accepted = judged.filter(is_good).sort("path", "start_frame", "stop_frame", ROW_NUMBER)
-    recordings = finished_recordings(accepted.drop(EXPLICIT_KEY, ROW_NUMBER, *SPAN_COLUMNS, _RECORDING_KEY, _IS_CUT))
+    own = (EXPLICIT_KEY, ROW_NUMBER, *SPAN_COLUMNS, _RECORDING_KEY, _IS_CUT)
+    recordings = finished_recordings(accepted.drop(own), settings.json_content)
     lost_rows = [
         rejected_metadata_rows(rows, pl.concat([facts["path"], unsettled])),
         _of_rejected_files(rows, damaged),

@@ -34,6 +34,7 @@ from headrace.catalog.parts import StoredCatalog, read_rows
 from headrace.catalog.recordings import combined_digest
 from headrace.catalog.scan import Catalog
 from headrace.config.dataset import DatasetConfig
+from headrace.config.source import JsonContent
 from headrace.format.manifests import NumberedManifest
 from headrace.format.rejects import RejectSubject
 from headrace.stores.storage import Storage
@@ -102,7 +103,7 @@ def store_catalog(
     there = {} if previous is None else _parts_of(output, previous)
     writer = PartWriter(output, there, catalog.probe_version)
     known = {} if previous is None else previous.partitions
-    rows_and_hashes = catalog.recordings.with_columns(_row_hashes(catalog.recordings))
+    rows_and_hashes = catalog.recordings.with_columns(_row_hashes(catalog.recordings, config.source.json_content))
     entries = {
         name: _entry(writer, name, rows, known.get(name), config.audio.segment_seconds)
         for name, rows in each_partition(rows_and_hashes, groups, config.partitioning())
@@ -123,9 +124,10 @@ def store_catalog(
     return header
 
 
-def _row_hashes(recordings: pl.DataFrame) -> pl.Series:
-    """A hash of each row without the user's columns, whose values are in the recording's digest."""
-    return recordings.select(*RECORDING_SCHEMA).hash_rows().alias(_HASH)
+def _row_hashes(recordings: pl.DataFrame, content: JsonContent) -> pl.Series:
+    """A hash of each row, without the user's columns if their values are in the recording's digest."""
+    hashed = recordings.select(*RECORDING_SCHEMA) if content == JsonContent.EMBED else recordings
+    return hashed.hash_rows().alias(_HASH)
 
 
 def _content(rows: pl.DataFrame, probe_version: str) -> str:

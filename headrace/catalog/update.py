@@ -74,6 +74,7 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
         duplicates=config.source.duplicates,
         excluded=listed | excluded,
         audio=config.audio.format(),
+        json_content=config.source.json_content,
     )
     runtime = runtime or ScanRuntime()
     checkpoint = ScanCheckpoint(output)

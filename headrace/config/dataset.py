@@ -29,7 +29,7 @@ from headrace.config.error_lines import error_line
 from headrace.config.partitioning import Partitioning, ShardSize
 from headrace.config.section import Name, Owner, Section, Uri, Variable
 from headrace.config.shares import share_of
-from headrace.config.source import Exclude, SampleKind, SourceConfig
+from headrace.config.source import Exclude, JsonContent, SampleKind, SourceConfig
 from headrace.encoders import KINDS
 from headrace.errors import ConfigError
 from headrace.pydantic_words import shown
@@ -171,7 +171,7 @@ class LatentsConfig(Section):
         return columns
 
 
-class ColumnsConfig(Section):
+class ColumnSetConfig(Section):
     """One set of columns, from a table that is joined to the samples.
 
     Attributes:
@@ -231,7 +231,7 @@ class ViewConfig(Section):
         return self
 
 
-_Named = ColumnsConfig | LatentsConfig
+_Named = ColumnSetConfig | LatentsConfig
 
 
 class LoaderConfig(Section):
@@ -395,7 +395,7 @@ class DatasetConfig(Section):
     splits: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field({"train": 0.9, "validation": 0.05, "test": 0.05})
     group_by: str | None = None
     shards: ShardsConfig = ShardsConfig()
-    columns: tuple[ColumnsConfig, ...] = ()
+    columns: tuple[ColumnSetConfig, ...] = ()
     latents: tuple[LatentsConfig, ...] = ()
     views: dict[Name, ViewConfig] = Field({})
     loader: LoaderConfig = LoaderConfig()
@@ -423,6 +423,16 @@ class DatasetConfig(Section):
         if len(set(names)) != len(names):
             raise ValueError(f"each entry needs a different name; the names are {', '.join(names)}")
         return entries
+
+    @model_validator(mode="after")
+    def _aligned_columns_are_embedded(self) -> Self:
+        aligned = [entry.name for entry in self.latents if entry.frame_aligned]
+        if aligned and self.source.json_content == JsonContent.MINIMAL:
+            raise ValueError(
+                f"latents ({aligned[0]}).frame_aligned: these columns are read from the JSON of the samples, which "
+                "source.json: minimal leaves without metadata; choose embed, or no frame_aligned"
+            )
+        return self
 
     @model_validator(mode="after")
     def _partitions_have_splits(self) -> Self:
