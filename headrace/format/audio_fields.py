@@ -54,8 +54,10 @@ def common_facts(sample: Mapping[str, AudioFacts]) -> AudioFacts:
     Raises:
         AudioError: the fields differ in rate, or in length by more than `FIELD_TOLERANCE_SECONDS`.
     """
-    first, rates = next(iter(sample.values())), {facts.sample_rate_hz for facts in sample.values()}
-    if len(rates) > 1:
+    first = next(iter(sample.values()))
+    if len(sample) == 1:
+        return first
+    if len({facts.sample_rate_hz for facts in sample.values()}) > 1:
         raise AudioError(
             AudioReject.FIELDS_DIFFER, f"its audio fields differ in sample rate ({_listed(sample, 1)} Hz): {_WAY_OUT}"
         )

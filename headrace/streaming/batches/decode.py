@@ -4,8 +4,8 @@
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from headrace.audio import decode_flac_into, open_encoded, whole_flac_info
+from headrace.audio import EncodedAudio, decode_flac_into, open_encoded, whole_flac_info
 from headrace.errors import AudioError, ConfigError, FormatError, SampleError
 from headrace.format.audio_fields import AUDIO, AudioFacts, common_facts, of_field
 from headrace.format.member_names import LATENT_FIELD
@@ -57,8 +57,8 @@ def read_sample(row: BatchRow, suffixes: tuple[str, ...], crop: SampleCrop, conf
     stored = row.primary
     start, blob = read_around(stored)
     sample: Sample = {"__key__": stored.key}
-    if fields := stored.audio():
-        sample |= _audio(stored, {field: field.cut(start, blob) for field in fields}, crop, config)
+    if stored.audio():
+        sample |= _audio(stored, start, blob, crop, config)
         if stored.span(stored.columns.latents) is not None:
             sample |= _beside_audio(stored, config)
     elif stored.columns.latents is not None or stored.tensor is not None:
@@ -128,8 +128,12 @@ def fill_flac(
     Raises:
         AudioError: it cannot be decoded, or differs from its index.
     """
-    with _in_field(field):
+    try:
         _fill_flac(sample, field, blob, out, window)
+    except AudioError as error:
+        if field.name == AUDIO:
+            raise
+        raise of_field(field.name, error) from error
 
 
 def _fill_flac(
@@ -239,16 +243,14 @@ def _object_at(text: str, start: int, end: int) -> dict[str, Any] | None:
     return value if stop == end and isinstance(value, dict) else None
 
 
-def _audio(
-    sample: StoredSample, payloads: Mapping[StoredAudio, memoryview], crop: SampleCrop, config: SampleSettings
-) -> Sample:
+def _audio(sample: StoredSample, start: int, blob: memoryview, crop: SampleCrop, config: SampleSettings) -> Sample:
     """The audio fields of a sample, cut at the same frames, with `sample_rate` and, for a crop, `frame_offset`."""
+    fields = sample.audio()
+    if len(fields) != len(sample.columns.audio):
+        _raise_lacking(sample, fields)
     with ExitStack() as stack:
-        opened = [stack.enter_context(_opened(sample, field, blob)) for field, blob in payloads.items()]
-        found = {audio.field.name: audio.facts for audio in opened}
-        if lacking := [field.name for field in sample.columns.audio if field.name not in found]:
-            raise SampleError(f"it has no audio field {lacking[0]!r}, only {', '.join(found)}; write the sample again")
-        common = common_facts(found)
+        opened = [_OpenAudio.of(sample, field, field.cut(start, blob), stack) for field in fields]
+        common = common_facts({audio.field.name: audio.facts for audio in opened})
         window = crop.primary(common.num_frames, common.sample_rate_hz)
         made: Sample = {"sample_rate": config.sample_rate_hz or common.sample_rate_hz}
         for audio in opened:
@@ -256,9 +258,15 @@ def _audio(
             made[audio.field.name] = _shown(samples, "float32", config.output)
     if config.crops:
         made["frame_offset"] = window[0]
-    if found.keys() != {AUDIO}:
-        made[AUDIO_NAMES] = tuple(found)
+    if len(fields) > 1 or fields[0].name != AUDIO:
+        made[AUDIO_NAMES] = tuple(field.name for field in fields)
     return made
+
+
+def _raise_lacking(sample: StoredSample, fields: Sequence[StoredAudio]) -> None:
+    found = [field.name for field in fields]
+    lacking = next(field.name for field in sample.columns.audio if field.name not in found)
+    raise SampleError(f"it has no audio field {lacking!r}, only {', '.join(found)}; write the sample again")
 
 
 @dataclass(slots=True)
@@ -266,53 +274,49 @@ class _OpenAudio:
     """An audio payload whose facts are known, and which is about to be decoded.
 
     Attributes:
+        sample: the sample that it is of.
         field: the audio field that it holds.
+        blob: its bytes.
         facts: its length, rate and channels.
-        read_into: decodes frames into an array (channels, frames), from a first frame on.
+        encoded: its decoder; None for FLAC.
     """
 
+    sample: StoredSample
     field: StoredAudio
+    blob: memoryview
     facts: AudioFacts
-    read_into: Callable[[NDArray[np.float32], int], None]
+    encoded: EncodedAudio | None = None
+
+    @classmethod
+    def of(cls, sample: StoredSample, field: StoredAudio, blob: memoryview, stack: ExitStack) -> "_OpenAudio":
+        """Read the facts; `stack` closes the decoder. Raises `AudioError`."""
+        try:
+            if bytes(blob[:4]) == b"fLaC" and (info := whole_flac_info(blob)).num_frames > 0:
+                check_flac(blob, info)
+                return cls(sample, field, blob, AudioFacts(*info[:3]))
+            encoded = stack.enter_context(open_encoded(blob))
+            check_encoded(sample, field, encoded.info)
+        except AudioError as error:
+            if field.name == AUDIO:
+                raise
+            raise of_field(field.name, error) from error
+        facts = AudioFacts(encoded.info.num_frames, encoded.info.sample_rate_hz, encoded.info.num_channels)
+        return cls(sample, field, blob, facts, encoded)
 
     def read(self, window: FrameWindow) -> NDArray[np.float32]:
         """The frames of a window, float32 (channels, frames). Raises `AudioError`."""
         first, count = window
         out = np.empty((self.facts.num_channels, count), np.float32)
-        with _in_field(self.field):
-            self.read_into(out, first)
+        if self.encoded is None:
+            fill_flac(self.sample, self.field, self.blob, out, window)
+            return out
+        try:
+            self.encoded.read_into(out, first)
+        except AudioError as error:
+            if self.field.name == AUDIO:
+                raise
+            raise of_field(self.field.name, error) from error
         return out
-
-
-@contextmanager
-def _opened(sample: StoredSample, field: StoredAudio, blob: memoryview) -> Iterator[_OpenAudio]:
-    """Read the facts of an audio payload. Raises `AudioError`."""
-    with ExitStack() as stack:
-        with _in_field(field):
-            if bytes(blob[:4]) == b"fLaC" and (info := whole_flac_info(blob)).num_frames > 0:
-                check_flac(blob, info)
-
-                def read_flac(out: NDArray[np.float32], first: int) -> None:
-                    _fill_flac(sample, field, blob, out, (first, out.shape[1]))
-
-                opened = _OpenAudio(field, AudioFacts(*info[:3]), read_flac)
-            else:
-                audio = stack.enter_context(open_encoded(blob))
-                check_encoded(sample, field, audio.info)
-                facts = AudioFacts(audio.info.num_frames, audio.info.sample_rate_hz, audio.info.num_channels)
-                opened = _OpenAudio(field, facts, audio.read_into)
-        yield opened
-
-
-@contextmanager
-def _in_field(field: StoredAudio) -> Iterator[None]:
-    """Add the name of a named audio field to an `AudioError` of the block."""
-    try:
-        yield
-    except AudioError as error:
-        if field.name == AUDIO:
-            raise
-        raise of_field(field.name, error) from error
 
 
 def _resampled(samples: NDArray[np.float32], rate: int, wanted: int | None) -> NDArray[np.float32]:

@@ -70,7 +70,7 @@ def flaw(sample: object) -> str | None:
             found = None if _whole(value) is not None else f"{_shown(value)} as {name}: expected a whole number"
         if found is not None:
             return found
-    return _differing_lengths({name: sample[name] for name in audio if name in sample})
+    return _differing_lengths({name: sample[name] for name in audio if name in sample}) if listed else None
 
 
 def _differing_lengths(audio: Mapping[str, Any]) -> str | None:

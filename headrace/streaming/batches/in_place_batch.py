@@ -203,12 +203,14 @@ def _kind(row: BatchRow) -> tuple[str, ...] | None:
             return None
     if not is_plausible(sample):
         return None
-    if fields := sample.audio():
-        if sample.span(sample.columns.latents) is not None:  # the index has no length of latents beside audio
-            return None
-        is_known = sample.num_frames > 0 and all(field.is_flac for field in fields)
-        return tuple(field.name for field in fields) if is_known else None
-    return () if sample.tensor is not None else None
+    fields, columns = sample.audio(), sample.columns
+    if not fields:
+        return () if sample.tensor is not None else None
+    is_known = sample.num_frames > 0 and len(fields) == len(columns.audio)
+    for field in fields:
+        is_known = is_known and field.is_flac
+    # Of latents beside audio, the index has no length.
+    return columns.audio_names if is_known and sample.span(columns.latents) is None else None
 
 
 def _window(crop: SampleCrop) -> FrameWindow:

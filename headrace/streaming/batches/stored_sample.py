@@ -62,6 +62,7 @@ class FieldColumns:
     Attributes:
         names: names of all columns.
         audio: the audio fields: the named ones of the index, or else the one field `audio`; empty without audio.
+        audio_names: names of the audio fields.
         latents: column of the latents; None in a shard without latents.
         json: column of the JSON; None in a shard without JSON.
         extra: name and column of each field that is neither latents nor JSON, nor a named audio field.
@@ -72,6 +73,7 @@ class FieldColumns:
 
     names: tuple[str, ...]
     audio: tuple[AudioColumns, ...]
+    audio_names: tuple[str, ...]
     latents: int | None
     json: int | None
     extra: tuple[tuple[str, int], ...]
@@ -85,13 +87,15 @@ def field_columns(fields: tuple[str, ...], audio_fields: tuple[str, ...] = ()) -
     """The columns of a shard whose samples have these fields, of which some are named audio fields."""
     members = {name: members_of(name, fields) for name in audio_fields} or {AUDIO: _unnamed_audio(fields)}
     named = {member for name in audio_fields for member in members[name]}
+    audio = tuple(
+        AudioColumns(name, tuple((fields.index(m), m.rpartition(".")[2] == "flac") for m in found))
+        for name, found in members.items()
+        if found or audio_fields
+    )
     return FieldColumns(
         names=fields,
-        audio=tuple(
-            AudioColumns(name, tuple((fields.index(m), m.rpartition(".")[2] == "flac") for m in found))
-            for name, found in members.items()
-            if found or audio_fields
-        ),
+        audio=audio,
+        audio_names=tuple(field.name for field in audio),
         latents=fields.index(LATENT_FIELD) if LATENT_FIELD in fields else None,
         json=fields.index(JSON_FIELD) if JSON_FIELD in fields else None,
         extra=tuple((name, c) for c, name in enumerate(fields) if name not in {LATENT_FIELD, JSON_FIELD} | named),
@@ -150,6 +154,7 @@ class StoredSample:
     has_time_axis: bool = True
     rejection: str = ""
     audio_facts: Sequence[Sequence[int]] = ()
+    _audio: tuple[StoredAudio, ...] | None = None
 
     @property
     def shard_name(self) -> str:
@@ -204,14 +209,14 @@ class StoredSample:
 
     def audio(self) -> tuple[StoredAudio, ...]:
         """The audio fields that the sample has, the first one leading; empty for a sample without audio."""
-        if len(self.columns.audio) == 1 and not self.audio_facts:
-            found = self._audio(self.columns.audio[0], self.num_frames, self.num_channels)
-            return () if found is None else (found,)
-        pairs = zip(self.columns.audio, self.audio_facts, strict=True)
-        fields = (self._audio(columns, *facts) for columns, facts in pairs)
-        return tuple(found for found in fields if found is not None)
+        if self._audio is None:
+            facts = self.audio_facts or ((self.num_frames, self.num_channels),)
+            pairs = zip(self.columns.audio, facts, strict=False)  # a shard of latents has no columns
+            found = [self._audio_field(columns, *known) for columns, known in pairs]
+            self._audio = tuple(field for field in found if field is not None)
+        return self._audio
 
-    def _audio(self, field: AudioColumns, num_frames: int, num_channels: int) -> StoredAudio | None:
+    def _audio_field(self, field: AudioColumns, num_frames: int, num_channels: int) -> StoredAudio | None:
         for column, is_flac in field.columns:
             if (span := self.span(column)) is not None:
                 return StoredAudio(field.name, span, is_flac, num_frames, num_channels)
