@@ -1,19 +1,33 @@
 """Sets of columns are built beside the audio: what they hold, what a change writes again, and which audio they fit."""
 
+import dataclasses
 import io
 import json
 import tarfile
+import time
 
 import polars as pl
 import pytest
+from rich.console import Console
 
 from headrace.audio import AudioFormat
 from headrace.build.column_sets import bring_columns_up_to_date
+from headrace.checks.shard_check import Depth, check_shard
+from headrace.checks.verify import find_target, verify
+from headrace.cli.tables import print_facts
 from headrace.errors import BuildError, NotFoundError
+from headrace.format.column_files import publish_columns
 from headrace.format.column_sets import fitting_columns
-from headrace.format.columns import ColumnKind, keys_digest
+from headrace.format.columns import ColumnKind, ColumnTable, keys_digest
 from headrace.format.index_files import read_index
+from headrace.format.manifests import newest_manifests
+from headrace.format.member_names import KeyAt
 from headrace.format.snapshots import read_snapshot, read_table
+from headrace.format.writer import ShardPlace
+from headrace.locate.shard_list import LocatedShard
+from headrace.tools.gc import find_garbage
+from headrace.tools.inspection import inspect
+from tests.audio_shards import commit, tone, write_partition
 from tests.builds import Project, twenty_clips
 
 
@@ -167,3 +181,86 @@ def test_spans_have_their_own_start_and_their_rows(tmp_path):
     assert [(row["start_seconds"], row["duration_seconds"], row["text"]) for row in rows] == [
         (start, 0.125, text) for start, text in zip(starts, "abc", strict=True)
     ]
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory):
+    """A built output with its metadata set, and its files."""
+    project = described(twenty_clips(tmp_path_factory.mktemp("checked")), title=[f"é{i}" for i in range(20)])
+    project.build()
+    bring_columns_up_to_date(project.output, project.config())
+    return project, {entry.path: project.output.read(entry.path) for entry in project.output.list()}
+
+
+@pytest.fixture
+def output(checked):
+    """The built output, restored."""
+    project, contents = checked
+    for entry in project.output.list():
+        if contents.get(entry.path) != project.output.read(entry.path):
+            project.output.delete(entry.path)
+    for path, content in contents.items():
+        if not project.output.exists(path):
+            project.output.write(path, content)
+    return project.output
+
+
+def faults_of(output):
+    return [(fault.where, fault.what) for fault in verify(find_target(output.uri), Depth()).faults]
+
+
+def a_file(output):
+    return next(entry.path for entry in output.list("columns/metadata/") if entry.path.endswith(".columns"))
+
+
+def test_verify_reads_columns_and_finds_nothing_wrong(output):
+    target = find_target(output.uri)
+    assert sum(shard.name.endswith(".columns") for shard in target.shards) == len(target.shards) / 2
+    assert all(shard.fits is not None for shard in target.shards if shard.name.endswith(".columns"))
+    assert faults_of(output) == []
+
+
+def test_verify_names_a_damaged_file_of_columns(output):
+    path = a_file(output)
+    blob = bytearray(output.read(path))
+    blob[-3] ^= 1
+    output.write(path, bytes(blob))
+    faults = faults_of(output)
+    assert [where for where, _ in faults] == [f"{output.uri}/{path}"]
+    output.delete(path)
+    assert any(path.rpartition("/")[2] in where + what for where, what in faults_of(output))
+
+
+def test_verify_finds_rows_of_other_samples(output):
+    """A file whose rows are in another order than the samples has a digest of keys that does not fit."""
+    folder = output.at("columns/metadata")
+    name = a_file(output).rpartition("/")[2]
+    table = dataclasses.replace(ColumnTable.from_bytes(folder.read(name), name), keys_sha256="0" * 64)
+    other, _ = publish_columns(folder, ShardPlace("test", 0, 0), table)
+    partner = next(shard for shard in find_target(output.uri).shards if shard.fits and shard.name == name).fits
+    (fault,) = check_shard(LocatedShard(folder, other, len(table), True, partner), Depth(), KeyAt.FIRST_DOT).faults
+    assert "its rows are not those of the samples of" in fault.what
+
+
+def test_columns_of_older_audio_are_sound(checked, output):
+    project, _ = checked
+    write_partition(project.shards, [{"new": tone(0.1)}], partition="test-0000")
+    found = newest_manifests(project.shards).values()
+    commit(project.shards, *found)
+    assert faults_of(output) == []
+
+
+def test_gc_keeps_columns_of_kept_snapshots_and_their_audio(checked, output):
+    found = find_garbage(output, keep=1, now_seconds=time.time() + 10 * 86_400)
+    assert {garbage.part: garbage.paths for garbage in found} == {"audio": [], "columns/metadata": []}
+
+
+def test_inspect_lists_the_columns(output):
+    (_, columns) = inspect(output.uri).parts
+    assert (columns.name, columns.splits["train"].num_samples > 0) == ("columns/metadata", True)
+    assert [spec.name for spec in columns.columns][-2:] == ["num_channels", "title"]
+    console = Console(width=100, record=True, file=io.StringIO())
+    print_facts(console, inspect(output.uri))
+    text = console.export_text()
+    assert "duration_seconds" in text
+    assert "audio snapshot 1" in text

@@ -12,9 +12,10 @@ from typing import BinaryIO
 import numpy as np
 
 from headrace.audio import decode
+from headrace.checks.columns_check import check_columns
 from headrace.errors import HeadraceError
 from headrace.format.audio_fields import members_of
-from headrace.format.index import ShardIndex
+from headrace.format.index import COLUMNS_SUFFIX, ShardIndex
 from headrace.format.indexing import index_tar, key_rule_of, naming_of
 from headrace.format.manifests import is_shard_name, parsed_name
 from headrace.format.member_names import JSON_FIELD, LATENT_FIELD, KeyAt, audio_field
@@ -64,6 +65,9 @@ class CheckedShard:
 def check_shard(shard: LocatedShard, depth: Depth, key_at: KeyAt) -> CheckedShard:
     """Read a whole shard; in a store, a damaged one is read again before its faults are reported."""
     assert shard.storage is not None  # only lists of URLs hold shards that no store holds
+    if shard.name.endswith(COLUMNS_SUFFIX):
+        num_rows, num_bytes, faults = check_columns(shard)
+        return CheckedShard(shard, num_rows, num_bytes, 0, tuple(Fault(shard.url, what) for what in faults))
     attempts = sources(shard.storage)
     checked = _read_shard(shard, next(attempts), depth, key_at)
     while checked.faults and (source := next(attempts, None)) is not None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from headrace.checks.audit import snapshot_faults
+from headrace.checks.column_fit import misfits, with_partners
 from headrace.checks.shard_check import CheckedShard, Depth, Fault, check_shard
 from headrace.checks.view_check import faults_of_view
 from headrace.errors import ConfigError, HeadraceError, NotFoundError
@@ -21,7 +22,7 @@ from headrace.format.shard_table import ShardTable
 from headrace.format.snapshots import NumberedSnapshot, read_table
 from headrace.locate import locate
 from headrace.locate.no_shards import no_samples
-from headrace.locate.outputs import ShardFolder, view_folders
+from headrace.locate.outputs import AUDIO, COLUMNS, ShardFolder, view_folders
 from headrace.locate.shard_list import LocatedShard, shards_of
 from headrace.ordered import map_in_order
 from headrace.stores.refetch import read_sound
@@ -93,8 +94,13 @@ def find_target(path: str, key_at: KeyAt = KeyAt.FIRST_DOT) -> Target:
     faults: list[Fault] = []
     for folder in located.all_folders():
         found = _target_of_folder(folder)
-        shards += found.shards
         faults += found.faults
+        if located.is_output and folder.name.startswith(f"{COLUMNS}/"):
+            audio = located.storage.at(AUDIO)
+            faults += misfits(audio, folder)
+            shards += with_partners(found.shards, shards, folder, audio)
+        else:
+            shards += found.shards
     if located.is_output:
         for view in view_folders(located.storage):
             faults += faults_of_view(located.storage, view)

@@ -9,6 +9,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from headrace.format.column_files import SPECS_KEY
 from headrace.format.snapshots import NumberedSnapshot
 from headrace.format.unpacking import ZIP_SUFFIXES
 from headrace.tools.inspection import CatalogFacts, DatasetFacts, LengthFacts, PartFacts, TarFacts, ViewFacts
@@ -69,9 +70,13 @@ def _part(part: PartFacts) -> Iterable[RenderableType]:
     columns = ("split", "shards#", "samples#", "length#", "size#")
     yield grid(f"{part.name} · snapshot {newest.number}", columns, [*rows, _totals(newest)])
     yield from _lengths(part.lengths)
+    if part.columns:
+        names = [(spec.name, str(spec.kind), "catalog" if spec.is_fact else "table") for spec in part.columns]
+        yield grid("columns", ("name", "type", "from"), names)
     if part.rejects:
         more = f" (first {len(part.rejects)} of {part.num_rejected})" if part.num_rejected > len(part.rejects) else ""
-        yield grid(f"samples without latents{more}", ("key", "path", "code", "reason"), part.rejects)
+        what = "rows without a sample" if part.columns else "samples without latents"
+        yield grid(f"{what}{more}", ("key", "path", "code", "reason"), part.rejects)
     yield _snapshots(part.snapshots)
     num_shards, num_bytes = part.unnamed
     if num_shards:
@@ -128,6 +133,8 @@ def _origin(numbered: NumberedSnapshot) -> str:
     """What a snapshot was made from; of latents `audio snapshot 3, encoder 1a2b3c4d5e6f, …`."""
     parts = []
     for name, value in numbered.snapshot.origin.items():
+        if name == SPECS_KEY:  # shown by themselves
+            continue
         is_digest = isinstance(value, str) and len(value) == 64
         parts.append(f"{name.replace('_', ' ')} {value[:12] if is_digest else value}")
     return ", ".join(parts) or "recordings"

@@ -1,4 +1,4 @@
-"""Finds the shard folders of an output of Headrace: `audio/` and `latents/<name>/`, each with its snapshots."""
+"""Finds the shard folders of an output of Headrace: audio, latents and columns, each with its snapshots."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,8 @@ from headrace.stores.storage import Storage
 
 AUDIO = "audio"
 LATENTS = "latents"
-_FAMILIES = (LATENTS, "columns", VIEWS)  # folders of an output that hold one shard folder for each name
+COLUMNS = "columns"
+_FAMILIES = (LATENTS, COLUMNS, VIEWS)  # folders of an output that hold one shard folder for each name
 ITSELF = "."
 """Name of a shard folder that the user named directly, not by its output."""
 
@@ -21,7 +22,7 @@ class ShardFolder:
     """A folder of shards with snapshots.
 
     Attributes:
-        name: `audio` or `latents/<name>`; `.` for a shard folder that was named directly.
+        name: `audio`, `latents/<name>` or `columns/<set>`; `.` for a shard folder that was named directly.
         storage: the folder.
         numbers: numbers of its snapshots, ascending; at least one.
     """
@@ -61,8 +62,9 @@ def meant_folder(storage: Storage) -> ShardFolder | None:
 
 
 def possible_folders(storage: Storage) -> dict[str, Storage]:
-    """Folders of an output that may hold shards, with snapshots or without: audio first, then latents by name."""
-    return {name: storage.at(name) for name in [AUDIO, *_latents(storage)]}
+    """Folders of an output that may hold shards, with snapshots or without: audio, latents and columns by name."""
+    names = [AUDIO, *_below(storage, LATENTS), *_below(storage, COLUMNS)]
+    return {name: storage.at(name) for name in names}
 
 
 def shard_folders(storage: Storage) -> list[ShardFolder]:
@@ -73,7 +75,7 @@ def shard_folders(storage: Storage) -> list[ShardFolder]:
 
 
 def folders_of_output(storage: Storage) -> list[ShardFolder]:
-    """The shard folders of an output that have snapshots: audio first, then latents by name."""
+    """The shard folders of an output that have snapshots: audio first, then latents and columns by name."""
     found = possible_folders(storage).items()
     return [
         ShardFolder(name, folder, tuple(numbers)) for name, folder in found if (numbers := snapshot_numbers(folder))
@@ -82,8 +84,7 @@ def folders_of_output(storage: Storage) -> list[ShardFolder]:
 
 def view_folders(storage: Storage) -> list[ShardFolder]:
     """The views of an output, by name; they have snapshots, and no shards."""
-    names = sorted({"/".join(entry.path.split("/")[:2]) for entry in storage.list(f"{VIEWS}/")})
-    folders = {name: storage.at(name) for name in names}
+    folders = {name: storage.at(name) for name in _below(storage, VIEWS)}
     return [
         ShardFolder(name, folder, tuple(numbers))
         for name, folder in folders.items()
@@ -104,5 +105,6 @@ def table_of_split(storage: Storage, found: NumberedSnapshot, split: str | None)
     return table, table.rows_of(split)
 
 
-def _latents(storage: Storage) -> list[str]:
-    return sorted({"/".join(entry.path.split("/")[:2]) for entry in storage.list(f"{LATENTS}/")})
+def _below(storage: Storage, family: str) -> list[str]:
+    """The folders in one of the folders of an output: `latents/crepe`, sorted."""
+    return sorted({"/".join(entry.path.split("/")[:2]) for entry in storage.list(f"{family}/")})

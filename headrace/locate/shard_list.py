@@ -32,12 +32,14 @@ class LocatedShard:
         name: its path in the storage.
         num_samples: number of samples by a snapshot or `sizes.json`; None where neither gives it.
         is_built: whether a snapshot of an output of Headrace names it.
+        fits: for a file of columns, the audio shard whose samples its rows belong to, if that is known.
     """
 
     storage: Storage | None
     name: str
     num_samples: int | None = None
     is_built: bool = False
+    fits: "LocatedShard | None" = None
 
     @property
     def url(self) -> str:

@@ -13,6 +13,8 @@ import numpy as np
 
 from headrace.build.latent_rejections import snapshot_rejections
 from headrace.errors import HeadraceError, NotFoundError
+from headrace.format.column_files import SPECS_KEY, specs_of
+from headrace.format.columns import ColumnSpec
 from headrace.format.index import SHARD_SUFFIXES, ShardIndex
 from headrace.format.manifests import ManifestRejection
 from headrace.format.snapshots import NumberedSnapshot, Snapshot, SplitTotals, read_table
@@ -53,13 +55,14 @@ class PartFacts:
     """One shard folder of an output at its newest snapshot.
 
     Attributes:
-        name: `audio`, `latents/<name>` or `.`.
+        name: `audio`, `latents/<name>`, `columns/<set>` or `.`.
         snapshots: all of its snapshots, ascending.
         splits: totals of the newest snapshot by split.
         lengths: lengths of its samples.
         unnamed: number and bytes of shards that only older snapshots name, or none.
         num_rejected: number of samples without latents, in a folder of latents.
-        rejects: the first of them: key, path, code, reason.
+        rejects: the first of them: key, path, code, reason. In a folder of columns, rows without a sample.
+        columns: names and types, in a folder of columns.
     """
 
     name: str
@@ -69,6 +72,7 @@ class PartFacts:
     unnamed: tuple[int, int]
     num_rejected: int = 0
     rejects: tuple[tuple[str, str, str, str], ...] = ()
+    columns: tuple[ColumnSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +160,13 @@ def _part_facts(part: ShardFolder) -> PartFacts:
     unnamed = [
         entry for entry in part.storage.list() if entry.path.endswith(SHARD_SUFFIXES) and entry.path not in names
     ]
-    lengths = _lengths(LocatedShard(part.storage, table.name(row)) for row in _spread(len(table)))
+    columns = specs_of(newest) if SPECS_KEY in newest.origin else ()
+    rows = () if columns else _spread(len(table))
+    lengths = _lengths(LocatedShard(part.storage, table.name(row)) for row in rows)
     extra = (len(unnamed), sum(entry.num_bytes for entry in unnamed))
     refused = _rejected(part.storage, newest) if newest.origin else ()
     rejects = tuple((row.key, row.path, row.code, row.reason) for row in refused[:_MAX_REJECTS])
-    return PartFacts(part.name, snapshots, newest.splits, lengths, extra, len(refused), rejects)
+    return PartFacts(part.name, snapshots, newest.splits, lengths, extra, len(refused), rejects, columns)
 
 
 def _rejected(storage: Storage, snapshot: Snapshot) -> tuple[ManifestRejection, ...]:
