@@ -5,6 +5,7 @@ The class turns its arguments into settings and delegates: `opening` opens the s
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -29,6 +30,7 @@ from headrace.streaming.planner import Planner
 from headrace.streaming.reading import StreamReaders
 from headrace.streaming.settings import (
     ArrayType,
+    Decode,
     FetchSettings,
     OnBadSample,
     OnMissingLatents,
@@ -106,6 +108,9 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         columns: Sequence[str] = (),
         tensors: Sequence[str] | Mapping[str, float] = (),
         fields: Sequence[str] | None = None,
+        decode: str = "none",
+        pad: Mapping[str, float] = MappingProxyType({}),
+        batch_transform: Transform | None = None,
     ) -> None:
         """Open the streams. No thread starts, and no shard is read, before the first sample is needed.
 
@@ -177,6 +182,12 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
                 Names that are in none of the `columns` are looked for in the set "metadata".
             fields: the only fields to read and decode: "audio" or names of audio fields, "encoder_hidden" and its
                 joined variants, "metadata" (the JSON), and extensions of other files. None reads all fields.
+            decode: "basic" decodes other files of plain WebDatasets by their extensions (docs/batches.md), without ever
+                unpickling; "none" gives their bytes.
+            pad: fields of a transform whose values (L, …) differ in length, and what each is padded with:
+                `{"tokens": 0}` gives `tokens` (B, L, …) and `tokens_length` (B,).
+            batch_transform: called with each batch's dict on the threads or in the processes of `StreamingDataLoader`;
+                its result is delivered instead. A parameter `rng` gets a generator seeded by seed, epoch and batch.
 
         Raises:
             ConfigError: an argument is not allowed, or arguments contradict each other.
@@ -203,6 +214,9 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             max_bad_samples=max_bad_samples,
             output=cast("ArrayType", output),
             on_missing_latents=cast("OnMissingLatents", on_missing_latents),
+            decode=cast("Decode", decode),
+            pad=pad,
+            batch_transform=batch_transform,
         )
         spec = OrderSpec(
             global_batch_size=self.batch_size * self.world.world_size,
@@ -249,6 +263,11 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
     def output(self) -> ArrayType:
         """Type of the arrays in batches."""
         return self._samples.output
+
+    @property
+    def transforms_batches(self) -> bool:
+        """Whether batches are changed by the user's `batch_transform`."""
+        return self._samples.batch_transform is not None
 
     @property
     def max_bad_samples(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch.utils.data  # noqa: TID253 - its workers are known by it
 
-from headrace.errors import SampleError
+from headrace.errors import ConfigError, SampleError
 from headrace.streaming.batches.arena import Allocator, Arena
 from headrace.streaming.batches.assembler import Assembler
 from headrace.streaming.batches.batch import Sample, padding_like
@@ -114,6 +114,11 @@ class EpochReader:
 
     def samples(self) -> Iterator[Sample]:
         """The samples of this worker's share of the next run, one by one, with padding rows."""
+        if self._samples.batch_transform is not None:
+            raise ConfigError(
+                "batch_transform works on batches, and these are single samples: read with StreamingDataLoader, or "
+                "call the function in the collate_fn of torch's DataLoader and leave it out here"
+            )
         info = torch.utils.data.get_worker_info()
         share = WorkerShare(info.id, info.num_workers) if info is not None else WorkerShare()
         run = self.begin()

@@ -128,6 +128,11 @@ class StreamingDataLoader:
         flag("persistent_workers", persistent_workers)
         if batch_size not in (None, dataset.batch_size):
             raise ConfigError(f"batch_size={batch_size}, but the dataset has {dataset.batch_size}: set it there, once")
+        if collate_fn is not None and dataset.transforms_batches:
+            raise ConfigError(
+                "collate_fn and batch_transform are both given, and the second works on the batches that the first "
+                "replaces: do all of it in one of them"
+            )
         ahead = optional(whole)("prefetch_factor", prefetch_factor, least=1) or _AHEAD
         self.dataset = dataset
         self.num_workers = whole("num_workers", num_workers, least=0)
@@ -189,7 +194,7 @@ class StreamingDataLoader:
         self._run, self._work = run, maker.work
         prefetcher = self.dataset.epochs.prefetcher(run)
         batches = maker.run(run.plans())
-        if self._pins_batches and self.num_workers:
+        if self._pins_batches and (self.num_workers or self.dataset.transforms_batches):
             batches = pinned_ahead(batches, PinnedMemory())
         try:
             for index in range(len(run)):
@@ -262,6 +267,8 @@ class StreamingDataLoader:
         if self._collate is not None:
             shown = self._collate(batch.samples(self.dataset.output))
             return pinned(shown) if self.pin_memory else shown
+        if batch.changed is not None:
+            return batch.changed
         shown = batch.to_dict(self.dataset.output)
         return shown | {name: pinned(shown[name]) for name in batch.arrays()} if self._pins_batches else shown
 

@@ -3,8 +3,8 @@
 The settings of the order are in `order.spec`. Nothing in `FetchSettings` changes the samples, which tests check.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -44,6 +44,15 @@ class ArrayType(StrEnum):
     NUMPY = "numpy"
 
 
+class Decode(StrEnum):
+    """What the files of other people's samples become that are neither audio, latents nor the sample's JSON."""
+
+    NONE = "none"
+    """Bytes."""
+    BASIC = "basic"
+    """Text, numbers, JSON, arrays, tensors and images, by extension; see `batches.decoded_fields`."""
+
+
 @dataclass(frozen=True, slots=True)
 class SampleSettings:
     """How samples are processed.
@@ -60,6 +69,10 @@ class SampleSettings:
             of a loop over the dataset itself are counted separately.
         output: `ArrayType`, or its name.
         on_missing_latents: `OnMissingLatents`, or its name. Samples that it skips do not count as bad samples.
+        decode: `Decode`, or its name.
+        pad: fields of a transform whose values (L, …) differ in length, and what each is padded with.
+        batch_transform: called with each batch, on the thread or in the process that made it; its result replaces the
+            batch. If it has a parameter `rng`, it gets a generator that is seeded for the batch.
     """
 
     crop_frames: int | None = None
@@ -70,6 +83,9 @@ class SampleSettings:
     max_bad_samples: int = 100
     output: ArrayType = ArrayType.TORCH
     on_missing_latents: OnMissingLatents = OnMissingLatents.RAISE
+    decode: Decode = Decode.NONE
+    pad: Mapping[str, float] = field(default_factory=dict)
+    batch_transform: Transform | None = None
 
     @property
     def crops(self) -> bool:
@@ -83,9 +99,15 @@ class SampleSettings:
         convert(self, optional(whole), "crop_frames", least=1)
         convert(self, optional(whole), "sample_rate_hz", called="sample_rate", least=1)
         convert(self, optional(number), "crop_seconds")
-        convert(self, optional(function), "transform")
+        convert(self, optional(function), "transform", "batch_transform")
+        convert(self, fills, "pad")
         convert(self, whole, "max_bad_samples", least=0)
-        kinds = {"on_bad_sample": OnBadSample, "on_missing_latents": OnMissingLatents, "output": ArrayType}
+        kinds = {
+            "on_bad_sample": OnBadSample,
+            "on_missing_latents": OnMissingLatents,
+            "output": ArrayType,
+            "decode": Decode,
+        }
         for name, kind in kinds.items():
             value = getattr(self, name)
             if value not in list(kind):
@@ -122,6 +144,20 @@ class FetchSettings:
         convert(self, digest_check, "validate_hash")
         convert(self, flag, "keep_zip")
         convert(self, optional(whole), "predownload", least=0)
+
+
+def fills(name: str, value: object) -> dict[str, float]:
+    """Names of fields and what to pad them with.
+
+    Raises:
+        ConfigError: the value is not such a mapping.
+    """
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{name} is {value!r}: expected names of fields with their padding, such as {{'tokens': 0}}")
+    for one, fill in value.items():
+        if not isinstance(one, str) or not isinstance(fill, bool | int | float):
+            raise ConfigError(f"{name}[{one!r}] is {fill!r}: expected a number that the field is padded with")
+    return dict(value)
 
 
 def digest_check(name: str, value: object) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from headrace.errors import ConfigError, SampleError
 from headrace.streaming.batches.arena import Allocator
 from headrace.streaming.batches.batch import Sample
+from headrace.streaming.batches.batch_transform import TransformedBatch
 from headrace.streaming.batches.copied_batch import CopiedBatch, copy_plan
 from headrace.streaming.batches.in_place_batch import InPlaceBatch, can_fill_in_place
 from headrace.streaming.batches.missing_latents import row_to_read, with_empty_latents
@@ -43,6 +44,12 @@ class Assembler:
 
     def open(self, plan: BatchPlan) -> OpenBatch:
         """Open the shards of a batch. Reads indexes, and fetches bytes that are in no local file."""
+        opened = self._opened(plan)
+        if self._processing.config.batch_transform is None:
+            return opened
+        return TransformedBatch(opened, self._processing, plan)
+
+    def _opened(self, plan: BatchPlan) -> OpenBatch:
         found = copy_plan(self._streams, plan, self._processing)
         if found is not None:
             suffix = self._processing.suffixes[0]

@@ -3,8 +3,9 @@
 docs/batches.md lists the fields for users. Nothing is read or decoded here.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -15,6 +16,7 @@ from headrace.format.audio_fields import AUDIO
 from headrace.format.tensors import BFLOAT16, storage_dtype, widen_bfloat16
 from headrace.streaming.batches.arena import Allocator, Arena
 from headrace.streaming.batches.fields import AUDIO_NAMES, OF_LATENTS, OF_SAMPLES, audio_names, called, flaw, is_number
+from headrace.streaming.batches.ragged_fields import LENGTH, padded
 from headrace.streaming.batches.user_fields import StackedField, ValueKind, as_numpy, padding_value, stacked
 from headrace.streaming.settings import ArrayType
 
@@ -79,6 +81,7 @@ class Batch:
         extra: other fields, one value for each row; empty text or None in padding rows.
         errors: messages of the errors of skipped rows.
         has_metadata: whether `metadata` is a field of the batch.
+        changed: what the user's function of whole batches made of the batch; None without such a function.
     """
 
     keys: list[str]
@@ -91,6 +94,7 @@ class Batch:
     extra: dict[str, list[Any]] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     has_metadata: bool = True
+    changed: Any = None
 
     def samples(self, output: ArrayType) -> list[Sample]:
         """The rows as samples for a `collate_fn`: views without padding at their ends."""
@@ -134,6 +138,9 @@ class Batch:
             if latents.offsets is not None:
                 named["encoder_offset" + name] = latents.offsets
         users = {name: found.values for name, found in self.stacked.items()}
+        for name, found in self.stacked.items():
+            if found.lengths is not None:
+                users[name + LENGTH] = found.lengths
         return named | self.numbers | users | {"is_padding": self.is_padding}
 
     def to_dict(self, output: ArrayType) -> dict[str, Any]:
@@ -151,8 +158,12 @@ class Batch:
         return named
 
 
-def collate(samples: Sequence[Sample]) -> dict[str, Any]:
+def collate(samples: Sequence[Sample], pad: Mapping[str, float] | None = None) -> dict[str, Any]:
     """Samples of a `StreamingDataset` → a batch of tensors, padded with zeros; also a `DataLoader`'s `collate_fn`.
+
+    Args:
+        samples: the samples.
+        pad: fields (L, …) whose length differs, and what to pad each with; see the argument of `StreamingDataset`.
 
     Returns:
         `audio`, or each named audio field, float32 (B, C, N), `num_frames` int64 (B,), `sample_rate` int64 (B,);
@@ -168,10 +179,15 @@ def collate(samples: Sequence[Sample]) -> dict[str, Any]:
     for number, sample in enumerate(samples):
         if (found := flaw(sample)) is not None:
             raise ConfigError(f"{called(sample, number)} of a batch has {found}; check the transform")
-    return stack(samples, Arena(0)).to_dict(ArrayType.TORCH)
+    return stack(samples, Arena(0), pad=pad or {}).to_dict(ArrayType.TORCH)
 
 
-def stack(samples: Sequence[Sample], allocator: Allocator, name_of: NameOf | None = None) -> Batch:
+def stack(
+    samples: Sequence[Sample],
+    allocator: Allocator,
+    name_of: NameOf | None = None,
+    pad: Mapping[str, float] = MappingProxyType({}),
+) -> Batch:
     """Samples that were checked → a batch. See `collate`."""
     name_of = name_of or (lambda row: called(samples[row], row))
     keys = [str(sample.get("__key__", "")) for sample in samples]
@@ -183,13 +199,14 @@ def stack(samples: Sequence[Sample], allocator: Allocator, name_of: NameOf | Non
     if audio:
         batch.audio = _stack_audio(samples, audio, allocator, name_of)
     names = dict.fromkeys(key for sample in shown for key in sample)
+    _check_padded(pad, names, samples, name_of)
     batch.has_metadata = "metadata" in names
     for name in names:
         if name.startswith("encoder_hidden"):
             suffix = name.removeprefix("encoder_hidden")
             batch.latents[suffix] = _stack_latents(samples, suffix, allocator, name_of)
         elif name not in OF_SAMPLES and name not in audio and not name.startswith(OF_LATENTS):
-            _add_users(batch, name, [sample.get(name) for sample in samples], allocator)
+            add_users(batch, name, [sample.get(name) for sample in samples], allocator, pad.get(name))
     arrays = batch.arrays()
     batch.numbers = {name: _numbers(samples, name) for name in names if is_number(name) and name not in arrays}
     return batch
@@ -258,8 +275,12 @@ def check_width(widths: Mapping[int, tuple[int, str]], name_of: NameOf) -> tuple
     return next(iter(row_with), (0, "float32"))
 
 
-def _add_users(batch: Batch, name: str, values: list[Any], allocator: Allocator) -> None:
-    """Add a field of the user's, stacked if its values have one shape."""
+def add_users(batch: Batch, name: str, values: list[Any], allocator: Allocator, fill: float | None = None) -> None:
+    """Add a field of the user's, stacked if its values have one shape, or padded with `fill`."""
+    if fill is not None:
+        real = {row: value for row, value in enumerate(values) if not batch.is_padding[row]}
+        batch.stacked[name] = padded(name, real, len(values), fill, allocator)
+        return
     found = stacked(name, values, batch.is_padding, allocator)
     if found is None:
         batch.extra[name] = values
@@ -269,11 +290,26 @@ def _add_users(batch: Batch, name: str, values: list[Any], allocator: Allocator)
 
 def _one(found: StackedField, whole: Any, row: int) -> Any:  # noqa: ANN401 - a user's
     """A row's value as the sample had it: a number, an array, or for a tensor the batch's kind of array."""
+    stop = None if found.lengths is None else int(found.lengths[row])
+    if stop is not None:
+        return (found.values if found.origin is ValueKind.ARRAY and found.dtype != BFLOAT16 else whole)[row][:stop]
     if found.origin is ValueKind.SCALAR:
         return found.values[row].item()
     if found.origin is ValueKind.ARRAY and found.dtype != BFLOAT16:
         return found.values[row]
     return whole[row]
+
+
+def _check_padded(pad: Mapping[str, float], names: Collection[str], samples: Sequence[Sample], name_of: NameOf) -> None:
+    """Raise `ConfigError` if a sample lacks a field that is to be padded, or has a field with the name of lengths."""
+    for name in pad:
+        if all(sample.get("is_padding", False) for sample in samples):
+            return
+        if name not in names:
+            raise ConfigError(f"pad: no sample of a batch has a field {name!r}; they have {', '.join(sorted(names))}")
+        if name + LENGTH in names:
+            raise ConfigError(f"pad: the lengths of {name!r} would be {name + LENGTH!r}, a field that samples have")
+        _check_all_have(samples, name, name_of)
 
 
 def _check_all_have(samples: Sequence[Sample], name: str, name_of: NameOf) -> None:

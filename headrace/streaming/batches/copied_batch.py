@@ -103,7 +103,7 @@ class CopyPlan:
 def copy_plan(streams: Sequence[StreamReader], plan: BatchPlan, processing: SampleProcessing) -> CopyPlan | None:
     """How to make a batch by copying; None unless all of its samples are raw latents in local files."""
     config = processing.config
-    if config.transform is not None or config.sample_rate_hz is not None:
+    if config.transform is not None or config.sample_rate_hz is not None or config.pad:
         return None
     samples = _samples(streams, plan.rows)
     if samples is None:

@@ -21,12 +21,13 @@ from headrace.format.pth import check_length, stored_latents
 from headrace.format.tensors import BFLOAT16, storage_dtype, widen_bfloat16
 from headrace.streaming.batches.batch import Sample
 from headrace.streaming.batches.crop import FrameWindow, SampleCrop
+from headrace.streaming.batches.decoded_fields import decoded
 from headrace.streaming.batches.fields import AUDIO_NAMES
 from headrace.streaming.batches.missing_latents import check_latents
 from headrace.streaming.batches.plausibility import check_encoded, check_flac, check_header, check_rate
 from headrace.streaming.batches.stored_sample import BatchRow, StoredAudio, StoredSample
 from headrace.streaming.batches.user_fields import as_numpy
-from headrace.streaming.settings import ArrayType, SampleSettings
+from headrace.streaming.settings import ArrayType, Decode, SampleSettings
 from headrace.streaming.shards.coalesce import Span
 
 _LABEL_BYTES = 4 << 10
@@ -73,7 +74,7 @@ def read_sample(row: BatchRow, suffixes: tuple[str, ...], crop: SampleCrop, conf
         latents = _latents(joined)
         sample |= _cropped_latents(latents, crop.joined(number, len(latents[0])), suffix, config)
     for name, content in extra(stored, start, blob):
-        sample[name] = content
+        sample[name] = decoded(name, content) if config.decode is Decode.BASIC else content
     sample["metadata"] = metadata(stored, start, blob)
     if row.columns is not None:
         row.columns.add_to(sample["metadata"])
@@ -353,7 +354,8 @@ def _beside_audio(sample: StoredSample, config: SampleSettings) -> Sample:
     except FormatError:
         if sample.tensor is not None or (span := sample.span(sample.columns.latents)) is None:
             raise  # according to the index it has latents
-        return {LATENT_FIELD: bytes(sample.opened().read(*span))}
+        content = bytes(sample.opened().read(*span))
+        return {LATENT_FIELD: decoded(LATENT_FIELD, content) if config.decode is Decode.BASIC else content}
     if config.crops:
         raise ConfigError(
             f"{sample.shard_name}: its samples hold audio and latents in one, and nothing says how many latent frames "

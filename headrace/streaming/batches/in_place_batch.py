@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 
 from headrace.format.tensors import storage_dtype
 from headrace.streaming.batches.arena import Allocator
-from headrace.streaming.batches.batch import Audio, Batch, Latents, NameOf, check_channels, check_width
+from headrace.streaming.batches.batch import Audio, Batch, Latents, NameOf, add_users, check_channels, check_width
 from headrace.streaming.batches.crop import FrameWindow, SampleCrop
 from headrace.streaming.batches.decode import extra, fill_flac, fill_latents, metadata, read_around
+from headrace.streaming.batches.decoded_fields import decoded
 from headrace.streaming.batches.open_batch import RowErrors
 from headrace.streaming.batches.plausibility import is_plausible
 from headrace.streaming.batches.processing import SampleProcessing
 from headrace.streaming.batches.stored_sample import BatchRow, StoredSample
-from headrace.streaming.batches.user_fields import StackedField, ValueKind
-from headrace.streaming.settings import ArrayType, SampleSettings
+from headrace.streaming.batches.user_fields import StackedField, ValueKind, padding_value
+from headrace.streaming.settings import ArrayType, Decode, SampleSettings
 from headrace.streaming.shards.columns import TensorColumn
 
 _NO_FRAMES: FrameWindow = (0, 0)
@@ -74,6 +75,7 @@ class InPlaceBatch:
         crops = [None if row is None else processing.crop.of(row, epoch) for row in rows]
         self._windows = [_NO_FRAMES if crop is None else _window(crop) for crop in crops]
         self._crops = processing.config.crops
+        self._decodes = processing.config.decode is Decode.BASIC
         self._allocator = allocator
         self._errors = RowErrors(rows, processing.config.on_bad_sample)
         self._latents: list[_LatentField] = []
@@ -110,6 +112,8 @@ class InPlaceBatch:
         if self._errors.skipped:
             self._shorten()
         self.batch.errors = self._errors.messages
+        if self._decodes:
+            self._stack_extra()
         return self.batch
 
     def _fill_row(self, place: int) -> None:
@@ -132,13 +136,25 @@ class InPlaceBatch:
         for field in self._latents:
             field.fill(place)
         for name, content in extra(sample, start, blob):
-            batch.extra[name][place] = content
+            batch.extra[name][place] = decoded(name, content) if self._decodes else content
         batch.keys[place] = sample.key
         batch.metadata[place] = metadata(sample, start, blob)
         if (columns := self._columns[place]) is not None:
             columns.add_to(batch.metadata[place])
             for tensor, value in columns.numbers():
                 batch.stacked[tensor.spec.name].values[place] = value
+
+    def _stack_extra(self) -> None:
+        """Stack decoded fields whose values have one shape."""
+        batch = self.batch
+        fields, batch.extra = batch.extra, {}
+        for name, values in fields.items():
+            real = next(
+                (value for value, is_padding in zip(values, batch.is_padding, strict=True) if not is_padding), b""
+            )
+            empty = padding_value(real)
+            pairs = zip(values, batch.is_padding, strict=True)
+            add_users(batch, name, [empty if is_padding else value for value, is_padding in pairs], self._allocator)
 
     def _shorten(self) -> None:
         """Shorten the batch to its longest row."""
@@ -187,7 +203,7 @@ class InPlaceBatch:
 def can_fill_in_place(rows: Sequence[BatchRow | None], config: SampleSettings) -> bool:
     """Whether every row's length is known and plausible, and neither a transform nor resampling needs whole samples."""
     present = [row for row in rows if row is not None]
-    if not present or config.transform is not None:
+    if not present or config.transform is not None or config.pad:
         return False
     if config.sample_rate_hz is not None and {row.primary.sample_rate_hz for row in present} != {config.sample_rate_hz}:
         return False

@@ -70,6 +70,8 @@ def _move(batch: Batch, memory: Allocator, pending: PendingResult[Batch]) -> Non
 
 
 def _moved(batch: Batch, memory: Allocator) -> Batch:
+    if batch.changed is not None:
+        batch.changed = pinned(batch.changed)
     if batch.audio is not None:
         batch.audio.fields = {name: _copy(samples, memory) for name, samples in batch.audio.fields.items()}
     for latents in batch.latents.values():

@@ -5,7 +5,9 @@ same for every world size, thread and worker.
 """
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from headrace.format.lazy import cached_property
 from headrace.streaming.batches.batch import Sample
 from headrace.streaming.batches.crop import Crop
 from headrace.streaming.batches.fields import AUDIO_NAMES, flaw
+from headrace.streaming.batches.ragged_fields import as_ragged
 from headrace.streaming.order.bijection import mix
 from headrace.streaming.settings import SampleSettings
 
@@ -67,26 +70,30 @@ class SampleProcessing:
         return changed
 
     def check(self, sample: Sample) -> None:
-        """Check that a batch can be made from what the transform returned.
+        """Check that a batch can be made from what the transform returned; lists that are padded become arrays.
 
         Raises:
             SampleError: a field has a wrong type or shape; names the field.
         """
         if self.config.transform is not None and (found := flaw(sample)) is not None:
             raise SampleError(f"the transform gave {found}")
+        for name in self.config.pad:
+            if name in sample:
+                sample[name] = as_ragged(name, sample[name])
 
     @cached_property
     def _is_random(self) -> bool:
-        transform = self.config.transform
-        if transform is None:
-            return False
-        import torch
+        return self.config.transform is not None and wants_rng(self.config.transform)
 
-        if isinstance(transform, torch.nn.Module):  # whose `__call__` takes any arguments
-            transform = transform.forward
-        try:
-            wanted = inspect.signature(transform).parameters.get("rng")
-        except (TypeError, ValueError):  # functions written in C may have no signature
-            return False
-        # A value for `rng` that is already set, as with functools.partial, stays.
-        return wanted is not None and (wanted.default is inspect.Parameter.empty or wanted.default is None)
+
+def wants_rng(transform: Callable[..., Any]) -> bool:
+    """Whether a user's function has a parameter `rng` that is not set yet, as it is with functools.partial."""
+    import torch
+
+    if isinstance(transform, torch.nn.Module):  # whose `__call__` takes any arguments
+        transform = transform.forward
+    try:
+        wanted = inspect.signature(transform).parameters.get("rng")
+    except (TypeError, ValueError):  # functions written in C may have no signature
+        return False
+    return wanted is not None and (wanted.default is inspect.Parameter.empty or wanted.default is None)

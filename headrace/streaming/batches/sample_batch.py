@@ -55,7 +55,7 @@ class SampleBatch:
         """See `OpenBatch`; padding has the shapes of the batch's first sample."""
         pattern = next((sample for sample in self._samples if sample is not None), None) or self._pattern()
         samples = [padding_like(pattern) if sample is None else sample for sample in self._samples]
-        batch = stack(samples, self._allocator, self._name_of)
+        batch = stack(samples, self._allocator, self._name_of, self._processing.config.pad)
         batch.errors = self._errors.messages
         return batch
 

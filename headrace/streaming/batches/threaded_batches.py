@@ -90,10 +90,13 @@ class ThreadedBatches:
             if self._is_closed or pending.is_over:
                 return
             try:
+                made = None
                 with self.work.timed(Stage.DECODE):
                     batch.fill(rows.start, rows.stop)
-                if countdown.is_last():
-                    pending.end(batch.finish())
+                    if countdown.is_last():
+                        made = batch.finish()
+                if made is not None:
+                    pending.end(made)
             except BaseException as error:  # noqa: BLE001 - raised again in the consumer
                 pending.end(error)
 

@@ -41,11 +41,13 @@ class StackedField:
         values: (B, …), zeros in padding rows; bfloat16 as uint16.
         origin: kind of the values in the samples.
         dtype: name of the dtype.
+        lengths: int64 (B,), the length of each row of values that were padded; None if they had one shape.
     """
 
     values: NDArray[Any]
     origin: ValueKind
     dtype: str
+    lengths: NDArray[np.int64] | None = None
 
 
 def as_numpy(value: Any) -> tuple[NDArray[Any], str]:  # noqa: ANN401 - an array of any library
@@ -69,7 +71,7 @@ def padding_value(value: Any) -> Any:  # noqa: ANN401 - a user's
     """
     if isinstance(value, np.ndarray | np.generic):
         return np.zeros_like(value)
-    if _is_tensor(value):
+    if is_tensor(value):
         return value.new_zeros(value.shape)
     if isinstance(value, bool | int | float | complex | str | bytes):
         return type(value)()
@@ -85,7 +87,7 @@ def stacked(
     different shapes or dtypes there is a warning.
     """
     real = [value for value, is_empty in zip(values, is_padding, strict=True) if not is_empty] or list(values)
-    if all(isinstance(value, np.ndarray | np.generic) or _is_tensor(value) for value in real):
+    if all(map(is_array, real)):
         return _stacked_arrays(name, values, is_padding, allocator, real)
     kind = _scalar_dtype(real)
     if kind is None:
@@ -126,7 +128,13 @@ def _scalar_dtype(values: Sequence[Any]) -> str | None:
     return "int64" if all(value in _INT64 for value in values) else None
 
 
-def _is_tensor(value: object) -> bool:
+def is_array(value: object) -> bool:
+    """Whether a value is an array or number of numpy, or a tensor."""
+    return isinstance(value, np.ndarray | np.generic) or is_tensor(value)
+
+
+def is_tensor(value: object) -> bool:
+    """Whether a value is a tensor of torch."""
     torch = sys.modules.get("torch")  # if torch was never imported, there are no tensors
     return torch is not None and isinstance(value, torch.Tensor)
 

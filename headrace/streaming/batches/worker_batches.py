@@ -28,6 +28,7 @@ from headrace.errors import ConfigError
 from headrace.streaming.batches.arena import Allocator
 from headrace.streaming.batches.assembler import Assembler
 from headrace.streaming.batches.batch import Batch
+from headrace.streaming.batches.batch_transform import with_tensors, without_tensors
 from headrace.streaming.batches.slots import NewSlot, SlotAllocator, SlotViews
 from headrace.streaming.descriptors import receive_descriptor, send_descriptor
 from headrace.streaming.lookahead import begun_ahead
@@ -157,6 +158,7 @@ class WorkerBatches:
         self.traffic.add(message.traffic)
         leases = [worker.views.lease(*slot) for slot in message.slots]
         batch: Batch = pickle.loads(message.batch, buffers=leases)  # noqa: S301 - from our own worker
+        batch.changed = with_tensors(batch.changed)
         return batch
 
 
@@ -299,6 +301,7 @@ def _made(assembler: Assembler, traffic: Traffic, allocator: SlotAllocator, plan
         with work.timed(Stage.DECODE):
             opened.fill(0, len(opened))
             batch = opened.finish()
+        batch.changed = without_tensors(batch.changed)
         slots: list[tuple[int, int]] = []
         blob = pickle.dumps(batch, protocol=5, buffer_callback=lambda buffer: _in_message(buffer, allocator, slots))
     except Exception as error:  # noqa: BLE001 - raised again in the consumer
@@ -311,7 +314,7 @@ def _in_message(buffer: pickle.PickleBuffer, allocator: SlotAllocator, slots: li
     """Whether a buffer is sent in the message; a buffer in a slot is not, and its slot is added to `slots`."""
     raw = buffer.raw()
     number = allocator.slot_of(raw)
-    if number is None:
+    if number is None or any(number == taken for taken, _ in slots):  # each slot is returned once
         return True
     slots.append((number, len(raw)))
     return False

@@ -1,0 +1,71 @@
+"""Pads fields whose values differ in length, such as tokens that a transform makes, into one array.
+
+Which fields these are, and what they are padded with, the user says. Values of one shape are stacked by `user_fields`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from headrace.errors import ConfigError, SampleError
+from headrace.format.tensors import BFLOAT16, storage_dtype
+from headrace.streaming.batches.arena import Allocator
+from headrace.streaming.batches.user_fields import StackedField, ValueKind, as_numpy, is_array, is_tensor
+
+LENGTH = "_length"
+"""End of the name of the field with the lengths."""
+
+
+def as_ragged(name: str, value: Any) -> Any:  # noqa: ANN401 - a user's
+    """A value that can be padded: an array or tensor (L, …); lists of numbers become arrays.
+
+    Raises:
+        SampleError: the value is something else.
+    """
+    array = np.asarray(value) if isinstance(value, list | tuple) and not any(map(is_array, value)) else value
+    if isinstance(value, list | tuple) and not len(value):
+        array = np.zeros(0, np.int64)
+    if is_array(array) and array.ndim and (not isinstance(array, np.ndarray) or array.dtype.kind in "biufc"):
+        return array
+    raise SampleError(
+        f"pad: {name!r} is {type(value).__name__}, expected an array, a tensor or a list of numbers, of shape (L, …)"
+    )
+
+
+def padded(name: str, values: Mapping[int, Any], num_rows: int, fill: float, allocator: Allocator) -> StackedField:
+    """The values of a field in one array (B, L, …), where L is the greatest length, with the length of each row.
+
+    Args:
+        name: the field.
+        values: the value of each row that is not padding.
+        num_rows: number of rows, with padding.
+        fill: what rows are filled with after their end; padding rows consist of it, and have the length 0.
+        allocator: allocates the array.
+
+    Raises:
+        ConfigError: rows differ in dtype or in the shape of one element.
+        SampleError: a value cannot be padded.
+    """
+    ragged = {row: as_ragged(name, value) for row, value in values.items()}
+    arrays = {row: as_numpy(value) for row, value in ragged.items()}
+    forms = {(array.shape[1:], dtype) for array, dtype in arrays.values() if len(array)}
+    if len(forms) > 1:
+        shown = " and ".join(f"({', '.join(map(str, ('L', *shape)))}) {dtype}" for shape, dtype in sorted(forms))
+        raise ConfigError(f"pad: {name!r} differs within a batch: {shown}; let the transform make the samples alike")
+    forms = forms or {(array.shape[1:], dtype) for array, dtype in arrays.values()} or {((), "int64")}
+    shape, dtype = min(forms)
+    length = max((len(array) for array, _ in arrays.values()), default=0)
+    out = allocator.empty((num_rows, length, *shape), storage_dtype(dtype))
+    out[:] = _bits(fill) if dtype == BFLOAT16 else fill
+    lengths = np.zeros(num_rows, np.int64)
+    for row, (array, _) in arrays.items():
+        out[row, : len(array)] = array
+        lengths[row] = len(array)
+    are_tensors = any(map(is_tensor, ragged.values()))
+    return StackedField(out, ValueKind.TENSOR if are_tensors else ValueKind.ARRAY, dtype, lengths)
+
+
+def _bits(fill: float) -> int:
+    """A number as the bits of a bfloat16."""
+    return int(np.float32(fill).view(np.uint32) >> 16)
