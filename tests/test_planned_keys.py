@@ -29,7 +29,7 @@ def test_manifests_hold_no_keys(project):
         blob = project.shards.read(f"manifests/{numbered.manifest.partition}/00000001.json")
         for keys in read_planned_keys(project.shards, numbered):
             assert not any(key.encode() in blob for key in keys)
-            assert all(f"{key}\n".encode() in project.shards.read(path) for key in keys)
+            assert all(f"{key} ".encode() in project.shards.read(path) for key in keys)
 
 
 def test_without_the_file_samples_keep_their_places_by_the_indexes(project):

@@ -8,7 +8,16 @@ from headrace.audio.codecs import kept_extension, planned_bytes
 from headrace.audio.decode import EncodedAudio, decode, decode_into, open_encoded
 from headrace.audio.encode import encode_segments, prove, proves
 from headrace.audio.flac import FlacInfo, decode_flac_into, flac_info, whole_flac_info
-from headrace.audio.forms import AudioFormat, AudioInfo, AudioReject, Codec, EncodedSegment, Segment, Span
+from headrace.audio.forms import (
+    AudioFormat,
+    AudioInfo,
+    AudioOrigin,
+    AudioReject,
+    Codec,
+    EncodedSegment,
+    Segment,
+    Span,
+)
 from headrace.audio.probe import probe
 from headrace.audio.segments import plan_segments
 from headrace.audio.spans import encode_spans
@@ -17,6 +26,7 @@ from headrace.audio.writer import codec_version, with_serial
 __all__ = [
     "AudioFormat",
     "AudioInfo",
+    "AudioOrigin",
     "AudioReject",
     "Codec",
     "EncodedAudio",

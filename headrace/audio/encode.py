@@ -20,6 +20,7 @@ from headrace.audio.forms import (
     OPUS_RATES_HZ,
     AudioFormat,
     AudioInfo,
+    AudioOrigin,
     AudioReject,
     Codec,
     EncodedSegment,
@@ -232,7 +233,7 @@ def _copied(file: BinaryIO, info: AudioInfo, extension: str) -> EncodedSegment:
     with position_kept(file):
         file.seek(0)
         payload, num_bytes = copy_file(file)
-    return EncodedSegment(payload, num_bytes, info.num_frames, *_form_of(info), extension)
+    return EncodedSegment(payload, num_bytes, info.num_frames, *_form_of(info), extension, AudioOrigin.RECORDING)
 
 
 def encoded_as(segment: Segment, payload: bytes | BinaryIO, num_bytes: int, form: StreamForm) -> EncodedSegment:

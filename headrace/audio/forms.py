@@ -215,6 +215,17 @@ class Span:
         return self.stop_frame - self.start_frame
 
 
+class AudioOrigin(StrEnum):
+    """Where the bytes of a sample's audio come from."""
+
+    ENCODER = "encoded"
+    """They were encoded."""
+    RECORDING = "kept"
+    """They are the recording's own bytes."""
+    SHARD = "taken over"
+    """They are those of an existing shard."""
+
+
 @dataclass(frozen=True, slots=True)
 class EncodedSegment:
     """A segment or span in its codec.
@@ -228,6 +239,7 @@ class EncodedSegment:
         num_channels: channels.
         bits_per_sample: bits of a stored sample; None for lossy and companded codings.
         extension: name of the sample's field, which says what the payload is: `flac`, `opus`, `mp3`, `ogg`, `wav`.
+        origin: where the bytes come from.
     """
 
     payload: bytes | BinaryIO
@@ -237,3 +249,4 @@ class EncodedSegment:
     num_channels: int
     bits_per_sample: int | None
     extension: str = "flac"
+    origin: AudioOrigin = AudioOrigin.ENCODER

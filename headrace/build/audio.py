@@ -6,10 +6,11 @@ to which shard is decided by `headrace.build.plan`.
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import BinaryIO, TypeVar
 
@@ -29,12 +30,13 @@ from headrace.build.encoding_tasks import TASK_SECONDS, EncodingTask, spans_of_p
 from headrace.build.plan import ShardPlan, layout_of, plan_shards
 from headrace.build.samples import Planned, ordered_samples, planned_samples, sample_json, sample_key
 from headrace.build.span_passes import EncodedSpan, SpanPasses
-from headrace.build.update import PartitionBuild, PartitionTarget, bring_up_to_date
+from headrace.build.taken_over import CopyTask, OldShards, divided
+from headrace.build.update import AudioCounts, PartitionBuild, PartitionTarget, bring_up_to_date
 from headrace.catalog.listing import FileStamp
 from headrace.catalog.recordings import Recording, fingerprint_of
 from headrace.catalog.sources import Source
 from headrace.config.partitioning import ShardSize
-from headrace.errors import AudioError, BuildError, FileChangedError
+from headrace.errors import AudioError, BuildError, FileChangedError, HeadraceError
 from headrace.format.index import REFUSED_NOTE, ShardIndex
 from headrace.format.index_entries import SampleEntry
 from headrace.format.manifests import (
@@ -46,7 +48,7 @@ from headrace.format.manifests import (
     sequence_of,
     split_of,
 )
-from headrace.format.planned_keys import pack_keys, read_planned_keys
+from headrace.format.planned_keys import PlannedKey, pack_keys, read_planned
 from headrace.format.writer import ShardPlace, ShardWriter, published_index
 from headrace.ordered import Pending, WeightLimit, start_in_order
 from headrace.stores.storage import Storage
@@ -117,11 +119,13 @@ def build_partition(  # noqa: PLR0913 - the five parts of a build, and who watch
     fingerprint = fingerprint_of(recordings)
     target = PartitionTarget(partition, settings.wanted(fingerprint), fingerprint, settings.layout)
     recipe = _AudioRecipe(target, recordings, settings, source, storage, num_threads, progress)
-    return bring_up_to_date(recipe, storage, published_index, progress)
+    built = bring_up_to_date(recipe, storage, published_index, progress)
+    return replace(built, audio=recipe.counts)
 
 
 _Encoded = Sequence[EncodedSpan] | AudioError
 _Result = TypeVar("_Result")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -137,12 +141,18 @@ class _AudioRecipe:
     progress: Callable[[int], None]
     _planned: Planned = field(init=False)
     _too_short: list[ManifestRejection] = field(init=False)
+    _old: OldShards = field(init=False)
+    counts: AudioCounts = field(init=False, default=AudioCounts())
 
     def plan(self, previous: NumberedManifest | None) -> list[ShardPlan]:
         """See `ShardRecipe`."""
         self._planned, self._too_short = planned_samples(self.recordings, self.settings.audio)
+        planned = [] if previous is None else read_planned(self.storage, previous)
+        shards = () if previous is None else previous.manifest.shards
+        self._old = OldShards.of(self.storage, [shard.name for shard in shards], planned)
+        keeps_places = previous is not None and previous.manifest.layout == self.settings.layout
         return plan_shards(
-            self._places(previous),
+            _places(shards, planned) if keeps_places else {},
             ordered_samples(self._planned, self.settings.audio),
             size=self.settings.size,
             settings=self.settings.digest(),
@@ -150,14 +160,8 @@ class _AudioRecipe:
 
     def planned_keys(self, plans: Sequence[ShardPlan]) -> bytes:
         """See `ShardRecipe`."""
-        return pack_keys([sample.key for sample in plan.samples] for plan in plans) if plans else b""
-
-    def _places(self, previous: NumberedManifest | None) -> dict[int, list[str]]:
-        """Number of a shard → the keys that were planned for it; empty if the layout is another one."""
-        if previous is None or previous.manifest.layout != self.settings.layout:
-            return {}
-        numbers = [sequence_of(shard.name) for shard in previous.manifest.shards]
-        return dict(zip(numbers, read_planned_keys(self.storage, previous), strict=True))
+        lines = ([PlannedKey(sample.key, sample.audio).line for sample in plan.samples] for plan in plans)
+        return pack_keys(lines) if plans else b""
 
     def entry(self, plan: ShardPlan, index: ShardIndex) -> ShardEntry:
         """See `ShardRecipe`."""
@@ -181,10 +185,12 @@ class _AudioRecipe:
         tasks = (task for plan in plans for task in self._tasks(plan))
         with ThreadPoolExecutor(self.num_threads, "encode") as pool:
             faults = self._faults(plans, pool)
-            spans = spans_of_passes(task for plan in plans for task in self._tasks(plan))
+            spans = spans_of_passes(self._encoding_tasks(plans))
             passes = SpanPasses(pool, spans, self._spans)
 
-            def start(task: EncodingTask) -> Pending[_Encoded]:
+            def start(task: CopyTask | EncodingTask) -> Pending[_Encoded]:
+                if isinstance(task, CopyTask):
+                    return pool.submit(self._copy, task)
                 if task.is_pass:
                     return passes.start([recording for recording, _ in task.samples])
                 return pool.submit(lambda: faults.get(task.path) or self._encode(task))
@@ -204,8 +210,7 @@ class _AudioRecipe:
         """
         parted = {
             task.path: task.recording
-            for plan in plans
-            for task in self._tasks(plan)
+            for task in self._encoding_tasks(plans)
             if not (task.is_of_spans or proves(task.recording.info, self.settings.audio, task.segments))
         }
         found = pool.map(lambda recording: self._read(recording, partial(prove, info=recording.info)), parted.values())
@@ -254,15 +259,38 @@ class _AudioRecipe:
         facts = SampleEntry(key, {}, sample.num_frames, sample.sample_rate_hz, sample.num_channels)
         payload = with_serial(sample.payload, key) if self.settings.audio.codec is Codec.OPUS else sample.payload
         writer.add(key, {sample.extension: (payload, sample.num_bytes), "json": (text, len(text))}, facts)
+        self.counts = self.counts.with_one(sample.origin)
         return sample.num_frames / sample.sample_rate_hz
 
-    def _tasks(self, plan: ShardPlan) -> Iterator[EncodingTask]:
-        """The plan's samples, in parts that one thread encodes at a time."""
-        return tasks_of((self._planned[sample.key] for sample in plan.samples), self.settings.audio)
+    def _tasks(self, plan: ShardPlan) -> Iterator[CopyTask | EncodingTask]:
+        """The plan's samples, in parts that one thread copies or encodes at a time."""
+        for part in divided(((*self._planned[sample.key], sample.audio) for sample in plan.samples), self._old):
+            yield from [part] if isinstance(part, CopyTask) else tasks_of(part, self.settings.audio)
 
-    def _weight(self, task: EncodingTask) -> float:
+    def _encoding_tasks(self, plans: Sequence[ShardPlan]) -> Iterator[EncodingTask]:
+        """The parts of all plans that are encoded."""
+        return (task for plan in plans for task in self._tasks(plan) if isinstance(task, EncodingTask))
+
+    def _weight(self, task: CopyTask | EncodingTask) -> float:
         """Seconds of audio, at most those of one full task, because longer samples are encoded to disk."""
-        return min(TASK_SECONDS, task.seconds)
+        return TASK_SECONDS * task.share if isinstance(task, CopyTask) else min(TASK_SECONDS, task.seconds)
+
+    def _copy(self, task: CopyTask) -> _Encoded:
+        """Copy samples from an existing shard. If that cannot be read, they are encoded."""
+        try:
+            return task.copied()
+        except (HeadraceError, OSError) as error:
+            _log.warning("%s; %d samples are encoded again", error, len(task.samples))
+        return [self._encode_alone(EncodingTask((sample,), 0.0)) for sample in task.samples]
+
+    def _encode_alone(self, task: EncodingTask) -> EncodedSpan:
+        """Encode one sample, after a check of its whole recording."""
+        if not (task.is_of_spans or proves(task.recording.info, self.settings.audio, task.segments)):
+            fault = self._read(task.recording, partial(prove, info=task.recording.info))
+            if fault is not None:
+                return fault
+        found = self._encode(task)
+        return found if isinstance(found, AudioError) else found[0]
 
     def _encode(self, task: EncodingTask) -> _Encoded:
         """Encode samples of one recording."""
@@ -303,6 +331,12 @@ class _AudioRecipe:
 def _refused(recording: Recording) -> tuple[str, str]:
     """How a rejection names a recording: by path, and by key if the row is a span of it."""
     return recording.path, recording.key if recording.is_span else ""
+
+
+def _places(shards: Sequence[ShardEntry], planned: Sequence[Sequence[PlannedKey]]) -> dict[int, list[str]]:
+    """Number of a shard → the keys that were planned for it."""
+    numbers = [sequence_of(shard.name) for shard in shards]
+    return {number: [entry.key for entry in keys] for number, keys in zip(numbers, planned, strict=True)}
 
 
 def _removed(recording: Recording, error: OSError) -> BuildError:

@@ -28,6 +28,7 @@ class PlannedSample:
         index: number of its segment in the recording, or first frame of its span.
         digest: digest of everything that its bytes depend on, except the audio settings.
         num_bytes: planned size of its audio.
+        audio: digest of everything that its audio depends on (`headrace.build.taken_over`); empty to encode it.
     """
 
     key: str
@@ -35,6 +36,7 @@ class PlannedSample:
     index: int
     digest: str
     num_bytes: int = 0
+    audio: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from headrace.audio import AudioFormat, EncodedSegment, Segment, plan_segments, planned_bytes
 from headrace.build.plan import PlannedSample
+from headrace.build.taken_over import audio_digest
 from headrace.catalog.content_digests import named_digest
 from headrace.catalog.recordings import Recording
 from headrace.errors import ConfigError
@@ -53,6 +54,7 @@ def ordered_samples(planned: Planned, audio: AudioFormat) -> list[PlannedSample]
             index=recording.start_frame if recording.is_span else segment.index,
             digest=recording.sample_digest,
             num_bytes=planned_bytes(recording.info, audio, segment, recording.num_bytes),
+            audio=audio_digest(key, recording, segment, audio),
         )
         for key, (recording, segment) in planned.items()
     ]

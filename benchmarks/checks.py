@@ -1,0 +1,128 @@
+"""What the loader's default checks of local shards cost: `python benchmarks/checks.py [--clips 150] [--rounds 60]`.
+
+Local FLAC shards, and latents with JSON, of 5 s clips are read in whole epochs, in turn: with the default checks (CRC-32
+of JSON and of small fields, FLAC's header compared with the index), without them (the functions that check are replaced
+by ones that do nothing), and with a CRC-32 of all audio besides. The decoder compares the checksums of FLAC's frames in
+all three. Reported is the CPU time of an epoch, each kind in relation to the one without checks of the same round; the
+median of the ratios counts, and the ratio of the least times, because other programs may run. Writes `results/checks.json`.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # `tests` from the checkout
+
+import numpy as np  # noqa: E402
+
+from headrace import StreamingDataLoader, StreamingDataset  # noqa: E402
+from headrace.stores.storage import LocalStorage  # noqa: E402
+from headrace.streaming.batches import copied_batch, decode, in_place_batch  # noqa: E402
+from headrace.streaming.batches.stored_sample import StoredSample  # noqa: E402
+from tests.audio_shards import commit, write_partition  # noqa: E402
+from tests.sounds import music  # noqa: E402
+
+RATE_HZ, SECONDS, PER_SHARD = 44_100, 5, 50
+COLUMNS = {"species": "Turdus merula", "label": 17, "caption": "a blackbird sings in the rain at dawn " * 4}
+
+
+def corpus_of(num_clips: int, folder: Path) -> str:
+    """A folder of audio shards. Returns its name."""
+    storage = LocalStorage(folder / "audio")
+    keys = [f"clip{number:06d}" for number in range(num_clips)]
+    sounds = {key: music(RATE_HZ * SECONDS, seed=seed)[:, 0].astype(np.float32) for seed, key in enumerate(keys)}
+    shards = [{key: sounds[key] for key in keys[first : first + PER_SHARD]} for first in range(0, num_clips, PER_SHARD)]
+    columns = dict.fromkeys(keys, COLUMNS)
+    commit(storage, write_partition(storage, shards, sample_rate_hz=RATE_HZ, metadata=columns))
+    return storage.uri
+
+
+def epoch(folder: str) -> float:
+    """CPU seconds of one epoch, on one thread."""
+    dataset = StreamingDataset(remote=folder, batch_size=32, shuffle=True)
+    loader = StreamingDataLoader(dataset, num_threads=1)
+    begin = time.process_time()
+    for batch in loader:
+        assert len(batch["keys"])
+    return time.process_time() - begin
+
+
+@contextlib.contextmanager
+def without_checks() -> Iterator[None]:
+    """The default checks are off."""
+    with (
+        mock.patch.object(StoredSample, "checked", lambda _self, _column, data: data),
+        mock.patch.object(decode, "check_header", lambda _sample, _info: None),
+        mock.patch.object(copied_batch, "_match", lambda *_: True),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def with_all() -> Iterator[None]:
+    """A CRC-32 of the audio besides the default checks."""
+    fill = decode.fill_flac
+
+    def checked(sample: StoredSample, blob: memoryview, *rest: object) -> None:
+        zlib.crc32(blob)
+        fill(sample, blob, *rest)  # type: ignore[arg-type]
+
+    with mock.patch.object(in_place_batch, "fill_flac", checked):
+        yield
+
+
+KINDS = {"without": without_checks, "default": contextlib.nullcontext, "with CRC-32 of the audio": with_all}
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clips", type=int, default=150)
+    parser.add_argument("--rounds", type=int, default=60)
+    options = parser.parse_args()
+    seconds: dict[str, list[float]] = {name: [] for name in KINDS}
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = corpus_of(options.clips, Path(folder))
+        for turn in range(options.rounds + 1):
+            for name in sorted(KINDS, key=lambda name: hash((turn, name))):  # no kind is always first
+                with KINDS[name]():
+                    taken = epoch(corpus)
+                if turn:  # the first round warms up
+                    seconds[name].append(taken)
+    ratios = {
+        name: [one / bare for one, bare in zip(seconds[name], seconds["without"], strict=True)]
+        for name in KINDS
+        if name != "without"
+    }
+    for name, found in ratios.items():
+        low, middle, high = (100 * (ratio - 1) for ratio in statistics.quantiles(found, n=4))
+        least = 100 * (min(seconds[name]) / min(seconds["without"]) - 1)
+        print(f"{name}: {middle:+.2f}% CPU time (quartiles {low:+.2f} to {high:+.2f}); of the least {least:+.2f}%")
+    result = {
+        "machine": {"cpus": len(os.sched_getaffinity(0)), "python": platform.python_version()},
+        "options": vars(options),
+        "cpu_seconds": seconds,
+        "ratio_median": {name: statistics.median(found) for name, found in ratios.items()},
+        "ratio_of_least": {name: min(seconds[name]) / min(seconds["without"]) for name in ratios},
+        "ratio_of_medians": {
+            name: statistics.median(seconds[name]) / statistics.median(seconds["without"]) for name in ratios
+        },
+    }
+    path = ROOT / "benchmarks" / "results" / "checks.json"
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"wrote {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""Takes audio over from the shards that a partition has: bytes are copied, and no recording is opened or decoded.
+
+When a caption changes, or all shards are arranged again, the audio of most samples stays the same. A sample's *audio
+digest* is a digest of everything that its audio depends on: the content of the recording, the frames, the audio
+settings and the versions of the codecs. The planned keys of a manifest list it for each sample. So a build finds the
+shard that has a sample's audio without opening any shard, also under another key and in another layout.
+
+What cannot be read, or does not have the CRC-32 in its index, is encoded again.
+"""
+
+import hashlib
+import json
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import BinaryIO, NamedTuple, cast
+
+from headrace.audio import AudioFormat, AudioOrigin, Codec, EncodedSegment, Segment, codec_version
+from headrace.catalog.recordings import Recording
+from headrace.errors import HeadraceError, IntegrityError
+from headrace.format.index import ABSENT, ShardIndex
+from headrace.format.index_files import read_index
+from headrace.format.member_names import JSON_FIELD
+from headrace.format.planned_keys import PlannedKey
+from headrace.stores.refetch import until_sound
+from headrace.stores.storage import Storage
+
+DIGEST_LENGTH = 32
+"""Hex digits of an audio digest."""
+_TASK_BYTES = 4 << 20  # copied by one thread at a time
+_TASK_SAMPLES = 64
+_IN_MEMORY_BYTES = 32 << 20  # a larger file goes through an unnamed temporary one
+_PIECE_BYTES = 8 << 20
+
+
+def audio_digest(key: str, recording: Recording, segment: Segment, audio: AudioFormat) -> str:
+    """Digest of everything that the audio of a sample depends on.
+
+    The key belongs to it only for Opus, whose streams have the serial number of their sample.
+    """
+    info = recording.info
+    is_opus = audio.codec is Codec.OPUS
+    content = [
+        codec_version(audio.codec),
+        audio.codec.value,
+        audio.output_rate_hz(info.sample_rate_hz),
+        audio.output_channels(info),
+        audio.opus_bitrate if is_opus else [audio.output_bits(info), audio.compression_level],
+        recording.sha256,
+        [recording.span.start_frame, recording.span.stop_frame] if recording.is_span else [],
+        segment.start_frame,
+        segment.num_frames,
+        key if is_opus else "",
+    ]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:DIGEST_LENGTH]
+
+
+class StoredAudio(NamedTuple):
+    """The audio of a sample in a shard: field, byte range and CRC-32; and its facts."""
+
+    extension: str
+    start: int
+    stop: int
+    crc32: int
+    num_frames: int
+    sample_rate_hz: int
+    num_channels: int
+
+
+Place = tuple[str, StoredAudio]
+"""Name of a shard, and the place of a sample's audio in it."""
+
+
+@dataclass(slots=True)
+class OldShards:
+    """The shards that a partition had before the build, as a source of audio. Safe for threads only to read from.
+
+    Attributes:
+        storage: the folder of audio shards.
+        places: audio digest → shard and key.
+    """
+
+    storage: Storage
+    places: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    _indexes: dict[str, ShardIndex | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, storage: Storage, names: Iterable[str], planned: Iterable[Sequence[PlannedKey]]) -> "OldShards":
+        """The shards of a manifest, given their names and planned keys, in the same order."""
+        named = zip(names, planned, strict=True)
+        return cls(storage, {entry.audio: (name, entry.key) for name, keys in named for entry in keys if entry.audio})
+
+    def find(self, digest: str) -> Place | None:
+        """Name of a shard that has this audio, and the place there; None if no shard has it."""
+        if (place := self.places.get(digest)) is None:
+            return None
+        name, key = place
+        if (index := self._index(name)) is None:
+            return None
+        found = _stored(index, key)
+        return None if found is None else (name, found)
+
+    def _index(self, name: str) -> ShardIndex | None:
+        """The index of a shard; None if it is missing or damaged."""
+        if name not in self._indexes:
+            try:
+                self._indexes[name] = read_index(self.storage, name)
+            except HeadraceError:
+                self._indexes[name] = None
+        return self._indexes[name]
+
+
+def _stored(index: ShardIndex, key: str) -> StoredAudio | None:
+    """The audio of a sample with one audio field; None without the sample, or if its CRC-32 is not known."""
+    if (row := index.find(key)) is None:
+        return None
+    names = [name for name in index.fields if name != JSON_FIELD and index.range_of(row, name) is not None]
+    if len(names) != 1:
+        return None
+    crc32 = int(index.crc32[row, index.fields.index(names[0])])
+    start, stop = cast("tuple[int, int]", index.range_of(row, names[0]))
+    facts = int(index.num_frames[row]), int(index.sample_rate_hz[row]), int(index.num_channels[row])
+    return None if crc32 == ABSENT else StoredAudio(names[0], start, stop, crc32, *facts)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTask:
+    """Samples that one thread copies from one shard, in the order of the new shard.
+
+    Attributes:
+        storage: the folder of the shard.
+        shard: its name.
+        samples: rows of the catalog, and their segments.
+        stored: their audio.
+    """
+
+    storage: Storage
+    shard: str
+    samples: tuple[tuple[Recording, Segment], ...]
+    stored: tuple[StoredAudio, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes to copy."""
+        return sum(audio.stop - audio.start for audio in self.stored)
+
+    @property
+    def share(self) -> float:
+        """How much of a full task it is, 0 to 1."""
+        return min(1.0, self.num_bytes / _TASK_BYTES)
+
+    def copied(self) -> list[EncodedSegment]:
+        """The audio of the samples, as it is in the shard; damaged bytes from a store are read again.
+
+        Raises:
+            HeadraceError: the shard cannot be read, or does not have the CRC-32 of its index.
+        """
+        what = f"{self.storage.uri}/{self.shard}"
+        payloads = until_sound(lambda storage: list(self._read(storage)), self.storage, what)
+        return [_as_encoded(audio, payload) for audio, payload in zip(self.stored, payloads, strict=True)]
+
+    def _read(self, storage: Storage) -> Iterator[bytes | BinaryIO]:
+        if len(self.stored) == 1 and self.num_bytes > _IN_MEMORY_BYTES:
+            yield self._in_a_file(storage)
+            return
+        ranges = [(audio.start, audio.stop) for audio in self.stored]
+        for audio, payload in zip(self.stored, storage.read_ranges(self.shard, ranges), strict=True):
+            self._check(audio, zlib.crc32(payload))
+            yield payload
+
+    def _in_a_file(self, storage: Storage) -> BinaryIO:
+        (audio,) = self.stored
+        file, crc32 = cast("BinaryIO", tempfile.TemporaryFile(buffering=0)), 0  # noqa: SIM115 - closed with its last use
+        for start in range(audio.start, audio.stop, _PIECE_BYTES):
+            (piece,) = storage.read_ranges(self.shard, [(start, min(start + _PIECE_BYTES, audio.stop))])
+            crc32 = zlib.crc32(piece, crc32)
+            file.write(piece)
+        self._check(audio, crc32)
+        file.seek(0)
+        return file
+
+    def _check(self, audio: StoredAudio, found: int) -> None:
+        if found != audio.crc32:
+            raise IntegrityError(
+                f"{self.storage.uri}/{self.shard}: bytes {audio.start} to {audio.stop} have the CRC-32 {found:08x}, "
+                f"expected {audio.crc32:08x}"
+            )
+
+
+def divided(
+    samples: Iterable[tuple[Recording, Segment, str]], old: OldShards
+) -> Iterator[CopyTask | list[tuple[Recording, Segment]]]:
+    """Divide the samples of a shard, without changing their order, into what is copied and runs of what is encoded.
+
+    The segments of a recording are copied if all of them can be: if a recording turns out to be damaged, all of its
+    segments are rejected, not only those that are encoded.
+
+    Args:
+        samples: row of the catalog, segment and audio digest of each sample.
+        old: the shards to copy from.
+    """
+    copies: list[tuple[Recording, Segment, StoredAudio]] = []
+    encoded: list[tuple[Recording, Segment]] = []
+    shard, num_bytes = "", 0
+    for _, group in groupby(samples, key=lambda sample: sample[0].key):
+        segments = list(group)
+        found = [old.find(digest) for _, _, digest in segments]
+        if None in found:
+            if copies:
+                yield _copy_task(old, shard, copies)
+                copies, num_bytes = [], 0
+            encoded += [(recording, segment) for recording, segment, _ in segments]
+            continue
+        if encoded:
+            yield encoded
+            encoded = []
+        for (recording, segment, _), (name, audio) in zip(segments, cast("list[Place]", found), strict=True):
+            size = audio.stop - audio.start
+            if copies and (name != shard or num_bytes + size > _TASK_BYTES or len(copies) == _TASK_SAMPLES):
+                yield _copy_task(old, shard, copies)
+                copies, num_bytes = [], 0
+            copies.append((recording, segment, audio))
+            shard, num_bytes = name, num_bytes + size
+    if copies:
+        yield _copy_task(old, shard, copies)
+    if encoded:
+        yield encoded
+
+
+def _copy_task(old: OldShards, shard: str, copies: Sequence[tuple[Recording, Segment, StoredAudio]]) -> CopyTask:
+    samples = tuple((recording, segment) for recording, segment, _ in copies)
+    return CopyTask(old.storage, shard, samples, tuple(audio for _, _, audio in copies))
+
+
+def _as_encoded(audio: StoredAudio, payload: bytes | BinaryIO) -> EncodedSegment:
+    return EncodedSegment(
+        payload=payload,
+        num_bytes=audio.stop - audio.start,
+        num_frames=audio.num_frames,
+        sample_rate_hz=audio.sample_rate_hz,
+        num_channels=audio.num_channels,
+        bits_per_sample=None,
+        extension=audio.extension,
+        origin=AudioOrigin.SHARD,
+    )
