@@ -5,12 +5,14 @@ that needs the shard fetches it or reports the error. It is not a `lookahead.Loo
 one and in order: one download serves many batches, and may end in any order.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
+from headrace.errors import HeadraceError
 from headrace.streaming.batches.stream_reader import StreamReader
 from headrace.streaming.epochs import EpochRun, WorkerShare
 from headrace.streaming.next_uses import FolderUses
@@ -50,6 +52,7 @@ class Prefetcher:
         self._lock = threading.Lock()
         self._last_need: dict[_Shard, int] = {}
         self._names: dict[_Shard, str] = {}  # in the cache
+        self._columns: dict[tuple[int, int], int] = {}  # stream and shard, and the last batch that needs its columns
         self._postponed: dict[_Shard, int] = {}  # shards without room in the cache, and the first batch that needs each
         self._num_behind = 0
         self._planned = start
@@ -96,6 +99,7 @@ class Prefetcher:
 
     def _leave_behind(self) -> None:
         with self._lock:
+            self._columns = {key: last for key, last in self._columns.items() if last >= self._delivered}
             behind = [shard for shard, last in self._last_need.items() if last < self._delivered]
             for shard in behind:
                 del self._last_need[shard]
@@ -109,7 +113,9 @@ class Prefetcher:
     def _want(self, index: int, plan: BatchPlan) -> None:
         for number, reader in enumerate(self._readers):
             chosen = (plan.rows.stream_ids == number) & (plan.rows.sample_ids != PADDING)
-            for access, shard in reader.shards_of(plan.rows.sample_ids[np.flatnonzero(chosen)]):
+            samples = plan.rows.sample_ids[np.flatnonzero(chosen)]
+            self._want_columns(index, number, reader.shards_with_columns(samples))
+            for access, shard in reader.shards_of(samples):
                 key = access, shard
                 with self._lock:
                     is_new = key not in self._last_need
@@ -118,6 +124,23 @@ class Prefetcher:
                     if access.is_named_by_content:  # else the name needs the index, which is read later
                         self._names[key] = access.cache_name(shard)
                     self._submit(key, index)
+
+    def _want_columns(self, index: int, stream: int, shards: Sequence[int]) -> None:
+        for shard in shards:
+            with self._lock:
+                is_new = (stream, shard) not in self._columns
+                self._columns[stream, shard] = index
+            if is_new:
+                self._threads.submit(self._fetching_columns(stream, shard), index)
+
+    def _fetching_columns(self, stream: int, shard: int) -> Callable[[], None]:
+        def fetch() -> None:
+            columns = self._readers[stream].columns
+            if not self._is_closed and columns is not None:
+                with contextlib.suppress(HeadraceError):  # the reader that needs them tries again and raises the error
+                    columns.fetch(shard)
+
+        return fetch
 
     def _submit(self, shard: _Shard, first: int) -> None:
         """Queue the download of a shard before those that are first needed after batch `first`."""

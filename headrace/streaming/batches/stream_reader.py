@@ -67,6 +67,13 @@ class StreamReader:
                 if not self.reads_ranges(shard, access, number):
                     yield access, number
 
+    def shards_with_columns(self, samples: NDArray[np.int64]) -> list[int]:
+        """Every shard whose columns these samples need, in the order of first use; empty without columns."""
+        if self.columns is None:
+            return []
+        shards, _ = self.locator.find(samples)
+        return list(dict.fromkeys(shards.tolist()))
+
     def find(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Shard and stored row of each sample number, both int64 of the same shape; of a view, the counts are read."""
         shards, rows = self.locator.find(samples)

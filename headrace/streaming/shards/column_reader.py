@@ -99,6 +99,7 @@ class ColumnReader:
         self._primary = primary
         self._partners = [partners(primary.shards.shards, one.shards) for one in sets]
         self._kept: OrderedDict[int, tuple[_ShardColumns | None, ...]] = OrderedDict()
+        self._being_read: dict[int, threading.Lock] = {}
         self._num_bytes = 0
         self._lock = threading.Lock()
 
@@ -115,24 +116,44 @@ class ColumnReader:
             return [ColumnRow(self.sets, fault=fault) for _ in rows]
         return [ColumnRow(self.sets, files, row) for row in rows]
 
+    def fetch(self, shard: int) -> None:
+        """Read the columns of a shard ahead of their use. Raises what is wrong with them."""
+        self._files(shard)
+
     def is_at_hand(self, shard: int) -> bool:
         """Whether the columns of a shard are in memory."""
         return shard in self._kept
 
     def _files(self, shard: int) -> tuple[_ShardColumns | None, ...]:
+        """The columns of a shard; threads that ask at once for the same shard read it once."""
+        if (found := self._found(shard)) is not None:
+            return found
+        with self._lock:
+            reading = self._being_read.setdefault(shard, threading.Lock())
+        try:
+            with reading:
+                if (found := self._found(shard)) is None:
+                    found = tuple(self._read(number, shard) for number in range(len(self.sets)))
+                    self._keep(shard, found)
+                return found
+        finally:
+            with self._lock:
+                self._being_read.pop(shard, None)
+
+    def _found(self, shard: int) -> tuple[_ShardColumns | None, ...] | None:
         with self._lock:
             if (found := self._kept.get(shard)) is not None:
                 self._kept.move_to_end(shard)
-                return found
-        made = tuple(self._read(number, shard) for number in range(len(self.sets)))
+            return found
+
+    def _keep(self, shard: int, files: tuple[_ShardColumns | None, ...]) -> None:
         with self._lock:
             if shard not in self._kept:
-                self._kept[shard] = made
-                self._num_bytes += _bytes_of(made)
+                self._kept[shard] = files
+                self._num_bytes += _bytes_of(files)
             while self._num_bytes > _KEPT_BYTES and len(self._kept) > 1:
                 _, gone = self._kept.popitem(last=False)
                 self._num_bytes -= _bytes_of(gone)
-        return made
 
     def _read(self, number: int, shard: int) -> _ShardColumns | None:
         """The columns of one set for a shard; None if the set has no file for it."""
