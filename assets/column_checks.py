@@ -33,7 +33,7 @@ def read_tables(storage: StorageResource, config: DatasetConfig, catalog: dg.Ass
     """Divide the tables of columns among the partitions of the stored catalog. Invalid tables fail the check."""
     from headrace.build.column_tables import import_table  # noqa: PLC0415 - polars: not in a code server
 
-    stamps, faults, numbers = storage.table_stamps(config), [], {}
+    stamps, faults, numbers = storage.table_stamps(config), [], {"rows": 0, "rows_unmatched": 0}
     for entry in config.columns:
         read = partial(storage.column_table, entry)
         try:
@@ -41,8 +41,8 @@ def read_tables(storage: StorageResource, config: DatasetConfig, catalog: dg.Ass
         except ConfigError as error:
             faults.append(str(error))
         else:
-            numbers[f"{entry.name}_rows"] = header.num_rows
-            numbers[f"{entry.name}_rows_unmatched"] = header.num_unmatched
+            numbers["rows"] += header.num_rows
+            numbers["rows_unmatched"] += header.num_unmatched
     return verdict(faults, numbers, READ, catalog)
 
 
@@ -86,7 +86,7 @@ def _of_table(
         "rows": header.num_rows,
         "rows_merged": header.num_merged,
         "rows_unmatched": unmatched,
-        **({"unmatched": location(output, header.unmatched)} if header.unmatched else {}),
+        **({"unmatched_rows": location(output, header.unmatched)} if header.unmatched else {}),
         **({"unmatched_table": _listed(output, header.unmatched)} if header.unmatched else {}),
         **({"rejected_table": refused_table(rejected)} if rejected else {}),
     }
@@ -108,7 +108,7 @@ def _of_table(
             description=f"{header.num_without} {what} have no row; their values are null"
             if header.num_without
             else None,
-            metadata={f"{what}_without_row": header.num_without},
+            metadata={"without_row": header.num_without},
         ),
     ]
 

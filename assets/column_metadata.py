@@ -18,7 +18,7 @@ _MOST_BYTES = 16 << 20  # of files that are read for a summary
 _MOST_COLUMNS = 40
 
 
-def columns_metadata(storage: Storage, build: PartitionBuild) -> Metadata:
+def columns_metadata(build: PartitionBuild) -> Metadata:
     """Numbers of a partition of columns. The summary is in the metadata of the index, which has all partitions."""
     manifest = build.manifest.manifest
     before = {shard.name for shard in build.previous.shards} if build.previous else set()
@@ -26,13 +26,12 @@ def columns_metadata(storage: Storage, build: PartitionBuild) -> Metadata:
         "dagster/row_count": manifest.num_samples,
         "manifest": build.manifest.number,
         "samples": manifest.num_samples,
-        "rows_without_sample": len(manifest.refused),
-        "columns_bytes": sum(shard.num_bytes for shard in manifest.shards),
+        "rejected": len(manifest.refused),
+        "shard_bytes": sum(shard.num_bytes for shard in manifest.shards),
         "shards": len(manifest.shards),
         "shards_written": len(build.written),
         "shards_reused": len(build.reused),
         "shards_removed": len(before - {shard.name for shard in manifest.shards}),
-        "folder": storage.uri,
     }
 
 
@@ -45,17 +44,16 @@ def columns_index_metadata(storage: Storage, committed: NumberedSnapshot, *, is_
     try:
         summaries = summarize(_tables(storage, chosen))
     except HeadraceError as error:  # the checks and `headrace verify` say what is damaged
-        return {**found, "summary_missing": dg.MetadataValue.text(f"not summarized: {error}")}
+        return {**found, "pictures_missing": dg.MetadataValue.text(f"not summarized: {error}")}
     if not summaries:
         return found
-    said = "all shards" if len(chosen) == len(names) else f"{len(chosen)} of {len(names)} shards"
     shown = summaries[:_MOST_COLUMNS]
     return {
         **found,
-        "audio_snapshot": int(committed.snapshot.origin["audio_snapshot"]),
-        "summary_of": said,
+        "fits_snapshot": int(committed.snapshot.origin["audio_snapshot"]),
+        "shards_summarized": len(chosen),
         "columns_table": _summary_table(shown),
-        "columns_summary": dg.MetadataValue.md(f"{_markdown(shown)}\n\n{column_histograms(shown)}"),
+        "columns_picture": dg.MetadataValue.md(f"{_markdown(shown)}\n\n{column_histograms(shown)}"),
         "dagster/column_schema": dg.TableSchema([dg.TableColumn(s.label, str(s.spec.kind)) for s in summaries]),
     }
 

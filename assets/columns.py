@@ -44,9 +44,7 @@ def columns_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
         with readable_failures():
             build = build_columns(output, config, name, context.partition_key, headrace_progress.built)
         version = dg.DataVersion(build.manifest.digest)
-        return dg.MaterializeResult(
-            data_version=version, metadata=columns_metadata(headrace_storage.columns(config, name), build)
-        )
+        return dg.MaterializeResult(data_version=version, metadata=columns_metadata(build))
 
     return columns
 

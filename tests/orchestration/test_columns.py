@@ -75,8 +75,8 @@ def test_columns_are_built_with_the_audio_and_summarized(daemon):
     index = daemon.project.keys.columns_index("captions")
     assert checks(daemon, index) == dict.fromkeys(("columns_fit_audio", "rows_matched", "samples_have_rows"), True)
     metadata = last(daemon, index)
-    assert metadata["audio_snapshot"].value == 1
-    summary = metadata["columns_summary"].value
+    assert metadata["fits_snapshot"].value == 1
+    summary = metadata["columns_picture"].value
     assert "| caption | string | 0 (0.0%) | 7 | 9 characters | 9 characters | 9 characters |" in summary
     assert "| length | int | 0 (0.0%) | 1 | 9 | 9 | 9 | 9 (7) |" in summary
     facts = fitting_columns(

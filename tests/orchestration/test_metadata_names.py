@@ -36,7 +36,10 @@ def shown(tmp_path_factory):
     rows = [f'tone{i:03d}.wav,"[1]"' for i in range(6)]
     table.write_text("\n".join(["path,chords", *rows]))
     mel = {"name": "mel", "encoder": {"kind": "log_mel"}, "frame_aligned": ["chords"]}
-    project.write_yaml(latents=[{**mel, "frame_aligned": []}], shards={"samples_per_shard": 4, "partitions": {}})
+    (project.folder / "captions.csv").write_text("path,caption\ntone000.wav,a\nnowhere.wav,b\n")
+    columns = [{"name": "captions", "table": str(project.folder / "captions.csv")}]
+    shards = {"samples_per_shard": 4, "partitions": {}}
+    project.write_yaml(latents=[{**mel, "frame_aligned": []}], shards=shards, columns=columns)
     (project.output / "latents/old").mkdir(parents=True)
     (project.output / "latents/old/left.tar").write_bytes(b"left")
     daemon = Daemon(project)
