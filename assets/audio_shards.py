@@ -1,9 +1,10 @@
-"""The asset NAME/audio_shards: the tar shards of one partition, FLAC and JSON."""
+"""The asset NAME/audio_shards: the tar shards of one partition, audio and JSON."""
 
 from functools import partial
 
 import dagster as dg
 
+from headrace.audio import Codec
 from headrace.build.audio import build_partition
 from headrace.build.reconcile import shard_settings
 from headrace_dagster.assets.events import readable_failures
@@ -14,6 +15,8 @@ from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.progress import BuildProgress
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.resources.workers import Workers
+
+_CODEC_KINDS = {Codec.FLAC: {"flac"}, Codec.OPUS: {"opus"}, Codec.COPY: set[str]()}
 
 
 def audio_shards_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
@@ -28,8 +31,8 @@ def audio_shards_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         code_version=settings.wanted("")[:16],
         group_name=config.name,
         owners=config.owners,
-        kinds={"flac", "webdataset"},
-        description="FLAC and JSON in tar shards; the same recordings give the same bytes. Writes only shards whose "
+        kinds={"webdataset"} | _CODEC_KINDS[settings.audio.codec],
+        description="Audio and JSON in tar shards; the same recordings give the same bytes. Writes only shards whose "
         "samples changed. The data version is the digest of the partition's manifest.",
     )
     def audio_shards(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from headrace.audio import Codec
 from headrace.build.audio import ShardSettings
 from headrace.build.latents import LatentSettings
 from headrace.build.reconcile import why_build
@@ -125,13 +126,23 @@ def shards_metadata(storage: Storage, build: PartitionBuild, settings: ShardSett
     """Numbers and pictures of a partition of audio shards, and why it was built."""
     manifest = build.manifest.manifest
     shards = [shard.name for shard in manifest.shards if shard.num_samples]
-    found = _manifest_metadata(build, settings)
+    found = {**_manifest_metadata(build, settings), **build.audio.named()}
+    if settings.audio.codec is Codec.COPY:
+        found |= _if_readable(lambda: _codecs(storage, shards))
     if not shards:
         return found
     return {
         **found,
         **_if_readable(lambda: _pictures(storage, _spread(shards, _HISTOGRAM_SHARDS))),
     }
+
+
+def _codecs(storage: Storage, shards: Sequence[str]) -> Metadata:
+    """How many samples of these shards have each extension: with `codec: copy`, which were written as FLAC."""
+    counts: Counter[str] = Counter()
+    for index in (read_index(storage, shard) for shard in shards):
+        counts.update(index.audio_counts)
+    return {f"samples_{extension}": count for extension, count in sorted(counts.items())}
 
 
 def latents_metadata(audio: Storage, storage: Storage, build: PartitionBuild, settings: LatentSettings) -> Metadata:

@@ -120,6 +120,8 @@ def _cells(shards: ShardChanges) -> list[str]:
 def _show_reasons(console: Console, steps: Sequence[BuildStep]) -> None:
     """Why partitions were built, step by step, and how many are still to build."""
     for step in steps:
+        if audio := str(step.audio):
+            _say(console, f"{step.name}: samples written: {audio}")
         if step.shards is None:
             continue
         if step.shards.built:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import dagster as dg
 
 from building.runs import RunOutcome
+from headrace.build.audio_counts import AudioCounts
 from headrace.build.changes import BuildChanges, BuildStep, ShardChanges, ShardsBefore, shard_changes
 from headrace.catalog.changes import compare_stored
 from headrace.catalog.parts import StoredCatalog, last_catalog
@@ -59,7 +60,12 @@ class Ledger:
         for outcome in outcomes:
             seconds[outcome.key] = seconds.get(outcome.key, 0.0) + outcome.seconds
         started = [key for key, entry in self._entries.items() if entry.before.why and key not in seconds]
-        steps = [BuildStep(key.path[-1], spent, self._shards(key, outcomes)) for key, spent in seconds.items()]
+        audio: dict[dg.AssetKey, AudioCounts] = {}
+        for outcome in outcomes:
+            audio[outcome.key] = audio.get(outcome.key, AudioCounts()) + outcome.audio
+        steps = [
+            BuildStep(key.path[-1], spent, self._shards(key, outcomes), audio[key]) for key, spent in seconds.items()
+        ]
         stopped = [BuildStep(key.path[-1], None, self._shards(key, outcomes)) for key in started]
         catalog = None if after is None else compare_stored(self.before, after)
         return BuildChanges(catalog, (*steps, *stopped), self.clock() - self.began)

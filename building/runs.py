@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from building.repository import REPOSITORY_ROOT
+from headrace.build.audio_counts import NO_AUDIO, AudioCounts
 from headrace_dagster.assets.factory import build_assets, default_resources
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import AssetRecords
@@ -26,6 +27,7 @@ class RunOutcome:
         run_id: id of the run, under which Dagster keeps the log.
         faults: one message per failed step or check; empty if the run succeeded.
         seconds: how long the run took.
+        audio: how the audio of the asset's samples came into the shards.
     """
 
     key: dg.AssetKey
@@ -33,6 +35,7 @@ class RunOutcome:
     run_id: str
     faults: tuple[str, ...]
     seconds: float
+    audio: AudioCounts = NO_AUDIO
 
     @property
     def name(self) -> str:
@@ -93,7 +96,8 @@ class Runner:
             raise KeyboardInterrupt
         seconds = {other: spent for other in also if (spent := _seconds_of(result, other)) is not None}
         own = self._clock() - began - sum(seconds.values())
-        outcome = RunOutcome(key, partition, result.run_id, tuple(_faults(result, apart=list(seconds))), own)
+        faults = tuple(_faults(result, apart=list(seconds)))
+        outcome = RunOutcome(key, partition, result.run_id, faults, own, _audio_of(result, key))
         self.outcomes.append(outcome)
         for other, spent in seconds.items():
             faults = tuple(_faults(result, only=other))
@@ -131,6 +135,13 @@ def _seconds_of(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> float | 
         if event.step_key == _step_of(key) and (event.is_step_success or event.is_step_failure):
             return event.step_success_data.duration_ms / 1000 if event.is_step_success else 0.0
     return None
+
+
+def _audio_of(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> AudioCounts:
+    """The counts in the metadata of a materialization; zeros for other assets."""
+    events = (event.materialization for event in result.get_asset_materialization_events())
+    found = next((one.metadata for one in events if one.asset_key == key), {})
+    return AudioCounts.of_metadata({name: value.value for name, value in found.items()})
 
 
 def _step_of(key: dg.AssetKey) -> str:

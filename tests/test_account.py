@@ -5,6 +5,7 @@ import io
 from rich.console import Console
 
 from building.account import nothing_changed, show_changes
+from headrace.build.audio_counts import AudioCounts
 from headrace.build.changes import BuildChanges, BuildStep, ShardChanges
 from headrace.build.reconcile import BuildReason
 from headrace.catalog.changes import CatalogChanges
@@ -28,6 +29,13 @@ def catalog(after=(), **paths):
 def test_changed_files_are_counted_and_the_first_of_each_kind_is_named():
     lines = shown(BuildChanges(catalog(added=["a", "b", "c", "d"], changed=["e"], removed=["f"]), (), 1.0))
     assert lines[0] == "files: 4 added (a, b, c and 1 more), 1 changed (e), 1 removed (f); 40 recordings"
+
+
+def test_samples_are_counted_by_where_their_audio_comes_from():
+    steps = (BuildStep("audio_shards", 1.0, None, AudioCounts(num_encoded=3, num_taken_over=47)), BuildStep("mel", 1.0))
+    lines = shown(BuildChanges(catalog(), steps, 2.0))
+    assert "audio_shards: samples written: 3 encoded, 47 taken over" in lines
+    assert not any("mel: samples" in line for line in lines)
 
 
 def test_new_rejects_come_first_up_to_ten_and_the_rest_is_counted():

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from headrace.audio import AudioFormat, Codec, Segment, decode
 from headrace.build.audio import ShardSettings, build_partition
+from headrace.build.audio_counts import AudioCounts
 from headrace.build.taken_over import audio_digest
-from headrace.build.update import AudioCounts
 from headrace.catalog.parts import partition_recordings
 from headrace.catalog.sources import open_source
 from headrace.catalog.update import update_catalog
@@ -133,7 +133,9 @@ def test_changed_audio_is_encoded_and_its_neighbours_are_copied(project):
 def test_other_audio_settings_encode_all(project):
     source = open_source(project.folder / "source")
     assert rebuilt(project, source, audio=replace(PLAIN, sample_rate_hz=16_000)).audio == AudioCounts(NUM_CLIPS)
-    assert rebuilt(project, source, audio=replace(PLAIN, codec=Codec.COPY)).audio == AudioCounts(num_kept=NUM_CLIPS)
+    assert rebuilt(project, source, audio=replace(PLAIN, codec=Codec.COPY)).audio == AudioCounts(
+        num_as_recorded=NUM_CLIPS
+    )
 
 
 def test_settings_that_leave_the_audio_as_it_is_copy_all(project):

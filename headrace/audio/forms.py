@@ -220,7 +220,7 @@ class AudioOrigin(StrEnum):
 
     ENCODER = "encoded"
     """They were encoded."""
-    RECORDING = "kept"
+    RECORDING = "as recorded"
     """They are the recording's own bytes."""
     SHARD = "taken over"
     """They are those of an existing shard."""

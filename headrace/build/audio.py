@@ -26,12 +26,13 @@ from headrace.audio import (
     proves,
     with_serial,
 )
+from headrace.build.audio_counts import AudioCounts
 from headrace.build.encoding_tasks import TASK_SECONDS, EncodingTask, spans_of_passes, tasks_of
 from headrace.build.plan import ShardPlan, layout_of, plan_shards
 from headrace.build.samples import Planned, ordered_samples, planned_samples, sample_json, sample_key
 from headrace.build.span_passes import EncodedSpan, SpanPasses
 from headrace.build.taken_over import CopyTask, OldShards, divided
-from headrace.build.update import AudioCounts, PartitionBuild, PartitionTarget, bring_up_to_date
+from headrace.build.update import PartitionBuild, PartitionTarget, bring_up_to_date
 from headrace.catalog.listing import FileStamp
 from headrace.catalog.recordings import Recording, fingerprint_of
 from headrace.catalog.sources import Source

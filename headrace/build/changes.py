@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from headrace.build.audio_counts import NO_AUDIO, AudioCounts
 from headrace.build.reconcile import BuildReason
 from headrace.catalog.changes import CatalogChanges
 from headrace.format.index import SHARD_SUFFIXES, files_of_shard
@@ -71,11 +72,13 @@ class BuildStep:
         name: name of the asset.
         seconds: total time of its runs; None if no run was successful.
         shards: what changed in its shard folder, if it has one.
+        audio: how the audio of its samples came into the shards that were written.
     """
 
     name: str
     seconds: float | None
     shards: ShardChanges | None = None
+    audio: AudioCounts = NO_AUDIO
 
 
 @dataclass(frozen=True, slots=True)

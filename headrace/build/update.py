@@ -14,11 +14,11 @@ the file or deleted it (docs/design/0036).
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
 
-from headrace.audio import AudioOrigin
+from headrace.build.audio_counts import NO_AUDIO, AudioCounts
 from headrace.build.staleness import need_of
 from headrace.encoding.stats import EncodingStats
 from headrace.errors import AlreadyExistsError, BuildError
@@ -38,11 +38,6 @@ from headrace.format.shard_files import file_prefix_of, sizes_of_shards, with_un
 from headrace.stores.storage import Storage
 
 _COMMIT_ATTEMPTS = 5
-_COUNTS = {
-    AudioOrigin.ENCODER: "num_encoded",
-    AudioOrigin.RECORDING: "num_kept",
-    AudioOrigin.SHARD: "num_taken_over",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,27 +111,6 @@ class ShardRecipe(Protocol[PlanT, StoredT]):
 
 
 @dataclass(frozen=True, slots=True)
-class AudioCounts:
-    """How the audio of the samples came into the shards that a build wrote.
-
-    Attributes:
-        num_encoded: samples that were decoded and encoded. With `codec: copy`, these are no whole recordings in the
-            wanted form.
-        num_kept: samples with the bytes of their recording, which was decoded to check it.
-        num_taken_over: samples whose audio was copied from existing shards, without a look at their recordings.
-    """
-
-    num_encoded: int = 0
-    num_kept: int = 0
-    num_taken_over: int = 0
-
-    def with_one(self, origin: AudioOrigin) -> "AudioCounts":
-        """The counts with one more sample."""
-        name = _COUNTS[origin]
-        return replace(self, **{name: getattr(self, name) + 1})
-
-
-@dataclass(frozen=True, slots=True)
 class PartitionBuild:
     """The result of bringing a partition up to date.
 
@@ -154,7 +128,7 @@ class PartitionBuild:
     reused: tuple[str, ...]
     previous: Manifest | None
     stats: EncodingStats = field(default_factory=EncodingStats)
-    audio: AudioCounts = AudioCounts()
+    audio: AudioCounts = NO_AUDIO
 
 
 def bring_up_to_date(

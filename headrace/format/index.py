@@ -15,7 +15,7 @@ import numpy as np
 from headrace.errors import FormatError
 from headrace.format import tables
 from headrace.format.lazy import cached_property
-from headrace.format.member_names import audio_field
+from headrace.format.member_names import AUDIO_FIELDS, audio_field
 from headrace.format.tensors import TensorPlace
 
 FORMAT_VERSION = 1
@@ -188,6 +188,17 @@ class ShardIndex:
         starts = zip(self.fields, self.ranges[i, :, 0].tolist(), strict=True)
         name = audio_field([name for name, start in starts if start != ABSENT])
         return None if name is None else self.range_of(i, name)
+
+    @property
+    def audio_counts(self) -> dict[str, int]:
+        """Extension → number of samples that have audio with this extension. Named audio fields count one by one."""
+        counts = (self.ranges[..., 0] != ABSENT).sum(0).tolist()
+        found: dict[str, int] = {}
+        for name, count in zip(self.fields, counts, strict=True):
+            extension = name.rpartition(".")[2]
+            if extension in AUDIO_FIELDS:
+                found[extension] = found.get(extension, 0) + count
+        return found
 
     @cached_property
     def _keys(self) -> bytes:

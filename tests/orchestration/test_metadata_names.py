@@ -21,6 +21,11 @@ SOMETIMES = {
     "pictures_missing": "of damaged shards",
     "removed_bytes": "of a job",
     "runs_removed": "of a job",
+    "samples_flac": "with codec: copy",
+    "samples_mp3": "with codec: copy",
+    "samples_ogg": "with codec: copy",
+    "samples_opus": "with codec: copy",
+    "samples_wav": "with codec: copy",
     "verified": "of a job",
 }
 
