@@ -5,10 +5,13 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from headrace.build.views import WantedView, newest_view
 from headrace.catalog.header import read_current_header
 from headrace.config.dataset import DatasetConfig
 from headrace.format.rejects import counted
 from headrace.format.snapshots import NumberedSnapshot, read_snapshot
+from headrace.format.views import NumberedView
+from headrace.stores.storage import Storage
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
 from headrace_dagster.assets.metadata import location
 from headrace_dagster.assets.project_dataset import ProjectDataset
@@ -23,16 +26,23 @@ REPORT_VERSION = 5
 """Raise it when the page's layout changes, so that existing pages are written again."""
 
 
-def report_inputs(name: str, snapshots: Mapping[str, NumberedSnapshot], reasons: Sequence[tuple[str, int]]) -> str:
+def report_inputs(
+    name: str,
+    snapshots: Mapping[str, NumberedSnapshot],
+    reasons: Sequence[tuple[str, int]],
+    views: Mapping[str, NumberedView],
+) -> str:
     """Digest of what a page depends on. `build.py` and the sensors compare it instead of rendering the page.
 
     Args:
         name: the data set.
         snapshots: the newest snapshot of every part.
         reasons: codes of rejected files, and how many files each has.
+        views: the newest snapshot of every view.
     """
+    chosen = [f"view {view} {numbered.snapshot.to_json().decode()}" for view, numbered in views.items()]
     held = [f"{part} {numbered.snapshot.to_json().decode()}" for part, numbered in snapshots.items()]
-    return short_digest(str(REPORT_VERSION), name, *held, *(f"{code} {n}" for code, n in reasons))
+    return short_digest(str(REPORT_VERSION), name, *held, *chosen, *(f"{code} {n}" for code, n in reasons))
 
 
 def has_report(dataset: ProjectDataset, storage: StorageResource, records: AssetRecords) -> bool:
@@ -41,12 +51,18 @@ def has_report(dataset: ProjectDataset, storage: StorageResource, records: Asset
     header = read_current_header(output, config)
     if header is None or not output.exists(REPORT_PATH):
         return False
-    inputs = report_inputs(config.name, _snapshots(config, storage), list(header.reasons.items()))
+    reasons = list(header.reasons.items())
+    inputs = report_inputs(config.name, _snapshots(config, storage), reasons, _views(config, output))
     return records.is_made_from(dataset.keys.dataset_report, inputs)
 
 
 def _snapshots(config: DatasetConfig, storage: StorageResource) -> dict[str, NumberedSnapshot]:
     return {part: read_snapshot(shards) for part, shards in storage.parts(config).items()}
+
+
+def _views(config: DatasetConfig, output: Storage) -> dict[str, NumberedView]:
+    found = {name: newest_view(output, WantedView.of(config, name)) for name in config.views}
+    return {name: view for name, view in found.items() if view is not None}
 
 
 def _read_report(config: DatasetConfig, storage: StorageResource) -> "Report":
@@ -66,8 +82,14 @@ def _read_report(config: DatasetConfig, storage: StorageResource) -> "Report":
         config.audio.num_channels,
     )
     reasons = counted(rejected["code"])
+    output = storage.output(config)
     return Report(
-        config.name, _snapshots(config, storage), reasons, storage.output(config).uri, collect_contents(inputs)
+        config.name,
+        _snapshots(config, storage),
+        reasons,
+        output.uri,
+        collect_contents(inputs),
+        _views(config, output),
     )
 
 
@@ -77,7 +99,7 @@ def dataset_report_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=keys.dataset_report,
-        deps=[keys.loader_smoke_test],
+        deps=[keys.loader_smoke_test, *map(keys.view, config.views)],
         group_name=config.name,
         owners=config.owners,
         kinds={"html"},
@@ -92,7 +114,7 @@ def dataset_report_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             report = _read_report(config, headrace_storage)
             page = render_report(report)
             output.write(REPORT_PATH, page)
-        inputs = report_inputs(report.name, report.snapshots, report.reasons)
+        inputs = report_inputs(report.name, report.snapshots, report.reasons, report.views)
         unreadable = report.contents.unreadable
         return dg.MaterializeResult(
             data_version=dg.DataVersion(inputs),

@@ -20,6 +20,7 @@ from headrace_dagster.assets.recordings import recordings_asset
 from headrace_dagster.assets.regression_checks import decoding_regressions
 from headrace_dagster.assets.sizes_index import sizes_index_asset
 from headrace_dagster.assets.source_checks import source_checks
+from headrace_dagster.assets.views import view_asset
 from headrace_dagster.resources.encoders import EncodersResource
 from headrace_dagster.resources.environment import workers_of
 from headrace_dagster.resources.progress import BuildProgress
@@ -37,6 +38,7 @@ def dataset_assets(dataset: ProjectDataset) -> list[dg.AssetsDefinition | dg.Ass
         *(columns_index_asset(dataset, name) for name in dataset.config.column_sets),
         *(latent_shards_asset(dataset, latents) for latents in dataset.config.latents),
         *(latents_index_asset(dataset, latents) for latents in dataset.config.latents),
+        *(view_asset(dataset, name) for name in dataset.config.views),
         loader_smoke_test_asset(dataset),
         dataset_report_asset(dataset),
     ]

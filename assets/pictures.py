@@ -5,7 +5,7 @@ Reads no files. matplotlib is imported late, and without pyplot, which keeps glo
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,20 @@ def histogram(seconds: Sequence[float]) -> str:
     axes.tick_params(labelsize=7)
     axes.spines[["top", "right"]].set_visible(False)
     return _markdown(figure, "histogram of durations")
+
+
+def share_bars(shares: Mapping[str, float]) -> str:
+    """The share of each split that a view keeps, as Markdown."""
+    figure = _figure(3.6, 0.5 + 0.25 * len(shares))
+    axes = figure.subplots()
+    axes.barh(list(shares), [100 * share for share in shares.values()], color=_COLOUR, height=0.6)
+    axes.set_xlim(0, 100)
+    axes.invert_yaxis()
+    axes.set_xlabel("% of the samples chosen", fontsize=7)
+    axes.tick_params(labelsize=7)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.subplots_adjust(left=0.2)
+    return _markdown(figure, "share of each split that the view keeps")
 
 
 def column_histograms(summaries: Sequence[ColumnSummary]) -> str:

@@ -64,4 +64,4 @@ class ProjectDataset:
 
     def assets(self) -> list[dg.AssetKey]:
         """The keys of all assets of the data set."""
-        return self.keys.all(self.config.column_sets, (latents.name for latents in self.config.latents))
+        return self.keys.all(self.config.column_sets, (entry.name for entry in self.config.latents), self.config.views)

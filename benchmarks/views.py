@@ -5,8 +5,8 @@
 Commits synthetic snapshots, without shards, since opening must not read any, and a view that keeps 1% of their samples
 at random. Then, in fresh processes, medians of five: milliseconds of `StreamingDataset(…, view=…)`, of
 `load_state_dict` where a run goes on at 90% of its epoch, of the plan of the first batch, and of the rows of its
-samples in their shards, for which counts are read; and the growth of memory at its peak, all libraries being loaded before. The
-same without the view, for comparison.
+samples in their shards, for which counts are read; and the growth of memory at its peak, all libraries being loaded
+before. The same without the view, for comparison.
 """
 
 import argparse

@@ -39,6 +39,7 @@ from headrace_dagster.assets.keys import DatasetKeys
 from headrace_dagster.assets.loader_smoke_test import smoke_inputs
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import is_committed, newest_snapshot
+from headrace_dagster.assets.views import has_view
 from headrace_dagster.resources.storage import StorageResource
 
 
@@ -89,6 +90,8 @@ class DatasetBuild:
         for latents in self.config.latents:
             self._latents(latents)
         self._smoke_test()
+        for view in self.config.views:
+            self._view(view)
         self._report()
         return self.runner.outcomes
 
@@ -184,6 +187,14 @@ class DatasetBuild:
             return
         total = sum(numbered.snapshot.num_samples for numbered in snapshots.values())
         with self.progress.stage("reading samples back", {"all": PartitionSize(total, 0.0)}):
+            self.runner.materialize(key)
+
+    def _view(self, name: str) -> None:
+        """Evaluate a view, unless it is up to date with audio, columns and YAML."""
+        key = self.keys.view(name)
+        if key not in self.selected or self._failed:
+            return
+        if not has_view(self.dataset, self.storage.output(self.config), name, self.runner.records):
             self.runner.materialize(key)
 
     def _report(self) -> None:

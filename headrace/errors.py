@@ -13,6 +13,10 @@ class ConfigError(HeadraceError, ValueError):
     """A setting or argument is missing, misspelt or invalid, or contradicts another one."""
 
 
+class EmptyViewError(ConfigError):
+    """A view chooses none of the samples that there are."""
+
+
 class StorageError(HeadraceError, OSError):
     """Reading from or writing to a store failed."""
 

@@ -19,7 +19,9 @@ from headrace.catalog.header import CatalogHeader, header_version, read_current_
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import NotFoundError
 from headrace.format.manifests import ManifestSummary
+from headrace.format.snapshots import SNAPSHOTS
 from headrace.format.summaries import newest_summaries
+from headrace.format.views import VIEWS
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.dataset_report import has_report
 from headrace_dagster.assets.events import short_digest
@@ -27,6 +29,7 @@ from headrace_dagster.assets.keys import DatasetKeys
 from headrace_dagster.assets.loader_smoke_test import smoke_inputs
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import AssetRecords, is_committed, newest_snapshot
+from headrace_dagster.assets.views import has_view
 from headrace_dagster.resources.storage import StorageResource, columns_part
 
 _SECONDS_PER_HOUR = 3600.0
@@ -95,6 +98,7 @@ class DueWorkReader:
             for folder in ("manifests/", "snapshots/")
             for entry in shards.list(folder)
         ]
+        files += [f"{name} {entry.path}" for name in self.config.views for entry in output.list(_snapshots_of(name))]
         settings = [str(latent_settings(latents)) for latents in self.config.latents]
         tables = [_version(output, header_path(entry.name)) for entry in self.config.columns]
         return short_digest(self.config.model_dump_json(), *settings, header_version(output), *tables, *files)
@@ -145,6 +149,7 @@ class DueWorkReader:
         """The assets that are materialized once all partitions of these stages, or of all, are done, upstream first."""
         return [
             *map(self._index, self.folders() if stages is None else stages),
+            *map(self.keys.view, self.config.views),
             self.keys.loader_smoke_test,
             self.keys.dataset_report,
         ]
@@ -153,7 +158,8 @@ class DueWorkReader:
         """The assets that follow the work of partitions. Columns alone change neither other snapshots nor samples."""
         worked = {stage for work in partitions.values() for stage in work.stages}
         if all(map(_is_columns, worked)):
-            return [*(self._index(stage) for stage in stages if stage in worked), self.keys.dataset_report]
+            indexes = [self._index(stage) for stage in stages if stage in worked]
+            return [*indexes, *map(self.keys.view, self.config.views), self.keys.dataset_report]
         return self.last_assets(stages)
 
     def _columns(
@@ -199,7 +205,15 @@ class DueWorkReader:
             if stage == AUDIO and newest is not None:
                 number = newest.number
         smoke, report = self.keys.loader_smoke_test, self.keys.dataset_report
-        columns = {self.keys.columns_index(name) for name in self.config.column_sets}
+        is_changed, output = bool(lacking), self.storage.output(self.config)
+        lacking += [
+            self.keys.view(name)
+            for name in self.config.views
+            if is_changed or not has_view(self.dataset, output, name, self.records)
+        ]
+        columns = {*map(self.keys.view, self.config.views)} | {
+            self.keys.columns_index(name) for name in self.config.column_sets
+        }
         if not columns.issuperset(lacking) or not self.records.is_made_from(
             smoke, smoke_inputs(self.config, snapshots)
         ):
@@ -233,6 +247,10 @@ def _work(partition: str, stages: Mapping[str, _Stage]) -> PartitionWork | None:
         str(BuildNeed.DAMAGED) if is_missing else None,
         num_together=1 + len(cheap),
     )
+
+
+def _snapshots_of(view: str) -> str:
+    return f"{VIEWS}/{view}/{SNAPSHOTS}"
 
 
 def _is_columns(stage: str) -> bool:

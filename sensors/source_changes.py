@@ -119,6 +119,7 @@ def _hold(
 def _commits(run: ActiveRun, keys: DatasetKeys, config: DatasetConfig) -> bool:
     columns = (keys.columns_index(name) for name in config.column_sets)
     indexes = [keys.sizes_index, *columns, *(keys.latents_index(latents.name) for latents in config.latents)]
+    indexes += map(keys.view, config.views)
     return run.makes(indexes) and run.seconds < _COMMIT_SECONDS
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.errors import AlreadyExistsError, ConfigError, FormatError, IntegrityError, NotFoundError
+from headrace.errors import AlreadyExistsError, EmptyViewError, FormatError, IntegrityError, NotFoundError
 from headrace.format import tables
 from headrace.format.condemned import condemned_paths
 from headrace.format.shard_table import ShardTable
@@ -174,7 +174,7 @@ def commit_view(storage: Storage, origin: ViewOrigin, parts: Iterable[PartitionC
 
     Raises:
         AlreadyExistsError: another writer committed meanwhile, or a gc deletes a file of this snapshot: make it again.
-        ConfigError: there are samples, and the view chooses none of them; nothing is committed.
+        EmptyViewError: there are samples, and the view chooses none of them; nothing is committed.
     """
     numbers = snapshot_numbers(storage)
     newest = read_view(storage, numbers[-1]) if numbers else None
@@ -183,7 +183,7 @@ def commit_view(storage: Storage, origin: ViewOrigin, parts: Iterable[PartitionC
     writer = _ViewWriter(storage, number, condemned_paths(storage), known)
     snapshot = _written(writer, origin, parts)
     if snapshot.num_samples and not snapshot.num_chosen:
-        raise ConfigError(
+        raise EmptyViewError(
             f"{storage.uri}: the view ({origin.definition}) chooses none of {snapshot.num_samples} samples: check the "
             "condition and the values of its columns"
         )

@@ -14,6 +14,7 @@ import numpy as np
 import soundfile
 
 from headrace.format.snapshots import NumberedSnapshot
+from headrace.format.views import NumberedView
 from headrace.report import figures
 from headrace.report.contents import Array, GalleryClip, ReportContents
 
@@ -63,6 +64,7 @@ class Report:
     reasons: Sequence[tuple[str, int]]
     uri: str = ""
     contents: ReportContents = field(default_factory=ReportContents)
+    views: Mapping[str, NumberedView] = field(default_factory=dict)
 
 
 def render_report(report: Report) -> bytes:
@@ -71,6 +73,7 @@ def render_report(report: Report) -> bytes:
         [
             _lead(report),
             _section("ReportContents", _counts(report)),
+            _section("Views", _views(report)),
             _section("Hours", _charts(report.contents)),
             _section("Listen", _gallery(report.contents)),
             _section("How to load it", _code(report)),
@@ -115,6 +118,16 @@ def _counts(report: Report) -> str:
         for split, totals in numbered.snapshot.splits.items()
     ]
     return _table(("part", "split", "shards", "samples", "hours", "bytes"), rows)
+
+
+def _views(report: Report) -> str:
+    """What each view chooses; empty without views."""
+    rows = [
+        (name, str(view.snapshot.definition), split, totals.num_samples, totals.num_chosen, totals.num_drawn)
+        for name, view in report.views.items()
+        for split, totals in view.snapshot.splits.items()
+    ]
+    return _table(("view", "chooses", "split", "samples", "chosen", "in an epoch"), rows) if rows else ""
 
 
 def _charts(contents: ReportContents) -> str:
