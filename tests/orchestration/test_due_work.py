@@ -14,7 +14,11 @@ NAMES = ("train-0000", "train-0001")
 FIRST = NAMES[0]
 COLUMNS = "columns metadata"
 CONFIG = SimpleNamespace(
-    latents=[SimpleNamespace(name="mel")], column_sets=("metadata",), columns=(), model_dump_json=lambda: "{}"
+    latents=[SimpleNamespace(name="mel")],
+    column_sets=("metadata",),
+    columns=(),
+    views={},
+    model_dump_json=lambda: "{}",
 )
 
 
