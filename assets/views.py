@@ -9,7 +9,7 @@ from headrace.errors import EmptyViewError
 from headrace.format.views import NumberedView, ViewSnapshot
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
-from headrace_dagster.assets.metadata import Metadata, location, table
+from headrace_dagster.assets.metadata import Metadata, table
 from headrace_dagster.assets.pictures import share_bars
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import AssetRecords
@@ -47,19 +47,17 @@ def view_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
             try:
                 built, is_new = build_view(output, wanted)
             except EmptyViewError as error:
-                yield dg.AssetCheckResult(
-                    check_name=check.name, asset_key=key, passed=False, metadata={"message": str(error)}
-                )
+                yield dg.AssetCheckResult(check_name=check.name, asset_key=key, passed=False, description=str(error))
                 raise
         yield dg.AssetCheckResult(
             check_name=check.name,
             asset_key=key,
             passed=True,
-            metadata={"share_kept": _share(built.snapshot.num_chosen, built.snapshot.num_samples)},
+            metadata={"kept_share": _share(built.snapshot.num_chosen, built.snapshot.num_samples)},
         )
         yield dg.MaterializeResult(
             data_version=dg.DataVersion(built.snapshot.fingerprint),
-            metadata=_metadata(wanted.folder(output), built, is_new=is_new),
+            metadata=_metadata(built, is_new=is_new),
             tags={INPUTS_TAG: view_inputs(built.snapshot)},
         )
 
@@ -82,7 +80,7 @@ def view_inputs(snapshot: ViewSnapshot) -> str:
     return short_digest(snapshot.to_json().decode())
 
 
-def _metadata(storage: Storage, built: NumberedView, *, is_new: bool) -> Metadata:
+def _metadata(built: NumberedView, *, is_new: bool) -> Metadata:
     """Numbers of a view, by split, with a plot of the share that it keeps."""
     snapshot = built.snapshot
     rows = [
@@ -100,16 +98,16 @@ def _metadata(storage: Storage, built: NumberedView, *, is_new: bool) -> Metadat
         "dagster/row_count": snapshot.num_drawn,
         "snapshot": built.number,
         "is_new": is_new,
-        "audio_snapshot": snapshot.audio_snapshot,
-        "columns": ", ".join(f"{origin.set} at snapshot {origin.snapshot}" for origin in snapshot.columns) or "none",
+        "fits_snapshot": snapshot.audio_snapshot,
+        "columns_read": ", ".join(f"{origin.set} at snapshot {origin.snapshot}" for origin in snapshot.columns)
+        or "none",
         "definition": str(snapshot.definition),
         "samples": snapshot.num_samples,
-        "chosen": snapshot.num_chosen,
-        "in_an_epoch": snapshot.num_drawn,
-        "share_kept": _share(snapshot.num_chosen, snapshot.num_samples),
+        "samples_chosen": snapshot.num_chosen,
+        "samples_drawn": snapshot.num_drawn,
+        "kept_share": _share(snapshot.num_chosen, snapshot.num_samples),
         "splits_table": table(rows, _COLUMNS),
-        "share_plot": dg.MetadataValue.md(share_bars(shares)),
-        "folder": location(storage, "snapshots"),
+        "kept_share_picture": dg.MetadataValue.md(share_bars(shares)),
     }
 
 

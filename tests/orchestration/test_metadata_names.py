@@ -17,6 +17,12 @@ DOCUMENTED = {name for row in ROWS for name in re.findall(r"`([^`]*)`", row)}
 STYLE = re.compile(r"(dagster/)?[a-z][a-z0-9]*(_[a-z0-9]+)*")
 UNITS = {"seconds", "bytes", "hours", "hz", "share", "table", "picture"}
 SOMETIMES = {
+    "columns_read": "of a view",
+    "definition": "of a view",
+    "kept_share": "of a view",
+    "kept_share_picture": "of a view",
+    "samples_chosen": "of a view",
+    "samples_drawn": "of a view",
     "gpu_memory_peak_bytes": "on a GPU",
     "pictures_missing": "of damaged shards",
     "removed_bytes": "of a job",

@@ -56,7 +56,7 @@ def test_views_are_built_with_the_data_set_and_read_by_the_loader(daemon):
         assert StreamingDataset(remote=str(daemon.project.output), view=name).size == size
     key = daemon.project.keys.view("clean")
     metadata = daemon.instance.get_latest_materialization_event(key).asset_materialization.metadata
-    assert metadata["share_kept"].value == pytest.approx(4 / 7, abs=1e-5)
+    assert metadata["kept_share"].value == pytest.approx(4 / 7, abs=1e-5)
     assert metadata["definition"].value == "where snr > 20"
     page = (daemon.project.output / "report.html").read_text()
     assert "where snr &gt; 20" in page
