@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from headrace.audio import AudioFormat
-from headrace.catalog.columns import FACT_SCHEMA, OWN_COLUMNS, RECORDING_SCHEMA, REJECTED_SCHEMA
+from headrace.catalog.columns import CONTENT, FACT_SCHEMA, OWN_COLUMNS, RECORDING_SCHEMA, REJECTED_SCHEMA
 from headrace.catalog.exclusions import SEPARATOR, Exclusions, find_exclusions
 from headrace.catalog.metadata_columns import json_rows
 from headrace.catalog.metadata_rows import MetadataRows, rejected_metadata_rows
@@ -27,8 +27,6 @@ from headrace.format.rejects import RejectReason, RejectSubject
 _DIGEST_LENGTH = 32
 _SLICE_ROWS = 10_000
 _DIGEST_COLUMNS = ("key", "path", "sha256", "num_frames", "sample_rate_hz", "num_channels", "bits_per_sample")
-CONTENT = ("sha256", "start_frame", "stop_frame")
-"""Two rows of a catalog with equal values in these columns have the same audio."""
 _Verdict = tuple[str, RejectReason, str]
 _KEY_TAKEN = (
     "has the key '{}', which {} already has: keys must differ; leave the cell in the metadata's key column empty to "

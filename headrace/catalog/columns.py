@@ -69,3 +69,11 @@ REJECTED_SCHEMA = ColumnTypes(
 """Columns of the rejected table. `reason` is a sentence for people, `code` a word for programs, `key` the key of the
 sample or recording if there is one. `path` is empty for a rejection without a file. Facts from the header are kept, so
 that a file rejected for its key or length need not be opened again when that changes."""
+
+CONTENT = ("sha256", "start_frame", "stop_frame")
+"""Two rows of a catalog with equal values in these columns have the same audio."""
+
+
+def contents(recordings: pl.DataFrame) -> pl.Series:
+    """A text for the audio of each row: rows with the same frames of files with the same bytes have the same text."""
+    return recordings.select(pl.concat_str(CONTENT, separator=" ").alias("content")).to_series()

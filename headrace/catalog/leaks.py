@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import polars as pl
 
-from headrace.catalog.partitions import contents
+from headrace.catalog.columns import contents
 from headrace.format.manifests import split_of
 
 LEAK_COLUMNS = ("path", "sha256", "start_frame", "stop_frame")

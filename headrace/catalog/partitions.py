@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from headrace.audio import AudioInfo
-from headrace.catalog.acceptance import CONTENT
-from headrace.catalog.columns import AUDIO_SCHEMA
+from headrace.catalog.columns import AUDIO_SCHEMA, contents
 from headrace.catalog.exclusions import SEPARATOR
 from headrace.catalog.header import CatalogHeader
 from headrace.catalog.metadata_columns import check_group_by, metadata_columns, metadata_dicts
@@ -67,11 +66,6 @@ def group_names(recordings: pl.DataFrame, group_by: str | None, duplicates: Dupl
     """
     groups = _own_groups(recordings, group_by)
     return _with_equal_audio_together(groups, contents(recordings)) if duplicates == Duplicates.GROUP else groups
-
-
-def contents(recordings: pl.DataFrame) -> pl.Series:
-    """A text for the audio of each row: rows with the same frames of files with the same bytes have the same text."""
-    return recordings.select(pl.concat_str(CONTENT, separator=" ").alias("content")).to_series()
 
 
 def _own_groups(recordings: pl.DataFrame, group_by: str | None) -> pl.Series:

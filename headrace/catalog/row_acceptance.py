@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import polars as pl
 
 from headrace.catalog.acceptance import (
-    CONTENT,
     CatalogSettings,
     finished_recordings,
     formed,
@@ -18,6 +17,7 @@ from headrace.catalog.acceptance import (
     unknown_exclusions,
     with_rejects,
 )
+from headrace.catalog.columns import CONTENT
 from headrace.catalog.metadata_rows import MetadataRows, rejected_metadata_rows
 from headrace.catalog.row_columns import (
     DURATION,

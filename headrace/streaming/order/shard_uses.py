@@ -1,6 +1,6 @@
 """Computes when the order takes samples of a shard next, without looking at single samples.
 
-A shard lies in one shuffle block of a pass, or in a few, and its samples are spread over the block. So the position at
+A shard is in one shuffle block of a pass, or in a few, and its samples are spread over the block. So the position at
 which its block begins is its next use, and after the end of the block the shard is not needed until another pass. That
 is exact enough to choose what a cache evicts, and costs a few numpy calls for all shards that are asked for.
 """
