@@ -129,7 +129,7 @@ def _freshness(schedules: SchedulesConfig) -> dg.FreshnessPolicy | None:
 
 
 def _conservation(scan: "Scan", config: DatasetConfig) -> dg.AssetCheckResult:
-    num_recordings = scan.recordings["path"].n_unique()
+    num_recordings = scan.num_used
     num_rejected = int((scan.rejected["origin"] == "file").sum())
     passed = scan.num_found == num_recordings + num_rejected + scan.num_unsettled
     rows = {}

@@ -66,7 +66,8 @@ class StorageResource(dg.ConfigurableResource):
 
         if config.source.metadata is None:
             return None
-        read = partial(read_metadata, columns=config.source.columns)
+        source = config.source
+        read = partial(read_metadata, path_column=source.path_column, text_columns=source.text_columns)
         return self._table(config.source.metadata, "metadata table", read)
 
     def excluded(self, config: DatasetConfig) -> frozenset[str]:

@@ -9,14 +9,15 @@ length. Facts of one file alone come from `headrace.catalog.probing`. The functi
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
 
 from headrace.audio import AudioFormat
-from headrace.catalog.columns import CONTENT, FACT_SCHEMA, OWN_COLUMNS, RECORDING_SCHEMA, REJECTED_SCHEMA
+from headrace.catalog.columns import CONTENT, FACT_SCHEMA, FILE_SCHEMA, OWN_COLUMNS, RECORDING_SCHEMA, REJECTED_SCHEMA
 from headrace.catalog.exclusions import SEPARATOR, Exclusions, find_exclusions
+from headrace.catalog.field_files import digested_field_files, field_file_facts
 from headrace.catalog.metadata_columns import json_rows
 from headrace.catalog.metadata_rows import MetadataRows, rejected_metadata_rows
 from headrace.catalog.row_columns import EXPLICIT_KEY
@@ -45,6 +46,7 @@ class CatalogSettings:
         min_seconds: shorter recordings are rejected.
         samples: what becomes a sample.
         columns: which columns of the metadata have a meaning.
+        fields: audio field → column with the path of its file, if rows are samples.
         key_form: what to do with keys that have other characters than a key may have.
         span_tolerance_seconds: a span that ends at most this much after its recording's end is cut there.
         duplicates: what to do with recordings that have the same bytes.
@@ -57,6 +59,7 @@ class CatalogSettings:
     min_seconds: float = 0.0
     samples: SampleKind = SampleKind.FILES
     columns: ColumnsConfig = field(default_factory=ColumnsConfig)
+    fields: Mapping[str, str] = field(default_factory=dict)
     key_form: KeyForm = KeyForm.AS_IS
     span_tolerance_seconds: float = 0.05
     duplicates: Duplicates = Duplicates.KEEP
@@ -73,7 +76,8 @@ def facts_of(recordings: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
     change the file's stamp.
     """
     no_verdict = [pl.lit(None, dtype=pl.String).alias(name) for name in ("code", "reason")]
-    good = recordings.with_columns(no_verdict).select(*FACT_SCHEMA)
+    used = pl.concat([recordings.select(*FILE_SCHEMA), field_file_facts(recordings)])
+    good = used.with_columns(no_verdict).select(*FACT_SCHEMA)
     has_audio = pl.col("num_frames").is_not_null()
     bad = (
         rejected.filter((pl.col("origin") == RejectSubject.FILE) & pl.col("sha256").is_not_null())
@@ -101,6 +105,7 @@ def accepted_and_rejected(
         sound.with_columns(
             start_frame=pl.lit(0, dtype=pl.Int64),  # a whole file is one row
             stop_frame="num_frames",
+            field_files=pl.lit(None, dtype=pl.String),
             duration_seconds=pl.col("num_frames") / pl.col("sample_rate_hz"),
         ),
         rows,
@@ -255,7 +260,7 @@ def _reject_copies(candidates: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def with_rejects(rows: pl.DataFrame, condition: pl.Expr, code: RejectReason, reason: pl.Expr) -> pl.DataFrame:
+def with_rejects(rows: pl.DataFrame, condition: pl.Expr, code: str, reason: pl.Expr) -> pl.DataFrame:
     """The same rows; those that meet the condition are rejected, unless they already are."""
     newly = pl.col("code").is_null() & condition
     if not rows.select(newly.any()).item():
@@ -312,6 +317,7 @@ def _digests(recordings: pl.DataFrame) -> pl.Series:
     is_span = (pl.col("start_frame") > 0) | (pl.col("stop_frame") < pl.col("num_frames"))
     span = pl.when(is_span).then(pl.format("\0{}-{}", "start_frame", "stop_frame")).otherwise(pl.lit(""))
     facts += recordings.select(span).to_series()
+    facts += pl.Series([digested_field_files(text) for text in recordings["field_files"]], dtype=pl.String)
     digests = [
         _digest(f"{fact}\0{header}\0{encode(row)}") + (f"-{_digest(excluded)}" if excluded else "")
         for fact, row, excluded in zip(facts, rows, recordings["excluded_segments"], strict=True)

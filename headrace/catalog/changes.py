@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from headrace.catalog.columns import REJECTED_SCHEMA
+from headrace.catalog.field_files import field_file_facts
 from headrace.catalog.parts import StoredCatalog, read_rows
 from headrace.catalog.scan import Catalog
 from headrace.errors import CatalogError, FormatError
@@ -17,6 +18,7 @@ from headrace.format.rejects import RejectChanges, Rejected, RejectSubject, comp
 
 _BEFORE = "_before"
 _COMPARED = ("path", "sha256", "recording_digest")
+_READ = (*_COMPARED, "field_files")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +86,12 @@ def compare_stored(before: StoredCatalog | None, after: StoredCatalog) -> Catalo
 
 def _rows(catalog: StoredCatalog, partitions: Sequence[str], *, is_past: bool = False) -> pl.DataFrame:
     """The recordings of some partitions, with the columns that are compared."""
-    tables = [pl.DataFrame(schema=dict.fromkeys(_COMPARED, pl.String))]
+    tables = [pl.DataFrame(schema=dict.fromkeys(_READ, pl.String))]
     for name in partitions:
         entry = catalog.header.partitions.get(name)
         if entry is not None and entry.rows is not None:
             with contextlib.suppress(*((CatalogError, FormatError) if is_past else ())):
-                tables.append(read_rows(catalog.output, entry, _COMPARED))
+                tables.append(read_rows(catalog.output, entry, _READ))
     return pl.concat(tables)
 
 
@@ -125,10 +127,11 @@ def _files(catalog: Catalog) -> pl.DataFrame:
     """All files of a scan: `path`, `sha256`, and `recording_digest` for recordings; that of all rows of a file."""
     rejected = catalog.rejected.filter(pl.col("origin") == RejectSubject.FILE).select("path", "sha256")
     used = catalog.recordings.select(_COMPARED)
+    others = field_file_facts(catalog.recordings).select("path", "sha256")
     if used["path"].is_duplicated().any():
         digests = pl.col("recording_digest").sort().str.join(" ")
         used = used.group_by("path").agg(pl.col("sha256").first(), digests)
-    return pl.concat([used, rejected], how="diagonal").unique("path", keep="first")
+    return pl.concat([used, others, rejected], how="diagonal").unique("path", keep="first", maintain_order=True)
 
 
 def _paths(files: pl.DataFrame) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from headrace.errors import CatalogError, ConfigError
 from headrace.format.keys import KEY_PATTERN, MAX_KEY_LENGTH
 from headrace.format.rejects import RejectSubject
 
-_NULLABLE = frozenset({"bits_per_sample", "duplicate_of", "excluded_segments"})
+_NULLABLE = frozenset({"bits_per_sample", "duplicate_of", "excluded_segments", "field_files"})
 _SHOWN_FAILURES = 5
 _BATCH_ROWS = 50_000
 

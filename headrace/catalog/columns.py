@@ -38,12 +38,14 @@ ROW_SCHEMA = ColumnTypes(
         "duration_seconds": pl.Float64,
         "duplicate_of": pl.String,
         "excluded_segments": pl.String,
+        "field_files": pl.String,
         "recording_digest": pl.String,
     }
 )
 """Headrace's own columns of a stored row; the user's columns follow. A row is identified by path and frames: the
 half-open range [start_frame, stop_frame) at the file's own rate. `duplicate_of` is the first path with the same bytes.
-`excluded_segments` are the keys of segments that do not become samples, separated by spaces."""
+`excluded_segments` are the keys of segments that do not become samples, separated by spaces. `field_files` are the
+files of the named audio fields (`headrace.catalog.field_files`); null without such fields."""
 
 RECORDING_SCHEMA = ColumnTypes({"key": pl.String, **FILE_SCHEMA, **ROW_SCHEMA})
 """Headrace's own columns of the recordings table, which is rows with the facts of their files; the user's columns

@@ -19,7 +19,6 @@ from typing import Any
 import polars as pl
 
 from headrace.catalog.json_lines import read_json_lines
-from headrace.config.source import ColumnsConfig
 from headrace.errors import ConfigError
 
 _TEXT_COLUMNS = ("path", "key")
@@ -35,23 +34,27 @@ _LIST = r"^\[[\s\S]*\]$"
 
 
 def read_metadata(
-    path: str | os.PathLike[str], shown: str | None = None, *, columns: ColumnsConfig | None = None
+    path: str | os.PathLike[str],
+    shown: str | None = None,
+    *,
+    path_column: str = "path",
+    text_columns: Sequence[str] = (),
 ) -> pl.DataFrame:
     """Read a metadata table: all rows, in the file's order. `path`, `key` and the columns of paths and keys are text.
 
     Args:
         path: a `.csv`, `.tsv`, `.jsonl`, `.ndjson` or `.parquet` file with a column `path`.
         shown: name of the file in error messages; by default its path.
-        columns: names of the columns that have a meaning.
+        path_column: the column that the table needs; it is text.
+        text_columns: other columns that are text.
 
     Raises:
         ConfigError: the file does not exist, is not a regular file, is invalid (the message names the line if
             possible), has another extension, or has no column `path`.
     """
     name = f"metadata table {shown or path}"
-    columns = columns or ColumnsConfig()
-    table = _read(Path(path), name, columns.texts)
-    _check_column(table, name, columns.path, "relative to source.uri")
+    table = _read(Path(path), name, (path_column, *text_columns))
+    _check_column(table, name, path_column, "relative to source.uri")
     return table
 
 

@@ -6,13 +6,23 @@ file. `headrace.catalog.row_columns` finds the columns that have a meaning.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
 
 from headrace.catalog.metadata_columns import check_types, json_rows, stored_names
 from headrace.catalog.path_spelling import spelled_as_files, tidy_paths
-from headrace.catalog.row_columns import EXPLICIT_KEY, ROW_NUMBER, SPAN_COLUMNS, RowColumns, row_said, with_roles
+from headrace.catalog.row_columns import (
+    EXPLICIT_KEY,
+    ROW_NUMBER,
+    SPAN_COLUMNS,
+    RowColumns,
+    ours,
+    path_columns,
+    row_said,
+    with_roles,
+)
 from headrace.config.source import ColumnsConfig, SampleKind
 from headrace.errors import ConfigError
 from headrace.format.rejects import RejectReason
@@ -21,7 +31,6 @@ NAMESAKE_HINT = "paths are relative to source.uri, and a file of that name is"
 """Part of the reason of a row that matches no file, if a file of the same name is in another folder of the source."""
 
 _CONTENT = "\0content"
-_OURS = (EXPLICIT_KEY, ROW_NUMBER, *SPAN_COLUMNS)
 _FILE = "\0file"
 _NAMESAKE = "\0namesake"
 _HIDDEN = r"(^|/)\."
@@ -55,11 +64,13 @@ class TableSettings:
     Attributes:
         samples: what becomes a sample.
         columns: which columns have a meaning.
+        fields: audio field → column with the path of its file.
         root: the source's root; paths that begin with it are made relative.
     """
 
     samples: SampleKind = SampleKind.FILES
     columns: ColumnsConfig = field(default_factory=ColumnsConfig)
+    fields: Mapping[str, str] = field(default_factory=dict)
     root: str = ""
 
 
@@ -75,7 +86,8 @@ def prepared_rows(metadata: pl.DataFrame | None, settings: TableSettings, files:
     if metadata is None:
         return MetadataRows(_tidy(pl.DataFrame(schema={"path": pl.String}), TableSettings()))
     table = _tidy(metadata, settings)
-    table = table.with_columns(spelled_as_files(table["path"], files))
+    paths = path_columns(table)
+    table = table.with_columns(spelled_as_files(table[name], files) for name in paths)
     return _merged_rows(table) if settings.samples == SampleKind.ROWS else _merged(table)
 
 
@@ -106,14 +118,15 @@ def rejected_metadata_rows(rows: MetadataRows, files: pl.Series) -> pl.DataFrame
 
 def _tidy(metadata: pl.DataFrame, settings: TableSettings) -> pl.DataFrame:
     """The metadata table under the catalog's column names, with normalized paths, and the columns with a meaning."""
-    roles = RowColumns.of(settings.columns, settings.samples, metadata.columns)
+    roles = RowColumns.of(settings.columns, settings.samples, metadata.columns, settings.fields)
     check_types(metadata)
     names = stored_names(name for name in metadata.columns if name != roles.unmapped_path)
     table = with_roles(metadata, roles, {stored: pl.col(name) for name, stored in names.items()})
     root = settings.root.rstrip("/") + "/"
+    paths = path_columns(table)
     if root != "/":
-        table = table.with_columns(pl.col("path").str.strip_prefix(root))
-    return table.with_columns(tidy_paths(table["path"]))
+        table = table.with_columns(pl.col(paths).str.strip_prefix(root))
+    return table.with_columns(tidy_paths(table[name]) for name in paths)
 
 
 def _merged(table: pl.DataFrame) -> MetadataRows:
@@ -148,14 +161,14 @@ def _contents(table: pl.DataFrame) -> pl.Series:
     encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
     texts: list[str] = []
     for piece in table.iter_slices(_SLICE_ROWS):
-        _, rows = json_rows(piece.drop(_OURS))
+        _, rows = json_rows(piece.drop(ours(piece)))
         texts += map(encode, rows)
     return pl.Series(_CONTENT, texts, dtype=pl.String)
 
 
 def _columns(table: pl.DataFrame) -> list[str]:
     """Names of the values in `_contents`, for messages."""
-    return json_rows(table.drop(_OURS).clear())[0]
+    return json_rows(table.drop(ours(table)).clear())[0]
 
 
 def _why_several(differing: pl.DataFrame, columns: list[str]) -> str:

@@ -11,6 +11,7 @@ import polars as pl
 from headrace.audio import AudioInfo
 from headrace.catalog.columns import AUDIO_SCHEMA, contents
 from headrace.catalog.exclusions import SEPARATOR
+from headrace.catalog.field_files import parsed_field_files
 from headrace.catalog.header import CatalogHeader
 from headrace.catalog.metadata_columns import check_group_by, metadata_columns, metadata_dicts
 from headrace.catalog.recordings import Recording
@@ -133,6 +134,7 @@ def _typed(rows: pl.DataFrame) -> Iterator[Recording]:
             excluded_segments=frozenset((row["excluded_segments"] or "").split(SEPARATOR)) - {""},
             start_frame=row["start_frame"],
             stop_frame=row["stop_frame"],
+            fields=parsed_field_files(row["field_files"]),
         )
 
 

@@ -164,7 +164,7 @@ def read_rows(output: Storage, entry: PartitionEntry, columns: Sequence[str] | N
     if of_files == ["path"]:
         return rows.select(columns or pl.all())
     files = _table(output, entry.files, FILE_SCHEMA, of_files)
-    if of_rows == ["path"] and files.height == rows.height:  # each file is one row
+    if of_rows == ["path"] and files["path"].equals(rows["path"]):  # each file is one row
         return files.select(columns or pl.all())
     joined = rows.join(files, on="path", how="left", maintain_order="left")
     users = (name for name in rows.columns if name not in ROW_SCHEMA)

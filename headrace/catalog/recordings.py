@@ -17,6 +17,27 @@ _LINES_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
+class FieldFile:
+    """The file of a named audio field.
+
+    Attributes:
+        name: name of the field.
+        path: relative to the source root.
+        sha256: as `Recording.sha256`.
+        num_bytes: size of the file when it was scanned.
+        mtime_ns: modification time of the file when it was scanned, nanoseconds since 1970.
+        info: facts from the file's header.
+    """
+
+    name: str
+    path: str
+    sha256: str
+    num_bytes: int
+    mtime_ns: int
+    info: AudioInfo
+
+
+@dataclass(frozen=True, slots=True)
 class Recording:
     """One row of the catalog: a source file that becomes one sample or several segments, or a span of a source file.
 
@@ -32,6 +53,8 @@ class Recording:
         excluded_segments: keys of segments that do not become samples.
         start_frame: first frame of the span, at the recording's own rate.
         stop_frame: one past the last frame of the span; None for the recording's end.
+        fields: the files of the named audio fields, in the order of the YAML; the first is the recording's own file.
+            Empty for the one field `audio`. All files have one sample rate, and at least `span.stop_frame` frames.
     """
 
     key: str
@@ -45,6 +68,7 @@ class Recording:
     excluded_segments: frozenset[str] = frozenset()
     start_frame: int = 0
     stop_frame: int | None = None
+    fields: tuple[FieldFile, ...] = ()
 
     @property
     def span(self) -> Span:

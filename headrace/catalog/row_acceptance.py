@@ -24,11 +24,13 @@ from headrace.catalog.row_columns import (
     END,
     EXPLICIT_KEY,
     ROW_NUMBER,
-    SPAN_COLUMNS,
     SPAN_FAULT,
     START,
+    ours,
+    path_columns,
     row_said,
 )
+from headrace.catalog.row_fields import LENGTH, WAITS, with_field_files, with_fields
 from headrace.config.source import Duplicates
 from headrace.format.keys import KEY_PATTERN, MAX_KEY_LENGTH, sample_keys, span_keys
 from headrace.format.rejects import RejectReason, RejectSubject
@@ -36,6 +38,7 @@ from headrace.format.rejects import RejectReason, RejectSubject
 _RECORDING_KEY = "\0recording_key"
 _IS_CUT = "\0is_cut"
 _FILE_REASON = "\0file_reason"
+_SCRATCH = (_RECORDING_KEY, _IS_CUT, WAITS, LENGTH)
 _SPAN_SUFFIX = r"-f[0-9]+-[0-9]+$"
 
 
@@ -63,11 +66,13 @@ def accepted_and_rejected_rows(
     facts = facts.sort("path")
     is_good = pl.col("code").is_null()
     sound, damaged = facts.filter(is_good), facts.filter(~is_good)
-    candidates = _with_keys(_with_frames(_of_files(rows, sound), settings.span_tolerance_seconds), settings)
+    of_files = with_fields(_of_files(rows, sound), facts, unsettled, settings)
+    is_waiting = pl.col(WAITS)
+    candidates = _with_keys(_with_frames(of_files.filter(~is_waiting), settings.span_tolerance_seconds), settings)
     judged = _judged(candidates, settings)
     accepted = judged.filter(is_good).sort("path", "start_frame", "stop_frame", ROW_NUMBER)
-    own = (EXPLICIT_KEY, ROW_NUMBER, *SPAN_COLUMNS, _RECORDING_KEY, _IS_CUT)
-    recordings = finished_recordings(accepted.drop(own), settings.json_content)
+    finished = with_field_files(accepted, facts, settings).drop(*ours(accepted), *_SCRATCH)
+    recordings = finished_recordings(finished, settings.json_content)
     lost_rows = [
         rejected_metadata_rows(rows, pl.concat([facts["path"], unsettled])),
         _of_rejected_files(rows, damaged),
@@ -76,11 +81,13 @@ def accepted_and_rejected_rows(
     known = pl.concat([facts["path"], unsettled])
     rejected = [
         rejected_rows(damaged, RejectSubject.FILE),
-        rejected_rows(_without_samples(sound, judged), RejectSubject.FILE),
+        rejected_rows(_without_samples(sound, judged, of_files.filter(is_waiting)), RejectSubject.FILE),
         *(rejected_rows(lost, RejectSubject.METADATA) for lost in lost_rows),
         rejected_rows(unknown_exclusions(_unknown_keys(settings, judged, rows, known)), RejectSubject.EXCLUDE),
     ]
-    num_waiting = rows.table.filter(pl.col("path").is_in(unsettled.implode())).height
+    num_waiting = (
+        rows.table.filter(pl.col("path").is_in(unsettled.implode())).height + of_files.filter(is_waiting).height
+    )
     return JudgedRows(recordings, sorted_rejects(pl.concat(rejected)), int(accepted[_IS_CUT].sum()), num_waiting)
 
 
@@ -104,7 +111,7 @@ def _with_frames(candidates: pl.DataFrame, tolerance_seconds: float) -> pl.DataF
 
     Frames are computed in float64 at the recording's own rate: seconds times rate, plus a half, rounded down.
     """
-    rate, length = pl.col("sample_rate_hz").cast(pl.Float64), pl.col("num_frames").cast(pl.Float64)
+    rate, length = pl.col("sample_rate_hz").cast(pl.Float64), pl.col(LENGTH).cast(pl.Float64)
     start = (pl.col(START) * rate + 0.5).floor().fill_null(0.0)
     wanted = pl.coalesce(start + (pl.col(DURATION) * rate + 0.5).floor(), (pl.col(END) * rate + 0.5).floor(), length)
     tolerance = (tolerance_seconds * rate + 0.5).floor()
@@ -203,17 +210,22 @@ def _reject_all_but_first(
     return with_rejects(candidates, holder != pl.col(ROW_NUMBER), code, row_said(sentence, *values, holder))
 
 
-def _without_samples(sound: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
-    """A reject for each usable file without an accepted row."""
-    accepted = judged.filter(pl.col("code").is_null())
-    bare = sound.join(accepted, on="path", how="anti")
-    first = judged.select("path", pl.col("code").alias("\0code"), pl.col("reason").alias(_FILE_REASON))
+def _without_samples(sound: pl.DataFrame, judged: pl.DataFrame, waiting: pl.DataFrame) -> pl.DataFrame:
+    """A reject for each usable file without an accepted row. Files of rows that wait are not rejected for that."""
+    named = [_named(rows) for rows in (judged.filter(pl.col("code").is_null()), waiting)]
+    bare = sound.join(pl.concat(named), on="path", how="anti", maintain_order="left")
+    first = _named(judged).rename({"code": "\0code", "reason": _FILE_REASON})
     found = bare.join(first.unique("path", keep="first", maintain_order=True), on="path", how="left")
     none = "no row of the metadata table names it (source.samples: rows)"
     return found.with_columns(
         code=pl.coalesce("\0code", pl.lit(str(RejectReason.NO_ROW))),
         reason=pl.coalesce(pl.format("none of its rows becomes a sample: {}", _FILE_REASON), pl.lit(none)),
     )
+
+
+def _named(rows: pl.DataFrame) -> pl.DataFrame:
+    """The files that rows name, with the rows' verdicts: `path`, `code`, `reason`."""
+    return pl.concat([rows.select(pl.col(name).alias("path"), "code", "reason") for name in path_columns(rows)])
 
 
 def _unknown_keys(settings: CatalogSettings, judged: pl.DataFrame, rows: MetadataRows, paths: pl.Series) -> list[str]:

@@ -21,6 +21,7 @@ SPAN_COLUMNS = (START, END, DURATION, SPAN_FAULT)
 """Names of the columns with the span of a row in seconds, null where it is not given, and with the reason why the span
 is invalid whatever the recording is; null if it is valid."""
 
+_FIELD = "\0field "
 _ROLES = {"start": START, "end": END, "duration": DURATION}
 _SHOWN = 5
 
@@ -34,29 +35,35 @@ class RowColumns:
         unmapped_path: the same, if it is not metadata: `source.columns` does not name it.
         key: key of the sample.
         spans: `START`, `END`, `DURATION` → the user's column.
+        fields: audio field → the user's column, except the first, which is `path`.
     """
 
     path: str
     unmapped_path: str | None
     key: str | None
     spans: Mapping[str, str]
+    fields: Mapping[str, str]
 
     @classmethod
-    def of(cls, columns: ColumnsConfig, samples: SampleKind, names: Sequence[str]) -> "RowColumns":
-        """The columns of a table with these column names.
+    def of(
+        cls, columns: ColumnsConfig, samples: SampleKind, names: Sequence[str], fields: Mapping[str, str]
+    ) -> "RowColumns":
+        """The columns of a table with these column names. `fields` are those of `source.fields`.
 
         Raises:
             ConfigError: the table has no column `path`, or lacks a column that `source.columns` names.
         """
         found = ", ".join(names)
-        for role in ColumnsConfig.model_fields:
-            name = getattr(columns, role)
+        path = next(iter(fields.values()), columns.path)
+        wanted = {f"source.columns.{role}: ": getattr(columns, role) for role in columns.model_fields_set}
+        wanted |= {f"source.fields.{field}: ": name for field, name in fields.items()}
+        for where, name in {**wanted, "": path}.items():
             if name is not None and name not in names:
-                where = f"source.columns.{role}: " if role in columns.model_fields_set else ""
                 raise ConfigError(f"{where}the metadata table has no column {name!r}; its columns are {found}")
-        is_mapped = "path" in columns.model_fields_set
+        is_mapped = bool(fields) or "path" in columns.model_fields_set
         spans = _span_columns(columns, names) if samples == SampleKind.ROWS else {}
-        return cls(columns.path, None if is_mapped else columns.path, columns.key, spans)
+        others = dict(list(fields.items())[1:])
+        return cls(path, None if is_mapped else path, columns.key, spans, others)
 
 
 def _span_columns(columns: ColumnsConfig, names: Sequence[str]) -> dict[str, str]:
@@ -90,10 +97,26 @@ def with_roles(metadata: pl.DataFrame, roles: RowColumns, users: Mapping[str, pl
         pl.int_range(1, pl.len() + 1).alias(ROW_NUMBER),
         *(_seconds(metadata, roles.spans.get(ours)).alias(ours) for ours in _ROLES.values()),
         _faults(metadata, roles.spans).alias(SPAN_FAULT),
+        *(pl.col(column).cast(pl.String).alias(field_column(name)) for name, column in roles.fields.items()),
         *(column.alias(name) for name, column in users.items()),
     )
     _check_one_end(table, roles.spans)
     return table
+
+
+def field_column(name: str) -> str:
+    """Name of the column with the paths of an audio field that is not the first."""
+    return _FIELD + name
+
+
+def path_columns(table: pl.DataFrame) -> list[str]:
+    """Names of the columns of a prepared table that have paths: of the recording, and of its other audio fields."""
+    return ["path", *(name for name in table.columns if name.startswith(_FIELD))]
+
+
+def ours(table: pl.DataFrame) -> list[str]:
+    """Names of the columns of a prepared table that are not the user's, except `path`."""
+    return [EXPLICIT_KEY, ROW_NUMBER, *SPAN_COLUMNS, *path_columns(table)[1:]]
 
 
 def row_said(sentence: str, *values: pl.Expr) -> pl.Expr:

@@ -21,6 +21,7 @@ from headrace.catalog.acceptance import (
 )
 from headrace.catalog.checkpoint import ScanCheckpoint
 from headrace.catalog.columns import FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA
+from headrace.catalog.field_files import files_of
 from headrace.catalog.listing import Listing
 from headrace.catalog.metadata_rows import MetadataRows, TableSettings, prepared_rows
 from headrace.catalog.probing import Probe, Probing, probe_files, still_valid
@@ -89,6 +90,11 @@ class Scan:
     def rejected(self) -> pl.DataFrame:
         """The catalog's rejected rows."""
         return self.catalog.rejected
+
+    @property
+    def num_used(self) -> int:
+        """Number of files that recordings or rows name, those of named audio fields included."""
+        return files_of(self.recordings).height
 
     @property
     def num_unsettled(self) -> int:
@@ -188,7 +194,9 @@ def scan(  # noqa: PLR0913 - what a scan reads, and how it runs
     now_ns = runtime.clock()
     listing = pl.concat([_table(Listing()), *map(_table, source.list())])
     watch.lap("list")
-    rows = prepared_rows(metadata, TableSettings(settings.samples, settings.columns, source.uri), listing["path"])
+    rows = prepared_rows(
+        metadata, TableSettings(settings.samples, settings.columns, settings.fields, source.uri), listing["path"]
+    )
     remembered = _remembered(previous, version)
     resumed = _resumed(checkpoint, version, remembered)
     plan = plan_scan(listing, pl.concat([remembered, resumed]), round(settings.settle_seconds * _NS), now_ns)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from headrace.catalog.acceptance import decode_rejects, with_decode_rejects
-from headrace.catalog.columns import FILE_SCHEMA, RECORDING_SCHEMA, STAMP_SCHEMA
+from headrace.catalog.columns import FILE_SCHEMA, RECORDING_SCHEMA
+from headrace.catalog.field_files import files_of
 from headrace.catalog.header import (
     CATALOG_FORMAT,
     HEADER_PATH,
@@ -81,7 +82,7 @@ class PartWriter:
         if recordings.is_empty():
             return None, None
         own = [column for column in recordings.columns if column not in FILE_SCHEMA.keys() - {"path"}]
-        files = recordings.select(*FILE_SCHEMA).unique("path", keep="first", maintain_order=True)
+        files = files_of(recordings)
         return self.table(f"{name}.files", files), self.table(f"{name}.rows", recordings.select(own))
 
 
@@ -154,7 +155,7 @@ def _entry(
         num_rows=rows.height,
         num_samples=number,
         seconds=float(rows["duration_seconds"].sum()),
-        num_bytes=int(rows.unique("path")["num_bytes"].sum()),
+        num_bytes=int(files_of(rows)["num_bytes"].sum()),
         files=files,
         rows=stored,
     )
@@ -230,5 +231,5 @@ def _counts(rejected: pl.DataFrame) -> tuple[tuple[str, str, int], ...]:
 def _stamps(catalog: Catalog) -> SourceStamps:
     """Stamps of all files of the scan, except those left for the next scan."""
     files = catalog.rejected.filter(pl.col("origin") == RejectSubject.FILE)
-    parts = (catalog.recordings.select(*STAMP_SCHEMA).unique("path"), files)
+    parts = (files_of(catalog.recordings), files)
     return concatenated([stamps_of(part["path"], part["num_bytes"], part["mtime_ns"]) for part in parts])

@@ -20,6 +20,7 @@ from headrace.catalog.storing import store_catalog
 from headrace.config.dataset import DatasetConfig
 from headrace.config.source import SampleKind
 from headrace.errors import CatalogError, ConfigError
+from headrace.format.member_names import check_audio_field
 from headrace.format.other_formats import GUIDE, recognised
 from headrace.format.rejects import ASKED_FOR, RejectSubject, counted
 from headrace.stores.storage import LocalStorage, Storage
@@ -60,6 +61,7 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
     from headrace.catalog.checks import check_catalog, check_metadata, load_schema  # noqa: PLC0415
 
     check_output(output)
+    _check_fields(config)
     check_columns(metadata, config)
     if config.source.validation is not None:
         load_schema(config.source.validation)
@@ -69,6 +71,7 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
         min_seconds=config.source.min_seconds,
         samples=config.source.samples,
         columns=config.source.columns,
+        fields=config.source.fields,
         key_form=config.source.key_form,
         span_tolerance_seconds=config.source.span_tolerance_seconds,
         duplicates=config.source.duplicates,
@@ -90,6 +93,15 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
     stored = store_catalog(output, scan.catalog, config, header)
     checkpoint.clear()
     return scan, stored
+
+
+def _check_fields(config: DatasetConfig) -> None:
+    """Raise `ConfigError` if an audio field has a name that it may not have."""
+    for name in config.source.fields:
+        try:
+            check_audio_field(name)
+        except ConfigError as error:
+            raise ConfigError(f"source.fields: {error}") from error
 
 
 def _check_rows(scan: Scan, config: DatasetConfig) -> None:
@@ -143,7 +155,8 @@ def check_columns(metadata: pl.DataFrame | None, config: DatasetConfig) -> None:
     """Raise `ConfigError` if `group_by` does not name a metadata column."""
     if config.group_by is None:
         return
-    own = set() if "path" in config.source.columns.model_fields_set else {"path"}
+    source = config.source
+    own = set() if source.fields or "path" in source.columns.model_fields_set else {"path"}
     types = {} if metadata is None else {name: kind for name, kind in metadata.schema.items() if name not in own}
     check_group_by(config.group_by, types)
 

@@ -75,11 +75,6 @@ class ColumnsConfig(Section):
     duration: _ColumnName | None = None
     key: _ColumnName | None = None
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """Columns whose values are text, even if they look like numbers."""
-        return (self.path,) if self.key is None else (self.path, self.key)
-
 
 class SourceConfig(Section):
     """The recordings, their metadata, and which recordings become samples.
@@ -89,6 +84,7 @@ class SourceConfig(Section):
         metadata: CSV, TSV, JSONL or Parquet file with a column `path`, joined to the recordings.
         samples: what becomes a sample: a recording (`files`), or a row of the metadata (`rows`).
         columns: which columns of the metadata have a meaning.
+        fields: audio field → column with the path of its file. The first is the recording itself. Empty: one field.
         key_form: what to do with keys that have other characters than a key may have.
         span_tolerance_seconds: a span that ends at most this much after its recording's end is cut there.
         duplicates: what to do with recordings that have the same bytes.
@@ -103,6 +99,7 @@ class SourceConfig(Section):
     metadata: Uri | None = None
     samples: SampleKind = SampleKind.FILES
     columns: ColumnsConfig = ColumnsConfig()
+    fields: dict[str, _ColumnName] = Field(default_factory=dict)
     key_form: KeyForm = KeyForm.AS_IS
     span_tolerance_seconds: float = Field(0.05, ge=0, allow_inf_nan=False)
     duplicates: Duplicates = Duplicates.KEEP
@@ -117,11 +114,31 @@ class SourceConfig(Section):
         if self.samples == SampleKind.ROWS:
             if self.metadata is None:
                 raise ValueError("samples: rows needs metadata: the table whose rows are the samples")
-            return self
+            return self._checked_fields()
+        if self.fields:
+            raise ValueError("fields needs samples: rows: each row has the paths of the files of a sample")
         spans = [role for role in ("start", "end", "duration") if getattr(self.columns, role) is not None]
         if spans:
             raise ValueError(f"columns.{spans[0]} needs samples: rows; with samples: files a recording is not cut")
         return self
+
+    def _checked_fields(self) -> Self:
+        """The same. Raises `ValueError` if `columns.path` is not the column of the first field."""
+        first = next(iter(self.fields.values()), None)
+        if first is not None and "path" in self.columns.model_fields_set and self.columns.path != first:
+            raise ValueError(f"columns.path: expected {first!r}, the column of the first of fields, or no such key")
+        return self
+
+    @property
+    def path_column(self) -> str:
+        """The column with the path of the recording: that of the first audio field, if there are named ones."""
+        return next(iter(self.fields.values()), self.columns.path)
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Columns whose values are text, even if they look like numbers: paths and keys."""
+        key = self.columns.key
+        return (self.path_column, *self.fields.values(), *([] if key is None else [key]))
 
 
 def _checked_exclude(value: object) -> object:
