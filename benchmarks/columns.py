@@ -127,7 +127,7 @@ def main() -> None:
 
 
 def measured(folder: Path, count: int) -> dict[str, dict[str, float]]:
-    """Seconds, bytes and files of each step over a data set of so many samples."""
+    """Seconds, bytes and files of each step over a data set of this many samples."""
     output, config = LocalStorage(folder / "output"), config_of(folder)
     catalog_of(output, config, count)
     write_audio(output)

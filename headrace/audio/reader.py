@@ -47,7 +47,7 @@ class FrameReader:
         self._sound = sound
         self._info = info
         self._dtype = dtype
-        self._block_frames = block_frames
+        self.block_frames = block_frames
         self._keep = keep
         self._skip_frames = skip_frames or block_frames  # decoded at a time in a gap
         self._position = position
@@ -68,7 +68,7 @@ class FrameReader:
                 raise ValueError(f"frame {start} requested after frame {self._position}: windows must be ascending")
             yield self._tail[first : first + stop - start]
         while self._position < stop:
-            yield self._next(min(self._block_frames, stop - self._position))
+            yield self._next(min(self.block_frames, stop - self._position))
 
     def _advance_to(self, start: int) -> None:
         if start > self._position and self._info.has_exact_seek:

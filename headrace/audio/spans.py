@@ -3,9 +3,11 @@
 A span's bytes are those of a recording that has only its frames: neither the frames around it nor other spans matter.
 Spans of one recording may overlap, and be in any order. Memory does not depend on the recording's length.
 
-                 a seek is exact (PCM, FLAC)            a seek is not exact (MP3, Vorbis, Opus)
-    recording    |..[==A==]....[=B=]..[=C=].....|       |..[==A==]....[=B=].....|
-    decoded         [==A==]    [=B=]  [=C=]             |..[==A==]....[=B=]             once, from the beginning
+                 a seek is exact (PCM, FLAC)     a seek is not exact (MP3, Vorbis, Opus)
+    recording    |..[==A==]......[=B=]....|      |..[==A==]......[=B=]....|
+                        [==C==]                         [==C==]
+    decoded         [=========]  [===]           [===================]
+                    once, without the gaps       once, from the beginning
 """
 
 import tempfile
@@ -41,9 +43,9 @@ def encode_spans(
 ) -> Iterator[tuple[int, Encoded]]:
     """Encode spans of a recording, lazily.
 
-    Yields the number of each span and its result: in the order in which they begin if a seek is exact, and in the order
-    in which they end if not. Frames that no span contains are not decoded if a seek is exact; all others are decoded
-    once, or once for each span that contains them. If decoding fails, the spans that could be decoded are valid.
+    Yields the number of each span and its result, in the order in which they end within a group of overlapping spans.
+    Each frame is decoded at most once, and, if a seek is exact, only if a span contains it. If decoding fails, the
+    spans that were decoded are valid; if a seek is exact, each other span of the group is then decoded alone.
 
     Args:
         file: the recording, seekable. The caller must not read it meanwhile. Its position is restored.
@@ -61,59 +63,69 @@ def encode_spans(
         yield from ((number, error) for number in range(len(spans)))
         return
     block_frames = max(1, block_samples // info.num_channels)
-    encode = _by_seeking if info.has_exact_seek else _in_one_pass
-    yield from encode(file, job, spans, block_frames)
-
-
-def _by_seeking(
-    file: BinaryIO, job: Conversion, spans: Sequence[Span], block_frames: int
-) -> Iterator[tuple[int, Encoded]]:
-    left = deque(_by_start(spans))
-    while left:
+    groups = deque(_overlapping(spans) if info.has_exact_seek else [_by_start(spans)])
+    while groups:  # again after an error: a decoder may be unusable then
+        group, done = groups[0], set[int]()
         try:
-            with open_sound(file) as sound:  # again after an error: a decoder may be unusable then
+            with open_sound(file) as sound:
                 position = 0
-                while left:
-                    span = spans[left[0]]
-                    if span.start_frame != position:
-                        sound.seek(span.start_frame)
+                while groups:
+                    group, done = groups[0], set[int]()
+                    start = spans[group[0]].start_frame if info.has_exact_seek else 0
+                    if start != position:
+                        sound.seek(start)
                     reader = FrameReader(
-                        sound,
-                        job.info,
-                        dtype=job.reading_dtype,
-                        block_frames=block_frames,
-                        position=span.start_frame,
+                        sound, info, dtype=job.reading_dtype, block_frames=block_frames, position=start
                     )
-                    result = _encoded(job, span, reader.blocks(span.start_frame, span.stop_frame))
-                    position = span.stop_frame
-                    yield left.popleft(), result
+                    for number, result in _read_forward(reader, start, job, spans, group):
+                        done.add(number)
+                        yield number, result
+                    position = max(spans[number].stop_frame for number in group)
+                    groups.popleft()
         except AudioError as error:
-            yield left.popleft(), error
+            groups.popleft()
+            left = [number for number in group if number not in done]
+            if info.has_exact_seek and len(group) > 1:  # each is judged alone
+                groups.extendleft([number] for number in reversed(left))
+            else:
+                yield from ((number, error) for number in left)
 
 
-def _in_one_pass(
-    file: BinaryIO, job: Conversion, spans: Sequence[Span], block_frames: int
-) -> Iterator[tuple[int, Encoded]]:
-    waiting = deque(_by_start(spans))
+def _overlapping(spans: Sequence[Span]) -> Iterator[list[int]]:
+    """Numbers of the spans in groups that overlap or touch, in the order in which they begin."""
+    group: list[int] = []
+    reached = 0
+    for number in _by_start(spans):
+        if group and spans[number].start_frame > reached:
+            yield group
+            group, reached = [], 0
+        group.append(number)
+        reached = max(reached, spans[number].stop_frame)
+    if group:
+        yield group
+
+
+def _read_forward(
+    reader: FrameReader, start: int, job: Conversion, spans: Sequence[Span], group: Sequence[int]
+) -> Iterator[tuple[int, EncodedSegment]]:
+    """Encode spans from frames that are read once, from a frame on. Yields each when its last frame has been read."""
+    if len(group) == 1 and spans[group[0]].start_frame == start:  # needs no frames in memory
+        yield group[0], _encoded(job, spans[group[0]], reader.blocks(start, spans[group[0]].stop_frame))
+        return
+    waiting = deque(group)
     begun: list[_BegunSpan] = []
-    position = 0
-    try:
-        with open_sound(file) as sound:
-            reader = FrameReader(sound, job.info, dtype=job.reading_dtype, block_frames=block_frames)
-            for block in reader.blocks(0, max(span.stop_frame for span in spans)):
-                stop = position + len(block)
-                while waiting and spans[waiting[0]].start_frame < stop:
-                    begun.append(_BegunSpan(waiting[0], spans[waiting.popleft()]))
-                for one in begun:
-                    one.add(block, position)
-                position = stop
-                for one in [one for one in begun if one.span.stop_frame <= stop]:
-                    begun.remove(one)
-                    yield one.number, _encoded(job, one.span, one.blocks(block_frames))
-                _hold_less(begun)
-    except AudioError as error:
-        for number in sorted([*waiting, *(one.number for one in begun)]):
-            yield number, error
+    position = start
+    for block in reader.blocks(start, max(spans[number].stop_frame for number in group)):
+        stop = position + len(block)
+        while waiting and spans[waiting[0]].start_frame < stop:
+            begun.append(_BegunSpan(waiting[0], spans[waiting.popleft()]))
+        for one in begun:
+            one.add(block, position)
+        position = stop
+        for one in [one for one in begun if one.span.stop_frame <= stop]:
+            begun.remove(one)
+            yield one.number, _encoded(job, one.span, one.blocks(reader.block_frames))
+        _hold_less(begun)
 
 
 def _by_start(spans: Sequence[Span]) -> list[int]:
