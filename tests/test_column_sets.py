@@ -14,6 +14,7 @@ from headrace.audio import AudioFormat
 from headrace.build.column_sets import bring_columns_up_to_date
 from headrace.checks.shard_check import Depth, check_shard
 from headrace.checks.verify import find_target, verify
+from headrace.cli import main
 from headrace.cli.tables import print_facts
 from headrace.errors import BuildError, NotFoundError
 from headrace.format.column_files import publish_columns
@@ -25,6 +26,7 @@ from headrace.format.member_names import KeyAt
 from headrace.format.snapshots import read_snapshot, read_table
 from headrace.format.writer import ShardPlace
 from headrace.locate.shard_list import LocatedShard
+from headrace.tools.columns_export import export_columns
 from headrace.tools.gc import find_garbage
 from headrace.tools.inspection import inspect
 from tests.audio_shards import commit, tone, write_partition
@@ -264,3 +266,34 @@ def test_inspect_lists_the_columns(output):
     text = console.export_text()
     assert "duration_seconds" in text
     assert "audio snapshot 1" in text
+
+
+def test_a_set_is_exported_as_parquet(output, tmp_path, capsys):
+    target = tmp_path / "metadata.parquet"
+    assert main(["columns", output.uri, "--parquet", str(target)]) == 0
+    assert "columns metadata: 20 samples" in capsys.readouterr().out
+    table = pl.read_parquet(target)
+    assert table.columns[:3] == ["key", "split", "shard"]
+    assert table.filter(pl.col("path") == "clip07.wav").select("title", "start_seconds", "num_channels").rows() == [
+        ("é7", 0.0, 1)
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["metadata.parquet"]
+    assert main(["columns", output.uri, "captions", "--parquet", str(target)]) == 1
+    assert "no columns 'captions' have a snapshot; there are: metadata" in capsys.readouterr().err
+    assert main(["columns", f"{output.uri}/audio", "--parquet", str(target)]) == 1
+    assert main(["columns", output.uri, "--parquet", str(tmp_path / "nowhere/x.parquet")]) == 1
+    assert "does not exist" in capsys.readouterr().err
+
+
+def test_a_users_column_keeps_its_name_in_an_export(tmp_path):
+    project = described(twenty_clips(tmp_path), split=[1.5] * 20, key=["k"] * 20, tags=[["a"], None] * 10)
+    project.asked = {}
+    project.build()
+    bring_columns_up_to_date(project.output, project.config())
+    target = tmp_path / "metadata.parquet"
+    export_columns(project.output, "metadata", target)
+    table = pl.read_parquet(target)
+    assert {"fact.key", "fact.split", "shard", "key", "split", "tags"} < set(table.columns)
+    assert table["split"].to_list() == [1.5] * 20
+    assert set(table["tags"]) == {'["a"]', None}
+    assert set(table["key"]) == {"k"}

@@ -48,6 +48,11 @@ shard folder, or an output, which means its audio. TARGET is an empty folder or 
 hidden .headrace-export.json lists the tars that may be replaced or removed. A folder with other files, or with tars
 that no export wrote, is rejected. Never write into the exported tars: they may be the same files as the data set's.
 """,
+    "columns": """\
+Export a set of columns as one Parquet file: key, split and shard of each sample, and its columns. OUTPUT is the output
+of a data set, SET the name of the set: metadata (the default), or one of the YAML's columns. Lists and objects are
+JSON. FILE is replaced as a whole. Needs polars: pip install "headrace[build]".
+""",
     "gc": """\
 Remove files that are no longer needed: all but the newest --keep snapshots of audio and of each set of latents,
 manifests and shards that neither a kept snapshot nor the newest manifest of a partition names, and temporary files of
@@ -131,6 +136,13 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("target", metavar="TARGET", help="an empty folder, or an earlier export")
     export.add_argument("--snapshot", type=_count(1), metavar="N", help="number of the snapshot (default: the newest)")
     export.add_argument("--split", help="only this split")
+
+    columns = _command(commands, "columns", "export a set of columns as Parquet")
+    columns.add_argument("path", metavar="OUTPUT", help="a data set's output: the folder with columns/ in it")
+    columns.add_argument(
+        "set", metavar="SET", nargs="?", default="metadata", help="name of the set (default: metadata)"
+    )
+    columns.add_argument("--parquet", metavar="FILE", required=True, help="the file to write")
 
     gc = _command(commands, "gc", "remove old snapshots and the shards that only they name")
     gc.add_argument("path", metavar="OUTPUT", help="a data set's output: the folder with audio/ in it")

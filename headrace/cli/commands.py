@@ -8,6 +8,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TypeAlias
 
 from rich.console import Console
@@ -17,8 +18,10 @@ from headrace.checks.rounds import plan_rounds, verify_rounds
 from headrace.checks.shard_check import Depth
 from headrace.checks.verify import checked_on_threads, find_target, verify
 from headrace.cli.tables import bytes_text, grid, print_facts
+from headrace.errors import ConfigError
 from headrace.locate import locate
 from headrace.stores.storage import StoredObject, open_storage
+from headrace.tools.columns_export import export_columns
 from headrace.tools.export import export_snapshot
 from headrace.tools.gc import Garbage, collect, find_garbage, find_leftovers, remove_leftovers
 from headrace.tools.inspection import inspect
@@ -100,6 +103,18 @@ def run_export(options: argparse.Namespace) -> int:
     return 0
 
 
+def run_columns(options: argparse.Namespace) -> int:
+    """`headrace columns`."""
+    located = locate(options.path)
+    located.check_snapshots("headrace columns")
+    if not located.is_output:
+        raise ConfigError(f"{options.path}: is one shard folder of an output; name the output itself")
+    target = Path(options.parquet)
+    num_rows = export_columns(located.storage, options.set, target)
+    Console().print(f"columns {options.set}: {num_rows} samples → {target}", highlight=False, markup=False)
+    return 0
+
+
 def run_gc(options: argparse.Namespace) -> int:
     """`headrace gc`."""
     located, now = locate(options.path), time.time()
@@ -162,6 +177,7 @@ COMMANDS: dict[str, Command] = {
     "verify": run_verify,
     "index": run_index,
     "export": run_export,
+    "columns": run_columns,
     "gc": run_gc,
     "simulate": run_simulate,
 }
