@@ -10,7 +10,7 @@ from headrace.config.dataset import DatasetConfig, SchedulesConfig
 from headrace.config.source import SampleKind
 from headrace_dagster.assets.column_checks import read_tables, tables_spec
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
-from headrace_dagster.assets.metadata import catalog_metadata, left_latents, rejected_table
+from headrace_dagster.assets.metadata import catalog_metadata, left_folders, rejected_table
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.recordings import changed_partitions
 from headrace_dagster.assets.regression_checks import DROPPED_AUDIO, NEW_REJECTS, regression_result, regression_spec
@@ -100,7 +100,8 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
                 excluded=headrace_storage.excluded(config),
             )
             regressions = find_regressions(output, scan.catalog, scan.unsettled["path"].to_list())
-            left = left_latents(output, {latents.name for latents in config.latents})
+            made = {f"latents/{latents.name}" for latents in config.latents}
+            left = left_folders(output, made | {f"columns/{name}" for name in config.column_sets})
             tables = [read_tables(headrace_storage, config, keys.catalog)] if config.columns else []
         events = changed_partitions(context.instance, keys.recordings, header.fingerprints)
         for event in events:

@@ -1,5 +1,6 @@
 """The asset NAME/dataset_report: writes `report.html`, a page about the data set, into its output."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,7 @@ import dagster as dg
 from headrace.build.views import WantedView, newest_view
 from headrace.catalog.header import read_current_header
 from headrace.config.dataset import DatasetConfig
+from headrace.errors import HeadraceError
 from headrace.format.rejects import counted
 from headrace.format.snapshots import NumberedSnapshot, read_snapshot
 from headrace.format.views import NumberedView
@@ -15,14 +17,15 @@ from headrace.stores.storage import Storage
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
 from headrace_dagster.assets.metadata import location
 from headrace_dagster.assets.project_dataset import ProjectDataset
-from headrace_dagster.assets.records import AssetRecords
-from headrace_dagster.resources.storage import StorageResource
+from headrace_dagster.assets.records import AssetRecords, newest_snapshot
+from headrace_dagster.resources.storage import StorageResource, columns_part
 
 if TYPE_CHECKING:
     from headrace.report.page import Report
+    from headrace.tools.column_summary import ColumnSummary
 
 REPORT_PATH = "report.html"
-REPORT_VERSION = 5
+REPORT_VERSION = 6
 """Raise it when the page's layout changes, so that existing pages are written again."""
 
 
@@ -36,7 +39,7 @@ def report_inputs(
 
     Args:
         name: the data set.
-        snapshots: the newest snapshot of every part.
+        snapshots: the newest snapshot of every part, and of every set of columns.
         reasons: codes of rejected files, and how many files each has.
         views: the newest snapshot of every view.
     """
@@ -52,12 +55,30 @@ def has_report(dataset: ProjectDataset, storage: StorageResource, records: Asset
     if header is None or not output.exists(REPORT_PATH):
         return False
     reasons = list(header.reasons.items())
-    inputs = report_inputs(config.name, _snapshots(config, storage), reasons, _views(config, output))
+    held = {**_snapshots(config, storage), **_columns(config, storage)}
+    inputs = report_inputs(config.name, held, reasons, _views(config, output))
     return records.is_made_from(dataset.keys.dataset_report, inputs)
 
 
 def _snapshots(config: DatasetConfig, storage: StorageResource) -> dict[str, NumberedSnapshot]:
     return {part: read_snapshot(shards) for part, shards in storage.parts(config).items()}
+
+
+def _columns(config: DatasetConfig, storage: StorageResource) -> dict[str, NumberedSnapshot]:
+    folders = {columns_part(name): storage.columns(config, name) for name in config.column_sets}
+    found = {part: newest_snapshot(folder) for part, folder in folders.items()}
+    return {part: snapshot for part, snapshot in found.items() if snapshot is not None}
+
+
+def _summaries(config: DatasetConfig, storage: StorageResource) -> "dict[str, list[ColumnSummary]]":
+    """Summaries of the columns of each set that can be read; `headrace verify` says what is damaged."""
+    from headrace.tools.column_summary import summarize_snapshot  # noqa: PLC0415 - only the report needs it
+
+    found = {}
+    for part, numbered in _columns(config, storage).items():
+        with contextlib.suppress(HeadraceError):
+            found[part], _ = summarize_snapshot(storage.folders(config)[part], numbered.snapshot)
+    return found
 
 
 def _views(config: DatasetConfig, output: Storage) -> dict[str, NumberedView]:
@@ -90,6 +111,7 @@ def _read_report(config: DatasetConfig, storage: StorageResource) -> "Report":
         output.uri,
         collect_contents(inputs),
         _views(config, output),
+        _summaries(config, storage),
     )
 
 
@@ -99,7 +121,7 @@ def dataset_report_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=keys.dataset_report,
-        deps=[keys.loader_smoke_test, *map(keys.view, config.views)],
+        deps=[keys.loader_smoke_test, *map(keys.columns_index, config.column_sets), *map(keys.view, config.views)],
         group_name=config.name,
         owners=config.owners,
         kinds={"html"},
@@ -114,7 +136,8 @@ def dataset_report_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             report = _read_report(config, headrace_storage)
             page = render_report(report)
             output.write(REPORT_PATH, page)
-        inputs = report_inputs(report.name, report.snapshots, report.reasons, report.views)
+            held = {**report.snapshots, **_columns(config, headrace_storage)}
+        inputs = report_inputs(report.name, held, report.reasons, report.views)
         unreadable = report.contents.unreadable
         return dg.MaterializeResult(
             data_version=dg.DataVersion(inputs),

@@ -106,16 +106,22 @@ def catalog_metadata(scan: "Scan", changes: "CatalogChanges", partitions: Sequen
     }
 
 
-def left_latents(output: Storage, names: Collection[str]) -> Metadata:
-    """Folders of `latents/` that belong to none of these names, and how to free their space; empty without any."""
+def left_folders(output: Storage, names: Collection[str]) -> Metadata:
+    """Folders of latents and columns with none of these names, and how to free their space; empty without any.
+
+    Args:
+        output: the output of the data set.
+        names: the folders that the YAML asks for, such as `latents/crepe`.
+    """
     sizes: Counter[str] = Counter()
-    for entry in output.list("latents/"):
-        _, name, *below = entry.path.split("/")
-        if below and name not in names:
-            sizes[name] += entry.num_bytes
+    for family in ("latents/", "columns/"):
+        for entry in output.list(family):
+            folder, *below = entry.path.removeprefix(family).split("/")
+            if below and family + folder not in names:
+                sizes[family + folder] += entry.num_bytes
     if not sizes:
         return {}
-    found = ", ".join(f"latents/{name} ({num_bytes:,} bytes)" for name, num_bytes in sorted(sizes.items()))
+    found = ", ".join(f"{name} ({num_bytes:,} bytes)" for name, num_bytes in sorted(sizes.items()))
     text = (
         f"{found}: no longer in the YAML; delete these folders to free them, and the old audio that `headrace gc` keeps"
     )

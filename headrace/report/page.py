@@ -17,6 +17,7 @@ from headrace.format.snapshots import NumberedSnapshot
 from headrace.format.views import NumberedView
 from headrace.report import figures
 from headrace.report.contents import Array, GalleryClip, ReportContents
+from headrace.tools.column_summary import SUMMARY_HEADERS, ColumnSummary, summary_cells
 
 _SECONDS_PER_HOUR = 3600.0
 _CLIP_SECONDS = 8
@@ -57,6 +58,8 @@ class Report:
         reasons: (rejection code, number of rejected files and rows) pairs.
         uri: path or URL of the output.
         contents: charts, gallery and lists.
+        views: newest snapshots of views by name.
+        columns: summaries of the columns of each set.
     """
 
     name: str
@@ -65,6 +68,7 @@ class Report:
     uri: str = ""
     contents: ReportContents = field(default_factory=ReportContents)
     views: Mapping[str, NumberedView] = field(default_factory=dict)
+    columns: Mapping[str, Sequence[ColumnSummary]] = field(default_factory=dict)
 
 
 def render_report(report: Report) -> bytes:
@@ -73,6 +77,7 @@ def render_report(report: Report) -> bytes:
         [
             _lead(report),
             _section("ReportContents", _counts(report)),
+            _section("Columns", _columns(report)),
             _section("Views", _views(report)),
             _section("Hours", _charts(report.contents)),
             _section("Listen", _gallery(report.contents)),
@@ -118,6 +123,16 @@ def _counts(report: Report) -> str:
         for split, totals in numbered.snapshot.splits.items()
     ]
     return _table(("part", "split", "shards", "samples", "hours", "bytes"), rows)
+
+
+def _columns(report: Report) -> str:
+    """A summary of the columns of each set; empty without any."""
+    tables = [
+        f"<h3>{escape(name)}</h3>{_table(SUMMARY_HEADERS, [summary_cells(summary) for summary in summaries])}"
+        for name, summaries in report.columns.items()
+        if summaries
+    ]
+    return "".join(tables)
 
 
 def _views(report: Report) -> str:

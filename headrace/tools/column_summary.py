@@ -6,10 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headrace.format.column_files import read_columns
 from headrace.format.columns import Column, ColumnSpec, ColumnTable
+from headrace.format.snapshots import Snapshot, read_table
+from headrace.stores.storage import Storage
 
 QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
 _BINS = 16
+_MOST_SHARDS = 256
+_MOST_BYTES = 16 << 20
 _MOST_VALUES = 3
 _SHOWN_CHARS = 40
 
@@ -45,6 +50,35 @@ class ColumnSummary:
     def share_of_nulls(self) -> float:
         """Share of the rows without a value, 0 to 1."""
         return self.num_nulls / self.num_rows if self.num_rows else 0.0
+
+
+SUMMARY_HEADERS = ("column", "type", "nulls", "distinct", "smallest", "median", "largest", "most frequent")
+"""What `summary_cells` returns."""
+
+
+def summary_cells(summary: ColumnSummary) -> list[str]:
+    """A summary as text, under `SUMMARY_HEADERS`."""
+    unit = " characters" if summary.spec.kind.is_text else ""
+    points = [f"{value:.6g}{unit}" for value in summary.quantiles]
+    low, middle, high = (points[0], points[2], points[-1]) if points else ("", "", "")
+    frequent = ", ".join(f"{value} ({count})" for value, count in summary.most_frequent)
+    nulls = f"{summary.num_nulls} ({summary.share_of_nulls:.1%})"
+    return [summary.label, str(summary.spec.kind), nulls, str(summary.num_distinct), low, middle, high, frequent]
+
+
+def summarize_snapshot(storage: Storage, snapshot: Snapshot) -> tuple[list[ColumnSummary], int]:
+    """Summaries of the columns of a snapshot, and the number of shards that were read for them.
+
+    All shards are read, or some at equal distances if there are many or large ones.
+
+    Raises:
+        NotFoundError: a shard is missing.
+        FormatError: a shard is damaged.
+    """
+    table = read_table(storage, snapshot)
+    step = max(1, -(-int(table.num_bytes.sum()) // _MOST_BYTES), -(-len(table) // _MOST_SHARDS))
+    names = table.names()[::step]
+    return summarize(read_columns(storage, name) for name in names), len(names)
 
 
 def summarize(tables: Iterable[ColumnTable]) -> list[ColumnSummary]:

@@ -25,8 +25,8 @@ def export_columns(output: Storage, name: str, target: Path) -> int:
     """Write the newest snapshot of a set of columns as a Parquet file. Returns the number of rows.
 
     The file has `key`, `split` and `shard` of each sample, in the order of the audio snapshot that the columns fit,
-    then the columns. A fact, or one of these three, has `fact.` before its name if the user has a column of that name. Lists
-    and objects are JSON.
+    then the columns. A fact, or one of these three, has `fact.` before its name if the user has a column of that name.
+    Lists and objects are JSON.
 
     Args:
         output: the output of a data set.
