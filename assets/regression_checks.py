@@ -60,7 +60,7 @@ def decoding_regressions(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
         from headrace.catalog.regressions import find_regressions, mark_reported  # noqa: PLC0415 - polars: not in a code server
 
         output = headrace_storage.output(config)
-        catalog = headrace_storage.catalog(config).whole(["path", "duration_seconds"])
+        catalog = headrace_storage.catalog(config).whole(["path", "key", "duration_seconds"])
         regressions = find_regressions(output, catalog, None)
         yield regression_result(NEW_REJECTS, keys.sizes_index, regressions)
         mark_reported(output, regressions)

@@ -11,7 +11,10 @@ import soundfile as sf
 
 from headrace.audio import AudioFormat, AudioInfo, Segment, Span, encode_segments, encode_spans
 from headrace.audio import spans as spans_module
+from headrace.catalog.parts import existing_catalog
+from headrace.catalog.regressions import find_regressions
 from headrace.catalog.sources import open_source
+from headrace.catalog.storing import store_decode_rejects
 from headrace.errors import AudioError, CatalogError
 from headrace.format.index import index_name
 from headrace.format.index_files import parse_index
@@ -194,6 +197,18 @@ def test_spans_that_are_damaged_are_rejected_and_the_others_are_not(tmp_path):
     assert {refusal.key.rpartition("-f")[2] for refusal in refused} == {"2400-4800", "4000-4080"}
     assert {refusal.code for refusal in refused} == {"non_finite"}
     assert len(samples(project, result)) == 2
+    catalog = existing_catalog(project.output)
+    manifests = {name: build.manifest for name, build in result.partitions.items()}
+    store_decode_rejects(catalog, manifests)
+    stored = existing_catalog(project.output).whole()
+    rejected = stored.rejected.filter(pl.col("origin") == "decode")
+    assert set(rejected["key"]) == {refusal.key for refusal in refused}
+    found = find_regressions(project.output, stored, [])
+    assert found.state["seconds"].sum() == 0.5
+    assert found.state.filter(pl.col("code") == "non_finite")["is_row"].to_list() == [True, True]
+    again = project.build()
+    assert again.written == []
+    assert existing_catalog(project.output).whole().rejected.equals(stored.rejected)
 
 
 @pytest.mark.parametrize(("container", "subtype"), [("FLAC", "PCM_16"), ("WAV", "PCM_16")])

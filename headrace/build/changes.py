@@ -8,8 +8,9 @@ from headrace.build.reconcile import BuildReason
 from headrace.catalog.changes import CatalogChanges
 from headrace.format.index import SHARD_SUFFIXES, files_of_shard
 from headrace.format.manifests import Manifest
-from headrace.format.rejects import RejectChanges, Rejected, compare_rejects
+from headrace.format.rejects import RejectChanges, Rejected, RejectReason, compare_rejects
 
+_OF_LATENTS = (RejectReason.NOT_FINITE, RejectReason.OVERFLOW)
 SCAN = "catalog"
 """Name of the step that scans the source; every build makes it."""
 
@@ -131,5 +132,5 @@ def shard_changes(
 
 
 def _without_latents(manifests: Iterable[Manifest]) -> list[Rejected]:
-    refused = (refusal for manifest in manifests for refusal in manifest.refused if refusal.key)
+    refused = (refusal for manifest in manifests for refusal in manifest.refused if refusal.code in _OF_LATENTS)
     return [Rejected(refusal.key, refusal.code, refusal.reason) for refusal in refused]

@@ -13,7 +13,7 @@ import polars as pl
 from headrace.catalog.changes import rejected_columns
 from headrace.catalog.parquet_files import write_if_new
 from headrace.catalog.scan import Catalog
-from headrace.format.rejects import Rejected, compare_rejects
+from headrace.format.rejects import Rejected, RejectSubject, compare_rejects
 from headrace.stores.storage import Storage
 
 REPORTED_PATH = "catalog/reported.parquet"
@@ -104,12 +104,19 @@ def mark_reported(output: Storage, regressions: Regressions) -> None:
 
 
 def _facts(catalog: Catalog) -> pl.DataFrame:
-    """One row per file and per rejected metadata row: code and reason, empty for a recording."""
-    columns = rejected_columns(catalog.rejected)
+    """One row per file and per rejected metadata row: code and reason, empty for a recording.
+
+    A span that cannot be decoded counts as a rejected row if other spans of its file are used.
+    """
+    is_decode = pl.col("origin") == RejectSubject.DECODE
+    recordings = catalog.recordings.join(catalog.rejected.filter(is_decode), on=["path", "key"], how="anti")
+    is_span = is_decode & pl.col("path").is_in(recordings["path"].unique().implode())
+    origin = pl.when(is_span).then(pl.lit(str(RejectSubject.METADATA))).otherwise("origin")
+    columns = rejected_columns(catalog.rejected.with_columns(origin=origin))
     rejected = columns.select(
         is_row="is_row", path="subject", code="code", seconds=pl.lit(0.0), reason="reason"
     ).unique(["is_row", "path"], keep="first", maintain_order=True)
-    usable = catalog.recordings.select(
+    usable = recordings.select(
         is_row=pl.lit(value=False),
         path="path",
         code=pl.lit(""),
