@@ -107,7 +107,7 @@ def _metadata(built: NumberedView, *, is_new: bool) -> Metadata:
         "samples_drawn": snapshot.num_drawn,
         "kept_share": _share(snapshot.num_chosen, snapshot.num_samples),
         "splits_table": table(rows, _COLUMNS),
-        "kept_share_picture": dg.MetadataValue.md(share_bars(shares)),
+        "kept_picture": dg.MetadataValue.md(share_bars(shares)),
     }
 
 

@@ -20,7 +20,7 @@ SOMETIMES = {
     "columns_read": "of a view",
     "definition": "of a view",
     "kept_share": "of a view",
-    "kept_share_picture": "of a view",
+    "kept_picture": "of a view",
     "samples_chosen": "of a view",
     "samples_drawn": "of a view",
     "gpu_memory_peak_bytes": "on a GPU",

@@ -11,16 +11,17 @@ import torch.multiprocessing
 from headrace import StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError
 from tests.streaming.corpus import clips, write_dataset
+from tests.view_fixtures import write_view
 
 pytestmark = pytest.mark.slow
 
 GLOBAL_BATCH = 12
 
 
-def run(folder, size, out, *, state=None, stop=None, commit_late=False):  # noqa: PLR0913 - a run has that many parts
+def run(folder, size, out, *, state=None, stop=None, commit_late=False, view=None):  # noqa: PLR0913 - a run's parts
     """Train on `size` ranks. Returns each global batch's keys, and rank 0's state at the end."""
     path = out / f"run-{size}-{stop}"
-    arguments = (size, f"{path}.meeting", str(folder), str(path), json.dumps(state), stop, commit_late)
+    arguments = (size, f"{path}.meeting", str(folder), str(path), json.dumps(state), stop, commit_late, view)
     torch.multiprocessing.spawn(_rank, arguments, nprocs=size, join=True)
     ranks = [json.loads((path.parent / f"{path.name}.{rank}").read_text()) for rank in range(size)]
     assert len({len(rank["keys"]) for rank in ranks}) == 1
@@ -29,13 +30,15 @@ def run(folder, size, out, *, state=None, stop=None, commit_late=False):  # noqa
     return [[key for row in zip(*parts, strict=True) for key in row] for parts in batches], ranks[0]["state"]
 
 
-def _rank(rank, size, meeting, folder, path, state, stop, commit_late):  # noqa: PLR0913, PLR0917 - spawn passes them so
+def _rank(rank, size, meeting, folder, path, state, stop, commit_late, view):  # noqa: PLR0913, PLR0917 - for spawn
     from pathlib import Path
 
     torch.distributed.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=size)
     if commit_late and rank == 1:
         _commit_while_rank_one_starts(Path(folder))
-    dataset = StreamingDataset(remote=f"{folder}/audio", split="train", batch_size=GLOBAL_BATCH // size, shuffle=True)
+    dataset = StreamingDataset(
+        remote=f"{folder}/audio", split="train", view=view, batch_size=GLOBAL_BATCH // size, shuffle=True
+    )
     loader = StreamingDataLoader(dataset, num_workers=rank % 2)
     if json.loads(state) is not None:
         loader.load_state_dict(json.loads(state))
@@ -63,9 +66,9 @@ def _commit_while_rank_one_starts(folder):
     agreement._open_as = late
 
 
-def expected(folder):
+def expected(folder, view=None):
     dataset = StreamingDataset(
-        remote=f"{folder}/audio", split="train", batch_size=GLOBAL_BATCH, shuffle=True, world=World()
+        remote=f"{folder}/audio", split="train", view=view, batch_size=GLOBAL_BATCH, shuffle=True, world=World()
     )
     return [batch["keys"] for batch in StreamingDataLoader(dataset)]
 
@@ -77,6 +80,17 @@ def test_resume_on_four_then_two_then_three_ranks(dataset_folder, tmp_path):
     third, state = run(dataset_folder, 3, tmp_path, state=state)
     assert first + second + third == whole
     assert state["epoch"] == 1
+
+
+def test_a_view_resumes_on_four_then_two_then_three_ranks(dataset_folder, tmp_path):
+    write_view(dataset_folder, "some", lambda key: int(key[-2:]) % 3)
+    whole = expected(dataset_folder, "some")
+    first, state = run(dataset_folder, 4, tmp_path, stop=2, view="some")
+    write_view(dataset_folder, "some", lambda key: 1)  # a newer snapshot of the view: the state keeps its own
+    second, state = run(dataset_folder, 2, tmp_path, state=state, stop=1, view="some")
+    third, state = run(dataset_folder, 3, tmp_path, state=state, view="some")
+    assert first + second + third == whole
+    assert state["streams"][0]["view"]["snapshot"] == 1
 
 
 def test_all_ranks_read_one_snapshot_even_if_a_new_one_is_committed_while_they_start(tmp_path):

@@ -1,13 +1,20 @@
 """Views in the loader: an epoch takes each sample as often as the view says, on every world, also after a resume."""
 
+import json
+import os
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace import Stream, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError, NotFoundError, StateError
+from headrace.format.views import PartitionCounts
 from headrace.streaming.order.spec import FrameBudget, LengthBuckets
+from headrace.streaming.shards.shard_set import Locator
 from tests.column_fixtures import write_columns
 from tests.streaming.corpus import clips, write_dataset, write_latents
 from tests.view_fixtures import write_view
@@ -251,3 +258,88 @@ def test_columns_are_joined_to_the_samples_of_a_view(output):
                 found[key] += 1
                 assert float(batch["score"][row]) == number(key) / 2
     assert found == EXPECTED
+
+
+WORLDS = (1, 3, 8, 16)
+
+
+@pytest.mark.parametrize("batching", ["fixed", LengthBuckets(2), FrameBudget(60_000, 48, 64)])
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_planned_samples_are_the_same_on_1_to_16_ranks(output, batching, is_mixed):
+    """Rows of shards, not numbers of samples: copies and left-out samples are counted in."""
+    audio = str(output / "audio")
+    streams = [Stream(remote=audio, split="train", view="some"), Stream(remote=audio, split="test", repeat=1.5)]
+
+    def planned(world_size):
+        places = []
+        for rank in range(world_size):
+            made = StreamingDataset(
+                streams=streams[: 1 + is_mixed],
+                batch_size=48 // world_size,
+                world=World(rank, world_size),
+                batching=batching,
+                shuffle=True,
+            )
+            run = made.epochs.begin()
+            places.append([_places(made, run.plan(index).rows) for index in range(len(run))])
+        batches = zip(*places, strict=True)
+        return [[row for rows in zip(*parts, strict=True) for row in rows] for parts in batches]
+
+    alone = planned(1)
+    of_view = Counter(place for batch in alone for place in batch if place is not None and place[0] == 0)
+    assert sorted(of_view.values()) == sorted(EXPECTED.values())
+    for world_size in WORLDS[1:]:
+        assert planned(world_size) == alone
+
+
+def _places(made, rows):
+    """Stream, shard and row of each sample; None for padding."""
+    found = []
+    for stream, sample in zip(rows.stream_ids.tolist(), rows.sample_ids.tolist(), strict=True):
+        if sample < 0:
+            found.append(None)
+            continue
+        shard, row = made.reading.readers[stream].find(np.array([sample]))
+        found.append((stream, int(shard[0]), int(row[0])))
+    return found
+
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "views.json"
+
+
+def golden_orders(output):
+    """Keys of the second epoch: they must never change, as a saved state would continue somewhere else."""
+    orders = {}
+    for algo in ("block", "full"):
+        made = dataset(output, shuffle=True, shuffle_algo=algo, num_canonical_nodes=4)
+        for _ in range(2):
+            orders[algo] = keys_of(StreamingDataLoader(made))
+    buckets = dataset(output, shuffle=True, batching=LengthBuckets(3))
+    return orders | {"buckets": keys_of(StreamingDataLoader(buckets))}
+
+
+def test_the_order_of_a_view_is_the_one_of_all_versions(output):
+    """`HEADRACE_UPDATE_GOLDEN=1 pytest tests/streaming/test_views.py -k versions` writes the file again."""
+    found = golden_orders(output)
+    if os.environ.get("HEADRACE_UPDATE_GOLDEN"):
+        lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(keys)}" for name, keys in found.items())
+        GOLDEN.write_text(f"{{\n{lines}\n}}\n")
+    assert found == json.loads(GOLDEN.read_text())
+
+
+@given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=6), min_size=1, max_size=6), st.data())
+def test_every_sample_of_a_view_has_its_row(counts, data):
+    """Any counts: sample number j of the line is the j-th of the rows, each as often as it counts."""
+    flat_counts = [(shard, row) for shard, rows in enumerate(counts) for row, n in enumerate(rows) for _ in range(n)]
+    sizes = np.array([len(rows) for rows in counts], np.int32)
+    part = PartitionCounts("train-0000", sizes, np.array([n for rows in counts for n in rows], np.uint8))
+    totals = part.of_shards()
+    assert totals.totals.tolist() == [sum(rows) for rows in counts]
+    chosen = np.flatnonzero(totals.totals)
+    locator = Locator.of(totals.totals[chosen])
+    if flat_counts:
+        wanted = data.draw(st.lists(st.integers(0, len(flat_counts) - 1), max_size=10))
+        shards, numbers = locator.find(np.array(wanted, np.int64))
+        rows = [np.repeat(np.arange(len(counts[s])), counts[s]) for s in chosen.tolist()]
+        found = [(int(chosen[s]), int(rows[s][n])) for s, n in zip(shards.tolist(), numbers.tolist(), strict=True)]
+        assert found == [flat_counts[number] for number in wanted]
