@@ -7,26 +7,35 @@ from pathlib import Path
 
 import soundfile
 
-from headrace.format.index import index_name
+from headrace.format.index import files_of_shard
 from headrace.format.manifests import manifest_path
 from headrace.format.snapshots import read_snapshot, read_table, snapshot_numbers
 from headrace.locate.outputs import shard_folders
 from headrace.stores.storage import Storage, open_storage
 from tests.projects import Project
 
-LEFT_OUT = ("catalog/catalog.jsonl", "catalog/parts/")
+LEFT_OUT = ("catalog/catalog.jsonl", "catalog/parts/", "catalog/columns/")
+PARTS = ("audio", "latents/mel", "columns/captions", "columns/metadata")
 MEL = {"name": "mel", "encoder": {"kind": "log_mel", "num_mels": 4}, "dtype": "float32"}
 
 
 def tones(folder: Path, count: int = 24, **settings: object) -> Project:
-    """A project of short tones with metadata, a recording that is rejected, and latents; not built yet."""
+    """A project of short tones with metadata, captions, latents and a recording that is rejected; not built yet."""
     project = Project(folder)
     folder.mkdir(parents=True, exist_ok=True)
     project.write_titled_tones(count)
     (project.recordings / "broken.wav").write_bytes((project.recordings / "tone000.wav").read_bytes()[:300])
-    made = {"shards": {"samples_per_shard": 3, "partitions": {"train": 3, "test": 1}}, "latents": [MEL], **settings}
-    project.write_yaml(**made)
+    rows = [f"tone{number:03d}.wav,{caption_of(number)}\n" for number in range(40)]
+    (folder / "captions.csv").write_text("path,caption\n" + "".join(rows))
+    columns = [{"name": "captions", "table": str(folder / "captions.csv")}]
+    shards = {"samples_per_shard": 3, "partitions": {"train": 3, "test": 1}}
+    project.write_yaml(**{"shards": shards, "latents": [MEL], "columns": columns, **settings})
     return project
+
+
+def caption_of(number: int) -> str:
+    """The caption of a tone."""
+    return f"a tone of {200 + number} Hz"
 
 
 def yaml_of(project: Project) -> Path:
@@ -52,7 +61,7 @@ def objects(storage: Storage) -> dict[str, bytes]:
 def check_readers(output: Storage) -> int:
     """Assert that every snapshot is complete: manifests, table, shards, indexes. Returns how many there are."""
     number = 0
-    for name in ("audio", "latents/mel"):
+    for name in PARTS:
         folder = output.at(name)
         there = {entry.path: entry.num_bytes for entry in folder.list()}
         for snapshot in snapshot_numbers(folder):
@@ -60,7 +69,7 @@ def check_readers(output: Storage) -> int:
             table = read_table(folder, content)
             for shard, size in zip(table.names(), table.num_bytes.tolist(), strict=True):
                 assert there.get(shard) == size, f"snapshot {snapshot} of {name} names {shard}: {there.get(shard)}"
-                assert index_name(shard) in there, f"snapshot {snapshot} of {name}: no index of {shard}"
+                assert there.keys() >= set(files_of_shard(shard)), f"snapshot {snapshot} of {name}: no index of {shard}"
             for partition, frozen in content.manifests.items():
                 assert manifest_path(partition, frozen) in there
             assert {part.path for part in content.parts} <= there.keys()
@@ -71,20 +80,26 @@ def check_readers(output: Storage) -> int:
 
 
 def check_whole(project: Project, output: Storage | None = None) -> None:
-    """Assert that the newest snapshot has every tone, bit for bit, with its latents, and that no commit is pending."""
+    """Assert that the newest snapshot has every tone bit for bit, with latents and caption; no commit is pending."""
     output = output or open_storage(str(project.output))
     parts = {part.name: part for part in shard_folders(output)}
-    assert set(parts) == {"audio", "latents/mel"}
+    assert set(parts) == set(PARTS)
     from headrace import StreamingDataset
 
     dataset = StreamingDataset(
-        remote=f"{output.uri}/audio", latents=[f"{output.uri}/latents/mel"], batch_size=1, validate_hash=True
+        remote=f"{output.uri}/audio",
+        latents=[f"{output.uri}/latents/mel"],
+        columns=["captions"],
+        batch_size=1,
+        validate_hash=True,
     )
     seen = {}
     for position in range(len(dataset)):
         sample = dataset.get_item(position)
         assert len(sample["encoder_hidden"]) == sample["encoder_length"] > 0
-        seen[sample["metadata"]["headrace"]["source"]] = sample
+        source = sample["metadata"]["headrace"]["source"]
+        assert sample["metadata"]["caption"] == caption_of(int(source[4:7])), source
+        seen[source] = sample
     recordings = {path.name for path in project.recordings.glob("*.wav")} - {"broken.wav"}
     assert set(seen) == recordings
     for name, sample in seen.items():

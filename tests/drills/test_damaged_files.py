@@ -93,6 +93,12 @@ KINDS = {
     "latent snapshot": "latents/mel/snapshots/*.json",
     "latent table": "latents/mel/snapshots/*.shards",
     "latent manifest": "latents/mel/manifests/*/*.json",
+    "columns": "columns/captions/*.columns",
+    "columns snapshot": "columns/captions/snapshots/*.json",
+    "columns table": "columns/captions/snapshots/*.shards",
+    "columns manifest": "columns/captions/manifests/*/*.json",
+    "header of columns": "catalog/columns/captions/table.json",
+    "rows of columns": "catalog/columns/captions/parts/*.parquet",
     "catalog": "catalog/catalog.jsonl",
     "files of the catalog": "catalog/parts/*.files-*.parquet",
     "rows of the catalog": "catalog/parts/*.rows-*.parquet",
@@ -116,7 +122,7 @@ def test_damaged_outputs(project, drill):
     Local latents are read with `validate_hash`, since nothing else looks at them on a disk.
     """
     wanted = apart(read_all, str(project.output)).well()
-    for name, (_, _, wave, _) in wanted.items():
+    for name, (_, _, wave, _, _) in wanted.items():
         assert wave == soundfile.read(project.recordings / name, dtype="float32")[0].tobytes()
 
     def one_round(chance):
@@ -130,7 +136,7 @@ def test_damaged_outputs(project, drill):
             victim.unlink()
         else:
             victim.write_bytes(damaged(before, deed, chance))
-        words = (victim.name, victim.stem, "catalog", "snapshot", "manifest", "latents")
+        words = (victim.name, victim.stem, "catalog", "snapshot", "manifest", "latents", "columns")
         what = f"{kind}, {deed}"
         try:
             first, verified, built, second = apart(
@@ -143,7 +149,9 @@ def test_damaged_outputs(project, drill):
                     wrong = {name for name in wanted if came.get(name) != wanted[name]}
                     assert not wrong, f"wrong or missing in silence: {wrong}"
             assert verified[0] in {0, 1}
-            if kind.endswith(("tar", "index", "table")) and not (victim.exists() and victim.read_bytes() == before):
+            if kind.endswith(("tar", "index", "table", "columns")) and not (
+                victim.exists() and victim.read_bytes() == before
+            ):
                 assert isinstance(second, dict) or verified[0] == 1, "verify says it is sound"
             assert built == "" or any(word in built for word in words), built
         except AssertionError as error:

@@ -7,6 +7,7 @@ import os
 import random
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,8 @@ import headrace.encoding.shards
 import headrace.streaming.loader  # noqa: F401 - the server of processes imports this module: each of them has it then
 from headrace import StreamingDataLoader, StreamingDataset, encoders, webdataset_loader
 from headrace.build.audio import build_partition
+from headrace.build.column_sets import bring_columns_up_to_date
+from headrace.build.column_tables import import_table
 from headrace.build.commit import commit_latents, commit_partitions
 from headrace.build.latents import build_latent_partition
 from headrace.build.reconcile import latent_settings, shard_settings, wanted_partitions
@@ -40,7 +43,7 @@ DAYS_SECONDS = 3 * 86_400.0
 
 
 def build(yaml: Path) -> None:
-    """Bring the data set up to date, stage by stage as `build.py` does: catalog, audio, latents."""
+    """Bring the data set up to date, stage by stage as `build.py` does: catalog, audio, columns, latents."""
     config, stores = load_config(yaml), StorageResource()
     source, output, audio = stores.source(config), stores.output(config), stores.audio(config)
     update_catalog(config, source, stores.metadata(config), output)
@@ -51,6 +54,11 @@ def build(yaml: Path) -> None:
         build_partition(partition, recordings, shard_settings(config), source, audio, num_threads=2)
     _, _, manifests = commit_partitions(audio, wanted, catalog.header.digest)
     store_decode_rejects(catalog, manifests)
+    for table in config.columns:
+        stamp = stores.table_stamps(config)[table.table]
+        import_table(existing_catalog(output), config, table, stamp, partial(stores.column_table, table))
+    for name in config.column_sets:
+        bring_columns_up_to_date(output, config, name)
     for entry in config.latents:
         settings, folder = latent_settings(entry), stores.latents(config, entry.name)
         for partition in wanted:
@@ -237,14 +245,17 @@ def _read_hostile(reader: str, folder: str, cache: str) -> object:
     return 0 if code == 0 else f"Exit code {code}: {said}"
 
 
-Heard = tuple[int, int, bytes, bytes]
-"""Rate, frames, samples and latents of a recording; no bytes where there are no latents."""
+Heard = tuple[int, int, bytes, bytes, str]
+"""Rate, frames, samples, latents and caption of a recording; empty where there are no latents or captions."""
 
 
 def read_all(output: str) -> dict[str, Heard]:
     """Every recording of the newest snapshot, by source."""
     latents = [f"{output}/latents/mel"] if (Path(output) / "latents/mel").exists() else []
-    dataset = StreamingDataset(remote=f"{output}/audio", latents=latents, batch_size=1, validate_hash=bool(latents))
+    columns = ["captions"] if (Path(output) / "columns/captions").exists() else []
+    dataset = StreamingDataset(
+        remote=f"{output}/audio", latents=latents, columns=columns, batch_size=1, validate_hash=bool(latents)
+    )
     found = {}
     for number in range(dataset.num_samples):
         sample = dataset.get_item(number)
@@ -252,7 +263,8 @@ def read_all(output: str) -> dict[str, Heard]:
         hidden = sample["encoder_hidden"].numpy().tobytes() if latents else b""
         source = sample["metadata"]["headrace"]["source"]
         assert source not in found
-        found[source] = (int(sample["sample_rate"]), audio.shape[1], audio.tobytes(), hidden)
+        caption = sample["metadata"]["caption"] if columns else ""
+        found[source] = (int(sample["sample_rate"]), audio.shape[1], audio.tobytes(), hidden, caption)
     return found
 
 
