@@ -20,7 +20,7 @@ from headrace.audio.forms import (
 )
 from headrace.audio.probe import probe
 from headrace.audio.segments import plan_segments
-from headrace.audio.spans import encode_spans
+from headrace.audio.spans import decode_spans, encode_spans
 from headrace.audio.writer import codec_version, with_serial
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "decode",
     "decode_flac_into",
     "decode_into",
+    "decode_spans",
     "encode_segments",
     "encode_spans",
     "flac_info",

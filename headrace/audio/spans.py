@@ -12,8 +12,9 @@ Spans of one recording may overlap, and be in any order. Memory does not depend 
 
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import BinaryIO, cast
 
 import numpy as np
@@ -41,9 +42,23 @@ def encode_spans(
     *,
     block_samples: int = BLOCK_SAMPLES,
 ) -> Iterator[tuple[int, Encoded]]:
-    """Encode spans of a recording, lazily.
+    """Encode spans of a recording, lazily: `decode_spans`, and each result of it called at once."""
+    for number, encode in decode_spans(file, info, wanted, spans, block_samples=block_samples):
+        yield number, encode()
 
-    Yields the number of each span and its result, in the order in which they end within a group of overlapping spans.
+
+def decode_spans(
+    file: BinaryIO,
+    info: AudioInfo,
+    wanted: AudioFormat,
+    spans: Sequence[Span],
+    *,
+    block_samples: int = BLOCK_SAMPLES,
+) -> Iterator[tuple[int, Callable[[], Encoded]]]:
+    """Decode spans of a recording, lazily, for encoding on other threads.
+
+    Yields the number of each span and a function that encodes its frames, which may be called once, on any thread, at
+    any time. Spans come in the order in which they end within a group of overlapping spans.
     Each frame is decoded at most once, and, if a seek is exact, only if a span contains it. If decoding fails, the
     spans that were decoded are valid; if a seek is exact, each other span of the group is then decoded alone.
 
@@ -60,7 +75,7 @@ def encode_spans(
     try:
         job = Conversion(info, form_of(info, wanted))
     except AudioError as error:
-        yield from ((number, error) for number in range(len(spans)))
+        yield from ((number, partial(_same, error)) for number in range(len(spans)))
         return
     block_frames = max(1, block_samples // info.num_channels)
     groups = deque(_overlapping(spans) if info.has_exact_seek else [_by_start(spans)])
@@ -77,9 +92,9 @@ def encode_spans(
                     reader = FrameReader(
                         sound, info, dtype=job.reading_dtype, block_frames=block_frames, position=start
                     )
-                    for number, result in _read_forward(reader, start, job, spans, group):
+                    for number, encode in _read_forward(reader, start, job, spans, group):
                         done.add(number)
-                        yield number, result
+                        yield number, encode
                     position = max(spans[number].stop_frame for number in group)
                     groups.popleft()
         except AudioError as error:
@@ -88,7 +103,11 @@ def encode_spans(
             if info.has_exact_seek and len(group) > 1:  # each is judged alone
                 groups.extendleft([number] for number in reversed(left))
             else:
-                yield from ((number, error) for number in left)
+                yield from ((number, partial(_same, error)) for number in left)
+
+
+def _same(result: Encoded) -> Encoded:
+    return result
 
 
 def _overlapping(spans: Sequence[Span]) -> Iterator[list[int]]:
@@ -107,10 +126,11 @@ def _overlapping(spans: Sequence[Span]) -> Iterator[list[int]]:
 
 def _read_forward(
     reader: FrameReader, start: int, job: Conversion, spans: Sequence[Span], group: Sequence[int]
-) -> Iterator[tuple[int, EncodedSegment]]:
-    """Encode spans from frames that are read once, from a frame on. Yields each when its last frame has been read."""
+) -> Iterator[tuple[int, Callable[[], Encoded]]]:
+    """Decode spans from frames that are read once, from a frame on. Yields each when its last frame has been read."""
     if len(group) == 1 and spans[group[0]].start_frame == start:  # needs no frames in memory
-        yield group[0], _encoded(job, spans[group[0]], reader.blocks(start, spans[group[0]].stop_frame))
+        whole = _encoded(job, spans[group[0]], reader.blocks(start, spans[group[0]].stop_frame))
+        yield group[0], partial(_same, whole)
         return
     waiting = deque(group)
     begun: list[_BegunSpan] = []
@@ -124,7 +144,7 @@ def _read_forward(
         position = stop
         for one in [one for one in begun if one.span.stop_frame <= stop]:
             begun.remove(one)
-            yield one.number, _encoded(job, one.span, one.blocks(reader.block_frames))
+            yield one.number, partial(_encoded, job, one.span, one.blocks(reader.block_frames))
         _hold_less(begun)
 
 

@@ -20,8 +20,8 @@ from headrace.audio import (
     EncodedSegment,
     Segment,
     codec_version,
+    decode_spans,
     encode_segments,
-    encode_spans,
     prove,
     proves,
     with_serial,
@@ -186,10 +186,13 @@ class _AudioRecipe:
     def write(self, plans: Sequence[ShardPlan]) -> dict[str, ShardIndex]:
         """See `ShardRecipe`. Samples are encoded on threads, in bounded memory."""
         tasks = (task for plan in plans for task in self._tasks(plan))
-        with ThreadPoolExecutor(self.num_threads, "encode") as pool:
+        with (
+            ThreadPoolExecutor(self.num_threads, "encode-spans") as encoders,
+            ThreadPoolExecutor(self.num_threads, "encode") as pool,
+        ):
             faults = self._faults(plans, pool)
             spans = spans_of_passes(self._encoding_tasks(plans))
-            passes = SpanPasses(pool, spans, self._spans)
+            passes = SpanPasses(pool, encoders, _LONG_TASKS_PER_THREAD * self.num_threads, spans, self._spans)
 
             def start(task: CopyTask | EncodingTask) -> Pending[_Encoded]:
                 if isinstance(task, CopyTask):
@@ -298,16 +301,17 @@ class _AudioRecipe:
     def _encode(self, task: EncodingTask) -> _Encoded:
         """Encode samples of one recording."""
         if task.is_of_spans:
-            results = dict(self._spans([recording for recording, _ in task.samples]))
+            decoded = self._spans([recording for recording, _ in task.samples])
+            results = {number: encode() for number, encode in decoded}
             return [results[number] for number in range(len(results))]
         recording, audio = task.recording, self.settings.audio
         return self._read(recording, lambda file: list(encode_segments(file, recording.info, audio, task.segments)))
 
-    def _spans(self, spans: Sequence[Recording]) -> Iterator[tuple[int, EncodedSpan]]:
-        """Encode spans of one file: see `encode_spans`. Each is read before the next one is requested."""
+    def _spans(self, spans: Sequence[Recording]) -> Iterator[tuple[int, Callable[[], EncodedSpan]]]:
+        """Decode spans of one file: see `decode_spans`."""
         recording, frames = spans[0], [span.span for span in spans]
         with self._opened(recording) as file:
-            yield from encode_spans(file, recording.info, self.settings.audio, frames)
+            yield from decode_spans(file, recording.info, self.settings.audio, frames)
 
     def _read(self, recording: Recording, use: Callable[[BinaryIO], _Result]) -> _Result | AudioError:
         """The result of `use` on an open recording; or the `AudioError` that it raised, as a value."""

@@ -1,7 +1,8 @@
 """Decodes each recording in which a seek is not exact once for all of its spans that are wanted in a build.
 
-The spans of a recording may be in any shards of the build, in any order. One task encodes them all into an unnamed
-file, in which they wait for their shards: on disk and not in memory, unless they are few.
+The spans of a recording may be in any shards of the build, in any order. One task decodes them all; they are encoded on
+other threads, and put into an unnamed file, in which they wait for their shards: on disk and not in memory, unless they
+are few.
 """
 
 import tempfile
@@ -13,22 +14,40 @@ from typing import IO
 from headrace.audio import EncodedSegment
 from headrace.catalog.recordings import Recording
 from headrace.errors import AudioError
+from headrace.ordered import Backlog
 
 _IN_MEMORY_BYTES = 8 << 20
+_LONG_SECONDS = 30.0  # decoded frames wait in memory; one longer span at a time
 
 EncodedSpan = EncodedSegment | AudioError
-EncodePass = Callable[[Sequence[Recording]], Iterable[tuple[int, EncodedSpan]]]
-"""Encodes spans of one file: see `headrace.audio.encode_spans`."""
+DecodePass = Callable[[Sequence[Recording]], Iterable[tuple[int, Callable[[], EncodedSpan]]]]
+"""Decodes spans of one file: see `headrace.audio.decode_spans`."""
 
 
 class WaitingSpans:
     """The encoded spans of a file, until they are taken."""
 
-    def __init__(self, spans: Sequence[Recording], encode: EncodePass) -> None:
-        """Encode the spans."""
+    def __init__(self, spans: Sequence[Recording], decode: DecodePass, encoders: Executor, ahead: int) -> None:
+        """Decode the spans on this thread, and encode them on others.
+
+        Args:
+            spans: spans of one file.
+            decode: decodes them.
+            encoders: encodes them.
+            ahead: number of short spans that may wait to be encoded.
+        """
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115 - closed when empty
         self._found: dict[str, tuple[int, EncodedSpan]] = {}
-        for number, result in encode(spans):
+        backlog: Backlog[tuple[int, EncodedSpan]] = Backlog()
+        for number, encode in decode(spans):
+            backlog.add(encoders.submit(_numbered, number, encode))
+            info = spans[number].info
+            is_long = spans[number].span.num_frames > _LONG_SECONDS * info.sample_rate_hz
+            self._keep(spans, backlog.take(1 if is_long else ahead))
+        self._keep(spans, backlog.take(0))
+
+    def _keep(self, spans: Sequence[Recording], results: Iterable[tuple[int, EncodedSpan]]) -> None:
+        for number, result in results:
             self._found[spans[number].key] = self._put(result)
 
     def _put(self, result: EncodedSpan) -> tuple[int, EncodedSpan]:
@@ -49,26 +68,36 @@ class WaitingSpans:
         return result
 
 
+def _numbered(number: int, encode: Callable[[], EncodedSpan]) -> tuple[int, EncodedSpan]:
+    return number, encode()
+
+
 @dataclass(slots=True)
 class SpanPasses:
     """The passes over the recordings of a build.
 
     Attributes:
         pool: runs the passes.
+        encoders: encodes what passes have decoded; another pool, because a pass waits for it.
+        ahead: number of spans that may wait to be encoded, for each pass.
         spans: path → all spans of this file that are wanted in the build.
-        encode: encodes spans of one file.
+        decode: decodes spans of one file.
     """
 
     pool: Executor
+    encoders: Executor
+    ahead: int
     spans: Mapping[str, Sequence[Recording]]
-    encode: EncodePass
+    decode: DecodePass
     _passes: dict[str, Future[WaitingSpans]] = field(default_factory=dict)
 
     def start(self, wanted: Sequence[Recording]) -> "TakenSpans":
         """Start the pass over the file of these spans, unless it was started before."""
         path = wanted[0].path
         if path not in self._passes:
-            self._passes[path] = self.pool.submit(WaitingSpans, self.spans[path], self.encode)
+            self._passes[path] = self.pool.submit(
+                WaitingSpans, self.spans[path], self.decode, self.encoders, self.ahead
+            )
         return TakenSpans(self._passes[path], [span.key for span in wanted])
 
 
