@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _DPI = 72
 _COLOUR = "#2f6f8f"
 _POINTS = 240
-_MOST_COLUMNS = 24
+_MOST_COLUMNS = 12
 _COLUMNS_IN_A_ROW = 3
 _SHADES = 48  # colours of a picture with images: a third of the bytes, and no difference to see
 
@@ -60,8 +60,12 @@ def share_bars(shares: Mapping[str, float]) -> str:
 
 
 def column_histograms(summaries: Sequence[ColumnSummary]) -> str:
-    """A small histogram of each column that has several values, three in a row, as Markdown."""
-    drawn = [summary for summary in summaries if summary.num_distinct > 1][:_MOST_COLUMNS]
+    """A small histogram of each column that has several values, three in a row, as Markdown; empty without any.
+
+    Facts that are text (keys and paths) are left out.
+    """
+    several = [summary for summary in summaries if summary.num_distinct > 1]
+    drawn = [one for one in several if not (one.spec.is_fact and one.spec.kind.is_text)][:_MOST_COLUMNS]
     if not drawn:
         return ""
     rows = -(-len(drawn) // _COLUMNS_IN_A_ROW)

@@ -3,7 +3,8 @@ import dataclasses
 import polars as pl
 import pytest
 
-from headrace.build.reconcile import is_current, wanted_partitions
+from headrace.build.columns import ColumnSettings, columns_source
+from headrace.build.reconcile import BuildReason, is_current, wanted_columns, wanted_partitions, why_build
 from headrace.build.staleness import BuildNeed, plan_build
 from headrace.catalog.header import CatalogHeader, PartitionEntry
 from headrace.catalog.partitions import PartitionSize, num_samples, partition_sizes
@@ -22,6 +23,20 @@ def test_partitions_are_missing_changed_or_current():
     plan = plan_build({"train-0000": "a", "train-0001": "new", "test-0000": "c"}, manifests)
     assert plan.stale == {"train-0001": BuildNeed.CHANGED, "test-0000": BuildNeed.MISSING}
     assert plan.current == {"train-0000": manifests["train-0000"]}
+
+
+def test_columns_are_stale_if_their_audio_or_their_rows_changed():
+    audio = {"train-0000": ManifestSummary(1, "wanted", "audio"), "test-0000": ManifestSummary(1, "wanted", "other")}
+    settings, source = ColumnSettings(), columns_source("audio", "rows")
+    assert wanted_columns(audio, {"train-0000": "rows"}) == {
+        "train-0000": settings.wanted(source),
+        "test-0000": settings.wanted(columns_source("other", "")),
+    }
+    found = Manifest("train-0000", settings.wanted(source), source, {}, ())
+    assert why_build(found, source, settings) == ()
+    assert why_build(found, columns_source("new", "rows"), settings) == (BuildReason.AUDIO,)
+    assert why_build(found, columns_source("audio", "new"), settings) == (BuildReason.ROWS,)
+    assert why_build(dataclasses.replace(found, wanted="of another format"), source, settings) == (BuildReason.ROWS,)
 
 
 def test_partitions_that_left_the_layout_are_neither_stale_nor_current():

@@ -14,7 +14,7 @@ from headrace.build.update import PartitionBuild
 from headrace.catalog.column_header import ColumnTableHeader, read_table_header
 from headrace.catalog.header import HEADER_PATH, CatalogHeader, partition_in, read_header
 from headrace.config.dataset import METADATA_SET, DatasetConfig
-from headrace.errors import CatalogError
+from headrace.errors import CatalogError, NotFoundError
 from headrace.format.snapshots import NumberedSnapshot
 from headrace.stores.storage import Storage
 
@@ -65,7 +65,11 @@ def build_columns(
     """
     values: Callable[[], ColumnValues]
     if name == METADATA_SET:
-        _, entry = partition_in(output.read(HEADER_PATH), partition, f"{output.uri}/{HEADER_PATH}")
+        try:
+            blob = output.read(HEADER_PATH)
+        except NotFoundError as error:
+            raise CatalogError(f"{output.uri}: there is no catalog yet; {SCAN}") from error
+        _, entry = partition_in(blob, partition, f"{output.uri}/{HEADER_PATH}")
         rows = entry.rows.sha256 if entry.rows else ""
         values = partial(_metadata, output, config, partition)
     else:
