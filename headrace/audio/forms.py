@@ -240,6 +240,7 @@ class EncodedSegment:
         bits_per_sample: bits of a stored sample; None for lossy and companded codings.
         extension: name of the sample's field, which says what the payload is: `flac`, `opus`, `mp3`, `ogg`, `wav`.
         origin: where the bytes come from.
+        crc32: CRC-32 of the payload, if it is known.
     """
 
     payload: bytes | BinaryIO
@@ -250,3 +251,4 @@ class EncodedSegment:
     bits_per_sample: int | None
     extension: str = "flac"
     origin: AudioOrigin = AudioOrigin.ENCODER
+    crc32: int | None = None

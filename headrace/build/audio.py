@@ -9,13 +9,15 @@ import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import BinaryIO, TypeVar
 
 from headrace.audio import (
     AudioFormat,
+    AudioOrigin,
     Codec,
     EncodedSegment,
     Segment,
@@ -29,6 +31,7 @@ from headrace.audio import (
 from headrace.build.audio_counts import AudioCounts
 from headrace.build.encoding_tasks import TASK_SECONDS, EncodingTask, spans_of_passes, tasks_of
 from headrace.build.plan import ShardPlan, layout_of, plan_shards
+from headrace.build.publishing import Publisher
 from headrace.build.samples import Planned, ordered_samples, planned_samples, sample_json, sample_key
 from headrace.build.span_passes import EncodedSpan, SpanPasses
 from headrace.build.taken_over import CopyTask, OldShards, divided
@@ -145,6 +148,7 @@ class _AudioRecipe:
     _planned: Planned = field(init=False)
     _too_short: list[ManifestRejection] = field(init=False)
     _old: OldShards = field(init=False)
+    _tasks_of: dict[int, list[CopyTask | EncodingTask]] = field(default_factory=dict)
     counts: AudioCounts = field(init=False, default=AudioCounts())
 
     def plan(self, previous: NumberedManifest | None) -> list[ShardPlan]:
@@ -152,6 +156,7 @@ class _AudioRecipe:
         self._planned, self._too_short = planned_samples(self.recordings, self.settings.audio)
         planned = [] if previous is None else read_planned(self.storage, previous)
         shards = () if previous is None else previous.manifest.shards
+        self._tasks_of.clear()
         self._old = OldShards.of(self.storage, [shard.name for shard in shards], planned)
         keeps_places = previous is not None and previous.manifest.layout == self.settings.layout
         return plan_shards(
@@ -187,6 +192,7 @@ class _AudioRecipe:
         """See `ShardRecipe`. Samples are encoded on threads, in bounded memory."""
         tasks = (task for plan in plans for task in self._tasks(plan))
         with (
+            Publisher() as publisher,
             ThreadPoolExecutor(self.num_threads, "encode-spans") as encoders,
             ThreadPoolExecutor(self.num_threads, "encode") as pool,
         ):
@@ -207,7 +213,10 @@ class _AudioRecipe:
                 window=_SHORT_TASKS_PER_THREAD * self.num_threads,
                 limit=WeightLimit(self._weight, _LONG_TASKS_PER_THREAD * self.num_threads * TASK_SECONDS),
             )
-            return {plan.input_digest: self._write_one(plan, results) for plan in plans}
+            for plan in plans:
+                writer, notes = self._collected(plan, results)
+                publisher.add(writer, plan.input_digest, notes)
+            return publisher.indexes()
 
     def _faults(self, plans: Sequence[ShardPlan], pool: ThreadPoolExecutor) -> dict[str, AudioError]:
         """Path → error of damaged recordings whose segments are split into several tasks.
@@ -222,12 +231,13 @@ class _AudioRecipe:
         found = pool.map(lambda recording: self._read(recording, partial(prove, info=recording.info)), parted.values())
         return {path: fault for path, fault in zip(parted, found, strict=True) if fault is not None}
 
-    def _write_one(self, plan: ShardPlan, results: Iterator[_Encoded]) -> ShardIndex:
-        """Publish one shard from the next results."""
+    def _collected(self, plan: ShardPlan, results: Iterator[_Encoded]) -> tuple[ShardWriter, dict[str, str]]:
+        """One shard from the next results, ready to be published, and the notes of its index."""
         place = ShardPlace(split_of(self.target.partition), bucket_of(self.target.partition), plan.sequence)
         refused: dict[tuple[str, str], ManifestRejection] = {}
         seconds = 0.0
-        with ShardWriter(self.storage, place) as writer:
+        with ExitStack() as stack:
+            writer = stack.enter_context(ShardWriter(self.storage, place))
             for task in self._tasks(plan):
                 result = next(results)
                 encoded = [result] * len(task.samples) if isinstance(result, AudioError) else result
@@ -245,7 +255,8 @@ class _AudioRecipe:
                 REFUSED_NOTE: json.dumps([asdict(refusal) for refusal in refused.values()], ensure_ascii=False),
                 _SECONDS_NOTE: repr(round(seconds, 6)),
             }
-            return writer.publish(plan.input_digest, notes)
+            stack.pop_all()  # the publisher closes the writer
+            return writer, notes
 
     def _check_conserved(self, plan: ShardPlan, refused: Collection[tuple[str, str]], writer: ShardWriter) -> None:
         """Raise `BuildError` unless the shard has exactly the planned samples that are not rejected."""
@@ -263,15 +274,20 @@ class _AudioRecipe:
         key = sample_key(recording, segment, is_whole=self.settings.audio.segment_seconds is None)
         text = sample_json(recording, segment, sample)
         facts = SampleEntry(key, {}, sample.num_frames, sample.sample_rate_hz, sample.num_channels)
-        payload = with_serial(sample.payload, key) if self.settings.audio.codec is Codec.OPUS else sample.payload
-        writer.add(key, {sample.extension: (payload, sample.num_bytes), "json": (text, len(text))}, facts)
+        payload, known = sample.payload, {} if sample.crc32 is None else {sample.extension: sample.crc32}
+        if self.settings.audio.codec is Codec.OPUS and sample.origin is AudioOrigin.ENCODER:
+            payload = with_serial(payload, key)
+        writer.add(key, {sample.extension: (payload, sample.num_bytes), "json": (text, len(text))}, facts, known)
         self.counts = self.counts.with_one(sample.origin)
         return sample.num_frames / sample.sample_rate_hz
 
     def _tasks(self, plan: ShardPlan) -> Iterator[CopyTask | EncodingTask]:
         """The plan's samples, in parts that one thread copies or encodes at a time."""
-        for part in divided(((*self._planned[sample.key], sample.audio) for sample in plan.samples), self._old):
-            yield from [part] if isinstance(part, CopyTask) else tasks_of(part, self.settings.audio)
+        if plan.sequence not in self._tasks_of:  # a plan's tasks are needed several times, and cost a search
+            parts = divided(((*self._planned[sample.key], sample.audio) for sample in plan.samples), self._old)
+            tasks = ([part] if isinstance(part, CopyTask) else tasks_of(part, self.settings.audio) for part in parts)
+            self._tasks_of[plan.sequence] = list(chain.from_iterable(tasks))
+        return iter(self._tasks_of[plan.sequence])
 
     def _encoding_tasks(self, plans: Sequence[ShardPlan]) -> Iterator[EncodingTask]:
         """The parts of all plans that are encoded."""

@@ -244,4 +244,5 @@ def _as_encoded(audio: StoredAudio, payload: bytes | BinaryIO) -> EncodedSegment
         bits_per_sample=None,
         extension=audio.extension,
         origin=AudioOrigin.SHARD,
+        crc32=audio.crc32,
     )

@@ -76,8 +76,16 @@ class TarWriter:
         self._digest = hashlib.sha256()
         self.num_bytes = 0
 
-    def add(self, name: str, payload: bytes | BinaryIO, num_bytes: int) -> WrittenPayload:
+    def add(
+        self, name: str, payload: bytes | BinaryIO, num_bytes: int, known_crc32: int | None = None
+    ) -> WrittenPayload:
         """Append a member; a payload that is a file is read from its current position.
+
+        Args:
+            name: name of the member.
+            payload: its bytes.
+            num_bytes: number of its bytes.
+            known_crc32: its CRC-32, if that need not be computed.
 
         Raises:
             FormatError: the name does not fit a ustar header, the member is too large, or the payload does not have
@@ -86,12 +94,13 @@ class TarWriter:
         self._put(member_header(name, num_bytes))
         start, crc32 = self.num_bytes, 0
         for piece in [payload] if isinstance(payload, bytes) else _pieces(payload):
-            crc32 = zlib.crc32(piece, crc32)
+            if known_crc32 is None:
+                crc32 = zlib.crc32(piece, crc32)
             self._put(piece)
         if self.num_bytes - start != num_bytes:
             raise FormatError(f"{name}: {num_bytes} bytes expected, {self.num_bytes - start} written")
         self._put(bytes(-num_bytes % _BLOCK_BYTES))
-        return WrittenPayload(start, start + num_bytes, crc32)
+        return WrittenPayload(start, start + num_bytes, crc32 if known_crc32 is None else known_crc32)
 
     def finish(self) -> str:
         """Write the end of the archive (two empty blocks). Returns the archive's SHA-256 as hex."""

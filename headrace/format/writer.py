@@ -58,9 +58,19 @@ class ShardWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Drop what was collected."""
+        self.close()
+
+    def close(self) -> None:
+        """Drop what was collected."""
         self._collected.close()
 
-    def add(self, key: str, payloads: Mapping[str, tuple[Payload, int]], facts: SampleEntry | None = None) -> None:
+    def add(
+        self,
+        key: str,
+        payloads: Mapping[str, tuple[Payload, int]],
+        facts: SampleEntry | None = None,
+        known_crc32: Mapping[str, int] | None = None,
+    ) -> None:
         """Append a sample.
 
         Args:
@@ -68,18 +78,23 @@ class ShardWriter:
             payloads: field → payload and its size in bytes, written in this order.
             facts: what the index says about it besides key and ranges; a `tensor` range is relative to the payload of
                 the first field.
+            known_crc32: field → CRC-32 of its payload, if the caller has just computed it. `publish` compares it with
+                the collected bytes.
 
         Raises:
             FormatError: see `TarWriter.add`.
         """
-        written = {name: self._tar.add(f"{key}.{name}", data, size) for name, (data, size) in payloads.items()}
+        known = known_crc32 or {}
+        written = {
+            name: self._tar.add(f"{key}.{name}", data, size, known.get(name)) for name, (data, size) in payloads.items()
+        }
         ranges = {name: (place.start, place.stop) for name, place in written.items()}
         crc32 = {name: place.crc32 for name, place in written.items()}
-        known = facts or SampleEntry(key, {})
-        tensor = known.tensor
+        described = facts or SampleEntry(key, {})
+        tensor = described.tensor
         if tensor is not None:
             tensor = tensor.after(next(iter(ranges.values()))[0])
-        self._entries.append(replace(known, key=key, ranges=ranges, tensor=tensor, crc32=crc32))
+        self._entries.append(replace(described, key=key, ranges=ranges, tensor=tensor, crc32=crc32))
 
     @property
     def keys(self) -> list[str]:

@@ -1,0 +1,210 @@
+"""A changed caption in a large partition: `python benchmarks/takeover.py [--samples 10000] [--clips 400] [--rounds 7]`.
+
+A partition is built, with captions in the JSON (`source.json: embed`). Then the catalog is scanned with other captions,
+*the recordings' folder is renamed*, and the partition is built again:
+
+1. One caption of `--samples` short recordings changed: shards written, samples copied, recordings opened.
+2. All captions of `--clips` recordings of 5 s changed, so that every shard is written: audio per second, in turn with a
+   plain copy of the same shards (`shutil.copyfile`), and with a copy that computes the SHA-256 of every byte, which a
+   name by content needs. Beside it, the first build, which encodes everything.
+
+All files are in the page cache. Ratios of CPU time are given besides, because other programs may run. Writes
+`results/takeover.json`.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # `tests` from the checkout
+
+import polars as pl  # noqa: E402
+
+from headrace.build.audio import ShardSettings, build_partition  # noqa: E402
+from headrace.build.update import PartitionBuild  # noqa: E402
+from headrace.catalog.parts import partition_recordings  # noqa: E402
+from headrace.catalog.sources import open_source  # noqa: E402
+from headrace.catalog.update import update_catalog  # noqa: E402
+from headrace.config.partitioning import Partitioning, ShardSize  # noqa: E402
+from tests.builds import Project  # noqa: E402
+
+PARTITION = "train-0000"
+Pending = Callable[[], PartitionBuild]
+RATE_HZ = 44_100
+_PIECE_BYTES = 1 << 20
+
+
+@dataclass(slots=True)
+class Timing:
+    """Seconds of each round."""
+
+    clock: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+    def measure(self, work: Callable[[], object]) -> None:
+        """Run `work` and add its time."""
+        clock, cpu = time.perf_counter(), time.process_time()
+        work()
+        self.cpu.append(time.process_time() - cpu)
+        self.clock.append(time.perf_counter() - clock)
+
+
+def captions(num_samples: int, version: str, changed: range) -> pl.DataFrame:
+    """The metadata of all recordings, with other captions for some."""
+    return pl.DataFrame(
+        {
+            "path": [f"{number:06d}.wav" for number in range(num_samples)],
+            "caption": [f"caption {number} {version if number in changed else ''}" for number in range(num_samples)],
+        }
+    )
+
+
+class Benchmark:
+    """One partition, and what is done to it."""
+
+    def __init__(self, folder: Path, num_samples: int, num_frames: int, num_threads: int) -> None:
+        layout = Partitioning({"train": 1.0}, {"train": 1}, 50)
+        self.num_samples = num_samples
+        self.project = Project(
+            folder, layout=layout, num_threads=num_threads, metadata=captions(num_samples, "", range(0))
+        )
+        for number in range(num_samples):
+            self.project.put(f"{number:06d}.wav", seed=number, num_frames=num_frames + number % 977, rate=RATE_HZ)
+        self.encoded = Timing()
+        self.encoded.measure(self.project.build)
+        self.scanned = folder / "source"
+        self.hidden = folder / "renamed"
+
+    def with_captions(self, version: str, changed: range) -> Pending:
+        """Scan other captions and rename the recordings' folder. Returns what builds the partition."""
+        project = self.project
+        project.metadata = captions(self.num_samples, version, changed)
+        source = open_source(self.scanned)
+        update_catalog(project.config(), source, project.metadata, project.output)
+        recordings = partition_recordings(project.output, project.config(), PARTITION)
+        self.scanned.rename(self.hidden)
+        settings = ShardSettings(project.audio, ShardSize(50))
+        threads = project.num_threads
+        return lambda: build_partition(PARTITION, recordings, settings, source, project.shards, num_threads=threads)
+
+    def restore(self) -> None:
+        """Give the recordings' folder its name again."""
+        self.hidden.rename(self.scanned)
+
+    def tars(self, build: PartitionBuild) -> list[Path]:
+        """The shards of a build."""
+        return [self.project.shards.local_path(shard.name) for shard in build.manifest.manifest.shards]
+
+
+def copied(paths: list[Path], folder: Path) -> None:
+    """A plain copy of files."""
+    for path in paths:
+        shutil.copyfile(path, folder / path.name)
+
+
+def copied_with_digest(paths: list[Path], folder: Path) -> None:
+    """A copy of files with the SHA-256 of every byte, which a name by content needs."""
+    for path in paths:
+        digest = hashlib.sha256()
+        with path.open("rb") as source, (folder / path.name).open("wb") as target:
+            while piece := source.read(_PIECE_BYTES):
+                digest.update(piece)
+                target.write(piece)
+
+
+COPIES = {"plain copy": copied, "copy with SHA-256": copied_with_digest}
+
+
+def one_caption(folder: Path, num_samples: int, num_threads: int) -> dict[str, object]:
+    """One caption of many changed: what is written, and how long it takes."""
+    bench = Benchmark(folder, num_samples, RATE_HZ // 20, num_threads)
+    work = bench.with_captions("once", range(num_samples // 2, num_samples // 2 + 1))
+    timing, results = Timing(), list[PartitionBuild]()
+    timing.measure(lambda: results.append(work()))
+    (changed,) = results
+    print(
+        f"one caption of {num_samples}: {len(changed.written)} shard written, {len(changed.reused)} reused, samples "
+        f"{changed.audio}, no recording opened (their folder was renamed): {timing.clock[0]:.2f} s"
+    )
+    return {
+        "shards_written": len(changed.written),
+        "shards_reused": len(changed.reused),
+        "samples": asdict(changed.audio),
+        "recordings_opened": 0,
+        "seconds": timing.clock[0],
+    }
+
+
+def all_captions(folder: Path, options: argparse.Namespace) -> dict[str, object]:
+    """All captions changed, round after round, in turn with copies of the same shards."""
+    bench = Benchmark(folder, options.clips, 5 * RATE_HZ, options.threads)
+    timings = {kind: Timing() for kind in ("take over", *COPIES)}
+    results: list[PartitionBuild] = []
+    paths: list[Path] = []
+    target = folder / "copies"
+    for turn in range(options.rounds):
+        work = bench.with_captions(f"turn {turn}", range(options.clips))
+        timings["take over"].measure(lambda: results.append(work()))  # noqa: B023 - called at once
+        bench.restore()
+        paths = bench.tars(results[-1])
+        for kind, copy in COPIES.items():
+            target.mkdir()
+            timings[kind].measure(lambda: copy(paths, target))  # noqa: B023 - called at once
+            shutil.rmtree(target)
+        for path in set(bench.project.shards.root.glob("*.tar")) - set(paths):
+            path.unlink()
+            path.with_suffix(".idx").unlink()
+    size = sum(path.stat().st_size for path in paths)
+    rates = {kind: size / statistics.median(timing.clock) / 1e6 for kind, timing in timings.items()}
+    per_cpu = {kind: size / min(timing.cpu) / 1e6 for kind, timing in timings.items()}
+    for kind in timings:
+        print(f"{kind}: {rates[kind]:.0f} MB/s by the clock, {per_cpu[kind]:.0f} MB for a CPU second")
+    print(f"encoding all: {size / bench.encoded.clock[0] / 1e6:.1f} MB/s")
+    for kind in COPIES:
+        ratio, cpu = rates["take over"] / rates[kind], per_cpu["take over"] / per_cpu[kind]
+        print(f"take over : {kind} = {ratio:.2f} by the clock, {cpu:.2f} by CPU time")
+    return {
+        "shard_bytes": size,
+        "samples_of_last": asdict(results[-1].audio),
+        "timings": {kind: asdict(timing) for kind, timing in {**timings, "encoding": bench.encoded}.items()},
+        "megabytes_per_second": rates,
+        "megabytes_per_cpu_second": per_cpu,
+        "ratio": {kind: rates["take over"] / rates[kind] for kind in COPIES},
+        "ratio_cpu": {kind: per_cpu["take over"] / per_cpu[kind] for kind in COPIES},
+    }
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--samples", type=int, default=10_000)
+    parser.add_argument("--clips", type=int, default=400)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        result = {
+            "machine": {"cpus": len(os.sched_getaffinity(0)), "python": platform.python_version()},
+            "load_at_start": os.getloadavg(),
+            "options": vars(options),
+            "one_caption": one_caption(Path(name) / "one", options.samples, options.threads),
+            "all_captions": all_captions(Path(name) / "all", options),
+        }
+    path = ROOT / "benchmarks" / "results" / "takeover.json"
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"wrote {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
