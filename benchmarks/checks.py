@@ -76,16 +76,16 @@ def with_all() -> Iterator[None]:
     """A CRC-32 of the audio besides the default checks."""
     fill = decode.fill_flac
 
-    def checked(sample: StoredSample, blob: memoryview, *rest: object) -> None:
+    def checked(sample: StoredSample, field: object, blob: memoryview, *rest: object) -> None:
         zlib.crc32(blob)
-        fill(sample, blob, *rest)  # type: ignore[arg-type]
+        fill(sample, field, blob, *rest)  # type: ignore[arg-type]
 
     with mock.patch.object(in_place_batch, "fill_flac", checked):
         yield
 
 
 def time_in_checks(folder: str) -> float:
-    """The share of an epoch's CPU time that is spent in the default checks, the measurement included: an upper bound."""
+    """The share of an epoch's CPU time that is spent in the default checks, with the measurement: an upper bound."""
     spent = 0
 
     def timed(function: Callable[..., object]) -> Callable[..., object]:

@@ -57,7 +57,7 @@ def audio_digest(key: str, recording: Recording, segment: Segment, audio: AudioF
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:DIGEST_LENGTH]
 
 
-class StoredAudio(NamedTuple):
+class AudioPlace(NamedTuple):
     """The audio of a sample in a shard: field, byte range and CRC-32; and its facts."""
 
     extension: str
@@ -69,7 +69,7 @@ class StoredAudio(NamedTuple):
     num_channels: int
 
 
-Place = tuple[str, StoredAudio]
+Place = tuple[str, AudioPlace]
 """Name of a shard, and the place of a sample's audio in it."""
 
 
@@ -112,7 +112,7 @@ class OldShards:
         return self._indexes[name]
 
 
-def _stored(index: ShardIndex, key: str) -> StoredAudio | None:
+def _stored(index: ShardIndex, key: str) -> AudioPlace | None:
     """The audio of a sample with one audio field; None without the sample, or if its CRC-32 is not known."""
     if (row := index.find(key)) is None:
         return None
@@ -122,7 +122,7 @@ def _stored(index: ShardIndex, key: str) -> StoredAudio | None:
     crc32 = int(index.crc32[row, index.fields.index(names[0])])
     start, stop = cast("tuple[int, int]", index.range_of(row, names[0]))
     facts = int(index.num_frames[row]), int(index.sample_rate_hz[row]), int(index.num_channels[row])
-    return None if crc32 == ABSENT else StoredAudio(names[0], start, stop, crc32, *facts)
+    return None if crc32 == ABSENT else AudioPlace(names[0], start, stop, crc32, *facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class CopyTask:
     storage: Storage
     shard: str
     samples: tuple[tuple[Recording, Segment], ...]
-    stored: tuple[StoredAudio, ...]
+    stored: tuple[AudioPlace, ...]
 
     @property
     def num_bytes(self) -> int:
@@ -181,7 +181,7 @@ class CopyTask:
         file.seek(0)
         return file
 
-    def _check(self, audio: StoredAudio, found: int) -> None:
+    def _check(self, audio: AudioPlace, found: int) -> None:
         if found != audio.crc32:
             raise IntegrityError(
                 f"{self.storage.uri}/{self.shard}: bytes {audio.start} to {audio.stop} have the CRC-32 {found:08x}, "
@@ -201,7 +201,7 @@ def divided(
         samples: row of the catalog, segment and audio digest of each sample.
         old: the shards to copy from.
     """
-    copies: list[tuple[Recording, Segment, StoredAudio]] = []
+    copies: list[tuple[Recording, Segment, AudioPlace]] = []
     encoded: list[tuple[Recording, Segment]] = []
     shard, num_bytes = "", 0
     for _, group in groupby(samples, key=lambda sample: sample[0].key):
@@ -229,12 +229,12 @@ def divided(
         yield encoded
 
 
-def _copy_task(old: OldShards, shard: str, copies: Sequence[tuple[Recording, Segment, StoredAudio]]) -> CopyTask:
+def _copy_task(old: OldShards, shard: str, copies: Sequence[tuple[Recording, Segment, AudioPlace]]) -> CopyTask:
     samples = tuple((recording, segment) for recording, segment, _ in copies)
     return CopyTask(old.storage, shard, samples, tuple(audio for _, _, audio in copies))
 
 
-def _as_encoded(audio: StoredAudio, payload: bytes | BinaryIO) -> EncodedSegment:
+def _as_encoded(audio: AudioPlace, payload: bytes | BinaryIO) -> EncodedSegment:
     return EncodedSegment(
         payload=payload,
         num_bytes=audio.stop - audio.start,
