@@ -4,6 +4,7 @@ import traceback
 import pytest
 
 from headrace.config.dataset import ColumnSetConfig, load_config
+from headrace.config.partitioning import ShardSize
 from headrace.errors import ConfigError
 
 MINIMAL = "source: {uri: recordings}\noutput: {uri: out}\n"
@@ -19,6 +20,12 @@ def load(tmp_path):
         return load_config(path)
 
     return load_text
+
+
+def test_a_shard_has_a_size_in_samples_or_in_bytes(load):
+    assert load(MINIMAL + "\nshards: {bytes_per_shard: 100mb}").shards.size == ShardSize(bytes_per_shard=100 << 20)
+    assert load(MINIMAL + "\nshards: {bytes_per_shard: 1000000}").shards.size == ShardSize(bytes_per_shard=1_000_000)
+    assert load(MINIMAL + "\nshards: {reshuffle: 1}").shards.size == ShardSize(samples_per_shard=50)
 
 
 def test_every_key_except_two_has_a_default_and_the_file_gives_the_name(load):
@@ -79,6 +86,13 @@ WRONG_KEYS = {
     "audio: {sample_rat: 3}": r"audio\.sample_rat: unknown key; did you mean sample_rate\?",
     "audio: {sample_rate: true}": r"audio\.sample_rate: true and false are not allowed here .*; found true",
     "audio: {bits_per_sample: 20}": r"audio\.bits_per_sample: expected 16 or 24; found 20",
+    "audio: {codec: mp3}": r"audio\.codec: expected flac, opus or copy; found 'mp3'",
+    "audio: {bitrate: 64000}": r"audio: bitrate: for codec opus only; leave it out, or set codec: opus, found 64000",
+    "audio: {codec: opus, sample_rate: 44100}": r"audio: sample_rate: Opus has 8000, .* 48000 Hz, found 44100",
+    "audio: {codec: opus, bits_per_sample: 16}": r"audio: bits_per_sample: Opus has no bit depth",
+    "audio: {codec: opus, bitrate: 64}": r"audio: bitrate: expected 6000 to 256000 bits per second for each channel",
+    "shards: {bytes_per_shard: much}": r"shards\.bytes_per_shard: expected a number of bytes, such as 100000000 or 1",
+    "shards: {samples_per_shard: 50, bytes_per_shard: 100mb}": r"shards: both samples_per_shard: 50 and bytes_",
     "audio: {compression_level: 9}": r"audio\.compression_level: expected at most 8; found 9",
     "splits: {train: 0.5}": r"splits: the shares must add up to 1, but they add up to 0\.5 \(train: 0\.5\)$",
     "splits: {tr_ain: 1.0}": r"splits: split name 'tr_ain': expected a letter, then letters, digits and hyphens$",

@@ -76,7 +76,10 @@ class AudioConfig(Section):
 
     @model_validator(mode="after")
     def _fits_the_codec(self) -> Self:
-        self.format()
+        try:
+            self.format()
+        except ConfigError as error:
+            raise ValueError(str(error).removeprefix("audio.")) from error
         return self
 
     def format(self) -> AudioFormat:
