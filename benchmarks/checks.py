@@ -74,13 +74,13 @@ def without_checks() -> Iterator[None]:
 @contextlib.contextmanager
 def with_all() -> Iterator[None]:
     """A CRC-32 of the audio besides the default checks."""
-    fill = decode.fill_flac
+    fill = decode.fill_audio
 
     def checked(sample: StoredSample, field: object, blob: memoryview, *rest: object) -> None:
         zlib.crc32(blob)
         fill(sample, field, blob, *rest)  # type: ignore[arg-type]
 
-    with mock.patch.object(in_place_batch, "fill_flac", checked):
+    with mock.patch.object(in_place_batch, "fill_audio", checked):
         yield
 
 

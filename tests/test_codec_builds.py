@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from headrace.config.partitioning import Partitioning, ShardSize
 from headrace.encoding.clips import AudioForm, read_clip
 from headrace.encoding.sources import audio_shard
 from headrace.format.index_files import read_index
+from headrace.streaming.batches import assembler
 from tests.builds import Project, check
 from tests.sounds import file_of, music
 
@@ -92,6 +94,11 @@ def test_loaders_deliver_exactly_the_decoded_members_in_the_length_of_the_index(
 def test_batches_of_mixed_codecs_are_padded_to_the_lengths_of_the_index(copies):
     dataset = StreamingDataset(remote=copies.shards.uri, batch_size=6)
     (batch,) = StreamingDataLoader(dataset)
+    audio = {name: decode(blob)[0] for name, (_, blob) in audio_of(copies).items()}
+    for row, key in enumerate(batch["keys"]):
+        want = audio[key[0]]
+        assert np.array_equal(batch["audio"][row, :, : want.shape[1]].numpy(), want)
+        assert not batch["audio"][row, :, want.shape[1] :].any()
     lengths = dict(zip((key[0] for key in batch["keys"]), batch["num_frames"].tolist(), strict=True))
     assert lengths == {name: 12_000 + 1_000 * number for number, name in enumerate(sorted(KINDS))}
 
@@ -102,6 +109,12 @@ def test_a_crop_is_that_part_of_the_whole(copies, seed):
     for name, sample in delivered(copies, crop_frames=3_001, shuffle_seed=seed).items():
         first = sample["frame_offset"]
         assert np.array_equal(sample["audio"].numpy(), whole[name]["audio"][:, first : first + 3_001].numpy())
+
+
+def test_batches_of_mixed_codecs_are_filled_in_place(copies):
+    with mock.patch.object(assembler, "SampleBatch", side_effect=AssertionError("sample by sample")):
+        (batch,) = StreamingDataLoader(StreamingDataset(remote=copies.shards.uri, batch_size=6, crop_frames=500))
+    assert batch["audio"].shape == (6, 1, 500)
 
 
 def test_verify_decodes_every_codec_and_finds_nothing_wrong(copies):

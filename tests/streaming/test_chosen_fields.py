@@ -33,9 +33,9 @@ def decoded(monkeypatch):
     """What was decoded: `audio`, `latents` and `json`."""
     found = []
     for module, name, what in (
-        (decode, "fill_flac", "audio"),
-        (in_place_batch, "fill_flac", "audio"),
-        (decode, "_opened", "audio"),
+        (decode, "fill_audio", "audio"),
+        (in_place_batch, "fill_audio", "audio"),
+        (decode, "open_encoded", "audio"),
         (decode, "fill_latents", "latents"),
         (in_place_batch, "fill_latents", "latents"),
         (decode, "metadata_of", "json"),

@@ -1,6 +1,6 @@
 """Decodes a sample's bytes: audio to float32, stored latents to arrays, JSON to metadata.
 
-`read_sample` makes a sample with arrays of its own; `fill_flac` and `fill_latents` decode into a row of a batch.
+`read_sample` makes a sample with arrays of its own; `fill_audio` and `fill_latents` decode into a row of a batch.
 """
 
 import json
@@ -121,27 +121,33 @@ def _span_around(sample: StoredSample) -> Span:
     return min(start for start, _ in present), max(stop for _, stop in present)
 
 
-def fill_flac(
+def fill_audio(
     sample: StoredSample, field: StoredAudio, blob: memoryview, out: NDArray[np.float32], window: FrameWindow
 ) -> None:
-    """Decode `window` of a FLAC payload into `out` (channels, frames), and write zeros after it.
+    """Decode `window` of an audio file into `out` (channels, frames), and write zeros after it.
 
     Raises:
         AudioError: it cannot be decoded, or differs from its index.
     """
     try:
-        _fill_flac(sample, field, blob, out, window)
+        _fill_audio(sample, field, blob, out, window)
     except AudioError as error:
         if field.name == AUDIO:
             raise
         raise of_field(field.name, error) from error
 
 
-def _fill_flac(
+def _fill_audio(
     sample: StoredSample, field: StoredAudio, blob: memoryview, out: NDArray[np.float32], window: FrameWindow
 ) -> None:
-    check_header(sample, field, whole_flac_info(blob))
     first, count = window
+    if not field.is_flac:
+        with open_encoded(blob) as audio:
+            check_encoded(sample, field, audio.info)
+            audio.read_into(out[:, :count], first)
+        out[:, count:] = 0
+        return
+    check_header(sample, field, whole_flac_info(blob))
     decoded = decode_flac_into(blob, out[:, :count], first, count)
     if decoded != count:
         raise AudioError("truncated", f"{decoded} frames decoded, {count} promised: build or fetch the shard again")
@@ -309,7 +315,7 @@ class _OpenAudio:
         first, count = window
         out = np.empty((self.facts.num_channels, count), np.float32)
         if self.encoded is None:
-            fill_flac(self.sample, self.field, self.blob, out, window)
+            fill_audio(self.sample, self.field, self.blob, out, window)
             return out
         try:
             self.encoded.read_into(out, first)

@@ -15,7 +15,7 @@ from headrace.format.tensors import storage_dtype
 from headrace.streaming.batches.arena import Allocator
 from headrace.streaming.batches.batch import Audio, Batch, Latents, NameOf, add_users, check_channels, check_width
 from headrace.streaming.batches.crop import FrameWindow, SampleCrop
-from headrace.streaming.batches.decode import extra, fill_flac, fill_latents, metadata, read_around
+from headrace.streaming.batches.decode import extra, fill_audio, fill_latents, metadata, read_around
 from headrace.streaming.batches.decoded_fields import decoded
 from headrace.streaming.batches.open_batch import RowErrors
 from headrace.streaming.batches.plausibility import is_plausible
@@ -132,7 +132,7 @@ class InPlaceBatch:
         if batch.audio is not None:
             for found in sample.audio():
                 out = batch.audio.fields[found.name][place]
-                fill_flac(sample, found, found.cut(start, blob), out, self._windows[place])
+                fill_audio(sample, found, found.cut(start, blob), out, self._windows[place])
         for field in self._latents:
             field.fill(place)
         for name, content in extra(sample, start, blob):
@@ -224,7 +224,7 @@ def _kind(row: BatchRow) -> tuple[str, ...] | None:
         return () if sample.tensor is not None else None
     is_known = sample.num_frames > 0 and len(fields) == len(columns.audio)
     for field in fields:
-        is_known = is_known and field.is_flac
+        is_known = is_known and field.num_channels > 0
     # Of latents beside audio, the index has no length.
     return columns.audio_names if is_known and sample.span(columns.latents) is None else None
 

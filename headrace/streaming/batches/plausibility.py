@@ -12,6 +12,8 @@ from headrace.streaming.batches.stored_sample import StoredAudio, StoredSample
 
 _SAMPLES_IN_A_BYTE = 8
 """Most audio samples in a byte of FLAC: a sample takes at least a bit, except in silence."""
+_LOSSY_SAMPLES_IN_A_BYTE = 128
+"""Most audio samples in a byte of a lossy file: Opus of 6 kbit/s has 64, except in silence."""
 _RATES_HZ = range(100, 10_000_001)
 
 
@@ -22,7 +24,8 @@ def is_plausible(sample: StoredSample) -> bool:
     """
     for field in sample.audio():  # the number of raw latents was compared with their bytes when the index was read
         start, stop = field.span
-        if not _is_plausible_flac(field.num_frames, field.num_channels, stop - start):
+        most = _SAMPLES_IN_A_BYTE if field.is_flac else _LOSSY_SAMPLES_IN_A_BYTE
+        if field.num_frames * field.num_channels > most * (stop - start):
             return False
     return True
 
