@@ -43,8 +43,11 @@ def nothing_changed(name: str, changes: BuildChanges, held: str, rejected_at: st
     catalog = changes.catalog
     num_rejected = sum(catalog.rejects.faults.values()) if catalog else 0
     rejected = f"; {num_rejected} rejected as before: {rejected_at}" if num_rejected else ""
-    recordings = catalog.num_recordings if catalog else 0
-    return f"{name}: nothing changed: {recordings} recordings, {held}{rejected} ({changes.seconds:.1f} s)"
+    recordings = f"{catalog.num_recordings} {catalog.unit}" if catalog else "0 recordings"
+    return f"{name}: nothing changed: {recordings}, {held}{rejected} ({changes.seconds:.1f} s)"
+
+
+_OTHER = {"recordings": "metadata, key or excluded segments", "rows": "rows, metadata or keys"}
 
 
 def files_text(catalog: CatalogChanges) -> str:
@@ -58,10 +61,10 @@ def files_text(catalog: CatalogChanges) -> str:
         "added": catalog.added,
         "changed": catalog.changed,
         "removed": catalog.removed,
-        "with other metadata, key or excluded segments": catalog.described,
+        f"with other {_OTHER[catalog.unit]}": catalog.described,
     }
     said = [f"{len(paths)} {kind} ({_first(paths, _MOST_PATHS)})" for kind, paths in kinds.items() if paths]
-    return f"{', '.join(said) or 'as before'}; {catalog.num_recordings} recordings"
+    return f"{', '.join(said) or 'as before'}; {catalog.num_recordings} {catalog.unit}"
 
 
 def why_text(built: Mapping[str, Sequence[BuildReason]]) -> str:

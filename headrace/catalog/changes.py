@@ -13,6 +13,7 @@ from headrace.catalog.columns import REJECTED_SCHEMA
 from headrace.catalog.field_files import field_file_facts
 from headrace.catalog.parts import StoredCatalog, read_rows
 from headrace.catalog.scan import Catalog
+from headrace.config.source import SampleKind
 from headrace.errors import CatalogError, FormatError
 from headrace.format.rejects import RejectChanges, Rejected, RejectSubject, compare_rejects
 
@@ -31,7 +32,8 @@ class CatalogChanges:
         removed: files that are only in the earlier catalog.
         described: recordings with the same bytes, but other metadata, another key or other excluded segments.
         rejects: differences between the rejected files and rows.
-        num_recordings: number of recordings in the later catalog.
+        num_recordings: number of recordings, or rows, in the later catalog.
+        unit: what is counted: `recordings`, or `rows` if these are samples.
     """
 
     added: tuple[str, ...]
@@ -40,6 +42,7 @@ class CatalogChanges:
     described: tuple[str, ...]
     rejects: RejectChanges
     num_recordings: int
+    unit: str = "recordings"
 
     @property
     def is_empty(self) -> bool:
@@ -81,7 +84,8 @@ def compare_stored(before: StoredCatalog | None, after: StoredCatalog) -> Catalo
     differ = [name for name in {**old, **new} if name not in old or name not in new or old[name] != new[name]]
     was = None if before is None else Catalog(_rows(before, differ, is_past=True), _past_rejects(before), "")
     found = compare_catalogs(was, Catalog(_rows(after, differ), after.rejected(), ""))
-    return replace(found, num_recordings=after.header.num_rows)
+    unit = "rows" if after.header.samples == SampleKind.ROWS else "recordings"
+    return replace(found, num_recordings=after.header.num_rows, unit=unit)
 
 
 def _rows(catalog: StoredCatalog, partitions: Sequence[str], *, is_past: bool = False) -> pl.DataFrame:
