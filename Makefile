@@ -23,7 +23,8 @@ $(STAMP): pyproject.toml constraints.txt
 
 venv: $(STAMP)  ## Make or update .venv
 
-demo: $(STAMP)  ## Take the demo corpus through the whole graph
+demo: $(STAMP)  ## Take the two demo data sets through the whole graph
+	@$(BIN)/python build.py demo_loops --table
 	@$(BIN)/python build.py demo --table
 
 ui: $(STAMP)  ## Dagster's web interface, on loopback

@@ -4,8 +4,10 @@ Usage:
     apt-get download sonic-pi-samples && dpkg -x sonic-pi-samples_*.deb unpacked
     python tools/make_demo_corpus.py unpacked
 
-Copies recordings byte for byte into one folder per category and writes metadata.csv from the package's README. The
-same package gives the same files. It must not alter audio: odd channel counts and bit depths are what a demo is for.
+Copies recordings byte for byte into one folder per category and writes three tables: metadata.csv, from the package's
+README, with one row per recording; levels.csv, measured from the audio; and loops.csv, with one row per bar of the
+loops. The same package gives the same files. It must not alter audio: odd channel counts and bit depths are what a demo
+is for.
 """
 
 import argparse
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import soundfile
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ LICENCE = "CC0-1.0"  # what the package's README says of every file in its folde
 
 MAX_TOTAL_BYTES = 11_500_000  # the repository carries these files: keep a clone small
 MAX_LONGEST_BYTES = 600_000  # a category's longest recording is kept up to this size, so that lengths spread
+
+BARS = 4  # of each loop in loops.csv
 
 HEADING = re.compile(r"^#+\s+(?P<title>.+?)\s*$")
 ENTRY = re.compile(r"^\*\s+`:(?P<name>\w+)`\s*-\s*(?P<url>https?://\S+)")
@@ -111,19 +116,55 @@ def choose(recordings: "Iterable[Recording]") -> list[Recording]:
     return sorted(chosen, key=lambda r: r.path)
 
 
-def write_corpus(recordings: "Sequence[Recording]", demo: Path) -> None:
-    """Replaces recordings/ and metadata.csv in `demo`."""
+def copy_recordings(recordings: "Sequence[Recording]", demo: Path) -> None:
+    """Replaces recordings/ in `demo`."""
     shutil.rmtree(demo / "recordings", ignore_errors=True)
     for recording in recordings:
         target = demo / "recordings" / recording.path
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(recording.file, target)
-    with (demo / "metadata.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["path", "title", "category", "source_url", "licence"])
-        for recording in recordings:
-            title = recording.file.stem.replace("_", " ")
-            writer.writerow([recording.path, title, recording.category, recording.source_url, LICENCE])
+
+
+def write_metadata(recordings: "Iterable[Recording]", demo: Path) -> None:
+    """Writes metadata.csv: one row per recording."""
+    rows = [
+        [recording.path, recording.file.stem.replace("_", " "), recording.category, recording.source_url, LICENCE]
+        for recording in recordings
+    ]
+    write_table(demo / "metadata.csv", ["path", "title", "category", "source_url", "licence"], rows)
+
+
+def write_loops(recordings: "Iterable[Recording]", demo: Path) -> None:
+    """Writes loops.csv: each recording of the folder loop/ in BARS spans of equal length, times in seconds."""
+    rows = [
+        [recording.file.name, f"{bar * length:.3f}", f"{(bar + 1) * length:.3f}", bar + 1]
+        for recording in recordings
+        if recording.folder == "loop"
+        for length in [recording.duration_seconds / BARS]
+        for bar in range(BARS)
+    ]
+    write_table(demo / "loops.csv", ["path", "start", "end", "bar"], rows)
+
+
+def write_levels(paths: "Iterable[str]", demo: Path) -> None:
+    """Writes levels.csv: peak and mean level of each recording, and its spectral centroid."""
+    rows = [[path, *levels(demo / "recordings" / path)] for path in paths]
+    write_table(demo / "levels.csv", ["path", "peak_dbfs", "rms_dbfs", "centroid_hz"], rows)
+
+
+def levels(file: Path) -> list[float]:
+    """Peak and root mean square in dB relative to full scale, and the spectral centroid in Hz, of all channels."""
+    audio, rate_hz = soundfile.read(file, always_2d=True)
+    peak, rms = np.abs(audio).max(), np.sqrt((audio**2).mean())
+    power = (np.abs(np.fft.rfft(audio, axis=0)) ** 2).sum(axis=1)
+    centroid_hz = (np.fft.rfftfreq(len(audio), 1 / rate_hz) * power).sum() / power.sum()
+    return [round(float(20 * np.log10(peak)), 1), round(float(20 * np.log10(rms)), 1), round(float(centroid_hz))]
+
+
+def write_table(file: Path, header: list[str], rows: "Iterable[Sequence[object]]") -> None:
+    """Writes a CSV file."""
+    with file.open("w", encoding="utf-8", newline="") as opened:
+        csv.writer(opened, lineterminator="\n").writerows([header, *rows])
 
 
 def main() -> None:
@@ -131,7 +172,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Rebuild datasets/demo/ from the package sonic-pi-samples.")
     parser.add_argument("unpacked", type=Path, help="folder that dpkg -x unpacked the package into")
     chosen = choose(read_package(parser.parse_args().unpacked / SAMPLES))
-    write_corpus(chosen, DEMO)
+    copy_recordings(chosen, DEMO)
+    write_metadata(chosen, DEMO)
+    write_loops(chosen, DEMO)
+    write_levels([recording.path for recording in chosen], DEMO)
     megabytes = sum(recording.num_bytes for recording in chosen) / 1e6
     minutes = sum(recording.duration_seconds for recording in chosen) / 60
     print(f"{len(chosen)} recordings, {minutes:.1f} minutes, {megabytes:.1f} MB in {DEMO}")
