@@ -2,7 +2,7 @@
 
 import difflib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from building.repository import REPOSITORY_ROOT, datasets_folder
 from building.runs import Runner
 from building.terminal import TerminalProgress, show_faults, show_snapshots
 from headrace.build.reconcile import latent_settings
+from headrace.catalog.column_header import read_table_header
 from headrace.catalog.header import REJECTED_PATH
 from headrace.config.dataset import DatasetConfig, load_config
 from headrace.config.folder import clash, load_each
@@ -84,10 +85,25 @@ def build_dataset(command: CommandLine, console: Console) -> int:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     else:
         show_changes(console, changes, rejected_at)
+        for line in _columns_left(config, storage):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
     if command.table or not is_idle:
         _show(config, storage, console)
     show_faults(console, failed)
     return 1 if failed else 0
+
+
+def _columns_left(config: DatasetConfig, storage: StorageResource) -> Iterator[str]:
+    """A line for each table of columns with rows that match no sample, or without a row for some samples."""
+    output = storage.output(config)
+    for entry in config.columns:
+        header = read_table_header(output, entry.name)
+        if header is not None and header.num_unmatched:
+            where = f"{output.uri}/{header.unmatched}"
+            yield f"columns {entry.name}: {header.num_unmatched} of {header.num_rows} rows match no sample: {where}"
+        if header is not None and header.num_without:
+            what = "samples" if header.on == "key" else "recordings"
+            yield f"columns {entry.name}: {header.num_without} {what} have no row, so their values are null"
 
 
 def _check_siblings(config: DatasetConfig, path: Path) -> None:
