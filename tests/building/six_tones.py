@@ -20,6 +20,10 @@ def run(project: Project, *arguments: str) -> int:
 
 
 def runs(instance: dg.DagsterInstance) -> list[tuple[str, str]]:
-    """Asset and partition of all runs of an instance, oldest first."""
-    found = [(next(iter(run.asset_selection)), run.tags.get("dagster/partition", "")) for run in instance.get_runs()]
-    return [("/".join(key.path[1:]), partition) for key, partition in reversed(found)]
+    """Asset and partition of all runs of an instance, oldest first; of a run of several assets, all by name."""
+    found = [
+        ("/".join(key.path[1:]), run.tags.get("dagster/partition", ""))
+        for run in reversed(list(instance.get_runs()))
+        for key in sorted(run.asset_selection)
+    ]
+    return found

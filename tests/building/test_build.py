@@ -284,3 +284,19 @@ def test_nothing_is_written_below_the_home_directory(project, home, tmp_path):
     environment = {**os.environ, "HOME": str(home)}
     subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)
     assert not list(home.glob(".dagster*"))
+
+
+def test_a_table_of_columns_is_joined_without_the_audio(built, capsys):
+    """Rows that match nothing are named, and so are samples without a row."""
+    table = built.folder / "captions.csv"
+    table.write_text("path,caption\ntone000.wav,a\nnowhere.wav,b\n")
+    built.write_yaml(columns=[{"name": "captions", "table": str(table)}])
+    assert run(built) == 0
+    said = capsys.readouterr().out
+    assert "captions_columns: new: " in said
+    assert "audio_shards" not in said
+    assert "columns captions: 1 of 2 rows match no sample: " in said
+    assert "columns captions: 5 recordings have no row, so their values are null" in said
+    table.write_text("path,caption\ntone000.wav,a\ntone000.wav,b\n")
+    assert run(built) == 1
+    assert "'tone000.wav' (rows 1 and 2 differ in caption); keep one row of each" in capsys.readouterr().out
