@@ -18,7 +18,7 @@ from headrace.config.source import ColumnsConfig, Duplicates, KeyForm
 from headrace.errors import ConfigError
 from headrace.format.keys import sample_keys
 from headrace.format.rejects import RejectSubject
-from tests.catalog_fakes import FakeSource, fake_runtime
+from tests.catalog_fakes import NOW_NS, FakeSource, fake_runtime
 
 FILES = {"a.wav": 100, "b/c.wav": 50, "d.wav": 7}  # frames, at 10 Hz
 MAPPED = ColumnsConfig(path="audio_filepath", start="offset", duration="duration", key="utt_id")
@@ -35,7 +35,7 @@ def source_of(files=FILES, bad=()):
 
 def rows_of(table, source=None, previous=None, **asked):
     """Scan, and check what must hold after every scan."""
-    wanted = CatalogSettings(0, samples="rows", **asked)
+    wanted = CatalogSettings(**{"settle_seconds": 0, "samples": "rows", **asked})
     result = scan(source or source_of(), previous, wanted, table, fake_runtime())
     check_catalog(result.recordings, result.rejected)
     lost = {origin: result.rejected.filter(pl.col("origin") == origin).height for origin in RejectSubject}
@@ -266,6 +266,17 @@ def test_fields_name_a_file_each_and_end_with_the_shortest():
     changed = rows_of(table, source, result.catalog, fields=STEMS, span_tolerance_seconds=0.1)
     differ = changed.recordings["recording_digest"] != result.recordings["recording_digest"]
     assert (changed.num_opened, differ.sum()) == (1, 1)
+
+
+def test_rows_wait_for_files_that_are_still_written():
+    source = source_of({"m.wav": 100, "v.wav": 100})
+    source.put("young.wav", b"x" * 100, mtime_ns=NOW_NS)
+    table = pl.DataFrame({"mix_path": ["m.wav", "m.wav", "young.wav"], "vocals_path": ["v.wav", "young.wav", "gone"]})
+    result = rows_of(table, source, fields=STEMS, settle_seconds=5)
+    assert (result.recordings.height, result.num_waiting_rows, rejects(result)) == (1, 2, [])
+    later = rows_of(table, source, result.catalog, fields=STEMS)
+    assert (later.recordings.height, later.num_waiting_rows) == (2, 0)
+    assert [code for _, code, _ in rejects(later)] == ["metadata_without_file"]
 
 
 def test_rows_with_a_field_that_cannot_be_used_are_rejected():

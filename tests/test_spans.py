@@ -8,6 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 import soundfile as sf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace.audio import AudioFormat, AudioInfo, Segment, Span, encode_segments, encode_spans
 from headrace.audio import spans as spans_module
@@ -209,6 +211,29 @@ def test_spans_that_are_damaged_are_rejected_and_the_others_are_not(tmp_path):
     again = project.build()
     assert again.written == []
     assert existing_catalog(project.output).whole().rejected.equals(stored.rejected)
+
+
+PROPERTY_FILES = {
+    subtype: file_of(music(9000, 1, seed=3), container, subtype)
+    for container, subtype in (("FLAC", "PCM_16"), ("WAV", "PCM_24"), ("OGG", "VORBIS"))
+}
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(sorted(PROPERTY_FILES)),
+    st.lists(st.tuples(st.integers(0, 8999), st.integers(1, 4000)), min_size=1, max_size=12),
+    st.sampled_from([100, 1000, 1 << 20]),
+)
+def test_random_spans_are_the_frames_of_the_whole_recording(subtype, drawn, block_samples):
+    data = PROPERTY_FILES[subtype]
+    info = probed(data)
+    spans = [Span(start, min(start + length, info.num_frames)) for start, length in drawn]
+    whole = pcm_of(next(encode_segments(io.BytesIO(data), info, AudioFormat(), [Segment(0, 0, info.num_frames)])))
+    found = dict(encode_spans(io.BytesIO(data), info, AudioFormat(), spans, block_samples=block_samples))
+    assert sorted(found) == list(range(len(spans)))
+    for number, span in enumerate(spans):
+        assert np.array_equal(pcm_of(found[number]), whole[span.start_frame : span.stop_frame])
 
 
 @pytest.mark.parametrize(("container", "subtype"), [("FLAC", "PCM_16"), ("WAV", "PCM_16")])
