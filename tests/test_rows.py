@@ -272,6 +272,7 @@ def test_rows_wait_for_files_that_are_still_written():
     source = source_of({"m.wav": 100, "v.wav": 100})
     source.put("young.wav", b"x" * 100, mtime_ns=NOW_NS)
     table = pl.DataFrame({"mix_path": ["m.wav", "m.wav", "young.wav"], "vocals_path": ["v.wav", "young.wav", "gone"]})
+    table = table.with_columns(end=pl.Series([None, 5.0, None]))
     result = rows_of(table, source, fields=STEMS, settle_seconds=5)
     assert (result.recordings.height, result.num_waiting_rows, rejects(result)) == (1, 2, [])
     later = rows_of(table, source, result.catalog, fields=STEMS)
