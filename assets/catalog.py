@@ -101,7 +101,8 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             )
             regressions = find_regressions(output, scan.catalog, scan.unsettled["path"].to_list())
             made = {f"latents/{latents.name}" for latents in config.latents}
-            left = left_folders(output, made | {f"columns/{name}" for name in config.column_sets})
+            columns = {f"columns/{name}" for name in config.column_sets}
+            left = left_folders(output, made | columns | {f"views/{name}" for name in config.views})
             tables = [read_tables(headrace_storage, config, keys.catalog)] if config.columns else []
         events = changed_partitions(context.instance, keys.recordings, header.fingerprints)
         for event in events:

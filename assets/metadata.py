@@ -107,14 +107,14 @@ def catalog_metadata(scan: "Scan", changes: "CatalogChanges", partitions: Sequen
 
 
 def left_folders(output: Storage, names: Collection[str]) -> Metadata:
-    """Folders of latents and columns with none of these names, and how to free their space; empty without any.
+    """Folders of latents, columns and views with none of these names, and how to free their space; empty without any.
 
     Args:
         output: the output of the data set.
         names: the folders that the YAML asks for, such as `latents/crepe`.
     """
     sizes: Counter[str] = Counter()
-    for family in ("latents/", "columns/"):
+    for family in ("latents/", "columns/", "views/"):
         for entry in output.list(family):
             folder, *below = entry.path.removeprefix(family).split("/")
             if below and family + folder not in names:

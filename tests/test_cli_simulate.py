@@ -4,6 +4,7 @@ import pytest
 
 from headrace import cli
 from tests.streaming.corpus import clips, write_dataset
+from tests.view_fixtures import write_view
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +27,15 @@ def run(capsys, monkeypatch):
         return code, captured.out, captured.err
 
     return run_one
+
+
+def test_a_view_and_a_condition_are_simulated(run, output):
+    write_view(output, "few", lambda key: int(key < "clip00010"))
+    code, out, _ = run(output, 2, 1, "--view", "few")
+    assert code == 0
+    assert "5 batches on each of 2 ranks" in out
+    assert "shards read, of 2" in out
+    assert run(output, 2, 1, "--where", "snr > 3")[0] == 1  # there are no columns
 
 
 def test_it_shows_how_much_hosts_read(run, output):

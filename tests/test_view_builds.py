@@ -187,6 +187,25 @@ def read_all(folder, view):
         read_counts(folder, file)
 
 
+def test_what_a_killed_writer_leaves_is_not_seen_and_the_next_build_finishes(output, monkeypatch):
+    first, _ = build_view(output, wanted("snr > 3"))
+
+    def killed(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "create", killed)
+        with pytest.raises(KeyboardInterrupt):
+            build_view(output, wanted("snr > 5"))
+    folder = output.at("views/some")
+    left = {entry.path for entry in folder.list()} - {file.path for file in first.snapshot.files}
+    assert any(path.endswith(".counts") for path in left)
+    assert newest_view(output, wanted()).number == 1
+    again, is_new = build_view(output, wanted("snr > 5"))
+    assert (again.number, is_new) == (2, True)
+    assert left - {"snapshots/00000001.json"} <= {file.path for file in again.snapshot.files}
+
+
 @pytest.mark.parametrize("suffix", [".json", ".totals", ".counts"])
 def test_damage_is_an_error_that_names_the_file(output, tmp_path, suffix):
     view, _ = build_view(output, wanted("snr > 3"))

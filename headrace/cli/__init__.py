@@ -224,6 +224,8 @@ def _job(command: argparse.ArgumentParser) -> None:
     order = command.add_argument_group("what it reads, and in which order")
     order.add_argument("--split", help="only this split")
     order.add_argument("--snapshot", type=_count(1), metavar="N", help="number of the snapshot (default: the newest)")
+    order.add_argument("--view", metavar="NAME", help="a view of the output")
+    order.add_argument("--where", metavar="CONDITION", help="only samples that fulfil it, such as 'snr > 20'")
     order.add_argument("--latents", nargs="+", default=(), metavar="FOLDER", help="latents to join to the audio")
     _key_at(order)
     order.add_argument("--no-shuffle", action="store_true", help="storage order")

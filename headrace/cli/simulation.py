@@ -27,6 +27,8 @@ def simulate(options: argparse.Namespace, advance: Callable[[], object]) -> Simu
     dataset = StreamingDataset(
         remote=options.path,
         latents=options.latents,
+        view=options.view,
+        where=options.where,
         split=options.split,
         snapshot=options.snapshot,
         key_at=options.key_at,
