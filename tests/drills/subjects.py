@@ -10,6 +10,7 @@ import soundfile
 from headrace.format.index import files_of_shard
 from headrace.format.manifests import manifest_path
 from headrace.format.snapshots import read_snapshot, read_table, snapshot_numbers
+from headrace.format.view_files import read_view
 from headrace.locate.outputs import shard_folders
 from headrace.stores.storage import Storage, open_storage
 from tests.projects import Project
@@ -29,13 +30,19 @@ def tones(folder: Path, count: int = 24, **settings: object) -> Project:
     (folder / "captions.csv").write_text("path,caption\n" + "".join(rows))
     columns = [{"name": "captions", "table": str(folder / "captions.csv")}]
     shards = {"samples_per_shard": 3, "partitions": {"train": 3, "test": 1}}
-    project.write_yaml(**{"shards": shards, "latents": [MEL], "columns": columns, **settings})
+    views = {"some": {"where": "caption like '%0 Hz' or caption like '%1 Hz'"}}
+    project.write_yaml(**{"shards": shards, "latents": [MEL], "columns": columns, "views": views, **settings})
     return project
 
 
 def caption_of(number: int) -> str:
     """The caption of a tone."""
     return f"a tone of {200 + number} Hz"
+
+
+def is_in_view(number: int) -> bool:
+    """Whether the view `some` chooses a tone."""
+    return number % 10 < 2
 
 
 def yaml_of(project: Project) -> Path:
@@ -76,6 +83,11 @@ def check_readers(output: Storage) -> int:
             number += 1
         if "sizes.json" in there:
             json.loads(folder.read("sizes.json"))
+    view = output.at("views/some")
+    there = {entry.path: entry.num_bytes for entry in view.list()}
+    for snapshot in snapshot_numbers(view):
+        files = read_view(view, snapshot).snapshot.files
+        assert all(there.get(file.path) == file.num_bytes for file in files), f"snapshot {snapshot} of the view"
     return number
 
 
@@ -105,6 +117,9 @@ def check_whole(project: Project, output: Storage | None = None) -> None:
     for name, sample in seen.items():
         wanted = soundfile.read(project.recordings / name, dtype="float32", always_2d=True)[0].T
         assert (sample["audio"].numpy() == wanted).all(), name
+    chosen = StreamingDataset(remote=f"{output.uri}/audio", view="some", batch_size=1)
+    sources = [chosen.get_item(number)["metadata"]["headrace"]["source"] for number in range(chosen.size)]
+    assert sorted(sources) == sorted(name for name in recordings if is_in_view(int(name[4:7])))
     for part in parts.values():
         left = [e.path for e in part.storage.list() if e.path.endswith(".proposed") or "condemned/" in e.path]
         assert left == [], left

@@ -97,6 +97,9 @@ KINDS = {
     "columns snapshot": "columns/captions/snapshots/*.json",
     "columns table": "columns/captions/snapshots/*.shards",
     "columns manifest": "columns/captions/manifests/*/*.json",
+    "view snapshot": "views/some/snapshots/*.json",
+    "view totals": "views/some/snapshots/*.totals",
+    "view counts": "views/some/snapshots/*.counts",
     "header of columns": "catalog/columns/captions/table.json",
     "rows of columns": "catalog/columns/captions/parts/*.parquet",
     "catalog": "catalog/catalog.jsonl",
@@ -122,7 +125,7 @@ def test_damaged_outputs(project, drill):
     Local latents are read with `validate_hash`, since nothing else looks at them on a disk.
     """
     wanted = apart(read_all, str(project.output)).well()
-    for name, (_, _, wave, _, _) in wanted.items():
+    for name, (_, _, wave, *_) in wanted.items():
         assert wave == soundfile.read(project.recordings / name, dtype="float32")[0].tobytes()
 
     def one_round(chance):
@@ -136,7 +139,7 @@ def test_damaged_outputs(project, drill):
             victim.unlink()
         else:
             victim.write_bytes(damaged(before, deed, chance))
-        words = (victim.name, victim.stem, "catalog", "snapshot", "manifest", "latents", "columns")
+        words = (victim.name, victim.stem, "catalog", "snapshot", "manifest", "latents", "columns", "view")
         what = f"{kind}, {deed}"
         try:
             first, verified, built, second = apart(
@@ -149,7 +152,7 @@ def test_damaged_outputs(project, drill):
                     wrong = {name for name in wanted if came.get(name) != wanted[name]}
                     assert not wrong, f"wrong or missing in silence: {wrong}"
             assert verified[0] in {0, 1}
-            if kind.endswith(("tar", "index", "table", "columns")) and not (
+            if kind.endswith(("tar", "index", "table", "columns", "totals", "counts")) and not (
                 victim.exists() and victim.read_bytes() == before
             ):
                 assert isinstance(second, dict) or verified[0] == 1, "verify says it is sound"

@@ -24,6 +24,7 @@ from headrace.build.commit import commit_latents, commit_partitions
 from headrace.build.latents import build_latent_partition
 from headrace.build.reconcile import latent_settings, shard_settings, wanted_partitions
 from headrace.build.staleness import plan_build
+from headrace.build.views import WantedView, build_view
 from headrace.catalog.parts import existing_catalog, partition_recordings
 from headrace.catalog.storing import store_decode_rejects
 from headrace.catalog.update import update_catalog
@@ -59,6 +60,8 @@ def build(yaml: Path) -> None:
         import_table(existing_catalog(output), config, table, stamp, partial(stores.column_table, table))
     for name in config.column_sets:
         bring_columns_up_to_date(output, config, name)
+    for name in config.views:
+        build_view(output, WantedView.of(config, name))
     for entry in config.latents:
         settings, folder = latent_settings(entry), stores.latents(config, entry.name)
         for partition in wanted:
@@ -245,8 +248,8 @@ def _read_hostile(reader: str, folder: str, cache: str) -> object:
     return 0 if code == 0 else f"Exit code {code}: {said}"
 
 
-Heard = tuple[int, int, bytes, bytes, str]
-"""Rate, frames, samples, latents and caption of a recording; empty where there are no latents or captions."""
+Heard = tuple[int, int, bytes, bytes, str, int]
+"""Rate, frames, samples, latents and caption of a recording, and how often the view takes it; empty without."""
 
 
 def read_all(output: str) -> dict[str, Heard]:
@@ -256,6 +259,12 @@ def read_all(output: str) -> dict[str, Heard]:
     dataset = StreamingDataset(
         remote=f"{output}/audio", latents=latents, columns=columns, batch_size=1, validate_hash=bool(latents)
     )
+    counts: dict[str, int] = {}
+    if (Path(output) / "views/some").exists():
+        chosen = StreamingDataset(remote=f"{output}/audio", view="some", batch_size=1)
+        for number in range(chosen.size):
+            key = chosen.get_item(number)["__key__"]
+            counts[key] = counts.get(key, 0) + 1
     found = {}
     for number in range(dataset.num_samples):
         sample = dataset.get_item(number)
@@ -264,7 +273,14 @@ def read_all(output: str) -> dict[str, Heard]:
         source = sample["metadata"]["headrace"]["source"]
         assert source not in found
         caption = sample["metadata"]["caption"] if columns else ""
-        found[source] = (int(sample["sample_rate"]), audio.shape[1], audio.tobytes(), hidden, caption)
+        found[source] = (
+            int(sample["sample_rate"]),
+            audio.shape[1],
+            audio.tobytes(),
+            hidden,
+            caption,
+            counts.get(sample["__key__"], 0),
+        )
     return found
 
 
