@@ -60,7 +60,7 @@ class ViewDefinition:
 
     def __str__(self) -> str:
         """The definition in a line, as in messages and states; equal definitions give equal lines."""
-        parts = [] if self.where is None else [f"where {self.where}"]
+        parts = [] if self.where is None else [f"where {' '.join(self.where.split())}"]
         if self.balance is not None:
             parts.append(f"balance by {self.balance.by} with alpha {self.balance.alpha:g}")
         return ", ".join(parts) or "every sample once"

@@ -111,9 +111,9 @@ class StreamState:
         return cls(**fields | read)
 
     @property
-    def data(self) -> tuple[str | None, str]:
-        """Split and fingerprint: they identify the samples and their shards."""
-        return self.split, self.fingerprint
+    def data(self) -> tuple[str | None, str, str | None]:
+        """Split, fingerprint and definition of the view: they identify the samples and why these are read."""
+        return self.split, self.fingerprint, None if self.view is None else self.view.definition
 
     def __str__(self) -> str:
         """Split, snapshots and fingerprint, for messages."""

@@ -40,7 +40,8 @@ class Balancing:
         """
         if not len(sizes):
             return cls(np.zeros(0, np.int64), np.zeros(0, np.int64))
-        times = (sizes.max() / sizes) ** (1.0 - balance.alpha)
+        largest, exponent = int(sizes.max()), 1.0 - balance.alpha
+        times = np.array([(largest / size) ** exponent for size in sizes.tolist()])  # numpy's powers depend on the CPU
         whole = np.floor(times).astype(np.int64)
         num_more = np.round(sizes * (times - whole)).astype(np.int64)
         if ((whole + (num_more > 0)) > MAX_COUNT).any():

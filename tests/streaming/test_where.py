@@ -105,6 +105,13 @@ def test_another_condition_is_refused_on_resume(output, tmp_path):
         StreamingDataset(remote=str(output / "audio"), split="train").load_state_dict(state)
 
 
+def test_another_condition_that_chooses_the_same_samples_is_refused_as_well(output, tmp_path):
+    state = dataset(output, tmp_path, "snr  > 4").state_dict()
+    dataset(output, tmp_path, "snr >\n4").load_state_dict(state)  # white space does not matter
+    with pytest.raises(StateError, match="the view has changed"):
+        dataset(output, tmp_path, "snr >= 5").load_state_dict(state)
+
+
 def test_the_newest_audio_whose_columns_are_built_is_read(tmp_path):
     write_dataset(tmp_path, {"train": TRAIN})
     write_columns(tmp_path, "metadata", METADATA)

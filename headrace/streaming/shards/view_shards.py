@@ -32,7 +32,7 @@ from headrace.stores.storage import Storage
 from headrace.streaming.shards.shard_set import ShardList, ShardSet, SnapshotShards, ViewIdentity, with_view
 
 _FOLDER = "views"
-_SHARDS_KEPT = 4096  # of 1,000 samples each with 1% chosen: under 1 MB
+_ROWS_KEPT = 1 << 22  # over all shards; 32 MB
 _REQUEST_BYTES = 256 << 10  # this many bytes cost about as much as another request, as in `access`
 
 
@@ -138,6 +138,7 @@ class ViewRows:
         self._lock = threading.Lock()
         self._downloading = threading.Lock()
         self._kept: OrderedDict[int, NDArray[np.int64]] = OrderedDict()
+        self._num_kept = 0
 
     def of(self, shard: int) -> NDArray[np.int64]:
         """The row of each sample that the view takes of a shard, int64 (num_samples,), in increasing order.
@@ -158,9 +159,11 @@ class ViewRows:
                 f"and {self._shards.num_samples[shard]} by its total; build the view again"
             )
         with self._lock:
-            self._kept[shard] = rows
-            if len(self._kept) > _SHARDS_KEPT:
-                self._kept.popitem(last=False)
+            if shard not in self._kept:
+                self._kept[shard] = rows
+                self._num_kept += len(rows)
+            while self._num_kept > _ROWS_KEPT and len(self._kept) > 1:
+                self._num_kept -= len(self._kept.popitem(last=False)[1])
         return rows
 
     def rows(self, shards: NDArray[np.int64], samples: NDArray[np.int64]) -> NDArray[np.int64]:
