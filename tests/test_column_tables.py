@@ -1,5 +1,7 @@
 """Tables that are joined to the samples: the rules of the join, what is unmatched, and what a change makes stale."""
 
+import os
+
 import polars as pl
 import pytest
 
@@ -220,3 +222,14 @@ def test_paths_are_spelled_as_files():
         "Cafe\u0301.wav",
         "x\u00e9",
     ]
+
+
+def test_parts_that_are_not_needed_are_removed_after_a_day(tmp_path):
+    built = Captioned(tmp_path)
+    headers = []
+    for caption in ("first", "second", "third"):
+        headers.append(built.join(pl.DataFrame({"path": built.paths, "caption": caption})))
+        for path in (tmp_path / "output/catalog/columns").rglob("*.parquet"):
+            os.utime(path, (1e9, 1e9))
+    there = {entry.path for entry in built.project.output.list("catalog/columns/")}
+    assert there == {*headers[2].paths(), *headers[1].paths(), "catalog/columns/captions/table.json"}

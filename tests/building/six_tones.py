@@ -21,9 +21,8 @@ def run(project: Project, *arguments: str) -> int:
 
 def runs(instance: dg.DagsterInstance) -> list[tuple[str, str]]:
     """Asset and partition of all runs of an instance, oldest first; of a run of several assets, all by name."""
-    found = [
+    return [
         ("/".join(key.path[1:]), run.tags.get("dagster/partition", ""))
         for run in reversed(list(instance.get_runs()))
         for key in sorted(run.asset_selection)
     ]
-    return found
