@@ -13,6 +13,8 @@ from headrace.checks.excerpts import read_audio
 from headrace.checks.shard_check import Depth
 from headrace.checks.verify import find_target, verify
 from headrace.config.partitioning import Partitioning, ShardSize
+from headrace.encoding import clips
+from headrace.encoding import sources as encoding_sources
 from headrace.encoding.clips import AudioForm, read_clip
 from headrace.encoding.sources import audio_shard
 from headrace.format.index_files import read_index
@@ -133,6 +135,25 @@ def test_excerpts_and_clips_for_encoders_are_decoded_from_any_codec(copies):
                 for clip in shard.clips:
                     part = read_clip(clip, AudioForm(RATE, 1), 500, 2_000)
                     assert np.array_equal(part, want[clip.key[0]][:, 500:2_000])
+
+
+def test_a_long_clip_is_decoded_once_for_all_of_its_ranges(copies, monkeypatch):
+    monkeypatch.setattr(encoding_sources, "_LONG_SECONDS", 0.1)
+    calls = []
+    decode_into = clips.decode_into
+    monkeypatch.setattr(clips, "decode_into", lambda *given: (calls.append(1), decode_into(*given)))
+    want = {name: decode(blob)[0] for name, (_, blob) in audio_of(copies).items()}
+    num_lossy = sum(extension != "flac" for extension, _ in audio_of(copies).values())
+    num_flac = 0
+    for entry in copies.shards.list():
+        if entry.path.endswith(".tar"):
+            with audio_shard(copies.shards, entry.path) as shard:
+                for clip in shard.clips:
+                    num_flac += clip.decoded is None
+                    for start in (0, 3_000, 6_000):
+                        part = read_clip(clip, AudioForm(RATE, 1), start, start + 3_000)
+                        assert np.array_equal(part, want[clip.key[0]][:, start : start + 3_000])
+    assert len(calls) == num_lossy + 3 * num_flac
 
 
 def test_opus_is_built_read_and_built_again_with_the_same_bytes(tmp_path):

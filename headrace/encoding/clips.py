@@ -7,10 +7,13 @@ decoding, mixing and resampling.
 import math
 import mmap
 import os
+import tempfile
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import soxr
@@ -25,6 +28,30 @@ _READ_BYTES = 16 << 20
 _GUARD_SECONDS = 0.25  # of source audio on both sides of a range: soxr HQ's filter is a tenth of that
 
 
+class DecodedFrames:
+    """All frames of a long clip, decoded into an unnamed file when the first of them are read; safe for threads.
+
+    A long clip is read in many ranges. In other codecs than FLAC, each would have to be decoded from the clip's
+    beginning, which would take a time that grows with the square of the length.
+    """
+
+    def __init__(self) -> None:
+        """Decode nothing yet."""
+        self._lock = threading.Lock()
+        self._samples: FloatSamples | None = None
+
+    def of(self, clip: "AudioClip") -> FloatSamples:
+        """The frames, float32 (C, num_frames). Always call it with the same clip."""
+        with self._lock:
+            if self._samples is None:
+                shape = (clip.num_channels, clip.num_frames)
+                with tempfile.TemporaryFile() as file, _payload(clip) as data:
+                    samples = np.memmap(file, np.float32, "w+", shape=shape)
+                    decode_into(data, samples)
+                self._samples = cast("FloatSamples", samples)
+            return self._samples
+
+
 @dataclass(frozen=True, slots=True)
 class AudioClip:
     """One sample of an audio shard on a local disk.
@@ -37,6 +64,7 @@ class AudioClip:
         num_frames: PCM frames of the audio.
         sample_rate_hz: sample rate of the audio.
         num_channels: channels of the audio.
+        decoded: for a long clip in a codec in which a range cannot be decoded by itself; None for all others.
     """
 
     shard: str
@@ -46,6 +74,7 @@ class AudioClip:
     num_frames: int
     sample_rate_hz: int
     num_channels: int
+    decoded: DecodedFrames | None = field(default=None, compare=False, repr=False)
 
     @property
     def seconds(self) -> float:
@@ -72,12 +101,14 @@ def read_clip(clip: AudioClip, form: AudioForm, start: int, stop: int) -> FloatS
         SampleError: the clip cannot be decoded, ends early, or has channels that cannot be mixed to the encoder's.
     """
     try:
-        with _payload(clip) as data:
+        with _payload(clip) if clip.decoded is None else nullcontext(b"") as data:
             return _resampled(data, clip, form, start, stop)
     except (AudioError, ValueError, OSError) as error:
-        raise SampleError(
-            f"{clip.shard}: sample {clip.key!r} cannot be decoded ({error}); build its audio shard again"
-        ) from error
+        raise _undecodable(clip, error) from error
+
+
+def _undecodable(clip: AudioClip, error: Exception) -> SampleError:
+    return SampleError(f"{clip.shard}: sample {clip.key!r} cannot be decoded ({error}); build its audio shard again")
 
 
 @contextmanager
@@ -118,6 +149,8 @@ def _resampled(data: bytes | memoryview, clip: AudioClip, form: AudioForm, start
 
 def _decoded(data: bytes | memoryview, clip: AudioClip, form: AudioForm, start: int, stop: int) -> FloatSamples:
     """The range at the shard's rate, mixed: (C, stop - start). Mixing first halves the time to resample stereo."""
+    if clip.decoded is not None:
+        return _mixed(np.array(clip.decoded.of(clip)[:, start:stop]), clip, form.num_channels)
     samples = np.empty((clip.num_channels, stop - start), np.float32)
     decode_into(data, samples, start)
     return _mixed(samples, clip, form.num_channels)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from headrace.encoding.clips import AudioClip
+from headrace.encoding.clips import AudioClip, DecodedFrames
 from headrace.errors import FormatError, IntegrityError
 from headrace.format.index import ShardIndex
 from headrace.format.index_files import read_index
@@ -17,6 +17,7 @@ from headrace.stores.refetch import DAMAGED_IN_STORE, until_sound
 from headrace.stores.storage import Storage
 
 _COPY_BYTES = 1 << 20
+_LONG_SECONDS = 120  # of a clip in another codec than FLAC that is decoded as a whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,10 @@ def _listed(index: ShardIndex, path: Path) -> AudioShard:
             if span is None or text is None:
                 raise FormatError(f"{index.shard}: sample {key!r} lacks audio or .json; build the audio shard again")
             rate, channels = int(index.sample_rate_hz[i]), int(index.num_channels[i])
-            clips.append(AudioClip(index.shard, path, key, span, int(index.num_frames[i]), rate, channels))
+            num_frames = int(index.num_frames[i])
+            is_seekable = span == index.range_of(i, "flac") or num_frames <= _LONG_SECONDS * rate
+            decoded = None if is_seekable else DecodedFrames()
+            clips.append(AudioClip(index.shard, path, key, span, num_frames, rate, channels, decoded))
             file.seek(text[0])
             texts.append(file.read(text[1] - text[0]))
     return AudioShard(index, tuple(clips), tuple(texts))

@@ -131,5 +131,6 @@ class ReencodingCheck:
         with tempfile.NamedTemporaryFile(prefix="headrace-", suffix=".audio") as file:
             file.write(blob)
             file.flush()
-            facts = (int(values[place]) for values in (audio.num_frames, audio.sample_rate_hz, audio.num_channels))
+            frames, rate, channels = audio.num_frames[place], audio.sample_rate_hz[place], audio.num_channels[place]
+            facts = int(frames), int(rate), int(channels)
             yield AudioClip(audio.shard, Path(file.name), audio.key(place), (0, len(blob)), *facts)
