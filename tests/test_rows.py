@@ -12,6 +12,7 @@ from headrace.catalog.changes import compare_catalogs
 from headrace.catalog.checks import check_catalog
 from headrace.catalog.field_files import files_of
 from headrace.catalog.metadata_columns import metadata_dicts
+from headrace.catalog.metadata_files import read_metadata
 from headrace.catalog.partitions import recordings_of
 from headrace.catalog.scan import scan
 from headrace.config.source import ColumnsConfig, Duplicates, KeyForm
@@ -84,6 +85,20 @@ def test_a_table_of_another_tool_is_read_as_it_is():
         "duration": "2",
         "utt_id": "u1",
     }
+
+
+def test_a_manifest_of_nemo_is_a_table_as_it_is(tmp_path):
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(
+        '{"audio_filepath": "/data/speech/a.wav", "offset": 1.5, "duration": 2, "text": "one"}\n'
+        '{"audio_filepath": "/data/speech/a.wav", "offset": 3.5, "duration": 2.5, "text": "two"}\n'
+        '{"audio_filepath": "/data/speech/d.wav", "duration": 0.7}\n'
+    )
+    source = source_of()
+    source.uri = "/data/speech"
+    columns = ColumnsConfig(path="audio_filepath", start="offset", duration="duration")
+    result = rows_of(read_metadata(manifest, path_column="audio_filepath"), source, columns=columns)
+    assert spans(result) == [("a.wav", 15, 35), ("a.wav", 35, 60), ("d.wav", 0, 7)]
 
 
 def test_keys_are_made_of_recording_and_span_and_fit_in_a_tar():

@@ -43,7 +43,7 @@ def read_metadata(
     """Read a metadata table: all rows, in the file's order. `path`, `key` and the columns of paths and keys are text.
 
     Args:
-        path: a `.csv`, `.tsv`, `.jsonl`, `.ndjson` or `.parquet` file with a column `path`.
+        path: a `.csv`, `.tsv`, `.jsonl`, `.ndjson`, `.json` (JSON Lines) or `.parquet` file with a column `path`.
         shown: name of the file in error messages; by default its path.
         path_column: the column that the table needs; it is text.
         text_columns: other columns that are text.
@@ -221,5 +221,6 @@ _READERS: dict[str, Callable[[Path, str, tuple[str, ...]], pl.DataFrame]] = {
     ".tsv": partial(_read_delimited, delimiter="\t"),
     ".jsonl": read_json_lines,
     ".ndjson": read_json_lines,
+    ".json": read_json_lines,
     ".parquet": _read_parquet,
 }
