@@ -14,6 +14,7 @@ from headrace.format.snapshots import read_snapshot
 from headrace.stores.storage import LocalStorage
 from tests.builds import Project
 from tests.streaming.corpus import clips, write_dataset
+from tests.view_fixtures import write_view
 
 DOCUMENT = Path("docs/format.md").read_text()
 
@@ -45,6 +46,19 @@ def test_the_documented_reader_reads_indexes_and_tables(output, read, folder):
             assert f"`{name}`" in DOCUMENT
         for name in notes:
             assert name.startswith("note:") or f"`{name}`" in DOCUMENT
+
+
+def test_the_documented_reader_reads_the_files_of_views(tmp_path, read):
+    write_dataset(tmp_path, {"train": clips(7)})
+    view = write_view(tmp_path, "some", lambda key: int(key < "clip00003")).snapshot
+    for file in view.files:
+        arrays, notes = read(tmp_path / "views/some" / file.path)
+        assert all(f"`{name}`" in DOCUMENT for name in (*arrays, *notes))
+    content = json.loads((tmp_path / "views/some/snapshots/00000001.json").read_text())
+    assert all(f"`{name}`" in DOCUMENT for name in content)
+    file = view.counts["train-0000"]
+    counts = (tmp_path / "views/some" / file.path).read_bytes()[-7:]
+    assert list(counts) == [1, 1, 1, 0, 0, 0, 0]  # the last bytes of the file
 
 
 def test_the_documented_reader_reads_the_stamps_of_a_catalog(tmp_path, read):

@@ -173,7 +173,7 @@ def test_a_writer_that_lost_the_race_makes_the_view_again(output, monkeypatch):
 
 
 def test_a_commit_that_names_files_that_a_gc_deletes_is_withdrawn(output, monkeypatch):
-    monkeypatch.setattr(view_files, "_missing", lambda storage, snapshot: [snapshot.totals.path])
+    monkeypatch.setattr(view_files, "missing_files", lambda storage, snapshot: [snapshot.totals.path])
     with pytest.raises(Exception, match="other writers committed first 5 times"):
         build_view(output, wanted("snr > 8"))
     assert newest_view(output, wanted()) is None

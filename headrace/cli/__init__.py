@@ -56,7 +56,7 @@ JSON. FILE is replaced as a whole. Needs polars: pip install "headrace[build]".
     "gc": """\
 Remove files that are no longer needed: all but the newest --keep snapshots of audio and of each set of latents,
 manifests and shards that neither a kept snapshot nor the newest manifest of a partition names, and temporary files of
-writers that died. Audio snapshots that kept latents were computed from stay. Files younger than a day stay, and all
+writers that died. Audio snapshots that kept latents and views were made from stay. Files younger than a day stay, and all
 that a snapshot younger than a day names. A build may run at the same time. Training jobs on a removed snapshot fail.
 Files are removed without asking: try --dry-run first, which only lists them.
 """,

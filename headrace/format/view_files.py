@@ -191,7 +191,7 @@ def commit_view(storage: Storage, origin: ViewOrigin, parts: Iterable[PartitionC
         return newest, False
     storage.create(snapshot_path(number), snapshot.to_json())
     doomed = condemned_paths(storage)
-    gone = [*_missing(storage, snapshot), *(file.path for file in snapshot.files if file.path in doomed)]
+    gone = [*missing_files(storage, snapshot), *(file.path for file in snapshot.files if file.path in doomed)]
     if gone or snapshot_numbers(storage)[-1] != number:
         storage.delete(snapshot_path(number))
         raise AlreadyExistsError(
@@ -282,7 +282,7 @@ def _check(part: PartitionCounts, partition: str, num_samples: NDArray[np.int32]
     assert len(part.counts) == int(num_samples.sum(dtype=np.int64))
 
 
-def _missing(storage: Storage, snapshot: ViewSnapshot) -> Sequence[str]:
+def missing_files(storage: Storage, snapshot: ViewSnapshot) -> Sequence[str]:
     """Files of a snapshot that do not exist in their size."""
     sizes = {entry.path: entry.num_bytes for entry in storage.list(SNAPSHOTS)}
     return [file.path for file in snapshot.files if sizes.get(file.path) != file.num_bytes]

@@ -6,6 +6,7 @@ import pytest
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import IntegrityError
 from headrace.streaming.shards.view_shards import reads_ranges
+from tests.column_fixtures import write_columns
 from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.fault_server import Fault, fault_server
 from tests.view_fixtures import write_view
@@ -102,6 +103,16 @@ def test_without_a_cache_folder_the_counts_of_each_shard_are_fetched_alone(serve
         found = keys(dataset(server, tmp_path / "file/cache", "mixed"))
     assert len(found) == 21
     assert any(request.span for request in requests(server, ".counts"))
+
+
+def test_a_condition_is_evaluated_on_the_columns_of_a_store(server, folder, tmp_path):
+    write_columns(folder, "metadata", {"n": ("int", number)})
+    made = StreamingDataset(remote=f"{server.uri}/audio", local=str(tmp_path), where="n in (3, 7)", batch_size=4)
+    assert made.size == 2
+    num_requests = len(requests(server, "columns/"))
+    again = StreamingDataset(remote=server.uri, local=str(tmp_path), where="n in (3, 7)", batch_size=4)
+    assert again.size == 2
+    assert [r.path for r in requests(server, "columns/")[num_requests:] if r.path.endswith(".columns")] == []
 
 
 def test_counts_that_are_damaged_in_the_store_are_an_error_that_names_the_file(server, tmp_path, short_pauses):

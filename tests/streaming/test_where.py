@@ -73,6 +73,15 @@ def test_the_condition_is_evaluated_once_for_a_cache_folder(output, tmp_path, mo
         dataset(output, tmp_path, "snr > 11")
 
 
+@pytest.mark.parametrize("suffix", [".json", ".totals", ".counts"])
+def test_a_damaged_result_is_evaluated_again(output, tmp_path, suffix):
+    dataset(output, tmp_path, "snr > 10")
+    for path in tmp_path.rglob(f"views/where-*/snapshots/*{suffix}"):
+        path.chmod(0o644)
+        path.write_bytes(path.read_bytes()[:-5])
+    assert keys(dataset(output, tmp_path, "snr > 10")).total() == 12
+
+
 def test_ranks_read_the_same_batches(output, tmp_path):
     ranks = [dataset(output, tmp_path, "snr > 4", world=World(rank, 2), shuffle=True) for rank in range(2)]
     one = list(keys(dataset(output, tmp_path, "snr > 4", batch_size=2, shuffle=True)))

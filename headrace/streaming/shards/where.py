@@ -6,16 +6,17 @@ making it needs polars (`headrace.views.making`); a view that is kept is read wi
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.errors import MissingDependencyError, NotFoundError
+from headrace.errors import FormatError, MissingDependencyError, NotFoundError
 from headrace.format.column_files import specs_of
 from headrace.format.column_sets import ColumnSet, fitting_columns
 from headrace.format.shard_table import ShardTable
 from headrace.format.snapshots import NumberedSnapshot, read_snapshot, snapshot_numbers
-from headrace.format.view_files import ViewOrigin, commit_view, read_view
+from headrace.format.view_files import ViewOrigin, commit_view, missing_files, read_totals, read_view
 from headrace.format.views import ColumnsOrigin, NumberedView, ViewDefinition
 from headrace.stores.storage import LocalStorage, Storage
 from headrace.streaming.host_lock import locked
@@ -64,8 +65,8 @@ class Where:
         digest = hashlib.sha256(origin.encode()).hexdigest()[:32]
         storage = LocalStorage(self.cache_folder / "views" / f"where-{digest}")
         with locked(storage.root):  # other ranks of the host wait for the one that evaluates it
-            if snapshot_numbers(storage):
-                return storage, read_view(storage)
+            if (kept := _kept(storage)) is not None:
+                return storage, kept
             return storage, self._made(storage, ViewOrigin(ViewDefinition(self.condition), audio, table), used)
 
     def _made(self, storage: Storage, origin: ViewOrigin, sets: Mapping[str, ColumnSet]) -> NumberedView:
@@ -114,6 +115,20 @@ class Where:
 
     def _all_sets(self) -> set[str]:
         return {entry.path.split("/")[1] for entry in self.output.list(f"{_COLUMNS}/")}
+
+
+def _kept(storage: LocalStorage) -> NumberedView | None:
+    """The view that was kept, if it is complete; what is left of a damaged one is removed."""
+    try:
+        if snapshot_numbers(storage):
+            view = read_view(storage)
+            read_totals(storage, view.snapshot)
+            if not missing_files(storage, view.snapshot):
+                return view
+    except (FormatError, NotFoundError):
+        pass
+    shutil.rmtree(storage.root, ignore_errors=True)
+    return None
 
 
 def columns_of(view: NumberedView) -> tuple[tuple[str, int], ...]:
