@@ -37,7 +37,7 @@ def shard(daemon, part="audio"):
     return partition, folder / found.manifest.shards[0].name
 
 
-@pytest.mark.parametrize("part", ["audio", "latents/mel"])
+@pytest.mark.parametrize("part", ["audio", "latents/mel", "columns/metadata"])
 def test_a_missing_shard_is_built_again_and_the_run_says_why(daemon, part):
     partition, path = shard(daemon, part)
     before, snapshot = path.read_bytes(), read_snapshot(LocalStorage(path.parent)).number
