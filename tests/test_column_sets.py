@@ -16,7 +16,7 @@ from headrace.checks.shard_check import Depth, check_shard
 from headrace.checks.verify import find_target, verify
 from headrace.cli import main
 from headrace.cli.tables import print_facts
-from headrace.errors import BuildError, NotFoundError
+from headrace.errors import BuildError, ConfigError, NotFoundError
 from headrace.format.column_files import publish_columns
 from headrace.format.column_sets import fitting_columns
 from headrace.format.columns import ColumnKind, ColumnTable, keys_digest
@@ -25,7 +25,7 @@ from headrace.format.manifests import newest_manifests
 from headrace.format.member_names import KeyAt
 from headrace.format.snapshots import read_snapshot, read_table
 from headrace.format.writer import ShardPlace
-from headrace.locate.shard_list import LocatedShard
+from headrace.locate.shard_list import LocatedShard, locate_shards
 from headrace.tools.columns_export import export_columns
 from headrace.tools.gc import find_garbage
 from headrace.tools.inspection import inspect
@@ -283,6 +283,15 @@ def test_a_set_is_exported_as_parquet(output, tmp_path, capsys):
     assert main(["columns", f"{output.uri}/audio", "--parquet", str(target)]) == 1
     assert main(["columns", output.uri, "--parquet", str(tmp_path / "nowhere/x.parquet")]) == 1
     assert "does not exist" in capsys.readouterr().err
+
+
+def test_columns_are_no_tars(output, tmp_path, capsys):
+    folder = f"{output.uri}/columns/metadata"
+    assert main(["export", folder, str(tmp_path / "plain")]) == 1
+    assert "a set of columns, which has no tars: name the audio or the latents" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="which has no tars"):
+        locate_shards(folder)
+    assert main(["verify", folder]) == 0
 
 
 def test_a_users_column_keeps_its_name_in_an_export(tmp_path):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from headrace.errors import ConfigError
+from headrace.format.index import TAR_SUFFIX
 from headrace.format.shard_table import ShardTable
 from headrace.format.snapshots import NumberedSnapshot, read_snapshot, read_table, snapshot_numbers
 from headrace.format.views import VIEWS
@@ -90,6 +91,21 @@ def view_folders(storage: Storage) -> list[ShardFolder]:
         for name, folder in folders.items()
         if (numbers := snapshot_numbers(folder))
     ]
+
+
+def table_of_tars(storage: Storage, found: NumberedSnapshot, split: str | None) -> tuple[ShardTable, slice]:
+    """The result of `table_of_split` for shards that are tars.
+
+    Raises:
+        ConfigError: the snapshot has no such split, or it is of a set of columns, which has no tars.
+    """
+    table, rows = table_of_split(storage, found, split)
+    if len(table) and table.suffix != TAR_SUFFIX:
+        raise ConfigError(
+            f"{storage.uri}: a set of columns, which has no tars: name the audio or the latents; `headrace columns` "
+            "exports columns as Parquet"
+        )
+    return table, rows
 
 
 def table_of_split(storage: Storage, found: NumberedSnapshot, split: str | None) -> tuple[ShardTable, slice]:

@@ -15,7 +15,7 @@ from headrace.format.index import ShardIndex
 from headrace.format.index_files import find_index
 from headrace.format.snapshots import NumberedSnapshot
 from headrace.locate.locating import Located, locate
-from headrace.locate.outputs import table_of_split
+from headrace.locate.outputs import table_of_tars
 from headrace.locate.tars import PlainTars, tars_of_list
 from headrace.stores.storage import Storage, Transfer
 
@@ -115,7 +115,7 @@ def _shards_of_one(url: str, split: str | None, snapshot: int | None, transfer: 
 
 
 def _of_snapshot(storage: Storage, numbered: NumberedSnapshot, split: str | None) -> Iterator[LocatedShard]:
-    table, rows = table_of_split(storage, numbered, split)
+    table, rows = table_of_tars(storage, numbered, split)
     for row in range(len(table))[rows]:
         yield LocatedShard(storage, table.name(row), int(table.num_samples[row]), is_built=True)
 

@@ -15,7 +15,7 @@ from headrace.format.index_files import delete_index, read_index, write_index
 from headrace.format.manifests import json_bytes
 from headrace.format.shard_table import ShardTable
 from headrace.format.snapshots import read_snapshot, snapshot_numbers
-from headrace.locate.outputs import table_of_split
+from headrace.locate.outputs import table_of_tars
 from headrace.stores.client_errors import translated_errors
 from headrace.stores.storage import Storage
 from headrace.tools.export_mark import own_tars, write_mark
@@ -90,11 +90,11 @@ def export_snapshot(
 
     Raises:
         NotFoundError: the folder has no such snapshot.
-        ConfigError: there is no such split, or the target holds files that no export wrote.
+        ConfigError: there is no such split, the shards are columns, or the target holds files that no export wrote.
         FormatError: the target's mark cannot be read.
     """
     numbered = read_snapshot(source, number)
-    shards = plan_export(table_of_split(source, numbered, split)[0], split)
+    shards = plan_export(table_of_tars(source, numbered, split)[0], split)
     if snapshot_numbers(target):
         raise ConfigError(f"{target.uri}: is a shard folder that Headrace builds; export to another folder")
     former = own_tars(target, (shard.target for shard in shards))
