@@ -86,6 +86,7 @@ def tokens_of(condition: str) -> list[Token]:
             tokens.append(_function(condition, text))
         else:
             tokens.append(Token(TokenKind.COLUMN, text, _parts(text)))
+    _check_is(condition, [token.text.lower() for token in tokens])
     return tokens
 
 
@@ -133,6 +134,16 @@ def _function(condition: str, name: str) -> Token:
         f"where {condition!r}: the function {name} is not allowed: a condition is about one sample at a time and "
         f"may use {', '.join(sorted(FUNCTIONS))} and CAST{meant}"
     )
+
+
+def _check_is(condition: str, words: Sequence[str]) -> None:
+    """Raise unless every `is` is followed by `null` or `not null`: polars answers `is not true` for null unlike SQL."""
+    for place, word in enumerate(words):
+        after = [*words[place + 1 : place + 3], "", ""]
+        if word == "is" and (after[1] if after[0] == "not" else after[0]) != "null":
+            raise ConfigError(
+                f"where {condition!r}: after IS, expected NULL or NOT NULL; write x or NOT x for a truth value"
+            )
 
 
 def _in_cast(tokens: Sequence[Token]) -> bool:

@@ -3,11 +3,13 @@
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from headrace import Stream, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError, MissingDependencyError, StateError
+from headrace.streaming import agreement
 from headrace.streaming.shards import where as evaluation
 from tests.column_fixtures import write_columns
 from tests.streaming.corpus import clips, write_dataset
@@ -104,6 +106,17 @@ def test_a_state_continues_with_the_columns_that_it_was_saved_on(tmp_path):
     resumed = StreamingDataLoader(dataset(tmp_path, tmp_path / "two", "snr > 4", batch_size=4, shuffle=True))
     resumed.load_state_dict(state)
     assert [batch["keys"] for batch in resumed] == whole[1:]
+
+
+def test_other_ranks_evaluate_the_condition_on_the_columns_of_rank_0(tmp_path):
+    write_dataset(tmp_path, {"train": TRAIN})
+    write_columns(tmp_path, "metadata", METADATA)
+    write_columns(tmp_path, "quality", QUALITY)
+    streams = dataset(tmp_path, tmp_path / "host0", "snr > 4")._streams
+    pins = agreement._pins(streams._opened[0])
+    write_columns(tmp_path, "quality", {"snr": ("float", lambda key: 9.0)})  # before the other rank looks
+    request = replace(streams._requests[0], cache_folder=tmp_path / "host1")
+    assert agreement._open_as(request, pins).identity == streams._opened[0].identity
 
 
 def test_another_condition_is_refused_on_resume(output, tmp_path):

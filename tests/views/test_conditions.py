@@ -124,6 +124,11 @@ LOUD = ("bool", [True, None, False, True])
         ("1 = 1", [0, 1, 2, 3]),
         ("cast(snr as int) = 30", [2]),
         ("snr between 0 and 2", [0]),
+        ("snr>-5 AND snr<1.5e1", [0]),
+        ("loud = true", [0, 3]),
+        ("lang NOT IN ('de', 'fr')", [1]),
+        ('"metadata"."lang" != \'de\'', [1]),
+        ("-snr < - 2", [2]),
         ("lang = 'de' -- and loud is null", None),
     ],
 )
