@@ -22,6 +22,7 @@ from headrace.format.index import index_name
 from headrace.format.index_files import parse_index
 from headrace.format.tar import payload
 from tests.builds import Project, check
+from tests.sounds import FORMATS as ALL_FORMATS
 from tests.sounds import file_of, music, pcm_of, probed, rate_of
 
 ROWS = {"samples": "rows", "metadata": "rows.csv"}
@@ -211,6 +212,17 @@ def test_spans_that_are_damaged_are_rejected_and_the_others_are_not(tmp_path):
     again = project.build()
     assert again.written == []
     assert existing_catalog(project.output).whole().rejected.equals(stored.rejected)
+
+
+@pytest.mark.parametrize(("container", "subtype"), ALL_FORMATS)
+def test_spans_of_every_format_are_the_frames_of_the_whole_recording(container, subtype):
+    data = file_of(music(12_000, 2, rate_of(subtype)), container, subtype, rate_of(subtype))
+    info = probed(data)
+    end = info.num_frames
+    spans = [Span(7000, 9000), Span(0, 500), Span(100, end), Span(8999, 9001), Span(end - 1, end), Span(5000, 5001)]
+    whole = pcm_of(next(encode_segments(io.BytesIO(data), info, AudioFormat(), [Segment(0, 0, end)])))
+    for number, found in encode_spans(io.BytesIO(data), info, AudioFormat(), spans, block_samples=3000):
+        assert np.array_equal(pcm_of(found), whole[spans[number].start_frame : spans[number].stop_frame])
 
 
 PROPERTY_FILES = {
