@@ -33,6 +33,7 @@ from headrace.streaming.shards.shard_set import ShardList, ShardSet, SnapshotSha
 
 _FOLDER = "views"
 _ROWS_KEPT = 1 << 22  # over all shards; 32 MB
+_EPOCHS = 4  # a whole shard in the cache serves later epochs, and ranges are fetched again in each
 _REQUEST_BYTES = 256 << 10  # this many bytes cost about as much as another request, as in `access`
 
 
@@ -205,8 +206,8 @@ class ViewRows:
 
 
 def reads_ranges(drawn: int, num_samples: int, num_bytes: int) -> bool:
-    """Whether it costs less to fetch each drawn sample of a shard by a ranged request than the whole shard once."""
-    return num_samples > 0 and drawn * (num_bytes / num_samples + _REQUEST_BYTES) < num_bytes
+    """Whether fetching each drawn sample by a ranged request, in four epochs, costs less than the whole shard once."""
+    return num_samples > 0 and _EPOCHS * drawn * (num_bytes / num_samples + _REQUEST_BYTES) < num_bytes
 
 
 def shards_of_view(
