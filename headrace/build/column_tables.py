@@ -7,7 +7,7 @@ changes nothing.
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 import polars as pl
@@ -33,7 +33,7 @@ from headrace.stores.storage import Storage
 
 _MIN_AGE_SECONDS = 86_400.0  # a younger part may belong to an import that has not written its header yet
 _RESERVED = "headrace"
-_ROW = "\0row"  # no column of a user has such a name
+_ROW, _PARTITION = "\0row", "\0partition"  # no column of a user has such a name
 _SHOWN = 5
 _INT64_MAX = (1 << 63) - 1
 
@@ -46,6 +46,24 @@ class _Rows:
     on: str
     num_merged: int
     nameless: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a table is stored: the catalog, the name of the set, and the files that exist already."""
+
+    catalog: StoredCatalog
+    name: str
+    there: Collection[str]
+
+    def write(self, label: str, table: pl.DataFrame) -> tuple[str, bytes, str]:
+        """Store a table, unless a file of its content exists. Returns its path, content and digest."""
+        blob = parquet_bytes(table, "")
+        sha256 = hashlib.sha256(blob).hexdigest()
+        path = f"{table_folder(self.name)}{label}-{sha256[:12]}.parquet"
+        if path not in self.there:
+            self.catalog.output.write(path, blob)
+        return path, blob, sha256
 
 
 def import_table(
@@ -72,13 +90,14 @@ def import_table(
     settings = (entry.model_dump_json(), config.audio.model_dump_json(), str(stamp), catalog.header.digest)
     inputs = hashlib.sha256("\0".join(settings).encode()).hexdigest()
     before = _last_header(output, entry.name)
-    if before is not None and before.inputs == inputs and all(output.exists(path) for path in before.paths()):
+    there = {found.path for found in output.list(table_folder(entry.name))}
+    if before is not None and before.inputs == inputs and there.issuperset(before.paths()):
         return before
     try:
         rows = _prepared(read(), entry, catalog)
     except ConfigError as error:
         raise ConfigError(f"columns ({entry.name}): {error}") from error
-    header = _divided(rows, catalog, entry.name, config.audio.format(), inputs)
+    header = _divided(rows, _Place(catalog, entry.name, there), config.audio.format(), inputs)
     write_if_new(output, header_path(entry.name), header.to_bytes())
     kept = {header_path(entry.name), *header.paths(), *(() if before is None else before.paths())}
     _remove_old(output, table_folder(entry.name), kept, time.time())
@@ -175,43 +194,41 @@ def _check_repeated(named: pl.DataFrame, on: str) -> None:
         raise ConfigError(f"the table has different rows for one {on}: {listed}{more}; keep one row of each")
 
 
-def _divided(rows: _Rows, catalog: StoredCatalog, name: str, audio: AudioFormat, inputs: str) -> ColumnTableHeader:
+def _divided(rows: _Rows, place: _Place, audio: AudioFormat, inputs: str) -> ColumnTableHeader:
     """Store the rows of each partition, and those that match nothing."""
     table, on = rows.table.drop(_ROW), rows.on
+    known = [
+        names.unique().to_frame(on).with_columns(pl.lit(partition).alias(_PARTITION))
+        for partition, names in _names(place.catalog, on, audio)
+    ]
+    # One join for all partitions: a path may be that of rows in several.
+    joined = table.join(pl.concat(known), on=on, how="inner").sort(on)
+    divided = joined.partition_by(_PARTITION, as_dict=True, include_key=False)
     parts: dict[str, TablePart] = {}
-    matched = [pl.DataFrame(schema={on: pl.String})]
-    for partition, names in _names(catalog, on, audio):
-        known = names.unique().to_frame(on)
-        part = table.join(known, on=on, how="semi").sort(on)
-        blob = parquet_bytes(part, "")
-        sha256 = hashlib.sha256(blob).hexdigest()
-        path = f"{table_folder(name)}parts/{partition}-{sha256[:12]}.parquet"
-        if not catalog.output.exists(path):
-            catalog.output.write(path, blob)
-        parts[partition] = TablePart(path, len(blob), sha256, part.height, known.height - part.height)
-        matched.append(part.select(on))
-    unmatched = _unmatched(rows, pl.concat(matched))
-    listed = ""
-    if unmatched.height:
-        blob = parquet_bytes(unmatched, "")
-        listed = f"{table_folder(name)}unmatched-{hashlib.sha256(blob).hexdigest()[:12]}.parquet"
-        catalog.output.write(listed, blob)
+    for partition, num_names in zip(place.catalog.header.partitions, map(len, known), strict=True):
+        part = divided.get((partition,), table.clear())
+        path, blob, sha256 = place.write(f"parts/{partition}", part)
+        parts[partition] = TablePart(path, len(blob), sha256, part.height, num_names - part.height)
+    unmatched = _unmatched(rows, joined.select(on))
+    listed = place.write("unmatched", unmatched)[0] if unmatched.height else ""
     num_rows = rows.table.height + rows.num_merged + rows.nameless.height
     return ColumnTableHeader(inputs, on, num_rows, rows.num_merged, unmatched.height, listed, parts)
 
 
 def _names(catalog: StoredCatalog, on: str, audio: AudioFormat) -> Iterator[tuple[str, pl.Series]]:
-    """Each partition, and the keys of its samples or the paths of its recordings."""
+    """Each partition of the header in order, and the keys of its samples or the paths of its recordings."""
     is_listed = on == "path" or audio.segment_seconds is None
-    for partition, recordings in catalog.partitions([on] if is_listed else None):
+    stored = catalog.partitions([on] if is_listed else None)
+    for partition, entry in catalog.header.partitions.items():
+        if entry.rows is None:
+            yield partition, pl.Series(on, [], dtype=pl.String)
+            continue
+        _, recordings = next(stored)
         if is_listed:
             yield partition, recordings[on]
         else:
             planned, _ = planned_samples(recordings_of(recordings), audio)
             yield partition, pl.Series(on, list(planned), dtype=pl.String)
-    for partition, entry in catalog.header.partitions.items():
-        if entry.rows is None:
-            yield partition, pl.Series(on, [], dtype=pl.String)
 
 
 def _unmatched(rows: _Rows, matched: pl.DataFrame) -> pl.DataFrame:

@@ -56,9 +56,10 @@ JSON. FILE is replaced as a whole. Needs polars: pip install "headrace[build]".
     "gc": """\
 Remove files that are no longer needed: all but the newest --keep snapshots of audio and of each set of latents,
 manifests and shards that neither a kept snapshot nor the newest manifest of a partition names, and temporary files of
-writers that died. Audio snapshots that kept latents and views were made from stay. Files younger than a day stay, and
-all that a snapshot younger than a day names. A build may run at the same time. Training jobs on a removed snapshot
-fail. Files are removed without asking: try --dry-run first, which only lists them.
+writers that died. Columns and views are treated likewise. Audio snapshots that kept latents, columns and views were
+made from stay. Files younger than a day stay, and all that a snapshot younger than a day names. A build may run at the
+same time. Training jobs on a removed snapshot fail. Files are removed without asking: try --dry-run first, which only
+lists them.
 """,
     "simulate": """\
 Predict what a training job needs on each host: the shards and bytes that it reads, the size of its cache, and, with
