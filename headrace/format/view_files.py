@@ -46,12 +46,19 @@ def read_view(storage: Storage, number: int | None = None) -> NumberedView:
             raise NotFoundError(f"{storage.uri}: no snapshot of a view yet; build the view first")
         wanted = numbers[-1]
     try:
-        return NumberedView(wanted, read_sound(storage, snapshot_path(wanted), ViewSnapshot.from_json))
+        return NumberedView(wanted, read_sound(storage, snapshot_path(wanted), _parsed))
     except NotFoundError as error:
         there = snapshot_numbers(storage)
         raise NotFoundError(
             f"{storage.uri}: snapshot {wanted} of the view is not there (there are {there}); was it removed by gc?"
         ) from error
+
+
+def _parsed(blob: bytes, name: str) -> ViewSnapshot:
+    try:
+        return ViewSnapshot.from_json(blob, name)
+    except FormatError as error:
+        raise FormatError(f"{error}. A view can be made again: delete this file, and build") from error
 
 
 def read_totals(storage: Storage, snapshot: ViewSnapshot) -> ShardTotals:
