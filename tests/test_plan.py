@@ -1,4 +1,5 @@
 import hashlib
+import itertools
 
 import pytest
 from hypothesis import assume, given, settings
@@ -155,6 +156,37 @@ def test_equal_samples_with_another_sequence_number_are_another_shard():
     assert {s.key for s in remembered.samples} == {s.key for s in fresh.samples}
     assert remembered.input_digest != fresh.input_digest
     assert remembered.sequence == 1
+
+
+SIZED = st.dictionaries(st.integers(0, 40), st.integers(1, 40), max_size=25)
+
+
+def sized(recordings):
+    """Samples of these recordings, given as planned bytes by number."""
+    return [PlannedSample(f"r{n:03d}", f"r{n:03d}", 0, f"v{size}", size) for n, size in recordings.items()]
+
+
+def plan_bytes(previous, recordings, limit):
+    return plan_shards(previous, sized(recordings), size=ShardSize(bytes_per_shard=limit), settings="settings")
+
+
+@given(SIZED, st.integers(1, 100))
+def test_a_shard_has_at_most_its_planned_bytes_unless_one_sample_has_more(recordings, limit):
+    plans = plan_bytes({}, recordings, limit)
+    assert sorted(places(plans)) == sorted(sample.key for sample in sized(recordings))
+    sizes = [[sample.num_bytes for sample in shard.samples] for shard in plans]
+    assert all(sum(group) <= limit or len(group) == 1 for group in sizes)
+    assert all(sum(group) + after[0] > limit for group, after in itertools.pairwise(sizes))
+
+
+@given(SIZED, SIZED, st.integers(1, 100))
+def test_planned_bytes_never_move_a_sample(first, second, limit):
+    before = plan_bytes({}, first, limit)
+    kept = {shard.sequence: [sample.key for sample in shard.samples] for shard in before}
+    after = plan_bytes(kept, {**first, **second}, limit)
+    assert {key: places(after)[key] for key in places(before)} == places(before)
+    new = [shard for shard in after if shard.sequence not in kept]
+    assert all(sum(s.num_bytes for s in shard.samples) <= limit or len(shard.samples) == 1 for shard in new)
 
 
 def test_duplicate_keys_are_an_error():
