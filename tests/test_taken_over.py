@@ -24,13 +24,6 @@ ONE = Partitioning({"train": 1.0}, {"train": 1}, 4)
 NUM_CLIPS = 12
 
 
-class UnreadableSource:
-    """A source whose recordings must not be opened."""
-
-    def open(self, path, stamp):
-        raise AssertionError(f"{path} was opened")
-
-
 def captions(changed=()):
     names = [f"r{number:02d}.wav" for number in range(NUM_CLIPS)]
     return pl.DataFrame({"path": names, "caption": ["new" if name in changed else "old" for name in names]})
@@ -56,14 +49,19 @@ def counts(result):
     return build.audio
 
 
-def rebuilt(project, source=None, **changes):
-    """Scan the source, then build the partition from another source."""
+def rebuilt(project, *, reads=False, **changes):
+    """Scan the source, then build the partition; unless it `reads` recordings, their folder is renamed meanwhile."""
+    folder = project.folder / "source"
     _, _ = update_catalog(project.config(), open_source(project.folder / "source"), project.metadata, project.output)
     recordings = partition_recordings(project.output, project.config(), "train-0000")
     size = changes.pop("size", ShardSize(4))
     wanted = ShardSettings(changes.pop("audio", project.audio), size, changes.pop("reshuffle", project.reshuffle))
-    source = source or UnreadableSource()
-    return build_partition("train-0000", recordings, wanted, source, project.shards, num_threads=2)
+    source, hidden = open_source(folder), project.folder / "renamed"
+    folder.rename(folder if reads else hidden)
+    try:
+        return build_partition("train-0000", recordings, wanted, source, project.shards, num_threads=2)
+    finally:
+        (folder if reads else hidden).rename(folder)
 
 
 def sounds(project, build):
@@ -107,7 +105,7 @@ def test_shards_of_another_size_are_copied(project, size):
 def test_a_reshuffle_copies(project):
     project.remove("r02.wav")
     project.put("more.wav", num_frames=123)
-    after = rebuilt(project, open_source(project.folder / "source"), reshuffle=1)
+    after = rebuilt(project, reads=True, reshuffle=1)
     written = sum(shard.num_samples for shard in after.manifest.manifest.shards if shard.name in after.written)
     assert after.audio == AudioCounts(num_encoded=1, num_taken_over=written - 1)
 
@@ -131,9 +129,8 @@ def test_changed_audio_is_encoded_and_its_neighbours_are_copied(project):
 
 
 def test_other_audio_settings_encode_all(project):
-    source = open_source(project.folder / "source")
-    assert rebuilt(project, source, audio=replace(PLAIN, sample_rate_hz=16_000)).audio == AudioCounts(NUM_CLIPS)
-    assert rebuilt(project, source, audio=replace(PLAIN, codec=Codec.COPY)).audio == AudioCounts(
+    assert rebuilt(project, reads=True, audio=replace(PLAIN, sample_rate_hz=16_000)).audio == AudioCounts(NUM_CLIPS)
+    assert rebuilt(project, reads=True, audio=replace(PLAIN, codec=Codec.COPY)).audio == AudioCounts(
         num_as_recorded=NUM_CLIPS
     )
 
@@ -196,7 +193,7 @@ def test_damaged_bytes_are_not_copied_but_encoded_again(project):
     want = sounds(project, before)
     size = damage(project, before)
     project.metadata = captions({"r03.wav"})
-    after = rebuilt(project, open_source(project.folder / "source"))
+    after = rebuilt(project, reads=True)
     assert after.audio == AudioCounts(num_encoded=size)
     assert sounds(project, after) == want
 
@@ -206,7 +203,7 @@ def test_without_the_file_of_planned_keys_all_is_encoded(project):
         if entry.path.endswith(".keys"):
             project.shards.delete(entry.path)
     project.metadata = captions({"r03.wav"})
-    assert rebuilt(project, open_source(project.folder / "source")).audio == AudioCounts(num_encoded=4)
+    assert rebuilt(project, reads=True).audio == AudioCounts(num_encoded=4)
 
 
 def test_a_rejected_recording_stays_rejected(tmp_path):
