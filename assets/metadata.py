@@ -25,7 +25,7 @@ from headrace.format.manifests import ManifestRejection
 from headrace.format.rejects import Rejected, varied
 from headrace.format.snapshots import NumberedSnapshot
 from headrace.stores.storage import Storage
-from headrace_dagster.assets.pictures import AudioToDraw, histogram, latents_below_spectrogram, waveforms
+from headrace_dagster.assets.partition_pictures import AudioToDraw, histogram, latents_below_spectrogram, waveforms
 
 if TYPE_CHECKING:  # they bring polars, which a code server does without
     import polars as pl

@@ -73,7 +73,6 @@ def _jobs() -> list[tuple[str, OrderSpec, int]]:
         ("shuffled, one host", OrderSpec(one, shuffle=True), 1),
         ("shuffled, 8 hosts", OrderSpec(eight, shuffle=True), 8),
         ("storage order, one host", OrderSpec(one), 1),
-        ("fully shuffled, one host", OrderSpec(one, shuffle=True, shuffle_algo="full"), 1),  # type: ignore[arg-type]
     ]
 
 

@@ -10,6 +10,7 @@ import yaml
 from building.repository import REPOSITORY_ROOT
 from headrace.errors import ConfigError
 from headrace_dagster.resources.dagster_internals.instances import INVALID_HOME_ERRORS, quiet_instance
+from headrace_dagster.resources.dagster_internals.run_databases import copy_run_databases
 
 _DEFAULT_HOME = REPOSITORY_ROOT / "dagster_home"
 
@@ -28,6 +29,8 @@ def open_instance() -> dg.DagsterInstance:
         if not (home / "dagster.yaml").exists():  # the limits of runs and GPUs are there
             shutil.copyfile(_DEFAULT_HOME / "dagster.yaml", home / "dagster.yaml")
         os.environ["DAGSTER_HOME"] = str(home)
-        return quiet_instance(home)
+        instance = quiet_instance(home)
     except (OSError, yaml.YAMLError, *INVALID_HOME_ERRORS) as error:
         raise ConfigError(f"DAGSTER_HOME {home}: cannot be used as Dagster's home: {error}") from error
+    copy_run_databases(instance)
+    return instance

@@ -79,6 +79,15 @@ def test_a_dataset_built_on_a_cluster_equals_a_local_build(python, ray_folder, t
     assert [name for name in made if made_by_ray[name] != made[name]] == []
 
 
+def test_a_node_that_is_killed_in_the_middle_of_a_build_changes_no_byte(python, ray_folder, tmp_path):
+    """Three Ray nodes on this machine, one of which dies; the benchmark does the same with 10,000 recordings."""
+    options = ("--recordings", "90", "--partitions", "6", "--json", tmp_path / "found.json")
+    _run(python, ROOT / "benchmarks/raylets.py", *options, RAY_TMPDIR=ray_folder)
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["same_bytes"]
+    assert found["ray"]["killed_after_partitions"] == 2
+
+
 def test_jax_resumes_in_the_middle_of_an_epoch(python, tmp_path):
     write_dataset(tmp_path, {"train": clips(53)})
     audio, devices = str(tmp_path / "audio"), {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}

@@ -11,12 +11,14 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import HeadraceError
+from headrace.format.lazy import cached_property
 from headrace.streaming.batches.stream_reader import StreamReader
 from headrace.streaming.epochs import EpochRun
 from headrace.streaming.order.epoch_order import EpochOrder
@@ -50,6 +52,7 @@ class EpochUses:
         slack = _slack(order)
         self._streams = [ShardUses(stream, slack) for stream in order.streams]
 
+    @cached_property
     def step(self) -> int:
         """Rows to which positions of readers are rounded."""
         blocks = 0
@@ -76,6 +79,9 @@ class EpochUses:
         taken = self.order.stream_positions(row)
         found = []
         for name, total, uses, shards in zip(self._names, self._totals, self._streams, streams, strict=True):
+            if not len(shards):
+                found.append(np.zeros(0))
+                continue
             left = total - taken[name]
             rows = self.rows_left(row) / left if left > 0 else 1.0
             found.append(uses.distances(shards, taken[name], wanted) * rows)
@@ -100,19 +106,46 @@ def host_distances(
         at: epoch, row and rank of each reader.
         epoch_uses: the uses in an epoch.
     """
-    groups: dict[tuple[int, int, int], set[int]] = {}
+    return _distances(streams, _groups(at, epoch_uses), epoch_uses)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Readers at about the same row of an epoch.
+
+    Attributes:
+        epoch: the epoch.
+        row: their row, rounded down.
+        apart: groups of ranks that take different positions, see `ranks_apart`.
+        ranks: which of these groups the readers are in.
+    """
+
+    epoch: int
+    row: int
+    apart: int
+    ranks: frozenset[int]
+
+
+def _groups(at: Iterable[tuple[int, int, World]], epoch_uses: Callable[[int], EpochUses]) -> frozenset[_Group]:
+    found: dict[tuple[int, int, int], set[int]] = {}
     for epoch, row, world in at:
         uses = epoch_uses(epoch)
         apart = ranks_apart(uses.order, world.world_size)
-        groups.setdefault((epoch, row // uses.step() * uses.step(), apart), set()).add(world.rank % apart)
+        found.setdefault((epoch, row // uses.step * uses.step, apart), set()).add(world.rank % apart)
+    return frozenset(_Group(*place, frozenset(ranks)) for place, ranks in found.items())
+
+
+def _distances(
+    streams: Sequence[NDArray[np.int64]], groups: Iterable[_Group], epoch_uses: Callable[[int], EpochUses]
+) -> list[NDArray[np.float64]]:
     found = [np.full(len(shards), np.inf) for shards in streams]
-    for (epoch, row, apart), ranks in groups.items():
-        wanted = np.isin(np.arange(apart), list(ranks))
-        now, then = epoch_uses(epoch), epoch_uses(epoch + 1)
-        here = now.distances(streams, row, wanted)
+    for group in groups:
+        wanted = np.isin(np.arange(group.apart), list(group.ranks))
+        now, then = epoch_uses(group.epoch), epoch_uses(group.epoch + 1)
+        here = now.distances(streams, group.row, wanted)
         later = then.distances(streams, 0, wanted)
         for best, first, second in zip(found, here, later, strict=True):
-            np.minimum(best, np.minimum(first, second + now.rows_left(row)), out=best)
+            np.minimum(best, np.minimum(first, second + now.rows_left(group.row)), out=best)
     return found
 
 
@@ -129,6 +162,7 @@ class FolderUses:
         self._stream_of = {id(reader.primary): number for number, reader in enumerate(streams)}
         self._num_streams = len(streams)
         self._row = run.row_after(0)
+        self._known: tuple[frozenset[_Group], dict[str, float]] | None = None  # until readers move a step
         self._lock = threading.Lock()
         self._registered: RegisteredReader | None = None
         self._is_closed = False
@@ -150,6 +184,7 @@ class FolderUses:
         """Remember the name of a shard in the cache."""
         if not access.is_named_by_content and id(access) in self._stream_of and access.cache is self._cache:
             self._names.learn(name, (self._stream_of[id(access)], shard))
+            self._known = None
 
     def close(self) -> None:
         """End the registration."""
@@ -169,11 +204,21 @@ class FolderUses:
         alike = [reader for reader in others if reader.facts.order == self._facts.order]
         at = [(one.epoch, one.row, World(one.facts.rank % one.facts.world_size, one.facts.world_size)) for one in alike]
         at.append((self._run.epoch, self._row, self._run.world))
+        groups = _groups(at, self._orders.uses)
+        kept = self._known  # another thread may learn a name meanwhile
+        if kept is None or kept[0] != groups:
+            self._known = kept = groups, {}
+        known = kept[1]
+        new = [name for name in names if name not in known]
+        known.update(zip(new, self._distances(new, groups).tolist(), strict=True))
+        return np.array([known[name] for name in names])
+
+    def _distances(self, names: Sequence[str], groups: frozenset[_Group]) -> NDArray[np.float64]:
         found = [self._names.find(name) for name in names]
         places = [(place, *shard) for place, shards in enumerate(found) for shard in shards]
         columns = np.array(places, np.int64).reshape(-1, 3)
         of_stream = [columns[columns[:, 1] == stream] for stream in range(self._num_streams)]
-        left = host_distances([rows[:, 2] for rows in of_stream], at, self._orders.uses)
+        left = _distances([rows[:, 2] for rows in of_stream], groups, self._orders.uses)
         distances = np.full(len(names), np.nan)
         for rows, values in zip(of_stream, left, strict=True):
             distances[rows[:, 0]] = np.fmin(distances[rows[:, 0]], values)
