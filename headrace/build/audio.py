@@ -29,10 +29,10 @@ from headrace.audio import (
     with_serial,
 )
 from headrace.build.audio_counts import AudioCounts
-from headrace.build.encoding_tasks import TASK_SECONDS, EncodingTask, spans_of_passes, tasks_of
+from headrace.build.encoding_tasks import TASK_SECONDS, EncodingTask, spans_of_passes, tasks_of, tasks_of_fields
 from headrace.build.plan import ShardPlan, layout_of, plan_shards
 from headrace.build.publishing import Publisher
-from headrace.build.samples import Planned, ordered_samples, planned_samples, sample_json, sample_key
+from headrace.build.samples import Planned, ordered_samples, planned_samples, rejection_key, sample_json, sample_key
 from headrace.build.span_passes import EncodedSpan, SpanPasses
 from headrace.build.taken_over import CopyTask, OldShards, divided
 from headrace.build.update import PartitionBuild, PartitionTarget, bring_up_to_date
@@ -41,6 +41,7 @@ from headrace.catalog.recordings import Recording, fingerprint_of
 from headrace.catalog.sources import Source
 from headrace.config.partitioning import ShardSize
 from headrace.errors import AudioError, BuildError, FileChangedError, HeadraceError
+from headrace.format.audio_fields import AUDIO, AudioFacts, common_facts
 from headrace.format.index import REFUSED_NOTE, ShardIndex
 from headrace.format.index_entries import SampleEntry
 from headrace.format.manifests import (
@@ -190,7 +191,7 @@ class _AudioRecipe:
 
     def write(self, plans: Sequence[ShardPlan]) -> dict[str, ShardIndex]:
         """See `ShardRecipe`. Samples are encoded on threads, in bounded memory."""
-        tasks = (task for plan in plans for task in self._tasks(plan))
+        tasks = (part for plan in plans for task in self._tasks(plan) for part in _parts(task))
         with (
             Publisher() as publisher,
             ThreadPoolExecutor(self.num_threads, "encode-spans") as encoders,
@@ -239,16 +240,14 @@ class _AudioRecipe:
         with ExitStack() as stack:
             writer = stack.enter_context(ShardWriter(self.storage, place))
             for task in self._tasks(plan):
-                result = next(results)
-                encoded = [result] * len(task.samples) if isinstance(result, AudioError) else result
-                for (recording, segment), sample in zip(task.samples, encoded, strict=True):
-                    if isinstance(sample, AudioError):
-                        rejection = ManifestRejection(
-                            recording.path, sample.reason, str(sample), _refused(recording)[1]
-                        )
-                        refused[_refused(recording)] = rejection
+                for (recording, segment), encoded in zip(task.samples, _by_sample(task, results), strict=True):
+                    found = _all_encoded(recording, encoded)
+                    added = found if isinstance(found, AudioError) else self._add(writer, recording, segment, found)
+                    if isinstance(added, AudioError):
+                        path, key = _name(recording)
+                        refused[path, key] = ManifestRejection(path, added.reason, str(added), key)
                     else:
-                        seconds += self._add(writer, recording, segment, sample)
+                        seconds += added
                 self.progress(len(task.samples))
             self._check_conserved(plan, refused, writer)
             notes = {
@@ -260,7 +259,7 @@ class _AudioRecipe:
 
     def _check_conserved(self, plan: ShardPlan, refused: Collection[tuple[str, str]], writer: ShardWriter) -> None:
         """Raise `BuildError` unless the shard has exactly the planned samples that are not rejected."""
-        wanted = [sample.key for sample in plan.samples if _refused(self._planned[sample.key][0]) not in refused]
+        wanted = [sample.key for sample in plan.samples if _name(self._planned[sample.key][0]) not in refused]
         if (written := writer.keys) != wanted:
             other = sorted(set(wanted) ^ set(written))[:3]
             raise BuildError(
@@ -269,17 +268,35 @@ class _AudioRecipe:
                 "error in Headrace, please report it"
             )
 
-    def _add(self, writer: ShardWriter, recording: Recording, segment: Segment, sample: EncodedSegment) -> float:
-        """Append a sample. Returns its length in seconds."""
+    def _add(
+        self, writer: ShardWriter, recording: Recording, segment: Segment, encoded: Sequence[EncodedSegment]
+    ) -> float | AudioError:
+        """Append a sample, from the audio of each field. Returns its length in seconds, or why fields do not fit."""
         key = sample_key(recording, segment, is_whole=self.settings.audio.segment_seconds is None)
-        text = sample_json(recording, segment, sample)
-        facts = SampleEntry(key, {}, sample.num_frames, sample.sample_rate_hz, sample.num_channels)
-        payload, known = sample.payload, {} if sample.crc32 is None else {sample.extension: sample.crc32}
-        if self.settings.audio.codec is Codec.OPUS and sample.origin is AudioOrigin.ENCODER:
-            payload = with_serial(payload, key)
-        writer.add(key, {sample.extension: (payload, sample.num_bytes), "json": (text, len(text))}, facts, known)
-        self.counts = self.counts.with_one(sample.origin)
-        return sample.num_frames / sample.sample_rate_hz
+        first = encoded[0]
+        named = {file.name: audio for file, audio in zip(recording.fields, encoded, strict=False)}
+        audio = {name: AudioFacts(a.num_frames, a.sample_rate_hz, a.num_channels) for name, a in named.items()}
+        try:
+            common = common_facts(
+                audio or {AUDIO: AudioFacts(first.num_frames, first.sample_rate_hz, first.num_channels)}
+            )
+        except AudioError as error:
+            return error
+        members = {f"{name}.{one.extension}": one for name, one in named.items()} or {first.extension: first}
+        payloads = {name: (self._payload(one, key, name), one.num_bytes) for name, one in members.items()}
+        text = sample_json(recording, segment, first, named)
+        known = {name: one.crc32 for name, one in members.items() if one.crc32 is not None}
+        writer.add(key, payloads | {"json": (text, len(text))}, SampleEntry(key, {}, *common, audio=audio), known)
+        for one in encoded:
+            self.counts = self.counts.with_one(one.origin)
+        return common.num_frames / common.sample_rate_hz
+
+    def _payload(self, encoded: EncodedSegment, key: str, member: str) -> bytes | BinaryIO:
+        """The bytes of an audio field; an Ogg stream with the serial number of its sample and field."""
+        if self.settings.audio.codec is not Codec.OPUS or encoded.origin is not AudioOrigin.ENCODER:
+            return encoded.payload
+        field_name = member.rpartition(".")[0]
+        return with_serial(encoded.payload, f"{key}.{field_name}" if field_name else key)
 
     def _tasks(self, plan: ShardPlan) -> Iterator[CopyTask | EncodingTask]:
         """The plan's samples, in parts that one thread copies or encodes at a time."""
@@ -290,8 +307,9 @@ class _AudioRecipe:
         return iter(self._tasks_of[plan.sequence])
 
     def _encoding_tasks(self, plans: Sequence[ShardPlan]) -> Iterator[EncodingTask]:
-        """The parts of all plans that are encoded."""
-        return (task for plan in plans for task in self._tasks(plan) if isinstance(task, EncodingTask))
+        """The parts of all plans that are encoded, each of one file."""
+        tasks = (part for plan in plans for task in self._tasks(plan) for part in _parts(task))
+        return (task for task in tasks if isinstance(task, EncodingTask))
 
     def _weight(self, task: CopyTask | EncodingTask) -> float:
         """Seconds of audio, at most those of one full task, because longer samples are encoded to disk."""
@@ -303,7 +321,8 @@ class _AudioRecipe:
             return task.copied()
         except (HeadraceError, OSError) as error:
             _log.warning("%s; %d samples are encoded again", error, len(task.samples))
-        return [self._encode_alone(EncodingTask((sample,), 0.0)) for sample in task.samples]
+        alone = (EncodingTask((sample,), 0.0) for sample in task.samples)
+        return [self._encode_alone(field) for sample in alone for field in tasks_of_fields(sample)]
 
     def _encode_alone(self, task: EncodingTask) -> EncodedSpan:
         """Encode one sample, after a check of its whole recording."""
@@ -351,9 +370,43 @@ class _AudioRecipe:
             raise _removed(recording, error) from error
 
 
-def _refused(recording: Recording) -> tuple[str, str]:
-    """How a rejection names a recording: by path, and by key if the row is a span of it."""
-    return recording.path, recording.key if recording.is_span else ""
+def _parts(task: CopyTask | EncodingTask) -> Sequence[CopyTask | EncodingTask]:
+    """What is done for a task: one copy, or an encoding of each audio field."""
+    return (task,) if isinstance(task, CopyTask) else tasks_of_fields(task)
+
+
+def _by_sample(task: CopyTask | EncodingTask, results: Iterator[_Encoded]) -> Iterator[Sequence[EncodedSpan]]:
+    """The audio fields of each sample of a task, from the results of its parts."""
+    if isinstance(task, CopyTask):
+        found = _each(next(results), len(task.stored))
+        num_fields = len(task.stored) // len(task.samples)
+        return (found[start : start + num_fields] for start in range(0, len(found), num_fields))
+    return zip(*(_each(next(results), len(task.samples)) for _ in _parts(task)), strict=True)
+
+
+def _each(result: _Encoded, count: int) -> Sequence[EncodedSpan]:
+    """The results of a part; an error of its file is the result of all."""
+    return [result] * count if isinstance(result, AudioError) else result
+
+
+def _name(recording: Recording) -> tuple[str, str]:
+    """How rejections name a recording."""
+    return recording.path, rejection_key(recording)
+
+
+def _all_encoded(recording: Recording, results: Sequence[EncodedSpan]) -> list[EncodedSegment] | AudioError:
+    """The audio of each field of a sample; or the first error, with the name of the field if the fields are named."""
+    encoded = [result for result in results if not isinstance(result, AudioError)]
+    for number, result in enumerate(results):
+        if isinstance(result, AudioError):
+            for other in encoded:
+                if not isinstance(other.payload, bytes):
+                    other.payload.close()
+            if not recording.fields:
+                return result
+            file = recording.fields[number]
+            return AudioError(result.reason, f"audio field {file.name!r}, {file.path}: {result}")
+    return encoded
 
 
 def _places(shards: Sequence[ShardEntry], planned: Sequence[Sequence[PlannedKey]]) -> dict[int, list[str]]:

@@ -1,7 +1,7 @@
 """Divides the samples of a shard into tasks, each of which one thread encodes at a time. Pure."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from headrace.audio import AudioFormat, Segment
@@ -50,12 +50,45 @@ class EncodingTask:
         return self.is_of_spans and not self.recording.info.has_exact_seek
 
 
+def fields_of(recording: Recording) -> tuple[Recording, ...]:
+    """A row for the file of each audio field, in the order of the fields; the row itself if its fields are not named.
+
+    The key of such a row has the name of the field at its end.
+    """
+    if not recording.fields:
+        return (recording,)
+    return tuple(
+        replace(
+            recording,
+            key=f"{recording.key}.{file.name}",
+            path=file.path,
+            sha256=file.sha256,
+            num_bytes=file.num_bytes,
+            mtime_ns=file.mtime_ns,
+            info=file.info,
+            stop_frame=recording.span.stop_frame,
+            fields=(),
+        )
+        for file in recording.fields
+    )
+
+
+def tasks_of_fields(task: EncodingTask) -> tuple[EncodingTask, ...]:
+    """A task for each audio field of the samples of a task, each of one file."""
+    if not task.recording.fields:
+        return (task,)
+    rows = zip(*(fields_of(recording) for recording, _ in task.samples), strict=True)
+    segments = task.segments
+    return tuple(EncodingTask(tuple(zip(of_field, segments, strict=True)), task.seconds) for of_field in rows)
+
+
 def tasks_of(samples: Iterable[tuple[Recording, Segment]], audio: AudioFormat) -> Iterator[EncodingTask]:
     """Divide samples into tasks, without changing their order.
 
-    The segments of a task are ascending. The spans of a task may be in any order.
+    The segments of a task are ascending. The spans of a task may be in any order. The samples of a task have the same
+    files.
     """
-    for _, group in groupby(samples, key=lambda sample: (sample[0].path, sample[0].is_span)):
+    for _, group in groupby(samples, key=lambda sample: _files(sample[0])):
         batch: list[tuple[Recording, Segment]] = []
         seconds = 0.0
         for recording, segment in group:
@@ -75,6 +108,11 @@ def spans_of_passes(tasks: Iterable[EncodingTask]) -> dict[str, list[Recording]]
         if task.is_pass:
             found.setdefault(task.path, []).extend(recording for recording, _ in task.samples)
     return found
+
+
+def _files(recording: Recording) -> list[tuple[str, bool]]:
+    """Path of the file of each audio field, and whether only a part of the file is wanted."""
+    return [(row.path, row.is_span) for row in fields_of(recording)]
 
 
 def _longest(recording: Recording) -> float:

@@ -1,13 +1,15 @@
 """Plans the samples of recordings: their keys, their JSON, and the recordings that are too short for a sample. Pure."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from headrace.audio import AudioFormat, EncodedSegment, Segment, plan_segments, planned_bytes
+from headrace.build.encoding_tasks import fields_of
 from headrace.build.plan import PlannedSample
 from headrace.build.taken_over import audio_digest
 from headrace.catalog.content_digests import named_digest
-from headrace.catalog.recordings import Recording
+from headrace.catalog.recordings import FieldFile, Recording
 from headrace.errors import ConfigError
 from headrace.format.manifests import ManifestRejection
 from headrace.format.rejects import RejectReason
@@ -36,13 +38,19 @@ def planned_samples(recordings: Sequence[Recording], audio: AudioFormat) -> tupl
         except ConfigError as error:  # shards keep the source's rate, at which this recording's segments are too short
             segments, reason = (), str(error)
         if not segments:
-            key = recording.key if recording.is_span else ""
-            refused.append(ManifestRejection(recording.path, RejectReason.TOO_SHORT.value, reason, key))
+            refused.append(
+                ManifestRejection(recording.path, RejectReason.TOO_SHORT.value, reason, rejection_key(recording))
+            )
         for segment in segments:
             key = sample_key(recording, segment, is_whole=is_whole)
             if key not in recording.excluded_segments:
                 planned[key] = recording, segment
     return planned, refused
+
+
+def rejection_key(recording: Recording) -> str:
+    """The key in a rejection: empty if the path names the row, because it is a whole file with one audio field."""
+    return recording.key if recording.is_span or recording.fields else ""
 
 
 def ordered_samples(planned: Planned, audio: AudioFormat) -> list[PlannedSample]:
@@ -53,16 +61,25 @@ def ordered_samples(planned: Planned, audio: AudioFormat) -> list[PlannedSample]
             recording=recording.path if recording.is_span else recording.key,
             index=recording.start_frame if recording.is_span else segment.index,
             digest=recording.sample_digest,
-            num_bytes=planned_bytes(recording.info, audio, segment, recording.num_bytes),
+            num_bytes=sum(planned_bytes(row.info, audio, segment, row.num_bytes) for row in fields_of(recording)),
             audio=audio_digest(key, recording, segment, audio),
         )
         for key, (recording, segment) in planned.items()
     ]
 
 
-def sample_json(recording: Recording, segment: Segment, encoded: EncodedSegment) -> bytes:
-    """The `<key>.json` of a sample: the user's metadata, and its origin under `headrace`."""
-    provenance = {
+def sample_json(
+    recording: Recording, segment: Segment, encoded: EncodedSegment, fields: Mapping[str, EncodedSegment] | None = None
+) -> bytes:
+    """The `<key>.json` of a sample: the user's metadata, and its origin under `headrace`.
+
+    Args:
+        recording: the row that it is made from.
+        segment: its part of that.
+        encoded: its audio; of the first field, if there are named ones.
+        fields: the audio of each named field.
+    """
+    provenance: dict[str, Any] = {
         "source": recording.path,
         **named_digest(recording.sha256),
         **_begin(recording, segment),
@@ -70,7 +87,14 @@ def sample_json(recording: Recording, segment: Segment, encoded: EncodedSegment)
         "sample_rate": encoded.sample_rate_hz,
         "num_channels": encoded.num_channels,
     }
+    if fields:
+        provenance["fields"] = {file.name: _origin(file, fields[file.name]) for file in recording.fields}
     return json.dumps({**recording.metadata, "headrace": provenance}, ensure_ascii=False).encode()
+
+
+def _origin(file: FieldFile, encoded: EncodedSegment) -> dict[str, Any]:
+    """The origin of a named audio field."""
+    return {"source": file.path, **named_digest(file.sha256), "num_channels": encoded.num_channels}
 
 
 def _begin(recording: Recording, segment: Segment) -> dict[str, int]:

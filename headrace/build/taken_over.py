@@ -18,11 +18,11 @@ from itertools import groupby
 from typing import BinaryIO, NamedTuple, cast
 
 from headrace.audio import AudioFormat, AudioOrigin, Codec, EncodedSegment, Segment, codec_version
+from headrace.build.encoding_tasks import fields_of
 from headrace.catalog.recordings import Recording
 from headrace.errors import HeadraceError, IntegrityError
 from headrace.format.index import ABSENT, ShardIndex
 from headrace.format.index_files import read_index
-from headrace.format.member_names import JSON_FIELD
 from headrace.format.planned_keys import PlannedKey
 from headrace.stores.refetch import until_sound
 from headrace.stores.storage import Storage
@@ -36,10 +36,18 @@ _PIECE_BYTES = 8 << 20
 
 
 def audio_digest(key: str, recording: Recording, segment: Segment, audio: AudioFormat) -> str:
-    """Digest of everything that the audio of a sample depends on.
+    """Digest of everything that the audio of a sample depends on, in all of its fields.
 
     The key belongs to it only for Opus, whose streams have the serial number of their sample.
     """
+    if not recording.fields:
+        return _field_digest(key, recording, segment, audio)
+    rows = zip(recording.fields, fields_of(recording), strict=True)
+    content = [[file.name, _field_digest(key, row, segment, audio)] for file, row in rows]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:DIGEST_LENGTH]
+
+
+def _field_digest(key: str, recording: Recording, segment: Segment, audio: AudioFormat) -> str:
     info = recording.info
     is_opus = audio.codec is Codec.OPUS
     content = [
@@ -58,7 +66,7 @@ def audio_digest(key: str, recording: Recording, segment: Segment, audio: AudioF
 
 
 class AudioPlace(NamedTuple):
-    """The audio of a sample in a shard: field, byte range and CRC-32; and its facts."""
+    """An audio field of a sample in a shard: its extension, byte range and CRC-32; and its facts."""
 
     extension: str
     start: int
@@ -69,8 +77,8 @@ class AudioPlace(NamedTuple):
     num_channels: int
 
 
-Place = tuple[str, AudioPlace]
-"""Name of a shard, and the place of a sample's audio in it."""
+Place = tuple[str, tuple[AudioPlace, ...]]
+"""Name of a shard, and the places of a sample's audio fields in it."""
 
 
 @dataclass(slots=True)
@@ -93,7 +101,7 @@ class OldShards:
         return cls(storage, {entry.audio: (name, entry.key) for name, keys in named for entry in keys if entry.audio})
 
     def find(self, digest: str) -> Place | None:
-        """Name of a shard that has this audio, and the place there; None if no shard has it."""
+        """Name of a shard that has this audio, and the places there; None if no shard has it."""
         if (place := self.places.get(digest)) is None:
             return None
         name, key = place
@@ -112,17 +120,23 @@ class OldShards:
         return self._indexes[name]
 
 
-def _stored(index: ShardIndex, key: str) -> AudioPlace | None:
-    """The audio of a sample with one audio field; None without the sample, or if its CRC-32 is not known."""
+def _stored(index: ShardIndex, key: str) -> tuple[AudioPlace, ...] | None:
+    """The audio fields of a sample; None without the sample, or if a field or its CRC-32 is missing."""
     if (row := index.find(key)) is None:
         return None
-    names = [name for name in index.fields if name != JSON_FIELD and index.range_of(row, name) is not None]
-    if len(names) != 1:
+    found = [_stored_field(index, row, name) for name in index.audio_fields or ("",)]
+    fields = tuple(field for field in found if field is not None)
+    return fields if len(fields) == len(found) else None
+
+
+def _stored_field(index: ShardIndex, row: int, name: str) -> AudioPlace | None:
+    if (audio := index.audio_of(row, name)) is None:
         return None
-    crc32 = int(index.crc32[row, index.fields.index(names[0])])
-    start, stop = cast("tuple[int, int]", index.range_of(row, names[0]))
-    facts = int(index.num_frames[row]), int(index.sample_rate_hz[row]), int(index.num_channels[row])
-    return None if crc32 == ABSENT else AudioPlace(names[0], start, stop, crc32, *facts)
+    crc32 = int(index.crc32[row, index.fields.index(audio.member)])
+    if crc32 == ABSENT:
+        return None
+    extension, rate_hz = audio.member.rpartition(".")[2], int(index.sample_rate_hz[row])
+    return AudioPlace(extension, *audio.span, crc32, audio.num_frames, rate_hz, audio.num_channels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +147,7 @@ class CopyTask:
         storage: the folder of the shard.
         shard: its name.
         samples: rows of the catalog, and their segments.
-        stored: their audio.
+        stored: their audio fields, sample by sample.
     """
 
     storage: Storage
@@ -152,7 +166,7 @@ class CopyTask:
         return min(1.0, self.num_bytes / _TASK_BYTES)
 
     def copied(self) -> list[EncodedSegment]:
-        """The audio of the samples, as it is in the shard; damaged bytes from a store are read again.
+        """The audio fields, sample by sample, as they are in the shard; damaged bytes from a store are read again.
 
         Raises:
             HeadraceError: the shard cannot be read, or does not have the CRC-32 of its index.
@@ -162,16 +176,16 @@ class CopyTask:
         return [_as_encoded(audio, payload) for audio, payload in zip(self.stored, payloads, strict=True)]
 
     def _read(self, storage: Storage) -> Iterator[bytes | BinaryIO]:
-        if len(self.stored) == 1 and self.num_bytes > _IN_MEMORY_BYTES:
-            yield self._in_a_file(storage)
+        if len(self.samples) == 1 and self.num_bytes > _IN_MEMORY_BYTES:
+            for audio in self.stored:
+                yield self._in_a_file(storage, audio)
             return
         ranges = [(audio.start, audio.stop) for audio in self.stored]
         for audio, payload in zip(self.stored, storage.read_ranges(self.shard, ranges), strict=True):
             self._check(audio, zlib.crc32(payload))
             yield payload
 
-    def _in_a_file(self, storage: Storage) -> BinaryIO:
-        (audio,) = self.stored
+    def _in_a_file(self, storage: Storage, audio: AudioPlace) -> BinaryIO:
         file, crc32 = cast("BinaryIO", tempfile.TemporaryFile(buffering=0)), 0  # noqa: SIM115 - closed with its last use
         for start in range(audio.start, audio.stop, _PIECE_BYTES):
             (piece,) = storage.read_ranges(self.shard, [(start, min(start + _PIECE_BYTES, audio.stop))])
@@ -189,6 +203,9 @@ class CopyTask:
             )
 
 
+_Copy = tuple[Recording, Segment, tuple[AudioPlace, ...]]
+
+
 def divided(
     samples: Iterable[tuple[Recording, Segment, str]], old: OldShards
 ) -> Iterator[CopyTask | list[tuple[Recording, Segment]]]:
@@ -201,7 +218,7 @@ def divided(
         samples: row of the catalog, segment and audio digest of each sample.
         old: the shards to copy from.
     """
-    copies: list[tuple[Recording, Segment, AudioPlace]] = []
+    copies: list[_Copy] = []
     encoded: list[tuple[Recording, Segment]] = []
     shard, num_bytes = "", 0
     for _, group in groupby(samples, key=lambda sample: sample[0].key):
@@ -217,7 +234,7 @@ def divided(
             yield encoded
             encoded = []
         for (recording, segment, _), (name, audio) in zip(segments, cast("list[Place]", found), strict=True):
-            size = audio.stop - audio.start
+            size = sum(field.stop - field.start for field in audio)
             if copies and (name != shard or num_bytes + size > _TASK_BYTES or len(copies) == _TASK_SAMPLES):
                 yield _copy_task(old, shard, copies)
                 copies, num_bytes = [], 0
@@ -229,9 +246,9 @@ def divided(
         yield encoded
 
 
-def _copy_task(old: OldShards, shard: str, copies: Sequence[tuple[Recording, Segment, AudioPlace]]) -> CopyTask:
+def _copy_task(old: OldShards, shard: str, copies: Sequence[_Copy]) -> CopyTask:
     samples = tuple((recording, segment) for recording, segment, _ in copies)
-    return CopyTask(old.storage, shard, samples, tuple(audio for _, _, audio in copies))
+    return CopyTask(old.storage, shard, samples, tuple(field for _, _, audio in copies for field in audio))
 
 
 def _as_encoded(audio: AudioPlace, payload: bytes | BinaryIO) -> EncodedSegment:
