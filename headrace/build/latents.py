@@ -46,18 +46,24 @@ class LatentSettings:
     Attributes:
         encoder: fingerprint of the encoder, see `headrace.encoders.fingerprint`.
         dtype: dtype of the stored latents.
+        audio_field: name of the audio field that the latents are made from; empty for the first.
     """
 
     encoder: str
     dtype: LatentDtype = "float16"
+    audio_field: str = ""
 
     def wanted(self, audio: str) -> str:
         """`Manifest.wanted` of up-to-date latents, given the digest of the audio manifest."""
-        return _digest(audio, self.encoder, self.dtype)
+        return _digest(audio, *self._parts)
 
     def input_digest(self, audio_shard: str) -> str:
         """Input digest of the latent shard of an audio shard, whose name contains the digest of its bytes."""
-        return _digest(audio_shard, self.encoder, self.dtype)
+        return _digest(audio_shard, *self._parts)
+
+    @property
+    def _parts(self) -> list[str]:
+        return [self.encoder, self.dtype, *([self.audio_field] if self.audio_field else [])]
 
 
 def _digest(*parts: str) -> str:
@@ -96,7 +102,7 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
         IntegrityError: an audio shard is damaged.
     """
     source = _audio_manifest(audio, partition)
-    run = EncodingRun(audio, storage, settings.dtype, options or EncodingOptions(), progress)
+    run = EncodingRun(audio, storage, settings.dtype, settings.audio_field, options or EncodingOptions(), progress)
     recipe = _LatentRecipe(source, settings, encoders, run)
     built = bring_up_to_date(recipe, storage, published_index, progress)
     return replace(built, stats=recipe.stats)

@@ -20,19 +20,29 @@ from headrace.stores.storage import Storage
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
-def read_audio(storage: Storage, index: ShardIndex, i: int, most_seconds: float = math.inf) -> Floats | None:
+def read_audio(
+    storage: Storage, index: ShardIndex, i: int, most_seconds: float = math.inf, field_name: str = ""
+) -> Floats | None:
     """Sample `i` of an audio shard, or its beginning: float32 (channels, frames) in [-1, 1]; None without audio.
+
+    Args:
+        storage: the folder of audio shards.
+        index: index of the shard.
+        i: the sample.
+        most_seconds: limit of the length.
+        field_name: name of the audio field; empty for the first.
 
     Raises:
         SampleError: the shard is damaged or missing.
+        ConfigError: the shard has no audio field of this name.
     """
-    span = index.audio_range(i)
-    if span is None:
+    audio = index.audio_of(i, field_name)
+    if audio is None:
         return None
     num_frames = int(min(index.num_frames[i], most_seconds * int(index.sample_rate_hz[i])))
-    samples = np.empty((int(index.num_channels[i]), num_frames), np.float32)
+    samples = np.empty((audio.num_channels, num_frames), np.float32)
     with _named_failures(storage, index, i):
-        (blob,) = storage.read_ranges(index.shard, [span])
+        (blob,) = storage.read_ranges(index.shard, [audio.span])
         decode_into(blob, samples)
     return samples
 

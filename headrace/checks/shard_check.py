@@ -14,11 +14,10 @@ import numpy as np
 from headrace.audio import decode
 from headrace.checks.columns_check import check_columns
 from headrace.errors import HeadraceError
-from headrace.format.audio_fields import members_of
 from headrace.format.index import COLUMNS_SUFFIX, ShardIndex
 from headrace.format.indexing import index_tar, key_rule_of, naming_of
 from headrace.format.manifests import is_shard_name, parsed_name
-from headrace.format.member_names import JSON_FIELD, LATENT_FIELD, KeyAt, audio_field
+from headrace.format.member_names import JSON_FIELD, LATENT_FIELD, KeyAt
 from headrace.format.pth import latent_facts
 from headrace.format.tar import payload
 from headrace.format.unpacking import opened_tar
@@ -159,26 +158,16 @@ def _faults_of_sample(file: BinaryIO, index: ShardIndex, row: int) -> Iterator[s
             parsed(payload(file, span))
         except ValueError as error:
             yield f"{key}.{JSON_FIELD} is not valid JSON ({error}); write the shard again"
-    audio = _audio_of(index, row)
-    for name, num_frames, num_channels in audio:
-        wanted = (num_frames, num_channels, int(index.sample_rate_hz[row]))
-        yield from _faults_of_audio(payload(file, index.range_of(row, name) or (0, 0)), f"{key}.{name}", wanted)
+    audio = [found for name in index.audio_fields or ("",) if (found := index.audio_of(row, name)) is not None]
+    for field in audio:
+        wanted = (field.num_frames, field.num_channels, int(index.sample_rate_hz[row]))
+        yield from _faults_of_audio(payload(file, field.span), f"{key}.{field.member}", wanted)
     if not audio and (span := index.range_of(row, LATENT_FIELD)):
         try:
             if latent_facts(payload(file, span)) is None:
                 yield f"{key}.pth: does not hold latents that load with weights_only=True"
         except HeadraceError as error:
             yield f"{key}.pth: {error}"
-
-
-def _audio_of(index: ShardIndex, row: int) -> list[tuple[str, int, int]]:
-    """The audio files of a sample: field in the tar, frames and channels."""
-    fields = tuple(name for name in index.fields if index.range_of(row, name))
-    if index.audio_facts is None:
-        name = audio_field(fields)
-        return [] if name is None else [(name, int(index.num_frames[row]), int(index.num_channels[row]))]
-    facts = dict(zip(index.audio_fields, index.audio_facts[row].tolist(), strict=True))
-    return [(members[0], *facts[name]) for name in facts if (members := members_of(name, fields))]
 
 
 def _faults_of_audio(blob: bytes, name: str, wanted: tuple[int, int, int]) -> Iterator[str]:

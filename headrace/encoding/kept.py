@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from headrace.encoding.clips import AudioClip
-from headrace.encoding.plans import AUDIO_SHARD_NOTE, DTYPE_NOTE, ENCODER_NOTE, LatentDtype, NoLatents
+from headrace.encoding.plans import AUDIO_FIELD_NOTE, AUDIO_SHARD_NOTE, DTYPE_NOTE, ENCODER_NOTE, LatentDtype, NoLatents
 from headrace.errors import HeadraceError
 from headrace.format.index import ShardIndex
 from headrace.format.index_files import read_index
@@ -56,10 +56,11 @@ class _Donor:
     def telling(self, key: str) -> ByteRange | None:
         """Byte range of what distinguishes a sample's audio from other audio; None if the shard lacks the sample."""
         row = self.audio.find(key)
-        span = None if row is None else self.audio.audio_range(row)
-        if row is None or span is None or span[1] - span[0] < _HEAD_BYTES:
+        found = None if row is None else self.audio.audio_of(row, self.latents.notes.get(AUDIO_FIELD_NOTE, ""))
+        if found is None or found.span[1] - found.span[0] < _HEAD_BYTES:
             return None
-        return (span[0], span[0] + _HEAD_BYTES) if span == self.audio.range_of(row, _FLAC) else span
+        start, stop = found.span
+        return (start, start + _HEAD_BYTES) if found.member.rpartition(".")[2] == _FLAC else (start, stop)
 
 
 @dataclass(slots=True)

@@ -12,6 +12,8 @@ from headrace.stores.storage import Storage
 LatentDtype = Literal["float16", "bfloat16", "float32"]
 
 AUDIO_SHARD_NOTE = "audio_shard"
+AUDIO_FIELD_NOTE = "audio_field"
+"""The note with the name of the audio field that latents are made from; without this note it is the first."""
 DTYPE_NOTE = "dtype"
 ENCODER_NOTE = "encoder"
 SECONDS_NOTE = "seconds"
@@ -95,6 +97,7 @@ class EncodingRun:
         audio: the folder of audio shards.
         storage: the folder of this set of latents.
         dtype: dtype of the stored latents.
+        audio_field: name of the audio field that is encoded; empty for the first.
         options: batch size and threads.
         progress: called with a number of samples each time this many are done.
         held: key of a sample → name of the existing latent shard that has it.
@@ -103,6 +106,7 @@ class EncodingRun:
     audio: Storage
     storage: Storage
     dtype: LatentDtype
+    audio_field: str = ""
     options: EncodingOptions = field(default_factory=EncodingOptions)
     progress: Callable[[int], None] = lambda num_samples: None  # noqa: ARG005
     held: Mapping[str, str] = field(default_factory=dict)

@@ -25,6 +25,7 @@ from headrace.encoding.device_worker import EncodedJob
 from headrace.encoding.engine import Engine
 from headrace.encoding.kept import KeptLatents
 from headrace.encoding.plans import (
+    AUDIO_FIELD_NOTE,
     AUDIO_SHARD_NOTE,
     DTYPE_NOTE,
     ENCODER_NOTE,
@@ -166,7 +167,9 @@ class ShardEncoding:
     def _fetched(self, plans: Sequence[LatentPlan], stack: ExitStack) -> tuple[AudioShard, ...]:
         """The audio shards of a group, several at a time; `stack` closes them."""
         fetches = [
-            self._fetchers.submit(stack.enter_context, audio_shard(self.route.audio, plan.audio_shard))
+            self._fetchers.submit(
+                stack.enter_context, audio_shard(self.route.audio, plan.audio_shard, self.route.audio_field)
+            )
             for plan in plans
         ]
         wait(fetches)  # also if one fails: none may enter a stack that is closed
@@ -227,6 +230,7 @@ class ShardEncoding:
                 FRAME_RATE_NOTE: repr(frame_rate_hz(self.encoder)),
                 REFUSED_NOTE: json.dumps([asdict(refusal) for refusal in refused], ensure_ascii=False),
                 SECONDS_NOTE: repr(round(shard.seconds, 6)),
+                **({AUDIO_FIELD_NOTE: self.route.audio_field} if self.route.audio_field else {}),
             }
             if writer.keys != [clip.key for clip in shard.clips]:
                 raise BuildError(

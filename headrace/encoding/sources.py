@@ -41,12 +41,18 @@ class AudioShard:
 
 
 @contextmanager
-def audio_shard(storage: Storage, name: str) -> Iterator[AudioShard]:
+def audio_shard(storage: Storage, name: str, field_name: str = "") -> Iterator[AudioShard]:
     """Context with the shard `name` in a local file: the stored file itself on a local disk, else a temporary copy.
 
     Every byte is read and checked first, so that no latents are computed from damaged audio.
 
+    Args:
+        storage: the folder of audio shards.
+        name: file name of the tar.
+        field_name: name of the audio field that the clips are; empty for the first.
+
     Raises:
+        ConfigError: the shard has no audio field of this name.
         NotFoundError: the tar or its index does not exist.
         IntegrityError: the tar has another size or digest than its index says.
     """
@@ -55,12 +61,12 @@ def audio_shard(storage: Storage, name: str) -> Iterator[AudioShard]:
     if local is not None:
         with storage.open(name) as file:
             _check(file, None, index)
-        yield _listed(index, local)
+        yield _listed(index, local, field_name)
         return
     with tempfile.NamedTemporaryFile(prefix="headrace-", suffix=".tar") as copy:
         target = cast("BinaryIO", copy)
         until_sound(lambda source: _copy(source, name, target, index), storage, f"{storage.uri}/{name}")
-        yield _listed(index, Path(copy.name))
+        yield _listed(index, Path(copy.name), field_name)
 
 
 def _copy(storage: Storage, name: str, copy: BinaryIO, index: ShardIndex) -> None:
@@ -85,18 +91,17 @@ def _check(file: BinaryIO, copy: BinaryIO | None, index: ShardIndex) -> None:
         )
 
 
-def _listed(index: ShardIndex, path: Path) -> AudioShard:
+def _listed(index: ShardIndex, path: Path, field_name: str) -> AudioShard:
     clips, texts = [], []
     with translated_errors(path.name, str(path.parent)), path.open("rb") as file:
         for i, key in enumerate(index.keys()):
-            span, text = index.audio_range(i), index.range_of(i, "json")
-            if span is None or text is None:
+            audio, text = index.audio_of(i, field_name), index.range_of(i, "json")
+            if audio is None or text is None:
                 raise FormatError(f"{index.shard}: sample {key!r} lacks audio or .json; build the audio shard again")
-            rate, channels = int(index.sample_rate_hz[i]), int(index.num_channels[i])
-            num_frames = int(index.num_frames[i])
-            is_seekable = span == index.range_of(i, "flac") or num_frames <= _LONG_SECONDS * rate
+            num_frames, rate = int(index.num_frames[i]), int(index.sample_rate_hz[i])
+            is_seekable = audio.member.rpartition(".")[2] == "flac" or num_frames <= _LONG_SECONDS * rate
             decoded = None if is_seekable else DecodedFrames()
-            clips.append(AudioClip(index.shard, path, key, span, num_frames, rate, channels, decoded))
+            clips.append(AudioClip(index.shard, path, key, audio.span, num_frames, rate, audio.num_channels, decoded))
             file.seek(text[0])
             texts.append(file.read(text[1] - text[0]))
     return AudioShard(index, tuple(clips), tuple(texts))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from headrace.audio import AudioReject
 from headrace.errors import AudioError
-from headrace.format.member_names import AUDIO_FIELDS
+from headrace.format.member_names import members_of
 
 AUDIO = "audio"
 """Name of the audio field of samples without named audio fields."""
@@ -37,15 +37,6 @@ class AudioFacts(NamedTuple):
     num_frames: int
     sample_rate_hz: int
     num_channels: int
-
-
-def members_of(audio_field: str, fields: Collection[str]) -> list[str]:
-    """The members among `fields` that may hold an audio field; the first one that a sample has holds it.
-
-    >>> members_of("mix", ["json", "mix.mp3", "mix.flac", "flac"])
-    ['mix.flac', 'mix.mp3']
-    """
-    return [member for kind in AUDIO_FIELDS if (member := f"{audio_field}.{kind}") in fields]
 
 
 def common_facts(sample: Mapping[str, AudioFacts]) -> AudioFacts:

@@ -5,17 +5,17 @@ makes an index from a list of samples, and `indexing` makes one from a tar.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from headrace.errors import FormatError
+from headrace.errors import ConfigError, FormatError
 from headrace.format import tables
 from headrace.format.lazy import cached_property
-from headrace.format.member_names import AUDIO_FIELDS, audio_field
+from headrace.format.member_names import AUDIO_FIELDS, audio_field, members_of
 from headrace.format.tensors import TensorPlace
 
 FORMAT_VERSION = 1
@@ -57,6 +57,22 @@ class IndexRow(NamedTuple):
     tensor: TensorPlace | None
     spans: list[int]
     crc32: list[int]
+
+
+class IndexedAudio(NamedTuple):
+    """An audio field of one sample of an index.
+
+    Attributes:
+        member: the field in the tar, such as `flac` or `vocals.flac`.
+        span: half-open byte range in the tar.
+        num_frames: -1 if unknown.
+        num_channels: 0 if unknown.
+    """
+
+    member: str
+    span: tuple[int, int]
+    num_frames: int
+    num_channels: int
 
 
 class IndexColumn(IntEnum):
@@ -183,11 +199,35 @@ class ShardIndex:
         start, stop = (int(edge) for edge in self.ranges[i, self.fields.index(name)])
         return None if start == ABSENT else (start, stop)
 
-    def audio_range(self, i: int) -> tuple[int, int] | None:
-        """Half-open byte range of the audio of sample `i`, in whatever codec; None without audio."""
+    def audio_of(self, i: int, field_name: str = "") -> IndexedAudio | None:
+        """An audio field of sample `i`, in whatever codec; None if the sample lacks it.
+
+        Args:
+            i: the sample.
+            field_name: name of the audio field; empty for the first field, or the only one.
+
+        Raises:
+            ConfigError: the shard has no audio field of this name.
+        """
         starts = zip(self.fields, self.ranges[i, :, 0].tolist(), strict=True)
-        name = audio_field([name for name, start in starts if start != ABSENT])
-        return None if name is None else self.range_of(i, name)
+        present = [name for name, start in starts if start != ABSENT]
+        if self.audio_facts is None:
+            self._check_audio_field(field_name, ("audio",))
+            name, facts = audio_field(present), (int(self.num_frames[i]), int(self.num_channels[i]))
+        else:
+            wanted = field_name or self.audio_fields[0]
+            self._check_audio_field(wanted, self.audio_fields)
+            members = members_of(wanted, present)
+            name, facts = next(iter(members), None), self.audio_facts[i, self.audio_fields.index(wanted)].tolist()
+        span = None if name is None else self.range_of(i, name)
+        return None if name is None or span is None else IndexedAudio(name, span, *facts)
+
+    def _check_audio_field(self, name: str, known: Sequence[str]) -> None:
+        if name and name not in known:
+            raise ConfigError(
+                f"{self.shard}: no audio field {name!r}; the shard has {', '.join(known)}: correct latents.field in "
+                "the data set's YAML, or build the audio shards first"
+            )
 
     @property
     def audio_counts(self) -> dict[str, int]:

@@ -13,10 +13,19 @@ from typing import BinaryIO
 
 from headrace.audio import flac_info, probe
 from headrace.errors import AudioError, FormatError
-from headrace.format.audio_fields import AudioFacts, common_facts, members_of, stated_audio_fields
+from headrace.format.audio_fields import AudioFacts, common_facts, stated_audio_fields
 from headrace.format.index import ABSENT, REFUSED_NOTE, ShardIndex
 from headrace.format.index_entries import SampleEntry, build_index, group_members
-from headrace.format.member_names import JSON_FIELD, KEY_AT_NOTE, LATENT_FIELD, KeyAt, Naming, audio_field, check_fields
+from headrace.format.member_names import (
+    JSON_FIELD,
+    KEY_AT_NOTE,
+    LATENT_FIELD,
+    KeyAt,
+    Naming,
+    audio_field,
+    check_fields,
+    members_of,
+)
 from headrace.format.pth import RawTensor, latent_facts
 from headrace.format.rejects import latents_rejection
 from headrace.format.tar import crc32_of, payload, read_members

@@ -79,6 +79,15 @@ def audio_field(fields: Collection[str]) -> str | None:
     return None
 
 
+def members_of(audio_field: str, fields: Collection[str]) -> list[str]:
+    """The members among `fields` that may hold an audio field; the first one that a sample has holds it.
+
+    >>> members_of("mix", ["json", "mix.mp3", "mix.flac", "flac"])
+    ['mix.flac', 'mix.mp3']
+    """
+    return [member for kind in AUDIO_FIELDS if (member := f"{audio_field}.{kind}") in fields]
+
+
 @dataclass(frozen=True, slots=True)
 class Naming:
     """How the names of a shard's members are read.

@@ -11,8 +11,8 @@ import numpy as np
 
 from headrace.audio import decode
 from headrace.errors import AudioError, ConfigError, HeadraceError, SampleError
-from headrace.format.audio_fields import AudioFacts, common_facts, members_of, of_field, stated_audio_fields
-from headrace.format.member_names import LATENT_FIELD, audio_field
+from headrace.format.audio_fields import AudioFacts, common_facts, of_field, stated_audio_fields
+from headrace.format.member_names import LATENT_FIELD, audio_field, members_of
 from headrace.format.pth import latents_of
 from headrace.format.rejects import latents_rejection
 from headrace.format.unpickling import unpickled

@@ -18,7 +18,14 @@ from headrace.encoding.alone import compared
 from headrace.encoding.batches import ClipPiece, EncodingBatch
 from headrace.encoding.clips import AudioClip
 from headrace.encoding.engine import Engine
-from headrace.encoding.plans import AUDIO_SHARD_NOTE, ENCODER_NOTE, EncodingOptions, LatentDtype, NoLatents
+from headrace.encoding.plans import (
+    AUDIO_FIELD_NOTE,
+    AUDIO_SHARD_NOTE,
+    ENCODER_NOTE,
+    EncodingOptions,
+    LatentDtype,
+    NoLatents,
+)
 from headrace.encoding.reading import EncodingJob
 from headrace.encoding.stats import Comparison
 from headrace.encoding.windows import plan_windows
@@ -124,13 +131,12 @@ class ReencodingCheck:
         """The sample's audio as a temporary file; only its byte range is read."""
         audio = read_index(self.audio, index.notes[AUDIO_SHARD_NOTE])
         place = audio.find(index.key(row))
-        span = None if place is None else audio.audio_range(place)
-        if place is None or span is None:
+        found = None if place is None else audio.audio_of(place, index.notes.get(AUDIO_FIELD_NOTE, ""))
+        if place is None or found is None:
             raise FormatError(f"the audio shard {audio.shard} does not contain this sample; build these latents again")
-        (blob,) = self.audio.read_ranges(audio.shard, [span])
+        (blob,) = self.audio.read_ranges(audio.shard, [found.span])
         with tempfile.NamedTemporaryFile(prefix="headrace-", suffix=".audio") as file:
             file.write(blob)
             file.flush()
-            frames, rate, channels = audio.num_frames[place], audio.sample_rate_hz[place], audio.num_channels[place]
-            facts = int(frames), int(rate), int(channels)
+            facts = (int(audio.num_frames[place]), int(audio.sample_rate_hz[place]), found.num_channels)
             yield AudioClip(audio.shard, Path(file.name), audio.key(place), (0, len(blob)), *facts)

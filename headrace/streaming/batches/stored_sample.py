@@ -11,9 +11,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from headrace.errors import ConfigError, IntegrityError, SampleError
-from headrace.format.audio_fields import AUDIO, members_of
+from headrace.format.audio_fields import AUDIO
 from headrace.format.index import ABSENT
-from headrace.format.member_names import JSON_FIELD, LATENT_FIELD, audio_field
+from headrace.format.member_names import JSON_FIELD, LATENT_FIELD, audio_field, members_of
 from headrace.format.tensors import TensorPlace
 from headrace.streaming.batches.fields import is_taken
 from headrace.streaming.shards.access import ShardAccess
