@@ -222,6 +222,11 @@ class ShardIndex:
         span = None if name is None else self.range_of(i, name)
         return None if name is None or span is None else IndexedAudio(name, span, *facts)
 
+    def audio_range(self, i: int, field_name: str = "") -> tuple[int, int] | None:
+        """Half-open byte range of an audio field of sample `i`; None without it. See `audio_of`."""
+        found = self.audio_of(i, field_name)
+        return None if found is None else found.span
+
     def _check_audio_field(self, name: str, known: Sequence[str]) -> None:
         if name and name not in known:
             raise ConfigError(

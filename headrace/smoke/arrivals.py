@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 _FRAMES_OFF = 2
 _SHARE_OFF = 0.01
+_ONE_FIELD = ("audio",)
+_GREATEST_CRC32 = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,7 @@ class ArrivedSample:
     Attributes:
         key: the sample's key.
         num_frames: number of PCM or latent frames.
-        width: channels of audio, or D of latents.
+        width: channels of audio (`width_of`), or D of latents.
         sample_rate_hz: 0 for latents.
         is_valid: whether every value is finite, and in [-1, 1] for audio.
         content: CRC-32 of the values.
@@ -41,7 +43,7 @@ class JoinedArrival:
 
     Attributes:
         key: the sample's key.
-        contents: CRC-32 of the values of the audio and of each set of latents, in the order of the folders.
+        contents: CRC-32 of the values of the audio (all its fields) and of each set of latents, in the order of the folders.
     """
 
     key: str
@@ -51,8 +53,9 @@ class JoinedArrival:
 def arrived_sample(sample: Mapping[str, Any]) -> ArrivedSample:
     """Facts of one sample's dict."""
     key, stated = sample["__key__"], _stated(sample.get("metadata"))
-    if "audio" in sample:
-        return _audio(key, sample["audio"], int(sample["sample_rate"]), stated)
+    if "sample_rate" in sample:
+        fields = {name: sample[name] for name in sample.get("__audio__", _ONE_FIELD)}
+        return _audio(key, fields, int(sample["sample_rate"]), stated)
     return _latents(key, sample["encoder_hidden"][: int(sample["encoder_length"])], stated)
 
 
@@ -64,9 +67,8 @@ def arrived_batch(batch: Mapping[str, Any]) -> Iterator[ArrivedSample]:
         if padding[row]:
             continue
         stated = _stated(batch["metadata"][row])
-        if "audio" in batch:
-            audio = batch["audio"][row, :, : int(batch["num_frames"][row])]
-            yield _audio(key, audio, int(batch["sample_rate"][row]), stated)
+        if "num_frames" in batch:
+            yield _audio(key, _fields_of(batch, row), int(batch["sample_rate"][row]), stated)
         else:
             yield _latents(key, batch["encoder_hidden"][row, : int(batch["encoder_length"][row])], stated)
 
@@ -80,9 +82,9 @@ def joined_batch(batch: Mapping[str, Any], suffixes: Sequence[str]) -> Iterator[
     """
     for row, key in enumerate(batch["keys"]):
         if not batch["is_padding"][row]:
-            audio = batch["audio"][row, :, : int(batch["num_frames"][row])]
+            audio = _crc_of(_fields_of(batch, row))
             hidden = [batch[f"encoder_hidden{s}"][row, : int(batch[f"encoder_length{s}"][row])] for s in suffixes]
-            yield JoinedArrival(key, tuple(map(content_of, [audio, *hidden])))
+            yield JoinedArrival(key, (audio, *map(content_of, hidden)))
 
 
 def content_of(values: "torch.Tensor") -> int:
@@ -99,16 +101,43 @@ def is_valid(values: "torch.Tensor", limit: float | None = None) -> bool:
     return bool(values.isfinite().all())
 
 
-def _audio(key: str, audio: "torch.Tensor", rate_hz: int, stated: Mapping[str, Any]) -> ArrivedSample:
-    num_channels, num_frames = audio.shape
+def width_of(num_channels: Sequence[int]) -> int:
+    """One number for the channels of all audio fields: that of the only field, else a CRC-32 of all."""
+    return num_channels[0] if len(num_channels) == 1 else zlib.crc32(" ".join(map(str, num_channels)).encode())
+
+
+def _fields_of(batch: Mapping[str, Any], row: int) -> "dict[str, torch.Tensor]":
+    """The audio fields of a row, without padding; the sample's JSON names them."""
+    names = _stated(batch["metadata"][row]).get("fields", _ONE_FIELD)
+    return {name: batch[name][row, :, : int(batch["num_frames"][row])] for name in names}
+
+
+def _crc_of(fields: "Mapping[str, torch.Tensor]") -> int:
+    """CRC-32 of the values of a field; of several, the sum of theirs."""
+    return sum(map(content_of, fields.values())) & _GREATEST_CRC32
+
+
+def _audio(key: str, fields: "Mapping[str, torch.Tensor]", rate_hz: int, stated: Mapping[str, Any]) -> ArrivedSample:
+    num_channels, num_frames = next(iter(fields.values())).shape
     found = {"num_frames": num_frames, "sample_rate": rate_hz, "num_channels": num_channels}
     wrong = [
         f"{name} is {value}, the sample's JSON says {stated[name]}"
         for name, value in found.items()
         if stated[name] != value
     ]
+    wrong += [
+        f"(channels, frames) of {name} is {tuple(fields[name].shape)}, expected {(facts['num_channels'], num_frames)}"
+        for name, facts in stated.get("fields", {}).items()
+        if tuple(fields[name].shape) != (facts["num_channels"], num_frames)
+    ]
     return ArrivedSample(
-        key, num_frames, num_channels, rate_hz, is_valid(audio, limit=1.0), content_of(audio), "; ".join(wrong)
+        key,
+        num_frames,
+        width_of([len(audio) for audio in fields.values()]),
+        rate_hz,
+        all(is_valid(audio, limit=1.0) for audio in fields.values()),
+        _crc_of(fields),
+        "; ".join(wrong),
     )
 
 

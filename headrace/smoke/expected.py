@@ -9,6 +9,7 @@ import numpy as np
 from headrace.format.index import ShardIndex
 from headrace.format.index_files import read_index
 from headrace.format.shard_table import ShardTable
+from headrace.smoke.arrivals import width_of
 from headrace.stores.storage import Storage
 
 
@@ -22,7 +23,7 @@ class ExpectedSamples:
         hashes: uint64 (n,), 64 bits of the BLAKE2b of each key: a billion keys need 8 GB, not 100.
         shard: int32 (n,), row in the table of shards.
         num_frames: int64 (n,), PCM or latent frames.
-        width: int64 (n,), channels, or D of latents.
+        width: int64 (n,), channels (`width_of`), or D of latents.
         sample_rate_hz: int32 (n,), 0 for latents.
         rejected: int32 (m,), row in the table of shards of each sample whose latents were rejected.
         rejected_hashes: uint64 (m,), sorted hashes of the keys of these samples.
@@ -97,12 +98,19 @@ def _expected_of(index: ShardIndex, row: int) -> ExpectedSamples:
     hashes = np.array([_hash(key) for key in keys], np.uint64)
     kept = np.array([key not in rejected for key in keys], np.bool_)
     shard = np.full(len(index), row, np.int32)
-    lengths, widths, rates = index.num_frames, index.num_channels.astype(np.int64), index.sample_rate_hz
+    lengths, widths, rates = index.num_frames, _widths_of(index), index.sample_rate_hz
     if index.tensor_dtype:
         lengths, widths, rates = index.tensors[:, 2], index.tensors[:, 3], np.zeros(len(index), np.int32)
     return ExpectedSamples(
         hashes[kept], shard[kept], lengths[kept], widths[kept], rates[kept], shard[~kept], hashes[~kept]
     )
+
+
+def _widths_of(index: ShardIndex) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """What `width_of` gives for each sample of audio."""
+    if index.audio_facts is None:
+        return index.num_channels.astype(np.int64)
+    return np.array([width_of(channels) for channels in index.audio_facts[..., 1].tolist()], np.int64)
 
 
 def _hash(key: str) -> np.uint64:
