@@ -48,7 +48,8 @@ def latent_settings(latents: LatentsConfig) -> LatentSettings:
         ConfigError: the encoder or a setting is unknown, or a setting is invalid.
         MissingDependencyError: the encoder's package or weights are not installed.
     """
-    return LatentSettings(fingerprint(latents.encoder.kind, latents.encoder.settings), latents.dtype)
+    encoder = fingerprint(latents.encoder.kind, latents.encoder.settings)
+    return LatentSettings(encoder, latents.dtype, latents.audio_field or "")
 
 
 def wanted_latents(audio: Mapping[str, KnownManifest], settings: LatentSettings) -> dict[str, str]:

@@ -20,7 +20,6 @@ from headrace.catalog.storing import store_catalog
 from headrace.config.dataset import DatasetConfig
 from headrace.config.source import SampleKind
 from headrace.errors import CatalogError, ConfigError
-from headrace.format.member_names import check_audio_field
 from headrace.format.other_formats import GUIDE, recognised
 from headrace.format.rejects import ASKED_FOR, RejectSubject, counted
 from headrace.stores.storage import LocalStorage, Storage
@@ -61,7 +60,6 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
     from headrace.catalog.checks import check_catalog, check_metadata, load_schema  # noqa: PLC0415
 
     check_output(output)
-    _check_fields(config)
     check_columns(metadata, config)
     if config.source.validation is not None:
         load_schema(config.source.validation)
@@ -93,15 +91,6 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
     stored = store_catalog(output, scan.catalog, config, header)
     checkpoint.clear()
     return scan, stored
-
-
-def _check_fields(config: DatasetConfig) -> None:
-    """Raise `ConfigError` if an audio field has a name that it may not have."""
-    for name in config.source.fields:
-        try:
-            check_audio_field(name)
-        except ConfigError as error:
-            raise ConfigError(f"source.fields: {error}") from error
 
 
 def _check_rows(scan: Scan, config: DatasetConfig) -> None:

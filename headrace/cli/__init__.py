@@ -10,9 +10,10 @@ import sys
 from collections.abc import Sequence
 from fractions import Fraction
 
+from headrace.audio_names import check_audio_field
 from headrace.config.shares import share_of
 from headrace.errors import HeadraceError
-from headrace.format.member_names import KeyAt, check_audio_field
+from headrace.format.member_names import KeyAt
 from headrace.machine import num_cores
 
 EPILOG = """\

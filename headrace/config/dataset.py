@@ -148,6 +148,9 @@ class EncoderConfig(BaseModel):
         return dict(self.model_extra or {})
 
 
+_ONE_FIELD = "audio"
+
+
 class LatentsConfig(Section):
     """One set of latents.
 
@@ -155,6 +158,7 @@ class LatentsConfig(Section):
         name: name of the folder and of the assets.
         encoder: the encoder that computes the latents.
         dtype: stored type.
+        audio_field: audio field that the latents are made from; None for the first; in the YAML `field`.
         frame_aligned: metadata columns whose lists have one entry per latent frame; each has a check.
         max_rejected: largest share of samples whose latents may be rejected because they are not finite or do not fit
             the dtype; above it, no snapshot is committed.
@@ -163,6 +167,7 @@ class LatentsConfig(Section):
     name: Name
     encoder: EncoderConfig
     dtype: Literal["float16", "bfloat16", "float32"] = "float16"
+    audio_field: str | None = Field(None, alias="field")
     frame_aligned: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     max_rejected: float = Field(0.01, ge=0, le=1)
 
@@ -435,6 +440,17 @@ class DatasetConfig(Section):
                 f"latents ({aligned[0]}).frame_aligned: these columns are read from the JSON of the samples, which "
                 "source.json: minimal leaves without metadata; choose embed, or no frame_aligned"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _latents_are_of_known_fields(self) -> Self:
+        known = tuple(self.source.fields) or (_ONE_FIELD,)
+        for entry in self.latents:
+            if entry.audio_field is not None and entry.audio_field not in known:
+                raise ValueError(
+                    f"latents ({entry.name}).field: no audio field {entry.audio_field!r}; the audio fields "
+                    f"(source.fields) are {', '.join(known)}"
+                )
         return self
 
     @model_validator(mode="after")

@@ -5,6 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from headrace.audio_names import check_audio_field
 from headrace.config.section import Section, Uri, checked_object, checked_uri
 
 
@@ -99,7 +100,7 @@ class SourceConfig(Section):
     metadata: Uri | None = None
     samples: SampleKind = SampleKind.FILES
     columns: ColumnsConfig = ColumnsConfig()
-    fields: dict[str, _ColumnName] = Field(default_factory=dict)
+    fields: dict[Annotated[str, AfterValidator(check_audio_field)], _ColumnName] = Field(default_factory=dict)
     key_form: KeyForm = KeyForm.AS_IS
     span_tolerance_seconds: float = Field(0.05, ge=0, allow_inf_nan=False)
     duplicates: Duplicates = Duplicates.KEEP

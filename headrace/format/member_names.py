@@ -9,18 +9,16 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
-from headrace.errors import ConfigError, FormatError
+from headrace.audio_names import AUDIO_EXTENSIONS
+from headrace.errors import FormatError
 
-AUDIO_FIELDS = ("flac", "wav", "ogg", "opus", "mp3", "aiff", "aif", "aifc", "au", "caf", "w64", "rf64", "m4a")
+AUDIO_FIELDS = AUDIO_EXTENSIONS
 """Extensions of fields that hold audio; the first one in this order that a sample has is its audio."""
 LATENT_FIELD = "pth"
 JSON_FIELD = "json"
 KEY_AT_NOTE = "key_at"
 """The note of an index with the rule by which keys end; without this note it is `KeyAt.FIRST_DOT`."""
 
-_AUDIO_FIELD_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
-_RESERVED = frozenset({"json", "pth", "key", "keys", "metadata", "num_frames", "sample_rate", "frame_offset"})
-_RESERVED_BEGINNINGS = ("encoder_", "is_")
 _META_MEMBER = re.compile(r"(^|/)__[^/]*__($|/)")  # files that webdataset keeps for itself
 _SHOWN_MEMBERS = 5
 WAY_OUT = 'pass key_at="last_dot" (on the command line --key-at last_dot)'
@@ -51,22 +49,6 @@ def split_name(member: str, key_at: KeyAt = KeyAt.FIRST_DOT) -> tuple[str, str] 
     if match is None or _META_MEMBER.search(member):
         return None
     return match[1], match[2].lower()
-
-
-def check_audio_field(name: str) -> str:
-    """A name that an audio field may have.
-
-    Raises:
-        ConfigError: it is not such a name, or samples and batches use it for something else.
-    """
-    taken = [*sorted(_RESERVED), *AUDIO_FIELDS]
-    if _AUDIO_FIELD_NAME.fullmatch(name) and name not in taken and not name.startswith(_RESERVED_BEGINNINGS):
-        return name
-    raise ConfigError(
-        f"{name!r} cannot be the name of an audio field: expected a lower-case letter, then at most 39 of a-z, 0-9 and "
-        f"_, and no name that samples and batches use themselves ({', '.join(taken)}, encoder_…, is_…); choose another "
-        "name"
-    )
 
 
 def audio_field(fields: Collection[str]) -> str | None:

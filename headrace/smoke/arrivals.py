@@ -43,7 +43,7 @@ class JoinedArrival:
 
     Attributes:
         key: the sample's key.
-        contents: CRC-32 of the values of the audio (all its fields) and of each set of latents, in the order of the folders.
+        contents: CRC-32 of the values of the audio and of each set of latents, in the order of the folders.
     """
 
     key: str

@@ -9,12 +9,12 @@ import torch
 
 import headrace
 from headrace import LengthBuckets, StreamingDataLoader, StreamingDataset, webdataset_loader
+from headrace.audio_names import check_audio_field
 from headrace.checks.shard_check import Depth
 from headrace.checks.verify import find_target, verify
 from headrace.cli import main
 from headrace.errors import ConfigError, FormatError, SampleError
 from headrace.format.index_files import read_index
-from headrace.format.member_names import check_audio_field
 from headrace.plain.samples import decode_sample
 from headrace.stores.storage import LocalStorage
 from headrace.streaming.batches.fields import OF_LATENTS, OF_SAMPLES
