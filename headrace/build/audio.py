@@ -121,8 +121,6 @@ def build_partition(  # noqa: PLR0913 - the five parts of a build, and who watch
     Raises:
         BuildError: a recording changed since the catalog was scanned, or see `bring_up_to_date`.
     """
-    if any(recording.fields for recording in recordings):
-        raise BuildError("source.fields: this version writes no shards with several audio files per sample")
     fingerprint = fingerprint_of(recordings)
     target = PartitionTarget(partition, settings.wanted(fingerprint), fingerprint, settings.layout)
     recipe = _AudioRecipe(target, recordings, settings, source, storage, num_threads, progress)
