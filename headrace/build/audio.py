@@ -285,8 +285,7 @@ class _AudioRecipe:
         text = sample_json(recording, segment, first, named)
         known = {name: one.crc32 for name, one in members.items() if one.crc32 is not None}
         writer.add(key, payloads | {"json": (text, len(text))}, SampleEntry(key, {}, *common, audio=audio), known)
-        for one in encoded:
-            self.counts = self.counts.with_one(one.origin)
+        self.counts = self.counts.with_one(min((one.origin for one in encoded), key=list(AudioOrigin).index))
         return common.num_frames / common.sample_rate_hz
 
     def _payload(self, encoded: EncodedSegment, key: str, member: str) -> bytes | BinaryIO:
