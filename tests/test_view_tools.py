@@ -122,3 +122,11 @@ def test_inspect_shows_what_a_view_chooses(output):
 def test_a_view_is_not_taken_for_a_folder_of_shards(output):
     with pytest.raises(FormatError, match=r"a snapshot of a view, which has no shards: name the audio, and pass view="):
         locate(f"{output.root}/views/some").one_folder("reading").snapshot()
+
+
+def test_gc_removes_what_a_killed_writer_of_a_view_left(output):
+    left = output.root / "views/some/snapshots/00000003-train-0000-000000000000.counts"
+    left.write_bytes(b"left")
+    removed = [entry.path for entry in gc(output, keep=9)["views/some"]]
+    assert removed == [f"snapshots/{left.name}"]
+    assert faults(output) == []
