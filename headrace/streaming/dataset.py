@@ -12,9 +12,9 @@ import numpy as np
 import torch.utils.data  # noqa: TID253 - a DataLoader asks for its own base class
 from numpy.typing import NDArray
 
-from headrace.arguments import flag, instance, one_of, optional, parse_bytes, position, whole
+from headrace.arguments import flag, instance, one_of, optional, parse_bytes, whole
 from headrace.errors import ConfigError
-from headrace.streaming import distributed
+from headrace.streaming import distributed, shard_tools
 from headrace.streaming.batches.batch import Sample
 from headrace.streaming.epoch_reader import EpochReader
 from headrace.streaming.opening import OpenStreams, StreamDefaults
@@ -113,6 +113,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         batch_transform: Transform | None = None,
     ) -> None:
         """Open the streams. No thread starts, and no shard is read, before the first sample is needed.
+
+        For columns, the JSON of one sample is read, to compare names.
 
         Args:
             streams: data sets to mix, or one data set; instead of `remote`.
@@ -371,22 +373,15 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             shard_id: number of the shard over all streams.
             blocking: whether to wait if another process downloads the shard.
         """
-        is_patient = flag("blocking", blocking)
-        access, shard = self._streams.shard(shard_id)
-        access.fetch(shard)
-        if is_patient and access.in_place(shard) is None:
-            access.open(shard, list, patient=True)
+        shard_tools.prepare(self._streams, shard_id, is_patient=flag("blocking", blocking))
 
     def evict_shard(self, shard_id: int) -> bool:
         """Remove a shard from the cache unless a process has it open; never a local one. Returns whether it is gone."""
-        access, shard = self._streams.shard(shard_id)
-        access.close_idle()
-        return access.in_place(shard) is None and access.cache.evict(access.cache_name(shard))
+        return shard_tools.evict(self._streams, shard_id)
 
     def evict_coldest_shard(self) -> str | None:
         """Remove the least recently used shard from the cache. Returns its name, or None."""
-        self.reading.close_idle()
-        return next((name for cache in self.reading.caches if (name := cache.evict_coldest())), None)
+        return shard_tools.evict_coldest(self.reading)
 
     def resample_streams(self, epoch: int, stream_id: int | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """List the samples that an epoch takes of each shard, for inspection; this needs memory for the whole epoch.
@@ -403,18 +398,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             IndexError: there is no such stream.
         """
         number_of_epoch = whole("epoch", epoch, least=0)
-        if stream_id is not None and not 0 <= position("stream", stream_id) < len(self.reading.readers):
-            raise IndexError(f"stream {stream_id}: there are {len(self.reading.readers)}")
-        rows = self._planner.rows(number_of_epoch)
-        counts, samples, base = [], [], 0
-        for number, reader in enumerate(self.reading.readers):
-            chosen = np.sort(rows.sample_ids[rows.stream_ids == number])
-            shards, _ = reader.locator.find(chosen)
-            if stream_id in (None, number):
-                counts.append(np.bincount(shards, minlength=len(reader.primary.shards)).astype(np.int64))
-                samples.append(chosen + base)
-            base += reader.primary.shards.num_samples if stream_id is None else 0
-        return np.concatenate(counts), np.concatenate(samples)
+        return shard_tools.taken(self._planner, number_of_epoch, self.reading.readers, stream_id)
 
     # Simulation
 
