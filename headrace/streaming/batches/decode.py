@@ -258,7 +258,8 @@ def _audio(sample: StoredSample, start: int, blob: memoryview, crop: SampleCrop,
     with ExitStack() as stack:
         opened = [_OpenAudio.of(sample, field, field.cut(start, blob), stack) for field in fields]
         common = common_facts({audio.field.name: audio.facts for audio in opened})
-        window = crop.primary(common.num_frames, common.sample_rate_hz)
+        known = sample.num_frames if sample.num_frames > 0 else common.num_frames  # fields that are not read count, too
+        window = crop.primary(min(common.num_frames, known), common.sample_rate_hz)
         made: Sample = {"sample_rate": config.sample_rate_hz or common.sample_rate_hz}
         for audio in opened:
             samples = _resampled(audio.read(window), common.sample_rate_hz, config.sample_rate_hz)
