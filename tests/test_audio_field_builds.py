@@ -1,5 +1,7 @@
 """Rows with named audio fields: from the table to shards, to both loaders, to latents and to the smoke test."""
 
+from html import unescape
+
 import numpy as np
 import polars as pl
 import pytest
@@ -17,6 +19,9 @@ from headrace.errors import ConfigError
 from headrace.format.commits import commit_snapshot
 from headrace.format.index_files import read_index
 from headrace.format.manifests import newest_manifests
+from headrace.report.catalog_figures import CatalogFigures
+from headrace.report.contents import ReportInputs, collect_contents
+from headrace.report.page import Report, render_report
 from headrace.smoke.encoding import ReencodingCheck
 from headrace.smoke.run import SmokePart, smoke_test
 from headrace.stores.storage import LocalStorage
@@ -242,3 +247,15 @@ def test_an_unknown_field_of_latents_is_an_error_that_lists_the_fields(built, tm
     settings = LatentSettings(encoders.fingerprint("log_mel", mel), "float32", "drums")
     with pytest.raises(ConfigError, match=r"no audio field 'drums'; the shard has mix, vocals"):
         build_latent_partition("train-0000", settings, lambda: [encoders.load("log_mel", mel)], built.shards, storage)
+
+
+def test_the_report_draws_and_plays_every_field(built):
+    rejected = pl.DataFrame(schema={"path": pl.String, "code": pl.String, "reason": pl.String})
+    contents = collect_contents(ReportInputs(CatalogFigures(), rejected, built.shards, {}))
+    assert len(contents.clips) == 6
+    for clip in contents.clips:
+        assert (clip.field_name, list(clip.stems)) == ("mix", ["vocals"])
+        assert np.array_equal(clip.stems["vocals"], -clip.samples[:1])
+    page = unescape(render_report(Report("songs", {}, [], "data/songs", contents)).decode())
+    assert page.count("<audio ") == 12
+    assert 'batch["mix"], batch["vocals"], batch["num_frames"]' in page

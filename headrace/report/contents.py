@@ -16,6 +16,8 @@ import polars as pl
 from headrace.build.latent_rejections import snapshot_rejections
 from headrace.checks.excerpts import read_audio, read_latents
 from headrace.errors import HeadraceError
+from headrace.format.audio_fields import AUDIO
+from headrace.format.index import ShardIndex
 from headrace.format.index_files import read_index
 from headrace.format.manifests import ManifestRejection
 from headrace.format.shard_table import ShardTable
@@ -42,6 +44,8 @@ class GalleryClip:
         samples: float32 (channels, frames) in [-1, 1].
         sample_rate_hz: frames per second.
         latents: name → latents (T, D).
+        stems: name → samples, float32 (channels, frames), of the audio fields after the first; empty for one field.
+        field_name: name of the first audio field.
     """
 
     key: str
@@ -49,6 +53,8 @@ class GalleryClip:
     samples: Array
     sample_rate_hz: int
     latents: Mapping[str, Array]
+    stems: Mapping[str, Array] = field(default_factory=dict)
+    field_name: str = "audio"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +110,7 @@ def collect_contents(inputs: ReportInputs, num_clips: int = 6, num_rejected: int
     table = read_table(inputs.audio, snapshot.snapshot)
     shards = _drawn(table, _LEVEL_SHARDS)
     faults: list[str] = []
-    drawn = (samples for name in shards for _, samples, _ in _samples(inputs.audio, name, faults))
+    drawn = (samples for name in shards for *_, samples in _samples(inputs.audio, name, faults))
     levels = [(_level_db(samples), is_clipped(samples)) for samples in drawn]
     clips = list(_clips(inputs, shards, num_clips, faults))
     refused = {name: _refused(store) for name, store in inputs.latents.items()}
@@ -142,14 +148,14 @@ def _drawn(table: ShardTable, count: int) -> list[str]:
     return sorted(table.names(), key=lambda name: hashlib.sha256(name.encode()).digest())[:count]
 
 
-def _samples(audio: Storage, shard: str, faults: list[str]) -> Iterator[tuple[str, Array, int]]:
-    """The first samples of a shard, decoded. Errors are added to `faults`."""
+def _samples(audio: Storage, shard: str, faults: list[str]) -> Iterator[tuple[ShardIndex, int, Array]]:
+    """The first samples of a shard: index, row, and the first audio field, decoded. Errors are added to `faults`."""
     with _noted(faults):
         index = read_index(audio, shard)
         for i in range(min(_LEVELS_PER_SHARD, len(index))):
             with _noted(faults):
                 if (samples := read_audio(audio, index, i)) is not None:
-                    yield index.key(i), samples, int(index.sample_rate_hz[i])
+                    yield index, i, samples
 
 
 @contextmanager
@@ -187,9 +193,22 @@ def _clips(inputs: ReportInputs, shards: Sequence[str], count: int, faults: list
             sample = next(reader, None)
             if sample is None or found == count:
                 continue
-            key, samples, rate_hz = sample
+            index, row, samples = sample
+            key, rate_hz = index.key(row), int(index.sample_rate_hz[row])
             found += 1
-            yield GalleryClip(key, name.split("_")[0], samples, rate_hz, _latents_of(inputs, name, key, faults))
+            latents, stems = _latents_of(inputs, name, key, faults), _stems(inputs.audio, index, row, faults)
+            first = next(iter(index.audio_fields), AUDIO)
+            yield GalleryClip(key, name.split("_")[0], samples, rate_hz, latents, stems, first)
+
+
+def _stems(audio: Storage, index: ShardIndex, row: int, faults: list[str]) -> dict[str, Array]:
+    """The audio fields of a sample after the first."""
+    found: dict[str, Array] = {}
+    for name in index.audio_fields[1:]:
+        with _noted(faults):
+            if (samples := read_audio(audio, index, row, field_name=name)) is not None:
+                found[name] = samples
+    return found
 
 
 def _latents_of(inputs: ReportInputs, shard: str, key: str, faults: list[str]) -> dict[str, Array]:

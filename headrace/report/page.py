@@ -13,6 +13,7 @@ from html import escape
 import numpy as np
 import soundfile
 
+from headrace.format.audio_fields import AUDIO
 from headrace.format.snapshots import NumberedSnapshot
 from headrace.format.views import NumberedView
 from headrace.report import figures
@@ -174,18 +175,24 @@ def _clip(clip: GalleryClip) -> str:
     cut = f", the first {_CLIP_SECONDS} s" if length > _CLIP_SECONDS else ""
     drawn = [figures.waveform(start[0]), figures.spectrogram(start[0])] if start.size else []
     drawn += [f"<small>{escape(name)}</small>{figures.latents(hidden)}" for name, hidden in clip.latents.items()]
-    facts = f"{clip.split}, {length:.2f} s, {clip.sample_rate_hz} Hz{cut}"
+    for name, samples in clip.stems.items():
+        stem = samples[:, : start.shape[1]]
+        wave = figures.waveform(stem[0]) if stem.size else ""
+        drawn.append(f"<small>{escape(name)}</small>{_player(stem, clip, name)}{wave}")
+    named = f"{clip.field_name}, " if clip.stems else ""
+    facts = f"{named}{clip.split}, {length:.2f} s, {clip.sample_rate_hz} Hz{cut}"
     return f"<h3>{escape(clip.key)}</h3><small>{escape(facts)}</small>{_player(start, clip)}{''.join(drawn)}"
 
 
-def _player(samples: Array, clip: GalleryClip) -> str:
+def _player(samples: Array, clip: GalleryClip, field_name: str = "") -> str:
     file = io.BytesIO()
     kind = (
         ("MP3", "audio/mpeg") if clip.sample_rate_hz in _MP3_RATES_HZ and len(samples) <= 2 else ("FLAC", "audio/flac")
     )
     soundfile.write(file, np.ascontiguousarray(samples.T), clip.sample_rate_hz, format=kind[0])
+    label = f"{clip.key} {field_name}".rstrip()
     source = f"data:{kind[1]};base64,{base64.b64encode(file.getvalue()).decode()}"
-    return f'<audio controls preload="metadata" aria-label="{escape(clip.key)}" src="{source}"></audio>'
+    return f'<audio controls preload="metadata" aria-label="{escape(label)}" src="{source}"></audio>'
 
 
 def _code(report: Report) -> str:
@@ -199,9 +206,16 @@ def _code(report: Report) -> str:
         "dataset = headrace.StreamingDataset(\n"
         f"    remote={report.uri + '/audio'!r},{latents}{chosen}\n    batch_size={size}\n    shuffle=True,\n)\n"
         "loader = headrace.StreamingDataLoader(dataset, num_workers=2)\n"
-        'for batch in loader:\n    batch["audio"], batch["num_frames"], batch["metadata"]\n'
+        f'for batch in loader:\n    {_shown_fields(report.contents)}, batch["num_frames"], batch["metadata"]\n'
     )
     return f"<pre>{escape(code)}</pre>"
+
+
+def _shown_fields(contents: ReportContents) -> str:
+    """The audio fields of a batch, in code."""
+    clip = next(iter(contents.clips), None)
+    names = (AUDIO,) if clip is None else (clip.field_name, *clip.stems)
+    return ", ".join(f'batch["{name}"]' for name in names)
 
 
 def _largest_split(report: Report) -> str:
