@@ -13,6 +13,7 @@ from headrace.build.audio_counts import AudioCounts
 from headrace.build.latents import LatentSettings, build_latent_partition
 from headrace.checks.shard_check import Depth
 from headrace.checks.verify import find_target, verify
+from headrace.cli import main
 from headrace.config.dataset import DatasetConfig, LoaderConfig
 from headrace.config.partitioning import Partitioning
 from headrace.errors import ConfigError
@@ -259,3 +260,10 @@ def test_the_report_draws_and_plays_every_field(built):
     page = unescape(render_report(Report("songs", {}, [], "data/songs", contents)).decode())
     assert page.count("<audio ") == 12
     assert 'batch["mix"], batch["vocals"], batch["num_frames"]' in page
+
+
+def test_inspect_counts_the_channels_of_every_field(built, capsys):
+    assert main(["inspect", str(built.output.uri)]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert any("channels of mix │ 2: 6" in line for line in lines)
+    assert any("channels of vocals │ 1: 6" in line for line in lines)

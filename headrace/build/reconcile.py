@@ -30,7 +30,7 @@ class BuildReason(StrEnum):
     AUDIO = "audio changed"
     LAYOUT = "shard layout changed"
     SETTINGS = "audio settings or codec changed"
-    ENCODER = "encoder or dtype changed"
+    ENCODER = "encoder, dtype or audio field changed"
     ROWS = "rows changed"
     MISSING = "shards missing"
     UNRECORDED = "not recorded, or a check has not passed"

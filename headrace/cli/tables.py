@@ -150,8 +150,10 @@ def _lengths(lengths: LengthFacts) -> Iterable[RenderableType]:
         rows.append(("shortest · median · longest", " · ".join(f"{value} frames" for value in lengths.frames)))
     if lengths.rates_hz:
         rows.append(("sample rates", ", ".join(f"{rate} Hz: {count}" for rate, count in lengths.rates_hz.items())))
-    if lengths.channels:
-        rows.append(("channels", ", ".join(f"{number}: {count}" for number, count in lengths.channels.items())))
+    for name, channels in (lengths.channels_of or {"": lengths.channels}).items():
+        if channels:
+            counts = ", ".join(f"{number}: {count}" for number, count in channels.items())
+            rows.append((f"channels of {name}" if name else "channels", counts))
     yield grid(f"samples (from {lengths.num_indexes} indexes)", ("what", "found"), rows)
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +39,7 @@ class LengthFacts:
         frames: shortest, median and longest, in PCM or latent frames; empty where they are not known.
         rates_hz: sample rate → number of samples.
         channels: number of channels → number of samples.
+        channels_of: the same for each named audio field; empty without these.
         fields: names of the fields.
         num_indexes: number of indexes that were read.
     """
@@ -46,6 +48,7 @@ class LengthFacts:
     frames: tuple[int, ...] = ()
     rates_hz: dict[int, int] = field(default_factory=dict)
     channels: dict[int, int] = field(default_factory=dict)
+    channels_of: dict[str, dict[int, int]] = field(default_factory=dict)
     fields: tuple[str, ...] = ()
     num_indexes: int = 0
 
@@ -197,9 +200,20 @@ def _lengths(shards: Iterable[LocatedShard]) -> LengthFacts:
         frames=tuple(int(value) for value in _three(frames[frames >= 0])),
         rates_hz=_counted(rates[rates > 0]),
         channels=_counted(channels[channels > 0]),
+        channels_of=_channels_of_fields(indexes),
         fields=tuple(sorted({name for index in indexes for name in index.fields})),
         num_indexes=len(indexes),
     )
+
+
+def _channels_of_fields(indexes: Sequence[ShardIndex]) -> dict[str, dict[int, int]]:
+    """Named audio field → number of channels → number of samples."""
+    found: dict[str, list[np.ndarray[Any, np.dtype[np.int64]]]] = {}
+    for index in indexes:
+        if index.audio_facts is not None:
+            for place, name in enumerate(index.audio_fields):
+                found.setdefault(name, []).append(index.audio_facts[:, place, 1])
+    return {name: _counted(np.concatenate(channels)) for name, channels in found.items()}
 
 
 def _index(shard: LocatedShard) -> ShardIndex | None:
