@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from headrace.config.dataset import DatasetConfig, SchedulesConfig
+from headrace.config.dataset import DatasetConfig
+from headrace.config.operation import SchedulesConfig
 from headrace.config.source import SampleKind
 from headrace_dagster.assets.column_checks import read_tables, tables_spec
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest

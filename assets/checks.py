@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from headrace.checks.audit import conservation_faults, index_faults, pairing_faults, snapshot_faults
-from headrace.config.dataset import DatasetConfig, LatentsConfig
+from headrace.config.content import LatentsConfig
+from headrace.config.dataset import DatasetConfig
 from headrace.errors import CatalogError, ConfigError
 from headrace.format.manifests import Manifest, NumberedManifest, newest_manifest
 from headrace.format.snapshots import read_snapshot

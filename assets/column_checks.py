@@ -6,7 +6,8 @@ import dagster as dg
 
 from headrace.build.column_sets import imported
 from headrace.checks.column_fit import shard_misfits
-from headrace.config.dataset import METADATA_SET, DatasetConfig
+from headrace.config.content import METADATA_SET
+from headrace.config.dataset import DatasetConfig
 from headrace.errors import ConfigError
 from headrace.format.manifests import read_manifest
 from headrace.format.snapshots import Snapshot

@@ -6,7 +6,7 @@ import dagster as dg
 
 from headrace.build.column_sets import build_columns, commit_set
 from headrace.build.columns import ColumnSettings
-from headrace.config.dataset import METADATA_SET
+from headrace.config.content import METADATA_SET
 from headrace_dagster.assets.column_checks import column_check_results, column_check_specs
 from headrace_dagster.assets.column_metadata import columns_index_metadata, columns_metadata
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, snapshot_inputs

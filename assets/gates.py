@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 import dagster as dg
 
-from headrace.config.dataset import LatentsConfig
+from headrace.config.content import LatentsConfig
 from headrace_dagster.resources.dagster_internals.event_log import CheckResult, check_results, partition_check_results
 
 CATALOG_CHECKS = ("conservation", "has_recordings", "schema")

@@ -7,7 +7,7 @@ import dagster as dg
 from headrace.build.latents import build_latent_partition
 from headrace.build.reconcile import latent_settings
 from headrace.build.update import PartitionBuild
-from headrace.config.dataset import LatentsConfig
+from headrace.config.content import LatentsConfig
 from headrace_dagster.assets.events import readable_failures, short_digest
 from headrace_dagster.assets.gates import pass_shards
 from headrace_dagster.assets.metadata import latents_metadata

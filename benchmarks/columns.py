@@ -36,7 +36,8 @@ from headrace.catalog.scan import ScanRuntime
 from headrace.catalog.sources import open_source
 from headrace.catalog.storing import PartWriter
 from headrace.catalog.update import update_catalog
-from headrace.config.dataset import ColumnSetConfig, DatasetConfig
+from headrace.config.content import ColumnSetConfig
+from headrace.config.dataset import DatasetConfig
 from headrace.config.partitioning import ShardSize
 from headrace.format.commits import commit_snapshot
 from headrace.format.index_entries import SampleEntry

@@ -27,7 +27,8 @@ from headrace.build.reconcile import (
 from headrace.build.staleness import plan_build
 from headrace.catalog.header import CatalogHeader
 from headrace.catalog.partitions import PartitionSize, partition_sizes
-from headrace.config.dataset import DatasetConfig, LatentsConfig
+from headrace.config.content import LatentsConfig
+from headrace.config.dataset import DatasetConfig
 from headrace.format.condemned import lasting_sizes
 from headrace.format.manifests import newest_manifests
 from headrace.format.sizes_file import has_true_sizes

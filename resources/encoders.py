@@ -7,7 +7,7 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from headrace.build.latents import EncodingOptions
-from headrace.config.dataset import EncoderConfig
+from headrace.config.content import EncoderConfig
 from headrace.encoders import Encoder, load
 
 _COMPILED = frozenset({"crepe", "transformers"})

@@ -18,7 +18,8 @@ from headrace.build.column_sets import columns_folder
 from headrace.catalog.bucket_source import stamp_of
 from headrace.catalog.listing import FileStamp
 from headrace.catalog.sources import Source, open_source
-from headrace.config.dataset import ColumnSetConfig, DatasetConfig
+from headrace.config.content import ColumnSetConfig
+from headrace.config.dataset import DatasetConfig
 from headrace.errors import ConfigError, NotFoundError
 from headrace.stores.file_urls import is_file_url, path_of_file_url
 from headrace.stores.storage import Storage, open_storage

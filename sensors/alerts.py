@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 import dagster as dg
 
 from headrace.alerts.alerts import EVERYWHERE, Alert, AlertChannel, gaps, send
-from headrace.config.dataset import AlertsConfig
+from headrace.config.operation import AlertsConfig
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.tags import PARTITION_TAG, dataset_of
 

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from headrace.config.dataset import ScheduleConfig
+from headrace.config.operation import ScheduleConfig
 from headrace_dagster.assets.maintenance import gc_job, history_job
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.tags import DATASET_TAG

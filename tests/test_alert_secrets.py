@@ -17,7 +17,8 @@ from headrace.alerts import alerts as alerting
 from headrace.alerts import delivery
 from headrace.alerts.alerts import Alert, AlertChannel, send
 from headrace.alerts.delivery import fault_of, smtp_address
-from headrace.config.dataset import AlertsConfig, DatasetConfig
+from headrace.config.dataset import DatasetConfig
+from headrace.config.operation import AlertsConfig
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.sensors.alerts import alerts_sensor
 from tests.receivers import Heard, smtp_server, web_server

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from headrace.alerts.alerts import Alert, AlertChannel, gaps, send, webhook_body
-from headrace.config.dataset import AlertsConfig
+from headrace.config.operation import AlertsConfig
 
 ALERT = Alert(
     "tones", "failed: audio_shards [train-0000]", "check index_matches_tar failed", "http://127.0.0.1:3000/runs/1"

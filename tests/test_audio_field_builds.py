@@ -14,7 +14,8 @@ from headrace.build.latents import LatentSettings, build_latent_partition
 from headrace.checks.shard_check import Depth
 from headrace.checks.verify import find_target, verify
 from headrace.cli import main
-from headrace.config.dataset import DatasetConfig, LoaderConfig
+from headrace.config.dataset import DatasetConfig
+from headrace.config.operation import LoaderConfig
 from headrace.config.partitioning import Partitioning
 from headrace.errors import ConfigError
 from headrace.format.commits import commit_snapshot

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from headrace import cli
-from headrace.config.dataset import GcConfig
+from headrace.config.operation import GcConfig
 from headrace.format.index import index_name
 from headrace.format.manifests import keys_path, newest_manifests
 from headrace.format.snapshots import read_snapshot, read_table, snapshot_numbers

@@ -12,7 +12,7 @@ from headrace.catalog.column_header import read_table_header
 from headrace.catalog.header import read_header
 from headrace.catalog.parts import existing_catalog
 from headrace.catalog.path_spelling import spelled_as_files, tidy_paths
-from headrace.config.dataset import ColumnSetConfig
+from headrace.config.content import ColumnSetConfig
 from headrace.errors import ConfigError
 from headrace.format.column_sets import fitting_columns
 from headrace.format.columns import ColumnKind

@@ -3,7 +3,8 @@ import traceback
 
 import pytest
 
-from headrace.config.dataset import ColumnSetConfig, load_config
+from headrace.config.content import ColumnSetConfig
+from headrace.config.dataset import load_config
 from headrace.config.partitioning import ShardSize
 from headrace.errors import ConfigError
 

@@ -8,7 +8,8 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from headrace.config.dataset import DatasetConfig, DatasetLoader, EncoderConfig, load_config
+from headrace.config.content import EncoderConfig
+from headrace.config.dataset import DatasetConfig, DatasetLoader, load_config
 from headrace.format.keys import MAX_KEY_LENGTH
 
 DOCUMENT = Path("docs/config.md").read_text()

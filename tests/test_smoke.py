@@ -12,7 +12,7 @@ import torch
 import headrace.plain.loader
 import headrace.streaming.loader
 from headrace import StreamingDataLoader, StreamingDataset
-from headrace.config.dataset import LoaderConfig
+from headrace.config.operation import LoaderConfig
 from headrace.errors import StateError
 from headrace.format.shard_table import ShardTable
 from headrace.smoke import run as smoke

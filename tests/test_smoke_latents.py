@@ -10,7 +10,7 @@ from headrace import encoders
 from headrace.build.commit import commit_latents
 from headrace.checks.shard_check import Depth
 from headrace.checks.verify import find_target, verify
-from headrace.config.dataset import LoaderConfig
+from headrace.config.operation import LoaderConfig
 from headrace.encoders import EncoderInfo
 from headrace.errors import SampleError
 from headrace.format.shard_table import ShardTable

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import partial
 
 from headrace.alerts.delivery import fault_of, mail, post, smtp_address
-from headrace.config.dataset import AlertsConfig
+from headrace.config.operation import AlertsConfig
 
 _LOG = logging.getLogger("headrace.alerts")
 _MOST_CHARACTERS = 3000

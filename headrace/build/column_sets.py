@@ -13,7 +13,8 @@ from headrace.build.commit import commit_columns
 from headrace.build.update import PartitionBuild
 from headrace.catalog.column_header import ColumnTableHeader, read_table_header
 from headrace.catalog.header import HEADER_PATH, CatalogHeader, partition_in, read_header
-from headrace.config.dataset import METADATA_SET, DatasetConfig
+from headrace.config.content import METADATA_SET
+from headrace.config.dataset import DatasetConfig
 from headrace.errors import CatalogError, NotFoundError
 from headrace.format.snapshots import NumberedSnapshot
 from headrace.stores.storage import Storage

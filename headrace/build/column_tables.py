@@ -26,7 +26,8 @@ from headrace.catalog.parquet_files import parquet_bytes, parsed_table, write_if
 from headrace.catalog.partitions import recordings_of
 from headrace.catalog.parts import StoredCatalog
 from headrace.catalog.path_spelling import spelled_as_files, tidy_paths
-from headrace.config.dataset import ColumnSetConfig, DatasetConfig
+from headrace.config.content import ColumnSetConfig
+from headrace.config.dataset import DatasetConfig
 from headrace.errors import CatalogError, ConfigError, FormatError, NotFoundError
 from headrace.format.rejects import RejectReason
 from headrace.stores.storage import Storage

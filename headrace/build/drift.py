@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 
 from headrace.catalog.header import CatalogHeader
-from headrace.config.dataset import DriftConfig
+from headrace.config.operation import DriftConfig
 from headrace.config.source import SampleKind
 from headrace.format.rejects import ASKED_FOR, RejectSubject
 

@@ -12,7 +12,8 @@ from typing import Any
 from headrace.build.audio import ShardSettings
 from headrace.build.columns import ColumnSettings, columns_source, source_parts
 from headrace.build.latents import LatentSettings
-from headrace.config.dataset import DatasetConfig, LatentsConfig
+from headrace.config.content import LatentsConfig
+from headrace.config.dataset import DatasetConfig
 from headrace.config.partitioning import ShardSize
 from headrace.encoders import fingerprint
 from headrace.format.manifests import KnownManifest, Manifest

@@ -1,7 +1,7 @@
 """The base class of the sections of a data set's YAML, and the value types that several sections use.
 
 In every section, unknown keys are errors, and so are true and false where a number or text is expected. The keys are
-defined in `headrace.config.dataset` and `headrace.config.source`.
+defined in `headrace.config.source`, `headrace.config.content` and `headrace.config.operation`.
 """
 
 import re

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from headrace.config.dataset import LoaderConfig
+from headrace.config.operation import LoaderConfig
 from headrace.errors import NotFoundError
 from headrace.format.shard_table import ShardTable
 from headrace.format.snapshots import NumberedSnapshot, read_snapshot, read_table

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.config.dataset import LoaderConfig
+from headrace.config.operation import LoaderConfig
 from headrace.errors import HeadraceError
 from headrace.smoke.arrivals import ArrivedSample, arrived_batch
 

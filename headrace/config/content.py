@@ -1,0 +1,206 @@
+"""The sections of a data set's YAML that say what is made: audio shards, columns, latents and views.
+
+`headrace.config.operation` has the sections that say how it runs, `headrace.config.dataset` the whole file.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, cast
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from headrace.arguments import parse_bytes
+from headrace.audio import AudioFormat, Codec
+from headrace.config.partitioning import ShardSize
+from headrace.config.section import Name, Section, Uri
+from headrace.encoders import KINDS
+from headrace.errors import ConfigError
+
+METADATA_SET = "metadata"
+"""Name of the set of columns that every data set has: the user's metadata, and the facts of the catalog."""
+
+
+def _checked_size(size: object) -> int | None:
+    """A number of bytes. Raises `ValueError` for anything else than a size."""
+    try:
+        return parse_bytes(cast("int | str | None", size))
+    except ConfigError as error:
+        raise ValueError("expected a number of bytes, such as 100000000 or 100mb") from error
+
+
+class AudioConfig(Section):
+    """Format of the audio in the shards; null keeps the format of the source file.
+
+    Attributes:
+        codec: `flac`, `opus`, or `copy`, which keeps the bytes of recordings that are in the wanted form.
+        bitrate: bits per second for each channel, for Opus only; null is 64,000.
+    """
+
+    sample_rate: int | None = Field(None, ge=1, le=655_350)
+    num_channels: int | None = Field(None, ge=1, le=8)
+    bits_per_sample: Literal[16, 24] | None = None
+    codec: Codec = Codec.FLAC
+    bitrate: int | None = None
+    compression_level: int = Field(5, ge=0, le=8)
+    segment_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
+    last_segment: Literal["keep", "drop"] = "keep"
+
+    @model_validator(mode="after")
+    def _fits_the_codec(self) -> Self:
+        try:
+            self.format()
+        except ConfigError as error:
+            raise ValueError(str(error).removeprefix("audio.")) from error
+        return self
+
+    def format(self) -> AudioFormat:
+        """The settings as the library's own type."""
+        return AudioFormat(
+            sample_rate_hz=self.sample_rate,
+            num_channels=self.num_channels,
+            bits_per_sample=self.bits_per_sample,
+            compression_level=self.compression_level,
+            segment_seconds=self.segment_seconds,
+            last_segment=self.last_segment,
+            codec=self.codec,
+            bitrate=self.bitrate,
+        )
+
+
+class ShardsConfig(Section):
+    """Size of the shards and number of partitions.
+
+    Attributes:
+        samples_per_shard: samples in a full shard.
+        bytes_per_shard: instead of it: the most planned bytes of a shard, as a number or a size such as `100mb`.
+        partitions: split → number of its partitions; 1 for a split that is not named.
+        reshuffle: raise this number to assign all samples to shards again, as for an empty output.
+    """
+
+    samples_per_shard: int = Field(50, ge=1)
+    bytes_per_shard: Annotated[int | None, BeforeValidator(_checked_size)] = None
+    reshuffle: int = Field(0, ge=0)
+    partitions: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _has_one_size(self) -> Self:
+        if self.bytes_per_shard is not None and "samples_per_shard" in self.model_fields_set:
+            raise ValueError(
+                f"both samples_per_shard: {self.samples_per_shard} and bytes_per_shard: {self.bytes_per_shard} are "
+                "given; keep one of them"
+            )
+        return self
+
+    @property
+    def size(self) -> ShardSize:
+        """The size of a full shard, as the library's own type."""
+        if self.bytes_per_shard is not None:
+            return ShardSize(bytes_per_shard=self.bytes_per_shard)
+        return ShardSize(samples_per_shard=self.samples_per_shard)
+
+
+class EncoderConfig(BaseModel):
+    """The kind of an encoder, and its own settings, which the encoder validates."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    kind: str
+
+    @field_validator("kind")
+    @classmethod
+    def _is_known(cls, kind: str) -> str:
+        if kind not in KINDS:
+            raise ValueError(f"expected one of {', '.join(sorted(KINDS))}")
+        return kind
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All keys except `kind`."""
+        return dict(self.model_extra or {})
+
+
+class LatentsConfig(Section):
+    """One set of latents.
+
+    Attributes:
+        name: name of the folder and of the assets.
+        encoder: the encoder that computes the latents.
+        dtype: stored type.
+        audio_field: audio field that the latents are made from; None for the first; in the YAML `field`.
+        frame_aligned: metadata columns whose lists have one entry per latent frame; each has a check.
+        max_rejected: largest share of samples whose latents may be rejected because they are not finite or do not fit
+            the dtype; above it, no snapshot is committed.
+    """
+
+    name: Name
+    encoder: EncoderConfig
+    dtype: Literal["float16", "bfloat16", "float32"] = "float16"
+    audio_field: str | None = Field(None, alias="field")
+    frame_aligned: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    max_rejected: float = Field(0.01, ge=0, le=1)
+
+    @field_validator("frame_aligned")
+    @classmethod
+    def _columns_differ(cls, columns: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(columns)) != len(columns):
+            raise ValueError(f"a column is listed twice: {', '.join(columns)}")
+        return columns
+
+
+class ColumnSetConfig(Section):
+    """One set of columns, from a table that is joined to the samples.
+
+    Attributes:
+        name: name of the folder and of the assets.
+        table: CSV, TSV, JSON Lines or Parquet file.
+        on: the column of the table that is joined: keys of samples, or paths of recordings. None takes `key` if the
+            table has it, otherwise `path`.
+    """
+
+    name: Name
+    table: Uri
+    on: Literal["key", "path"] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _on_is_a_key(cls, content: object) -> object:
+        """YAML 1.1, which loaders of other projects follow, reads the key `on` as true."""
+        if isinstance(content, Mapping) and True in content:
+            return {("on" if key is True else key): value for key, value in content.items()}
+        return content
+
+    @field_validator("name")
+    @classmethod
+    def _is_free(cls, name: str) -> str:
+        if name == METADATA_SET:
+            raise ValueError("this set holds source.metadata and the facts of the catalog; choose another name")
+        return name
+
+
+class BalanceConfig(Section):
+    """How groups of samples are balanced in a view.
+
+    Attributes:
+        by: the column whose values are the groups; null is a group.
+        alpha: 1 changes nothing, 0 makes groups equal.
+    """
+
+    by: str = Field(min_length=1)
+    alpha: float = Field(ge=0, le=1, allow_inf_nan=False)
+
+
+class ViewConfig(Section):
+    """One view: how often each sample comes in an epoch.
+
+    Attributes:
+        where: a condition on columns, in SQL; null takes every sample.
+        balance: how the groups of these samples are balanced; null takes each once.
+    """
+
+    where: str | None = Field(None, min_length=1)
+    balance: BalanceConfig | None = None
+
+    @model_validator(mode="after")
+    def _chooses(self) -> Self:
+        if self.where is None and self.balance is None:
+            raise ValueError("a view needs `where` or `balance`, or both")
+        return self
