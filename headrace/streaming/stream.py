@@ -37,7 +37,8 @@ class Stream:
         key_at: see `StreamingDataset`.
         columns: sets of columns to join to the samples; see `StreamingDataset`.
         fields: fields of the samples that are read; see `StreamingDataset`.
-        name: name of the stream in saved states; None takes `remote` (and split).
+        name: name of the stream in saved states; None takes `remote` (and split, and the view where streams of one data
+            set differ in it).
         download_retry: see `StreamingDataset`.
         download_timeout: see `StreamingDataset`.
         validate_hash: see `StreamingDataset`.
@@ -167,16 +168,26 @@ def _stream(name: str, value: object) -> Stream:
     return instance(name, value, Stream, "Stream(remote=…)")
 
 
+def _choice_mark(stream: Stream) -> str:
+    """The view or condition of a stream, for its name."""
+    view = None if stream.view is None else stream.view.rstrip("/").rpartition("/")[2]
+    return "".join(f" {word} {value}" for word, value in (("view", view), ("where", stream.where)) if value is not None)
+
+
 def _folders(name: str, value: object) -> tuple[str, ...]:
     example = f", such as [{os.fspath(value)!r}]" if isinstance(value, str | os.PathLike) else ""
     return each(name, value, path, f"a list of folders{example}")
 
 
 def _names(streams: Sequence[Stream]) -> list[str]:
-    """Names like `demo/audio#train`, which copies at other places share; the whole `remote` if these are not unique."""
+    """Names like `demo/audio#train`, which copies at other places share; the whole `remote` if these are not unique.
+
+    Streams of one data set with different views have these in their names, too.
+    """
     remotes = [stream.place.rstrip("/") for stream in streams]
     marks = [f"#{stream.split}" if stream.split else "" for stream in streams]
     short = ["/".join(remote.split("/")[-2:]) + mark for remote, mark in zip(remotes, marks, strict=True)]
     full = [remote + mark for remote, mark in zip(remotes, marks, strict=True)]
-    found = short if len(set(short)) == len(short) else full
+    chosen = [name + _choice_mark(stream) for name, stream in zip(full, streams, strict=True)]
+    found = next((names for names in (short, full) if len(set(names)) == len(names)), chosen)
     return [stream.name or name for stream, name in zip(streams, found, strict=True)]

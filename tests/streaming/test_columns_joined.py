@@ -161,10 +161,14 @@ def test_the_set_metadata_adds_what_the_json_lacks(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"tensors": ["nothing"]}, "tensors: no set of the stream has a column 'nothing'; the columns of numbers are"),
+        ({"tensors": ["nothing"]}, "tensors: no set that is read of .* has a column 'nothing'; the columns of"),
         ({"tensors": ["caption"]}, "tensors: 'caption' of the set 'captions' holds text"),
         ({"tensors": ["tags"]}, "tensors: 'tags' of the set 'quality' holds lists or objects"),
         ({"tensors": {"snr": "low"}}, r"tensors\['snr'\] is 'low': expected a number"),
+        ({"tensors": {"language": 0.5}}, r"tensors\['language'\] is 0.5, .* is int64: expected a whole number"),
+        ({"tensors": {"language": math.nan}}, r"tensors\['language'\] is nan, .*: expected a whole number"),
+        ({"tensors": {"language": 1 << 63}}, r"tensors\['language'\] is 9223372036854775808, .* of 64 bits"),
+        ({"tensors": {"is_clean": 2}}, r"tensors\['is_clean'\] is 2, and the column is bool: expected True or False"),
         ({"tensors": "snr"}, "tensors is 'snr': expected a list of names"),
         ({"columns": "captions"}, r"columns is 'captions': expected a list of names of sets, such as"),
         ({"columns": ["captions", "captions"]}, "two sets are called 'captions'"),

@@ -61,6 +61,24 @@ def test_tensors_and_arrays_keep_their_dtype_and_their_other_axes(folder):
     assert batch["tokens"][3].tolist() == [7, 7, 7]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "fill"),
+    [("int64", 0.5), ("int64", float("nan")), ("int8", 128), ("uint16", -1), ("bool", 2), ("int32", float("inf"))],
+)
+def test_a_fill_that_the_values_cannot_hold_is_an_error(dtype, fill):
+    samples = [{"__key__": str(n), "tokens": np.zeros(n, dtype)} for n in (1, 2)]
+    with pytest.raises(ConfigError, match=rf"pad\['tokens'\] is {fill}, and the values are {dtype}: pass a value"):
+        collate(samples, pad={"tokens": fill})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill"), [("int8", -128), ("bool", True), ("float32", float("nan")), ("uint8", 255.0), ("float16", 1)]
+)
+def test_a_fill_of_the_values_type_is_stored_exactly(dtype, fill):
+    samples = [{"__key__": str(n), "tokens": np.zeros(n, dtype)} for n in (1, 2)]
+    np.testing.assert_equal(float(collate(samples, pad={"tokens": fill})["tokens"][0, 1]), float(fill))
+
+
 def test_rows_of_one_length_have_the_same_fields(folder):
     def pair(sample):
         return sample | {"tokens": np.arange(2)}
@@ -114,6 +132,15 @@ def test_what_cannot_be_padded_is_named(folder):
 
     with pytest.raises(ConfigError, match="'tokens_length', a field that samples have"):
         next(iter(loader(folder, taken)))
+    for name in ("audio", "sample_rate", "metadata"):
+        with pytest.raises(ConfigError, match=f"pad: '{name}' is no field of a transform"):
+            next(iter(loader(folder, None, pad={name: -1})))
+
+    def named(sample):
+        return sample | {"mix": sample["audio"], "__audio__": ("mix",)}
+
+    with pytest.raises(ConfigError, match="pad: 'mix' is no field of a transform"):
+        next(iter(loader(folder, named, pad={"mix": -1})))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from headrace.errors import ConfigError, NotFoundError, StateError
 from headrace.format.views import PartitionCounts
 from headrace.streaming.order.spec import FrameBudget, LengthBuckets
 from headrace.streaming.shards.shard_set import Locator
+from headrace.streaming.stream import chosen as named_streams
 from tests.column_fixtures import write_columns
 from tests.streaming.corpus import clips, write_dataset, write_latents
 from tests.view_fixtures import write_view
@@ -167,6 +168,26 @@ def test_a_view_mixes_with_a_stream_without_one(output):
     found = flat(keys_of(StreamingDataLoader(made)))
     assert sum(number(key) >= 200 for key in found) == 20
     assert {key for key in found if number(key) < 200} <= set(EXPECTED)
+
+
+def test_streams_of_one_data_set_are_named_by_their_views(output):
+    remote = str(output / "audio")
+    streams = [
+        Stream(remote),
+        Stream(remote, view="some"),
+        Stream(remote, view=str(output / "views/some"), split="test"),
+        Stream(remote, where="number > 3"),
+    ]
+    _, names = named_streams(streams, None)
+    marks = ["", " view some", "#test view some", " where number > 3"]
+    assert names == [remote + mark for mark in marks]
+    assert named_streams(streams[1:3], None)[1] == [f"{output.name}/audio{mark}" for mark in ("", "#test")]
+    made = StreamingDataset(streams=streams[:3], batch_size=4, output="numpy")
+    state = made.state_dict()
+    assert [one["name"] for one in state["streams"]] == names[:3]
+    again = StreamingDataset(streams=streams[:3], batch_size=4, output="numpy")
+    again.load_state_dict(state)
+    assert keys_of(StreamingDataLoader(again)) == keys_of(StreamingDataLoader(made))
 
 
 def test_the_view_of_the_dataset_is_that_of_streams_without_their_own(output):

@@ -16,7 +16,7 @@ from headrace.format.audio_fields import AUDIO
 from headrace.format.tensors import BFLOAT16, storage_dtype, widen_bfloat16
 from headrace.streaming.batches.arena import Allocator, Arena
 from headrace.streaming.batches.fields import AUDIO_NAMES, OF_LATENTS, OF_SAMPLES, audio_names, called, flaw, is_number
-from headrace.streaming.batches.ragged_fields import LENGTH, padded
+from headrace.streaming.batches.ragged_fields import LENGTH, padded, padded_with_zeros
 from headrace.streaming.batches.user_fields import StackedField, ValueKind, as_numpy, padding_value, stacked
 from headrace.streaming.settings import ArrayType
 
@@ -307,6 +307,8 @@ def _check_padded(pad: Mapping[str, float], names: Collection[str], samples: Seq
             return
         if name not in names:
             raise ConfigError(f"pad: no sample of a batch has a field {name!r}; they have {', '.join(sorted(names))}")
+        if any(name in audio_names(sample) for sample in samples):
+            raise ConfigError(padded_with_zeros(name))
         if name + LENGTH in names:
             raise ConfigError(f"pad: the lengths of {name!r} would be {name + LENGTH!r}, a field that samples have")
         _check_all_have(samples, name, name_of)

@@ -11,18 +11,30 @@ import numpy as np
 from headrace.errors import ConfigError, SampleError
 from headrace.format.tensors import BFLOAT16, storage_dtype
 from headrace.streaming.batches.arena import Allocator
+from headrace.streaming.batches.fields import is_taken
 from headrace.streaming.batches.user_fields import StackedField, ValueKind, as_numpy, is_array, is_tensor
 
 LENGTH = "_length"
 """End of the name of the field with the lengths."""
 
 
+def padded_with_zeros(name: str) -> str:
+    """The message for a field that is to be padded, but not by the user."""
+    return (
+        f"pad: {name!r} is no field of a transform, and a batch pads its own fields itself, with zeros: leave it out, "
+        "or let the transform give its values another name"
+    )
+
+
 def as_ragged(name: str, value: Any) -> Any:  # noqa: ANN401 - a user's
     """A value that can be padded: an array or tensor (L, …); lists of numbers become arrays.
 
     Raises:
+        ConfigError: a batch has a field of this name of its own.
         SampleError: the value is something else.
     """
+    if is_taken(name):
+        raise ConfigError(padded_with_zeros(name))
     array = np.asarray(value) if isinstance(value, list | tuple) and not any(map(is_array, value)) else value
     if isinstance(value, list | tuple) and not len(value):
         array = np.zeros(0, np.int64)
@@ -44,7 +56,7 @@ def padded(name: str, values: Mapping[int, Any], num_rows: int, fill: float, all
         allocator: allocates the array.
 
     Raises:
-        ConfigError: rows differ in dtype or in the shape of one element.
+        ConfigError: rows differ in dtype or in the shape of one element, or the dtype cannot hold `fill`.
         SampleError: a value cannot be padded.
     """
     ragged = {row: as_ragged(name, value) for row, value in values.items()}
@@ -57,6 +69,8 @@ def padded(name: str, values: Mapping[int, Any], num_rows: int, fill: float, all
     shape, dtype = min(forms)
     length = max((len(array) for array, _ in arrays.values()), default=0)
     out = allocator.empty((num_rows, length, *shape), storage_dtype(dtype))
+    if dtype != BFLOAT16:
+        _check_fill(name, fill, out.dtype)
     out[:] = _bits(fill) if dtype == BFLOAT16 else fill
     lengths = np.zeros(num_rows, np.int64)
     for row, (array, _) in arrays.items():
@@ -64,6 +78,15 @@ def padded(name: str, values: Mapping[int, Any], num_rows: int, fill: float, all
         lengths[row] = len(array)
     are_tensors = any(map(is_tensor, ragged.values()))
     return StackedField(out, ValueKind.TENSOR if are_tensors else ValueKind.ARRAY, dtype, lengths)
+
+
+def _check_fill(name: str, fill: float, dtype: np.dtype[Any]) -> None:
+    """Raise `ConfigError` if whole numbers or bools are to be padded with something else."""
+    if dtype.kind not in "biu":
+        return
+    least, greatest = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    if not (least <= fill <= greatest and fill == int(fill)):
+        raise ConfigError(f"pad[{name!r}] is {fill!r}, and the values are {dtype.name}: pass a value of this type")
 
 
 def _bits(fill: float) -> int:

@@ -6,6 +6,7 @@ sample is read. `column_reader` reads the files.
 
 import contextlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -161,7 +162,7 @@ def lacking_tensors(request: ColumnRequest, chosen: Iterable[NumberedSnapshot]) 
 
 
 def planned_sets(
-    request: ColumnRequest, chosen: Sequence[tuple[Companion, NumberedSnapshot]], split: str | None
+    request: ColumnRequest, chosen: Sequence[tuple[Companion, NumberedSnapshot]], split: str | None, output: str
 ) -> tuple[ColumnSet, ...]:
     """The sets with what each adds to a sample.
 
@@ -169,6 +170,7 @@ def planned_sets(
         request: what is asked for.
         chosen: the sets at the snapshots that are read: those asked for first, in order.
         split: the split that is read; None for all.
+        output: the output that the stream belongs to, for messages.
 
     Raises:
         ConfigError: two sets have a column of one name; or a tensor is wanted of a column that does not exist, or
@@ -179,7 +181,7 @@ def planned_sets(
         for number, (companion, found) in enumerate(chosen)
     ]
     _check_names(one for one in sets if one.is_asked_for)
-    tensors = [_tensor(tensor, sets) for tensor in request.tensors]
+    tensors = [_tensor(tensor, sets, output) for tensor in request.tensors]
     return tuple(_planned(number, one, tensors, split) for number, one in enumerate(sets))
 
 
@@ -275,7 +277,7 @@ def _check_names(sets: Iterable[_Found]) -> None:
                 raise ConfigError(clash(name, one.name, f"the set {owner!r}"))
 
 
-def _tensor(tensor: WantedTensor, sets: Sequence[_Found]) -> tuple[int, TensorColumn]:
+def _tensor(tensor: WantedTensor, sets: Sequence[_Found], output: str) -> tuple[int, TensorColumn]:
     """The number of the set that has the column, and the column."""
     for number, one in enumerate(sets):
         if (spec := one.spec(tensor.name)) is not None:
@@ -284,13 +286,29 @@ def _tensor(tensor: WantedTensor, sets: Sequence[_Found]) -> tuple[int, TensorCo
                     f"tensors: {tensor.name!r} of the set {one.name!r} holds {_HELD[spec.kind]}, and only numbers and "
                     "bools come as tensors: read it from the metadata, with columns=[…]"
                 )
+            if tensor.null is not None:
+                _check_null(tensor.null, spec)
             is_float = spec.kind is ColumnKind.FLOAT
             return number, TensorColumn(spec, float("nan") if is_float and tensor.null is None else tensor.null)
     numbers = sorted({spec.name for one in sets for spec in one.specs if spec.kind in TENSOR_DTYPES})
     known = f"the columns of numbers are {', '.join(numbers)}" if numbers else "no set has a column of numbers"
-    raise ConfigError(f"tensors: no set of the stream has a column {tensor.name!r}; {known}")
+    raise ConfigError(f"tensors: no set that is read of {output} has a column {tensor.name!r}; {known}")
 
 
+def _check_null(null: float, spec: ColumnSpec) -> None:
+    """Raise `ConfigError` if the tensor of a column cannot hold the value that stands for no value."""
+    if spec.kind is ColumnKind.BOOL:
+        fits, expected = null in (0, 1), "True or False"
+    else:
+        is_int = spec.kind is ColumnKind.INT
+        fits = not is_int or (math.isfinite(null) and int(null) == null and _LEAST_INT <= null <= _GREATEST_INT)
+        expected = "a whole number of 64 bits"
+    if not fits:
+        dtype = TENSOR_DTYPES[spec.kind]
+        raise ConfigError(f"tensors[{spec.name!r}] is {null!r}, and the column is {dtype}: expected {expected}")
+
+
+_LEAST_INT, _GREATEST_INT = -(1 << 63), (1 << 63) - 1
 _HELD = {ColumnKind.STRING: "text", ColumnKind.JSON: "lists or objects"}
 
 

@@ -235,7 +235,7 @@ def _open_joined(folder: ShardFolder, request: StreamRequest) -> OpenedRemote:
         _open_snapshot(one.folder.storage, one.offers[audio], _split_of(one.offers[audio], request.split))
         for one in latents
     )
-    columns = planned_sets(asked, [(one, one.offers[audio]) for one in sets], request.split)
+    columns = planned_sets(asked, [(one, one.offers[audio]) for one in sets], request.split, output)
     if asked.keeps_json and not all(one.only_fills for one in columns):
         table = metadata_companion(asked, output, transfer, is_pinned=False)
         check_json(columns, primary, None if table is None else table.offers.get(audio))
