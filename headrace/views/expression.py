@@ -55,7 +55,7 @@ class Condition:
             frame = pl.DataFrame({"row": [0]}).with_columns(pl.lit(None, dtype).alias(c) for c, dtype in schema.items())
             found = frame.select(expression.alias("found"))
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            raise _fault(what, error) from error
+            raise _fault(what, error, columns) from error
         if found.schema["found"] not in {pl.Boolean, pl.Null}:
             raise ConfigError(f"{what}: gives {found.schema['found']}, not true or false: write a condition")
         return cls(text, tuple(columns), expression)
@@ -75,7 +75,7 @@ class Condition:
         try:
             found = frame.select(self.expression.cast(pl.Boolean).fill_null(value=False).alias("found"))["found"]
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            raise _fault(f"where {self.text!r}", error) from error
+            raise _fault(f"where {self.text!r}", error, self.columns) from error
         mask = found.to_numpy()
         return np.asarray(np.broadcast_to(mask, num_rows))
 
@@ -101,6 +101,9 @@ def series(column: Column | Sequence[Column]) -> pl.Series:
     return pl.select(pl.when(valid).then(found).otherwise(None)).to_series()
 
 
-def _fault(what: str, error: BaseException) -> ConfigError:
+def _fault(what: str, error: BaseException, columns: Sequence[MeantColumn]) -> ConfigError:
+    """What polars says, with the user's names of columns."""
     first = str(error).strip().partition("\n")[0]
+    for number, column in enumerate(columns):
+        first = first.replace(f'"c{number}"', column.spec.name)
     return ConfigError(f"{what}: {first}")
