@@ -278,7 +278,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
 
     @property
     def size(self) -> int:
-        """Samples of all streams, each counted once."""
+        """Samples of all streams, each counted once; with a view, as often as the view takes it."""
         return self._streams.num_samples
 
     @property

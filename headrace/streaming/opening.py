@@ -369,7 +369,7 @@ def _check_fields(opened: OpenedRemote) -> None:
     most = np.linspace(0, len(opened.primary) - 1, min(len(opened.primary), _INDEXES_READ)).astype(int).tolist()
     indexes = (opened.primary.load_index(storage, shards.name(shard)) for shard in most)
     names = [f"encoder_hidden{suffix}" for suffix in opened.suffixes]
-    check_fields(opened.fields or (), indexes, names[1:], names[0])
+    check_fields(opened.fields or (), indexes, names[1:], names[0], storage.uri)
 
 
 def _state_of(name: str, opened: OpenedRemote) -> StreamState:

@@ -134,8 +134,8 @@ def test_two_folders_of_one_name_are_an_error(folder):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (["adio"], "fields: there is no field 'adio'; there are audio, metadata$"),
-        (["encoder_hidden"], "there is no field 'encoder_hidden'"),
+        (["adio"], "fields: the samples in .*audio have no field 'adio'; they have audio, metadata$"),
+        (["encoder_hidden"], "have no field 'encoder_hidden'"),
         ([], "fields is empty: name at least one field"),
         ("audio", "fields is 'audio': expected a list of names of fields"),
     ],

@@ -60,7 +60,9 @@ class ChosenFields:
         return bool(sizes.sum() < _SMALL_PART * index.num_bytes)
 
 
-def check_fields(wanted: Iterable[str], indexes: Iterator[ShardIndex], others: Iterable[str], own_latents: str) -> None:
+def check_fields(
+    wanted: Iterable[str], indexes: Iterator[ShardIndex], others: Iterable[str], own_latents: str, place: str
+) -> None:
     """Raise `ConfigError` if there is no field of a wanted name.
 
     Args:
@@ -68,6 +70,7 @@ def check_fields(wanted: Iterable[str], indexes: Iterator[ShardIndex], others: I
         indexes: indexes of the shards, which are read until all names are found.
         others: fields that are not in the shards: joined latents.
         own_latents: the name of the latents in the shards.
+        place: where the shards are, for the message.
     """
     known = {METADATA, *others}
     missing = set(wanted) - known
@@ -77,7 +80,9 @@ def check_fields(wanted: Iterable[str], indexes: Iterator[ShardIndex], others: I
         if not missing:
             return
     if missing:
-        raise ConfigError(f"fields: there is no field {min(missing)!r}; there are {', '.join(sorted(known))}")
+        raise ConfigError(
+            f"fields: the samples in {place} have no field {min(missing)!r}; they have {', '.join(sorted(known))}"
+        )
 
 
 def _names(index: ShardIndex, own_latents: str) -> set[str]:
