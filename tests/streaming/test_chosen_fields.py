@@ -158,7 +158,7 @@ def test_fields_of_plain_tars_are_chosen_by_their_extensions(tmp_path):
     assert set(sample) == {"__key__", "audio", "sample_rate", "txt"}
     assert "mic.flac" in StreamingDataset(remote=tmp_path / "a.tar")[0]
     assert StreamingDataset(remote=tmp_path, fields=["cls"])[2] == {"__key__": "c", "cls": b"7"}
-    with pytest.raises(ConfigError, match="no field 'pth'; there are audio, cls, metadata, mic"):
+    with pytest.raises(ConfigError, match="no field 'pth'; they have audio, cls, metadata, mic"):
         StreamingDataset(remote=tmp_path, fields=["pth"])
 
 
