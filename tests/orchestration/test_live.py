@@ -25,7 +25,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 MOST_SECONDS = 60
 MOST_RUNS = 5
 NEVER = {"cron": "0 0 1 1 *", "enabled": False}
-LAST = {"sizes_index", "crepe_sizes_index", "loader_smoke_test", "dataset_report"}
+PARTITIONED = ("audio_shards", "metadata_columns", "levels_columns", "crepe_latent_shards")
+LAST = {
+    *("sizes_index", "metadata_columns_index", "levels_columns_index", "crepe_sizes_index"),
+    *("loader_smoke_test", "loud_view", "balanced_view", "dataset_report"),
+}
 
 
 class Live:
@@ -130,7 +134,7 @@ def test_a_backfill_by_hand_and_the_sensors_close_once_between_them(live):
     known = {run.run_id for run in live.server.runs()}
     live.write("bd/bd_808.flac", 900)
     live.server.wait(lambda: _has_scanned(live, known), 120, "the scan of the source")
-    keys = ("audio_shards", "crepe_latent_shards", *LAST)
+    keys = (*PARTITIONED, *LAST)
     parameters = {
         "assetSelection": [{"path": ["demo", name]} for name in keys],
         "partitionNames": sorted(path.name for path in (live.folder / "output/audio/manifests").iterdir()),
