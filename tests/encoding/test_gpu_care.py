@@ -160,9 +160,9 @@ def test_audio_shards_of_a_group_are_fetched_side_by_side(tmp_path: Path, monkey
     together = threading.Barrier(2)
 
     @contextmanager
-    def fetched(storage: Storage, name: str) -> Iterator[AudioShard]:
+    def fetched(storage: Storage, name: str, field: str) -> Iterator[AudioShard]:
         together.wait(timeout=60)  # raises when nobody comes
-        with audio_shard(storage, name) as shard:
+        with audio_shard(storage, name, field) as shard:
             yield shard
 
     monkeypatch.setattr("headrace.encoding.plans.num_cores", lambda: 2)
@@ -180,12 +180,12 @@ def test_a_shard_that_cannot_be_fetched_leaves_none_of_its_group_open(
     slow = threading.Event()
 
     @contextmanager
-    def fetched(storage: Storage, name: str) -> Iterator[AudioShard]:
+    def fetched(storage: Storage, name: str, field: str) -> Iterator[AudioShard]:
         if "000000-" in name:
             slow.set()
             raise StorageError(f"{name}: the store is gone")
         slow.wait(timeout=60)
-        with audio_shard(storage, name) as shard:
+        with audio_shard(storage, name, field) as shard:
             opened.append(name)
             try:
                 yield shard
