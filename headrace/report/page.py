@@ -77,11 +77,11 @@ def render_report(report: Report) -> bytes:
     body = "\n".join(
         [
             _lead(report),
-            _section("ReportContents", _counts(report)),
-            _section("Columns", _columns(report)),
+            _section("Contents", _counts(report)),
             _section("Views", _views(report)),
             _section("Hours", _charts(report.contents)),
             _section("Listen", _gallery(report.contents)),
+            _section("Columns", _columns(report)),
             _section("How to load it", _code(report)),
             _section("Rejected files and rows", _rejected(report)),
             _section("Samples without latents", _without_latents(report.contents)),
