@@ -94,6 +94,33 @@ def test_batches_after_one_that_could_not_be_opened_are_not_lost():
     assert ahead[:3] == [0, 1, 2]
 
 
+def test_the_error_of_a_batch_is_that_of_its_first_bad_sample_whichever_thread_found_its_own_first():
+    second_failed = threading.Event()
+
+    @dataclass(frozen=True, slots=True)
+    class BadBatch(OpenBatch):
+        is_filled_whole: ClassVar[bool] = False
+
+        def __len__(self):
+            return 2
+
+        def fill(self, start, stop):
+            if start == 0:
+                assert second_failed.wait(20)
+                raise ValueError("the first sample")
+            second_failed.set()
+            raise ValueError("the second sample")
+
+    class BadAssembler(Assembler):
+        def open(self, plan):
+            return BadBatch(number_of(plan))
+
+    batches = ThreadedBatches(BadAssembler(None), num_threads=2, depth=1, is_local=True)
+    with pytest.raises(ValueError, match="the first sample"):
+        next(batches.run(plans(1)))
+    batches.close()
+
+
 def test_local_batches_are_opened_in_order_and_one_at_a_time():
     opened, alone = [], threading.Lock()
 

@@ -75,30 +75,23 @@ class ThreadedBatches:
         """Fill the batch in this thread if it is filled whole, else on the decoding threads."""
         step = len(batch) if batch.is_filled_whole else -(-len(batch) // self._num_threads)
         starts = range(0, len(batch), step or 1)
-        countdown = _Countdown(len(starts))
+        parts = _Parts(len(starts))
         for start in starts:
-            task = self._filling(batch, pending, range(start, min(start + step, len(batch))), countdown)
+            task = self._filling(batch, pending, range(start, min(start + step, len(batch))), parts)
             if batch.is_filled_whole:
                 task()
             else:
                 self._decoders.submit(task, pending.number)
 
     def _filling(
-        self, batch: OpenBatch, pending: PendingResult[Batch], rows: range, countdown: "_Countdown"
+        self, batch: OpenBatch, pending: PendingResult[Batch], rows: range, parts: "_Parts"
     ) -> Callable[[], None]:
         def fill() -> None:
             if self._is_closed or pending.is_over:
                 return
-            try:
-                made = None
-                with self.work.timed(Stage.DECODE):
-                    batch.fill(rows.start, rows.stop)
-                    if countdown.is_last():
-                        made = batch.finish()
-                if made is not None:
-                    pending.end(made)
-            except BaseException as error:  # noqa: BLE001 - raised again in the consumer
-                pending.end(error)
+            with self.work.timed(Stage.DECODE):
+                if parts.end(rows.start, _error_of(lambda: batch.fill(rows.start, rows.stop))):
+                    pending.end(parts.outcome(batch.finish))
 
         return fill
 
@@ -107,15 +100,44 @@ def _do_nothing() -> None:
     """Nothing runs yet."""
 
 
-class _Countdown:
-    """Counts the parts of a batch that are not filled yet; safe for threads."""
+def _error_of(task: Callable[[], None]) -> BaseException | None:
+    try:
+        task()
+    except BaseException as error:  # noqa: BLE001 - raised again in the consumer
+        return error
+    return None
+
+
+def _result_of(task: Callable[[], T]) -> T | BaseException:
+    try:
+        return task()
+    except BaseException as error:  # noqa: BLE001 - raised again in the consumer
+        return error
+
+
+class _Parts:
+    """The parts of a batch, which threads fill in any order; safe for threads.
+
+    The error of a batch is that of its first bad sample, whichever thread found its own first.
+    """
 
     def __init__(self, count: int) -> None:
-        self._count = count
+        self._num_left = count
+        self._errors: dict[int, BaseException] = {}
         self._lock = threading.Lock()
 
-    def is_last(self) -> bool:
-        """Count one part as filled. Returns whether it was the last."""
+    def end(self, start: int, error: BaseException | None) -> bool:
+        """The part from row `start` has ended. Returns whether it was the last of all parts to end."""
         with self._lock:
-            self._count -= 1
-            return self._count == 0
+            if error is not None:
+                self._errors[start] = error
+            self._num_left -= 1
+            return self._num_left == 0
+
+    def outcome(self, finish: Callable[[], T]) -> T | BaseException:
+        """What `finish` makes, or the error of the first part that has one. All parts have ended.
+
+        No error is kept: the frames of an error refer to this object.
+        """
+        errors, self._errors = self._errors, {}
+        return errors[min(errors)] if errors else _result_of(finish)
