@@ -20,6 +20,7 @@ _DPI = 72
 _COLOUR = "#2f6f8f"
 _MOST_COLUMNS = 12
 _COLUMNS_IN_A_ROW = 3
+_FINEST, _WIDEST = 1e-9, 1e300
 
 
 def share_bars(shares: Mapping[str, float]) -> str:
@@ -39,9 +40,9 @@ def share_bars(shares: Mapping[str, float]) -> str:
 def column_histograms(summaries: Sequence[ColumnSummary]) -> str:
     """A small histogram of each column that has several values, three in a row, as Markdown; empty without any.
 
-    Facts that are text (keys and paths) are left out.
+    Facts that are text (keys and paths) are left out, and so are columns whose range no axis can show.
     """
-    several = [summary for summary in summaries if summary.num_distinct > 1]
+    several = [summary for summary in summaries if summary.num_distinct > 1 and _has_axis(summary)]
     drawn = [one for one in several if not (one.spec.is_fact and one.spec.kind.is_text)][:_MOST_COLUMNS]
     if not drawn:
         return ""
@@ -53,12 +54,19 @@ def column_histograms(summaries: Sequence[ColumnSummary]) -> str:
         edges = np.linspace(low, high, len(summary.counts) + 1) if high > low else np.array([low - 0.5, low + 0.5])
         axes.stairs(summary.counts if high > low else [sum(summary.counts)], edges, fill=True, color=_COLOUR)
         axes.set_yticks([])
-        axes.set_title(summary.label[:24], fontsize=6, loc="left", pad=2)
+        axes.set_title(summary.label[:24].replace("$", r"\$"), fontsize=6, loc="left", pad=2)
         axes.tick_params(labelsize=5, length=2)
         axes.spines[["top", "right", "left"]].set_visible(False)
     for axes in grid[len(drawn) :]:
         axes.set_axis_off()
     return _markdown(figure, "histograms of the columns; of text, its length")
+
+
+def _has_axis(summary: ColumnSummary) -> bool:
+    """Whether float64 has the digits for the marks of an axis from the smallest value to the largest."""
+    low, high = summary.quantiles[0], summary.quantiles[-1]
+    width, largest = high - low, max(abs(low), abs(high))
+    return width == 0 or max(_FINEST * largest, 1 / _WIDEST) < width < _WIDEST
 
 
 def _figure(width: float, height: float) -> "Figure":

@@ -39,6 +39,25 @@ def test_every_value_is_in_one_bin_or_null(parts):
     assert found.num_distinct == len({v for values in parts for v in values if v is not None and not math.isnan(v)})
 
 
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("int", [2**60, 2**60 + 1, 2**60 + 5]),
+        ("float", [1.0, 1 + 2**-52, 1 + 2**-51]),
+        ("float", [1e308, 0.0, -1e308]),
+        ("float", [5e-324, 0.0, 1e-323]),
+    ],
+)
+def test_ranges_that_no_axis_can_show_have_counts_and_no_histogram(kind, values):
+    summaries = summarize([shard(x=(kind, values))])
+    assert sum(summaries[0].counts) == 3
+    assert column_histograms(summaries) == ""
+
+
+def test_the_name_of_a_column_is_no_formula():
+    assert column_histograms(summarize([shard(**{r"$\oops$": ("int", [1, 2])})])) != ""
+
+
 @pytest.mark.parametrize(("kind", "value"), [("int", 3), ("bool", True), ("json", {"a": [1]}), ("string", "")])
 def test_columns_of_nulls_and_of_one_value_have_a_summary_and_no_histogram(kind, value):
     for values in ([None, None], [value, value]):

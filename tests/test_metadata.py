@@ -1,3 +1,4 @@
+import json
 import os
 
 import polars as pl
@@ -77,6 +78,45 @@ def test_json_lines_keep_lists_and_objects(tmp_path):
     ]
 
 
+def test_names_of_json_lines_have_the_same_order_in_every_process(tmp_path):
+    names = [f"c{number}" for number in range(40)]  # polars orders more than 32 names by a random hash
+    row = {"path": "a", **dict.fromkeys(names, 1), "of": [dict.fromkeys(names, 1)]}
+    found = table(tmp_path, "m.jsonl", json.dumps(row))
+    assert found.columns == ["path", *names, "of"]
+    assert [field.name for field in found.schema["of"].inner.fields] == sorted(names)
+    assert found["of"].to_list() == [[dict.fromkeys(names, 1)]]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("m.csv", "path,n\na,nan\nb,1\nc,-inf\n"),
+        ("m.jsonl", '{"path": "a", "n": NaN}\n\n{"path": "b", "n": 1}\n{"path": "c", "n": -1e999}\n'),
+    ],
+)
+def test_nan_and_infinities_are_floats_in_every_format(tmp_path, name, content):
+    assert str(table(tmp_path, name, content)["n"].to_list()) == "[nan, 1.0, -inf]"
+
+
+def test_nan_in_lists_and_objects_of_json_lines_is_null(tmp_path):
+    found = table(tmp_path, "m.jsonl", '{"path": "a", "l": [NaN, 1.5], "o": {"x": Infinity, "y": 2}}\n')
+    assert found.select("l", "o").row(0) == ([None, 1.5], {"x": None, "y": 2})
+
+
+def test_objects_without_any_name_are_null_so_that_they_can_be_stored(tmp_path):
+    found = table(tmp_path, "m.jsonl", '{"path": "a", "o": {}, "l": [{}], "in": {"o": {}}, "n": 1}\n')
+    assert found.row(0, named=True) == {"path": "a", "o": None, "l": [None], "in": {"o": None}, "n": 1}
+    found.write_parquet(tmp_path / "stored.parquet")
+
+
+def test_empty_cells_of_text_columns_are_null(tmp_path):
+    assert table(tmp_path, "m.csv", "path,key,n\na,,1\n,k,2\n").rows() == [("a", None, 1), (None, "k", 2)]
+
+
+def test_a_list_with_half_of_a_surrogate_pair_stays_text(tmp_path):
+    assert table(tmp_path, "m.csv", 'path,l\na,"[""\\ud83d""]"\n')["l"].to_list() == ['["\\ud83d"]']
+
+
 def test_parquet_keeps_its_types(tmp_path):
     frame = pl.DataFrame({"path": ["a"], "chords": [[1, 2]]}, schema_overrides={"chords": pl.List(pl.Int16)})
     frame.write_parquet(tmp_path / "m.parquet")
@@ -103,6 +143,8 @@ def test_empty_columns_become_text_so_that_they_can_be_stored(tmp_path):
         ("m.jsonl", '{"path": "a"}\n[1]\n', r"m\.jsonl, line 2: expected one JSON object per line"),
         ("m.jsonl", '{"path": ["a"]}\n', r"m\.jsonl: column 'path' must be text"),
         ("m.jsonl", "", r"m\.jsonl"),
+        ("m.jsonl", '{"path": "a", "t": "\\ud83d"}\n', r"m\.jsonl, line 1: half of a surrogate pair \('\\ud83d'\)"),
+        ("m.jsonl", '{"path": ' + "[" * 9999 + "]" * 9999 + "}", r"m\.jsonl, line 1: .*nested too deeply"),
         ("m.parquet", b"PAR1 junk", r"m\.parquet: not a readable Parquet file"),
         ("m.xlsx", b"", r"m\.xlsx: the file's name must end in one of \.csv"),
     ],

@@ -27,6 +27,11 @@ def test_stored_names_are_unique_and_map_back_to_the_users_names(users):
     assert [user_name(stored[user]) for user in users] == users
 
 
+def test_a_name_with_a_zero_character_is_rejected_because_columns_beside_it_have_such_names():
+    with pytest.raises(ConfigError, match="zero character"):
+        check_types(pl.DataFrame({"\0row": [1]}))
+
+
 def test_the_reserved_provenance_column_is_rejected():
     with pytest.raises(ConfigError, match="headrace"):
         stored_names(["title", "headrace"])

@@ -1,5 +1,6 @@
 """A scan whose samples are rows of the metadata: which rows are accepted, with which frames and keys, and why not."""
 
+import json
 import math
 
 import polars as pl
@@ -99,6 +100,22 @@ def test_a_manifest_of_nemo_is_a_table_as_it_is(tmp_path):
     columns = ColumnsConfig(path="audio_filepath", start="offset", duration="duration")
     result = rows_of(read_metadata(manifest, path_column="audio_filepath"), source, columns=columns)
     assert spans(result) == [("a.wav", 15, 35), ("a.wav", 35, 60), ("d.wav", 0, 7)]
+
+
+def test_nan_in_a_manifest_of_json_lines_is_a_reject_and_not_the_end_of_the_recording(tmp_path):
+    manifest = tmp_path / "manifest.jsonl"
+    rows = [{"path": "a.wav", "start": 1.0, "duration": seconds} for seconds in (1.0, math.nan)]
+    manifest.write_text("\n".join(map(json.dumps, rows)))
+    result = rows_of(read_metadata(manifest))
+    assert spans(result) == [("a.wav", 10, 20)]
+    assert [code for _, code, _ in rejects(result)] == ["bad_span"]
+
+
+def test_a_row_with_a_duration_and_an_invalid_end_is_rejected_by_itself():
+    table = pl.DataFrame({"path": ["a.wav", "a.wav"], "end": [None, math.nan], "duration": [1.0, 2.0]})
+    result = rows_of(table)
+    assert spans(result) == [("a.wav", 0, 10)]
+    assert [code for _, code, _ in rejects(result)] == ["bad_span"]
 
 
 def test_keys_are_made_of_recording_and_span_and_fit_in_a_tar():

@@ -7,6 +7,8 @@ text.
 import contextlib
 import io
 import json
+import math
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,9 @@ _KINDS: dict[type, str] = {
 def read_json_lines(file: Path, name: str, texts: tuple[str, ...]) -> pl.DataFrame:
     """Read a table of JSON Lines.
 
+    Columns are in the order in which they first appear, the names in objects in alphabetical order. An object that has
+    no name in any row is null, because Parquet has no type for it.
+
     Args:
         file: one JSON object per line; blank lines are skipped.
         name: name of the file in error messages.
@@ -30,24 +35,85 @@ def read_json_lines(file: Path, name: str, texts: tuple[str, ...]) -> pl.DataFra
     Raises:
         ConfigError: a line is not a JSON object, or the values of a column have different kinds.
     """
-    _check_kinds(file, name, texts)
-    with contextlib.suppress(pl.exceptions.PolarsError):
-        return pl.read_ndjson(file, infer_schema_length=None)
-    try:  # Python's json accepts NaN and infinities, and writes them; polars rejects them
-        return pl.read_ndjson(io.BytesIO(_plain_json_lines(file)), infer_schema_length=None)
+    seen = _seen(file, name, texts)
+    try:
+        table = _parsed(file, has_empty_objects=seen.has_empty_objects())
     except pl.exceptions.PolarsError as error:
         raise ConfigError(f"{name}: {error}") from error
+    # polars orders more than 32 names by a random hash: in each process differently.
+    return table.select(pl.col(column).cast(_in_order(table.schema[column])) for column in seen.columns)
 
 
-def _plain_json_lines(file: Path) -> bytes:
-    """The same rows without blank lines, and with null for NaN and infinities, which are not valid JSON."""
-    with file.open("rb") as lines:
-        rows = (json.loads(line, parse_constant=lambda _: None) for line in lines if line.strip())
-        return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+def _parsed(file: Path, *, has_empty_objects: bool) -> pl.DataFrame:
+    if not has_empty_objects:
+        with contextlib.suppress(pl.exceptions.PolarsError):
+            return pl.read_ndjson(file, infer_schema_length=None)
+    return _parsed_by_python(file)
 
 
-def _check_kinds(file: Path, name: str, texts: tuple[str, ...]) -> None:
-    """Check that each column of a JSON Lines file has values of one kind.
+def _parsed_by_python(file: Path) -> pl.DataFrame:
+    """The table of a file with NaN, infinities or empty objects: Python writes them, but polars rejects them.
+
+    NaN and infinities are values of float columns, as in the other formats; in lists and objects they are null, as in
+    the JSON of a sample.
+    """
+    lines = io.BytesIO()
+    special: dict[str, dict[int, float]] = {}  # column → row → NaN or an infinity
+    with file.open("rb") as rows:
+        for number, line in enumerate(line for line in rows if line.strip()):
+            row = json.loads(line)
+            for column, value in row.items():
+                if isinstance(value, float) and not math.isfinite(value):
+                    special.setdefault(column, {})[number] = value
+            lines.write(json.dumps({column: _plain(value) for column, value in row.items()}).encode() + b"\n")
+    lines.seek(0)
+    table = pl.read_ndjson(lines, infer_schema_length=None)
+    return table.with_columns(
+        table[column].cast(pl.Float64).scatter(list(cells), list(cells.values()))
+        for column, cells in special.items()
+        if table.schema[column].is_numeric() or table.schema[column] == pl.Null
+    )
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
+    """The value with null for empty objects, NaN and infinities."""
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()} or None
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _in_order(dtype: pl.DataType) -> pl.DataType:
+    """The type with the names of objects in alphabetical order; a cast matches them by name."""
+    if isinstance(dtype, pl.List):
+        return pl.List(_in_order(dtype.inner))  # type: ignore[arg-type]  # polars declares a class or an instance
+    if isinstance(dtype, pl.Struct):
+        fields = sorted(dtype.fields, key=lambda field: field.name)
+        return pl.Struct({field.name: _in_order(field.dtype) for field in fields})  # type: ignore[arg-type]  # as above
+    return dtype
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the rows of a table have.
+
+    Attributes:
+        columns: names of the columns, in the order in which they first appear.
+        kinds: where a value is, for example `("words", "[]", "text")` → its kind, and the first line that has it.
+    """
+
+    columns: dict[str, None] = field(default_factory=dict)
+    kinds: dict[tuple[str, ...], tuple[str, int]] = field(default_factory=dict)
+
+    def has_empty_objects(self) -> bool:
+        """Whether a place has objects without any name, in every row."""
+        named = {path[:-1] for path in self.kinds}
+        return any(kind == _KINDS[dict] and path not in named for path, (kind, _) in self.kinds.items())
+
+
+def _seen(file: Path, name: str, texts: tuple[str, ...]) -> _Seen:
+    """The columns of a JSON Lines file, and the kinds of their values: one for each column.
 
     The kinds are text, number, boolean, list and object. The rule also holds for the elements of a column's lists, and
     for each name inside its objects. Null may be anywhere.
@@ -60,24 +126,36 @@ def _check_kinds(file: Path, name: str, texts: tuple[str, ...]) -> None:
     Raises:
         ConfigError: a line is not a JSON object, or a column has two kinds; the message names the lines.
     """
-    seen: dict[tuple[str, ...], tuple[str, int]] = {}
+    seen = _Seen()
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             try:
                 row = json.loads(line)
+                found = _kinds(row, (), texts) if isinstance(row, dict) else None
+                if b"\\ud" in line.lower():
+                    json.dumps(row, ensure_ascii=False).encode()
+            except UnicodeEncodeError as error:
+                raise ConfigError(
+                    f"{name}, line {number}: half of a surrogate pair ({error.object[error.start]!r}), which is not a "
+                    "character; write the text again"
+                ) from error
             except ValueError as error:
                 raise ConfigError(f"{name}, line {number}: not valid JSON: {error}") from error
-            if not isinstance(row, dict):
+            except RecursionError as error:
+                raise ConfigError(f"{name}, line {number}: lists or objects are nested too deeply") from error
+            if found is None:
                 raise ConfigError(f"{name}, line {number}: expected one JSON object per line")
-            for path, kind in _kinds(row, (), texts):
-                before, first = seen.setdefault(path, (kind, number))
+            seen.columns.update(dict.fromkeys(row))
+            for path, kind in found:
+                before, first = seen.kinds.setdefault(path, (kind, number))
                 if before != kind:
                     raise ConfigError(
                         f"{name}: column {_shown(path)} is {before} in line {first} and {kind} in line "
                         f"{number}; write all of its values as one kind, or null"
                     )
+    return seen
 
 
 def _kinds(

@@ -67,8 +67,14 @@ def json_rows(recordings: pl.DataFrame) -> tuple[list[str], Iterator[tuple[Any, 
 
 
 def check_types(metadata: pl.DataFrame) -> None:
-    """Raise `ConfigError` for a column whose values JSON cannot represent (binary data, Python objects)."""
+    """Raise `ConfigError` for a column that cannot be stored.
+
+    Its values are nothing that JSON has (binary data, Python objects), or its name has a zero character, as the names
+    of Headrace's own columns have.
+    """
     for name, dtype in metadata.schema.items():
+        if "\0" in name:
+            raise ConfigError(f"metadata column {name!r}: a zero character is not allowed in a name; rename the column")
         try:
             _converter(dtype)
         except TypeError as error:

@@ -131,7 +131,9 @@ def _read_delimited(file: Path, name: str, texts: tuple[str, ...], delimiter: st
         except csv.Error as error:
             raise ConfigError(f"{name}, line {reader.line_num}: {error}") from error
     cells = pl.concat(chunks, rechunk=True)
-    return pl.DataFrame([cells[column] if column in texts else typed(cells[column]) for column in header])
+    return pl.DataFrame(
+        [cells[column].replace("", None) if column in texts else typed(cells[column]) for column in header]
+    )
 
 
 def _check_header(header: list[str], name: str) -> None:
@@ -192,7 +194,7 @@ def _lists(bare: pl.Series, cells: pl.Series) -> pl.Series:
     try:
         dtype = _element_type(json.loads(cell) for cell in bare.drop_nulls())
         return cells if dtype is None else bare.str.json_decode(pl.List(dtype))
-    except (ValueError, pl.exceptions.PolarsError):
+    except (ValueError, RecursionError, pl.exceptions.PolarsError):
         return cells
 
 
@@ -205,6 +207,8 @@ def _element_type(lists: Iterable[list[Any]]) -> pl.DataType | None:
     if kinds == {list}:
         inner = _element_type(elements)
         return None if inner is None else pl.List(inner)
+    if kinds == {str}:
+        "".join(elements).encode()  # half of a surrogate pair is a ValueError; polars would make it a zero byte
     types = {frozenset({bool}): pl.Boolean(), frozenset({str}): pl.String(), frozenset(): pl.String()}
     return pl.Float64() if kinds and kinds <= {int, float} else types.get(frozenset(kinds))
 

@@ -157,8 +157,8 @@ def _faults(metadata: pl.DataFrame, spans: Mapping[str, str]) -> pl.Expr:
 
 
 def _check_one_end(table: pl.DataFrame, spans: Mapping[str, str]) -> None:
-    """Raise `ConfigError` if rows have both an end and a duration."""
-    both = table.filter(pl.col(END).is_not_null() & pl.col(DURATION).is_not_null())
+    """Raise `ConfigError` if rows have both an end and a duration. Rows that are rejected in any case do not count."""
+    both = table.filter(pl.col(END).is_not_null() & pl.col(DURATION).is_not_null() & pl.col(SPAN_FAULT).is_null())
     if both.is_empty():
         return
     rows = ", ".join(map(str, both[ROW_NUMBER].head(_SHOWN)))

@@ -45,10 +45,11 @@ def bars(hours: Mapping[str, Mapping[str, float]]) -> str:
     legend_rows = -(-len(hours) // _LEGEND_COLUMNS)
     figure = _figure(4.4, 0.7 + 0.18 * legend_rows + 0.24 * len(categories))
     axes = _axes(figure, "hours", "")
+    names = [category.replace("$", r"\$") for category in categories]  # matplotlib reads $…$ as a formula
     left = np.zeros(len(categories))
     for colour, (split, found) in zip(_SERIES * len(hours), hours.items(), strict=False):
         width = np.array([found.get(name, 0.0) for name in categories])
-        axes.barh(categories, width, left=left, color=colour, label=split, height=0.7)
+        axes.barh(names, width, left=left, color=colour, label=split, height=0.7)
         left += width
     axes.invert_yaxis()
     figure.legend(loc="outside upper left", ncols=_LEGEND_COLUMNS, frameon=False, fontsize=7, labelcolor=_INK)

@@ -3,8 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headrace.format.column_files import read_columns
 from headrace.format.columns import Column, ColumnSpec, ColumnTable
@@ -106,8 +108,20 @@ def _summary(columns: Sequence[Column]) -> ColumnSummary:
         frequent = tuple((f"{values[i]:g}", int(numbers_of[i])) for i in order)
         distinct = len(values)
     quantiles = tuple(float(value) for value in np.quantile(numbers, QUANTILES)) if len(numbers) else ()
-    counts = tuple(int(count) for count in np.histogram(numbers, _BINS)[0]) if len(numbers) else ()
-    return ColumnSummary(spec, rows, nulls, distinct, quantiles, counts, frequent)
+    return ColumnSummary(spec, rows, nulls, distinct, quantiles, _histogram(numbers), frequent)
+
+
+def _histogram(numbers: NDArray[Any]) -> tuple[int, ...]:
+    """How many values are in each of equal parts of their range.
+
+    `numpy.histogram` rejects integers that differ in digits that float64 lacks, and ranges beyond its largest number.
+    """
+    if not len(numbers):
+        return ()
+    halves = numbers.astype(np.float64) / 2
+    low, width = halves.min(), np.ptp(halves)
+    places = np.zeros(len(halves)) if width == 0 else (halves - low) / width * _BINS
+    return tuple(np.bincount(np.minimum(places.astype(np.int64), _BINS - 1), minlength=_BINS).tolist())
 
 
 def _texts(column: Column) -> list[str]:
