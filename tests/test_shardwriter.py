@@ -1,5 +1,7 @@
 import hashlib
 import io
+import zlib
+from itertools import accumulate, pairwise
 
 import pytest
 
@@ -106,6 +108,21 @@ def test_a_shard_above_the_memory_limit_is_written_through_a_file(monkeypatch, t
     assert small.read(names[0]) == large.read(names[1])
 
 
+def damage(collected, place):
+    """Change a byte where it was collected: in a piece, or in the temporary file."""
+    content = collected.content()
+    if not isinstance(content, list):
+        content.seek(place % content.seek(0, io.SEEK_END))
+        byte = content.read(1)[0]
+        content.seek(-1, io.SEEK_CUR)
+        content.write(bytes([byte ^ 0x41]))
+        return
+    blob = bytearray(b"".join(content))
+    blob[place] ^= 0x41
+    edges = [0, *accumulate(map(len, content))]
+    content[:] = [bytes(blob[start:stop]) for start, stop in pairwise(edges)]
+
+
 @pytest.mark.parametrize("place", [512 + 3, 3, -1536], ids=["payload", "header", "last payload"])
 @pytest.mark.parametrize("limit", [1 << 30, 200], ids=["memory", "file"])
 def test_a_tar_that_is_damaged_before_it_is_stored_is_not_stored(monkeypatch, place, limit):
@@ -114,14 +131,7 @@ def test_a_tar_that_is_damaged_before_it_is_stored_is_not_stored(monkeypatch, pl
     storage = Recorder()
     with ShardWriter(storage, ShardPlace("train", 0, 0)) as writer:
         fill(writer)
-        opened = writer._collected.opened
-
-        def damaged():
-            blob = bytearray(opened().read())
-            blob[place] ^= 0x41
-            return io.BytesIO(bytes(blob))
-
-        monkeypatch.setattr(type(writer._collected), "opened", lambda collected: damaged())
+        damage(writer._collected, place)
         with pytest.raises(BuildError, match=r"train_0000_000000-.*not written.*temporary folder"):
             writer.publish("", {})
     assert storage.written == []
@@ -139,6 +149,8 @@ def test_collected_pieces_are_read_as_one_file():
         assert file.read(count) == whole[start : start + count]
     assert file.seek(-2, io.SEEK_END) == len(whole) - 2
     assert file.read() == b"jk"
+    for start, stop in [(0, 0), (0, 4), (2, 3), (3, 3), (5, 20_010), (0, len(whole)), (len(whole) - 1, len(whole) + 9)]:
+        assert collected.crc32((start, stop)) == zlib.crc32(whole[start:stop])
 
 
 def test_publishing_asks_for_the_index_once_and_writes_two_objects():

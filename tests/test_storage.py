@@ -89,6 +89,17 @@ def test_a_failed_write_keeps_the_old_content_and_leaves_no_files(tmp_path):
     assert list(storage.leftovers()) == []
 
 
+def test_pieces_are_written_to_the_end_if_the_system_takes_a_few_bytes_at_a_time(tmp_path, monkeypatch):
+    def takes_seven_bytes(descriptor, pieces):
+        return os.write(descriptor, b"".join(pieces)[:7])
+
+    monkeypatch.setattr(os, "writev", takes_seven_bytes)
+    pieces = [b"", b"abc", b"defghijklmnopq", b"", *[b"%d" % number for number in range(1500)], b""]
+    storage = LocalStorage(tmp_path)
+    storage.write("a", pieces)
+    assert storage.read("a") == b"".join(pieces)
+
+
 def test_a_file_system_without_exclusive_creation_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "hardlink_to", refuses_links)
     monkeypatch.setattr("headrace.stores.exclusive_files.sys", SimpleNamespace(platform="somewhere else"))

@@ -1,5 +1,6 @@
 import hashlib
 import io
+import re
 import tarfile
 import zlib
 
@@ -216,3 +217,35 @@ def test_a_range_is_read_from_anywhere():
     assert tar.payload(file, (2, 5)) == b"cde"
     assert crc32_of(file, (2, 5)) == zlib.crc32(b"cde")
     assert crc32_of(file, (4, 9)) == zlib.crc32(b"ef")
+
+
+def read_or_error(blob):
+    try:
+        return list(read_members(io.BytesIO(blob), "x.tar"))
+    except FormatError:
+        return "error"
+
+
+def test_all_headers_that_we_write_take_the_fast_way():
+    blob = written([("a.flac", b"1" * 700), ("b/c d.json", b"{}")])[0].getvalue()
+    assert [member.name for member in tar._plain_members(io.BytesIO(blob), len(blob))] == ["a.flac", "b/c d.json"]
+
+
+@given(
+    st.integers(0, 2),
+    st.lists(st.tuples(st.integers(0, 511), st.sampled_from(b"\0 017/9aL\xff")), max_size=4),
+    st.booleans(),
+)
+def test_changed_headers_are_read_as_tarfile_reads_them(number, changes, is_sum_valid):
+    """The fast way of `read_members` never finds what tarfile alone does not find."""
+    blob = bytearray(written([(f"k{i}.flac", bytes([i]) * 700) for i in range(3)])[0].getvalue())
+    header = blob[number * 1536 : number * 1536 + 512]
+    for place, byte in changes:
+        header[place] = byte
+    if is_sum_valid:
+        header[148:156] = b"%06o\0 " % (sum(header[:148]) + sum(header[156:]) + 256)
+    blob[number * 1536 : number * 1536 + 512] = header
+    fast = read_or_error(bytes(blob))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tar, "_PLAIN_HEADER", re.compile(b"(?!)"))
+        assert fast == read_or_error(bytes(blob))

@@ -83,7 +83,7 @@ def index_faults(storage: Storage, shard: ShardEntry) -> list[str]:
     try:
         index = read_index(storage, shard.name)
         with storage.open(shard.name) as file:
-            faults = tar_faults(file, index, with_checksums=False)
+            faults = tar_faults(file, index)
     except (HeadraceError, OSError) as error:
         return [f"{shard.name}: {error}"]
     if len(index) != shard.num_samples:

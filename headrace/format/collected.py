@@ -3,12 +3,13 @@
 import io
 import os
 import tempfile
+import zlib
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Any, BinaryIO
 
+from headrace.format.tar import crc32_of
 from headrace.stores.storage import Content
 
 _IN_MEMORY_BYTES = 64 << 20  # larger shards go through a temporary file
@@ -19,18 +20,18 @@ class Collected:
     """The bytes of a growing tar: in memory, as the pieces that were written; of a large tar, in a temporary file."""
 
     _pieces: list[bytes] = field(default_factory=list)
-    _num_bytes: int = 0
+    _edges: list[int] = field(default_factory=lambda: [0])  # where each piece starts, and the end of the last
     _file: BinaryIO | None = None
 
     def write(self, data: bytes) -> None:
         """Append."""
-        self._num_bytes += len(data)
-        if self._file is None and self._num_bytes > _IN_MEMORY_BYTES:
+        if self._file is None and self._edges[-1] + len(data) > _IN_MEMORY_BYTES:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
             self._file.writelines(self._pieces)
             self._pieces.clear()
         if self._file is None:
             self._pieces.append(data)
+            self._edges.append(self._edges[-1] + len(data))
         else:
             self._file.write(data)
 
@@ -46,7 +47,16 @@ class Collected:
         if self._file is not None:
             self._file.seek(0)
             return self._file
-        return io.BufferedReader(_PiecesReader(self._pieces))
+        return io.BufferedReader(_PiecesReader(self._pieces, self._edges))
+
+    def crc32(self, span: tuple[int, int]) -> int:
+        """CRC-32 of a half-open byte range, for which pieces in memory are not copied."""
+        if self._file is not None:
+            return crc32_of(self._file, span)
+        crc32 = 0
+        for part in _parts(self._pieces, self._edges, *span):
+            crc32 = zlib.crc32(part, crc32)
+        return crc32
 
     def close(self) -> None:
         """Free the memory or the temporary file."""
@@ -58,9 +68,8 @@ class Collected:
 class _PiecesReader(io.RawIOBase):
     """Pieces of bytes as one raw file."""
 
-    def __init__(self, pieces: Sequence[bytes]) -> None:
-        self._pieces = pieces
-        self._edges = [0, *accumulate(map(len, pieces))]
+    def __init__(self, pieces: Sequence[bytes], edges: Sequence[int]) -> None:
+        self._pieces, self._edges = pieces, edges
         self._at = 0
 
     def readable(self) -> bool:
@@ -70,11 +79,7 @@ class _PiecesReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - the buffer protocol has no type before Python 3.12
-        number = bisect_right(self._edges, self._at) - 1
-        if number >= len(self._pieces):
-            return 0
-        start = self._at - self._edges[number]
-        data = memoryview(self._pieces[number])[start : start + len(buffer)]
+        data = next(_parts(self._pieces, self._edges, self._at, self._at + len(buffer)), b"")
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
@@ -85,3 +90,14 @@ class _PiecesReader(io.RawIOBase):
 
     def tell(self) -> int:
         return self._at
+
+
+def _parts(pieces: Sequence[bytes], edges: Sequence[int], start: int, stop: int) -> Iterator[memoryview]:
+    """The bytes of a half-open range, from one piece after another."""
+    first = bisect_right(edges, start) - 1
+    for number in range(first, len(pieces)):
+        if start >= stop:
+            return
+        part = memoryview(pieces[number])[start - edges[number] : stop - edges[number]]
+        yield part
+        start += len(part)

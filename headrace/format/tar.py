@@ -7,6 +7,7 @@ every machine. Reading takes tars of any writer, and rejects those in which samp
 import contextlib
 import hashlib
 import io
+import re
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ _BLOCK_BYTES = tarfile.BLOCKSIZE
 _MAX_NAME_BYTES = 100  # ustar's name field; longer names need extension headers that simple readers cut off
 _MAX_MEMBER_BYTES = 8 << 30  # eleven octal digits
 _COPY_BYTES = 1 << 20
+_SMALL_BYTES = 16 << 10
 _MAX_EXTENSION_BYTES = 1 << 20  # of a long name or of PAX records, which tarfile reads before they can be checked
 _EXTENSIONS = (
     tarfile.GNUTYPE_LONGNAME,
@@ -27,6 +29,13 @@ _EXTENSIONS = (
     tarfile.XGLTYPE,
     tarfile.SOLARIS_XHDTYPE,
 )
+# A header that says all of itself: a plain file, a name in ASCII, numbers in octal digits; no link, no prefix.
+_PLAIN_HEADER = re.compile(
+    rb"(?=(?s:.{512}))[ -~]{1,100}(?<!/)\0*"
+    rb"(?:[0-7]{7}[ \0]){3}(?P<size>[0-7]{11})[ \0][0-7]{11}[ \0](?P<sum>[0-7]{6})\0 0\0{100}"
+    rb"ustar\x0000(?s:.{64})[0-7\0]{16}\0{167}"
+)
+_SUM = slice(148, 156)
 _BEHIND_BYTES = 16 << 20  # searched after the end of the archive; more than any padding
 
 # Name, mode, owner, group, size, time, checksum (counted as spaces), kind, link; magic and version; nothing else.
@@ -91,7 +100,12 @@ class TarWriter:
             FormatError: the name does not fit a ustar header, the member is too large, or the payload does not have
                 `num_bytes` bytes.
         """
-        self._put(member_header(name, num_bytes))
+        header = member_header(name, num_bytes)
+        if isinstance(payload, bytes) and len(payload) == num_bytes < _SMALL_BYTES:  # one piece costs less than three
+            start = self.num_bytes + len(header)
+            self._put(b"".join((header, payload, bytes(-num_bytes % _BLOCK_BYTES))))
+            return WrittenPayload(start, start + num_bytes, zlib.crc32(payload) if known_crc32 is None else known_crc32)
+        self._put(header)
         start, crc32 = self.num_bytes, 0
         for piece in [payload] if isinstance(payload, bytes) else _pieces(payload):
             if known_crc32 is None:
@@ -206,7 +220,16 @@ def read_members(file: BinaryIO, shard: str) -> Iterator[Member]:
         FormatError: not a tar, damaged, or cut off: samples would be lost unnoticed.
     """
     num_bytes = file.seek(0, io.SEEK_END)
-    file.seek(0)
+    start = 0
+    for member in _plain_members(file, num_bytes):
+        yield member
+        start = member.stop + -member.stop % _BLOCK_BYTES
+    yield from _members_from(start, file, shard, num_bytes)
+
+
+def _members_from(start: int, file: BinaryIO, shard: str, num_bytes: int) -> Iterator[Member]:
+    """The plain files of a tar from the header at byte `start`; its end is checked. See `read_members`."""
+    file.seek(start)
     end = 0
     try:
         with tarfile.open(fileobj=file, mode="r:", tarinfo=TarHeader) as archive:
@@ -232,6 +255,22 @@ def read_members(file: BinaryIO, shard: str) -> Iterator[Member]:
         raise FormatError(
             f"{shard}: damaged: neither a member nor the end begins at byte {archive.offset}; fetch it again"
         )
+
+
+def _plain_members(file: BinaryIO, num_bytes: int) -> Iterator[Member]:
+    """The whole members before the first header that is not plain, in a quarter of the time of `tarfile`."""
+    start = 0
+    while True:
+        file.seek(start)
+        header = file.read(_BLOCK_BYTES)
+        found = _PLAIN_HEADER.fullmatch(header)
+        if found is None or sum(header) - sum(header[_SUM]) + 8 * ord(" ") != int(found["sum"], 8):
+            return
+        start += _BLOCK_BYTES
+        if (stop := start + int(found["size"], 8)) > num_bytes:
+            return
+        yield Member(header[:_MAX_NAME_BYTES].rstrip(b"\0").decode(), start, stop)
+        start = stop + -stop % _BLOCK_BYTES
 
 
 def sha256_of(file: BinaryIO) -> str:

@@ -5,7 +5,7 @@ payloads (lengths, shapes) are compared by `headrace verify`.
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import BinaryIO
 
@@ -14,16 +14,19 @@ import numpy as np
 from headrace.errors import HeadraceError
 from headrace.format.index import ABSENT, ShardIndex
 from headrace.format.index_entries import SampleEntry, group_members
-from headrace.format.tar import crc32_of, read_members
+from headrace.format.tar import read_members
+
+Checksum = Callable[[tuple[int, int]], int]
+"""Computes the CRC-32 of a half-open byte range of a tar."""
 
 
-def tar_faults(file: BinaryIO, index: ShardIndex, *, with_checksums: bool) -> list[str]:
+def tar_faults(file: BinaryIO, index: ShardIndex, checksum: Checksum | None = None) -> list[str]:
     """Differences between a tar and its index, one sentence each; empty if there are none.
 
     Args:
         file: the tar, seekable.
         index: its index.
-        with_checksums: whether payloads are read and their CRC-32 compared; otherwise only headers are read.
+        checksum: reads the payloads, to compare their CRC-32; for None, only headers are compared.
 
     Raises:
         OSError: the file cannot be read.
@@ -39,8 +42,8 @@ def tar_faults(file: BinaryIO, index: ShardIndex, *, with_checksums: bool) -> li
     if index.keys() != [entry.key for entry in found]:
         return [*faults, "the index lists other keys than the tar has"]
     faults += chain.from_iterable(_faults_of_places(index, i, entry) for i, entry in enumerate(found))
-    if with_checksums and not faults:
-        faults += _faults_of_checksums(file, index)
+    if checksum is not None and not faults:
+        faults += _faults_of_checksums(checksum, index)
     return faults
 
 
@@ -52,9 +55,9 @@ def _faults_of_places(index: ShardIndex, i: int, entry: SampleEntry) -> Iterator
             yield f"{entry.key}.{name} is at {found}, the index says {stated}"
 
 
-def _faults_of_checksums(file: BinaryIO, index: ShardIndex) -> Iterator[str]:
+def _faults_of_checksums(checksum: Checksum, index: ShardIndex) -> Iterator[str]:
     for i, column in np.argwhere(index.crc32 != ABSENT).tolist():
         name, stated = index.fields[column], int(index.crc32[i, column])
         start, stop = index.ranges[i, column].tolist()
-        if (found := crc32_of(file, (start, stop))) != stated:
+        if (found := checksum((start, stop))) != stated:
             yield f"{index.key(i)}.{name} has the CRC-32 {found:08x}, the index says {stated:08x}"

@@ -133,7 +133,7 @@ class ShardWriter:
 
     def _check(self, index: ShardIndex) -> None:
         """Compare the collected bytes with the index: headers, places and the CRC-32 of every payload."""
-        if faults := tar_faults(self._collected.opened(), index, with_checksums=True):
+        if faults := tar_faults(self._collected.opened(), index, self._collected.crc32):
             more = f" and {len(faults) - 1} more differences" if len(faults) > 1 else ""
             raise BuildError(
                 f"{index.shard}: not written, because its bytes are not what its index says: {faults[0]}{more}; build "
