@@ -170,19 +170,22 @@ class StorageContract:
         """A reader that polls while a writer replaces the object sees all of the old bytes or all of the new bytes."""
         versions = [bytes([65 + number]) * 300_000 for number in range(4)]
         storage.write("object", versions[0])
-        seen, stop = [], threading.Event()
+        seen, has_read, stop = [], threading.Event(), threading.Event()
 
         def poll():
             while not stop.is_set():
                 seen.append(storage.read("object"))
+                has_read.set()
 
         reader = threading.Thread(target=poll)
         reader.start()
-        for version in versions * 5:
-            storage.write("object", version)
-        stop.set()
-        reader.join()
-        assert seen
+        try:
+            assert has_read.wait(60)
+            for version in versions * 5:
+                storage.write("object", version)
+        finally:
+            stop.set()
+            reader.join()
         assert set(seen) <= set(versions)
 
     def test_a_used_store_can_be_pickled_to_another_process(self, storage):

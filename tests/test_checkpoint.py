@@ -2,7 +2,7 @@
 
 import logging
 import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 
 import polars as pl
 import pytest
@@ -213,7 +213,7 @@ def test_threads_read_items_only_a_little_ahead_and_give_results_as_they_come():
 
     def work(number):
         if number == 0:
-            slow.wait(10)
+            slow.wait(60)
         return number
 
     results = ReadingThreads(2).map(work, items())
@@ -224,16 +224,23 @@ def test_threads_read_items_only_a_little_ahead_and_give_results_as_they_come():
     assert sorted([*first, *results]) == list(range(1000))
 
 
-def test_an_error_of_a_thread_is_raised_and_drops_what_was_not_started():
-    later = []
+def test_an_error_of_a_thread_is_raised_and_drops_what_was_not_started(monkeypatch):
+    later, is_dropped = [], threading.Event()
+
+    class Pool(ThreadPoolExecutor):
+        def shutdown(self, wait=True, *, cancel_futures=False):
+            super().shutdown(wait=False, cancel_futures=cancel_futures)
+            is_dropped.set()
+            super().shutdown(wait=wait)
 
     def work(number):
         if number == 3:
             raise ValueError("three")
         if number > 3:
             later.append(number)
-            time.sleep(0.1)
+            is_dropped.wait(60)
 
+    monkeypatch.setattr("headrace.catalog.scan_workers.ThreadPoolExecutor", Pool)
     with pytest.raises(ValueError, match="three"):
         list(ReadingThreads(1).map(work, range(1000)))
     assert len(later) <= 1

@@ -11,7 +11,7 @@ def test_results_are_in_the_order_of_the_tasks():
 
     def slow_first(task):
         if task == 0:
-            first.wait(5)
+            first.wait(60)
         elif task == 3:
             first.set()
         return task * 10
@@ -82,7 +82,7 @@ def test_a_backlog_waits_for_the_oldest_tasks_only():
     with ThreadPoolExecutor(2) as pool:
         backlog = Backlog()
         backlog.add(pool.submit(lambda: "first"))
-        backlog.add(pool.submit(done.wait, 5))
+        backlog.add(pool.submit(done.wait, 60))
         assert list(backlog.take(1)) == ["first"]
         assert list(backlog.take(1)) == []
         done.set()

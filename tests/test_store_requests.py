@@ -301,7 +301,7 @@ def test_the_wait_of_a_thread_ends_when_its_work_is_cancelled():
     thread.start()
     began.wait()
     end.set()
-    thread.join(10)
+    thread.join(60)
     assert is_wanted == [False]
     assert wait(0)
     assert not is_over()

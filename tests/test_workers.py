@@ -77,7 +77,7 @@ def test_threads_read_more_files_at_a_time_than_they_build_samples():
     for num_threads, num_readers in ((1, 4), (8, 32), (64, 64)):
         readers = threading.Barrier(num_readers)
         found = WorkersResource(num_threads=num_threads).map(
-            lambda _, readers=readers: readers.wait(30), range(num_readers)
+            lambda _, readers=readers: readers.wait(60), range(num_readers)
         )
         assert sorted(found) == list(range(num_readers))
 

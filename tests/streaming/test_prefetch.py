@@ -62,7 +62,7 @@ class Access:
 
     def await_number(self, count):
         with self.grown:
-            assert self.grown.wait_for(lambda: len(self.fetched) >= count, 20)
+            assert self.grown.wait_for(lambda: len(self.fetched) >= count, 60)
         return sorted(self.fetched)
 
 
@@ -80,14 +80,14 @@ class SlowAccess(Access):
 
     def await_begun(self, count):
         with self.grown:
-            assert self.grown.wait_for(lambda: len(self.begun) >= count, 20)
+            assert self.grown.wait_for(lambda: len(self.begun) >= count, 60)
         return self.begun
 
     def fetch(self, shard, keep):
         with self.grown:
             self.begun.append(shard)
             self.grown.notify_all()
-            assert self.grown.wait_for(lambda: shard in self.allowed, 20)
+            assert self.grown.wait_for(lambda: shard in self.allowed, 60)
         super().fetch(shard, keep)
 
 
@@ -135,11 +135,11 @@ def look(prefetcher):
     """Wait until it has looked ahead for all that was delivered."""
     is_done = threading.Event()
     prefetcher._planner.submit(is_done.set)
-    assert is_done.wait(20)
+    assert is_done.wait(60)
 
 
 def await_postponed(prefetcher, count):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while len(prefetcher._postponed) != count and time.monotonic() < deadline:
         time.sleep(0.001)
     assert len(prefetcher._postponed) == count

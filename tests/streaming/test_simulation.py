@@ -3,7 +3,6 @@
 import itertools
 import re
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -17,19 +16,24 @@ OWN_SHARDS = {"num_canonical_nodes": 2, "batch_size": 4}
 """With them each of two ranks reads about half of the shards."""
 
 
-def distant(request, start, blob):
-    """Damage for `FaultServer.damage`: none. Single samples take a while; whole shards, which start at 0, do not."""
-    if request.path.endswith(".tar") and start:
-        time.sleep(0.04)
-    return blob
+def after_shards(cache, num_shards):
+    """Damage for `FaultServer.damage`: none. Single samples come once the cache has this many whole shards."""
+
+    def wait(request, start, blob):
+        if request.path.endswith(".tar") and start:  # whole shards start at 0
+            wait_for(lambda: len(list(cache.glob("*.tar"))) == num_shards)
+        return blob
+
+    return wait
 
 
 def test_each_rank_downloads_what_was_simulated(server, tmp_path):
-    server.damage = distant  # a shard is not downloaded any more once all batches that need it are delivered
     planned = make(f"{server.uri}/audio", tmp_path / "simulated", world=World(0, 2), **OWN_SHARDS)
     simulated = planned.simulate(num_hosts=2)
     for rank, use in simulated.hosts.items():
         cache = tmp_path / f"host{rank}"
+        # Once all batches that need a shard are delivered, it is not downloaded any more. So no sample comes before.
+        server.damage = after_shards(cache, use.num_shards)
         loader = StreamingDataLoader(make(f"{server.uri}/audio", cache, world=World(rank, 2), **OWN_SHARDS))
         batches = iter(loader)
         for _ in range(simulated.num_batches - 1):

@@ -106,7 +106,7 @@ def test_the_error_of_a_batch_is_that_of_its_first_bad_sample_whichever_thread_f
 
         def fill(self, start, stop):
             if start == 0:
-                assert second_failed.wait(20)
+                assert second_failed.wait(60)
                 raise ValueError("the first sample")
             second_failed.set()
             raise ValueError("the second sample")
