@@ -28,7 +28,7 @@ class Heard:
 
 
 class _Handler(socketserver.StreamRequestHandler):
-    timeout = 5
+    timeout = 60
     heard: Heard
     released: threading.Event
 
@@ -45,14 +45,18 @@ class _Handler(socketserver.StreamRequestHandler):
 
 
 class _Web(_Handler):
-    """Answers with the status in `answer`, and repeats the path everywhere a server can."""
+    """Answers with the status in `answer`, and repeats the path everywhere a server can. Speaks no TLS."""
 
     def handle(self) -> None:
+        if self.rfile.peek(1).startswith(b"\x16"):  # a TLS handshake
+            self.heard.received += self.rfile.peek(1)
+            self.say("HTTP/1.0 400 this is not TLS\r\n\r\n")
+            return
         path = self.hear().partition(" ")[2]
         while self.hear():
             pass
         if self.heard.answer == "hang":
-            self.released.wait(5)
+            self.released.wait(60)
         elif self.heard.answer == "garbage":
             self.say(f"you asked for {path}")
         elif self.heard.answer != "close":
@@ -69,7 +73,7 @@ class _Smtp(_Handler):
     def handle(self) -> None:
         verb, _, answer = self.heard.answer.partition(" ")
         if verb == "hang":
-            self.released.wait(5)
+            self.released.wait(60)
             return
         self.say(f"{answer} {self.heard.plain}" if verb == "banner" else "220 test")
         while line := self.hear():

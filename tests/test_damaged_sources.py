@@ -107,7 +107,7 @@ def test_long_flac_that_is_damaged_in_one_place_is_rejected_as_a_whole(project, 
     assert refused(result)["broken.flac"].code == "undecodable"
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_special_files_are_rejected_and_do_not_stop_the_scan(project):
     project.put("whole.wav")
     source = project.folder / "source"
@@ -121,7 +121,7 @@ def test_special_files_are_rejected_and_do_not_stop_the_scan(project):
     assert "cannot be read" in rejected["gone.wav"]
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_a_pipe_that_replaces_a_recording_fails_the_build_with_its_name(project, monkeypatch):
     project.put("whole.wav")
     path = project.folder / "source" / "whole.wav"

@@ -35,7 +35,7 @@ def hostile(request, tmp_path):
     return path, HEADERS[request.param]
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_a_hostile_header_is_an_error(hostile):
     path, words = hostile
     with path.open("rb") as file, pytest.raises(FormatError, match=rf"a\.tar: not a readable tar \(.*{words}"):

@@ -184,7 +184,7 @@ def test_the_error_about_a_missing_table_names_it(tmp_path):
         read_metadata(tmp_path / "gone.csv")
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 def test_a_special_file_in_place_of_the_table_is_an_error_that_names_it_and_does_not_block(tmp_path, suffix):
     pipe, link, folder = (tmp_path / f"{name}.{suffix}" for name in ("pipe", "link", "folder"))

