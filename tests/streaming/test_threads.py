@@ -1,6 +1,7 @@
 """How threads share out the making of batches."""
 
 import threading
+import time
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,9 +9,11 @@ import numpy as np
 import pytest
 
 from headrace.streaming.batches.threaded_batches import ThreadedBatches
+from headrace.streaming.lookahead import PendingResult
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.epoch_order import Rows
 from headrace.streaming.parallel import WorkThreads
+from tests.dropped_errors import alive_after
 
 
 def plans(count):
@@ -119,6 +122,36 @@ def test_the_error_of_a_batch_is_that_of_its_first_bad_sample_whichever_thread_f
     with pytest.raises(ValueError, match="the first sample"):
         next(batches.run(plans(1)))
     batches.close()
+
+
+def test_an_error_of_a_batch_that_is_dropped_before_its_other_part_begins_is_freed():
+    """It may hold open files."""
+    may_end = threading.Event()
+
+    def use(fail):
+        @dataclass(frozen=True, slots=True)
+        class BadBatch(OpenBatch):
+            is_filled_whole: ClassVar[bool] = False
+
+            def __len__(self):
+                return 2
+
+            def fill(self, start, stop):
+                assert start == 0
+                batches.close()
+                fail()
+
+        batches = ThreadedBatches(Assembler(None), num_threads=2, depth=1, is_local=True)
+        batches._decoders.submit(lambda: may_end.wait(60))  # the other thread is busy
+        decoders = batches._decoders._threads
+        batches._fill(BadBatch(0), PendingResult(0))
+        while not batches._is_closed:
+            time.sleep(0.001)
+        may_end.set()
+        for thread in decoders:
+            thread.join(60)
+
+    assert alive_after(ValueError, use) == (1, 0)
 
 
 def test_local_batches_are_opened_in_order_and_one_at_a_time():

@@ -43,6 +43,7 @@ class ThreadedBatches:
         self._openers = WorkThreads(min(num_threads, depth) if is_local else depth, "open")
         self._decoders = WorkThreads(num_threads, "decode")
         self._close_ahead: Callable[[], None] = _do_nothing
+        self._parts: dict[int, _Parts] = {}  # of the batches under way, by number
         self._is_closed = False
 
     def run(self, plans: Iterator[BatchPlan]) -> Iterator[Batch]:
@@ -56,6 +57,9 @@ class ThreadedBatches:
         self._is_closed = True
         self._openers.close()
         self._decoders.close()
+        for parts in list(self._parts.values()):
+            parts.drop()
+        self._parts.clear()
         self._close_ahead()
         self._close_ahead = _do_nothing  # a `LookAhead` refers to this object
 
@@ -75,7 +79,7 @@ class ThreadedBatches:
         """Fill the batch in this thread if it is filled whole, else on the decoding threads."""
         step = len(batch) if batch.is_filled_whole else -(-len(batch) // self._num_threads)
         starts = range(0, len(batch), step or 1)
-        parts = _Parts(len(starts))
+        parts = self._parts[pending.number] = _Parts(len(starts))
         for start in starts:
             task = self._filling(batch, pending, range(start, min(start + step, len(batch))), parts)
             if batch.is_filled_whole:
@@ -91,6 +95,7 @@ class ThreadedBatches:
                 return
             with self.work.timed(Stage.DECODE):
                 if parts.end(rows.start, _error_of(lambda: batch.fill(rows.start, rows.stop))):
+                    self._parts.pop(pending.number, None)
                     pending.end(parts.outcome(batch.finish))
 
         return fill
@@ -118,26 +123,31 @@ def _result_of(task: Callable[[], T]) -> T | BaseException:
 class _Parts:
     """The parts of a batch, which threads fill in any order; safe for threads.
 
-    The error of a batch is that of its first bad sample, whichever thread found its own first.
+    The error of a batch is that of its first bad sample, whichever thread found its own first. The frames of an error
+    refer to this object, which keeps no error once the batch has its outcome or is dropped: errors hold open files.
     """
 
     def __init__(self, count: int) -> None:
         self._num_left = count
         self._errors: dict[int, BaseException] = {}
+        self._is_dropped = False
         self._lock = threading.Lock()
 
     def end(self, start: int, error: BaseException | None) -> bool:
         """The part from row `start` has ended. Returns whether it was the last of all parts to end."""
         with self._lock:
-            if error is not None:
+            if error is not None and not self._is_dropped:
                 self._errors[start] = error
             self._num_left -= 1
             return self._num_left == 0
 
     def outcome(self, finish: Callable[[], T]) -> T | BaseException:
-        """What `finish` makes, or the error of the first part that has one. All parts have ended.
-
-        No error is kept: the frames of an error refer to this object.
-        """
+        """What `finish` makes, or the error of the first part that has one. All parts have ended."""
         errors, self._errors = self._errors, {}
         return errors[min(errors)] if errors else _result_of(finish)
+
+    def drop(self) -> None:
+        """Drop the errors: nobody waits for the batch, and some of its parts may never begin."""
+        with self._lock:
+            self._is_dropped = True
+            self._errors = {}
