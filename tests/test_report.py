@@ -173,7 +173,7 @@ def test_every_id_on_the_page_is_unique_and_every_reference_is_valid(page):
 
 
 def test_ids_in_the_users_text_are_not_changed():
-    drawing = report_figures.bars({"train": {'a id="x" "url(#x)': 1.0}})
+    drawing = report_figures.bars({"train": {'a id="x" "url(#x)': 1.0, r"$\oops$": 2.0}})
     assert 'a id="x" "url(#x)' in report_figures.with_own_ids(f'<p>"url(#y)</p>{drawing}')
 
 

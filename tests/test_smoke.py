@@ -4,7 +4,6 @@ import json
 import subprocess
 from dataclasses import replace
 
-import numpy as np
 import polars as pl
 import pytest
 import torch
@@ -16,7 +15,7 @@ from headrace.config.operation import LoaderConfig
 from headrace.errors import StateError
 from headrace.format.shard_table import ShardTable
 from headrace.smoke import run as smoke
-from headrace.smoke.arrivals import ArrivedSample, arrived_sample, is_valid
+from headrace.smoke.arrivals import ArrivedSample, arrived_sample
 from headrace.smoke.choice import ReadLimits, choose
 from headrace.smoke.expected import read_expected
 from headrace.smoke.run import SmokePart, smoke_test, table_faults
@@ -126,7 +125,7 @@ def test_a_sample_that_is_read_twice_is_an_error(arrivals):
 
 def test_a_sample_that_is_in_no_index_is_an_error(arrivals):
     graph, samples = arrivals
-    samples.append(ArrivedSample("stranger", 1, 1, 8000, is_valid=True))
+    samples.append(ArrivedSample("stranger", 1, 1, 8000, is_finite=True))
     assert faulty(run(graph)) == {"every_key_once"}
 
 
@@ -140,7 +139,7 @@ def test_a_length_that_differs_from_the_index_is_an_error(arrivals):
 def test_values_that_are_not_finite_are_an_error(arrivals):
     graph, samples = arrivals
     first = samples[0]
-    samples[0] = replace(first, is_valid=False)
+    samples[0] = replace(first, is_finite=False)
     assert faulty(run(graph)) == {"finite_values"}
 
 
@@ -151,22 +150,6 @@ def test_values_that_differ_between_the_readers_are_an_error(arrivals):
     result = run(graph)
     assert faulty(result) == {"same_in_both_readers"}
     assert f"and {first.content ^ 1:08x} when read by the plain pipeline" in result.faults["same_in_both_readers"][0]
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1.5])
-def test_audio_is_valid_only_if_finite_and_in_range(value):
-    audio = torch.zeros(1, 5)
-    assert is_valid(audio, limit=1.0)
-    audio[0, 3] = value
-    assert not is_valid(audio, limit=1.0)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_latents_are_valid_if_finite(dtype):
-    latents = torch.full((4, 3), 7.0, dtype=dtype)
-    assert is_valid(latents)
-    latents[2, 1] = float("nan")
-    assert not is_valid(latents)
 
 
 def test_a_table_with_an_invalid_column_or_range_does_not_pass():

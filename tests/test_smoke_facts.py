@@ -18,7 +18,6 @@ from headrace.smoke.arrivals import (
     arrived_batch,
     arrived_sample,
     content_of,
-    is_valid,
     joined_batch,
 )
 from headrace.smoke.comparing import SampleComparer, SeenSamples, note
@@ -50,8 +49,11 @@ def test_facts_of_audio():
     found = arrived_sample(audio_sample())
     assert found == ArrivedSample("a", 4, 1, 8000, True, content_of(torch.tensor([[0.5, -1.0, 1.0, 0.0]])), "")
     assert found.content != arrived_sample(audio_sample((0.5, 0.0, 1.0, 0.0))).content
-    assert not arrived_sample(audio_sample((0.5, -1.001, 1.0, 0.0))).is_valid
-    assert ArrivedSample("a", 4, 1, 8000, is_valid=True).content == 0
+    beyond = arrived_sample(audio_sample((0.5, -1.001, 1.0, 0.0)))
+    assert (beyond.is_finite, beyond.exceeds) == (True, True)
+    assert not arrived_sample(audio_sample((0.5, float("nan"), 1.0, 0.0))).is_finite
+    assert not arrived_sample(audio_sample((0.5, float("-inf"), 1.0, 0.0))).is_finite
+    assert ArrivedSample("a", 4, 1, 8000, is_finite=True).content == 0
 
 
 def test_audio_that_contradicts_its_json_says_how():
@@ -61,7 +63,7 @@ def test_audio_that_contradicts_its_json_says_how():
 
 def test_facts_of_latents():
     found = arrived_sample(latent_sample(50, seconds=1))
-    assert (found.num_frames, found.width, found.sample_rate_hz, found.is_valid) == (50, 3, 0, True)
+    assert (found.num_frames, found.width, found.sample_rate_hz, found.is_finite) == (50, 3, 0, True)
     assert found.content == content_of(torch.arange(150.0).reshape(50, 3))  # without what follows its length
 
 
@@ -74,12 +76,13 @@ def test_latents_may_be_two_frames_or_a_hundredth_longer_or_shorter_than_their_a
     assert wrong == ("" if fits else f"{length} latent frames, expected {50 * seconds}.0 from the length of its audio")
 
 
-def test_limits_of_values():
-    assert is_valid(torch.tensor([-1.0, 1.0]), limit=1.0)
-    assert is_valid(torch.tensor([1e30]))
-    for wrong in (float("nan"), float("inf")):
-        assert not is_valid(torch.tensor([0.0, wrong]))
-        assert not is_valid(torch.tensor([0.0, wrong]), limit=1.0)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_latents_have_no_limit_and_are_finite(dtype):
+    sample = latent_sample(50, seconds=1)
+    sample["encoder_hidden"] = torch.full((51, 3), 7.0, dtype=dtype)
+    assert (arrived_sample(sample).is_finite, arrived_sample(sample).exceeds) == (True, False)
+    sample["encoder_hidden"][2, 1] = float("nan")
+    assert not arrived_sample(sample).is_finite
     assert content_of(torch.zeros(0, 3)) == 0
 
 
@@ -121,8 +124,8 @@ def test_joined_rows_have_the_values_of_audio_and_latents():
     assert list(joined_batch(batch, ["_x"])) == [JoinedArrival("a", contents[0]), JoinedArrival("b", contents[1])]
 
 
-def index_of(*keys, num_channels=1, sample_rate_hz=8000):
-    entries = [SampleEntry(key, {"flac": (n, n + 1)}, 4, sample_rate_hz, num_channels) for n, key in enumerate(keys)]
+def index_of(*keys, num_channels=1, sample_rate_hz=8000, field="flac"):
+    entries = [SampleEntry(key, {field: (n, n + 1)}, 4, sample_rate_hz, num_channels) for n, key in enumerate(keys)]
     return build_index(entries, shard="s.tar", num_bytes=100)
 
 
@@ -130,7 +133,7 @@ def expected_of(*indexes):
     """The expected samples of some shards, sorted as `read_expected` does."""
     parts = [_expected_of(index, row) for row, index in enumerate(indexes)]
     order = np.argsort(np.concatenate([part.hashes for part in parts]))
-    names = ("hashes", "shard", "num_frames", "width", "sample_rate_hz")
+    names = ("hashes", "shard", "num_frames", "width", "sample_rate_hz", "is_flac")
     columns = [np.concatenate([getattr(part, name) for part in parts])[order] for name in names]
     return ExpectedSamples(*columns, np.zeros(0, np.int32), np.zeros(0, np.uint64))
 
@@ -163,9 +166,9 @@ def test_a_dataset_without_shards_expects_nothing(tmp_path):
     assert not found.is_rejected("a")
 
 
-def compared(*arrivals, error=None, keys="ab"):
+def compared(*arrivals, error=None, keys="ab", expected=None):
     """What a comparison notes of these samples, where 'a' and 'b' are expected; and its result."""
-    expected = expected_of(index_of(*keys))
+    expected = expected or expected_of(index_of(*keys))
     faults = {name: [] for name in CHECKS}
     seen = SeenSamples.none_of(expected)
 
@@ -174,12 +177,12 @@ def compared(*arrivals, error=None, keys="ab"):
         if error is not None:
             raise error
 
-    result = SampleComparer(expected, ["s.tar"], faults).read("plain", come, seen)
+    result = SampleComparer(expected, ["s.tar", "s.tar"], faults).read("plain", come, seen)
     return {name: found for name, found in faults.items() if found}, seen, result
 
 
 def sample(key, **changes):
-    return replace(ArrivedSample(key, 4, 1, 8000, is_valid=True, content=7), **changes)
+    return replace(ArrivedSample(key, 4, 1, 8000, is_finite=True, content=7), **changes)
 
 
 def test_samples_as_expected_are_no_fault():
@@ -213,12 +216,22 @@ def test_the_first_missing_sample_is_named_before_one_that_came_twice():
     assert faults["every_key_once"][0].endswith(f"is in {int(expected.shard[first])}.tar")
 
 
+def test_only_audio_that_is_stored_as_flac_has_to_be_in_the_range():
+    """MP3, Opus and Vorbis may exceed full scale where the recording does not; WAV of floats has any value."""
+    for field in ("mp3", "opus", "ogg", "wav", "mix.mp3"):
+        expected = expected_of(index_of("a"), index_of("b", field=field))
+        assert compared(sample("a"), sample("b", exceeds=True), expected=expected)[0] == {}
+        assert compared(sample("a"), sample("b", is_finite=False), expected=expected)[0].keys() == {"finite_values"}
+        faults, _, _ = compared(sample("a", exceeds=True), sample("b"), expected=expected)
+        assert faults == {"finite_values": ["plain: s.tar a: audio that is stored as FLAC is outside [-1, 1]"]}
+
+
 def test_each_fault_of_a_sample_is_counted_and_described():
-    wrong = sample("b", num_frames=5, is_valid=False, contradiction="its JSON says 6")
+    wrong = sample("b", num_frames=5, is_finite=False, contradiction="its JSON says 6")
     faults, seen, _ = compared(sample("a"), wrong)
     assert faults == {
         "shapes_and_lengths": ["plain: s.tar b: (frames, width, rate) is (5, 1, 8000), the index says (4, 1, 8000)"],
-        "finite_values": ["plain: s.tar b: values are not finite, or audio is outside [-1, 1]"],
+        "finite_values": ["plain: s.tar b: values are not finite"],
         "matches_json": ["plain: s.tar b: its JSON says 6"],
     }
     assert sorted(seen.wrong.tolist()) == [0, 3]

@@ -121,7 +121,7 @@ def _with_frames(candidates: pl.DataFrame, tolerance_seconds: float) -> pl.DataF
         (RejectReason.BAD_SPAN, pl.col(SPAN_FAULT).is_not_null(), row_said("{}", pl.col(SPAN_FAULT))),
         (
             RejectReason.OUTSIDE_RECORDING,
-            (start >= length) & (wanted > start),
+            (start > length) | ((start == length) & (wanted > start)),
             row_said("begins at {} s, but {} ends at {} s", start / rate, pl.col("path"), seconds),
         ),
         (

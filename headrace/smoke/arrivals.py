@@ -23,18 +23,20 @@ class ArrivedSample:
         num_frames: number of PCM or latent frames.
         width: channels of audio (`width_of`), or D of latents.
         sample_rate_hz: 0 for latents.
-        is_valid: whether every value is finite, and in [-1, 1] for audio.
+        is_finite: whether every value is finite.
         content: CRC-32 of the values.
         contradiction: differences between the sample and its JSON; empty if they agree.
+        exceeds: whether audio has values outside [-1, 1], as lossy codings and recordings of floats may.
     """
 
     key: str
     num_frames: int
     width: int
     sample_rate_hz: int
-    is_valid: bool
+    is_finite: bool
     content: int = 0
     contradiction: str = ""
+    exceeds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +96,6 @@ def content_of(values: "torch.Tensor") -> int:
     return zlib.crc32(values.contiguous().view(torch.uint8).numpy().data) if values.numel() else 0
 
 
-def is_valid(values: "torch.Tensor", limit: float | None = None) -> bool:
-    """Whether all values are finite and their absolute value is at most `limit`. NaN fails every comparison."""
-    if limit is not None:
-        return bool((values.abs() <= limit).all())
-    return bool(values.isfinite().all())
-
-
 def width_of(num_channels: Sequence[int]) -> int:
     """One number for the channels of all audio fields: that of the only field, else a CRC-32 of all."""
     return num_channels[0] if len(num_channels) == 1 else zlib.crc32(" ".join(map(str, num_channels)).encode())
@@ -135,9 +130,10 @@ def _audio(key: str, fields: "Mapping[str, torch.Tensor]", rate_hz: int, stated:
         num_frames,
         width_of([len(audio) for audio in fields.values()]),
         rate_hz,
-        all(is_valid(audio, limit=1.0) for audio in fields.values()),
+        all(bool(audio.isfinite().all()) for audio in fields.values()),
         _crc_of(fields),
         "; ".join(wrong),
+        any(bool((audio.abs() > 1).any()) for audio in fields.values()),
     )
 
 
@@ -146,7 +142,7 @@ def _latents(key: str, hidden: "torch.Tensor", stated: Mapping[str, Any]) -> Arr
     wanted = stated["num_frames"] / stated["sample_rate"] * stated["frame_rate_hz"]
     is_near = abs(length - wanted) <= max(_FRAMES_OFF, _SHARE_OFF * wanted)
     wrong = "" if is_near else f"{length} latent frames, expected {wanted:.1f} from the length of its audio"
-    return ArrivedSample(key, length, width, 0, is_valid(hidden), content_of(hidden), wrong)
+    return ArrivedSample(key, length, width, 0, bool(hidden.isfinite().all()), content_of(hidden), wrong)
 
 
 def _stated(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -93,7 +93,7 @@ class SampleComparer:
         wanted = (int(expected.num_frames[at]), int(expected.width[at]), int(expected.sample_rate_hz[at]))
         wrong = {
             "shapes_and_lengths": f"(frames, width, rate) is {found}, the index says {wanted}" * (found != wanted),
-            "finite_values": "values are not finite, or audio is outside [-1, 1]" * (not sample.is_valid),
+            "finite_values": _wrong_values(sample, is_flac=bool(expected.is_flac[at])),
             "matches_json": sample.contradiction,
         }
         for verdict, what in wrong.items():
@@ -113,6 +113,13 @@ class SampleComparer:
 
     def _place(self, at: int) -> str:
         return self.shards[int(self.expected.shard[at])]
+
+
+def _wrong_values(sample: ArrivedSample, *, is_flac: bool) -> str:
+    """What is wrong with a sample's values; empty if nothing is."""
+    if not sample.is_finite:
+        return "values are not finite"
+    return "audio that is stored as FLAC is outside [-1, 1]" if sample.exceeds and is_flac else ""
 
 
 def note(faults: list[str], fault: str) -> None:

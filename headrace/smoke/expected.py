@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace.format.index import ShardIndex
+from headrace.audio_names import AUDIO_EXTENSIONS
+from headrace.format.index import ABSENT, ShardIndex
 from headrace.format.index_files import read_index
 from headrace.format.shard_table import ShardTable
 from headrace.smoke.arrivals import width_of
@@ -25,6 +26,7 @@ class ExpectedSamples:
         num_frames: int64 (n,), PCM or latent frames.
         width: int64 (n,), channels (`width_of`), or D of latents.
         sample_rate_hz: int32 (n,), 0 for latents.
+        is_flac: bool (n,), whether all audio of the sample is FLAC, whose values are in [-1, 1].
         rejected: int32 (m,), row in the table of shards of each sample whose latents were rejected.
         rejected_hashes: uint64 (m,), sorted hashes of the keys of these samples.
     """
@@ -34,6 +36,7 @@ class ExpectedSamples:
     num_frames: np.ndarray[Any, np.dtype[np.int64]]
     width: np.ndarray[Any, np.dtype[np.int64]]
     sample_rate_hz: np.ndarray[Any, np.dtype[np.int32]]
+    is_flac: np.ndarray[Any, np.dtype[np.bool_]]
     rejected: np.ndarray[Any, np.dtype[np.int32]]
     rejected_hashes: np.ndarray[Any, np.dtype[np.uint64]]
 
@@ -71,6 +74,7 @@ _NOTHING = ExpectedSamples(
     np.zeros(0, np.int64),
     np.zeros(0, np.int64),
     np.zeros(0, np.int32),
+    np.zeros(0, np.bool_),
     np.zeros(0, np.int32),
     np.zeros(0, np.uint64),
 )
@@ -87,6 +91,7 @@ def read_expected(storage: Storage, table: ShardTable) -> ExpectedSamples:
         np.concatenate([part.num_frames for part in parts])[order],
         np.concatenate([part.width for part in parts])[order],
         np.concatenate([part.sample_rate_hz for part in parts])[order],
+        np.concatenate([part.is_flac for part in parts])[order],
         np.concatenate([part.rejected for part in parts]),
         np.sort(np.concatenate([part.rejected_hashes for part in parts])),
     )
@@ -101,8 +106,9 @@ def _expected_of(index: ShardIndex, row: int) -> ExpectedSamples:
     lengths, widths, rates = index.num_frames, _widths_of(index), index.sample_rate_hz
     if index.tensor_dtype:
         lengths, widths, rates = index.tensors[:, 2], index.tensors[:, 3], np.zeros(len(index), np.int32)
+    are_flac = _are_flac(index)[kept]
     return ExpectedSamples(
-        hashes[kept], shard[kept], lengths[kept], widths[kept], rates[kept], shard[~kept], hashes[~kept]
+        hashes[kept], shard[kept], lengths[kept], widths[kept], rates[kept], are_flac, shard[~kept], hashes[~kept]
     )
 
 
@@ -111,6 +117,13 @@ def _widths_of(index: ShardIndex) -> np.ndarray[Any, np.dtype[np.int64]]:
     if index.audio_facts is None:
         return index.num_channels.astype(np.int64)
     return np.array([width_of(channels) for channels in index.audio_facts[..., 1].tolist()], np.int64)
+
+
+def _are_flac(index: ShardIndex) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Whether a sample has no audio of another extension."""
+    names = [name.rpartition(".")[2] for name in index.fields]
+    is_other = [name in AUDIO_EXTENSIONS and name != "flac" for name in names]
+    return np.asarray((index.ranges[:, is_other, 0] == ABSENT).all(axis=1))
 
 
 def _hash(key: str) -> np.uint64:

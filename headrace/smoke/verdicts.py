@@ -9,7 +9,7 @@ VERDICTS = {
         "sizes.json, snapshot and indexes have the same sample counts, and loaders deliver as many samples"
     ),
     "shapes_and_lengths": "every sample has the length, channels, rate or dimension that is in its index",
-    "finite_values": "all values are finite; audio is in [-1, 1]",
+    "finite_values": "all values are finite; audio that is stored as FLAC is in [-1, 1]",
     "matches_json": "audio has the length in its JSON; latents have the length of their audio by their frame rate",
     "same_in_both_readers": "`StreamingDataset` and the plain pipeline return the same values for every key",
     "joined_by_key": "audio with its latents: every key arrives once, with the same values as when read alone",

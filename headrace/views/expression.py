@@ -105,5 +105,6 @@ def _fault(what: str, error: BaseException, columns: Sequence[MeantColumn]) -> C
     """What polars says, with the user's names of columns."""
     first = str(error).strip().partition("\n")[0]
     for number, column in enumerate(columns):
-        first = first.replace(f'"c{number}"', column.spec.name)
+        for quote in "'\"":
+            first = first.replace(f"{quote}c{number}{quote}", column.spec.name)
     return ConfigError(f"{what}: {first}")
