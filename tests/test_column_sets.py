@@ -306,3 +306,6 @@ def test_a_users_column_keeps_its_name_in_an_export(tmp_path):
     assert table["split"].to_list() == [1.5] * 20
     assert set(table["tags"]) == {'["a"]', None}
     assert set(table["key"]) == {"k"}
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ConfigError, match="folder: is a folder"):
+        export_columns(project.output, "metadata", tmp_path / "folder")

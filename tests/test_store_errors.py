@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.errors import NotFoundError, StorageError
+from headrace.errors import ConfigError, NotFoundError, StorageError
 from headrace.stores.client_errors import store_fault
 from headrace.stores.storage import open_storage
 from tests.s3 import new_bucket
@@ -51,6 +51,11 @@ def test_an_error_is_one_line_that_names_the_root_and_a_solution(said, uri, want
 
 def test_an_error_names_the_object_and_its_store():
     assert store_fault(Exception("no"), "a/b.tar", "s3://b/rec") == "a/b.tar in s3://b/rec: no"
+
+
+def test_a_url_without_a_host_is_an_error_that_names_it():
+    with pytest.raises(ConfigError, match=r"^http:/*: not the URL of a store"):
+        list(open_storage("http://").list())
 
 
 def test_a_missing_bucket_is_reported_as_missing(s3_server, monkeypatch):

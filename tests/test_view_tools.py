@@ -10,7 +10,7 @@ from headrace.build.views import WantedView, build_view
 from headrace.checks.shard_check import Depth
 from headrace.checks.verify import find_target, verify
 from headrace.cli.tables import print_facts
-from headrace.errors import FormatError
+from headrace.errors import ConfigError, FormatError
 from headrace.format.snapshots import read_snapshot, snapshot_numbers
 from headrace.format.view_files import read_view
 from headrace.format.views import ViewDefinition
@@ -94,6 +94,11 @@ def test_verify_names_a_damaged_file_of_a_view(output, suffix):
     (folder / name).chmod(0o644)
     (folder / name).write_bytes(blob)
     assert any(name in fault.where for fault in faults(output))
+
+
+def test_the_folder_of_a_view_has_nothing_to_verify_by_itself(output):
+    with pytest.raises(ConfigError, match=r"views/some: a view, .*name its output"):
+        find_target(str(output.root / "views/some"))
 
 
 def test_verify_names_a_missing_file_of_a_view(output):

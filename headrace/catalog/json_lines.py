@@ -36,6 +36,8 @@ def read_json_lines(file: Path, name: str, texts: tuple[str, ...]) -> pl.DataFra
         ConfigError: a line is not a JSON object, or the values of a column have different kinds.
     """
     seen = _seen(file, name, texts)
+    if not seen.columns:
+        raise ConfigError(f"{name}: there is no row, so nobody knows its columns; write one, or take the table out")
     try:
         table = _parsed(file, has_empty_objects=seen.has_empty_objects())
     except pl.exceptions.PolarsError as error:

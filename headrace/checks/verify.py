@@ -5,6 +5,7 @@ Nothing is changed. `rounds` verifies a part at a time, and continues where it s
 comparisons of a build.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from headrace.format.member_names import KeyAt
 from headrace.format.planned_keys import keys_fault
 from headrace.format.shard_table import ShardTable
 from headrace.format.snapshots import NumberedSnapshot, read_table
+from headrace.format.view_files import read_view
+from headrace.format.views import VIEWS
 from headrace.locate import locate
 from headrace.locate.no_shards import no_samples
 from headrace.locate.outputs import AUDIO, COLUMNS, ShardFolder, view_folders
@@ -90,6 +93,8 @@ def find_target(path: str, key_at: KeyAt = KeyAt.FIRST_DOT) -> Target:
         return Target(tuple(shards_of(located)), (), key_at)
     if key_at is not KeyAt.FIRST_DOT:
         raise ConfigError(f"{path}: is an output of Headrace, which knows its keys: leave out --key-at {key_at}")
+    if not located.is_output and _is_view(located.storage):
+        raise ConfigError(f"{path}: a view, which has no shards: name its output, whose views are verified with it")
     shards: list[LocatedShard] = []
     faults: list[Fault] = []
     for folder in located.all_folders():
@@ -139,6 +144,14 @@ def checked_on_threads(
         yield from map_in_order(
             pool, lambda shard: check_shard(shard, depth, key_at), shards, window=2 * depth.num_threads
         )
+
+
+def _is_view(storage: Storage) -> bool:
+    if storage.uri.split("/")[-2:-1] != [VIEWS]:
+        return False
+    with contextlib.suppress(HeadraceError):
+        return bool(read_view(storage).snapshot.totals)
+    return False
 
 
 def _target_of_folder(folder: ShardFolder) -> Target:

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 from urllib.parse import quote
 
-from headrace.errors import FileChangedError, HeadraceError, NotFoundError
+from headrace.errors import ConfigError, FileChangedError, HeadraceError, NotFoundError
 from headrace.stores.client_errors import translated_errors
 from headrace.stores.contents import PIECE_BYTES, Content, Fetched, StoredObject, checked_path, exactly
 from headrace.stores.forked_obstore import keep_over_forks
@@ -64,7 +64,11 @@ class ObjectStorage:
         pid = os.getpid()
         if pid not in self._client:
             base = self._base
-            self._client[pid] = MemoryStore() if base.startswith("memory:") else from_url(base, **self._options(base))
+            try:
+                made = MemoryStore() if base.startswith("memory:") else from_url(base, **self._options(base))
+            except ValueError as error:  # of the parser of URLs
+                raise ConfigError(f"{self.uri}: not the URL of a store: {error}; correct it") from error
+            self._client[pid] = made
             keep_over_forks(self._client[pid])
         return self._client[pid]
 

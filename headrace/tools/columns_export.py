@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import ConfigError, MissingDependencyError, NotFoundError
+from headrace.errors import ConfigError, MissingDependencyError, NotFoundError, StorageError
 from headrace.format.column_files import specs_of
 from headrace.format.column_sets import ColumnSet
 from headrace.format.columns import Column, ColumnKind, ColumnSpec, ColumnTable
@@ -48,6 +48,8 @@ def export_columns(output: Storage, name: str, target: Path) -> int:
         raise NotFoundError(f"{output.uri}: no columns {name!r} have a snapshot; there are: {known}")
     if not target.absolute().parent.is_dir():
         raise ConfigError(f"{target}: the folder {target.absolute().parent} does not exist; create it first")
+    if target.is_dir():
+        raise ConfigError(f"{target}: is a folder; name the file to write")
     snapshot = read_snapshot(folder)
     found = ColumnSet(folder, snapshot, specs_of(snapshot.snapshot))
     schema = dict(_schema(pl, found.specs))
@@ -57,6 +59,8 @@ def export_columns(output: Storage, name: str, target: Path) -> int:
     try:
         table.write_parquet(temporary)
         os.replace(temporary, target)  # noqa: PTH105 - as a rename that replaces
+    except OSError as error:
+        raise StorageError(f"{target}: cannot be written: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
     return table.height

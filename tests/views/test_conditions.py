@@ -104,6 +104,11 @@ LANG = ("string", ["de", "en", None, "de"])
 LOUD = ("bool", [True, None, False, True])
 
 
+def test_an_error_about_a_value_names_the_users_column():
+    with pytest.raises(ConfigError, match="in column lang"):
+        kept("cast(lang as int) = 3", lang=LANG)
+
+
 @pytest.mark.parametrize(
     ("condition", "rows"),
     [
