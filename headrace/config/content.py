@@ -16,6 +16,7 @@ from headrace.encoders import KINDS
 from headrace.errors import ConfigError
 
 METADATA_SET = "metadata"
+_FACTS = "fact"  # `fact.split` is a fact of the catalog
 """Name of the set of columns that every data set has: the user's metadata, and the facts of the catalog."""
 
 
@@ -173,6 +174,8 @@ class ColumnSetConfig(Section):
     def _is_free(cls, name: str) -> str:
         if name == METADATA_SET:
             raise ValueError("this set holds source.metadata and the facts of the catalog; choose another name")
+        if name == _FACTS:
+            raise ValueError("in conditions of views, this name means the facts of the catalog; choose another name")
         return name
 
 
@@ -203,4 +206,6 @@ class ViewConfig(Section):
     def _chooses(self) -> Self:
         if self.where is None and self.balance is None:
             raise ValueError("a view needs `where` or `balance`, or both")
+        if self.where is not None and not self.where.strip():
+            raise ValueError("where is blank; write a condition, or leave it out")
         return self

@@ -163,6 +163,8 @@ def load_config(path: Path) -> DatasetConfig:
         raise ConfigError(f"{path}: not valid UTF-8 (byte {error.start}); save the file as UTF-8") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not valid YAML: {_yaml_fault(error)}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: not valid YAML: lists or sections are nested too deeply") from error
     if not isinstance(content, Mapping):
         raise ConfigError(
             f"{path}: expected at least source: {{uri: …}} and output: {{uri: …}}; found {shown(content)}"

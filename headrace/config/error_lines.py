@@ -5,7 +5,8 @@
 
 import difflib
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args, get_origin
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -90,16 +91,30 @@ def _example(root: type[BaseModel], location: Sequence[str | int]) -> str:
 
 
 def _annotation(root: type[BaseModel], location: Sequence[str | int]) -> Any:  # noqa: ANN401 - a section, or the type of a key
+    """The type of the value at a place; None where the place is not part of the settings."""
     section: Any = root
     for part in location:
         if isinstance(part, int):
             continue
-        annotation = section.model_fields[part].annotation
-        section = get_args(annotation)[0] if get_origin(annotation) is tuple else annotation
+        if get_origin(section) in {dict, Mapping}:  # the part is a name of the user's: of a view, a split or a field
+            section = _section_in(get_args(section)[1])
+            continue
+        fields = {info.alias or name: info for name, info in getattr(section, "model_fields", {}).items()}
+        section = _section_in(fields[part].annotation) if part in fields else None
     return section
+
+
+def _section_in(annotation: Any) -> Any:  # noqa: ANN401 - as above
+    """The section that a type has: of `BalanceConfig | None` and of a tuple of sections; otherwise the type itself."""
+    arguments = get_args(annotation)
+    if get_origin(annotation) is tuple:
+        return arguments[0]
+    sections = [one for one in arguments if isinstance(one, type) and issubclass(one, BaseModel)]
+    is_union = get_origin(annotation) in {Union, UnionType}
+    return sections[0] if is_union and len(sections) == 1 else annotation
 
 
 def _known_keys(root: type[BaseModel], location: Sequence[str | int]) -> list[str]:
     section = _annotation(root, location)
-    fields = {info.alias or name for name, info in section.model_fields.items()}
+    fields = {info.alias or name for name, info in getattr(section, "model_fields", {}).items()}
     return sorted(fields - {"name"} if section is root else fields)
