@@ -27,7 +27,7 @@ _INTERRUPTED = 130
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line. Returns the exit code."""
     options = _parser().parse_args(arguments)
-    console = Console(stderr=False)
+    console = Console(markup=False, emoji=False)  # names are printed as they are: [b] and :x: have no meaning
     try:
         return _build(options, console)
     except ConfigError as error:

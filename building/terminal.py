@@ -5,7 +5,6 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.filesize import decimal
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -16,6 +15,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bar
 from rich.table import Table
+from rich.text import Text
 
 from building.runs import RunOutcome
 from headrace.catalog.partitions import PartitionSize
@@ -110,5 +110,5 @@ def show_faults(console: Console, outcomes: list[RunOutcome]) -> None:
     """Print the faults of each run."""
     for outcome in outcomes:
         for fault in outcome.faults:
-            console.print(f"[bold red]failed[/] {escape(outcome.name)}: ", end="", highlight=False)
+            console.print(Text("failed", "bold red"), Text(f"{outcome.name}: "), end="")
             console.print(fault, markup=False, highlight=False, soft_wrap=True)

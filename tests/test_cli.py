@@ -199,6 +199,16 @@ def test_every_flipped_bit_of_a_shard_is_found(output):
     assert not verify(find_target(str(output)), Depth()).faults
 
 
+def test_names_are_printed_as_they_are(run, built, tmp_path):
+    """Neither a style nor a picture: rich would read `[/b]` as the end of bold text, and `:x:` as a cross."""
+    output = shutil.copytree(built, tmp_path / "old[/b]:x:")
+    for arguments in (["verify", "--fraction", "1/2"], ["export"]):
+        target = [tmp_path / "new[/b]:x:"] if arguments == ["export"] else []
+        code, out, _ = run(*arguments, output, *target)
+        assert code == 0
+        assert "[/b]:x:" in out
+
+
 def test_verify_finds_wrong_shard_names(run, output):
     audio = output / "audio"
     sizes = json.loads((audio / "sizes.json").read_text())

@@ -11,13 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from headrace.checks.rounds import plan_rounds, verify_rounds
 from headrace.checks.shard_check import Depth
 from headrace.checks.verify import checked_on_threads, find_target, verify
-from headrace.cli.tables import bytes_text, grid, print_facts
+from headrace.cli.tables import bytes_text, grid, plain_console, print_facts
 from headrace.errors import ConfigError
 from headrace.locate import locate
 from headrace.stores.storage import StoredObject, open_storage
@@ -34,14 +33,14 @@ Command: TypeAlias = Callable[[argparse.Namespace], int]
 
 def run_inspect(options: argparse.Namespace) -> int:
     """`headrace inspect`."""
-    print_facts(Console(), inspect(options.path))
+    print_facts(plain_console(), inspect(options.path))
     return 0
 
 
 def run_verify(options: argparse.Namespace) -> int:
     """`headrace verify`."""
     target = find_target(options.path, options.key_at)
-    depth, console = Depth(options.jobs, options.sample), Console()
+    depth, console = Depth(options.jobs, options.sample), plain_console()
     if options.fraction is None and not options.resume:
         with _progress("verifying", len(target.shards)) as advance:
             verdict = verify(target, depth, lambda _: advance())
@@ -73,7 +72,7 @@ def run_index(options: argparse.Namespace) -> int:
             progress=lambda _: advance(),
         )
     faults = [(result.name, result.fault) for result in results if result.fault]
-    console = Console()
+    console = plain_console()
     if faults:
         console.print(grid("not indexed; sizes.json was not changed", ("tar", "why"), faults))
     total = sum(result.num_samples for result in results)
@@ -94,7 +93,7 @@ def run_export(options: argparse.Namespace) -> int:
     num_copied = len(done.shards) - done.num_linked
     samples = sum(shard.num_samples for shard in done.shards)
     removed = f", {done.num_removed} of an earlier export removed" if done.num_removed else ""
-    Console().print(
+    plain_console().print(
         f"snapshot {done.snapshot}: {len(done.shards)} shards, {samples} samples → {target.uri} "
         f"({done.num_linked} hard links, {num_copied} copies{removed})",
         highlight=False,
@@ -111,7 +110,7 @@ def run_columns(options: argparse.Namespace) -> int:
         raise ConfigError(f"{options.path}: is one shard folder of an output; name the output itself")
     target = Path(options.parquet)
     num_rows = export_columns(located.storage, options.set, target)
-    Console().print(f"columns {options.set}: {num_rows} samples → {target}", highlight=False, markup=False)
+    plain_console().print(f"columns {options.set}: {num_rows} samples → {target}", highlight=False, markup=False)
     return 0
 
 
@@ -123,7 +122,7 @@ def run_gc(options: argparse.Namespace) -> int:
     found = find_garbage(storage, keep=options.keep, now_seconds=now)
     leftovers = find_leftovers(storage, now_seconds=now)
     entries = {garbage.part: list(garbage.entries) for garbage in found}
-    console = Console()
+    console = plain_console()
     if options.dry_run:
         for garbage in found:
             console.print(*(f"{garbage.storage.uri}/{path}" for path in garbage.paths), sep="\n", markup=False)
@@ -168,7 +167,7 @@ def run_simulate(options: argparse.Namespace) -> int:
 
     with _progress("simulating", None) as advance:
         found = simulation.simulate(options, advance)
-    simulation.print_simulation(Console(), found, options)
+    simulation.print_simulation(plain_console(), found, options)
     return 0
 
 
@@ -193,7 +192,7 @@ def _judgement(num_faults: int) -> str:
 def _progress(what: str, total: int | None) -> Iterator[Callable[[], None]]:
     """Show a progress bar if standard error is a terminal. Yields a function to call after each step."""
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
+    console = plain_console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=total)
         yield lambda: bar.advance(task)

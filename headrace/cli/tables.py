@@ -34,6 +34,11 @@ def duration_text(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
+def plain_console(*, stderr: bool = False) -> Console:
+    """A console that prints names as they are: neither `[b]` nor `:x:` in a path has a meaning."""
+    return Console(stderr=stderr, markup=False, emoji=False)
+
+
 def grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     """A table; columns whose name ends in `#` hold numbers."""
     table = Table(title=title, title_justify="left", title_style="bold")
