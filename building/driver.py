@@ -85,20 +85,24 @@ class DatasetBuild:
         return self.dataset.keys
 
     def run(self) -> list[RunOutcome]:
-        """Bring the selected assets up to date, and stop after a stage that failed. Returns the runs, in order."""
+        """Bring the selected assets up to date, and stop after a stage that failed. Returns the runs, in order.
+
+        A view that fails stops no other view.
+        """
         self._scan()
         self._audio()
         for latents in self.config.latents:
             self._latents(latents)
         self._smoke_test()
-        for view in self.config.views:
-            self._view(view)
+        if not self._failed:
+            for view in self.config.views:
+                self._view(view)
         self._report()
         return self.runner.outcomes
 
     @property
     def _failed(self) -> bool:
-        return any(outcome.faults for outcome in self.runner.outcomes)
+        return any(outcome.stops for outcome in self.runner.outcomes)
 
     def _scan(self) -> None:
         if self.keys.catalog in self.selected:
@@ -193,7 +197,7 @@ class DatasetBuild:
     def _view(self, name: str) -> None:
         """Evaluate a view, unless it is up to date with audio, columns and YAML."""
         key = self.keys.view(name)
-        if key not in self.selected or self._failed:
+        if key not in self.selected:
             return
         if not has_view(self.dataset, self.storage.output(self.config), name, self.runner.records):
             self.runner.materialize(key)

@@ -9,6 +9,7 @@ import dagster as dg
 
 from building.repository import REPOSITORY_ROOT
 from headrace.build.audio_counts import NO_AUDIO, AudioCounts
+from headrace_dagster.assets.column_checks import READ
 from headrace_dagster.assets.factory import build_assets, default_resources
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import AssetRecords
@@ -28,6 +29,8 @@ class RunOutcome:
         faults: one message per failed step or check; empty if the run succeeded.
         seconds: how long the run took.
         audio: how the audio of the asset's samples came into the shards.
+        stops: whether assets that are made from this one are not built: there are faults, and not only invalid tables
+            of columns, which leave the columns as they were.
     """
 
     key: dg.AssetKey
@@ -36,6 +39,7 @@ class RunOutcome:
     faults: tuple[str, ...]
     seconds: float
     audio: AudioCounts = NO_AUDIO
+    stops: bool = False
 
     @property
     def name(self) -> str:
@@ -97,11 +101,12 @@ class Runner:
         seconds = {other: spent for other in also if (spent := _seconds_of(result, other)) is not None}
         own = self._clock() - began - sum(seconds.values())
         faults = tuple(_faults(result, apart=list(seconds)))
-        outcome = RunOutcome(key, partition, result.run_id, faults, own, _audio_of(result, key))
+        stops = bool(_faults(result, apart=list(seconds), but=READ))
+        outcome = RunOutcome(key, partition, result.run_id, faults, own, _audio_of(result, key), stops)
         self.outcomes.append(outcome)
         for other, spent in seconds.items():
             faults = tuple(_faults(result, only=other))
-            self.outcomes.append(RunOutcome(other, partition, result.run_id, faults, spent))
+            self.outcomes.append(RunOutcome(other, partition, result.run_id, faults, spent, stops=bool(faults)))
         return outcome
 
     def take_faults(self) -> list[RunOutcome]:
@@ -150,15 +155,23 @@ def _step_of(key: dg.AssetKey) -> str:
 
 
 def _faults(
-    result: dg.ExecuteInProcessResult, *, apart: Sequence[dg.AssetKey] = (), only: dg.AssetKey | None = None
+    result: dg.ExecuteInProcessResult,
+    *,
+    apart: Sequence[dg.AssetKey] = (),
+    only: dg.AssetKey | None = None,
+    but: str | None = None,
 ) -> list[str]:
-    """What failed in a run: all of it, without the steps and checks of some assets, or only those of one."""
+    """What failed in a run: all of it, without the steps and checks of some assets, or only those of one.
+
+    Checks with the name `but` do not count.
+    """
     steps_apart = {_step_of(key) for key in apart}
     checks = [
         f"check {evaluation.check_name} failed: {evaluation.description or 'see the run'}"
         for evaluation in result.get_asset_check_evaluations()
         if not evaluation.passed and evaluation.severity == dg.AssetCheckSeverity.ERROR
         if evaluation.asset_key not in apart and only in {None, evaluation.asset_key}
+        if evaluation.check_name != but
     ]
     steps = [
         _failure(event)

@@ -297,6 +297,16 @@ def test_a_table_of_columns_is_joined_without_the_audio(built, capsys):
     assert "audio_shards" not in said
     assert "columns captions: 1 of 2 rows match no sample: " in said
     assert "columns captions: 5 recordings have no row, so their values are null" in said
+
+
+def test_an_invalid_table_of_columns_or_view_stops_nothing_else(built, capsys):
+    table = built.folder / "captions.csv"
     table.write_text("path,caption\ntone000.wav,a\ntone000.wav,b\n")
+    views = {"bad": {"where": "nope > 1"}, "long": {"where": "duration_seconds > 0"}}
+    built.write_yaml(columns=[{"name": "captions", "table": str(table)}], views=views)
     assert run(built) == 1
-    assert "'tone000.wav' (rows 1 and 2 differ in caption); keep one row of each" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "'tone000.wav' (rows 1 and 2 differ in caption); keep one row of each" in said
+    assert "failed tones/bad_view: view 'bad': where 'nope > 1': no column nope" in said
+    assert "long_view" in said
+    assert "failed tones/long_view" not in said
