@@ -76,8 +76,8 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
     ) -> Iterator[dg.MaterializeResult]:
         from headrace.catalog.changes import compare_stored  # noqa: PLC0415 - likewise
         from headrace.catalog.parts import StoredCatalog, last_catalog  # noqa: PLC0415 - likewise
-        from headrace.catalog.regressions import find_regressions, mark_reported  # noqa: PLC0415 - likewise
-        from headrace.catalog.scan import ScanRuntime  # noqa: PLC0415 - polars: not in a code server
+        from headrace.catalog.regressions import REGRESSION_COLUMNS, find_regressions, mark_reported  # noqa: PLC0415 - likewise
+        from headrace.catalog.scan_runtime import ScanRuntime  # noqa: PLC0415 - polars: not in a code server
         from headrace.catalog.update import update_catalog  # noqa: PLC0415 - likewise
 
         inputs = source_inputs(
@@ -100,7 +100,7 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
                 runtime,
                 excluded=headrace_storage.excluded(config),
             )
-            regressions = find_regressions(output, scan.catalog, scan.unsettled["path"].to_list())
+            regressions = find_regressions(output, scan.narrow(REGRESSION_COLUMNS), scan.unsettled["path"].to_list())
             made = {f"latents/{latents.name}" for latents in config.latents}
             columns = {f"columns/{name}" for name in config.column_sets}
             left = left_folders(output, made | columns | {f"views/{name}" for name in config.views})
@@ -117,7 +117,7 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             tags={INPUTS_TAG: inputs},
             check_results=[_conservation(scan, config), _has_recordings(scan, config), *results, *tables],
         )
-        if scan.recordings.height:  # an empty scan goes no further, and is not what the next scan is compared with
+        if scan.num_recordings:  # an empty scan goes no further, and is not what the next scan is compared with
             mark_reported(output, regressions)
 
     return catalog
@@ -140,7 +140,7 @@ def _conservation(scan: "Scan", config: DatasetConfig) -> dg.AssetCheckResult:
         rejected_rows = int((scan.rejected["origin"] == "metadata").sum())
         rows = {
             "rows_found": scan.num_rows,
-            "rows_accepted": scan.recordings.height,
+            "rows_accepted": scan.num_recordings,
             "rows_rejected": rejected_rows,
             "rows_merged": scan.num_merged_rows,
             "rows_waiting": scan.num_waiting_rows,
@@ -164,7 +164,7 @@ def _has_recordings(scan: "Scan", config: DatasetConfig) -> dg.AssetCheckResult:
 
     return dg.AssetCheckResult(
         check_name="has_recordings",
-        passed=scan.recordings.height > 0,
+        passed=scan.num_recordings > 0,
         metadata={"rejected_table": rejected_table(scan.rejected)},
         description=why_no_recordings(scan, config.source.uri),
     )

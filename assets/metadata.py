@@ -66,9 +66,9 @@ def refused_table(refused: Sequence[ManifestRejection]) -> dg.TableMetadataValue
 
 def catalog_metadata(scan: "Scan", changes: "CatalogChanges", partitions: Sequence[str]) -> Metadata:
     """Numbers of a scan, what is new since the scan before, and the partitions whose recordings changed."""
-    recordings, new = scan.recordings, changes.rejects.new
+    recordings, new = scan.read(["path", "duration_seconds", "num_bytes", "duplicate_of"]), changes.rejects.new
     reasons = scan.rejected["code"].value_counts(sort=True).rows()
-    columns = [dg.TableColumn(name, str(dtype)) for name, dtype in recordings.schema.items()]
+    columns = [dg.TableColumn(name, str(dtype)) for name, dtype in scan.schema.items()]
     named = ", ".join(partitions[:_MOST_PARTITIONS]) + (" …" if len(partitions) > _MOST_PARTITIONS else "")
     return {
         "dagster/row_count": recordings.height,

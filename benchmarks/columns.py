@@ -32,7 +32,7 @@ from headrace.catalog.columns import FILE_SCHEMA
 from headrace.catalog.listing import Listing
 from headrace.catalog.partitions import recordings_of
 from headrace.catalog.parts import existing_catalog
-from headrace.catalog.scan import ScanRuntime
+from headrace.catalog.scan_runtime import ScanRuntime
 from headrace.catalog.sources import open_source
 from headrace.catalog.storing import PartWriter
 from headrace.catalog.update import update_catalog

@@ -96,7 +96,7 @@ def _act(step: str, folder: Path, count: int) -> Callable[[], dict[str, float]]:
 
     def scan() -> dict[str, float]:
         from headrace.catalog.metadata_files import read_metadata  # noqa: PLC0415
-        from headrace.catalog.scan import ScanRuntime  # noqa: PLC0415
+        from headrace.catalog.scan_runtime import ScanRuntime  # noqa: PLC0415
 
         runtime = ScanRuntime(probe_version=lambda: "1")
         update_catalog(config, _Listed(count), read_metadata(table), output, runtime)

@@ -30,7 +30,7 @@ from headrace.build.audio import ShardSettings, build_partition
 from headrace.build.commit import commit_partitions
 from headrace.build.reconcile import shard_settings, wanted_partitions
 from headrace.catalog.parts import existing_catalog, partition_recordings
-from headrace.catalog.scan import ScanRuntime
+from headrace.catalog.scan_runtime import ScanRuntime
 from headrace.catalog.sources import open_source
 from headrace.catalog.update import update_catalog
 from headrace.config.dataset import DatasetConfig

@@ -5,7 +5,9 @@ code server does not load it.
 """
 
 import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -27,6 +29,7 @@ from headrace.stores.storage import Storage, open_storage
 if TYPE_CHECKING:
     import polars as pl
 
+    from headrace.catalog.metadata_files import MetadataTable
     from headrace.catalog.parts import StoredCatalog
 
 Table = TypeVar("Table")
@@ -61,15 +64,16 @@ class StorageResource(dg.ConfigurableResource):
         excluded = [self.resolve(uri) for uri in aside]
         return open_source(self.resolve(config.source.uri), exclude=excluded, digests=config.source.digests)
 
-    def metadata(self, config: DatasetConfig) -> "pl.DataFrame | None":
+    def metadata(self, config: DatasetConfig) -> "MetadataTable | None":
         """The user's metadata table, or None if the YAML has no `source.metadata`."""
-        from headrace.catalog.metadata_files import read_metadata  # noqa: PLC0415 - see above
+        from headrace.catalog.metadata_files import open_metadata  # noqa: PLC0415 - see above
 
         if config.source.metadata is None:
             return None
         source = config.source
-        read = partial(read_metadata, path_column=source.path_column, text_columns=source.text_columns)
-        return self._table(config.source.metadata, "metadata table", read)
+        owner = _Folder()
+        read = partial(open_metadata, path_column=source.path_column, text_columns=source.text_columns, owner=owner)
+        return self._table(config.source.metadata, "metadata table", read, owner)
 
     def excluded(self, config: DatasetConfig) -> frozenset[str]:
         """The keys of `exclude`, from the YAML or from a table."""
@@ -79,19 +83,19 @@ class StorageResource(dg.ConfigurableResource):
             return frozenset(config.exclude)
         return self._table(config.exclude, "table of keys", read_keys)
 
-    def _table(self, uri: str, kind: str, read: Callable[[Path, str], Table]) -> Table:
-        """The result of `read` on the user's table: on the file, or on a temporary copy of the object."""
+    def _table(self, uri: str, kind: str, read: Callable[[Path, str], Table], folder: "_Folder | None" = None) -> Table:
+        """The result of `read` on the user's table: on the file, or on a copy of the object in a temporary folder."""
         place = self.resolve(uri)
         if "://" not in place:
             return read(Path(place), place)
         root, _, name = place.rpartition("/")
-        with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
-            copy = Path(folder, name)
-            try:
-                copy.write_bytes(open_storage(root).read(name))
-            except NotFoundError as error:
-                raise ConfigError(f"{kind} {place}: no such object") from error
-            return read(copy, place)
+        folder = folder or _Folder()
+        copy = folder.path() / name
+        try:
+            copy.write_bytes(open_storage(root).read(name))
+        except NotFoundError as error:
+            raise ConfigError(f"{kind} {place}: no such object") from error
+        return read(copy, place)
 
     def table_stamps(self, config: DatasetConfig) -> dict[str, FileStamp | None]:
         """Size and modification time of each of the user's tables; None for a table that cannot be read."""
@@ -149,6 +153,16 @@ class StorageResource(dg.ConfigurableResource):
         """The folders with samples of a data set by name: `audio`, `latents crepe`."""
         latents = {latents_part(entry.name): self.latents(config, entry.name) for entry in config.latents}
         return {"audio": self.audio(config), **latents}
+
+
+class _Folder:
+    """A temporary folder that is made when it is needed, and deleted with this object."""
+
+    def path(self) -> Path:
+        """The folder. Called once."""
+        folder = tempfile.mkdtemp(prefix="headrace-")
+        weakref.finalize(self, shutil.rmtree, folder)
+        return Path(folder)
 
 
 def _tables(config: DatasetConfig) -> list[str]:

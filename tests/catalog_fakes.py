@@ -14,7 +14,8 @@ from headrace.catalog.listing import FileStamp, Listing
 from headrace.catalog.partitions import PARTITION, group_names
 from headrace.catalog.parts import StoredCatalog
 from headrace.catalog.recordings import combined_digest
-from headrace.catalog.scan import ScanRuntime, scan
+from headrace.catalog.scan import scan
+from headrace.catalog.scan_runtime import ScanRuntime
 from headrace.catalog.scan_workers import ReadingThreads
 from headrace.catalog.storing import store_catalog
 from headrace.config.partitioning import assign_partitions

@@ -13,7 +13,7 @@ from headrace.build.staleness import plan_build
 from headrace.catalog.checkpoint import ScanCheckpoint
 from headrace.catalog.listing import FileStamp
 from headrace.catalog.parts import existing_catalog, partition_recordings
-from headrace.catalog.scan import ScanRuntime
+from headrace.catalog.scan_runtime import ScanRuntime
 from headrace.catalog.scan_workers import ReadingThreads
 from headrace.catalog.sources import Source
 from headrace.catalog.storing import store_decode_rejects

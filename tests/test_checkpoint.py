@@ -190,7 +190,7 @@ def test_a_scan_whose_catalog_is_refused_keeps_its_checkpoint(tmp_path, source, 
         raise CatalogError("no")
 
     with monkeypatch.context() as patch:
-        patch.setattr("headrace.catalog.checks.check_catalog", refuse)
+        patch.setattr("headrace.catalog.checks.PartCheck.finish", refuse)
         with pytest.raises(CatalogError):
             update_catalog(project.config(), source, None, output, fake_runtime())
     assert ScanCheckpoint(output).facts("1").height == 12

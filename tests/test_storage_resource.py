@@ -1,5 +1,9 @@
 """How URIs in a dataset's YAML are resolved to folders."""
 
+import io
+import tempfile
+
+import polars as pl
 import pytest
 
 from headrace.config.dataset import DatasetConfig
@@ -29,7 +33,7 @@ def test_a_tilde_is_the_home_folder_in_source_metadata_and_output(storage, tmp_p
     source = {"uri": "~/birds", "metadata": "~/birds.csv"}
     config = DatasetConfig(name="birds", source=source, output={"uri": "~/out"})
     assert storage.output(config).uri == str(home / "out")
-    assert storage.metadata(config).height == 1
+    assert sum(batch.height for batch in storage.metadata(config).batches()) == 1
     assert storage.table_stamps(config)["~/birds.csv"] is not None
     storage.source(config)
     assert not (tmp_path / "root").exists()
@@ -47,7 +51,7 @@ def test_file_urls_are_local_paths_and_what_they_name_is_not_a_recording(storage
         given = {"uri": source, "metadata": f"{other}/birds.csv"}
         config = DatasetConfig(name="birds", source=given, output={"uri": f"{other}/out"})
         assert [path for chunk in storage.source(config).list() for path in chunk.path] == ["a.wav"]
-        assert storage.metadata(config).height == 1
+        assert sum(batch.height for batch in storage.metadata(config).batches()) == 1
         assert storage.output(config).uri == str(folder / "out")
 
 
@@ -84,3 +88,19 @@ def test_tables_in_a_bucket_are_read_and_errors_name_their_url(s3_server, monkey
 def test_the_error_about_the_home_folder_of_an_unknown_user_says_what_to_do(storage):
     with pytest.raises(ConfigError, match=r"no home folder of ~no-such-user; .* or \./~no-such-user/x"):
         storage.resolve("~no-such-user/x")
+
+
+def test_a_parquet_table_in_a_bucket_is_copied_for_as_long_as_it_is_used(s3_server, monkeypatch, storage, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    bucket = new_bucket(s3_server, monkeypatch)
+    source = {"uri": f"{bucket}/birds", "metadata": f"{bucket}/t/birds.parquet"}
+    config = DatasetConfig(name="birds", source=source, output={"uri": "out"})
+    file = io.BytesIO()
+    pl.DataFrame({"path": ["a.wav", "b.wav"]}).write_parquet(file)
+    open_storage(f"{bucket}/t").write("birds.parquet", file.getvalue())
+    table = storage.metadata(config)
+    for _ in range(2):
+        assert [batch["path"].to_list() for batch in table.batches()] == [["a.wav", "b.wav"]]
+    assert len(list(tmp_path.glob("headrace-*"))) == 1
+    del table
+    assert not list(tmp_path.glob("headrace-*"))

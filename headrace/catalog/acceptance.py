@@ -3,7 +3,9 @@
 That is for `source.samples: files`; `headrace.catalog.row_acceptance` decides about rows.
 
 The decisions here depend on settings, on the metadata or on other files: keys, duplicates, exclusions, the shortest
-length. Facts of one file alone come from `headrace.catalog.probing`. The functions take and return whole tables.
+length. Facts of one file alone come from `headrace.catalog.probing`. The functions take and return tables.
+`judge_files` judges a part of the files, with all metadata rows that name them. `decide_files` decides between files of
+all parts that have the same key or content (`headrace.catalog.rivals`). `finish_files` makes the recordings of a part.
 `recording_digests` computes the digest by which later steps detect that a recording has changed.
 """
 
@@ -15,7 +17,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from headrace.audio import AudioFormat
-from headrace.catalog.columns import CONTENT, FACT_SCHEMA, FILE_SCHEMA, OWN_COLUMNS, RECORDING_SCHEMA, REJECTED_SCHEMA
+from headrace.catalog.columns import FACT_SCHEMA, FILE_SCHEMA, OWN_COLUMNS, RECORDING_SCHEMA, REJECTED_SCHEMA
 from headrace.catalog.exclusions import SEPARATOR, Exclusions, find_exclusions
 from headrace.catalog.field_files import digested_field_files, field_file_facts
 from headrace.catalog.metadata_columns import json_rows
@@ -75,27 +77,58 @@ def facts_of(recordings: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
     file that could not be read has no facts, so that the next scan tries it again: a change of permissions does not
     change the file's stamp.
     """
-    no_verdict = [pl.lit(None, dtype=pl.String).alias(name) for name in ("code", "reason")]
     used = pl.concat([recordings.select(*FILE_SCHEMA), field_file_facts(recordings)])
-    good = used.with_columns(no_verdict).select(*FACT_SCHEMA)
+    return pl.concat([good_facts(used), bad_facts(rejected)]).unique("path", keep="first", maintain_order=True)
+
+
+def good_facts(files: pl.DataFrame) -> pl.DataFrame:
+    """Usable files (`FILE_SCHEMA`) with the columns of `FACT_SCHEMA`."""
+    no_verdict = [pl.lit(None, dtype=pl.String).alias(name) for name in ("code", "reason")]
+    return files.with_columns(no_verdict).select(*FACT_SCHEMA)
+
+
+def bad_facts(rejected: pl.DataFrame) -> pl.DataFrame:
+    """Facts of the files in a rejected table that could be read (`FACT_SCHEMA`), see `facts_of`."""
     has_audio = pl.col("num_frames").is_not_null()
-    bad = (
+    return (
         rejected.filter((pl.col("origin") == RejectSubject.FILE) & pl.col("sha256").is_not_null())
         .with_columns(pl.when(~has_audio).then(pl.col("code", "reason")))
         .select(*FACT_SCHEMA)
     )
-    return pl.concat([good, bad]).unique("path", keep="first", maintain_order=True)
 
 
-def accepted_and_rejected(
-    facts: pl.DataFrame, rows: MetadataRows, unsettled: pl.Series, settings: CatalogSettings
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The recordings table and the rejected table, both sorted by path.
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A part of the files, or of the rows that name them, judged without regard to other parts.
+
+    Attributes:
+        candidates: usable files with their metadata, or rows with the facts of their files; those with `code` and
+            `reason` are rejected.
+        rejected: rejected files and rows that are not among the candidates (`REJECTED_SCHEMA`).
+        unmatched: rows of the metadata table that match no file: `path`, `key`, `code`, `reason`.
+        unknown: keys of `exclude` that name nothing in this part.
+        waiting: files of rows that wait for another file: `path`, `code`, `reason`.
+        num_waiting: rows that wait for files that are left for the next scan.
+    """
+
+    candidates: pl.DataFrame
+    rejected: pl.DataFrame
+    unmatched: pl.DataFrame
+    unknown: frozenset[str]
+    waiting: pl.DataFrame
+    num_waiting: int = 0
+
+
+NO_FILES = pl.DataFrame(schema={"path": pl.String, "code": pl.String, "reason": pl.String})
+
+
+def judge_files(facts: pl.DataFrame, rows: MetadataRows, unsettled: pl.Series, settings: CatalogSettings) -> Judged:
+    """Judge a part of the files of a source.
 
     Args:
         facts: one row per file (`FACT_SCHEMA`); unusable files have `code` and `reason`.
-        rows: the metadata table.
-        unsettled: paths left for the next scan; rows of the metadata table may name them.
+        rows: the rows of the metadata table that name these files or no file.
+        unsettled: paths of the part that are left for the next scan; rows of the metadata table may name them.
         settings: the settings of the scan.
     """
     facts = facts.sort("path")
@@ -112,17 +145,30 @@ def accepted_and_rejected(
         settings.key_form,
     )
     excluded = _exclusions(candidates, [damaged["path"], unsettled], rows, settings)
-    judged = _reject_each(_exclude(candidates, excluded), settings.min_seconds)
-    judged = (_reject_copies if settings.duplicates == Duplicates.DROP else _reject_taken_keys)(judged)
-    recordings = finished_recordings(judged.filter(is_good).drop(EXPLICIT_KEY), settings.json_content)
-    rejected = [
+    return Judged(
+        _reject_each(_exclude(candidates, excluded), settings.min_seconds),
         rejected_rows(damaged, RejectSubject.FILE),
-        rejected_rows(judged.filter(~is_good), RejectSubject.FILE),
-        rejected_rows(rejected_metadata_rows(rows, pl.concat([facts["path"], unsettled])), RejectSubject.METADATA),
+        rejected_metadata_rows(rows, pl.concat([facts["path"], unsettled])),
+        frozenset(excluded.unknown),
+        NO_FILES,
+    )
+
+
+def decide_files(rivals: pl.DataFrame, settings: CatalogSettings) -> pl.DataFrame:
+    """The candidates of all parts that have the same key or bytes, with verdicts, sorted by path."""
+    rivals = rivals.sort("path")
+    return _reject_copies(rivals) if settings.duplicates == Duplicates.DROP else _reject_taken_keys(rivals)
+
+
+def finish_files(candidates: pl.DataFrame, settings: CatalogSettings) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The recordings of a part, sorted by path, and its candidates and segments that are rejected."""
+    is_good = pl.col("code").is_null()
+    recordings = finished_recordings(candidates.filter(is_good).drop(EXPLICIT_KEY), settings.json_content)
+    rejected = [
+        rejected_rows(candidates.filter(~is_good), RejectSubject.FILE),
         rejected_rows(_excluded_segments(recordings), RejectSubject.EXCLUDE),
-        rejected_rows(unknown_exclusions(excluded.unknown), RejectSubject.EXCLUDE),
     ]
-    return recordings, sorted_rejects(pl.concat(rejected))
+    return recordings, pl.concat(rejected)
 
 
 def sorted_rejects(rejected: pl.DataFrame) -> pl.DataFrame:
@@ -272,11 +318,8 @@ def with_rejects(rows: pl.DataFrame, condition: pl.Expr, code: str, reason: pl.E
 
 
 def finished_recordings(judged: pl.DataFrame, content: JsonContent) -> pl.DataFrame:
-    """The finished recordings table: with `duplicate_of` and digests, Headrace's own columns first."""
-    is_first = pl.struct(CONTENT).is_first_distinct()
-    flagged = judged.drop("code", "reason").with_columns(
-        duplicate_of=pl.when(~is_first).then(pl.col("path").first().over(CONTENT))
-    )
+    """The finished recordings table: with digests, and Headrace's own columns first."""
+    flagged = judged.drop("code", "reason")
     own = [name for name in flagged.columns if name in OWN_COLUMNS]
     hashed = flagged if content == JsonContent.EMBED else flagged.select(own)
     finished = flagged.with_columns(recording_digests(hashed))

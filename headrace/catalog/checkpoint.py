@@ -12,7 +12,7 @@ import io
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import polars as pl
 
@@ -63,8 +63,12 @@ class ScanCheckpoint:
 
         A path may have several rows, with different stamps.
         """
-        parts = [self._read(entry.path, probe_version) for entry in self._output.list(CHECKPOINT_FOLDER)]
-        return pl.concat([pl.DataFrame(schema=FACT_SCHEMA), *parts])
+        return pl.concat([pl.DataFrame(schema=FACT_SCHEMA), *self.tables(probe_version)])
+
+    def tables(self, probe_version: str) -> Iterator[pl.DataFrame]:
+        """The same, part by part."""
+        for entry in self._output.list(CHECKPOINT_FOLDER):
+            yield self._read(entry.path, probe_version)
 
     def add(self, facts: pl.DataFrame, probe_version: str) -> bool:
         """Write a part.

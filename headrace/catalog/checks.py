@@ -5,9 +5,10 @@ catalog is invalid and a person must correct the mistake. The message lists the 
 """
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import pandera.polars as pa
 import polars as pl
 from pandera.errors import SchemaError, SchemaErrors
@@ -68,31 +69,53 @@ def check_catalog(recordings: pl.DataFrame, rejected: pl.DataFrame) -> None:
 
 
 def check_partitions(tables: Callable[[], Iterable[pl.DataFrame]], rejected: pl.DataFrame) -> None:
-    """`check_catalog` for a stored catalog. Holds some partitions at a time, and 16 bytes for each recording.
+    """`check_catalog` for a stored catalog. Holds some partitions at a time, and 8 bytes for each recording.
 
     Args:
         tables: returns the recordings tables of all partitions; it is called again if a key may be repeated.
         rejected: the rejected table.
     """
-    hashes: list[pl.Series] = []
-    for rows in _in_batches(tables()):
+    check = PartCheck()
+    for table in tables():
+        check.add(table)
+    check.finish(tables, rejected)
+
+
+class PartCheck:
+    """`check_partitions`, one table after the other. Holds some tables at a time, and 8 bytes for each recording."""
+
+    def __init__(self) -> None:
+        """Nothing is checked yet."""
+        self._waiting: list[pl.DataFrame] = []
+        self._keys: list[np.ndarray[Any, np.dtype[np.uint64]]] = []
+
+    def add(self, recordings: pl.DataFrame) -> None:
+        """Check a recordings table, or keep it until it and others are large enough: each check takes some time."""
+        own = [name for name in recordings.columns if name in RECORDING_SCHEMA]
+        self._waiting.append(recordings.select(own))  # the user's columns may be large
+        if sum(table.height for table in self._waiting) >= _BATCH_ROWS:
+            self._check_waiting()
+
+    def finish(self, tables: Callable[[], Iterable[pl.DataFrame]], rejected: pl.DataFrame) -> None:
+        """Check what must hold for all tables.
+
+        Args:
+            tables: returns the tables again; it is called if a key may be repeated.
+            rejected: the rejected table.
+        """
+        if self._waiting:
+            self._check_waiting()
+        keys = np.concatenate([np.empty(0, np.uint64), *self._keys])
+        keys.sort()
+        if (keys[1:] == keys[:-1]).any():
+            check_catalog(pl.concat(tables()), rejected)  # finds out whether values are equal, or only hashes
+        _validate(REJECTED_TABLE_SCHEMA, rejected, "the rejected table", rejected)
+
+    def _check_waiting(self) -> None:
+        rows = pl.concat(self._waiting)
+        self._waiting = []
         _validate(CATALOG_SCHEMA, rows, "the catalog", rows)
-        hashes.append(rows["key"].hash())
-    if hashes and pl.concat(hashes).is_duplicated().any():
-        check_catalog(pl.concat(tables()), rejected)  # finds out whether values are equal, or only hashes
-    _validate(REJECTED_TABLE_SCHEMA, rejected, "the rejected table", rejected)
-
-
-def _in_batches(tables: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """The tables, joined into larger ones: a check takes some time, however small a table is."""
-    waiting: list[pl.DataFrame] = []
-    for table in tables:
-        waiting.append(table)
-        if sum(part.height for part in waiting) >= _BATCH_ROWS:
-            yield pl.concat(waiting)
-            waiting = []
-    if waiting:
-        yield pl.concat(waiting)
+        self._keys.append(rows["key"].hash().to_numpy())
 
 
 def check_metadata(recordings: pl.DataFrame, reference: str) -> None:

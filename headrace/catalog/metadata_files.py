@@ -12,9 +12,10 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import polars as pl
 
@@ -24,6 +25,12 @@ from headrace.errors import ConfigError
 _TEXT_COLUMNS = ("path", "key")
 """Columns that are text even if all of their values look like numbers, besides those that `source.columns` names."""
 
+BATCH_ROWS = 50_000
+"""Rows of a batch of a `MetadataTable`, at most."""
+
+_FIRST_ROWS = 1000
+_BATCH_BYTES = 8 << 20
+
 _CHUNK_ROWS = 10_000
 _MAX_CELL_CHARS = 1 << 24
 _INTEGER_LIMIT = 1 << 63
@@ -31,6 +38,96 @@ _INTEGER = r"^-?(0|[1-9][0-9]*)$"
 _FLOAT = r"^-?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$|^(?i)[+-]?(nan|inf|infinity)$"
 _BOOLEAN = r"^(?i)(true|false)$"
 _LIST = r"^\[[\s\S]*\]$"
+
+
+class MetadataTable(Protocol):
+    """A table that is read in batches, as often as needed."""
+
+    @property
+    def schema(self) -> pl.Schema:
+        """Names and types of the columns."""
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        """The rows in order, some at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableInMemory:
+    """A `MetadataTable` that is a data frame."""
+
+    table: pl.DataFrame
+
+    @property
+    def schema(self) -> pl.Schema:
+        """Names and types of the columns."""
+        return self.table.schema
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        """The rows in order, some at a time."""
+        return self.table.iter_slices(BATCH_ROWS)
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetTable:
+    """A `MetadataTable` that is read from a Parquet file, some rows at a time.
+
+    Attributes:
+        schema: names and types of the columns, as a data set has them.
+        file: the file.
+        name: its name in error messages.
+        owner: kept as long as the table, for example the folder of a temporary copy.
+    """
+
+    schema: pl.Schema
+    file: Path
+    name: str
+    owner: object = None
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        """The rows in order, some at a time. Raises `ConfigError` if they cannot be read."""
+        rows = pl.scan_parquet(self.file, low_memory=True)
+        start, size = 0, min(_FIRST_ROWS, BATCH_ROWS)
+        while True:
+            try:
+                batch = rows.slice(start, size).collect()
+            except (pl.exceptions.PolarsError, OSError) as error:
+                raise ConfigError(f"{self.name}: not a readable Parquet file: {error}") from error
+            if batch.is_empty():
+                return
+            yield batch.cast(self.schema)
+            start += size
+            size = max(1, min(BATCH_ROWS, _BATCH_BYTES * batch.height // max(1, int(batch.estimated_size()))))
+
+
+def open_metadata(
+    path: str | os.PathLike[str],
+    shown: str | None = None,
+    *,
+    path_column: str = "path",
+    text_columns: Sequence[str] = (),
+    owner: object = None,
+) -> MetadataTable:
+    """Open a metadata table. A Parquet file is read in batches, any other file at once (`read_metadata`).
+
+    Args:
+        path: as in `read_metadata`, and so are the other arguments and the errors.
+        shown: name of the file in error messages; by default its path.
+        path_column: the column that the table needs; it is text.
+        text_columns: other columns that are text.
+        owner: see `ParquetTable`.
+    """
+    file = Path(path)
+    if file.suffix.lower() != ".parquet" or not file.is_file():
+        return TableInMemory(read_metadata(path, shown, path_column=path_column, text_columns=text_columns))
+    name = f"metadata table {shown or path}"
+    texts = tuple(dict.fromkeys((*_TEXT_COLUMNS, path_column, *text_columns)))
+    try:
+        schema = pl.read_parquet_schema(file)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise ConfigError(f"{name}: not a readable Parquet file: {error}") from error
+    table = ParquetTable(_stored_types(pl.Schema(schema), name, texts), file, name, owner)
+    _check_column(table.schema, name, path_column, "relative to source.uri")
+    return table
 
 
 def read_metadata(
@@ -54,7 +151,7 @@ def read_metadata(
     """
     name = f"metadata table {shown or path}"
     table = _read(Path(path), name, (path_column, *text_columns))
-    _check_column(table, name, path_column, "relative to source.uri")
+    _check_column(table.schema, name, path_column, "relative to source.uri")
     return table
 
 
@@ -70,14 +167,14 @@ def read_keys(path: str | os.PathLike[str], shown: str | None = None) -> frozens
     """Read the column `key` of a table, without empty cells. Arguments and errors are those of `read_metadata`."""
     name = f"table of keys {shown or path} (exclude)"
     table = _read(Path(path), name)
-    _check_column(table, name, "key", "keys of samples")
+    _check_column(table.schema, name, "key", "keys of samples")
     return frozenset(table["key"].drop_nulls().to_list()) - {""}
 
 
-def _check_column(table: pl.DataFrame, name: str, column: str, meaning: str) -> None:
+def _check_column(schema: pl.Schema, name: str, column: str, meaning: str) -> None:
     """Raise `ConfigError` if a table lacks a column. The message begins with `name`."""
-    if column not in table.columns:
-        found = ", ".join(table.columns) or "none"
+    if column not in schema:
+        found = ", ".join(schema) or "none"
         raise ConfigError(f"{name}: has no column {column!r} ({meaning}); its columns are: {found}")
 
 
@@ -95,13 +192,18 @@ def _read(file: Path, name: str, others: Sequence[str] = ()) -> pl.DataFrame:
         raise ConfigError(f"{name}: not valid UTF-8 (byte {error.start}); convert the file to UTF-8") from error
     except OSError as error:
         raise ConfigError(f"{name}: cannot be read: {error.strerror or error}") from error
-    texts = tuple(text for text in texts if text in table.columns)
-    if nested := [text for text in texts if table.schema[text].is_nested()]:
-        raise ConfigError(f"{name}: column {nested[0]!r} must be text, found {table.schema[nested[0]]}")
+    return table.cast(_stored_types(table.schema, name, texts))
+
+
+def _stored_types(schema: pl.Schema, name: str, texts: Sequence[str]) -> pl.Schema:
+    """The types that the columns of a table get. Raises `ConfigError` if one of `texts` holds lists or objects."""
+    texts = tuple(text for text in texts if text in schema)
+    if nested := [text for text in texts if schema[text].is_nested()]:
+        raise ConfigError(f"{name}: column {nested[0]!r} must be text, found {schema[nested[0]]}")
     # A column of only nulls, or of only empty lists, becomes text, which every reader of Parquet supports.
     nothing = {pl.Null(): pl.String(), pl.List(pl.Null()): pl.List(pl.String())}
-    casts = {column: nothing.get(dtype, dtype) for column, dtype in table.schema.items()}
-    return table.cast(casts | dict.fromkeys(texts, pl.String()))  # type: ignore[arg-type]  # a dict of names and types; polars' stubs declare a wider type
+    types = {column: nothing.get(dtype, dtype) for column, dtype in schema.items()}
+    return pl.Schema(types | dict.fromkeys(texts, pl.String()))
 
 
 def _why_no_file(path: Path) -> str:

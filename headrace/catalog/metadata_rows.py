@@ -3,24 +3,31 @@
 The prepared table has the catalog's column names, and each row once. With `source.samples: files` it has each path
 once. This module normalizes the spelling of paths, merges equal rows, and gives a reason for each row that matches no
 file. `headrace.catalog.row_columns` finds the columns that have a meaning.
+
+The table is read in batches (`TableReader`). All rows with one path are then prepared together, but not necessarily
+with other rows (`prepared_rows`).
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
 
 from headrace.catalog.metadata_columns import check_types, json_rows, stored_names
+from headrace.catalog.metadata_files import MetadataTable
 from headrace.catalog.path_spelling import spelled_as_files, tidy_paths
 from headrace.catalog.row_columns import (
     EXPLICIT_KEY,
     ROW_NUMBER,
+    SHOWN,
     SPAN_COLUMNS,
     RowColumns,
     ours,
     path_columns,
     row_said,
+    rows_with_two_ends,
+    two_ends,
     with_roles,
 )
 from headrace.config.source import ColumnsConfig, SampleKind
@@ -36,7 +43,6 @@ _NAMESAKE = "\0namesake"
 _HIDDEN = r"(^|/)\."
 _BASE_NAME = r"([^/]*)$"
 _SLICE_ROWS = 10_000
-_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +53,12 @@ class MetadataRows:
         table: `path` as the source spells it, the columns of `headrace.catalog.row_columns`, and the user's columns
             under the catalog's names. Rows without a path are included.
         num_merged: rows that were left out because they repeat another row.
+        differing: paths whose rows differ although they must not, with the numbers of the rows and their contents.
     """
 
     table: pl.DataFrame
     num_merged: int = 0
+    differing: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     def joinable(self) -> pl.DataFrame:
         """The rows that have a path, without the columns of spans."""
@@ -74,25 +82,77 @@ class TableSettings:
     root: str = ""
 
 
-def prepared_rows(metadata: pl.DataFrame | None, settings: TableSettings, files: pl.Series) -> MetadataRows:
-    """The metadata table, prepared for a source with these files; an empty table for None.
+class TableReader:
+    """Reads the metadata table in batches, with normalized paths, and numbers its rows.
 
-    Equal rows are merged. The path `./a.wav` is `a.wav`.
-
-    Raises:
-        ConfigError: the table has no column `path` or lacks a column that the settings name, a column cannot be stored,
-            or, with `SampleKind.FILES`, rows for one path differ.
+    Attributes:
+        schema: names and types of the columns of a batch.
+        num_rows: rows that have been read.
     """
-    if metadata is None:
-        return MetadataRows(_tidy(pl.DataFrame(schema={"path": pl.String}), TableSettings()))
-    table = _tidy(metadata, settings)
-    paths = path_columns(table)
-    table = table.with_columns(spelled_as_files(table[name], files) for name in paths)
-    return _merged_rows(table) if settings.samples == SampleKind.ROWS else _merged(table)
+
+    def __init__(self, metadata: MetadataTable | None, settings: TableSettings) -> None:
+        """Nothing is read yet.
+
+        Args:
+            metadata: the table; None for an empty one.
+            settings: how it is read.
+
+        Raises:
+            ConfigError: the table has no column `path` or lacks a column that the settings name, or a column cannot be
+                stored.
+        """
+        self._metadata = metadata
+        self._settings = settings if metadata is not None else TableSettings()
+        names = ["path"] if metadata is None else list(metadata.schema)
+        self._roles = RowColumns.of(self._settings.columns, self._settings.samples, names, self._settings.fields)
+        empty = pl.DataFrame(schema={"path": pl.String} if metadata is None else metadata.schema)
+        check_types(empty)
+        self._names = stored_names(name for name in names if name != self._roles.unmapped_path)
+        self.num_rows = 0
+        self.schema = self._tidy(empty).schema
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        """The rows, batch by batch. Raises `ConfigError` at the end if rows have both an end and a duration."""
+        both: list[int] = []
+        num_both = 0
+        for batch in () if self._metadata is None else self._metadata.batches():
+            table = self._tidy(batch)
+            found = rows_with_two_ends(table)
+            num_both += len(found)
+            both += found.head(SHOWN - len(both)).to_list() if len(both) < SHOWN else []
+            self.num_rows += table.height
+            yield table
+        if num_both:
+            raise two_ends(self._roles, both, num_both)
+
+    def _tidy(self, metadata: pl.DataFrame) -> pl.DataFrame:
+        """A batch under the catalog's column names, with normalized paths, and the columns with a meaning."""
+        users = {stored: pl.col(name) for name, stored in self._names.items()}
+        table = with_roles(metadata, self._roles, users, self.num_rows + 1)
+        root = self._settings.root.rstrip("/") + "/"
+        paths = path_columns(table)
+        if root != "/":
+            table = table.with_columns(pl.col(paths).str.strip_prefix(root))
+        return table.with_columns(tidy_paths(table[name]) for name in paths)
+
+
+def prepared_rows(table: pl.DataFrame, samples: SampleKind, files: pl.Series) -> MetadataRows:
+    """Rows of a `TableReader`, prepared for the join. Equal rows are merged.
+
+    Args:
+        table: rows; if it has one row with a path, it has all of them.
+        samples: what becomes a sample.
+        files: all paths of the source that these rows may name.
+    """
+    table = table.with_columns(spelled_as_files(table[name], files) for name in path_columns(table))
+    return _merged_rows(table) if samples == SampleKind.ROWS else _merged(table)
 
 
 def rejected_metadata_rows(rows: MetadataRows, files: pl.Series) -> pl.DataFrame:
-    """Rows of the metadata table that match no file: `path`, `key` if the row has one, `code`, `reason`."""
+    """Rows of the metadata table that match no file: `path`, `key` if the row has one, `code`, `reason`.
+
+    `with_namesakes` completes the reasons.
+    """
     path = pl.col("path").fill_null("")
     is_unknown = ~path.is_in(files.implode())
     leaves = path.str.starts_with("/") | path.str.contains(r"^\.\.(/|$)")
@@ -113,34 +173,20 @@ def rejected_metadata_rows(rows: MetadataRows, files: pl.Series) -> pl.DataFrame
             pl.when(condition).then(new).otherwise(old) for new, old in ((pl.lit(word), code), (said, reason))
         )
     judged = rows.table.select(path.alias("path"), pl.col(EXPLICIT_KEY).alias("key"), code=code, reason=reason)
-    return _with_namesakes(judged.filter(pl.col("code").is_not_null()), files)
-
-
-def _tidy(metadata: pl.DataFrame, settings: TableSettings) -> pl.DataFrame:
-    """The metadata table under the catalog's column names, with normalized paths, and the columns with a meaning."""
-    roles = RowColumns.of(settings.columns, settings.samples, metadata.columns, settings.fields)
-    check_types(metadata)
-    names = stored_names(name for name in metadata.columns if name != roles.unmapped_path)
-    table = with_roles(metadata, roles, {stored: pl.col(name) for name, stored in names.items()})
-    root = settings.root.rstrip("/") + "/"
-    paths = path_columns(table)
-    if root != "/":
-        table = table.with_columns(pl.col(paths).str.strip_prefix(root))
-    return table.with_columns(tidy_paths(table[name]) for name in paths)
+    return judged.filter(pl.col("code").is_not_null())
 
 
 def _merged(table: pl.DataFrame) -> MetadataRows:
-    """The table with each path once. Raises `ConfigError` if rows for one path differ."""
+    """The table with each path once."""
     has_path = pl.col("path").is_not_null() & (pl.col("path") != "")
     several = table.filter(has_path & pl.col("path").is_duplicated())
     if several.is_empty():
         return MetadataRows(table)
     contents = several.select("path", ROW_NUMBER, _contents(several))
     groups = contents.group_by("path", maintain_order=True).agg(ROW_NUMBER, _CONTENT)
-    if (differing := groups.filter(pl.col(_CONTENT).list.n_unique() > 1)).height:
-        raise ConfigError(_why_several(differing, _columns(several)))
+    differing = groups.filter(pl.col(_CONTENT).list.n_unique() > 1)
     merged = table.filter(~has_path | pl.col("path").is_first_distinct())
-    return MetadataRows(merged, table.height - merged.height)
+    return MetadataRows(merged, table.height - merged.height, differing)
 
 
 def _merged_rows(table: pl.DataFrame) -> MetadataRows:
@@ -166,36 +212,59 @@ def _contents(table: pl.DataFrame) -> pl.Series:
     return pl.Series(_CONTENT, texts, dtype=pl.String)
 
 
-def _columns(table: pl.DataFrame) -> list[str]:
-    """Names of the values in `_contents`, for messages."""
-    return json_rows(table.drop(ours(table)).clear())[0]
+class DifferingRows:
+    """Collects the paths of all parts whose rows differ, for one message: their number, and the first few."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self.num_paths = 0
+        self._first: list[tuple[str, list[int], list[str]]] = []
+
+    def add(self, rows: MetadataRows) -> None:
+        """Add those of a part."""
+        self.num_paths += rows.differing.height
+        found = [*self._first, *rows.differing.head(SHOWN).iter_rows()]
+        self._first = sorted(found, key=lambda entry: entry[1][0])[:SHOWN]
+
+    def check(self, schema: pl.Schema) -> None:
+        """Raise `ConfigError` if there are any. `schema` is that of the `TableReader`."""
+        if not self.num_paths:
+            return
+        empty = schema.to_frame()
+        columns = json_rows(empty.drop(ours(empty)))[0]
+        shown = []
+        for path, rows, contents in self._first:
+            values = zip(*map(json.loads, contents), strict=True)
+            pairs = zip(columns, values, strict=True)
+            names = [name for name, found in pairs if any(value != found[0] for value in found)]
+            shown.append(f"{path!r} (rows {', '.join(map(str, rows))} differ in {', '.join(names)})")
+        more = f" and {self.num_paths - SHOWN} more" if self.num_paths > SHOWN else ""
+        raise ConfigError(
+            f"the metadata table has rows that differ for the same path (paths: {self.num_paths}): "
+            f"{'; '.join(shown)}{more}. "
+            "With source.samples: files, each recording has one row; keep one of them. A table with one sample per row "
+            "needs source.samples: rows"
+        )
 
 
-def _why_several(differing: pl.DataFrame, columns: list[str]) -> str:
-    shown = []
-    for path, rows, contents in differing.head(_SHOWN).iter_rows():
-        values = zip(*map(json.loads, contents), strict=True)
-        names = [name for name, found in zip(columns, values, strict=True) if any(value != found[0] for value in found)]
-        shown.append(f"{path!r} (rows {', '.join(map(str, rows))} differ in {', '.join(names)})")
-    more = f" and {differing.height - _SHOWN} more" if differing.height > _SHOWN else ""
-    return (
-        f"the metadata table has rows that differ for the same path (paths: {differing.height}): "
-        f"{'; '.join(shown)}{more}. "
-        "With source.samples: files, each recording has one row; keep one of them. A table with one sample per row "
-        "needs source.samples: rows"
-    )
+def with_namesakes(rejected: pl.DataFrame, files: Callable[[], Iterable[pl.Series]]) -> pl.DataFrame:
+    """Rejected rows. If a file of the same name is in another folder of the source, the reason names it.
 
-
-def _with_namesakes(rejected: pl.DataFrame, files: pl.Series) -> pl.DataFrame:
-    """Rejected rows. If a file of the same name is in another folder of the source, the reason names it."""
+    Args:
+        rejected: rows of `rejected_metadata_rows`.
+        files: reads the paths of all files, part by part. It is called only if it may find something.
+    """
+    is_miss = pl.col("code").is_in([RejectReason.METADATA_WITHOUT_FILE, RejectReason.OUTSIDE_ROOT])
     base = pl.col("path").str.extract(_BASE_NAME)
-    known = files.sort().to_frame("path").select(base.alias(_FILE), pl.col("path").alias(_NAMESAKE))
-    named = rejected.with_columns(base.alias(_FILE)).join(
-        known.unique(_FILE, keep="first"), on=_FILE, how="left", maintain_order="left"
-    )
-    misses = (
-        pl.col("code").is_in([RejectReason.METADATA_WITHOUT_FILE, RejectReason.OUTSIDE_ROOT])
-        & pl.col(_NAMESAKE).is_not_null()
-    )
+    wanted = rejected.filter(is_miss).select(base.alias(_FILE)).unique()
+    if wanted.is_empty():
+        return rejected
+    found = [pl.DataFrame(schema={_FILE: pl.String, _NAMESAKE: pl.String})]
+    for paths in files():
+        named = paths.to_frame("path").select(base.alias(_FILE), pl.col("path").alias(_NAMESAKE))
+        found.append(named.join(wanted, on=_FILE, how="semi"))
+    known = pl.concat(found).sort(_NAMESAKE).unique(_FILE, keep="first")
+    named = rejected.with_columns(base.alias(_FILE)).join(known, on=_FILE, how="left", maintain_order="left")
     hint = pl.format(f"{{}}; {NAMESAKE_HINT} {{}}", "reason", _NAMESAKE)
-    return named.with_columns(reason=pl.when(misses).then(hint).otherwise("reason")).drop(_FILE, _NAMESAKE)
+    is_hinted = is_miss & pl.col(_NAMESAKE).is_not_null()
+    return named.with_columns(reason=pl.when(is_hinted).then(hint).otherwise("reason")).drop(_FILE, _NAMESAKE)

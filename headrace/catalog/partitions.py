@@ -15,8 +15,6 @@ from headrace.catalog.field_files import parsed_field_files
 from headrace.catalog.header import CatalogHeader
 from headrace.catalog.metadata_columns import check_group_by, metadata_columns, metadata_dicts
 from headrace.catalog.recordings import Recording
-from headrace.config.dataset import DatasetConfig
-from headrace.config.partitioning import Partitioning, assign_partitions
 from headrace.config.source import Duplicates
 
 PARTITION = "partition"
@@ -30,32 +28,6 @@ class PartitionSize:
     seconds: float
 
 
-def groups_of(recordings: pl.DataFrame, config: DatasetConfig) -> pl.Series:
-    """The name of each recording's group, by the settings of a data set: see `group_names`.
-
-    Raises:
-        ConfigError: `group_by` does not name a metadata column.
-    """
-    return group_names(recordings, config.group_by, config.source.duplicates)
-
-
-def largest_group(groups: pl.Series) -> int:
-    """Number of recordings in the largest group. A content that is in many groups merges them all."""
-    return int(groups.value_counts()["count"].max() or 0)  # type: ignore[arg-type]  # of counts: a number
-
-
-def each_partition(
-    recordings: pl.DataFrame, groups: pl.Series, partitioning: Partitioning
-) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Each partition of the layout and its part of a recordings table, in the table's order; empty ones included."""
-    names = pl.Series(PARTITION, assign_partitions(groups, partitioning), dtype=pl.String)
-    divided = recordings.with_columns(names).sort(PARTITION, maintain_order=True)
-    runs = divided[PARTITION].rle().struct.unnest().with_columns(start=pl.col("len").cum_sum() - pl.col("len"))
-    slices = {name: (start, length) for length, name, start in runs.select("len", "value", "start").iter_rows()}
-    for name in partitioning.partition_keys():
-        yield name, divided.slice(*slices.get(name, (0, 0))).drop(PARTITION)
-
-
 def group_names(recordings: pl.DataFrame, group_by: str | None, duplicates: Duplicates) -> pl.Series:
     """The name of each recording's group.
 
@@ -65,11 +37,26 @@ def group_names(recordings: pl.DataFrame, group_by: str | None, duplicates: Dupl
     Raises:
         ConfigError: `group_by` does not name a metadata column.
     """
-    groups = _own_groups(recordings, group_by)
-    return _with_equal_audio_together(groups, contents(recordings)) if duplicates == Duplicates.GROUP else groups
+    groups = own_groups(recordings, group_by)
+    if duplicates != Duplicates.GROUP:
+        return groups
+    are_shared = contents(recordings).is_duplicated()  # the others do not merge groups
+    return groups.replace(merged_names([recordings.filter(are_shared)], group_by))
 
 
-def _own_groups(recordings: pl.DataFrame, group_by: str | None) -> pl.Series:
+def merged_names(tables: Iterable[pl.DataFrame], group_by: str | None) -> dict[str, str]:
+    """Own group → name of its merged group, for recordings that have the same bytes as others (`merged_groups`).
+
+    Args:
+        tables: recordings tables that together have all recordings with such bytes.
+        group_by: as in `group_names`.
+    """
+    members = (zip(own_groups(rows, group_by), contents(rows), strict=True) for rows in tables)
+    return merged_groups(member for pairs in members for member in pairs)
+
+
+def own_groups(recordings: pl.DataFrame, group_by: str | None) -> pl.Series:
+    """The name of each recording's group, before groups with the same bytes are merged."""
     paths = recordings["path"]
     if group_by is None or not recordings.height:
         return paths
@@ -77,14 +64,6 @@ def _own_groups(recordings: pl.DataFrame, group_by: str | None) -> pl.Series:
     check_group_by(group_by, {user: recordings.schema[column] for user, column in stored.items()})
     column = recordings[stored[group_by]]
     return column.cast(pl.String).fill_null(paths)
-
-
-def _with_equal_audio_together(groups: pl.Series, contents: pl.Series) -> pl.Series:
-    are_shared = contents.is_duplicated()  # the others do not merge groups
-    if not are_shared.any():
-        return groups
-    names = merged_groups(zip(groups.filter(are_shared), contents.filter(are_shared), strict=True))
-    return groups.replace(names)
 
 
 def merged_groups(members: Iterable[tuple[str, str]]) -> dict[str, str]:

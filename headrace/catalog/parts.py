@@ -6,11 +6,12 @@ described once. A part is written before the header that names it, and is never 
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
+from headrace.catalog.acceptance import bad_facts, good_facts
 from headrace.catalog.columns import (
     FILE_SCHEMA,
     RECORDING_SCHEMA,
@@ -33,9 +34,11 @@ from headrace.catalog.parquet_files import parsed_table, way_out
 from headrace.catalog.partitions import recordings_of
 from headrace.catalog.recordings import Recording
 from headrace.catalog.scan import Catalog
+from headrace.catalog.scan_parts import Known
 from headrace.config.dataset import DatasetConfig
 from headrace.config.source import JsonContent
 from headrace.errors import CatalogError, FormatError, NotFoundError
+from headrace.format.rejects import RejectSubject
 from headrace.stores.storage import Storage
 
 _FILES = ".files-"
@@ -171,7 +174,7 @@ def read_rows(output: Storage, entry: PartitionEntry, columns: Sequence[str] | N
     return joined.select(columns if columns is not None else [*RECORDING_SCHEMA, *users])
 
 
-def known_catalog(output: Storage, header: CatalogHeader | None, probe_version: str) -> Catalog | None:
+def known_catalog(output: Storage, header: CatalogHeader | None, probe_version: str) -> Known | None:
     """What a scan needs of the stored catalog: the facts of its files, and its rejects; None without any.
 
     A missing part is left out: its files are read again. Without a header, the facts of all parts are returned that
@@ -181,25 +184,31 @@ def known_catalog(output: Storage, header: CatalogHeader | None, probe_version: 
         FormatError: a part is damaged.
     """
     there = sizes_of_parts(output)
+    nothing = pl.DataFrame(schema=REJECTED_SCHEMA)
     if header is None:
-        read = (parsed_table(output.read(path), f"{output.uri}/{path}", FILE_SCHEMA) for path in _files_in(there))
-        known = [table for table, version in read if version == probe_version]
-        return Catalog(_facts(known), pl.DataFrame(schema=REJECTED_SCHEMA), probe_version) if known else None
+        paths = sorted(path for path in there if _FILES in path)
+        return Known(lambda: _facts_in(output, paths, probe_version), nothing, probe_version) if paths else None
     totals = header.totals
     parts = [entry.files for entry in header.partitions.values() if entry.files is not None]
-    known = [_table(output, part, FILE_SCHEMA) for part in parts if part.path in there]
     is_there = totals.rejected.path in there
-    rejected = _table(output, totals.rejected, REJECTED_SCHEMA) if is_there else pl.DataFrame(schema=REJECTED_SCHEMA)
-    return Catalog(_facts(known), rejected, totals.probe_version)
+    rejected = _table(output, totals.rejected, REJECTED_SCHEMA) if is_there else nothing
+
+    def facts() -> Iterator[pl.DataFrame]:
+        for part in parts:
+            if part.path in there:
+                yield good_facts(_table(output, part, FILE_SCHEMA))
+        yield bad_facts(rejected)
+
+    decode = rejected.filter(pl.col("origin") == RejectSubject.DECODE)
+    return Known(facts, decode, totals.probe_version)
 
 
-def _files_in(there: Mapping[str, int]) -> list[str]:
-    return sorted(path for path in there if _FILES in path)
-
-
-def _facts(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Facts of files of several parts. A file that has rows in several partitions is in several parts."""
-    return pl.concat([pl.DataFrame(schema=FILE_SCHEMA), *tables], rechunk=True)
+def _facts_in(output: Storage, paths: Sequence[str], probe_version: str) -> Iterator[pl.DataFrame]:
+    """Facts of the files in parts that were read with this version of the probe."""
+    for path in paths:
+        table, version = parsed_table(output.read(path), f"{output.uri}/{path}", FILE_SCHEMA)
+        if version == probe_version:
+            yield good_facts(table)
 
 
 def _table(output: Storage, part: Part, schema: ColumnTypes, columns: Sequence[str] | None = None) -> pl.DataFrame:

@@ -4,7 +4,7 @@ A file that changes while it is read is left for the next scan. Where files are 
 Decisions that depend on settings, metadata or other files are in `headrace.catalog.acceptance`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -58,14 +58,6 @@ class Examined(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeResult:
-    """Facts of the files that were read (`FACT_SCHEMA`), and the files that changed meanwhile (`STAMP_SCHEMA`)."""
-
-    facts: pl.DataFrame
-    changing: pl.DataFrame
-
-
-@dataclass(frozen=True, slots=True)
 class Probing:
     """How files are read.
 
@@ -84,20 +76,31 @@ class Probing:
     keeper: Keeper | None = None
 
 
-def probe_files(source: Source, to_open: pl.DataFrame, how: Probing) -> ProbeResult:
-    """Read every file of `to_open` once. The results are in any order.
+def probe_files(
+    source: Source,
+    to_open: Iterable[pl.DataFrame],
+    num_files: int,
+    how: Probing,
+    store: Callable[[pl.DataFrame], None],
+) -> pl.DataFrame:
+    """Read every file of `to_open` once.
 
     Args:
         source: the source of the files.
-        to_open: paths with their stamps from the listing (`STAMP_SCHEMA`).
+        to_open: tables of paths with their stamps from the listing (`STAMP_SCHEMA`).
+        num_files: number of their rows.
         how: how files are read.
+        store: called with facts of some files (`FACT_SCHEMA`), in any order.
+
+    Returns:
+        The files that changed meanwhile (`STAMP_SCHEMA`).
     """
-    findings = _Findings(how)
+    findings = _Findings(how, store)
     with closing(how.workers.map(partial(examine, source, how.probe), _files(to_open))) as results:
         try:
             for num_done, examined in enumerate(results, 1):
                 findings.add(examined)
-                how.progress(num_done, to_open.height)
+                how.progress(num_done, num_files)
         except BaseException:  # also Ctrl-C: the next scan goes on from here
             findings.keep()
             raise
@@ -120,10 +123,10 @@ class _Findings:
     """Collects what is found in files, as tables: no Python object per file lasts long."""
 
     how: Probing
+    store: Callable[[pl.DataFrame], None]
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     changing: list[ListedFile] = field(default_factory=list)
-    parts: list[pl.DataFrame] = field(default_factory=list)
-    num_kept: int = 0
+    not_kept: list[pl.DataFrame] = field(default_factory=list)
 
     def add(self, examined: Examined) -> None:
         """Add one file; keep what was found if it is time."""
@@ -139,26 +142,26 @@ class _Findings:
     def keep(self) -> None:
         """Keep what was found since the last time."""
         self._pack()
-        new = self.parts[self.num_kept :]
+        new = self.not_kept
         if self.how.keeper is not None and new and self.how.keeper.add(pl.concat(new), self.how.probe_version):
-            self.num_kept = len(self.parts)
+            self.not_kept = []
 
-    def result(self) -> ProbeResult:
-        """Everything that was added."""
+    def result(self) -> pl.DataFrame:
+        """Store what is left. Returns the files that changed."""
         self._pack()
-        return ProbeResult(
-            pl.concat([pl.DataFrame(schema=FACT_SCHEMA), *self.parts]),
-            pl.DataFrame(self.changing, schema=STAMP_SCHEMA, orient="row"),
-        )
+        return pl.DataFrame(self.changing, schema=STAMP_SCHEMA, orient="row")
 
     def _pack(self) -> None:
         if self.rows:
-            self.parts.append(pl.DataFrame(self.rows, schema=FACT_SCHEMA, orient="row"))
+            facts = pl.DataFrame(self.rows, schema=FACT_SCHEMA, orient="row")
+            self.store(facts)
+            if self.how.keeper is not None:
+                self.not_kept.append(facts)
             self.rows = []
 
 
-def _files(to_open: pl.DataFrame) -> Iterator[ListedFile]:
-    for piece in to_open.iter_slices(_SLICE_ROWS):
+def _files(to_open: Iterable[pl.DataFrame]) -> Iterator[ListedFile]:
+    for piece in (piece for table in to_open for piece in table.iter_slices(_SLICE_ROWS)):
         yield from (ListedFile(*row) for row in piece.select(*STAMP_SCHEMA).iter_rows())
 
 

@@ -18,6 +18,9 @@ from headrace.stores.storage import Storage
 
 REPORTED_PATH = "catalog/reported.parquet"
 _SCHEMA = {"is_row": pl.Boolean, "path": pl.String, "code": pl.String, "seconds": pl.Float64}
+REGRESSION_COLUMNS = ("path", "key", "duration_seconds")
+"""The columns of the recordings that `find_regressions` needs."""
+
 _SHOWN = 10
 _NOTABLE_LOSS = 0.01  # share of the usable audio, if no recording is gone
 _SECONDS_PER_HOUR = 3600.0
@@ -69,7 +72,7 @@ def find_regressions(output: Storage, catalog: Catalog, unsettled: Sequence[str]
 
     Args:
         output: storage of the table of the last report.
-        catalog: the current catalog.
+        catalog: the current catalog, with the columns `REGRESSION_COLUMNS` or more.
         unsettled: paths of files that were left for the next scan; they are not reported. None if they are not known;
             then no file is reported that is not in the catalog.
     """

@@ -1,20 +1,17 @@
 """Decides which rows of the metadata table become samples (`source.samples: rows`), and which are rejected. Pure.
 
 Every row is accepted, rejected, merged with an equal row, or waits for a file that has not settled. Every file has an
-accepted row, or is rejected. The functions take and return whole tables.
+accepted row, or is rejected. The functions correspond to those of `headrace.catalog.acceptance`.
 """
-
-from dataclasses import dataclass
 
 import polars as pl
 
 from headrace.catalog.acceptance import (
     CatalogSettings,
+    Judged,
     finished_recordings,
     formed,
     rejected_rows,
-    sorted_rejects,
-    unknown_exclusions,
     with_rejects,
 )
 from headrace.catalog.columns import CONTENT
@@ -35,60 +32,81 @@ from headrace.config.source import Duplicates
 from headrace.format.keys import KEY_PATTERN, MAX_KEY_LENGTH, sample_keys, span_keys
 from headrace.format.rejects import RejectReason, RejectSubject
 
+IS_CUT = "\0is_cut"
+"""Whether a row's span was cut at its recording's end."""
+ROW_ORDER = ["path", "start_frame", "stop_frame", ROW_NUMBER]
+"""The order of accepted rows."""
+
 _RECORDING_KEY = "\0recording_key"
-_IS_CUT = "\0is_cut"
 _FILE_REASON = "\0file_reason"
-_SCRATCH = (_RECORDING_KEY, _IS_CUT, WAITS, LENGTH)
+_SCRATCH = (_RECORDING_KEY, IS_CUT, WAITS, LENGTH)
 _SPAN_SUFFIX = r"-f[0-9]+-[0-9]+$"
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedRows:
-    """The tables of a catalog whose samples are rows.
+def judge_rows(facts: pl.DataFrame, rows: MetadataRows, unsettled: pl.Series, settings: CatalogSettings) -> Judged:
+    """Judge the rows of the metadata table that name a part of the files. Arguments are those of `judge_files`.
 
-    Attributes:
-        recordings: the accepted rows, sorted by path, span and row.
-        rejected: rejected files, rows and keys.
-        num_cut: accepted rows whose spans were cut at their recordings' ends.
-        num_waiting: rows of files that are left for the next scan.
+    With named audio fields, the part must be all files.
     """
-
-    recordings: pl.DataFrame
-    rejected: pl.DataFrame
-    num_cut: int
-    num_waiting: int
-
-
-def accepted_and_rejected_rows(
-    facts: pl.DataFrame, rows: MetadataRows, unsettled: pl.Series, settings: CatalogSettings
-) -> JudgedRows:
-    """Judge the rows of the metadata table. Arguments are those of `acceptance.accepted_and_rejected`."""
     facts = facts.sort("path")
     is_good = pl.col("code").is_null()
     sound, damaged = facts.filter(is_good), facts.filter(~is_good)
     of_files = with_fields(_of_files(rows, sound), facts, unsettled, settings)
-    is_waiting = pl.col(WAITS)
-    candidates = _with_keys(_with_frames(of_files.filter(~is_waiting), settings.span_tolerance_seconds), settings)
-    judged = _judged(candidates, settings)
-    accepted = judged.filter(is_good).sort("path", "start_frame", "stop_frame", ROW_NUMBER)
-    finished = with_field_files(accepted, facts, settings).drop(*ours(accepted), *_SCRATCH)
-    recordings = finished_recordings(finished, settings.json_content)
-    lost_rows = [
-        rejected_metadata_rows(rows, pl.concat([facts["path"], unsettled])),
-        _of_rejected_files(rows, damaged),
-        judged.filter(~is_good).select("path", "key", "code", "reason"),
-    ]
+    waiting = of_files.filter(pl.col(WAITS))
+    ready = _with_frames(of_files.filter(~pl.col(WAITS)), settings.span_tolerance_seconds)
+    judged = _judged(_with_keys(ready, settings), settings)
     known = pl.concat([facts["path"], unsettled])
     rejected = [
         rejected_rows(damaged, RejectSubject.FILE),
-        rejected_rows(_without_samples(sound, judged, of_files.filter(is_waiting)), RejectSubject.FILE),
-        *(rejected_rows(lost, RejectSubject.METADATA) for lost in lost_rows),
-        rejected_rows(unknown_exclusions(_unknown_keys(settings, judged, rows, known)), RejectSubject.EXCLUDE),
+        rejected_rows(_of_rejected_files(rows, damaged), RejectSubject.METADATA),
     ]
-    num_waiting = (
-        rows.table.filter(pl.col("path").is_in(unsettled.implode())).height + of_files.filter(is_waiting).height
+    return Judged(
+        judged,
+        pl.concat(rejected),
+        rejected_metadata_rows(rows, known),
+        _unknown_keys(settings, judged, rows, known),
+        _named(waiting),
+        rows.table.filter(pl.col("path").is_in(unsettled.implode())).height + waiting.height,
     )
-    return JudgedRows(recordings, sorted_rejects(pl.concat(rejected)), int(accepted[_IS_CUT].sum()), num_waiting)
+
+
+def decide_rows(rivals: pl.DataFrame, settings: CatalogSettings) -> pl.DataFrame:
+    """The rows of all parts that have the same key or audio, with verdicts, in the order of the recordings."""
+    if settings.duplicates == Duplicates.DROP:
+        rivals = _reject_all_but_first(
+            rivals,
+            CONTENT,
+            RejectReason.DUPLICATE,
+            "has the same audio as row {}, which is kept (source.duplicates: drop)",
+        )
+    return _reject_all_but_first(
+        rivals,
+        ("key",),
+        RejectReason.DUPLICATE_KEY,
+        "has the key '{}', which row {} already has: keys must differ; source.columns.key names a column of keys",
+        pl.col("key"),
+    ).sort(ROW_ORDER)
+
+
+def finish_rows(
+    candidates: pl.DataFrame, facts: pl.DataFrame, waiting: pl.DataFrame, settings: CatalogSettings
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The accepted rows of a part, sorted by path, span and row, and its rejected rows and files.
+
+    Args:
+        candidates: rows with all verdicts.
+        facts: the files of the part (`FACT_SCHEMA`).
+        waiting: as in `Judged`.
+        settings: the settings of the scan.
+    """
+    is_good = pl.col("code").is_null()
+    accepted = candidates.filter(is_good).sort(ROW_ORDER)
+    finished = with_field_files(accepted, facts, settings).drop(*ours(accepted), *_SCRATCH)
+    recordings = finished_recordings(finished, settings.json_content)
+    lost = candidates.filter(~is_good).select("path", "key", "code", "reason")
+    bare = _without_samples(facts.sort("path").filter(is_good), candidates, waiting)
+    rejected = [rejected_rows(bare, RejectSubject.FILE), rejected_rows(lost, RejectSubject.METADATA)]
+    return recordings, pl.concat(rejected)
 
 
 def _of_files(rows: MetadataRows, sound: pl.DataFrame) -> pl.DataFrame:
@@ -147,7 +165,7 @@ def _with_frames(candidates: pl.DataFrame, tolerance_seconds: float) -> pl.DataF
         start.cast(pl.Int64, strict=False).alias("start_frame"),
         stop.cast(pl.Int64, strict=False).alias("stop_frame"),
         ((stop - start) / rate).alias("duration_seconds"),
-        (wanted > length).alias(_IS_CUT),
+        (wanted > length).alias(IS_CUT),
     )
 
 
@@ -164,7 +182,7 @@ def _with_keys(candidates: pl.DataFrame, settings: CatalogSettings) -> pl.DataFr
 
 
 def _judged(candidates: pl.DataFrame, settings: CatalogSettings) -> pl.DataFrame:
-    """Rows that are excluded, too short, have an invalid key, or repeat another row are rejected."""
+    """Rows that are excluded, too short or have an invalid key are rejected."""
     key, seconds = pl.col("key"), pl.col("duration_seconds")
     excluded = list(settings.excluded)
     is_named = key.is_in(excluded) | pl.col(_RECORDING_KEY).is_in(excluded)
@@ -185,20 +203,7 @@ def _judged(candidates: pl.DataFrame, settings: CatalogSettings) -> pl.DataFrame
     )
     for code, condition, reason in verdicts:
         candidates = with_rejects(candidates, condition, code, reason)
-    if settings.duplicates == Duplicates.DROP:
-        candidates = _reject_all_but_first(
-            candidates,
-            CONTENT,
-            RejectReason.DUPLICATE,
-            "has the same audio as row {}, which is kept (source.duplicates: drop)",
-        )
-    return _reject_all_but_first(
-        candidates,
-        ("key",),
-        RejectReason.DUPLICATE_KEY,
-        "has the key '{}', which row {} already has: keys must differ; source.columns.key names a column of keys",
-        key,
-    )
+    return candidates
 
 
 def _reject_all_but_first(
@@ -212,7 +217,7 @@ def _reject_all_but_first(
 
 def _without_samples(sound: pl.DataFrame, judged: pl.DataFrame, waiting: pl.DataFrame) -> pl.DataFrame:
     """A reject for each usable file without an accepted row. Files of rows that wait are not rejected for that."""
-    named = [_named(rows) for rows in (judged.filter(pl.col("code").is_null()), waiting)]
+    named = [_named(judged.filter(pl.col("code").is_null())), waiting]
     bare = sound.join(pl.concat(named), on="path", how="anti", maintain_order="left")
     first = _named(judged).rename({"code": "\0code", "reason": _FILE_REASON})
     found = bare.join(first.unique("path", keep="first", maintain_order=True), on="path", how="left")
@@ -228,14 +233,15 @@ def _named(rows: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([rows.select(pl.col(name).alias("path"), "code", "reason") for name in path_columns(rows)])
 
 
-def _unknown_keys(settings: CatalogSettings, judged: pl.DataFrame, rows: MetadataRows, paths: pl.Series) -> list[str]:
-    """Keys of `exclude` that name no row and no file, in ascending order."""
+def _unknown_keys(
+    settings: CatalogSettings, judged: pl.DataFrame, rows: MetadataRows, paths: pl.Series
+) -> frozenset[str]:
+    """Keys of `exclude` that name no row and no file."""
     if not settings.excluded:
-        return []
+        return frozenset()
     of_files = set(sample_keys(paths))
     named = of_files.union(judged["key"].drop_nulls(), formed(rows.table[EXPLICIT_KEY], settings.key_form).drop_nulls())
     waiting = pl.Series("key", sorted(settings.excluded - named), dtype=pl.String)
     of_spans = waiting.str.replace(_SPAN_SUFFIX, "")
-    return [
-        key for key, recording in zip(waiting, of_spans, strict=True) if key == recording or recording not in of_files
-    ]
+    pairs = zip(waiting, of_spans, strict=True)
+    return frozenset(key for key, recording in pairs if key == recording or recording not in of_files)

@@ -23,7 +23,8 @@ is invalid whatever the recording is; null if it is valid."""
 
 _FIELD = "\0field "
 _ROLES = {"start": START, "end": END, "duration": DURATION}
-_SHOWN = 5
+SHOWN = 5
+"""Rows, or paths, that a message lists at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,29 +80,28 @@ def _span_columns(columns: ColumnsConfig, names: Sequence[str]) -> dict[str, str
     return found
 
 
-def with_roles(metadata: pl.DataFrame, roles: RowColumns, users: Mapping[str, pl.Expr]) -> pl.DataFrame:
+def with_roles(metadata: pl.DataFrame, roles: RowColumns, users: Mapping[str, pl.Expr], first_row: int) -> pl.DataFrame:
     """The metadata table with the columns that have a meaning under our names, and the user's columns.
 
     Args:
-        metadata: the user's table.
+        metadata: a batch of the user's table.
         roles: its columns that have a meaning.
         users: name in the catalog → the user's column.
+        first_row: number of the batch's first row.
 
     Raises:
-        ConfigError: a column of spans has values that are not numbers or text, or a row has both end and duration.
+        ConfigError: a column of spans has values that are not numbers or text.
     """
     key = pl.lit(None, dtype=pl.String) if roles.key is None else pl.col(roles.key).cast(pl.String)
-    table = metadata.select(
+    return metadata.select(
         pl.col(roles.path).cast(pl.String).alias("path"),
         key.replace("", None).alias(EXPLICIT_KEY),
-        pl.int_range(1, pl.len() + 1).alias(ROW_NUMBER),
+        pl.int_range(first_row, pl.len() + first_row).alias(ROW_NUMBER),
         *(_seconds(metadata, roles.spans.get(ours)).alias(ours) for ours in _ROLES.values()),
         _faults(metadata, roles.spans).alias(SPAN_FAULT),
         *(pl.col(column).cast(pl.String).alias(field_column(name)) for name, column in roles.fields.items()),
         *(column.alias(name) for name, column in users.items()),
     )
-    _check_one_end(table, roles.spans)
-    return table
 
 
 def field_column(name: str) -> str:
@@ -156,15 +156,19 @@ def _faults(metadata: pl.DataFrame, spans: Mapping[str, str]) -> pl.Expr:
     return fault
 
 
-def _check_one_end(table: pl.DataFrame, spans: Mapping[str, str]) -> None:
-    """Raise `ConfigError` if rows have both an end and a duration. Rows that are rejected in any case do not count."""
-    both = table.filter(pl.col(END).is_not_null() & pl.col(DURATION).is_not_null() & pl.col(SPAN_FAULT).is_null())
-    if both.is_empty():
-        return
-    rows = ", ".join(map(str, both[ROW_NUMBER].head(_SHOWN)))
-    more = f" and {both.height - _SHOWN} more" if both.height > _SHOWN else ""
-    raise ConfigError(
-        f"the metadata table has both an end (column {spans[END]!r}) and a duration (column {spans[DURATION]!r}) in "
-        f"rows {rows}{more}: both given is an error; name the column to use, source.columns: {{end: {spans[END]}}} or "
-        f"{{duration: {spans[DURATION]}}}"
+def rows_with_two_ends(table: pl.DataFrame) -> pl.Series:
+    """Numbers of the rows that have both an end and a duration. Rows that are rejected in any case do not count."""
+    has_both = pl.col(END).is_not_null() & pl.col(DURATION).is_not_null()
+    return table.filter(has_both & pl.col(SPAN_FAULT).is_null())[ROW_NUMBER]
+
+
+def two_ends(roles: RowColumns, rows: Sequence[int], num_rows: int) -> ConfigError:
+    """The error that rows have both an end and a duration. `rows` are the numbers of the first few."""
+    listed = ", ".join(map(str, rows))
+    more = f" and {num_rows - len(rows)} more" if num_rows > len(rows) else ""
+    end, duration = roles.spans[END], roles.spans[DURATION]
+    return ConfigError(
+        f"the metadata table has both an end (column {end!r}) and a duration (column {duration!r}) in "
+        f"rows {listed}{more}: both given is an error; name the column to use, source.columns: {{end: {end}}} or "
+        f"{{duration: {duration}}}"
     )

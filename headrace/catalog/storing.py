@@ -6,12 +6,14 @@ A reader of the header sees the old catalog or the new one, never a mixture. `he
 import hashlib
 import time
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import polars as pl
 
 from headrace.catalog.acceptance import decode_rejects, with_decode_rejects
-from headrace.catalog.columns import FILE_SCHEMA, RECORDING_SCHEMA
+from headrace.catalog.buckets import NUM_BUCKETS, PART_BYTES, Buckets, parts_of
+from headrace.catalog.columns import FILE_SCHEMA, RECORDING_SCHEMA, contents
 from headrace.catalog.field_files import files_of
 from headrace.catalog.header import (
     CATALOG_FORMAT,
@@ -30,12 +32,13 @@ from headrace.catalog.header import (
 )
 from headrace.catalog.listing import SourceStamps, concatenated, stamps_of
 from headrace.catalog.parquet_files import parquet_bytes, write_if_new
-from headrace.catalog.partitions import each_partition, groups_of, largest_group, num_samples
+from headrace.catalog.partitions import merged_names, num_samples, own_groups
 from headrace.catalog.parts import StoredCatalog, read_rows
 from headrace.catalog.recordings import combined_digest
 from headrace.catalog.scan import Catalog
 from headrace.config.dataset import DatasetConfig
-from headrace.config.source import JsonContent
+from headrace.config.partitioning import assign_partitions
+from headrace.config.source import Duplicates, JsonContent
 from headrace.format.manifests import NumberedManifest
 from headrace.format.rejects import RejectSubject
 from headrace.stores.storage import Storage
@@ -44,7 +47,7 @@ MIN_AGE_SECONDS = 86_400.0
 """A part that no header names may belong to a scan that has not written its header yet."""
 
 _DIGITS = 12
-_HASH = "\0hash"  # no column of a user has such a name
+_HASH, _NUMBER, _GROUP = "\0hash", "\0number", "\0group"  # no column of a user has such a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,34 +103,135 @@ def store_catalog(
     Raises:
         ConfigError: `group_by` does not name a metadata column. Nothing is stored.
     """
-    groups = groups_of(catalog.recordings, config)
-    there = {} if previous is None else _parts_of(output, previous)
-    writer = PartWriter(output, there, catalog.probe_version)
-    known = {} if previous is None else previous.partitions
-    rows_and_hashes = catalog.recordings.with_columns(_row_hashes(catalog.recordings, config.source.json_content))
-    entries = {
-        name: _entry(writer, name, rows, known.get(name), config.audio.segment_seconds)
-        for name, rows in each_partition(rows_and_hashes, groups, config.partitioning())
-    }
-    totals = CatalogTotals(
-        digest=catalog_digest({name: entry.fingerprint for name, entry in entries.items()}),
-        grouping=grouping_of(config),
-        probe_version=catalog.probe_version,
-        num_duplicates=catalog.recordings["duplicate_of"].count(),
-        largest_group=largest_group(groups),
-        durations=_points(catalog.recordings["duration_seconds"]),
-        rejects=_counts(catalog.rejected),
-        rejected=writer.table("rejected", catalog.rejected),
-        stamps=writer.blob("stamps", ".arrays", stamps_bytes(_stamps(catalog))),
-    )
-    header = CatalogHeader(totals, entries)
-    publish(output, header, previous)
-    return header
+    merged: dict[str, str] = {}
+    if config.source.duplicates == Duplicates.GROUP:
+        shared = catalog.recordings.filter(contents(catalog.recordings).is_duplicated())
+        merged = merged_names([shared], config.group_by)
+    with closing(CatalogWriter(output, config, catalog.probe_version, previous, merged)) as writer:
+        writer.add(catalog.recordings)
+        return writer.finish(catalog.rejected)
+
+
+class CatalogWriter:
+    """Stores a catalog that is given in parts, see `store_catalog`. Rows are divided by partition in a temporary file.
+
+    Attributes:
+        num_recordings: recordings so far.
+        num_files: files of these.
+        schema: names and types of their columns.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - where, how, and what is there
+        self,
+        output: Storage,
+        config: DatasetConfig,
+        probe_version: str,
+        previous: CatalogHeader | None,
+        merged: Mapping[str, str],
+        most_bytes: int = PART_BYTES,
+    ) -> None:
+        """Nothing is written before `finish`.
+
+        Args:
+            output: storage of the catalog.
+            config: the settings of the data set.
+            probe_version: version of the probe that read the files.
+            previous: header of the stored catalog, whose parts are not written again; None to write all.
+            merged: groups that have the same bytes as others → name of their merged group.
+            most_bytes: about this much is kept in memory.
+        """
+        there = {} if previous is None else _parts_of(output, previous)
+        self._parts = PartWriter(output, there, probe_version)
+        self._output, self._config, self._previous, self._merged = output, config, previous, merged
+        self._names = config.partitioning().partition_keys()
+        self._numbers = {name: number for number, name in enumerate(self._names)}
+        self._most_bytes = most_bytes
+        self._rows: Buckets | None = None
+        self._stamps: list[SourceStamps] = []
+        self._seconds: list[pl.Series] = []
+        self._num_duplicates = self._largest_group = 0
+        self.num_recordings = self.num_files = 0
+        self.schema = pl.Schema()
+
+    def add(self, recordings: pl.DataFrame) -> None:
+        """Add recordings: all rows of their files, and of each file in the catalog's order.
+
+        Raises:
+            ConfigError: `group_by` does not name a metadata column.
+        """
+        groups = own_groups(recordings, self._config.group_by)
+        groups = groups.replace(self._merged) if self._merged else groups
+        assigned = assign_partitions(groups, self._config.partitioning())
+        numbers = pl.Series(_NUMBER, [self._numbers[name] for name in assigned], dtype=pl.UInt32)
+        divided = recordings.with_columns(numbers, groups.alias(_GROUP))
+        if self._rows is None:
+            self._rows = Buckets(divided.schema, self._most_bytes)
+        self._rows.add(divided, self._bucket(numbers))
+        files = files_of(recordings)
+        self._stamps.append(stamps_of(files["path"], files["num_bytes"], files["mtime_ns"]))
+        self._seconds.append(recordings["duration_seconds"])
+        self._num_duplicates += recordings["duplicate_of"].count()
+        self.schema = recordings.schema
+        self.num_recordings += recordings.height
+        self.num_files += files.height
+
+    def finish(self, rejected: pl.DataFrame) -> CatalogHeader:
+        """Write the parts that changed, then the header."""
+        config, writer = self._config, self._parts
+        entries = dict(self._entries())
+        files = rejected.filter(pl.col("origin") == RejectSubject.FILE)
+        stamps = [*self._stamps, stamps_of(files["path"], files["num_bytes"], files["mtime_ns"])]
+        self._stamps = []
+        totals = CatalogTotals(
+            digest=catalog_digest({name: entry.fingerprint for name, entry in entries.items()}),
+            grouping=grouping_of(config),
+            probe_version=writer.probe_version,
+            num_duplicates=self._num_duplicates,
+            largest_group=self._largest_group,
+            durations=_points(pl.concat(self._seconds)),
+            rejects=_counts(rejected),
+            rejected=writer.table("rejected", rejected),
+            stamps=writer.blob("stamps", ".arrays", stamps_bytes(concatenated(stamps))),
+        )
+        header = CatalogHeader(totals, entries)
+        publish(self._output, header, self._previous)
+        return header
+
+    def close(self) -> None:
+        """Delete the temporary file."""
+        if self._rows is not None:
+            self._rows.close()
+
+    def _bucket(self, numbers: pl.Series) -> pl.Series:
+        """Partitions in order share the buckets, so that a run of buckets has whole partitions."""
+        return (numbers.cast(pl.UInt64) * NUM_BUCKETS // len(self._names)).cast(pl.UInt8)
+
+    def _entries(self) -> Iterator[tuple[str, PartitionEntry]]:
+        """The entry of each partition, empty ones included."""
+        if self._rows is None:
+            raise ValueError("no part has been added")
+        known = {} if self._previous is None else self._previous.partitions
+        buckets = self._bucket(pl.Series(range(len(self._names)), dtype=pl.UInt32))
+        for run in parts_of([self._rows], self._most_bytes):
+            rows = self._rows.part(run)
+            groups = rows.group_by(_GROUP).len()["len"]
+            self._largest_group = max(self._largest_group, int(groups.max() or 0))  # type: ignore[arg-type]  # of counts: a number
+            rows = rows.drop(_GROUP).sort(_NUMBER, "path", maintain_order=True)
+            rows = rows.with_columns(_row_hashes(rows, self._config.source.json_content))
+            runs = rows[_NUMBER].rle().struct.unnest().with_columns(start=pl.col("len").cum_sum() - pl.col("len"))
+            slices = {number: (start, length) for length, number, start in runs.iter_rows()}
+            rows = rows.drop(_NUMBER)
+            for number, name in enumerate(self._names):
+                if buckets[number] in run:
+                    part = rows.slice(*slices.get(number, (0, 0)))
+                    seconds = self._config.audio.segment_seconds
+                    yield name, _entry(self._parts, name, part, known.get(name), seconds)
 
 
 def _row_hashes(recordings: pl.DataFrame, content: JsonContent) -> pl.Series:
     """A hash of each row, without the user's columns if their values are in the recording's digest."""
-    hashed = recordings.select(*RECORDING_SCHEMA) if content == JsonContent.EMBED else recordings
+    whole = recordings.drop(_NUMBER)
+    hashed = whole.select(*RECORDING_SCHEMA) if content == JsonContent.EMBED else whole
     return hashed.hash_rows().alias(_HASH)
 
 
@@ -226,10 +330,3 @@ def _counts(rejected: pl.DataFrame) -> tuple[tuple[str, str, int], ...]:
     """(origin, code, number of rows) of a table of rejects, sorted."""
     counts = rejected.group_by("origin", "code").len().sort("origin", "code")
     return tuple((origin, code, number) for origin, code, number in counts.iter_rows())
-
-
-def _stamps(catalog: Catalog) -> SourceStamps:
-    """Stamps of all files of the scan, except those left for the next scan."""
-    files = catalog.rejected.filter(pl.col("origin") == RejectSubject.FILE)
-    parts = (files_of(catalog.recordings), files)
-    return concatenated([stamps_of(part["path"], part["num_bytes"], part["mtime_ns"]) for part in parts])

@@ -5,20 +5,26 @@ scan useless, such as an output that cannot be written, and explains why a sourc
 """
 
 import os
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
 
 import polars as pl
 
-from headrace.catalog.acceptance import CatalogSettings
+from headrace.catalog.acceptance import CatalogSettings, sorted_rejects
 from headrace.catalog.checkpoint import ScanCheckpoint
 from headrace.catalog.header import CatalogHeader
 from headrace.catalog.metadata_columns import check_group_by
+from headrace.catalog.metadata_files import MetadataTable
 from headrace.catalog.metadata_rows import NAMESAKE_HINT
-from headrace.catalog.parts import known_catalog, last_catalog
-from headrace.catalog.scan import Scan, ScanRuntime, scan_settled
+from headrace.catalog.partitions import merged_names
+from headrace.catalog.parts import existing_catalog, known_catalog, last_catalog
+from headrace.catalog.scan import Finished, Scan, settled_parts, table_of
+from headrace.catalog.scan_runtime import ScanRuntime
 from headrace.catalog.sources import Source
-from headrace.catalog.storing import store_catalog
+from headrace.catalog.storing import CatalogWriter
 from headrace.config.dataset import DatasetConfig
-from headrace.config.source import SampleKind
+from headrace.config.source import Duplicates, SampleKind
 from headrace.errors import CatalogError, ConfigError
 from headrace.format.other_formats import GUIDE, recognised
 from headrace.format.rejects import ASKED_FOR, RejectSubject, counted
@@ -30,7 +36,7 @@ _SHOWN = 5
 def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and how it runs
     config: DatasetConfig,
     source: Source,
-    metadata: pl.DataFrame | None,
+    metadata: pl.DataFrame | MetadataTable | None,
     output: Storage,
     runtime: ScanRuntime | None = None,
     *,
@@ -57,10 +63,11 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
         FormatError: the stored catalog is damaged.
     """
     # Imported late: pandera imports pandas, a third of the start-up time of a run.
-    from headrace.catalog.checks import check_catalog, check_metadata, load_schema  # noqa: PLC0415
+    from headrace.catalog.checks import PartCheck, check_metadata, load_schema  # noqa: PLC0415
 
     check_output(output)
-    check_columns(metadata, config)
+    table = table_of(metadata)
+    check_columns(table, config)
     if config.source.validation is not None:
         load_schema(config.source.validation)
     listed = frozenset(config.exclude) if isinstance(config.exclude, tuple) else frozenset()
@@ -82,15 +89,32 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
     last = last_catalog(output)
     header = None if last is None else last.header
     known = known_catalog(output, header, runtime.probe_version())
-    scan = scan_settled(source, known, settings, metadata, runtime, checkpoint=checkpoint)
-    del known  # as large as the new catalog
-    check_catalog(scan.recordings, scan.rejected)
-    _check_rows(scan, config)
-    if config.source.validation is not None:
-        check_metadata(scan.recordings, config.source.validation)
-    stored = store_catalog(output, scan.catalog, config, header)
+    with closing(settled_parts(source, known, settings, table, runtime, checkpoint)) as parts:
+        is_merged = config.source.duplicates == Duplicates.GROUP
+        merged = merged_names(parts.with_shared_audio(), config.group_by) if is_merged else {}
+        writer = CatalogWriter(output, config, parts.probe_version, header, merged, runtime.table_bytes)
+        with closing(writer):
+            check, rejects = PartCheck(), parts.other_rejects
+            for part in parts.finished():
+                check.add(part.recordings)
+                writer.add(part.recordings)
+                rejects.append(part.rejected)
+            rejected = sorted_rejects(pl.concat(rejects))
+            check.finish(parts.recordings, rejected)
+            finished = Finished(writer.schema, rejected, writer.num_recordings, writer.num_files)
+            scan = Scan.of(parts, finished, partial(_stored, output))
+            _check_rows(scan, config)
+            if config.source.validation is not None:
+                recordings = pl.concat(parts.recordings()).sort("path", maintain_order=True)
+                check_metadata(recordings, config.source.validation)
+            stored = writer.finish(rejected)
     checkpoint.clear()
     return scan, stored
+
+
+def _stored(output: Storage, columns: Sequence[str] | None) -> pl.DataFrame:
+    """The recordings of the stored catalog."""
+    return existing_catalog(output).recordings(columns)
 
 
 def _check_rows(scan: Scan, config: DatasetConfig) -> None:
@@ -117,7 +141,7 @@ def _check_rows(scan: Scan, config: DatasetConfig) -> None:
 def _check_some_row(scan: Scan, rows: pl.DataFrame, config: DatasetConfig) -> None:
     """Raise `CatalogError` if every row of the metadata table is rejected, unless the YAML asks for all of it."""
     faults = rows.filter(~pl.col("code").is_in(list(ASKED_FOR)))
-    if scan.recordings.height or scan.num_waiting_rows or faults.is_empty():
+    if scan.num_recordings or scan.num_waiting_rows or faults.is_empty():
         return
     counts = ", ".join(f"{code}: {number}" for code, number in counted(rows["code"]))
     shown = "; ".join(faults.unique("code", keep="first", maintain_order=True)["reason"].head(_SHOWN))
@@ -140,7 +164,7 @@ def check_output(output: Storage) -> None:
         )
 
 
-def check_columns(metadata: pl.DataFrame | None, config: DatasetConfig) -> None:
+def check_columns(metadata: MetadataTable | None, config: DatasetConfig) -> None:
     """Raise `ConfigError` if `group_by` does not name a metadata column."""
     if config.group_by is None:
         return
@@ -157,7 +181,7 @@ def why_no_recordings(scan: Scan, uri: str) -> str | None:
         scan: the result of the scan.
         uri: the source, as in the YAML.
     """
-    if scan.recordings.height:
+    if scan.num_recordings:
         return None
     if not scan.num_found:
         return f"source.uri {uri}: the folder has no files; name the folder of the recordings"
