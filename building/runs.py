@@ -179,7 +179,8 @@ def _faults(
         if event.is_step_failure and event.step_key not in steps_apart
         if only is None or event.step_key == _step_of(only)
     ]
-    # A failed blocking check also fails its step, whose message says less.
+    # A failed blocking check also fails its step, whose message says less or the same.
+    steps = [step for step in steps if not any(check.endswith(step) for check in checks)]
     is_unexplained = not result.success and only is None and not any(_faults(result, only=key) for key in apart)
     return [*checks, *(step for step in steps if not (checks and "blocking" in step))] or (
         [f"the run failed; see run {result.run_id}"] if is_unexplained else []
