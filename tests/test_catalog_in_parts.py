@@ -245,3 +245,12 @@ def test_a_table_in_parts_needs_a_fraction_of_the_memory(tmp_path):
     whole, parts = growth_mb(tmp_path, 1 << 40), growth_mb(tmp_path, 8 << 20)
     assert whole[0] == parts[0] == num_rows
     assert parts[1] < 0.6 * whole[1], (whole, parts)
+
+
+def test_a_parquet_file_of_a_type_that_cannot_be_read_is_an_error_that_names_it(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    arrow = pytest.importorskip("pyarrow")
+    wide = arrow.array([None], arrow.decimal256(60, 2))
+    parquet.write_table(arrow.table({"path": ["a.wav"], "wide": wide}), tmp_path / "m.parquet")
+    with pytest.raises(ConfigError, match=r"m\.parquet: not a readable Parquet file"):
+        open_metadata(tmp_path / "m.parquet")

@@ -122,10 +122,11 @@ def open_metadata(
     name = f"metadata table {shown or path}"
     texts = tuple(dict.fromkeys((*_TEXT_COLUMNS, path_column, *text_columns)))
     try:
-        schema = pl.read_parquet_schema(file)
+        schema = pl.Schema(pl.read_parquet_schema(file))
+        schema.to_frame()  # fails for types that no table can have, such as decimals of more than 38 digits
     except (pl.exceptions.PolarsError, OSError) as error:
         raise ConfigError(f"{name}: not a readable Parquet file: {error}") from error
-    table = ParquetTable(_stored_types(pl.Schema(schema), name, texts), file, name, owner)
+    table = ParquetTable(_stored_types(schema, name, texts), file, name, owner)
     _check_column(table.schema, name, path_column, "relative to source.uri")
     return table
 
