@@ -30,6 +30,7 @@ STEPS = {
     "leaks": "the check of copies across splits",
 }
 _MTIME_NS = 10**18
+_PART_ROWS = 10_000
 _SETTINGS = {"splits": {"train": 1.0}, "shards": {"partitions": {"train": NUM_PARTITIONS}}}
 
 
@@ -95,11 +96,11 @@ def _act(step: str, folder: Path, count: int) -> Callable[[], dict[str, float]]:
     table = folder / "metadata.parquet"
 
     def scan() -> dict[str, float]:
-        from headrace.catalog.metadata_files import read_metadata  # noqa: PLC0415
+        from headrace.catalog.metadata_files import open_metadata  # noqa: PLC0415
         from headrace.catalog.scan_runtime import ScanRuntime  # noqa: PLC0415
 
         runtime = ScanRuntime(probe_version=lambda: "1")
-        update_catalog(config, _Listed(count), read_metadata(table), output, runtime)
+        update_catalog(config, _Listed(count), open_metadata(table), output, runtime)
         return output.traffic()
 
     def read(use: Callable[[], object]) -> Callable[[], dict[str, float]]:
@@ -172,7 +173,7 @@ def _config(folder: Path) -> Any:  # noqa: ANN401 - imported late
 
 
 def _prepare(folder: Path, count: int) -> dict[str, float]:
-    """Write a metadata table, and a part with the facts of all files as an earlier scan would have left it."""
+    """Write a metadata table, and parts with the facts of all files as an earlier scan would have left them."""
     import hashlib  # noqa: PLC0415
 
     import polars as pl  # noqa: PLC0415
@@ -193,7 +194,9 @@ def _prepare(folder: Path, count: int) -> dict[str, float]:
         "num_channels": [1] * count,
         "bits_per_sample": [16] * count,
     }
-    PartWriter(_counting(folder), {}, "1").table("train-0000.files", pl.DataFrame(facts, schema=FILE_SCHEMA))
+    writer = PartWriter(_counting(folder), {}, "1")
+    for number, part in enumerate(pl.DataFrame(facts, schema=FILE_SCHEMA).iter_slices(_PART_ROWS)):
+        writer.table(f"train-{number:04d}.files", part)
     user = {
         "path": paths,
         "title": [f"a line of text about recording {number}" for number in range(count)],

@@ -85,7 +85,7 @@ def growth_of(catalog: dict[str, Any], manifests: dict[str, Any]) -> Growth:
     """The unit costs in the JSON of `growth_catalog.py` and of `growth.py`."""
     count = max(map(int, catalog["recordings"]))
     steps = catalog["recordings"][str(count)]
-    rows = {(row["row"], row["shards"]): row for row in manifests["rows"]}
+    rows = {(row["row"], row["shards"]): row for row in manifests["rows"] if "shards" in row}
     shards = max(shards for _, shards in rows)
     written, one, gc = (rows[name, shards] for name in ("write", "commit_one_shard", "gc_names"))
     return Growth(
@@ -176,7 +176,7 @@ def _hours(seconds: float) -> str:
 def _seconds(seconds: float) -> str:
     if seconds >= 36_000:
         return f"{seconds / 3600:,.0f} h"
-    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.2g} s"
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.2g} s"
 
 
 def measure(num_clips: int) -> UnitCosts:

@@ -17,7 +17,7 @@ from typing import BinaryIO
 import polars as pl
 
 NUM_BUCKETS = 64
-PART_BYTES = 24 << 20
+PART_BYTES = 12 << 20
 """Bytes of a table that stay in memory before they are written, and of the tables that are joined at a time."""
 
 _BUCKET = "\0bucket"  # no column of a user has such a name
@@ -106,7 +106,7 @@ class Buckets:
 
 @dataclass(slots=True)
 class PartTables:
-    """Tables by number: the first few in memory, the others in a file.
+    """Tables by number: the first, or the first few, in memory, the others in a file.
 
     Attributes:
         most_bytes: as in `Buckets`.
@@ -123,7 +123,7 @@ class PartTables:
         """Add the table of the next number."""
         self.num_rows += table.height
         self._num_bytes += int(table.estimated_size())
-        if self.most_bytes is None or self._num_bytes < self.most_bytes:
+        if self.most_bytes is None or self._num_bytes < self.most_bytes or not self._tables:
             self._tables.append(table)
             return
         if self._file is None:

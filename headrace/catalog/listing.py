@@ -126,7 +126,9 @@ def _sorted(
     mtime_ns: np.ndarray[Any, np.dtype[np.int64]],
 ) -> SourceStamps:
     order = np.lexsort((mtime_ns, num_bytes, paths))
-    return SourceStamps(paths[order], num_bytes[order], mtime_ns[order])
+    paths = paths[order]  # one column after the other, so that the unsorted ones are not all there at the end
+    num_bytes = num_bytes[order]
+    return SourceStamps(paths, num_bytes, mtime_ns[order])
 
 
 def _filled(values: Iterable[int | None]) -> np.ndarray[Any, np.dtype[np.int64]]:

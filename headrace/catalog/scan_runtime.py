@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headrace import audio
+from headrace.catalog.buckets import PART_BYTES
 from headrace.catalog.probing import Probe
 from headrace.catalog.scan_workers import FileWorkers, ReadingThreads
 from headrace.machine import num_cores
@@ -35,4 +36,4 @@ class ScanRuntime:
     settling: Callable[[int, float], None] = lambda num_files, seconds: None  # noqa: ARG005
     probe: Probe = audio.probe
     probe_version: Callable[[], str] = audio.codec_version
-    table_bytes: int = 24 << 20
+    table_bytes: int = PART_BYTES
