@@ -10,6 +10,7 @@ import pytest
 
 from headrace.audio import AudioFormat
 from headrace.catalog.columns import OWN_COLUMNS
+from headrace.catalog.metadata_columns import json_values
 from headrace.catalog.metadata_files import read_metadata
 from headrace.catalog.parts import read_catalog
 from headrace.checks.audit import conservation_faults
@@ -123,9 +124,9 @@ def test_metadata_columns_may_have_names_that_are_used_internally(project):
     assert {found["b.wav"][name] for name in names} == {None}
 
 
-def test_nan_in_json_lines_becomes_null(tmp_path):
+def test_nan_in_json_lines_becomes_null_in_the_json_of_samples(tmp_path):
     table = tmp_path / "metadata.jsonl"
     table.write_text(
         '{"path": "a.wav", "level": NaN}\n\n{"path": "b.wav", "level": -Infinity}\n{"path": "c.wav", "level": 1.5}\n'
     )
-    assert read_metadata(table)["level"].to_list() == [None, None, 1.5]
+    assert json_values(read_metadata(table)["level"]) == [None, None, 1.5]
