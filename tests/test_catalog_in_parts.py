@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -16,7 +17,7 @@ from headrace.catalog.scan import scan, scan_settled
 from headrace.catalog.storing import CatalogWriter
 from headrace.catalog.update import update_catalog
 from headrace.config.dataset import DatasetConfig
-from headrace.errors import ConfigError, HeadraceError
+from headrace.errors import ConfigError, HeadraceError, StorageError
 from headrace.stores.storage import open_storage
 from tests.catalog_fakes import NOW_NS, OLD_NS, FakeSource, fake_runtime
 
@@ -194,6 +195,7 @@ def test_a_writer_without_parts_says_so():
 
 GROWTH = """
 import sys
+from functools import partial
 from pathlib import Path
 import headrace.catalog.checks
 from headrace.catalog.metadata_files import open_metadata
@@ -255,3 +257,12 @@ def test_a_parquet_file_of_a_type_that_cannot_be_read_is_an_error_that_names_it(
     parquet.write_table(arrow.table({"path": ["a.wav"], "wide": wide}), tmp_path / "m.parquet")
     with pytest.raises(ConfigError, match=r"m\.parquet: not a readable Parquet file"):
         open_metadata(tmp_path / "m.parquet")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
+def test_a_full_temporary_folder_is_an_error_that_names_it_and_the_way_out(monkeypatch):
+    monkeypatch.setattr("tempfile.TemporaryFile", partial(Path("/dev/full").open, "w+b"))
+    rows = Buckets(pl.Schema({"path": pl.String}), most_bytes=1)
+    with pytest.raises(StorageError, match=r"^temporary folder /\S+: .* \(No space left on device\); .* TMPDIR"):
+        rows.add(pl.DataFrame({"path": ["a.wav"]}), pl.Series([0]))
+    rows.close()

@@ -7,6 +7,7 @@ that tables that are divided by the same column can be joined bucket by bucket. 
 its process.
 """
 
+import contextlib
 import io
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,12 +17,51 @@ from typing import BinaryIO
 
 import polars as pl
 
+from headrace.errors import StorageError
+
 NUM_BUCKETS = 64
 PART_BYTES = 12 << 20
 """Bytes of a table that stay in memory before they are written, and of the tables that are joined at a time."""
 
 _BUCKET = "\0bucket"  # no column of a user has such a name
 _NOT_ASCII = r"[^\x00-\x7F]"
+
+
+class _TableFile:
+    """Tables in a temporary file."""
+
+    def __init__(self) -> None:
+        self._file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
+
+    def write(self, table: pl.DataFrame) -> tuple[int, int]:
+        """Append a table. Returns its offset and its size in bytes.
+
+        Raises:
+            StorageError: the temporary folder is full, or cannot be written.
+        """
+        blob = io.BytesIO()
+        table.write_ipc_stream(blob)
+        try:
+            offset = self._file.seek(0, io.SEEK_END)
+            self._file.write(blob.getbuffer())
+            self._file.flush()
+        except OSError as error:
+            raise StorageError(
+                f"temporary folder {tempfile.gettempdir()}: a table of the scan cannot be written "
+                f"({error.strerror or error}); make room, or let TMPDIR name a folder on a larger disk"
+            ) from error
+        return offset, blob.tell()
+
+    def read(self, place: tuple[int, int]) -> pl.DataFrame:
+        """The table at a place that `write` returned."""
+        offset, num_bytes = place
+        self._file.seek(offset)
+        return pl.read_ipc_stream(io.BytesIO(self._file.read(num_bytes)))
+
+    def close(self) -> None:
+        """Delete the file, also if what it still has to write has no room."""
+        with contextlib.suppress(OSError):
+            self._file.close()
 
 
 @dataclass(slots=True)
@@ -37,7 +77,7 @@ class Buckets:
     most_bytes: int | None = PART_BYTES
     _waiting: list[tuple[pl.DataFrame, pl.Series]] = field(default_factory=list)
     _num_waiting: int = 0
-    _file: BinaryIO | None = None
+    _file: _TableFile | None = None
     _places: list[list[tuple[int, int]]] = field(default_factory=lambda: [[] for _ in range(NUM_BUCKETS)])
     num_rows: int = 0
 
@@ -63,8 +103,7 @@ class Buckets:
 
     def divide(self) -> None:
         """Write the rows that are in memory to the file."""
-        if self._file is None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
+        self._file = self._file or _TableFile()
         if not self._waiting:
             return
         table = pl.concat([rows.with_columns(numbers.alias(_BUCKET)) for rows, numbers in self._waiting])
@@ -74,10 +113,7 @@ class Buckets:
         table = table.drop(_BUCKET)
         start = 0
         for length, bucket in runs.iter_rows():
-            blob = io.BytesIO()
-            table.slice(start, length).write_ipc_stream(blob)
-            self._places[bucket].append((self._file.tell(), blob.tell()))
-            self._file.write(blob.getbuffer())
+            self._places[bucket].append(self._file.write(table.slice(start, length)))
             start += length
 
     def sizes(self) -> list[int]:
@@ -88,10 +124,7 @@ class Buckets:
         """The rows of some buckets; those of one bucket are in the order in which they were added."""
         found = [self.schema.to_frame()]
         if self._file is not None:
-            for offset, length in (place for bucket in buckets for place in self._places[bucket]):
-                self._file.seek(offset)
-                found.append(pl.read_ipc_stream(io.BytesIO(self._file.read(length))))
-            self._file.seek(0, io.SEEK_END)
+            found += [self._file.read(place) for bucket in buckets for place in self._places[bucket]]
         first, last = buckets.start, buckets.stop - 1
         for table, numbers in self._waiting:
             found.append(table if buckets == ALL else table.filter(numbers.is_between(first, last)))
@@ -117,7 +150,7 @@ class PartTables:
     num_rows: int = 0
     _tables: list[pl.DataFrame | tuple[int, int]] = field(default_factory=list)
     _num_bytes: int = 0
-    _file: BinaryIO | None = None
+    _file: _TableFile | None = None
 
     def append(self, table: pl.DataFrame) -> None:
         """Add the table of the next number."""
@@ -126,12 +159,8 @@ class PartTables:
         if self.most_bytes is None or self._num_bytes < self.most_bytes or not self._tables:
             self._tables.append(table)
             return
-        if self._file is None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
-        blob = io.BytesIO()
-        table.write_ipc_stream(blob)
-        self._tables.append((self._file.seek(0, io.SEEK_END), blob.tell()))
-        self._file.write(blob.getbuffer())
+        self._file = self._file or _TableFile()
+        self._tables.append(self._file.write(table))
 
     def __getitem__(self, number: int) -> pl.DataFrame:
         """One of the tables."""
@@ -140,9 +169,7 @@ class PartTables:
             return table
         if self._file is None:
             raise ValueError("the tables have been closed")
-        offset, length = table
-        self._file.seek(offset)
-        return pl.read_ipc_stream(io.BytesIO(self._file.read(length)))
+        return self._file.read(table)
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
         """The tables in order."""

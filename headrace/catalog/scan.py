@@ -7,7 +7,7 @@ catalog.
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import polars as pl
 
@@ -15,7 +15,7 @@ from headrace.catalog.acceptance import CatalogSettings, facts_of, sorted_reject
 from headrace.catalog.checkpoint import ScanCheckpoint
 from headrace.catalog.field_files import files_of
 from headrace.catalog.metadata_files import MetadataTable, TableInMemory
-from headrace.catalog.scan_parts import Known, ScannedParts, ScanTotals, scan_parts
+from headrace.catalog.scan_parts import Known, ScannedParts, scan_parts
 from headrace.catalog.scan_runtime import ScanRuntime
 from headrace.catalog.sources import Source
 from headrace.format.rejects import RejectSubject
@@ -102,7 +102,7 @@ class Scan:
             parts.unsettled,
             finished.num_recordings,
             finished.num_used,
-            **{name: getattr(parts.totals, name) for name in ScanTotals.__slots__},
+            **asdict(parts.totals),
         )
 
     @property

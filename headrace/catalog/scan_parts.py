@@ -199,9 +199,8 @@ class ScannedParts:
         lost = with_namesakes(pl.concat(unmatched), tables.all_paths)
         self._others.append(rejected_rows(lost, RejectSubject.METADATA))
         self._others.append(rejected_rows(unknown_exclusions(sorted(unknown)), RejectSubject.EXCLUDE))
-        columns = [self._name, *dict.fromkeys(["path", "key", *CONTENT, "code", "reason"])]
-        columns += [IS_CUT] if tables.is_of_rows else []
-        rivals = finder.found(lambda: self._candidates, list(dict.fromkeys(columns)))
+        columns = dict.fromkeys([self._name, "path", "key", *CONTENT, "code", "reason"])  # each once
+        rivals = finder.found(lambda: self._candidates, [*columns, *([IS_CUT] if tables.is_of_rows else [])])
         if rivals.is_empty():
             return
         decided = (decide_rows if tables.is_of_rows else decide_files)(rivals, settings)
