@@ -127,7 +127,7 @@ def test_a_store_that_keeps_failing_is_an_error_within_seconds(server, tmp_path,
     start = time.monotonic()
     with pytest.raises(StorageError, match=r"train_.*\.tar: failed 2 times"):
         list(StreamingDataLoader(dataset))
-    assert time.monotonic() - start < 60
+    assert time.monotonic() - start < 30
 
 
 def _lose_patience(dataset, seconds):
@@ -145,7 +145,7 @@ def test_a_server_that_stalls_at_the_start_is_an_error_too(server, tmp_path):
     start = time.monotonic()
     with pytest.raises(StorageError, match="failed 2 times"):
         make(f"{server.uri}/audio", tmp_path, download_timeout=0.3, download_retry=1)
-    assert time.monotonic() - start < 60
+    assert time.monotonic() - start < 30
 
 
 def test_a_shard_with_a_wrong_digest_never_enters_the_cache(server, tmp_path):

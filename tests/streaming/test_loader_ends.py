@@ -35,7 +35,7 @@ def test_workers_of_a_killed_process_end_by_themselves(dataset_folder, tmp_path)
     assert len(workers) == 3
     process.kill()
     process.communicate()
-    _, alive = psutil.wait_procs(workers, timeout=100)
+    _, alive = psutil.wait_procs(workers, timeout=60)
     assert not alive
 
 
@@ -52,7 +52,7 @@ def test_ctrl_c_ends_at_once(dataset_folder, tmp_path, num_workers):
     assert process.stdout.readline() == "batch\n"
     process.send_signal(signal.SIGINT)
     try:
-        _, errors = process.communicate(timeout=100)
+        _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
     assert "KeyboardInterrupt" in errors
@@ -74,7 +74,7 @@ except RuntimeError as error:
 
 def test_a_worker_terminated_while_it_is_forked_ends_there(dataset_folder):
     command = [sys.executable, "-c", _TERMINATED_IN_FORK, f"{dataset_folder}/audio"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.endswith("killed by SIGTERM\n")
     assert done.stderr == ""
 
@@ -90,5 +90,5 @@ def test_a_script_that_leaves_its_loaders_to_the_interpreter_ends_without_a_word
         "print([len(next(batches)['keys']) for batches in running])\n"
     )
     words = [sys.executable, "-W", "error", "-c", program, f"{dataset_folder}/audio"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr, done.returncode) == ("[8, 8]\n", "", 0)

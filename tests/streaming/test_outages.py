@@ -71,7 +71,7 @@ def test_a_store_that_is_down_for_good_is_an_error_that_says_how_long_and_how_of
     began = time.monotonic()
     with pytest.raises(StorageError, match=r"^s3://bucket/audio/\S+: failed \d+ times in \d\S* s, .*503"):
         list(StreamingDataLoader(dataset))
-    assert 0.3 <= time.monotonic() - began < 60  # by itself it would wait for two minutes
+    assert 0.3 <= time.monotonic() - began < 20
     with pytest.raises(StorageError, match=r"^s3://bucket/audio\S*: failed \d+ times in \d\S* s, .*503"):
         make(f"{server.uri}/audio", tmp_path / "other")
 
@@ -99,7 +99,7 @@ def test_a_loader_that_is_closed_in_an_outage_leaves_no_thread_that_waits(server
     wait_for(lambda: dataset.reading.traffic.counts().num_retries >= 6)
     assert threads_of_ours() - others
     batches.close()
-    wait_for(lambda: not threads_of_ours() - others)  # they would wait for two minutes
+    wait_for(lambda: not threads_of_ours() - others, 30)  # they would wait for two minutes
 
 
 def test_a_store_that_asks_for_a_second_gets_it(server):
@@ -149,8 +149,10 @@ def test_ctrl_c_ends_a_run_that_waits_for_its_store(server, tmp_path, suffix):
     run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert " fails: the request for " in run.stderr.readline()
     time.sleep(1.5)  # pauses of half a second and more
+    began = time.monotonic()
     run.send_signal(signal.SIGINT)
-    out, err = run.communicate(timeout=60)  # it would wait for two minutes
+    out, err = run.communicate(timeout=30)
+    assert time.monotonic() - began < 5
     assert "KeyboardInterrupt" in err
     assert out == ("opened\n" if suffix else "")
     assert run.returncode != 0

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -41,6 +42,21 @@ class OpenBatch:
 
     def finish(self):
         return self.number
+
+
+@dataclass(frozen=True, slots=True)
+class TwoRows(OpenBatch):
+    """A batch of two rows, which threads fill apart by a function of the row."""
+
+    fill_row: Callable[[int], None]
+    is_filled_whole: ClassVar[bool] = False
+
+    def __len__(self):
+        return 2
+
+    def fill(self, start, stop):
+        assert stop == start + 1
+        self.fill_row(start)
 
 
 class Assembler:
@@ -100,23 +116,16 @@ def test_batches_after_one_that_could_not_be_opened_are_not_lost():
 def test_the_error_of_a_batch_is_that_of_its_first_bad_sample_whichever_thread_found_its_own_first():
     second_failed = threading.Event()
 
-    @dataclass(frozen=True, slots=True)
-    class BadBatch(OpenBatch):
-        is_filled_whole: ClassVar[bool] = False
-
-        def __len__(self):
-            return 2
-
-        def fill(self, start, stop):
-            if start == 0:
-                assert second_failed.wait(60)
-                raise ValueError("the first sample")
-            second_failed.set()
-            raise ValueError("the second sample")
+    def fill_row(row):
+        if row == 0:
+            assert second_failed.wait(60)
+            raise ValueError("the first sample")
+        second_failed.set()
+        raise ValueError("the second sample")
 
     class BadAssembler(Assembler):
         def open(self, plan):
-            return BadBatch(number_of(plan))
+            return TwoRows(number_of(plan), fill_row)
 
     batches = ThreadedBatches(BadAssembler(None), num_threads=2, depth=1, is_local=True)
     with pytest.raises(ValueError, match="the first sample"):
@@ -129,22 +138,15 @@ def test_an_error_of_a_batch_that_is_dropped_before_its_other_part_begins_is_fre
     may_end = threading.Event()
 
     def use(fail):
-        @dataclass(frozen=True, slots=True)
-        class BadBatch(OpenBatch):
-            is_filled_whole: ClassVar[bool] = False
-
-            def __len__(self):
-                return 2
-
-            def fill(self, start, stop):
-                assert start == 0
-                batches.close()
-                fail()
+        def fill_row(row):
+            assert row == 0
+            batches.close()
+            fail()
 
         batches = ThreadedBatches(Assembler(None), num_threads=2, depth=1, is_local=True)
         batches._decoders.submit(lambda: may_end.wait(60))  # the other thread is busy
         decoders = batches._decoders._threads
-        batches._fill(BadBatch(0), PendingResult(0))
+        batches._fill(TwoRows(0, fill_row), PendingResult(0))
         while not batches._is_closed:
             time.sleep(0.001)
         may_end.set()
