@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tools.mutant_runs import Outcome, Runs, replace
-from tools.mutating import behaviour, mutants
-from tools.run_mutants import CONFIG, EXPLAINED, ROOT, Score, chosen_modules, recorded
+from tools.mutating import Mutant, behaviour, mutants
+from tools.run_mutants import CONFIG, EXPLAINED, ROOT, Score, chosen_modules, is_explained, recorded
 
 CONFIGURED = tomllib.loads(CONFIG.read_text())
 SOURCE = '''
@@ -25,6 +25,7 @@ def larger(a: int | None, b: int) -> int | None:
         ("class A:\n    a: int | None = 1", "class A:\n    a: int & None = 1"),
         ("@dataclass(frozen=True, eq=False)\nclass A: ...", "@dataclass(frozen=False, eq=True)\nclass A: ..."),
         ("a = zip(b, c, strict=True)", "a = zip(b, c, strict=False)"),
+        ("class A(Protocol):\n    @property\n    def b(self): ...", "class A(Protocol):\n    def b(self): ..."),
         ("import a\nif TYPE_CHECKING:\n    import b", "import a\nif not TYPE_CHECKING:\n    import b"),
     ],
 )
@@ -46,6 +47,24 @@ def test_what_cannot_be_compiled_has_no_behaviour():
 )
 def test_changes_with_an_effect_are_another_behaviour(one, other):
     assert behaviour(one) != behaviour(other)
+
+
+@pytest.mark.parametrize(
+    ("operator", "text", "constant"),
+    [
+        ("NumberReplacer", "_WAIT_SECONDS = 6.0  # a while", "_WAIT_SECONDS"),
+        ("NumberReplacer", "SIZES: tuple[int, ...] = (1, 3)", "SIZES"),
+        ("NumberReplacer", "wait_seconds = 6.0", ""),
+        ("NumberReplacer", "if _WAIT_SECONDS == 6.0:", ""),
+        ("ReplaceBinaryOperator_LShift_RShift", "_BYTES = 1 >> 20", ""),
+    ],
+)
+def test_a_constant_with_another_number_is_explained_by_its_name(operator, text, constant):
+    mutant = Mutant("a.py", operator, "", 1, text, "")
+    assert mutant.constant == constant
+    assert is_explained(mutant, {"_WAIT_SECONDS": "any", "SIZES": "any"}) == bool(constant)
+    assert is_explained(mutant, {text: "this one"})
+    assert not is_explained(mutant, {})
 
 
 def test_every_operator_makes_its_changes_once():

@@ -1,8 +1,8 @@
 """Makes the mutants of a module: copies of its text, each with one small change that a test should notice.
 
 cosmic-ray's operators make the changes. Left out are changes without effect on what the code does: of annotations, of
-imports for the type checker, and of what only prevents mistakes: `frozen`, `slots` and `eq` of dataclasses, and
-`strict` of `zip`.
+imports for the type checker, of protocols, which nothing runs, and of what only prevents mistakes: `frozen`, `slots`
+and `eq` of dataclasses, and `strict` of `zip`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,12 @@ class Mutant:
     """The first changed line as it is now, without indentation; `without …` if it was removed."""
     diff: str
     """The change as a unified diff."""
+
+    @property
+    def constant(self) -> str:
+        """The module's constant whose number is another one; empty for every other change."""
+        named = re.match(r"(_?[A-Z][A-Z0-9_]*)(?:: [^=]+)? = ", self.text)
+        return named[1] if named and self.operator == "NumberReplacer" else ""
 
 
 def mutants(path: str, source: str, operators: Iterable[str], order: random.Random | None = None) -> Iterator[Mutant]:
@@ -116,6 +122,8 @@ class _Behaviour(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        if "Protocol" in map(ast.unparse, node.bases):
+            node.body = [ast.Pass()]
         for decorator in node.decorator_list:
             if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "dataclass":
                 decorator.keywords = [word for word in decorator.keywords if word.arg not in {"frozen", "slots", "eq"}]

@@ -30,6 +30,8 @@ from tools.mutating import mutants
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from tools.mutating import Mutant
+
 CONFIG = Path(__file__).with_name("mutants.toml")
 EXPLAINED = Path(__file__).with_name("explained_mutants.toml")
 BAR = 0.95
@@ -70,7 +72,7 @@ class Choice:
         order = random.Random(self.seed) if self.sample else None  # noqa: S311 - not a secret
         known, skipped = self.explained.get(tests.path, {}), []
         made = mutants(tests.path, (ROOT / tests.path).read_text(), self.operators, order)
-        unexplained = (mutant for mutant in made if mutant.text not in known or skipped.append(mutant))
+        unexplained = (mutant for mutant in made if not is_explained(mutant, known) or skipped.append(mutant))
         found: Counter[Outcome] = Counter()
         for mutant, outcome in outcomes(tests, islice(unexplained, self.sample), jobs):
             found[outcome] += 1
@@ -78,6 +80,11 @@ class Choice:
                 survivors.write(f"# {mutant.path}:{mutant.line} {mutant.operator}\n{mutant.diff}\n\n")
                 survivors.flush()
         return Score(found, len(skipped), self.sample)
+
+
+def is_explained(mutant: Mutant, known: Mapping[str, str]) -> bool:
+    """Whether `known` has the changed line, or the constant whose number is changed."""
+    return mutant.text in known or mutant.constant in known
 
 
 def chosen_modules(modules: Mapping[str, Sequence[str]], wanted: Sequence[str]) -> list[Tests]:
