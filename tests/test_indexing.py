@@ -1,5 +1,7 @@
 import io
 import json
+import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,7 +9,9 @@ import soundfile
 import torch
 
 from headrace.errors import FormatError
-from headrace.format.indexing import audio_field, index_tar
+from headrace.format.index import ABSENT
+from headrace.format.indexing import audio_field, index_tar, naming_of
+from headrace.format.member_names import KeyAt, Naming
 from headrace.format.pth import latent_facts
 from tests.tars import tar_of
 
@@ -29,9 +33,9 @@ def latents(hidden, length=None):
     return saved({"encoder_hidden": hidden, "encoder_length": len(hidden) if length is None else length})
 
 
-def index_of(members):
+def index_of(members, *audio_fields, **options):
     blob = tar_of(members)
-    return index_tar(io.BytesIO(blob), "a.tar"), blob
+    return index_tar(io.BytesIO(blob), "a.tar", naming=Naming(audio_fields=audio_fields), **options), blob
 
 
 def test_lengths_rates_and_channels_are_read_from_the_headers_of_every_audio_format():
@@ -134,6 +138,80 @@ def test_random_bytes_are_not_latents():
 def test_an_invalid_webdataset_is_an_error():
     with pytest.raises(FormatError, match="not neighbours"):
         index_of({"a.flac": b"", "b.flac": b"", "a.json": b"{}"})
+
+
+def test_a_flac_stream_that_does_not_state_its_length_has_an_unknown_one():
+    stream = bytearray(encoded(1000))
+    stream[21:26] = bytes([stream[21] & 0xF0, 0, 0, 0, 0])  # 36 bits of STREAMINFO
+    index, _ = index_of({"a.flac": bytes(stream), "b.flac": encoded(1)})
+    assert index.num_frames.tolist() == [ABSENT, 1]
+    assert index.sample_rate_hz.tolist() == [8000, 8000]
+
+
+def test_a_sample_with_named_audio_fields_ends_with_the_shortest():
+    members = {
+        "a.mix.flac": encoded(1000, channels=2),
+        "a.voice.flac": encoded(990),
+        "b.mix.flac": encoded(500),
+        "c.mix.flac": b"not audio",
+        "c.voice.wav": b"not audio",
+        "d.mix.flac": encoded(700),
+        "d.mix.wav": encoded(30, form="WAV"),
+        "d.voice.flac": encoded(700, 16_000),
+        "e.txt": b"no audio",
+    }
+    index, _ = index_of(members, "mix", "voice")
+    assert index.audio_fields == ("mix", "voice")
+    assert index.audio_facts.tolist() == [
+        [[1000, 2], [990, 1]],
+        [[500, 1], [ABSENT, 0]],
+        [[ABSENT, 0], [ABSENT, 0]],
+        [[700, 1], [700, 1]],
+        [[ABSENT, 0], [ABSENT, 0]],
+    ]
+    assert index.num_frames.tolist() == [990, ABSENT, ABSENT, ABSENT, ABSENT]
+    assert index.sample_rate_hz.tolist() == [8000, 0, 0, 0, 0]
+    assert index.num_channels.tolist() == [2, 0, 0, 0, 0]
+
+
+def test_named_audio_fields_are_those_that_the_json_of_the_first_such_sample_lists():
+    listed = json.dumps({"headrace": {"fields": {"mix": {}, "voice": {}}}}).encode()
+    named = {"b.mix.flac": encoded(70), "b.voice.flac": encoded(70)}
+    assert index_of({"b.json": listed, **named})[0].audio_fields == ("mix", "voice")
+    index, _ = index_of({"a.flac": encoded(80), "a.json": b"{}", "b.json": listed, **named})
+    assert index.audio_fields == ("mix", "voice")
+    assert index.num_frames.tolist() == [ABSENT, 70]  # the first sample has no audio of these names
+    assert index_of({"a.wav": b"", "a.b.flac": b"", "b.json": listed, **named})[0].audio_fields == ("mix", "voice")
+    for other in (b"{", b"[1]", b"{}"):
+        index, _ = index_of({"b.flac": encoded(90), "b.json": other, **named})
+        assert (index.audio_fields, index.num_frames.tolist()) == ((), [90])
+
+
+def test_audio_fields_that_no_sample_has_are_an_error_that_shows_a_name_they_could_have():
+    said = (
+        r"a\.tar: no sample has the audio field 'vox', a file like a\.vox\.flac; the fields in the tar are flac, json: "
+    )
+    with pytest.raises(FormatError, match=said):
+        index_of({"a.flac": encoded(9), "b.flac": encoded(9), "b.json": b"{}"}, "vox", "drums")
+    index, _ = index_of({}, "vox")
+    assert index.keys() == []
+
+
+def test_checksums_are_of_every_field_unless_only_headers_are_read():
+    members = {"a.flac": encoded(9), "a.json": b"{}"}
+    index, _ = index_of(members)
+    assert index.crc32.tolist() == [[zlib.crc32(members["a.flac"]), zlib.crc32(members["a.json"])]]
+    bare, _ = index_of(members, has_checksums=False)
+    assert bare.crc32.tolist() == [[ABSENT, ABSENT]]
+    assert bare.num_frames.tolist() == [9]
+
+
+def test_an_index_that_a_build_wrote_declares_its_fields():
+    index, _ = index_of({"a.mix.flac": encoded(9), "a.json": b"{}"}, "mix")
+    assert naming_of(KeyAt.LAST_DOT, None) == Naming(KeyAt.LAST_DOT)
+    assert naming_of(KeyAt.FIRST_DOT, index) == Naming(audio_fields=("mix",))
+    built = replace(index, input_digest="digest")
+    assert naming_of(KeyAt.FIRST_DOT, built) == Naming(declared=frozenset({"json", "mix.flac"}), audio_fields=("mix",))
 
 
 def test_the_plainest_audio_field_is_chosen():

@@ -96,7 +96,7 @@ def _described(file: BinaryIO, entry: SampleEntry, audio_fields: Sequence[str]) 
     """The entry with facts from its audio or latents, and the raw tensor with its place in the tar."""
     if members := _members(entry, audio_fields):
         return _with_audio_fields(file, entry, audio_fields, members), None
-    name = audio_field(tuple(entry.ranges))
+    name = None if audio_fields else audio_field(tuple(entry.ranges))
     if name is not None:
         return _with_audio(file, entry, name), None
     if LATENT_FIELD not in entry.ranges:
@@ -187,7 +187,7 @@ def _audio_facts(file: BinaryIO, span: tuple[int, int]) -> AudioFacts | None:
     start, stop = span
     try:
         head = payload(file, (start, min(stop, start + _FLAC_HEAD_BYTES)))
-        if head[:4] == b"fLaC":
+        if head.startswith(b"fLaC"):
             num_frames, rate, channels, _ = flac_info(head)
         else:
             info = probe(io.BytesIO(payload(file, span)), num_bytes=stop - start)
