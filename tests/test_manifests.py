@@ -7,17 +7,21 @@ from headrace.errors import AlreadyExistsError, FormatError, NotFoundError
 from headrace.format.manifests import (
     Manifest,
     ManifestRejection,
+    NumberedManifest,
     ShardEntry,
     bucket_of,
     commit_manifest,
+    keys_path,
     manifest_path,
     newest_manifest,
     newest_manifests,
+    numbered_keys,
     parsed_name,
     sequence_of,
     shard_name,
     split_of,
     versioned_bytes,
+    versioned_json,
 )
 from headrace.format.summaries import newest_summaries
 from headrace.stores.storage import StoredObject, open_storage
@@ -51,6 +55,41 @@ def test_a_manifest_survives_a_round_trip_and_its_digest_covers_its_content():
 def test_the_error_about_an_invalid_manifest_names_it(blob):
     with pytest.raises(FormatError, match=r"manifests/1\.json"):
         Manifest.from_json(blob, "manifests/1.json")
+
+
+def test_the_head_of_a_file_is_read_without_the_rest_and_all_of_it_if_there_is_no_rest():
+    blob = versioned_bytes("headrace_list", {"size": 2, "names": ["ä", "b"], "rest": [0]})
+    assert versioned_json(blob, "x", "headrace_list", before="names") == {"size": 2}
+    whole = {"size": 2, "names": ["ä", "b"], "rest": [0]}
+    assert versioned_json(blob, "x", "headrace_list", before="more") == whole
+    assert versioned_json(blob, "x", "headrace_list") == whole
+    assert "ä".encode() in blob
+    with pytest.raises(FormatError, match="a damaged headrace list"):
+        versioned_json(blob.replace(b"0\n", b"1\n"), "x", "headrace_list", before="names")
+
+
+@pytest.mark.parametrize("blob", [b"{}", b"[" * 100_000, b'{"headrace_list": 1}', b'{"headrace_list": 1, "crc32": 5}'])
+def test_a_file_that_is_not_such_an_object_is_an_error(blob):
+    with pytest.raises(FormatError, match="headrace list"):
+        versioned_json(blob, "x", "headrace_list")
+
+
+def test_a_numbered_manifest_has_the_digests_of_its_manifest():
+    one = manifest(entry())
+    assert NumberedManifest(1, one).wanted == one.wanted == "w"
+    assert NumberedManifest(1, one).digest == one.digest
+    assert NumberedManifest(1, one, "stored").digest == "stored"
+    assert NumberedManifest(1, one, "stored") == NumberedManifest(1, one)
+
+
+def test_names_of_partitions_and_files_are_taken_apart():
+    assert (split_of("hold-out-0003"), bucket_of("hold-out-0003")) == ("hold-out", 3)
+    assert keys_path("train-0003", 7, "0123456789abcdef") == "manifests/train-0003/00000007-0123456789ab.keys"
+    assert shard_name("latent_", "train", 3, 12, "0123456789abcdef") == "latent_train_0003_000012-0123456789ab.tar"
+    storage = open_storage("memory://")
+    storage.write(keys_path("train-0003", 7, "0123456789abcdef"), b"")
+    storage.write(manifest_path("train-0003", 7), b"")
+    assert list(numbered_keys(storage)) == [("train-0003", 7, "manifests/train-0003/00000007-0123456789ab.keys")]
 
 
 def test_another_format_version_is_an_error_although_the_file_is_complete():

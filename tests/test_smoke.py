@@ -49,6 +49,9 @@ def test_every_sample_of_a_valid_dataset_is_read_and_every_check_passes(graph):
     assert result.num_samples == result.num_streamed == 7
     assert result.table["samples"].sum() == result.table["streamed"].sum() == 7
     assert result.table["faults"].sum() == 0
+    assert result.num_new == result.num_shards == result.table.height
+    assert 0 < result.stream_seconds_to_first <= result.stream_seconds
+    assert result.seconds > 0
 
 
 def test_worker_processes_read_the_same_samples(graph):
@@ -176,6 +179,25 @@ def test_a_large_dataset_is_tested_with_a_random_choice_of_shards(graph):
     assert set(result.table["shard"]) < set(part.table.names())
     assert chosen(part.table, ReadLimits(num_samples=4)) == result.table["shard"].to_list()
     assert len(chosen(part.table, ReadLimits(num_samples=0))) == 1
+
+
+@pytest.mark.parametrize(("num_samples", "num_opened"), [(4, 1), (100, 0)])
+def test_a_snapshot_of_which_a_part_is_read_is_opened_whole_as_well(graph, monkeypatch, num_samples, num_opened):
+    opened = []
+    monkeypatch.setattr(smoke, "num_samples_opened", lambda *where: opened.append(where) or 99)
+    part = SmokePart.newest(graph.audio)
+    result = smoke_test({"audio": part}, IN_PROCESS, limits=ReadLimits(num_samples=num_samples))["audio"]
+    assert opened == [(graph.audio.uri, part.numbered.number)] * num_opened
+    fault = "StreamingDataset opens a snapshot with 99 samples, but its shards have 7"
+    assert result.faults["counts_match_sizes"] == [fault] * num_opened
+
+
+def test_a_part_without_shards_has_read_nothing():
+    result = smoke.SmokeResult(pl.DataFrame())
+    counts = (result.num_samples, result.num_streamed, result.num_joined, result.num_shards, result.num_new)
+    assert counts == (0, 0, 0, 0, 0)
+    assert (result.seconds, result.stream_seconds, result.stream_seconds_to_first) == (0, 0, 0)
+    assert result.is_whole
 
 
 def chosen(table: ShardTable, budget: ReadLimits) -> list[str]:

@@ -161,7 +161,7 @@ def test_of_latents_the_length_and_width_of_their_tensor_is_expected():
 def test_a_dataset_without_shards_expects_nothing(tmp_path):
     found = read_expected(LocalStorage(tmp_path), ShardTable.from_entries([]))
     assert len(found) == len(found.shard) == len(found.num_frames) == len(found.width) == 0
-    assert len(found.sample_rate_hz) == len(found.rejected) == len(found.rejected_hashes) == 0
+    assert len(found.sample_rate_hz) == len(found.is_flac) == len(found.rejected) == len(found.rejected_hashes) == 0
     assert found.find("a") is None
     assert not found.is_rejected("a")
 

@@ -1,6 +1,7 @@
 """The smoke test of latents: they equal the encoder's result, have the keys of the audio, and can be joined."""
 
 from collections.abc import Mapping
+from itertools import chain
 
 import pytest
 import torch
@@ -13,9 +14,13 @@ from headrace.checks.verify import find_target, verify
 from headrace.config.operation import LoaderConfig
 from headrace.encoders import EncoderInfo
 from headrace.errors import SampleError
+from headrace.format.index_files import read_index
 from headrace.format.shard_table import ShardTable
+from headrace.smoke.arrivals import JoinedArrival
 from headrace.smoke.choice import ReadLimits
-from headrace.smoke.joined import spans_of
+from headrace.smoke.comparing import SeenSamples
+from headrace.smoke.expected import read_expected
+from headrace.smoke.joined import JoinedReading, PartRead, spans_of
 from headrace.smoke.run import SmokePart, SmokeResult, smoke_test
 from headrace.streaming.loader import StreamingDataLoader
 from tests.audio_shards import commit, noise, write_partition
@@ -129,10 +134,15 @@ def test_the_budget_limits_the_samples_that_are_encoded_again(sound):
 
 
 def test_the_error_about_latents_of_another_encoder_names_both_encoders(data):
+    before = data.encoders()[0].fingerprint[:12]
     data.encoders = lambda: [encoders.load("log_mel", {"num_mels": 9})]
+    now = data.encoders()[0].fingerprint[:12]
     results = data.smoke()
     assert faulty(results) == {MEL: {"latents_match_audio"}}
-    assert "the current encoder is" in results[MEL].faults["latents_match_audio"][0]
+    assert (
+        f"the shard was encoded by encoder {before}, the current encoder is {now}; build these latents again"
+        in results[MEL].faults["latents_match_audio"][0]
+    )
 
 
 class Windowed:
@@ -180,6 +190,22 @@ def test_audio_with_the_latents_of_another_key_is_an_error(sound, monkeypatch, f
     assert (
         f"its {part} differs from the {part} of this key when read alone" in results["audio"].faults["joined_by_key"][0]
     )
+
+
+def test_samples_of_no_index_are_named_and_the_others_are_counted(sound, monkeypatch):
+    part = SmokePart.newest(sound.audio)
+    expected = read_expected(sound.audio, part.table)
+    read = PartRead(sound.audio.uri, expected, SeenSamples.none_of(expected))
+    reading = JoinedReading(read, {}, 1, batch_size=3, num_workers=0)
+    keys = list(chain.from_iterable(read_index(sound.audio, name).keys() for name in part.table.names()))
+    arrivals = [JoinedArrival(key, (0,)) for key in ("stranger", keys[0], keys[0], *keys[1:-2])]
+    monkeypatch.setattr(JoinedReading, "_arrivals", lambda *_: iter(arrivals))
+    found = []
+    assert reading.faults([(0, 18)], found) == 17
+    assert found == [
+        "stranger arrived, but is not in the index of any shard that was read",
+        "2 audio samples did not arrive, 1 arrived more than once",
+    ]
 
 
 class Shortened(StreamingDataLoader):

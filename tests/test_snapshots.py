@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 from headrace.errors import AlreadyExistsError, BuildError, FormatError, NotFoundError
 from headrace.format import commits, snapshots
 from headrace.format.index import index_name
-from headrace.format.manifests import Manifest, NumberedManifest, ShardEntry, manifest_path, shard_name
-from headrace.format.shard_table import ShardTable
+from headrace.format.manifests import (
+    Manifest,
+    NumberedManifest,
+    ShardEntry,
+    manifest_path,
+    shard_name,
+    versioned_bytes,
+)
+from headrace.format.shard_table import ShardTable, joined_table
 from headrace.format.sizes_file import mend_sizes
 from headrace.format.snapshots import Snapshot, read_snapshot, read_table, snapshot_numbers
 from headrace.stores.storage import LocalStorage, open_storage
@@ -84,6 +91,71 @@ def test_a_table_contains_every_shard_sorted_by_split(places, random):
 def _order(shard):
     split, bucket, rest = shard.name.split("_")
     return split, int(bucket), int(rest.split("-")[0])
+
+
+def test_rows_of_a_split_and_of_a_bucket_are_those_of_its_shards():
+    entries = [entry("train", 0, 0), entry("train", 2, 0), entry("train", 2, 1), entry("train", 3, 0)]
+    table = ShardTable.from_entries(entries)
+    assert table.of_bucket(2).names() == [shard.name for shard in entries[1:3]]
+    assert (table.of_bucket(2).splits, len(table.of_bucket(2))) == (("train",), 2)
+    for missing in (1, 4):
+        assert (table.of_bucket(missing).splits, table.of_bucket(missing).names()) == ((), [])
+    several = ShardTable.from_entries([*entries, entry("test", 1, 0), entry("zoo", 1, 0)])
+    assert several.rows_of(None) == slice(0, 6)
+    assert [several.rows_of(split) for split in ("test", "train", "zoo")] == [slice(0, 1), slice(1, 5), slice(5, 6)]
+    assert several.rows_of("none") == slice(0, 0)
+    assert [several.name(row) for row in range(6)] == several.names()
+
+
+def test_tables_are_joined_with_the_splits_of_each_and_must_have_all_rows():
+    parts = [
+        ShardTable.from_entries([entry("test", 0, 0)]),
+        ShardTable.from_entries([]),
+        ShardTable.from_entries([entry("train", 0, 0), entry("train", 1, 0)]),
+        ShardTable.from_entries([entry("train", 2, 0)]),
+    ]
+    whole = joined_table(parts, 4)
+    assert whole.names() == [name for part in parts for name in part.names()]
+    assert (whole.splits, whole.split.tolist()) == (("test", "train"), [0, 1, 1, 1])
+    assert (whole.prefix, whole.suffix) == (parts[0].prefix, ".tar")
+    for count in (3, 5):
+        with pytest.raises(FormatError, match=f"a snapshot counts {count} shards, the parts of its table"):
+            joined_table(parts, count)
+    nothing = joined_table([], 0)
+    assert (len(nothing), nothing.splits, nothing.suffix) == (0, (), ".tar")
+
+
+def test_prefix_and_suffix_of_all_names_are_kept():
+    names = [f"meta_train_0000_{number:06d}-1a2b3c4d5e6f.columns" for number in range(3)]
+    table = ShardTable.from_entries([ShardEntry(name, 1, 1, 1, 1.0, "input", 1) for name in names])
+    assert (table.prefix, table.suffix) == ("meta_", ".columns")
+    again = ShardTable.from_bytes(table.to_bytes(), "x")
+    assert again.names() == joined_table([again], 3).names() == names
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"partitions": {"train-0000": {"number": 1}}},
+        {"partitions": []},
+        {"splits": {"train": {"size": 1}}},
+        {"parts": [{"name": "x"}]},
+        {"more": 1},
+    ],
+)
+def test_the_error_about_a_snapshot_of_another_form_names_it(change):
+    content = {"catalog": "", "partitions": {}, "splits": {}, "parts": [], "partitions_per_part": 1, "fingerprint": ""}
+    Snapshot.from_json(versioned_bytes("headrace_snapshot", content), "x")
+    for other in (content | change, {name: value for name, value in content.items() if name not in change}):
+        if other != content:
+            with pytest.raises(FormatError, match=r"00000007\.json: an incomplete snapshot"):
+                Snapshot.from_json(versioned_bytes("headrace_snapshot", other), "00000007.json")
+
+
+def test_a_snapshot_of_a_view_is_named_as_one():
+    blob = versioned_bytes("headrace_view", {"condition": "snr > 20"})
+    with pytest.raises(FormatError, match=r"x: a snapshot of a view, .* pass view="):
+        Snapshot.from_json(blob, "x")
 
 
 def test_no_flipped_bit_of_a_snapshot_or_its_table_is_accepted(storage):

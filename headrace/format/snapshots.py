@@ -141,7 +141,7 @@ class Snapshot:
         Raises:
             FormatError: not a snapshot, damaged, or of a newer format.
         """
-        if b'"headrace_view"' in blob[:32]:
+        if blob.startswith(b'{\n "headrace_view"'):
             raise FormatError(f"{name}: a snapshot of a view, which has no shards: name the audio, and pass view=…")
         content = versioned_json(blob, name, "headrace_snapshot")
         try:

@@ -52,8 +52,9 @@ class RankStreams:
         The state of the first rank is saved in the middle of its batches; if it has a single batch, before that batch.
         """
         loaders = [self._open(rank) for rank in range(_RANKS)]
-        self._middle = len(loaders[0]) // 2
-        self._save(loaders[0])
+        first = loaders[0]
+        self._middle = len(first) // 2
+        self._save(first)
         running = [iter(loader) for loader in loaders]
         with contextlib.ExitStack() as stack:
             for batches in running:
@@ -66,7 +67,7 @@ class RankStreams:
                         done[rank] = True
                         continue
                     self.batches[rank].append(list(batch["keys"]))
-                    self._save(loaders[0])
+                    self._save(first)
                     yield from arrived_batch(batch)
 
     def _save(self, first: "StreamingDataLoader") -> None:

@@ -27,6 +27,14 @@ def test_a_domain_of_a_million_is_permuted_across_the_chunks_it_is_computed_in()
     assert np.array_equal(np.bincount(image), np.ones(1_000_000))
 
 
+def test_the_largest_domain_is_permuted_exactly_at_its_end():
+    assert MAX_SIZE == 2**52
+    ends = np.concatenate([np.arange(3), np.arange(MAX_SIZE - 3, MAX_SIZE)])
+    images = permute(ends, MAX_SIZE, 7)
+    assert len(set(images.tolist())) == 6
+    assert ((images >= 0) & (images < MAX_SIZE)).all()
+
+
 @pytest.mark.parametrize("size", [2, 3, 4, 5])
 def test_small_domains_take_all_their_orders_alike_often(size):
     keys = mix(11, np.arange(50_000))

@@ -81,7 +81,7 @@ def test_they_are_equal_in_every_byte(folder, case, monkeypatch):
 def test_a_batch_may_have_any_number_of_rows(folder, num_rows):
     dataset = StreamingDataset(remote=latents(folder), batch_size=5, shuffle=True)
     assembler, plan = dataset.epochs.assembler(Arena()), next(dataset.epochs.begin().plans())
-    part = BatchPlan(plan.epoch, plan.rows[:num_rows], plan.positions[:num_rows])
+    part = BatchPlan(plan.epoch, plan.rows[:num_rows], plan.positions[:num_rows], patient=True)
     (found,) = filled(dataset, [assembler.open(part)])
     (whole,) = filled(dataset, [assembler.open(plan)])
     assert found["keys"] == whole["keys"][:num_rows]
@@ -92,7 +92,7 @@ def test_a_batch_may_have_any_number_of_rows(folder, num_rows):
 
 def test_a_batch_of_padding_alone_is_not_copied(folder):
     dataset = StreamingDataset(remote=latents(folder), batch_size=5)
-    nothing = BatchPlan(0, Rows(np.zeros(5, np.int32), np.full(5, PADDING)), np.arange(5))
+    nothing = BatchPlan(0, Rows(np.zeros(5, np.int32), np.full(5, PADDING)), np.arange(5), patient=True)
     found = dataset.epochs.assembler(Arena()).open(nothing)
     assert not isinstance(found, CopiedBatch)
     found.fill(0, 5)

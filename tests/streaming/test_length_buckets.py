@@ -97,6 +97,24 @@ def test_buckets_are_shuffled_in_each_window():
     assert abs(np.corrcoef(longest, np.arange(64))[0, 1]) < 0.5
 
 
+def test_without_shuffling_the_batches_of_each_window_come_shortest_first():
+    longest = {}
+    for shuffle in (False, True):
+        _, batches = batches_of(OrderSpec(256, shuffle=shuffle, buckets=LengthBuckets(32)), ALL)
+        longest[shuffle] = np.array([frames_of(rows).max() for rows in batches[:64]]).reshape(2, 32)
+    assert (np.diff(longest[False]) >= 0).all()
+    assert (np.diff(longest[True]) < 0).any()
+
+
+@pytest.mark.parametrize("buckets", [None, *KINDS])
+def test_only_batches_of_the_epoch_exist(buckets):
+    order, batches = batches_of(OrderSpec(24, shuffle=True, buckets=buckets), FEW)
+    assert order.num_samples == sum(int((~rows.is_padding).sum()) for rows in batches)
+    for index in (-1, order.num_batches):
+        with pytest.raises(IndexError, match=f"batch {index} of {order.num_batches}"):
+            order.batch(index)
+
+
 def test_a_position_inside_a_batch_of_a_frame_budget_is_rejected():
     spec = OrderSpec(24, buckets=KINDS[1])
     with pytest.raises(StateError, match="no batch of frames_per_batch=3000000 begins there"):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
 from headrace.streaming.order.buckets import in_buckets
-from headrace.streaming.order.epoch_order import EpochOrder
+from headrace.streaming.order.epoch_order import EpochOrder, joined
 from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.passes import Picks
 from headrace.streaming.order.spec import FrameBudget, LengthBuckets, OrderSpec
@@ -166,6 +166,96 @@ def test_neighbours_in_storage_come_far_apart():
     distance = np.abs(np.diff(position.reshape(256, 100), axis=1))
     assert np.median(distance) > 1000
     assert (distance < 64).mean() < 0.05
+
+
+def test_batches_are_computed_together_ever_more_while_all_are_used(monkeypatch):
+    order, computed = EpochOrder(OrderSpec(64, shuffle=True), one_stream([1000] * 64), 0), []
+    whole = order.positions(0, order.num_rows)
+    locate = EpochOrder._rows
+
+    def recorded(self, row):
+        computed.append((int(row[0]), len(row)))
+        return locate(self, row)
+
+    monkeypatch.setattr(EpochOrder, "_rows", recorded)
+    for index in [*range(40), 250, 239, 16, 15]:
+        rows = order.batch(index)
+        assert np.array_equal(rows.sample_ids, whole.sample_ids[64 * index : 64 * index + 64])
+    assert computed == [(0, 1024), (1024, 2048), (15360, 1024), (14336, 1024), (1024, 1024), (0, 1024)]
+    computed.clear()
+    for index in range(300):
+        order.batch(index)
+    assert [num_rows for _, num_rows in computed] == [2048, 4096, 4096, 4096, 4096]
+    computed.clear()
+    for index, world in [(303, World(1, 2)), *((index, World(0, 2)) for index in (304, 320, 351, 416))]:
+        rows = order.batch(index, world)
+        assert np.array_equal(rows.sample_ids, whole.sample_ids[64 * index + world.rank : 64 * index + 64 : 2])
+    assert computed == [(64 * 288 + 1, 512), (64 * 304, 1024), (64 * 336, 2048), (64 * 416, 512)]
+
+
+def test_rows_are_joined_end_to_end_and_those_of_nothing_are_none():
+    order = EpochOrder(OrderSpec(6), Mixture((StreamSpec("a", np.array([5])), StreamSpec("b", np.array([4])))), 0)
+    parts = [order.positions(0, 4), order.positions(4, 9)]
+    whole = order.positions(0, 9)
+    assert np.array_equal(joined(parts).sample_ids, whole.sample_ids)
+    assert np.array_equal(joined(parts).stream_ids, whole.stream_ids)
+    nothing = joined([])
+    assert (len(nothing), nothing.stream_ids.dtype, nothing.sample_ids.dtype) == (0, np.int32, np.int64)
+
+
+def test_the_defaults_that_an_order_depends_on_do_not_change():
+    """A run that does not state them gets another order from other ones."""
+    assert LengthBuckets() == LengthBuckets(window_batches=64)
+    assert FrameBudget(1) == FrameBudget(1, batch_multiple=8, window_samples=8192)
+    assert OrderSpec(1) == OrderSpec(
+        1,
+        shuffle=False,
+        shuffle_algo="block",
+        shuffle_seed=9176,
+        num_canonical_nodes=64,
+        shuffle_block_size=None,
+        batching_method="random",
+        sampling_method="balanced",
+        sampling_granularity=1,
+        last_batch="pad",
+        buckets=None,
+    )
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: LengthBuckets(0),
+        lambda: FrameBudget(0),
+        lambda: FrameBudget(1, batch_multiple=0),
+        lambda: FrameBudget(1, window_samples=0),
+        lambda: OrderSpec(0),
+        lambda: OrderSpec(1, num_canonical_nodes=0),
+        lambda: OrderSpec(1, num_canonical_nodes=2**20 + 1),
+        lambda: OrderSpec(1, sampling_granularity=0),
+        lambda: OrderSpec(1, shuffle_block_size=0),
+        lambda: OrderSpec(1, crop_frames=0),
+        lambda: OrderSpec(1, sample_rate=0),
+    ],
+)
+def test_counts_start_at_one_and_no_job_has_more_than_a_million_nodes(make):
+    with pytest.raises(ConfigError, match="expected"):
+        make()
+
+
+def test_the_least_and_the_largest_counts_are_allowed():
+    assert FrameBudget(1, batch_multiple=1, window_samples=1).window_samples == 1
+    spec = OrderSpec(
+        1,
+        num_canonical_nodes=1,
+        shuffle_block_size=1,
+        sampling_granularity=1,
+        buckets=LengthBuckets(1),
+        crop_frames=1,
+        sample_rate=1,
+    )
+    assert OrderSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    assert OrderSpec(1, num_canonical_nodes=2**20).num_canonical_nodes == 2**20
 
 
 @pytest.mark.parametrize("alias", ["py1e", "py1s", "py2s", "py1br", "naive"])

@@ -28,7 +28,7 @@ class Run:
 
     def peek(self, index):
         self.looked_at.append(index)
-        return BatchPlan(0, Rows(np.zeros(1, np.int32), np.array([index])), np.array([index]))
+        return BatchPlan(0, Rows(np.zeros(1, np.int32), np.array([index])), np.array([index]), patient=True)
 
 
 class Access:

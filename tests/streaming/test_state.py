@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from headrace.streaming.order.buckets import in_buckets
 from headrace.streaming.order.epoch_order import EpochOrder
 from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.spec import BatchingMethod, FrameBudget, LengthBuckets, OrderSpec
-from headrace.streaming.state import OrderState, StreamState, resume, save
+from headrace.streaming.state import OrderState, StreamState, ViewState, resume, save
 from tests.strategies import mixtures, order_specs
 from tests.streaming.known import Known
 from tests.streaming.states import frames_of, given_by, order_of, pairs, rows_of, snapshots, through_json, two
@@ -218,11 +219,38 @@ def test_a_state_inside_a_batch_is_rejected_where_the_order_depends_on_the_batch
         ({"snapshot": None}, "split 'train' (digest)"),
         ({"split": None, "latents_snapshots": (3, 4)}, "all splits of snapshot 7 with latents at 3, 4 (digest)"),
         ({"key_at": KeyAt.LAST_DOT}, "split 'train' of snapshot 7 with key_at='last_dot' (digest)"),
+        ({"columns_snapshots": (("tags", 2),)}, "split 'train' of snapshot 7 with columns tags at 2 (digest)"),
+        ({"view": ViewState("clean", 3)}, "split 'train' of snapshot 7 with view (clean) at snapshot 3 (digest)"),
+        ({"view": ViewState("snr > 20")}, "split 'train' of snapshot 7 with view (snr > 20) (digest)"),
     ],
 )
 def test_messages_name_what_a_stream_reads(changes, said):
     stream = StreamState(name="a", split="train", snapshot=7, fingerprint="digest", position=0)
     assert str(replace(stream, **changes)) == said
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({}, {}),
+        ({"latents_snapshots": (3, 4)}, {"latents_snapshots": [3, 4]}),
+        ({"columns_snapshots": (("tags", 2), ("captions", 5))}, {"columns_snapshots": {"tags": 2, "captions": 5}}),
+        ({"key_at": KeyAt.LAST_DOT}, {"key_at": "last_dot"}),
+        ({"view": ViewState("snr > 20")}, {"view": {"definition": "snr > 20"}}),
+        ({"view": ViewState("clean", 3)}, {"view": {"definition": "clean", "snapshot": 3}}),
+        (
+            {"view": ViewState("snr > 20", columns=(("captions", 5), ("tags", 2)))},
+            {"view": {"definition": "snr > 20", "columns": {"captions": 5, "tags": 2}}},
+        ),
+    ],
+)
+def test_a_state_of_a_stream_holds_what_is_not_the_default_and_is_read_back(changes, fields):
+    stream = replace(StreamState(name="a", split="train", snapshot=7, fingerprint="digest", position=9), **changes)
+    written = stream.to_json()
+    assert written == {
+        "name": "a", "split": "train", "snapshot": 7, "fingerprint": "digest", "position": 9, **fields,
+    }  # fmt: skip
+    assert StreamState.from_json(json.loads(json.dumps(written))) == stream
 
 
 @pytest.mark.parametrize("state", [None, [], "state", 3])

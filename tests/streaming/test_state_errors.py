@@ -10,7 +10,7 @@ from headrace.format.member_names import KeyAt
 from headrace.streaming.order.epoch_order import EpochOrder
 from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.spec import FrameBudget, LengthBuckets, OrderSpec
-from headrace.streaming.state import StreamState, resume, save
+from headrace.streaming.state import StreamState, ViewState, resume, save
 
 SPEC = OrderSpec(24, shuffle=True)
 
@@ -64,6 +64,16 @@ def test_length_buckets_are_set_back_by_the_text_that_the_argument_takes(buckets
         ({}, {"key_at": KeyAt.LAST_DOT}, "pass key_at='first_dot'"),
         ({"latents_snapshots": (1, 2)}, {"latents_snapshots": (1,)}, "join 2 folders of latents"),
         ({"split": None}, {}, "pass split=None"),
+        ({"view": ViewState("clean", 3)}, {}, r"pass its view \(clean\) at snapshot 3"),
+        ({}, {"view": ViewState("snr > 20")}, "pass no view= or where="),
+        ({"view": ViewState("snr > 20")}, {"view": ViewState("snr > 9")}, "define it again as: snr > 20"),
+        ({"view": ViewState("clean", 3)}, {"view": ViewState("clean", 4)}, "open snapshot 3 of the view"),
+        (
+            {"view": ViewState("snr > 20", columns=(("captions", 1),))},
+            {"view": ViewState("snr > 20", columns=(("captions", 2),))},
+            "the columns that the condition reads have changed: restore their snapshots",
+        ),
+        ({"view": ViewState("clean", 3)}, {"view": ViewState("clean", 3)}, "read the data set that it was saved on"),
     ],
 )
 def test_other_data_are_an_error_with_the_way_back(before, now, instruction):

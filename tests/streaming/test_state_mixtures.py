@@ -65,6 +65,11 @@ def test_a_run_whose_mixture_changed_can_be_cut_and_changed_again(method):
     assert sum(taken.values()) == 480
     assert [phase.start for phase in order.phases] == sorted(phase.start for phase in order.phases)
     assert len(order.phases) == 3
+    assert order.num_samples == 480
+    last = order.phases[-1].start
+    assert pairs(order.positions(last, last + 9)) == rows_of(order)[:9]
+    with pytest.raises(IndexError, match=f"row {last - 1} is before the mixture's last change, at row {last}"):
+        order.positions(last - 1, last + 9)
 
 
 def test_after_a_change_the_rest_of_the_epoch_follows_the_new_proportions():

@@ -20,7 +20,7 @@ from tests.dropped_errors import alive_after
 def plans(count):
     """Plans of batches of one row, whose sample is the batch's number."""
     for number in range(count):
-        yield BatchPlan(0, Rows(np.zeros(1, np.int32), np.array([number])), np.array([number]))
+        yield BatchPlan(0, Rows(np.zeros(1, np.int32), np.array([number])), np.array([number]), patient=True)
 
 
 def number_of(plan):

@@ -23,7 +23,7 @@ class BatchPlan:
     epoch: int
     rows: Rows
     positions: NDArray[np.int64]
-    patient: bool = True
+    patient: bool
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -174,9 +174,10 @@ class StratifiedLayout:
     def num_batches(self) -> int:
         """As `RowLayout.num_batches`."""
         used = self.portions > 0
+        if not used.any():
+            return 0
         counts, portions = self.counts[used], self.portions[used]
-        batches = (counts // portions).min(initial=2**62) if self.drop_last else (-(-counts // portions)).max(initial=0)
-        return int(batches) if used.any() else 0
+        return int((counts // portions).min() if self.drop_last else (-(-counts // portions)).max())
 
     def batch_start(self, batch: int) -> int:
         """As `RowLayout.batch_start`."""
@@ -185,7 +186,7 @@ class StratifiedLayout:
     def locate(self, row: Ints) -> tuple[Ints, Ints]:
         """As `RowLayout.locate`."""
         batch, row_in_batch = np.divmod(row, int(self.portions.sum()))
-        streams, positions = np.zeros_like(row), np.full_like(row, -1)
+        streams, positions = np.empty_like(row), np.empty_like(row)
         for wanted in sorted(set(batch.tolist())):
             rows = batch == wanted
             of_row = self._batch(wanted)
