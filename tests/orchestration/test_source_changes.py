@@ -87,7 +87,7 @@ def project(instance, monkeypatch):
     sensor = source_changes.source_changes_sensor(DATASET, fake, fake)
 
     def tick():
-        """One tick: the request of a run, or the reason why there is none. The cursor is kept as Dagster keeps it."""
+        """One tick: the request of a run, or why nothing starts. The cursor is kept as Dagster keeps it."""
         context = dg.build_sensor_context(instance=instance, cursor=fake.cursor, definitions=dg.Definitions())
         result = sensor(context)
         if isinstance(result, dg.SkipReason):
@@ -95,11 +95,16 @@ def project(instance, monkeypatch):
         fake.cursor = result.cursor
         return result.run_requests[0] if result.run_requests else result.skip_reason.skip_message
 
-    fake.tick = tick
+    fake.tick, fake.sensor = tick, sensor
     return fake
 
 
 CHANGED = SourceDifference(is_changed=True, num_waiting=2, digest="d")
+
+
+def test_the_sensor_is_named_after_the_data_set_and_runs_by_default(project):
+    assert project.sensor.name == "birds_source_changes"
+    assert project.sensor.default_status is dg.DefaultSensorStatus.RUNNING
 
 
 def test_a_source_that_did_not_change_is_compared_once(project):

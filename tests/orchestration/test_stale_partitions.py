@@ -86,8 +86,13 @@ def project(instance, monkeypatch):
         fake.cursor = result.cursor
         return result.run_requests or result.skip_reason.skip_message
 
-    fake.tick = tick
+    fake.tick, fake.sensor = tick, sensor
     return fake
+
+
+def test_the_sensor_is_named_after_the_data_set_and_runs_by_default(project):
+    assert project.sensor.name == "birds_stale_partitions"
+    assert project.sensor.default_status is dg.DefaultSensorStatus.RUNNING
 
 
 def test_what_is_up_to_date_is_read_again_when_something_changed_or_shards_are_missing(project):
