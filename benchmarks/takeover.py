@@ -1,4 +1,4 @@
-"""A changed caption in a large partition: `python benchmarks/takeover.py [--samples 10000] [--clips 400] [--rounds 7]`.
+"""A changed caption in a large partition: `python benchmarks/takeover.py [--samples 10000] [--clips 400] [--rounds 9]`.
 
 A partition is built, with captions in the JSON (`source.json: embed`). Then the catalog is scanned with other captions,
 *the recordings' folder is renamed*, and the partition is built again:
@@ -8,8 +8,16 @@ A partition is built, with captions in the JSON (`source.json: embed`). Then the
    plain copy of the same shards (`shutil.copyfile`), and with a copy that computes the SHA-256 of every byte, which a
    name by content needs. Beside it, the first build, which encodes everything.
 
-All files are in the page cache. Ratios of CPU time are given besides, because other programs may run. Writes
-`results/takeover.json`.
+The second part is measured in two places:
+
+- *page cache*: the shards are read from memory, and written to it. A plain copy is then little more than one copy in
+  memory.
+- *disk*: before each reading, the page cache drops the shards that are read, and the time ends when all files that were
+  written are on the disk (`fsync`). So it is for a data set that is larger than the memory.
+
+Results are medians, over the rounds, of the ratio in each round, with quartiles. Ratios of CPU time are given besides,
+because other programs may run. Before each reading, the process touches and frees some memory, because the host of a
+virtual machine may have to provide free memory first. Writes `results/takeover.json`.
 """
 
 import argparse
@@ -27,10 +35,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # `tests` from the checkout
+sys.path.insert(0, str(ROOT))  # `benchmarks` and `tests` from the checkout
 
 import polars as pl  # noqa: E402
 
+from benchmarks.peers.measure import bring_memory_back  # noqa: E402
 from headrace.build.audio import ShardSettings, build_partition  # noqa: E402
 from headrace.build.update import PartitionBuild  # noqa: E402
 from headrace.catalog.parts import partition_recordings  # noqa: E402
@@ -146,42 +155,108 @@ def one_caption(folder: Path, num_samples: int, num_threads: int) -> dict[str, o
     }
 
 
+def in_page_cache(_paths: list[Path]) -> None:
+    """Leave files in the page cache."""
+
+
+def on_disk(paths: list[Path]) -> None:
+    """Wait until files are on the disk."""
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+
+
+def dropped(paths: list[Path]) -> None:
+    """Drop files from the page cache."""
+    on_disk(paths)
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+
+
+Files = Callable[[list[Path]], None]
+PLACES: dict[str, tuple[Files, Files]] = {"page cache": (in_page_cache, in_page_cache), "disk": (dropped, on_disk)}
+"""Where shards are → what is done with the files to read before the measurement, and with those written at its end."""
+
+
+@dataclass(slots=True)
+class Rounds:
+    """Times of taking over and of copies, in one place."""
+
+    place: str
+    timings: dict[str, Timing] = field(default_factory=lambda: {kind: Timing() for kind in ("take over", *COPIES)})
+
+    def measure(self, kind: str, read: list[Path], work: Callable[[], list[Path]]) -> None:
+        """Run `work`, which reads these files and returns those that it wrote."""
+        before, after = PLACES[self.place]
+        before(read)
+        bring_memory_back()
+        self.timings[kind].measure(lambda: after(work()))
+
+    def result(self, size: int) -> dict[str, object]:
+        """Rates and ratios; prints them."""
+        rates = {kind: size / statistics.median(timing.clock) / 1e6 for kind, timing in self.timings.items()}
+        print(f"{self.place}: " + ", ".join(f"{kind} {rate:.0f} MB/s" for kind, rate in rates.items()))
+        ours, ratios, cpu = self.timings["take over"], {}, {}
+        for kind in COPIES:
+            other = self.timings[kind]
+            ratios[kind] = spread([b / a for a, b in zip(ours.clock, other.clock, strict=True)])
+            cpu[kind] = min(other.cpu) / min(ours.cpu)
+            low, median, high = ratios[kind]
+            print(
+                f"{self.place}: take over : {kind} = {median:.2f} ({low:.2f} to {high:.2f}) by the clock, "
+                f"{cpu[kind]:.2f} by CPU time"
+            )
+        return {
+            "megabytes_per_second": rates,
+            "ratio": ratios,
+            "ratio_cpu": cpu,
+            "timings": {kind: asdict(timing) for kind, timing in self.timings.items()},
+        }
+
+
+def spread(ratios: list[float]) -> list[float]:
+    """Lower quartile, median and upper quartile."""
+    return statistics.quantiles(ratios, n=4, method="inclusive")
+
+
 def all_captions(folder: Path, options: argparse.Namespace) -> dict[str, object]:
     """All captions changed, round after round, in turn with copies of the same shards."""
     bench = Benchmark(folder, options.clips, 5 * RATE_HZ, options.threads)
-    timings = {kind: Timing() for kind in ("take over", *COPIES)}
+    places = [Rounds(place) for place in PLACES]
+    shards, target = bench.project.shards.root, folder / "copies"
     results: list[PartitionBuild] = []
-    paths: list[Path] = []
-    target = folder / "copies"
+
+    def taken_over(work: Pending) -> list[Path]:
+        results.append(work())
+        return bench.tars(results[-1])
+
+    def copies(copy: Callable[[list[Path], Path], None], paths: list[Path]) -> list[Path]:
+        copy(paths, target)
+        return list(target.iterdir())
+
     for turn in range(options.rounds):
-        work = bench.with_captions(f"turn {turn}", range(options.clips))
-        timings["take over"].measure(lambda: results.append(work()))  # noqa: B023 - called at once
-        bench.restore()
-        paths = bench.tars(results[-1])
-        for kind, copy in COPIES.items():
-            target.mkdir()
-            timings[kind].measure(lambda: copy(paths, target))  # noqa: B023 - called at once
-            shutil.rmtree(target)
-        for path in set(bench.project.shards.root.glob("*.tar")) - set(paths):
-            path.unlink()
-            path.with_suffix(".idx").unlink()
-    size = sum(path.stat().st_size for path in paths)
-    rates = {kind: size / statistics.median(timing.clock) / 1e6 for kind, timing in timings.items()}
-    per_cpu = {kind: size / min(timing.cpu) / 1e6 for kind, timing in timings.items()}
-    for kind in timings:
-        print(f"{kind}: {rates[kind]:.0f} MB/s by the clock, {per_cpu[kind]:.0f} MB for a CPU second")
+        for rounds in places:
+            work = bench.with_captions(f"{rounds.place} {turn}", range(options.clips))
+            rounds.measure("take over", list(shards.glob("*.tar")), lambda: taken_over(work))  # noqa: B023 - now
+            bench.restore()
+            paths = bench.tars(results[-1])
+            for kind, copy in COPIES.items():
+                target.mkdir()
+                rounds.measure(kind, paths, lambda: copies(copy, paths))  # noqa: B023 - called at once
+                shutil.rmtree(target)
+            for path in set(shards.glob("*.tar")) - set(paths):
+                path.unlink()
+                path.with_suffix(".idx").unlink()
+    size = sum(path.stat().st_size for path in bench.tars(results[-1]))
     print(f"encoding all: {size / bench.encoded.clock[0] / 1e6:.1f} MB/s")
-    for kind in COPIES:
-        ratio, cpu = rates["take over"] / rates[kind], per_cpu["take over"] / per_cpu[kind]
-        print(f"take over : {kind} = {ratio:.2f} by the clock, {cpu:.2f} by CPU time")
     return {
         "shard_bytes": size,
         "samples_of_last": asdict(results[-1].audio),
-        "timings": {kind: asdict(timing) for kind, timing in {**timings, "encoding": bench.encoded}.items()},
-        "megabytes_per_second": rates,
-        "megabytes_per_cpu_second": per_cpu,
-        "ratio": {kind: rates["take over"] / rates[kind] for kind in COPIES},
-        "ratio_cpu": {kind: per_cpu["take over"] / per_cpu[kind] for kind in COPIES},
+        "encoding": asdict(bench.encoded),
+        "places": {rounds.place: rounds.result(size) for rounds in places},
     }
 
 
@@ -190,7 +265,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=10_000)
     parser.add_argument("--clips", type=int, default=400)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:

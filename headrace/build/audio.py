@@ -7,13 +7,14 @@ to which shard is decided by `headrace.build.plan`.
 import hashlib
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar, cast
 
 from headrace.audio import (
     AudioFormat,
@@ -55,12 +56,13 @@ from headrace.format.manifests import (
 )
 from headrace.format.planned_keys import PlannedKey, pack_keys, read_planned
 from headrace.format.writer import ShardPlace, ShardWriter, published_index
-from headrace.ordered import Pending, WeightLimit, start_in_order
+from headrace.ordered import Pending, WeightLimit, map_in_order, start_in_order
 from headrace.stores.storage import Storage
 
 SHARD_FORMAT = 1
 _SECONDS_NOTE = "seconds"
 _LONG_TASKS_PER_THREAD = 2  # encoded ahead of the shard that is being written: one under way, one ready
+_COPIED_AT_A_TIME = 4  # shards that are only copied: each is in memory until it is published
 _SHORT_TASKS_PER_THREAD = 8  # enough that no thread waits while a shard of short recordings is published
 
 
@@ -128,6 +130,21 @@ def build_partition(  # noqa: PLR0913 - the five parts of a build, and who watch
     return replace(built, audio=recipe.counts)
 
 
+@dataclass(frozen=True, slots=True)
+class _Collected:
+    """A shard that can be published.
+
+    Attributes:
+        writer: its samples.
+        notes: notes of its index.
+        counts: how the audio of its samples came into it.
+    """
+
+    writer: ShardWriter
+    notes: dict[str, str]
+    counts: AudioCounts
+
+
 _Encoded = Sequence[EncodedSpan] | AudioError
 _Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
@@ -189,6 +206,28 @@ class _AudioRecipe:
 
     def write(self, plans: Sequence[ShardPlan]) -> dict[str, ShardIndex]:
         """See `ShardRecipe`. Samples are encoded on threads, in bounded memory."""
+        copied = [plan for plan in plans if all(isinstance(task, CopyTask) for task in self._tasks(plan))]
+        with ThreadPoolExecutor(self.num_threads, "copy") as pool:
+            found = dict(zip((plan.input_digest for plan in copied), self._copied(copied, pool), strict=True))
+        found |= self._encoded([plan for plan in plans if plan.input_digest not in found])
+        return {plan.input_digest: found[plan.input_digest] for plan in plans}
+
+    def _copied(self, plans: Sequence[ShardPlan], pool: ThreadPoolExecutor) -> Iterator[ShardIndex]:
+        """Write shards that are only copied, each on one thread: threads that share a shard wait for each other."""
+        window = min(self.num_threads, _COPIED_AT_A_TIME)
+        results = map_in_order(pool, self._copy_shard, plans, window=window)
+        for plan, (index, counts) in zip(plans, results, strict=True):
+            self.counts += counts
+            self.progress(len(plan.samples))
+            yield index
+
+    def _copy_shard(self, plan: ShardPlan) -> tuple[ShardIndex, AudioCounts]:
+        shard = self._collected(plan, map(self._copy, cast("Iterator[CopyTask]", self._tasks(plan))))
+        with shard.writer:
+            return shard.writer.publish(plan.input_digest, shard.notes), shard.counts
+
+    def _encoded(self, plans: Sequence[ShardPlan]) -> dict[str, ShardIndex]:
+        """Write shards of which at least a part is encoded, one after another."""
         tasks = (part for plan in plans for task in self._tasks(plan) for part in _parts(task))
         with (
             Publisher() as publisher,
@@ -213,8 +252,9 @@ class _AudioRecipe:
                 limit=WeightLimit(self._weight, _LONG_TASKS_PER_THREAD * self.num_threads * TASK_SECONDS),
             )
             for plan in plans:
-                writer, notes = self._collected(plan, results)
-                publisher.add(writer, plan.input_digest, notes)
+                shard = self._collected(plan, results, self.progress)
+                self.counts += shard.counts
+                publisher.add(shard.writer, plan.input_digest, shard.notes)
             return publisher.indexes()
 
     def _faults(self, plans: Sequence[ShardPlan], pool: ThreadPoolExecutor) -> dict[str, AudioError]:
@@ -230,11 +270,16 @@ class _AudioRecipe:
         found = pool.map(lambda recording: self._read(recording, partial(prove, info=recording.info)), parted.values())
         return {path: fault for path, fault in zip(parted, found, strict=True) if fault is not None}
 
-    def _collected(self, plan: ShardPlan, results: Iterator[_Encoded]) -> tuple[ShardWriter, dict[str, str]]:
-        """One shard from the next results, ready to be published, and the notes of its index."""
+    def _collected(
+        self,
+        plan: ShardPlan,
+        results: Iterator[_Encoded],
+        progress: Callable[[int], None] = lambda num_samples: None,  # noqa: ARG005
+    ) -> _Collected:
+        """One shard from the next results."""
         place = ShardPlace(split_of(self.target.partition), bucket_of(self.target.partition), plan.sequence)
         refused: dict[tuple[str, str], ManifestRejection] = {}
-        seconds = 0.0
+        seconds, origins = 0.0, Counter[AudioOrigin]()
         with ExitStack() as stack:
             writer = stack.enter_context(ShardWriter(self.storage, place))
             for task in self._tasks(plan):
@@ -245,15 +290,16 @@ class _AudioRecipe:
                         path, key = _name(recording)
                         refused[path, key] = ManifestRejection(path, added.reason, str(added), key)
                     else:
-                        seconds += added
-                self.progress(len(task.samples))
+                        seconds += added[0]
+                        origins[added[1]] += 1
+                progress(len(task.samples))
             self._check_conserved(plan, refused, writer)
             notes = {
                 REFUSED_NOTE: json.dumps([asdict(refusal) for refusal in refused.values()], ensure_ascii=False),
                 _SECONDS_NOTE: repr(round(seconds, 6)),
             }
-            stack.pop_all()  # the publisher closes the writer
-            return writer, notes
+            stack.pop_all()  # what publishes the shard closes the writer
+            return _Collected(writer, notes, AudioCounts.of_origins(origins))
 
     def _check_conserved(self, plan: ShardPlan, refused: Collection[tuple[str, str]], writer: ShardWriter) -> None:
         """Raise `BuildError` unless the shard has exactly the planned samples that are not rejected."""
@@ -268,8 +314,11 @@ class _AudioRecipe:
 
     def _add(
         self, writer: ShardWriter, recording: Recording, segment: Segment, encoded: Sequence[EncodedSegment]
-    ) -> float | AudioError:
-        """Append a sample, from the audio of each field. Returns its length in seconds, or why fields do not fit."""
+    ) -> tuple[float, AudioOrigin] | AudioError:
+        """Append a sample, from the audio of each field.
+
+        Returns its length in seconds, and how its audio came here; or why fields do not fit.
+        """
         key = sample_key(recording, segment, is_whole=self.settings.audio.segment_seconds is None)
         first = encoded[0]
         named = {file.name: audio for file, audio in zip(recording.fields, encoded, strict=False)}
@@ -285,8 +334,8 @@ class _AudioRecipe:
         text = sample_json(recording, segment, first, named)
         known = {name: one.crc32 for name, one in members.items() if one.crc32 is not None}
         writer.add(key, payloads | {"json": (text, len(text))}, SampleEntry(key, {}, *common, audio=audio), known)
-        self.counts = self.counts.with_one(min((one.origin for one in encoded), key=list(AudioOrigin).index))
-        return common.num_frames / common.sample_rate_hz
+        origin = min((one.origin for one in encoded), key=list(AudioOrigin).index)
+        return common.num_frames / common.sample_rate_hz, origin
 
     def _payload(self, encoded: EncodedSegment, key: str, member: str) -> bytes | BinaryIO:
         """The bytes of an audio field; an Ogg stream with the serial number of its sample and field."""

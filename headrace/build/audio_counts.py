@@ -1,7 +1,7 @@
 """`AudioCounts`: how the audio of samples came into the shards that a build wrote."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from headrace.audio import AudioOrigin
 
@@ -46,10 +46,10 @@ class AudioCounts:
         words = {origin.value: getattr(self, name) for origin, name in _COUNTS.items()}
         return ", ".join(f"{count} {word}" for word, count in words.items() if count)
 
-    def with_one(self, origin: AudioOrigin) -> "AudioCounts":
-        """The counts with one more sample."""
-        name = _COUNTS[origin]
-        return replace(self, **{name: getattr(self, name) + 1})
+    @classmethod
+    def of_origins(cls, origins: Mapping[AudioOrigin, int]) -> "AudioCounts":
+        """The counts, given the number of samples of each origin."""
+        return cls(**{name: origins.get(origin, 0) for origin, name in _COUNTS.items()})
 
 
 NO_AUDIO = AudioCounts()
