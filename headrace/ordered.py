@@ -6,7 +6,7 @@ itself. `Backlog` is for a caller that adds tasks one by one.
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
@@ -46,7 +46,7 @@ def map_in_order(
     *,
     window: int,
     limit: WeightLimit[T] | None = None,
-) -> Iterator[R]:
+) -> Generator[R, None, None]:
     """Results of `function` over `tasks`, in the order of the tasks.
 
     Unlike `Executor.map`, this neither reads all tasks at once nor keeps all results. See `start_in_order` for the
@@ -61,7 +61,7 @@ def start_in_order(
     *,
     window: int,
     limit: WeightLimit[T] | None = None,
-) -> Iterator[R]:
+) -> Generator[R, None, None]:
     """Results of tasks, in the order of the tasks.
 
     Args:

@@ -198,6 +198,16 @@ def test_damaged_bytes_are_not_copied_but_encoded_again(project):
     assert sounds(project, after) == want
 
 
+def test_beside_a_damaged_shard_the_others_are_copied(project):
+    (before,) = project.build().partitions.values()
+    want = sounds(project, before)
+    size = damage(project, before)
+    project.metadata = captions({f"r{number:02d}.wav" for number in range(NUM_CLIPS)})
+    after = rebuilt(project, reads=True)
+    assert after.audio == AudioCounts(num_encoded=size, num_taken_over=NUM_CLIPS - size)
+    assert sounds(project, after) == want
+
+
 def test_without_the_file_of_planned_keys_all_is_encoded(project):
     for entry in project.shards.list("manifests/"):
         if entry.path.endswith(".keys"):

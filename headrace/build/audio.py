@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -62,7 +62,7 @@ from headrace.stores.storage import Storage
 SHARD_FORMAT = 1
 _SECONDS_NOTE = "seconds"
 _LONG_TASKS_PER_THREAD = 2  # encoded ahead of the shard that is being written: one under way, one ready
-_COPIED_AT_A_TIME = 4  # shards that are only copied: each is in memory until it is published
+_COPIED_AT_A_TIME = 4  # at most: each shard is in memory until it is published
 _SHORT_TASKS_PER_THREAD = 8  # enough that no thread waits while a shard of short recordings is published
 
 
@@ -206,25 +206,39 @@ class _AudioRecipe:
 
     def write(self, plans: Sequence[ShardPlan]) -> dict[str, ShardIndex]:
         """See `ShardRecipe`. Samples are encoded on threads, in bounded memory."""
-        copied = [plan for plan in plans if all(isinstance(task, CopyTask) for task in self._tasks(plan))]
-        with ThreadPoolExecutor(self.num_threads, "copy") as pool:
-            found = dict(zip((plan.input_digest for plan in copied), self._copied(copied, pool), strict=True))
+        found = self._copied([plan for plan in plans if all(isinstance(task, CopyTask) for task in self._tasks(plan))])
         found |= self._encoded([plan for plan in plans if plan.input_digest not in found])
         return {plan.input_digest: found[plan.input_digest] for plan in plans}
 
-    def _copied(self, plans: Sequence[ShardPlan], pool: ThreadPoolExecutor) -> Iterator[ShardIndex]:
-        """Write shards that are only copied, each on one thread: threads that share a shard wait for each other."""
-        window = min(self.num_threads, _COPIED_AT_A_TIME)
-        results = map_in_order(pool, self._copy_shard, plans, window=window)
-        for plan, (index, counts) in zip(plans, results, strict=True):
-            self.counts += counts
-            self.progress(len(plan.samples))
-            yield index
+    def _copied(self, plans: Sequence[ShardPlan]) -> dict[str, ShardIndex]:
+        """Write shards that are only copied, each on one thread: threads that share a shard wait for each other.
 
-    def _copy_shard(self, plan: ShardPlan) -> tuple[ShardIndex, AudioCounts]:
-        shard = self._collected(plan, map(self._copy, cast("Iterator[CopyTask]", self._tasks(plan))))
-        with shard.writer:
-            return shard.writer.publish(plan.input_digest, shard.notes), shard.counts
+        This ends at the first shard that cannot be copied; `_encoded` finds out why, sample by sample.
+        """
+        found: dict[str, ShardIndex] = {}
+        window = min(self.num_threads + 1, _COPIED_AT_A_TIME)  # one may wait for the disk
+        with (
+            ThreadPoolExecutor(window, "copy") as pool,
+            closing(map_in_order(pool, self._copy_shard, plans, window=window)) as results,
+        ):
+            for plan, copied in zip(plans, results, strict=False):
+                if copied is None:
+                    break
+                found[plan.input_digest], counts = copied
+                self.counts += counts
+                self.progress(len(plan.samples))
+        return found
+
+    def _copy_shard(self, plan: ShardPlan) -> tuple[ShardIndex, AudioCounts] | None:
+        """Copy a shard. Its publisher compares all bytes with the CRC-32 of the old index."""
+        try:
+            tasks = cast("Iterator[CopyTask]", self._tasks(plan))
+            shard = self._collected(plan, (task.unchecked() for task in tasks))
+            with shard.writer:
+                return shard.writer.publish(plan.input_digest, shard.notes), shard.counts
+        except (HeadraceError, OSError) as error:
+            _log.warning("%s: shard %d cannot be copied whole: %s", self.target.partition, plan.sequence, error)
+            return None
 
     def _encoded(self, plans: Sequence[ShardPlan]) -> dict[str, ShardIndex]:
         """Write shards of which at least a part is encoded, one after another."""

@@ -172,18 +172,29 @@ class CopyTask:
             HeadraceError: the shard cannot be read, or does not have the CRC-32 of its index.
         """
         what = f"{self.storage.uri}/{self.shard}"
-        payloads = until_sound(lambda storage: list(self._read(storage)), self.storage, what)
+        return until_sound(lambda storage: self._encoded(self._checked(storage)), self.storage, what)
+
+    def unchecked(self) -> list[EncodedSegment]:
+        """The same, for a caller that compares all bytes with the CRC-32 of each field before they are published.
+
+        Raises:
+            HeadraceError: the shard cannot be read.
+        """
+        return self._encoded(self._read(self.storage))
+
+    def _encoded(self, payloads: Iterator[bytes | BinaryIO]) -> list[EncodedSegment]:
         return [_as_encoded(audio, payload) for audio, payload in zip(self.stored, payloads, strict=True)]
+
+    def _checked(self, storage: Storage) -> Iterator[bytes | BinaryIO]:
+        for audio, payload in zip(self.stored, self._read(storage), strict=True):
+            if isinstance(payload, bytes):  # a file was compared when it was copied
+                self._check(audio, zlib.crc32(payload))
+            yield payload
 
     def _read(self, storage: Storage) -> Iterator[bytes | BinaryIO]:
         if len(self.samples) == 1 and self.num_bytes > _IN_MEMORY_BYTES:
-            for audio in self.stored:
-                yield self._in_a_file(storage, audio)
-            return
-        ranges = [(audio.start, audio.stop) for audio in self.stored]
-        for audio, payload in zip(self.stored, storage.read_ranges(self.shard, ranges), strict=True):
-            self._check(audio, zlib.crc32(payload))
-            yield payload
+            return (self._in_a_file(storage, audio) for audio in self.stored)
+        return iter(storage.read_ranges(self.shard, [(audio.start, audio.stop) for audio in self.stored]))
 
     def _in_a_file(self, storage: Storage, audio: AudioPlace) -> BinaryIO:
         file, crc32 = cast("BinaryIO", tempfile.TemporaryFile(buffering=0)), 0  # noqa: SIM115 - closed with its last use
