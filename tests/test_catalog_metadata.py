@@ -115,6 +115,20 @@ def test_the_error_about_a_row_in_a_wrong_folder_names_the_file_of_that_name(sou
     assert reasons(result)[path].endswith("; paths are relative to source.uri, and a file of that name is b/c.wav")
 
 
+def test_rows_with_paths_outside_of_the_source_are_rejected_as_such(source):
+    names = ["/elsewhere/x.wav", "../x.wav", "..", "..x/y.wav", "b/../x.wav", ""]
+    rejected = look(source, metadata=pl.DataFrame({"path": names})).rejected
+    found = rejected.filter(pl.col("origin") == RejectSubject.METADATA).select("path", "code").rows()
+    assert dict(found) == {
+        "": "bad_name",
+        "..": "outside_root",
+        "../x.wav": "outside_root",
+        "..x/y.wav": "metadata_without_file",
+        "/elsewhere/x.wav": "outside_root",
+        "x.wav": "metadata_without_file",
+    }
+
+
 def test_the_error_about_a_row_without_any_file_says_only_that(source):
     result = look(source, metadata=pl.DataFrame({"path": ["x.wav", "a.wav"]}))
     assert reasons(result) == {"x.wav": "row 1 of the metadata table names no file of the source"}

@@ -227,6 +227,27 @@ def test_rows_are_excluded_by_their_keys_and_by_the_key_of_their_recording():
     assert [code for _, code, _ in rejects(result, RejectSubject.EXCLUDE)] == ["excludes_nothing"]
 
 
+def test_digests_are_those_of_all_versions():
+    """Other digests would make every shard stale."""
+    table = pl.DataFrame(
+        {
+            "path": ["a.wav", "a.wav", "a.wav", "b/c.wav", "d.wav"],
+            "start": [0.0, 0.1, 0.0, 4.9, None],
+            "end": [9.9, 10.0, None, 5.0, None],
+            "text": ["Bär", None, "x", "y", "z"],
+            "n": [1, 2, 3, None, 5],
+        }
+    )
+    found = rows_of(table).recordings.select("path", "start_frame", "stop_frame", "recording_digest")
+    assert found.rows() == [
+        ("a.wav", 0, 99, "58e6e676ca3fe083084399001b9db628"),
+        ("a.wav", 0, 100, "34c0a13e9fcc7194552ebd018fab2943"),
+        ("a.wav", 1, 100, "745af338e62a9ac24407540cec6d2782"),
+        ("b/c.wav", 49, 50, "7f961a3271a4b7f8f1b97937cbd3143e"),
+        ("d.wav", 0, 7, "f78318abbb85cd88c9d272354eedb861"),
+    ]
+
+
 def test_a_second_scan_opens_nothing_and_finds_the_same():
     table = pl.DataFrame({"path": ["a.wav", "a.wav"], "end": [1.0, 99.0]})
     source = source_of()

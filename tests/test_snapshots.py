@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import AlreadyExistsError, BuildError, FormatError, NotFoundError
-from headrace.format import commits, snapshots
+from headrace.format import commits, snapshots, tables
 from headrace.format.index import index_name
 from headrace.format.manifests import (
     Manifest,
@@ -118,8 +118,8 @@ def test_tables_are_joined_with_the_splits_of_each_and_must_have_all_rows():
     assert whole.names() == [name for part in parts for name in part.names()]
     assert (whole.splits, whole.split.tolist()) == (("test", "train"), [0, 1, 1, 1])
     assert (whole.prefix, whole.suffix) == (parts[0].prefix, ".tar")
-    for count in (3, 5):
-        with pytest.raises(FormatError, match=f"a snapshot counts {count} shards, the parts of its table"):
+    for count, found in ((1, 3), (3, 4), (5, 4)):  # without those after the first that is too many
+        with pytest.raises(FormatError, match=f"a snapshot counts {count} shards, the parts of its table {found}"):
             joined_table(parts, count)
     nothing = joined_table([], 0)
     assert (len(nothing), nothing.splits, nothing.suffix) == (0, (), ".tar")
@@ -129,6 +129,7 @@ def test_prefix_and_suffix_of_all_names_are_kept():
     names = [f"meta_train_0000_{number:06d}-1a2b3c4d5e6f.columns" for number in range(3)]
     table = ShardTable.from_entries([ShardEntry(name, 1, 1, 1, 1.0, "input", 1) for name in names])
     assert (table.prefix, table.suffix) == ("meta_", ".columns")
+    assert tables.unpack(table.to_bytes(), "x")[1]["headrace_shards"] == "1"
     again = ShardTable.from_bytes(table.to_bytes(), "x")
     assert again.names() == joined_table([again], 3).names() == names
 

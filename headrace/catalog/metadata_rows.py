@@ -197,14 +197,14 @@ def _merged_rows(table: pl.DataFrame) -> MetadataRows:
     if several.is_empty():
         return MetadataRows(table)
     contents = several.select(*identity, ROW_NUMBER, _contents(several))
-    kept = contents.unique([*identity, _CONTENT], keep="first", maintain_order=True)
+    kept = contents.unique([*identity, _CONTENT], keep="first")
     merged = table.filter(~are_alike | pl.col(ROW_NUMBER).is_in(kept[ROW_NUMBER].implode()))
     return MetadataRows(merged, table.height - merged.height)
 
 
 def _contents(table: pl.DataFrame) -> pl.Series:
     """Metadata of each row, as one line of JSON."""
-    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+    encode = json.JSONEncoder(separators=(",", ":")).encode
     texts: list[str] = []
     for piece in table.iter_slices(_SLICE_ROWS):
         _, rows = json_rows(piece.drop(ours(piece)))

@@ -83,7 +83,7 @@ class Told:
     def __init__(self, runs, instance):
         self.runs, self.sent, self.tried, self.faults, self.cursor = runs, [], [], [], None
         self._instance = instance
-        self._sensor = alerts.alerts_sensor([BIRDS, WHALES])
+        self.sensor = alerts.alerts_sensor([BIRDS, WHALES])
 
     def send(self, alert, config, environment, channels):
         self.tried.append(tuple(channels))
@@ -94,7 +94,7 @@ class Told:
 
     def tick(self):
         """One tick. Returns its message."""
-        result = self._sensor(dg.build_sensor_context(instance=self._instance, cursor=self.cursor))
+        result = self.sensor(dg.build_sensor_context(instance=self._instance, cursor=self.cursor))
         self.cursor = result.cursor
         return result.skip_reason.skip_message
 
@@ -133,6 +133,11 @@ def test_the_first_tick_remembers_the_newest_runs_and_reports_none(told):
     assert (told.position["failure"], told.position["success"]) == (4, 5)
     assert told.tick() == "nothing to report"
     assert told.sent == []
+
+
+def test_the_sensor_runs_by_default(told):
+    assert told.sensor.name == "headrace_alerts"
+    assert told.sensor.default_status is dg.DefaultSensorStatus.RUNNING
 
 
 def test_an_alert_of_a_failed_run_names_assets_partition_and_reasons(told, monkeypatch):

@@ -117,7 +117,9 @@ def tick(sensor: dg.SensorDefinition):
 
 
 def test_unchanged_yaml_files_are_left_alone(project):
-    assert "no change" in tick(watching(project)).skip_message
+    sensor = watching(project)
+    assert (sensor.name, sensor.default_status) == ("headrace_definitions_changes", dg.DefaultSensorStatus.RUNNING)
+    assert "no change" in tick(sensor).skip_message
 
 
 def test_a_changed_yaml_file_makes_the_code_server_load_it(project, monkeypatch):
@@ -144,8 +146,9 @@ def test_an_invalid_yaml_file_is_not_loaded_fails_one_tick_and_is_reported_until
     monkeypatch.setattr("headrace_dagster.sensors.definitions_changes.code_server", lambda: pytest.fail("asked"))
     sensor = watching(project)
     project.write_yaml(loader={"num_wrkers": 1})
-    with pytest.raises(dg.Failure, match="num_workers"):
+    with pytest.raises(dg.Failure, match="num_workers") as raised:
         tick(sensor)
+    assert not raised.value.allow_retries
     assert "num_workers" in tick(sensor).skip_message
     project.write_yaml(loader={"num_workers": 0})
     assert "no change" in tick(sensor).skip_message
