@@ -2,9 +2,9 @@
 
     python benchmarks/store.py [--clips 1500] [--rounds 3] [--mib-per-second 50] [--latency-ms 30]
 
-The corpus of `read.py` is copied to a bucket: of the S3 server that `AWS_ENDPOINT_URL` names (with `AWS_ACCESS_KEY_ID`
-and so on), else of a moto server in a process of its own, which is slower than any real store. Each reading is a fresh
-process:
+The corpus of `read.py` is copied to the bucket `headrace-bench`: of the S3 server that `AWS_ENDPOINT_URL` names (with
+`AWS_ACCESS_KEY_ID` and so on), else of a moto server in a process of its own, which is slower than any real store. Each
+reading is a fresh process:
 
 - *limit*: all shards fetched, eight at a time, and dropped.
 - *cold*: an epoch into an empty cache.
@@ -27,7 +27,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -35,6 +34,8 @@ from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from urllib.parse import urlsplit
+
+import boto3
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # `benchmarks.peers` and `tests` from the checkout
@@ -188,7 +189,7 @@ def one(mode: str, uri: str, cache: str, sizes: str) -> None:
 def measure(options: argparse.Namespace, corpus: Path, endpoint: str, scratch: Path) -> list[Reading]:
     """All modes in turn, `rounds` times."""
     uri, sizes = f"s3://{BUCKET}/audio-{corpus.name}", corpus / "audio/sizes.json"
-    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")).close()
+    boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket=BUCKET)
     upload(corpus / "audio", uri)
     cache = scratch / "cache"
     readings = []
