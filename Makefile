@@ -34,6 +34,8 @@ ui: $(STAMP)  ## Dagster's web interface, on loopback
 # One thread of torch and polars per test process: two processes with all cores each are slower than two with one.
 test test-slow: export OMP_NUM_THREADS ?= 1
 test: export POLARS_MAX_THREADS ?= 1
+# Compiling what every process imports, and rewriting its assertions, takes longer than importing it.
+test test-slow: export PYTHONDONTWRITEBYTECODE =
 
 # A process begins with the tests of neighbouring files, which share what a file or a folder builds once.
 test: $(STAMP)  ## Fast tests
