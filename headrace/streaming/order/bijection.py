@@ -5,6 +5,8 @@ a state, so no new version of a library can change an order. They know nothing o
 vectors in ``tests/golden/order.json`` fix their results.
 """
 
+import functools
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -16,6 +18,7 @@ MAX_SIZE = 2**52
 _ROUNDS = 8  # enough from 64 elements on: pairs of images are uniform by a chi-square test of 200,000 keys
 _SMALL = 64  # below, the halves have few values, and all orders are equally likely only after more rounds
 _SMALL_REPEATS = 3
+_SMALL_TABLES = 4096  # orders of fewer elements that are kept, of at most 504 bytes each
 _CHUNK = 16_384  # elements at a time, so that the temporaries of a large call stay in the processor's cache
 _UINT64 = 2**64 - 1
 _GOLDEN_RATIO = 0x9E3779B97F4A7C15
@@ -59,6 +62,8 @@ def permute(index: ArrayLike, size: ArrayLike, key: ArrayLike) -> NDArray[np.int
     """
     x, n, k = np.asarray(index), np.asarray(size), np.asarray(key, np.uint64)
     shape = np.broadcast_shapes(x.shape, n.shape, k.shape)
+    if n.size == 1 and k.size == 1 and n.item() < _SMALL:
+        return _small_table(n.item(), k.item())[x.astype(np.int64)].reshape(shape)
     x = np.broadcast_to(x, shape).astype(np.uint64).ravel()
     n = _aligned(n.astype(np.uint64), shape)
     k = _aligned(k, shape)
@@ -66,6 +71,15 @@ def permute(index: ArrayLike, size: ArrayLike, key: ArrayLike) -> NDArray[np.int
         part = slice(start, start + _CHUNK)
         x[part] = _permute_part(x[part], n if len(n) == 1 else n[part], k if len(k) == 1 else k[part])
     return x.view(np.int64).reshape(shape)
+
+
+@functools.lru_cache(_SMALL_TABLES)
+def _small_table(size: int, key: int) -> NDArray[np.int64]:
+    """Images of all of [0, size), for size < `_SMALL`: each takes many rounds, and is asked for again."""
+    images = _permute_part(
+        np.arange(size, dtype=np.uint64), np.asarray([size], np.uint64), np.asarray([key], np.uint64)
+    )
+    return images.view(np.int64)
 
 
 def _aligned(values: _Words, shape: tuple[int, ...]) -> _Words:
