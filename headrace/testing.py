@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from headrace.config.dataset import DatasetConfig
+from headrace.config.dataset import DatasetConfig, parse_config
 
 
 def write_corpus(
@@ -46,7 +46,7 @@ def tiny_config(folder: Path, name: str = "tiny", **sections: Any) -> DatasetCon
         sections: sections of the YAML, each instead of the one here: `latents=[{"name": "mel", …}]`.
 
     Raises:
-        pydantic.ValidationError: a section is invalid.
+        ConfigError: a section is unknown or invalid; the message lists every error.
     """
     content: dict[str, Any] = {
         "source": {
@@ -59,4 +59,4 @@ def tiny_config(folder: Path, name: str = "tiny", **sections: Any) -> DatasetCon
         "loader": {"num_workers": 0},
         "output": {"uri": str(folder / "output")},
     }
-    return DatasetConfig.model_validate({"name": name, **content, **sections})
+    return parse_config({**content, **sections}, name, Path(f"{name}.yaml"))

@@ -1,7 +1,9 @@
 """The `headrace` command as a user runs it: printed text and exit codes, never a traceback."""
 
 import gzip
+import importlib.metadata
 import json
+import runpy
 import shutil
 import subprocess
 import sys
@@ -70,6 +72,21 @@ def test_every_command_has_help(capsys):
         text = capsys.readouterr().out
         assert "exit codes: 0 done, no faults" in text
         assert len(text) > 500
+
+
+def test_the_command_says_its_version(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"headrace {importlib.metadata.version('headrace')}\n"
+
+
+def test_the_package_runs_as_the_command(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["headrace", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("headrace", run_name="__main__")
+    assert ended.value.code == 0
+    assert "usage: headrace" in capsys.readouterr().out
 
 
 def test_help_starts_at_once():

@@ -60,6 +60,8 @@ def test_zero_settle_seconds_and_an_empty_list_of_latents_are_valid(load):
 
 
 WRONG = {
+    "source: {uri: a, columns: {key: id}}\noutput: {uri: x}": r"source: columns\.key needs metadata: the table that has",
+    "source: {uri: a, columns: {path: p}}\noutput: {uri: x}": r"source: columns\.path needs metadata: the table that has",
     "source: {}\noutput: {uri: x}": r"source\.uri: missing",
     "output: {uri: x}": r"source: missing",
     "source: /x\noutput: {uri: x}": r"source: expected keys and values, such as \{uri: …\}; found '/x'",
@@ -83,6 +85,8 @@ WRONG = {
     "": r"expected at least source: \{uri: …\} and output: \{uri: …\}; found nothing",
 }
 WRONG_KEYS = {
+    "views: [clean]": r"views: expected keys and values, such as \{clean: …\}; found \['clean'\]",
+    "splits: [train]": r"splits: expected keys and values, such as \{train: …\}; found \['train'\]",
     "audoi: {}": r"audoi: unknown key; did you mean audio\?",
     "views: {clean: snr > 20}": r"views\.clean: expected keys and values, such as \{where: …\}; found 'snr > 20'",
     "views: {clean: {wher: snr > 20}}": r"views\.clean\.wher: unknown key; did you mean where\?",
@@ -248,7 +252,7 @@ def test_the_error_about_a_variable_name_says_what_is_expected(load):
 
 def test_a_metadata_column_gives_keys_only_if_the_yaml_names_it(load):
     assert load(MINIMAL).source.columns.key is None
-    assert load("source: {uri: a, columns: {key: take}}\noutput: {uri: b}\n").source.columns.key == "take"
+    assert load("source: {uri: a, metadata: m.csv, columns: {key: take}}\noutput: {uri: b}\n").source.columns.key == "take"
 
 
 def test_paths_may_contain_dollar_signs_and_tildes_that_are_not_expanded(load):
@@ -263,6 +267,11 @@ def test_every_key_of_a_schedule_has_a_default(load):
     assert (schedules.gc.cron, schedules.gc.enabled, schedules.gc.keep) == ("0 6 * * 0", True, 10)
     assert (schedules.history.cron, schedules.history.days) == ("0 5 * * *", 7)
     assert schedules.refresh.enabled
+
+
+def test_no_number_of_samples_may_be_said_beside_a_number_of_bytes(load):
+    config = load(f"{MINIMAL}shards: {{samples_per_shard: null, bytes_per_shard: 1mb}}\n")
+    assert config.shards == load(f"{MINIMAL}shards: {{bytes_per_shard: 1mb}}\n").shards
 
 
 @pytest.mark.parametrize("key", ["on", "'on'"])

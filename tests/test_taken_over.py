@@ -115,7 +115,8 @@ def test_samples_under_other_keys_are_copied(project):
     project.metadata = table
     (before,) = project.build().partitions.values()
     config = project.config()
-    source = config.source.model_validate({"uri": config.source.uri, "settle_seconds": 0, "columns": {"key": "name"}})
+    keyed = {"uri": config.source.uri, "metadata": "table.csv", "settle_seconds": 0, "columns": {"key": "name"}}
+    source = config.source.model_validate(keyed)
     project.config = lambda: config.model_copy(update={"source": source})
     after = rebuilt(project)
     assert after.audio == AudioCounts(num_taken_over=NUM_CLIPS)

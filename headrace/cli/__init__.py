@@ -5,10 +5,12 @@ library, and `tables` prints the results.
 """
 
 import argparse
+import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import NoReturn
 
 from headrace.audio_names import check_audio_field
 from headrace.config.shares import share_of
@@ -52,7 +54,7 @@ that no export wrote, is rejected. Never write into the exported tars: they may 
     "columns": """\
 Export a set of columns as one Parquet file: key, split and shard of each sample, and its columns. OUTPUT is the output
 of a data set, SET the name of the set: metadata (the default), or one of the YAML's columns. Lists and objects are
-JSON. FILE is replaced as a whole. Needs polars: pip install "headrace[build]".
+JSON. FILE is replaced as a whole. Needs polars: pip install "headrace[where]".
 """,
     "gc": """\
 Remove files that are no longer needed: all but the newest --keep snapshots of audio and of each set of latents,
@@ -70,6 +72,14 @@ The options are StreamingDataset's arguments of the same names. Its other argume
 StreamingDataset(…, world=World(0, 64)).simulate(Cluster(8)).
 """,
 }
+
+
+class _ShowVersion(argparse.Action):
+    """Prints the version of the installed package, which is looked up only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        print(f"headrace {importlib.metadata.version('headrace')}")
+        parser.exit()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -98,6 +108,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    top.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _path(_command(commands, "inspect", "show what is in a data set"))
 

@@ -82,6 +82,13 @@ class ShardsConfig(Section):
     reshuffle: int = Field(0, ge=0)
     partitions: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_no_size(cls, content: object) -> object:
+        if not isinstance(content, dict) or content.get("bytes_per_shard") is None:
+            return content
+        return {key: value for key, value in content.items() if (key, value) != ("samples_per_shard", None)}
+
     @model_validator(mode="after")
     def _has_one_size(self) -> Self:
         if self.bytes_per_shard is not None and "samples_per_shard" in self.model_fields_set:

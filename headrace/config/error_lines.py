@@ -13,6 +13,8 @@ from pydantic import BaseModel
 from headrace.pydantic_words import shown, wrong
 
 _KEY_ITSELF = "[key]"  # pydantic's mark of an error in a key, not in its value
+_NAMES_OF_USERS = {"splits": "train", "partitions": "train", "views": "clean", "fields": "mix"}
+"""Key of the YAML → example of a name that the user chooses below it."""
 
 
 def error_line(fault: Any, root: type[BaseModel], content: Mapping[str, object]) -> str:  # noqa: ANN401 - pydantic's ErrorDetails is not public
@@ -83,9 +85,11 @@ def _may_be_secret(location: Sequence[str | int]) -> bool:
 
 
 def _example(root: type[BaseModel], location: Sequence[str | int]) -> str:
-    """The required keys of a section, or its first key."""
+    """The required keys of a section, or its first key; of names that the user chooses, an example."""
     section = _annotation(root, location)
-    fields = getattr(section, "model_fields", {"train": None})  # without fields: splits or shards.partitions
+    if get_origin(section) in {dict, Mapping}:  # keys that the user chooses
+        return f"{{{_NAMES_OF_USERS.get(str(location[-1]), 'name')}: …}}"
+    fields = getattr(section, "model_fields", {})
     needed = [name for name, info in fields.items() if info is not None and info.is_required()]
     return f"{{{', '.join(f'{name}: …' for name in needed or list(fields)[:1])}}}"
 

@@ -121,6 +121,9 @@ class SourceConfig(Section):
         spans = [role for role in ("start", "end", "duration") if getattr(self.columns, role) is not None]
         if spans:
             raise ValueError(f"columns.{spans[0]} needs samples: rows; with samples: files a recording is not cut")
+        if self.metadata is None and self.columns != ColumnsConfig():
+            role = "key" if self.columns.key is not None else "path"
+            raise ValueError(f"columns.{role} needs metadata: the table that has this column")
         return self
 
     def _checked_fields(self) -> Self:

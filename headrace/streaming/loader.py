@@ -42,9 +42,12 @@ _ELSEWHERE = {
     "drop_last": "pass last_batch='drop' to the StreamingDataset",
     "generator": "pass shuffle_seed to the StreamingDataset; a transform with a parameter rng gets a seeded generator",
     "worker_init_fn": "a transform with a parameter rng gets a seeded generator, and workers seed the global ones",
+    "pin_memory_device": "pass pin_memory=True, which pins for the accelerator of this process",
     "timeout": "leave it out: if a worker dies, an error is raised at once",
 }
 """`torch.utils.data.DataLoader` arguments that this loader does not accept, and what to use instead."""
+
+_WITHOUT_EFFECT = frozenset({"in_order"})  # batches always come in order, which `in_order=False` allows as well
 
 
 class BatchMaker(Protocol):
@@ -112,7 +115,8 @@ class StreamingDataLoader:
                 is imported, which loads states itself and would end such an epoch early, else False.
             persistent_workers: part of torch's interface and without effect here: workers start with each iteration,
                 which takes milliseconds if they are forked.
-            others: arguments of torch's DataLoader that this loader does not have; only empty values are accepted.
+            others: arguments of torch's DataLoader that this loader does not have; only empty values are accepted, and
+                `in_order`, which has no effect: batches always come in order.
 
         Raises:
             ConfigError: a value is not allowed; the message says what to use instead.
@@ -291,6 +295,8 @@ def _can_pin() -> bool:
 def _check_others(others: Mapping[str, object]) -> None:
     """Reject arguments that only torch's loader has, except empty values."""
     for name, value in others.items():
+        if name in _WITHOUT_EFFECT:
+            continue
         if name not in _ELSEWHERE:
             raise TypeError(f"StreamingDataLoader() got an unexpected keyword argument {name!r}")
         if value:

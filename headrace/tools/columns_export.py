@@ -41,7 +41,7 @@ def export_columns(output: Storage, name: str, target: Path) -> int:
     try:
         import polars as pl  # noqa: PLC0415 - a training node has none
     except ImportError as error:
-        raise MissingDependencyError("Parquet needs polars: pip install 'headrace[build]'") from error
+        raise MissingDependencyError("Parquet needs polars: pip install 'headrace[where]'") from error
     folder = output.at(f"{COLUMNS}/{name}")
     if not snapshot_numbers(folder):
         known = ", ".join(sorted({entry.path.split("/")[1] for entry in output.list(f"{COLUMNS}/")})) or "none"

@@ -33,6 +33,11 @@ def test_a_tiny_data_set_is_materialized_in_about_a_second(config):
     assert time.process_time() - began < 5  # about 1 on an idle machine
 
 
+def test_an_invalid_section_is_reported_as_in_a_file(tmp_path):
+    with pytest.raises(ConfigError, match=r"(?s)tiny\.yaml: invalid settings:.* latents\[0\] \(a\)\.encoder: missing"):
+        tiny_config(tmp_path, latents=[{"name": "a"}])
+
+
 def test_the_corpus_has_the_same_bytes_each_time(tmp_path):
     one, two = (write_corpus(tmp_path / name, 2, num_channels=2) for name in ("one", "two"))
     assert sorted(path.name for path in one.iterdir()) == ["rec000.wav", "rec001.wav"]

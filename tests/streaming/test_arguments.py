@@ -178,6 +178,7 @@ def test_wrong_arguments_of_types_are_rejected_by_name(make, message):
         ({"shuffle": True}, "shuffle=True .* pass it to the StreamingDataset"),
         ({"persistent_workers": "yes"}, "persistent_workers is 'yes'"),
         ({"timeout": 3}, "timeout=3 .* leave it out"),
+        ({"pin_memory_device": "cuda"}, "pin_memory_device='cuda' .* pin_memory=True"),
     ],
     ids=str,
 )
@@ -189,7 +190,8 @@ def test_wrong_arguments_of_a_loader_are_rejected_by_name(dataset_folder, wrong,
 def test_a_loader_takes_the_defaults_of_torch_s(dataset_folder):
     """Scripts that pass every argument on need not know which of them mean nothing here."""
     nothing = {"shuffle": False, "drop_last": False, "persistent_workers": True, "timeout": 0, "sampler": None}
-    loader = StreamingDataLoader(opened(dataset_folder), prefetch_factor=None, **nothing)
+    more = {"in_order": True, "pin_memory_device": ""}
+    loader = StreamingDataLoader(opened(dataset_folder), prefetch_factor=None, **nothing, **more)
     assert [len(batch["keys"]) for batch in loader] == [4] * 14
 
 
