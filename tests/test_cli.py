@@ -3,7 +3,6 @@
 import gzip
 import importlib.metadata
 import json
-import runpy
 import shutil
 import subprocess
 import sys
@@ -79,14 +78,6 @@ def test_the_command_says_its_version(capsys):
         cli.main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"headrace {importlib.metadata.version('headrace')}\n"
-
-
-def test_the_package_runs_as_the_command(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["headrace", "--help"])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_module("headrace", run_name="__main__")
-    assert ended.value.code == 0
-    assert "usage: headrace" in capsys.readouterr().out
 
 
 def test_help_starts_at_once():
