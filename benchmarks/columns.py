@@ -30,6 +30,7 @@ from headrace.build.column_sets import bring_columns_up_to_date
 from headrace.build.column_tables import import_table
 from headrace.catalog.columns import FILE_SCHEMA
 from headrace.catalog.listing import Listing
+from headrace.catalog.metadata_files import TableInMemory
 from headrace.catalog.partitions import recordings_of
 from headrace.catalog.parts import existing_catalog
 from headrace.catalog.scan_runtime import ScanRuntime
@@ -147,7 +148,7 @@ def measured(folder: Path, count: int) -> dict[str, dict[str, float]]:
 
     def joined(rows: pl.DataFrame, stamp: int) -> Callable[[], None]:
         def act() -> None:
-            import_table(existing_catalog(output), config, entry, stamp, lambda: rows)
+            import_table(existing_catalog(output), config, entry, stamp, lambda: TableInMemory(rows))
             bring_columns_up_to_date(output, config, "captions")
 
         return act

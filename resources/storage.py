@@ -17,22 +17,21 @@ import dagster as dg
 from pydantic import Field
 
 from headrace.build.column_sets import columns_folder
-from headrace.catalog.bucket_source import stamp_of
+from headrace.catalog.bucket_source import BucketSource, stamp_of
 from headrace.catalog.listing import FileStamp
 from headrace.catalog.sources import Source, open_source
 from headrace.config.content import ColumnSetConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import ConfigError, NotFoundError
 from headrace.stores.file_urls import is_file_url, path_of_file_url
-from headrace.stores.storage import Storage, open_storage
+from headrace.stores.storage import Storage, open_bucket, open_storage
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from headrace.catalog.metadata_files import MetadataTable
     from headrace.catalog.parts import StoredCatalog
 
 Table = TypeVar("Table")
+_COPY_BYTES = 16 << 20
 
 
 class StorageResource(dg.ConfigurableResource):
@@ -92,7 +91,9 @@ class StorageResource(dg.ConfigurableResource):
         folder = folder or _Folder()
         copy = folder.path() / name
         try:
-            copy.write_bytes(open_storage(root).read(name))
+            store = open_bucket(root)
+            with BucketSource(store).open(name, stamp_of(store.stat(name))) as data, copy.open("wb") as file:
+                shutil.copyfileobj(data, file, _COPY_BYTES)
         except NotFoundError as error:
             raise ConfigError(f"{kind} {place}: no such object") from error
         return read(copy, place)
@@ -143,11 +144,12 @@ class StorageResource(dg.ConfigurableResource):
         parts = self.parts(config)
         return {"audio": parts.pop("audio"), **columns, **parts}
 
-    def column_table(self, entry: ColumnSetConfig) -> "pl.DataFrame":
+    def column_table(self, entry: ColumnSetConfig) -> "MetadataTable":
         """The table of a set of columns."""
-        from headrace.catalog.metadata_files import read_table  # noqa: PLC0415 - see above
+        from headrace.catalog.metadata_files import open_table  # noqa: PLC0415 - see above
 
-        return self._table(entry.table, "table", read_table)
+        owner = _Folder()
+        return self._table(entry.table, "table", partial(open_table, owner=owner), owner)
 
     def parts(self, config: DatasetConfig) -> dict[str, Storage]:
         """The folders with samples of a data set by name: `audio`, `latents crepe`."""

@@ -10,6 +10,7 @@ from headrace.build.column_sets import bring_columns_up_to_date, build_columns, 
 from headrace.build.column_tables import import_table
 from headrace.catalog.column_header import read_table_header
 from headrace.catalog.header import read_header
+from headrace.catalog.metadata_files import TableInMemory
 from headrace.catalog.parts import existing_catalog
 from headrace.catalog.path_spelling import spelled_as_files, tidy_paths
 from headrace.config.content import ColumnSetConfig
@@ -42,7 +43,9 @@ class Captioned:
         """Import a table and build its columns. Returns the header of the import."""
         config, self.stamp = self.project.config(), self.stamp + 1
         entry = ColumnSetConfig(name="captions", table="captions.csv", on=on)
-        header = import_table(existing_catalog(self.project.output), config, entry, self.stamp, lambda: table)
+        header = import_table(
+            existing_catalog(self.project.output), config, entry, self.stamp, lambda: TableInMemory(table)
+        )
         bring_columns_up_to_date(self.project.output, config, "captions")
         return header
 

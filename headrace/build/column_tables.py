@@ -7,13 +7,16 @@ changes nothing.
 
 import hashlib
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import polars as pl
 
 from headrace.audio import AudioFormat
+from headrace.build.column_rows import PARTITION, ROW, TableRows
 from headrace.build.samples import planned_samples
+from headrace.catalog.buckets import NUM_BUCKETS, PART_BYTES, Buckets, parts_of
 from headrace.catalog.column_header import (
     ColumnTableHeader,
     TablePart,
@@ -21,11 +24,10 @@ from headrace.catalog.column_header import (
     read_table_header,
     table_folder,
 )
-from headrace.catalog.metadata_columns import check_types, json_values
+from headrace.catalog.metadata_files import MetadataTable
 from headrace.catalog.parquet_files import parquet_bytes, parsed_table, write_if_new
 from headrace.catalog.partitions import recordings_of
 from headrace.catalog.parts import StoredCatalog
-from headrace.catalog.path_spelling import spelled_as_files, tidy_paths
 from headrace.config.content import ColumnSetConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import CatalogError, ConfigError, FormatError, NotFoundError
@@ -33,20 +35,6 @@ from headrace.format.rejects import RejectReason
 from headrace.stores.storage import Storage
 
 _MIN_AGE_SECONDS = 86_400.0  # a younger part may belong to an import that has not written its header yet
-_RESERVED = "headrace"
-_ROW, _PARTITION = "\0row", "\0partition"  # no column of a user has such a name
-_SHOWN = 5
-_INT64_MAX = (1 << 63) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """A table that was prepared for the join: each name once, columns sorted by name after the joined one."""
-
-    table: pl.DataFrame
-    on: str
-    num_merged: int
-    nameless: pl.DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +55,25 @@ class _Place:
         return path, blob, sha256
 
 
-def import_table(
+def import_table(  # noqa: PLR0913, PLR0917 - what is joined with what, and how much at a time
     catalog: StoredCatalog,
     config: DatasetConfig,
     entry: ColumnSetConfig,
     stamp: object,
-    read: Callable[[], pl.DataFrame],
+    read: Callable[[], MetadataTable],
+    part_bytes: int = PART_BYTES,
 ) -> ColumnTableHeader:
     """Divide the table of a set of columns among the partitions. Nothing is read if nothing has changed.
+
+    The table needs not fit in memory: it is joined in parts, through temporary files.
 
     Args:
         catalog: the stored catalog.
         config: the settings of the data set.
         entry: the set of columns.
         stamp: size and modification time of the table's file.
-        read: reads the table.
+        read: opens the table.
+        part_bytes: about this much is kept in memory of each table, and joined at a time.
 
     Raises:
         ConfigError: the table is invalid, has neither a column `key` nor `path`, or has different rows for one of them.
@@ -95,10 +87,10 @@ def import_table(
     if before is not None and before.inputs == inputs and there.issuperset(before.paths()):
         return before
     try:
-        rows = _prepared(read(), entry, catalog)
+        with closing(TableRows.of(read(), entry, part_bytes)) as rows:
+            header = _divided(rows, _Place(catalog, entry.name, there), config.audio.format(), inputs)
     except ConfigError as error:
         raise ConfigError(f"columns ({entry.name}): {error}") from error
-    header = _divided(rows, _Place(catalog, entry.name, there), config.audio.format(), inputs)
     write_if_new(output, header_path(entry.name), header.to_bytes())
     kept = {header_path(entry.name), *header.paths(), *(() if before is None else before.paths())}
     _remove_old(output, table_folder(entry.name), kept, time.time())
@@ -134,119 +126,82 @@ def _last_header(output: Storage, name: str) -> ColumnTableHeader | None:
         return None
 
 
-def _prepared(table: pl.DataFrame, entry: ColumnSetConfig, catalog: StoredCatalog) -> _Rows:
-    """The table with each name once. Raises the errors of `import_table`."""
-    on = _joined_column(table, entry)
-    if _RESERVED in table.columns:
-        raise ConfigError(f"the column {_RESERVED!r} has the name of the provenance in each sample's JSON; rename it")
-    check_types(table)
-    others = sorted(name for name in table.columns if name != on)
-    if not others:
-        raise ConfigError(f"the table has no column but {on!r}; add the columns to join")
-    narrow = [pl.col(name).cast(pl.Int64) for name in others if _fits_int64(table[name])]
-    table = table.select(on, *others).with_columns(*narrow).with_row_index(_ROW, 1)
-    if on == "path":
-        tidy = tidy_paths(table[on])
-        if not tidy.str.contains(r"^[\x00-\x7F]*$").fill_null(value=True).all():
-            tidy = spelled_as_files(tidy, catalog.recordings(["path"])["path"].unique())
-        table = table.with_columns(tidy.alias(on))
-    is_named = pl.col(on).is_not_null() & (pl.col(on) != "")
-    named = table.filter(is_named)
-    _check_repeated(named, on)
-    merged = named.filter(pl.col(on).is_first_distinct())
-    return _Rows(merged, on, named.height - merged.height, table.filter(~is_named))
-
-
-def _joined_column(table: pl.DataFrame, entry: ColumnSetConfig) -> str:
-    wanted = (entry.on,) if entry.on else ("key", "path")
-    found = next((name for name in wanted if name in table.columns), None)
-    if found is None:
-        columns = ", ".join(table.columns) or "none"
-        raise ConfigError(f"table {entry.table} has no column {' or '.join(map(repr, wanted))}; its columns: {columns}")
-    return found
-
-
-def _fits_int64(column: pl.Series) -> bool:
-    """Whether integers of a type that may be larger than 64 bits with a sign are not."""
-    if column.dtype not in {pl.UInt64, pl.Int128}:
-        return False
-    most, least = column.max(), column.min()
-    return most is None or (int(str(most)) <= _INT64_MAX and int(str(least)) >= -_INT64_MAX - 1)
-
-
-def _check_repeated(named: pl.DataFrame, on: str) -> None:
-    """Raise `ConfigError` for rows that have the same name and differ."""
-    several = named.filter(pl.col(on).is_duplicated()).sort(on, _ROW)
-    if several.is_empty():
-        return
-    columns = [name for name in several.columns if name not in {on, _ROW}]
-    values = {name: json_values(several[name]) for name in columns}
-    first: dict[str, int] = {}
-    differing: dict[str, str] = {}
-    for row, (name, number) in enumerate(several.select(on, _ROW).iter_rows()):
-        start = first.setdefault(name, row)
-        other = [column for column in columns if values[column][row] != values[column][start]]
-        if other:
-            rows = f"rows {several[_ROW][start]} and {number}"
-            differing.setdefault(name, f"{name!r} ({rows} differ in {', '.join(other)})")
-    if differing:
-        more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
-        listed = "; ".join(list(differing.values())[:_SHOWN])
-        raise ConfigError(f"the table has different rows for one {on}: {listed}{more}; keep one row of each")
-
-
-def _divided(rows: _Rows, place: _Place, audio: AudioFormat, inputs: str) -> ColumnTableHeader:
+def _divided(rows: TableRows, place: _Place, audio: AudioFormat, inputs: str) -> ColumnTableHeader:
     """Store the rows of each partition, and those that match nothing."""
-    table, on = rows.table.drop(_ROW), rows.on
-    known = [
-        names.unique().to_frame(on).with_columns(pl.lit(partition).alias(_PARTITION))
-        for partition, names in _names(place.catalog, on, audio)
-    ]
-    # One join for all partitions: a path may be that of rows in several.
-    joined = table.join(pl.concat(known), on=on, how="inner").sort(on)
-    divided = joined.partition_by(_PARTITION, as_dict=True, include_key=False)
-    parts: dict[str, TablePart] = {}
-    for partition, num_names in zip(place.catalog.header.partitions, map(len, known), strict=True):
-        part = divided.get((partition,), table.clear())
-        path, blob, sha256 = place.write(f"parts/{partition}", part)
-        parts[partition] = TablePart(path, len(blob), sha256, part.height, num_names - part.height)
-    unmatched = _unmatched(rows, joined.select(on))
-    listed = place.write("unmatched", unmatched)[0] if unmatched.height else ""
-    num_rows = rows.table.height + rows.num_merged + rows.nameless.height
-    return ColumnTableHeader(inputs, on, num_rows, rows.num_merged, unmatched.height, listed, parts)
+    names = list(place.catalog.header.partitions)
+    num_names = []
+    for number, found in enumerate(_names(place.catalog, rows.on, audio)):
+        once = found.unique()
+        rows.add_names(once, number)
+        num_names.append(len(once))
+    joined = Buckets(pl.Schema({**rows.schema, PARTITION: pl.UInt32()}), rows.part_bytes)
+    with closing(joined):
+        unmatched, num_merged = [], 0
+        for part in rows.matched():
+            joined.add(part.joined, _buckets(part.joined[PARTITION], len(names)))
+            unmatched.append(part.unmatched)
+            num_merged += part.num_merged
+        parts = {
+            name: TablePart(path, num_bytes, sha256, num_rows, number - num_rows)
+            for (name, path, num_bytes, sha256, num_rows), number in zip(
+                _stored(joined, names, rows.on, place), num_names, strict=True
+            )
+        }
+    listed = _unmatched(rows, pl.concat(unmatched))
+    path = place.write("unmatched", listed)[0] if listed.height else ""
+    return ColumnTableHeader(inputs, rows.on, rows.num_rows, num_merged, listed.height, path, parts)
 
 
-def _names(catalog: StoredCatalog, on: str, audio: AudioFormat) -> Iterator[tuple[str, pl.Series]]:
-    """Each partition of the header in order, and the keys of its samples or the paths of its recordings."""
+def _buckets(partitions: pl.Series, num_partitions: int) -> pl.Series:
+    """Partitions in order share the buckets, so that a run of buckets has whole partitions."""
+    return (partitions.cast(pl.UInt64) * NUM_BUCKETS // max(1, num_partitions)).cast(pl.UInt8)
+
+
+def _stored(joined: Buckets, names: Sequence[str], on: str, place: _Place) -> Iterator[tuple[str, str, int, str, int]]:
+    """Store the rows of each partition in order. Returns name, path, size and digest of the file, number of rows."""
+    buckets = _buckets(pl.Series(range(len(names)), dtype=pl.UInt32), len(names))
+    for run in parts_of([joined], joined.most_bytes or PART_BYTES):
+        rows = joined.part(run).sort(PARTITION, on)
+        runs = rows[PARTITION].rle().struct.unnest().with_columns(start=pl.col("len").cum_sum() - pl.col("len"))
+        slices = {number: (start, length) for length, number, start in runs.iter_rows()}
+        rows = rows.drop(PARTITION)
+        for number, name in enumerate(names):
+            if buckets[number] in run:
+                part = rows.slice(*slices.get(number, (0, 0)))
+                path, blob, sha256 = place.write(f"parts/{name}", part)
+                yield name, path, len(blob), sha256, part.height
+
+
+def _names(catalog: StoredCatalog, on: str, audio: AudioFormat) -> Iterator[pl.Series]:
+    """The keys of the samples, or the paths of the recordings, of each partition of the header in order."""
     is_listed = on == "path" or audio.segment_seconds is None
     stored = catalog.partitions([on] if is_listed else None)
-    for partition, entry in catalog.header.partitions.items():
+    for entry in catalog.header.partitions.values():
         if entry.rows is None:
-            yield partition, pl.Series(on, [], dtype=pl.String)
+            yield pl.Series(on, [], dtype=pl.String)
             continue
         _, recordings = next(stored)
         if is_listed:
-            yield partition, recordings[on]
+            yield recordings[on]
         else:
             planned, _ = planned_samples(recordings_of(recordings), audio)
-            yield partition, pl.Series(on, list(planned), dtype=pl.String)
+            yield pl.Series(on, list(planned), dtype=pl.String)
 
 
-def _unmatched(rows: _Rows, matched: pl.DataFrame) -> pl.DataFrame:
+def _unmatched(rows: TableRows, unmatched: pl.DataFrame) -> pl.DataFrame:
     """Rows that match nothing: their number in the table, what they name, and the reason."""
     on = rows.on
     what = "no sample of the catalog" if on == "key" else "no recording of the catalog"
-    unknown = rows.table.join(matched, on=on, how="anti").select(
-        pl.col(_ROW).alias("row"),
+    unknown = unmatched.select(
+        pl.col(ROW).alias("row"),
         pl.col(on).alias("name"),
         code=pl.lit(RejectReason.NO_SAMPLE),
-        reason=pl.format(f"row {{}} of the table names {what}", _ROW),
+        reason=pl.format(f"row {{}} of the table names {what}", ROW),
     )
-    nameless = rows.nameless.select(
-        pl.col(_ROW).alias("row"),
+    nameless = pl.DataFrame({"row": rows.nameless}, schema={"row": pl.Int64}).with_columns(
         name=pl.lit(""),
         code=pl.lit(RejectReason.BAD_NAME),
-        reason=pl.format(f"row {{}} of the table has no {on}", _ROW),
+        reason=pl.format(f"row {{}} of the table has no {on}", "row"),
     )
     return pl.concat([unknown, nameless]).sort("row")
 

@@ -10,6 +10,7 @@ its process.
 import contextlib
 import io
 import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -27,11 +28,20 @@ _BUCKET = "\0bucket"  # no column of a user has such a name
 _NOT_ASCII = r"[^\x00-\x7F]"
 
 
+def no_room(error: OSError) -> StorageError:
+    """The error of a temporary folder that is full or cannot be written."""
+    return StorageError(
+        f"temporary folder {tempfile.gettempdir()}: a table of the scan cannot be written "
+        f"({error.strerror or error}); make room, or let TMPDIR name a folder on a larger disk"
+    )
+
+
 class _TableFile:
-    """Tables in a temporary file."""
+    """Tables in a temporary file, which is deleted with this object at the latest."""
 
     def __init__(self) -> None:
         self._file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
+        weakref.finalize(self, _closed, self._file)
 
     def write(self, table: pl.DataFrame) -> tuple[int, int]:
         """Append a table. Returns its offset and its size in bytes.
@@ -46,10 +56,7 @@ class _TableFile:
             self._file.write(blob.getbuffer())
             self._file.flush()
         except OSError as error:
-            raise StorageError(
-                f"temporary folder {tempfile.gettempdir()}: a table of the scan cannot be written "
-                f"({error.strerror or error}); make room, or let TMPDIR name a folder on a larger disk"
-            ) from error
+            raise no_room(error) from error
         return offset, blob.tell()
 
     def read(self, place: tuple[int, int]) -> pl.DataFrame:
@@ -60,8 +67,12 @@ class _TableFile:
 
     def close(self) -> None:
         """Delete the file, also if what it still has to write has no room."""
-        with contextlib.suppress(OSError):
-            self._file.close()
+        _closed(self._file)
+
+
+def _closed(file: BinaryIO) -> None:
+    with contextlib.suppress(OSError):
+        file.close()
 
 
 @dataclass(slots=True)

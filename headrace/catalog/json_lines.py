@@ -1,28 +1,51 @@
 """Reads a table of JSON Lines and rejects columns whose values have different JSON types.
 
-A column of a table has one type. Without the check, polars would turn the numbers and lists of a mixed column into
-text.
+A column of a table has one type, that of all of its cells, so the file is read several times, a piece at a time.
+Without the check, polars would turn the numbers and lists of a mixed column into text.
 """
 
 import contextlib
 import io
 import json
 import math
+import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from headrace.catalog.buckets import PartTables, no_room
 from headrace.errors import ConfigError
+
+_PIECE_BYTES = 8 << 20
+_LINE_BYTES = 64  # of a Python object, besides its content
 
 _KINDS: dict[type, str] = {
     str: "text", int: "a number", float: "a number", bool: "true or false", list: "a list", dict: "an object"
 }  # fmt: skip
 
 
-def read_json_lines(file: Path, name: str, texts: tuple[str, ...]) -> pl.DataFrame:
-    """Read a table of JSON Lines.
+@dataclass(frozen=True, slots=True)
+class JsonLinesTable:
+    """A `MetadataTable` that was read from a file of JSON Lines.
+
+    Attributes:
+        schema: names and types of the columns.
+        pieces: the rows in order.
+    """
+
+    schema: pl.Schema
+    pieces: PartTables = field(repr=False)
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        """The rows in order, some at a time."""
+        return iter(self.pieces)
+
+
+def read_json_lines(file: Path, name: str, texts: tuple[str, ...]) -> JsonLinesTable:
+    """Read a table of JSON Lines, piece by piece. What does not fit in memory is kept in a temporary file.
 
     Columns are in the order in which they first appear, the names in objects in alphabetical order. An object that has
     no name in any row is null, because Parquet has no type for it.
@@ -34,47 +57,96 @@ def read_json_lines(file: Path, name: str, texts: tuple[str, ...]) -> pl.DataFra
 
     Raises:
         ConfigError: a line is not a JSON object, or the values of a column have different kinds.
+        StorageError: the temporary folder is full.
     """
     seen = _seen(file, name, texts)
     if not seen.columns:
         raise ConfigError(f"{name}: there is no row, so nobody knows its columns; write one, or take the table out")
     try:
-        table = _parsed(file, has_empty_objects=seen.has_empty_objects())
+        schema, pieces = _parsed(file, has_empty_objects=seen.has_empty_objects())
     except pl.exceptions.PolarsError as error:
         raise ConfigError(f"{name}: {error}") from error
     # polars orders more than 32 names by a random hash: in each process differently.
-    return table.select(pl.col(column).cast(_in_order(table.schema[column])) for column in seen.columns)
+    ordered = pl.Schema({column: _in_order(schema[column]) for column in seen.columns})
+    kept = PartTables()
+    for piece in pieces:
+        kept.append(piece.select(ordered.keys()).cast(ordered))
+    return JsonLinesTable(ordered, kept)
 
 
-def _parsed(file: Path, *, has_empty_objects: bool) -> pl.DataFrame:
+def _parsed(file: Path, *, has_empty_objects: bool) -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
+    """Types of the columns, and the table in pieces."""
     if not has_empty_objects:
         with contextlib.suppress(pl.exceptions.PolarsError):
-            return pl.read_ndjson(file, infer_schema_length=None)
+            schema, pieces = _inferred(file), PartTables()
+            for lines in _in_pieces(file):
+                pieces.append(pl.read_ndjson(io.BytesIO(b"".join(lines)), schema=schema))
+            return schema, pieces
     return _parsed_by_python(file)
 
 
-def _parsed_by_python(file: Path) -> pl.DataFrame:
+def _inferred(file: Path | str) -> pl.Schema:
+    """The types that all rows have together. The file is mapped, and no table is made."""
+    return pl.scan_ndjson(file, infer_schema_length=None).collect_schema()
+
+
+def _in_pieces(file: Path) -> Iterator[list[bytes]]:
+    """The lines of a file that are not blank, some at a time."""
+    piece: list[bytes] = []
+    num_bytes = 0
+    with file.open("rb") as lines:
+        for line in lines:
+            if line.strip():
+                piece.append(line)
+                num_bytes += len(line) + _LINE_BYTES
+                if num_bytes >= _PIECE_BYTES:
+                    yield piece
+                    piece, num_bytes = [], 0
+    if piece:
+        yield piece
+
+
+def _parsed_by_python(file: Path) -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
     """The table of a file with NaN, infinities or empty objects: Python writes them, but polars rejects them.
 
     NaN and infinities are values of float columns, as in the other formats; in lists and objects they are null, as in
     the JSON of a sample.
     """
-    lines = io.BytesIO()
-    special: dict[str, dict[int, float]] = {}  # column → row → NaN or an infinity
-    with file.open("rb") as rows:
-        for number, line in enumerate(line for line in rows if line.strip()):
-            row = json.loads(line)
-            for column, value in row.items():
-                if isinstance(value, float) and not math.isfinite(value):
-                    special.setdefault(column, {})[number] = value
-            lines.write(json.dumps({column: _plain(value) for column, value in row.items()}).encode() + b"\n")
-    lines.seek(0)
-    table = pl.read_ndjson(lines, infer_schema_length=None)
-    return table.with_columns(
-        table[column].cast(pl.Float64).scatter(list(cells), list(cells.values()))
-        for column, cells in special.items()
-        if table.schema[column].is_numeric() or table.schema[column] == pl.Null
-    )
+    special: set[str] = set()
+    try:
+        with tempfile.NamedTemporaryFile(suffix=".jsonl") as plain:
+            for lines in _in_pieces(file):
+                text, cells = _without_special(lines)
+                special.update(cells)
+                plain.write(text)
+            plain.flush()
+            schema = _inferred(plain.name)
+    except OSError as error:
+        raise no_room(error) from error
+    floats = {name for name in special if schema[name].is_numeric() or schema[name] == pl.Null}
+
+    def pieces() -> Iterator[pl.DataFrame]:
+        for lines in _in_pieces(file):
+            text, cells = _without_special(lines)
+            table = pl.read_ndjson(io.BytesIO(text), schema=schema)
+            yield table.with_columns(
+                table[name].cast(pl.Float64).scatter(list(cells.get(name, {})), list(cells.get(name, {}).values()))
+                for name in floats
+            )
+
+    return pl.Schema(schema | dict.fromkeys(floats, pl.Float64())), pieces()
+
+
+def _without_special(lines: Iterable[bytes]) -> tuple[bytes, dict[str, dict[int, float]]]:
+    """Lines with null for what polars rejects, and their NaN and infinities: column → row → value."""
+    text, special = io.BytesIO(), dict[str, dict[int, float]]()
+    for number, line in enumerate(lines):
+        row = json.loads(line)
+        for column, value in row.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                special.setdefault(column, {})[number] = value
+        text.write(json.dumps({column: _plain(value) for column, value in row.items()}).encode() + b"\n")
+    return text.getvalue(), special
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
