@@ -100,7 +100,9 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
                 runtime,
                 excluded=headrace_storage.excluded(config),
             )
-            regressions = find_regressions(output, scan.narrow(REGRESSION_COLUMNS), scan.unsettled["path"].to_list())
+            stored = StoredCatalog(output, header)
+            narrow = (rows for _, rows in stored.partitions(REGRESSION_COLUMNS))
+            regressions = find_regressions(output, narrow, scan.rejected, scan.unsettled["path"].to_list())
             made = {f"latents/{latents.name}" for latents in config.latents}
             columns = {f"columns/{name}" for name in config.column_sets}
             left = left_folders(output, made | columns | {f"views/{name}" for name in config.views})
@@ -109,7 +111,7 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         for event in events:
             context.log_event(event)
         partitions = dict.fromkeys(str(event.partition) for event in events)
-        changes = compare_stored(before, StoredCatalog(output, header))
+        changes = compare_stored(before, stored)
         results = [regression_result(name, keys.catalog, regressions) for name in (NEW_REJECTS, DROPPED_AUDIO)]
         yield dg.MaterializeResult(
             data_version=dg.DataVersion(header.digest),

@@ -66,12 +66,12 @@ def refused_table(refused: Sequence[ManifestRejection]) -> dg.TableMetadataValue
 
 def catalog_metadata(scan: "Scan", changes: "CatalogChanges", partitions: Sequence[str]) -> Metadata:
     """Numbers of a scan, what is new since the scan before, and the partitions whose recordings changed."""
-    recordings, new = scan.read(["path", "duration_seconds", "num_bytes", "duplicate_of"]), changes.rejects.new
+    figures, new = scan.figures, changes.rejects.new
     reasons = scan.rejected["code"].value_counts(sort=True).rows()
     columns = [dg.TableColumn(name, str(dtype)) for name, dtype in scan.schema.items()]
     named = ", ".join(partitions[:_MOST_PARTITIONS]) + (" …" if len(partitions) > _MOST_PARTITIONS else "")
     return {
-        "dagster/row_count": recordings.height,
+        "dagster/row_count": scan.num_recordings,
         "dagster/column_schema": dg.TableSchema(columns),
         "files_found": scan.num_found,
         "files_opened": scan.num_opened,
@@ -80,23 +80,19 @@ def catalog_metadata(scan: "Scan", changes: "CatalogChanges", partitions: Sequen
         "files_added": len(changes.added),
         "files_changed": len(changes.changed),
         "files_removed": len(changes.removed),
-        "recordings": recordings.height,
+        "recordings": scan.num_recordings,
         "recordings_with_other_metadata": len(changes.described),
         "rejected": scan.rejected.height,
         "rejected_new": len(new),
         "rejected_gone": changes.rejects.num_gone,
-        "audio_hours": round(float(recordings["duration_seconds"].sum()) / 3600, 4),
-        "source_bytes": int(recordings.unique("path")["num_bytes"].sum()),
-        "duplicates": recordings["duplicate_of"].count(),
+        "audio_hours": round(figures.seconds / 3600, 4),
+        "source_bytes": figures.num_bytes,
+        "duplicates": figures.num_duplicates,
         "merged_rows": scan.num_merged_rows,
         "cut_rows": scan.num_cut_rows,
         "changed_partitions": named or "none",
         **{f"{step}_seconds": round(value, 3) for step, value in scan.seconds.items()},
-        **(
-            {"durations_picture": _markdown(histogram(_sampled(recordings["duration_seconds"])))}
-            if recordings.height
-            else {}
-        ),
+        **({"durations_picture": _markdown(histogram(figures.durations))} if figures.durations else {}),
         **({"rejected_new_table": _new_rejects(new)} if new else {}),
         **(
             {"rejected_codes_table": codes_table(reasons), "rejected_table": rejected_table(scan.rejected)}
@@ -339,10 +335,6 @@ def _new_rejects(new: Sequence[Rejected]) -> dg.TableMetadataValue:
 def codes_table(counts: Sequence[tuple[Any, ...]]) -> dg.TableMetadataValue:
     """A table of codes, and how many rejects have each."""
     return table([{"code": code, "count": count} for code, count in counts], {"code": "string", "count": "int"})
-
-
-def _sampled(values: "pl.Series") -> list[float]:
-    return [float(value) for value in values.head(100_000)]
 
 
 def _markdown(text: str) -> dg.MetadataValue:

@@ -57,11 +57,12 @@ def decoding_regressions(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
         name=f"{config.name}__decoding_regressions", specs=[regression_spec(NEW_REJECTS, keys.sizes_index)]
     )
     def checks(headrace_storage: StorageResource) -> Iterator[dg.AssetCheckResult]:
-        from headrace.catalog.regressions import find_regressions, mark_reported  # noqa: PLC0415 - polars: not in a code server
+        from headrace.catalog.regressions import REGRESSION_COLUMNS, find_regressions, mark_reported  # noqa: PLC0415 - polars: not in a code server
 
         output = headrace_storage.output(config)
-        catalog = headrace_storage.catalog(config).whole(["path", "key", "duration_seconds"])
-        regressions = find_regressions(output, catalog, None)
+        catalog = headrace_storage.catalog(config)
+        narrow = (rows for _, rows in catalog.partitions(REGRESSION_COLUMNS))
+        regressions = find_regressions(output, narrow, catalog.rejected(), None)
         yield regression_result(NEW_REJECTS, keys.sizes_index, regressions)
         mark_reported(output, regressions)
 

@@ -206,9 +206,9 @@ def test_spans_that_are_damaged_are_rejected_and_the_others_are_not(tmp_path):
     stored = existing_catalog(project.output).whole()
     rejected = stored.rejected.filter(pl.col("origin") == "decode")
     assert set(rejected["key"]) == {refusal.key for refusal in refused}
-    found = find_regressions(project.output, stored, [])
-    assert found.state["seconds"].sum() == 0.5
-    assert found.state.filter(pl.col("code") == "non_finite")["is_row"].to_list() == [True, True]
+    (state,) = find_regressions(project.output, [stored.recordings], stored.rejected, []).state
+    assert state["seconds"].sum() == 0.5
+    assert state.filter(pl.col("code") == "non_finite")["is_row"].to_list() == [True, True]
     again = project.build()
     assert again.written == []
     assert existing_catalog(project.output).whole().rejected.equals(stored.rejected)

@@ -108,7 +108,7 @@ class TableRows:
         differing = _Differing(self.on)
         for part in parts_of([self._rows, self._names], self.part_bytes):
             names = self._names.part(part)
-            rows = self._rows.part(part).cast(dict(self.schema))
+            rows = self._rows.part(part).cast(pl.Schema({**self.schema, ROW: pl.Int64()}))
             if self.on == "path":
                 rows = rows.with_columns(spelled_as_files(rows[self.on], names[self.on].unique()))
             differing.add(rows)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import polars as pl
 
@@ -65,7 +65,7 @@ class ParquetTable:
     """
 
     schema: pl.Schema
-    file: Path
+    file: Path | BinaryIO
     name: str
 
     def batches(self) -> Iterator[pl.DataFrame]:

@@ -5,14 +5,19 @@ if a run crashes, the next one reports. Files that the YAML excludes are not rep
 """
 
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import polars as pl
+from polars.io.plugins import register_io_source
 
+from headrace.catalog.buckets import PART_BYTES, Buckets, PartTables, bucket_of_paths, no_room, parts_of
 from headrace.catalog.changes import rejected_columns
-from headrace.catalog.parquet_files import write_if_new
-from headrace.catalog.scan import Catalog
+from headrace.catalog.metadata_files import ParquetTable
+from headrace.errors import ConfigError
 from headrace.format.rejects import Rejected, RejectSubject, compare_rejects
 from headrace.stores.storage import Storage
 
@@ -36,7 +41,8 @@ class Regressions:
         gone: paths of recordings that were usable and are no longer in the source.
         seconds_before: duration of the usable audio at the last report.
         seconds: duration of the usable audio now.
-        state: the table to store once this is reported.
+        state: the table to store once this is reported, in parts.
+        is_new: whether it differs from the stored one.
     """
 
     lost_to_rejection: tuple[tuple[str, str], ...]
@@ -44,7 +50,8 @@ class Regressions:
     gone: tuple[str, ...]
     seconds_before: float
     seconds: float
-    state: pl.DataFrame
+    state: PartTables
+    is_new: bool
 
     def reject_lines(self) -> list[str]:
         """A report of the new rejects, lost recordings first; empty without new rejects."""
@@ -67,81 +74,144 @@ class Regressions:
         return [*lines, f"{len(self.gone)} recordings are gone", *_first(self.gone)] if self.gone else lines
 
 
-def find_regressions(output: Storage, catalog: Catalog, unsettled: Sequence[str] | None) -> Regressions:
+def find_regressions(
+    output: Storage,
+    recordings: Iterable[pl.DataFrame],
+    rejected: pl.DataFrame,
+    unsettled: Sequence[str] | None,
+    part_bytes: int = PART_BYTES,
+) -> Regressions:
     """Compare a catalog with the state at the last report. Before the first report there are no regressions.
+
+    The recordings need not fit in memory: they are compared in parts, by the hash of the path.
 
     Args:
         output: storage of the table of the last report.
-        catalog: the current catalog, with the columns `REGRESSION_COLUMNS` or more.
+        recordings: tables that together have the current catalog's recordings, with `REGRESSION_COLUMNS` or more.
+        rejected: the catalog's rejected rows.
         unsettled: paths of files that were left for the next scan; they are not reported. None if they are not known;
             then no file is reported that is not in the catalog.
+        part_bytes: about this much is kept in memory of each table, and compared at a time.
     """
-    now = _facts(catalog)
-    state = now.drop("reason")
-    reported = _reported(output)
-    if reported is None:
-        return Regressions((), (), (), 0.0, 0.0, state)
-    absent = reported.filter(~pl.col("is_row")).join(now, on=["is_row", "path"], how="anti")
-    waiting = absent if unsettled is None else absent.filter(pl.col("path").is_in(unsettled))
-    reported = reported.join(waiting, on=["is_row", "path"], how="anti")
-    usable = reported.filter(pl.col("code") == "")
-    were_usable = set(usable["path"])
-    fresh = sorted(compare_rejects(_rejected(reported), _rejected(now)).new)
-    return Regressions(
-        lost_to_rejection=tuple(
-            (row.subject, row.reason) for row in fresh if not row.is_row and row.subject in were_usable
-        ),
-        other_rejects=tuple((row.subject, row.reason) for row in fresh if row.is_row or row.subject not in were_usable),
-        gone=tuple(usable.join(now, on=["is_row", "path"], how="anti")["path"]),
-        seconds_before=float(usable["seconds"].sum()),
-        seconds=float(now.filter(pl.col("code") == "")["seconds"].sum()),
-        state=pl.concat([state, waiting]).sort("is_row", "path"),
-    )
+    usable = Buckets(pl.Schema({"path": pl.String(), "seconds": pl.Float64()}), part_bytes)
+    reported = Buckets(pl.Schema(_SCHEMA), part_bytes)
+    with closing(usable), closing(reported):
+        rejects = _rejected_facts(rejected, _add_usable(usable, recordings, rejected))
+        is_first = not _add_reported(reported, output)
+        places = bucket_of_paths(rejects["path"])
+        found = _Found(PartTables(part_bytes))
+        for part in parts_of([usable, reported], part_bytes):
+            here = rejects.filter(places.is_between(part.start, part.stop - 1))
+            now = _facts(usable.part(part), here)
+            if is_first:
+                found.state.append(now.drop("reason"))
+            else:
+                found.add(reported.part(part), now, unsettled)
+    lost, others = (tuple((row.subject, row.reason) for row in sorted(rows)) for rows in (found.lost, found.others))
+    sums = (found.seconds_before, found.seconds)
+    return Regressions(lost, others, tuple(sorted(found.gone)), *sums, found.state, is_first or found.is_new)
 
 
 def mark_reported(output: Storage, regressions: Regressions) -> None:
-    """Store the state that was reported."""
-    file = io.BytesIO()
-    regressions.state.write_parquet(file)
-    write_if_new(output, REPORTED_PATH, file.getvalue())
+    """Store the state that was reported, unless it is stored already."""
+    if not regressions.is_new:
+        return
+    state = regressions.state
+
+    def parts(columns: object, condition: object, num_rows: object, size: object) -> Iterator[pl.DataFrame]:  # noqa: ARG001
+        return iter(state)
+
+    rows = register_io_source(parts, schema=pl.Schema(_SCHEMA), is_pure=True)
+    with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+        file = Path(folder, "reported.parquet")
+        try:
+            rows.sink_parquet(file)
+        except OSError as error:
+            raise no_room(error) from error
+        with file.open("rb") as data:
+            output.write(REPORTED_PATH, data)
 
 
-def _facts(catalog: Catalog) -> pl.DataFrame:
-    """One row per file and per rejected metadata row: code and reason, empty for a recording.
+@dataclass(slots=True)
+class _Found:
+    """What the parts have together; attributes as in `Regressions`."""
 
-    A span that cannot be decoded counts as a rejected row if other spans of its file are used.
+    state: PartTables
+    lost: list[Rejected] = field(default_factory=list)
+    others: list[Rejected] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    seconds_before: float = 0.0
+    seconds: float = 0.0
+    is_new: bool = False
+
+    def add(self, before: pl.DataFrame, now: pl.DataFrame, unsettled: Sequence[str] | None) -> None:
+        """Compare a part of the table of the last report with the same part of the current facts."""
+        absent = before.filter(~pl.col("is_row")).join(now, on=["is_row", "path"], how="anti")
+        waiting = absent if unsettled is None else absent.filter(pl.col("path").is_in(unsettled))
+        reported = before.join(waiting, on=["is_row", "path"], how="anti")
+        usable = reported.filter(pl.col("code") == "")
+        fresh = compare_rejects(_rejected(reported), _rejected(now)).new
+        subjects = pl.Series([row.subject for row in fresh if not row.is_row], dtype=pl.String)
+        were_usable = set(usable.filter(pl.col("path").is_in(subjects.implode()))["path"])
+        for row in fresh:
+            (self.lost if not row.is_row and row.subject in were_usable else self.others).append(row)
+        self.gone += usable.join(now, on=["is_row", "path"], how="anti")["path"].to_list()
+        self.seconds_before += float(usable["seconds"].sum())
+        self.seconds += float(now.filter(pl.col("code") == "")["seconds"].sum())
+        state = pl.concat([now.drop("reason"), waiting]).sort("is_row", "path")
+        self.state.append(state)
+        self.is_new |= not state.equals(before.sort("is_row", "path"))
+
+
+def _add_usable(usable: Buckets, recordings: Iterable[pl.DataFrame], rejected: pl.DataFrame) -> pl.Series:
+    """Add path and duration of the recordings that can be decoded.
+
+    Returns:
+        Paths of recordings of which some spans can be decoded and others cannot.
     """
-    is_decode = pl.col("origin") == RejectSubject.DECODE
-    recordings = catalog.recordings.join(catalog.rejected.filter(is_decode), on=["path", "key"], how="anti")
-    is_span = is_decode & pl.col("path").is_in(recordings["path"].unique().implode())
+    decode = rejected.filter(pl.col("origin") == RejectSubject.DECODE).select("path", "key")
+    partly = [pl.Series(dtype=pl.String)]
+    for rows in recordings:
+        good = rows.join(decode, on=["path", "key"], how="anti", maintain_order="left")
+        partly.append(good["path"].filter(good["path"].is_in(decode["path"].implode())))
+        usable.add(good.select("path", seconds="duration_seconds"), bucket_of_paths(good["path"]))
+    return pl.concat(partly).unique()
+
+
+def _rejected_facts(rejected: pl.DataFrame, partly: pl.Series) -> pl.DataFrame:
+    """One row per rejected file and per rejected metadata row.
+
+    A span that cannot be decoded counts as a rejected row if other spans of its file are used (`partly`).
+    """
+    is_span = (pl.col("origin") == RejectSubject.DECODE) & pl.col("path").is_in(partly.implode())
     origin = pl.when(is_span).then(pl.lit(str(RejectSubject.METADATA))).otherwise("origin")
-    columns = rejected_columns(catalog.rejected.with_columns(origin=origin))
-    rejected = columns.select(
-        is_row="is_row", path="subject", code="code", seconds=pl.lit(0.0), reason="reason"
-    ).unique(["is_row", "path"], keep="first", maintain_order=True)
-    usable = recordings.select(
-        is_row=pl.lit(value=False),
-        path="path",
-        code=pl.lit(""),
-        seconds="duration_seconds",
-        reason=pl.lit(""),
-    )
-    usable = usable.group_by("is_row", "path", "code", "reason", maintain_order=True).agg(pl.col("seconds").sum())
-    usable = usable.select("is_row", "path", "code", "seconds", "reason").join(
-        rejected, on=["is_row", "path"], how="anti"
-    )
-    return pl.concat([usable, rejected]).sort("is_row", "path")
+    columns = rejected_columns(rejected.with_columns(origin=origin))
+    facts = columns.select(is_row="is_row", path="subject", code="code", seconds=pl.lit(0.0), reason="reason")
+    return facts.unique(["is_row", "path"], keep="first", maintain_order=True)
 
 
-def _reported(output: Storage) -> pl.DataFrame | None:
-    """The table of the last report; None if it does not exist or cannot be read, so that nothing is reported."""
+def _facts(usable: pl.DataFrame, rejects: pl.DataFrame) -> pl.DataFrame:
+    """One row per file and per rejected metadata row: code and reason, empty for a recording."""
+    files = usable.group_by("path", maintain_order=True).agg(pl.col("seconds").sum())
+    files = files.select(
+        is_row=pl.lit(value=False), path="path", code=pl.lit(""), seconds="seconds", reason=pl.lit("")
+    ).join(rejects, on=["is_row", "path"], how="anti")
+    return pl.concat([files, rejects]).sort("is_row", "path")
+
+
+def _add_reported(reported: Buckets, output: Storage) -> bool:
+    """Add the table of the last report. False if it does not exist or cannot be read, so that nothing is reported."""
     if not output.exists(REPORTED_PATH):
-        return None
+        return False
+    file = output.local_path(REPORTED_PATH) or io.BytesIO(output.read(REPORTED_PATH))
     try:
-        found = pl.read_parquet(io.BytesIO(output.read(REPORTED_PATH)))
-    except pl.exceptions.PolarsError:
-        return None
-    return found if found.schema == pl.Schema(_SCHEMA) else None
+        if pl.read_parquet_schema(file) != pl.Schema(_SCHEMA):
+            return False
+        for batch in ParquetTable(pl.Schema(_SCHEMA), file, REPORTED_PATH).batches():
+            reported.add(batch, bucket_of_paths(batch["path"]))
+    except (pl.exceptions.PolarsError, ConfigError, OSError):
+        return False
+    return True
 
 
 def _rejected(facts: pl.DataFrame) -> list[Rejected]:

@@ -21,6 +21,7 @@ from headrace.catalog.sources import Source
 from headrace.format.rejects import RejectSubject
 
 _NS = 1_000_000_000
+_MOST_DURATIONS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +40,38 @@ class Catalog:
     probe_version: str
 
 
+@dataclass(slots=True)
+class RecordingFigures:
+    """Sums over the recordings of a catalog, which are given in parts.
+
+    Attributes:
+        seconds: duration of all recordings, or of all rows.
+        num_bytes: size of their files; each file counts once.
+        num_duplicates: recordings that have the same audio as another.
+        durations: durations of at most 100,000 recordings, in seconds.
+    """
+
+    seconds: float = 0.0
+    num_bytes: int = 0
+    num_duplicates: int = 0
+    durations: list[float] = field(default_factory=list)
+
+    def add(self, recordings: pl.DataFrame) -> None:
+        """Add a part. It has all rows of its files."""
+        durations = recordings["duration_seconds"]
+        self.seconds += float(durations.sum())
+        self.num_bytes += int(recordings.filter(pl.col("path").is_first_distinct())["num_bytes"].sum())
+        self.num_duplicates += recordings["duplicate_of"].count()
+        self.durations += durations.head(_MOST_DURATIONS - len(self.durations)).to_list()
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
     """What the finished parts of a scan have together; attributes as in `Scan`."""
 
     schema: pl.Schema
     rejected: pl.DataFrame
+    figures: RecordingFigures
     num_recordings: int
     num_used: int
 
@@ -57,6 +84,7 @@ class Scan:
         read: reads the catalog's recordings with these columns, or with all of them.
         schema: names and types of the columns of the recordings.
         rejected: the catalog's rejected rows.
+        figures: sums over the recordings.
         probe_version: version of the probe that read the files.
         unsettled: files left for the next scan (`STAMP_SCHEMA`).
         num_recordings: number of recordings, or rows, in the catalog.
@@ -75,6 +103,7 @@ class Scan:
     read: Callable[[Sequence[str] | None], pl.DataFrame]
     schema: pl.Schema
     rejected: pl.DataFrame
+    figures: RecordingFigures
     probe_version: str
     unsettled: pl.DataFrame
     num_recordings: int
@@ -98,6 +127,7 @@ class Scan:
             read,
             finished.schema,
             finished.rejected,
+            finished.figures,
             parts.probe_version,
             parts.unsettled,
             finished.num_recordings,
@@ -114,10 +144,6 @@ class Scan:
     def catalog(self) -> Catalog:
         """Both tables of the catalog, in memory."""
         return Catalog(self.recordings, self.rejected, self.probe_version)
-
-    def narrow(self, columns: Sequence[str]) -> Catalog:
-        """Both tables of the catalog in memory, the recordings with these columns."""
-        return Catalog(self.read(columns), self.rejected, self.probe_version)
 
     @property
     def num_unsettled(self) -> int:
@@ -219,7 +245,9 @@ def _in_memory(parts: ScannedParts) -> Scan:
     def read(columns: Sequence[str] | None) -> pl.DataFrame:
         return recordings if columns is None else recordings.select(columns)
 
-    finished = Finished(recordings.schema, rejected, recordings.height, files_of(recordings).height)
+    figures = RecordingFigures()
+    figures.add(recordings)
+    finished = Finished(recordings.schema, rejected, figures, recordings.height, files_of(recordings).height)
     return Scan.of(parts, finished, read)
 
 

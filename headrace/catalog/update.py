@@ -19,7 +19,7 @@ from headrace.catalog.metadata_files import MetadataTable
 from headrace.catalog.metadata_rows import NAMESAKE_HINT
 from headrace.catalog.partitions import merged_names
 from headrace.catalog.parts import existing_catalog, known_catalog, last_catalog
-from headrace.catalog.scan import Finished, Scan, settled_parts, table_of
+from headrace.catalog.scan import Finished, RecordingFigures, Scan, settled_parts, table_of
 from headrace.catalog.scan_runtime import ScanRuntime
 from headrace.catalog.sources import Source
 from headrace.catalog.storing import CatalogWriter
@@ -94,14 +94,15 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
         merged = merged_names(parts.with_shared_audio(), config.group_by) if is_merged else {}
         writer = CatalogWriter(output, config, parts.probe_version, header, merged, runtime.table_bytes)
         with closing(writer):
-            check, rejects = PartCheck(), parts.other_rejects
+            check, rejects, figures = PartCheck(), parts.other_rejects, RecordingFigures()
             for part in parts.finished():
                 check.add(part.recordings)
                 writer.add(part.recordings)
+                figures.add(part.recordings)
                 rejects.append(part.rejected)
             rejected = sorted_rejects(pl.concat(rejects))
             check.finish(parts.recordings, rejected)
-            finished = Finished(writer.schema, rejected, writer.num_recordings, writer.num_files)
+            finished = Finished(writer.schema, rejected, figures, writer.num_recordings, writer.num_files)
             scan = Scan.of(parts, finished, partial(_stored, output))
             _check_rows(scan, config)
             if config.source.validation is not None:
