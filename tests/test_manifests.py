@@ -68,6 +68,11 @@ def test_the_head_of_a_file_is_read_without_the_rest_and_all_of_it_if_there_is_n
         versioned_json(blob.replace(b"0\n", b"1\n"), "x", "headrace_list", before="names")
 
 
+def test_content_that_looks_like_a_missing_checksum_is_kept():
+    blob = versioned_bytes("headrace_list", {"names": ["00000000", "00000000"]})
+    assert versioned_json(blob, "x", "headrace_list") == {"names": ["00000000", "00000000"]}
+
+
 @pytest.mark.parametrize("blob", [b"{}", b"[" * 100_000, b'{"headrace_list": 1}', b'{"headrace_list": 1, "crc32": 5}'])
 def test_a_file_that_is_not_such_an_object_is_an_error(blob):
     with pytest.raises(FormatError, match="headrace list"):

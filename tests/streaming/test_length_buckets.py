@@ -106,6 +106,14 @@ def test_without_shuffling_the_batches_of_each_window_come_shortest_first():
     assert (np.diff(longest[True]) < 0).any()
 
 
+def test_each_length_is_looked_up_once_in_an_epoch():
+    lengths = Known(FEW, frames_of)
+    order = in_buckets(EpochOrder(OrderSpec(24, shuffle=True, buckets=LengthBuckets(4)), FEW, 1), lengths)
+    for index in range(order.num_batches):
+        order.batch(index)
+    assert lengths.num_asked == order.num_samples
+
+
 @pytest.mark.parametrize("buckets", [None, *KINDS])
 def test_only_batches_of_the_epoch_exist(buckets):
     order, batches = batches_of(OrderSpec(24, shuffle=True, buckets=buckets), FEW)

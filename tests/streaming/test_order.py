@@ -13,7 +13,7 @@ from headrace.streaming.order.buckets import in_buckets
 from headrace.streaming.order.epoch_order import EpochOrder, joined
 from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.passes import Picks
-from headrace.streaming.order.spec import FrameBudget, LengthBuckets, OrderSpec
+from headrace.streaming.order.spec import BatchingMethod, FrameBudget, LengthBuckets, OrderSpec
 from headrace.streaming.state import StreamState, resume, save
 from headrace.streaming.world import World
 from tests.strategies import GLOBAL_BATCH, mixtures, order_specs
@@ -241,6 +241,13 @@ def test_the_defaults_that_an_order_depends_on_do_not_change():
 def test_counts_start_at_one_and_no_job_has_more_than_a_million_nodes(make):
     with pytest.raises(ConfigError, match="expected"):
         make()
+
+
+def test_the_order_depends_on_the_global_batch_in_all_cases_but_random_batches_and_frame_budgets():
+    methods = {method: OrderSpec(8, batching_method=method).needs_global_batch for method in BatchingMethod}
+    assert [method for method, needs in methods.items() if not needs] == [BatchingMethod.RANDOM]
+    assert OrderSpec(8, buckets=LengthBuckets(3)).needs_global_batch
+    assert not OrderSpec(8, buckets=FrameBudget(900)).needs_global_batch
 
 
 def test_the_least_and_the_largest_counts_are_allowed():
