@@ -87,7 +87,7 @@ class DatasetBuild:
     def run(self) -> list[RunOutcome]:
         """Bring the selected assets up to date, and stop after a stage that failed. Returns the runs, in order.
 
-        A view that fails stops no other view.
+        A view that fails stops neither another view nor the report.
         """
         self._scan()
         self._audio()
@@ -97,7 +97,7 @@ class DatasetBuild:
         if not self._failed:
             for view in self.config.views:
                 self._view(view)
-        self._report()
+            self._report()
         return self.runner.outcomes
 
     @property
@@ -185,7 +185,8 @@ class DatasetBuild:
         key = self.keys.loader_smoke_test
         snapshots = self._snapshots()
         if (
-            snapshots is None
+            self._failed
+            or snapshots is None
             or key not in self.selected
             or self.runner.records.is_made_from(key, smoke_inputs(self.config, snapshots))
         ):
@@ -210,10 +211,10 @@ class DatasetBuild:
             self.runner.materialize(key)
 
     def _snapshots(self) -> dict[str, NumberedSnapshot] | None:
-        """The newest snapshot of every part; None if one is missing or an earlier stage failed."""
+        """The newest snapshot of every part; None if one is missing."""
         found = {part: newest_snapshot(shards) for part, shards in self.storage.parts(self.config).items()}
         there = {part: snapshot for part, snapshot in found.items() if snapshot is not None}
-        return there if len(there) == len(found) and not self._failed else None
+        return there if len(there) == len(found) else None
 
     def _partitions(self, part: "_Part", work: Mapping[str, PartitionSize], also: Iterable["_Part"] = ()) -> None:
         """Materialize the partitions that are stale, or that the instance has not recorded in their present state.

@@ -304,7 +304,10 @@ def test_an_invalid_table_of_columns_or_view_stops_nothing_else(built, capsys):
     table.write_text("path,caption\ntone000.wav,a\ntone000.wav,b\n")
     views = {"bad": {"where": "nope > 1"}, "long": {"where": "duration_seconds > 0"}}
     built.write_yaml(columns=[{"name": "captions", "table": str(table)}], views=views)
+    page = built.output / "report.html"
+    assert "<td>long</td>" not in page.read_text()
     assert run(built) == 1
+    assert "<td>long</td>" in page.read_text()
     said = capsys.readouterr().out
     assert "'tone000.wav' (rows 1 and 2 differ in caption); keep one row of each" in said
     assert "failed tones/bad_view: view 'bad': where 'nope > 1': no column nope" in said
