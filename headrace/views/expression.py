@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from headrace.errors import ConfigError
 from headrace.format.columns import Column, ColumnKind
 from headrace.views.names import ColumnNames, MeantColumn
-from headrace.views.sql import tokens_of
+from headrace.views.sql import balanced, tokens_of
 
 _DTYPES = {
     ColumnKind.STRING: pl.String,
@@ -50,7 +50,7 @@ class Condition:
         columns = list(dict.fromkeys(meant.values()))
         words = [f'"c{columns.index(meant[token])}"' if token in meant else token.text for token in tokens]
         try:
-            expression = pl.sql_expr(" ".join(words))
+            expression = pl.sql_expr(balanced(words))
             schema = {f"c{number}": _DTYPES[column.spec.kind] for number, column in enumerate(columns)}
             frame = pl.DataFrame({"row": [0]}).with_columns(pl.lit(None, dtype).alias(c) for c, dtype in schema.items())
             found = frame.select(expression.alias("found"))

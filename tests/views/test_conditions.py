@@ -175,3 +175,9 @@ def test_every_function_of_the_list_sees_one_row_at_a_time(name):
 def test_a_comparison_keeps_what_python_keeps(values, limit):
     expected = [row for row, value in enumerate(values) if value is not None and value > limit]
     assert kept(f"x > {limit!r}", x=("float", values)) == expected
+
+
+def test_a_condition_may_have_thousands_of_terms():
+    """Polars needs minutes for a tree of this depth."""
+    terms = " or ".join(f"snr = {number}" for number in range(0, 6000, 2))
+    assert kept(terms, snr=("float", [1.0, 2.0, 5998.0, 6000.0])) == [1, 2]

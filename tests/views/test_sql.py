@@ -1,11 +1,12 @@
 """Conditions of views are split into known tokens: what is not an expression of one row is an error."""
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
-from headrace.views.sql import TokenKind, column_name, column_parts, tokens_of
+from headrace.views.sql import TokenKind, balanced, column_name, column_parts, tokens_of
 
 
 def columns(condition):
@@ -77,3 +78,39 @@ def test_any_text_is_split_or_rejected(text):
     except ConfigError:
         return
     assert "".join(token.text for token in found) == "".join(text.split()) or "'" in text or '"' in text
+
+
+TERMS = st.sampled_from([
+    "a", "not b", "x > 1", "x between 1 and 2", "x is not null", "x in (1, 3)", "case when a or b then b else a end",
+])  # fmt: skip
+CONDITIONS = st.recursive(
+    TERMS,
+    lambda inner: st.builds(
+        lambda terms, operators, form: form.format(
+            " ".join(word for pair in zip(operators, terms, strict=False) for word in pair).partition(" ")[2]
+        ),
+        st.lists(inner, min_size=1, max_size=6),
+        st.lists(st.sampled_from(["or", "and"]), min_size=6, max_size=6),
+        st.sampled_from(["{}", "({})", "not ({})"]),
+    ),
+    max_leaves=12,
+)
+ROWS = pl.DataFrame(
+    [(a, b, x) for a in (True, False, None) for b in (True, False, None) for x in (0, 1, 2, 3, None)],
+    schema={"a": pl.Boolean, "b": pl.Boolean, "x": pl.Int64},
+    orient="row",
+)
+
+
+@given(CONDITIONS)
+def test_a_balanced_condition_means_the_same(condition):
+    words = [token.text for token in tokens_of(condition)]
+    plain, halves = (ROWS.select(pl.sql_expr(text).alias("found")) for text in (condition, balanced(words)))
+    assert plain.equals(halves)
+
+
+@pytest.mark.parametrize("operator", ["or", "and"])
+def test_a_long_chain_becomes_a_flat_tree(operator):
+    text = balanced(f" {operator} ".join(["a"] * 3000).split())
+    depths = [text.count("(", 0, place) - text.count(")", 0, place) for place in range(0, len(text), 100)]
+    assert max(depths) <= 12
