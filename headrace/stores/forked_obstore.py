@@ -89,9 +89,16 @@ def _copied(library: Path) -> str:
     return f"/proc/{os.getpid()}/fd/{descriptor}"  # with the process id: a name is loaded only once
 
 
+def _loaded() -> list[str]:
+    """The modules of obstore. Without any, the others' names are not looked at: each costs a forked child a page."""
+    if _PACKAGE not in sys.modules and _LIBRARY not in sys.modules:
+        return []
+    return [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]
+
+
 def _renew() -> None:
     """Remove the parent's obstore from the modules, so that the next import loads this process's own copy."""
-    names = [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]
+    names = _loaded()
     for inherited in (*_clients.values(), *(sys.modules.pop(name) for name in names)):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
     _clients.clear()
