@@ -340,13 +340,20 @@ def test_two_stored_catalogs_are_compared_by_the_partitions_that_differ(config, 
     output.reads.clear()
     changes = compare_stored(old, existing_catalog(output))
     assert (changes.changed, changes.added, changes.removed, changes.described) == (("07.wav",), (), (), ())
-    assert changes.num_recordings == NUM_FILES
+    assert (changes.num_recordings, changes.unit) == (NUM_FILES, "recordings")
     assert len([path for path in output.reads if PARTS_FOLDER in path]) == 6  # rows, files, rejects; before and after
     assert compare_stored(old, old).is_empty
     assert len(compare_stored(None, old).added) == NUM_FILES + 1
-    for part in set(before.parts()) - set(existing_catalog(output).header.parts()):
+    new = existing_catalog(output)
+    for part in set(before.parts()) - set(new.header.parts()):
+        output.write(part.path, b"damaged")
+        assert compare_stored(old, new).added or part != before.totals.rejected
         output.delete(part.path)
-    assert compare_stored(old, existing_catalog(output)).changed == ()  # what cannot be read counts as new
+    assert compare_stored(old, new).changed == ()  # what cannot be read counts as new
+    for part in set(new.header.parts()) - set(before.parts()):
+        output.delete(part.path)
+    with pytest.raises(CatalogError):
+        compare_stored(old, new)
 
 
 def test_decode_rejects_read_only_partitions_with_rejections(config, source, output):

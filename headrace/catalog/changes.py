@@ -60,15 +60,12 @@ def compare_catalogs(before: Catalog | None, after: Catalog) -> CatalogChanges:
         new, on="path", suffix=_BEFORE
     )  # the suffix is on the columns of the later catalog; only equality matters
     has_other_bytes = pl.col("sha256").ne_missing(pl.col(f"sha256{_BEFORE}"))
-    are_recordings = pl.col("recording_digest").is_not_null() & pl.col(f"recording_digest{_BEFORE}").is_not_null()
-    is_described = (
-        ~has_other_bytes & are_recordings & (pl.col("recording_digest") != pl.col(f"recording_digest{_BEFORE}"))
-    )
+    has_other_digest = pl.col("recording_digest") != pl.col(f"recording_digest{_BEFORE}")  # null unless both have one
     return CatalogChanges(
         added=_paths(new.join(old, on="path", how="anti")),
         changed=_paths(both.filter(has_other_bytes)),
         removed=_paths(old.join(new, on="path", how="anti")),
-        described=_paths(both.filter(is_described)),
+        described=_paths(both.filter(~has_other_bytes & has_other_digest)),
         rejects=compare_rejects(rejected_rows(before), rejected_rows(after)),
         num_recordings=after.recordings.height,
     )
@@ -83,17 +80,17 @@ def compare_stored(before: StoredCatalog | None, after: StoredCatalog) -> Catalo
     new = after.header.partitions
     differ = [name for name in {**old, **new} if name not in old or name not in new or old[name] != new[name]]
     was = None if before is None else Catalog(_rows(before, differ, is_past=True), _past_rejects(before), "")
-    found = compare_catalogs(was, Catalog(_rows(after, differ), after.rejected(), ""))
+    found = compare_catalogs(was, Catalog(_rows(after, differ, is_past=False), after.rejected(), ""))
     unit = "rows" if after.header.samples == SampleKind.ROWS else "recordings"
     return replace(found, num_recordings=after.header.num_rows, unit=unit)
 
 
-def _rows(catalog: StoredCatalog, partitions: Sequence[str], *, is_past: bool = False) -> pl.DataFrame:
+def _rows(catalog: StoredCatalog, partitions: Sequence[str], *, is_past: bool) -> pl.DataFrame:
     """The recordings of some partitions, with the columns that are compared."""
     tables = [pl.DataFrame(schema=dict.fromkeys(_READ, pl.String))]
-    for name in partitions:
-        entry = catalog.header.partitions.get(name)
-        if entry is not None and entry.rows is not None:
+    entries = catalog.header.partitions
+    for entry in (entries[name] for name in partitions if name in entries):
+        if entry.rows is not None:
             with contextlib.suppress(*((CatalogError, FormatError) if is_past else ())):
                 tables.append(read_rows(catalog.output, entry, _READ))
     return pl.concat(tables)
@@ -135,7 +132,7 @@ def _files(catalog: Catalog) -> pl.DataFrame:
     if used["path"].is_duplicated().any():
         digests = pl.col("recording_digest").sort().str.join(" ")
         used = used.group_by("path").agg(pl.col("sha256").first(), digests)
-    return pl.concat([used, others, rejected], how="diagonal").unique("path", keep="first", maintain_order=True)
+    return pl.concat([used, others, rejected], how="diagonal").unique("path", keep="first")
 
 
 def _paths(files: pl.DataFrame) -> tuple[str, ...]:

@@ -68,15 +68,12 @@ def _found(hashes: np.ndarray[Any, np.dtype[np.uint64]], key: str) -> int | None
     return at if at < len(hashes) and hashes[at] == _hash(key) else None
 
 
+_NO_HASHES = np.zeros(0, np.uint64)
+_NO_INT32 = np.zeros(0, np.int32)
+_NO_INT64 = np.zeros(0, np.int64)
+_NO_FLAGS = np.zeros(0, np.bool_)
 _NOTHING = ExpectedSamples(
-    np.zeros(0, np.uint64),
-    np.zeros(0, np.int32),
-    np.zeros(0, np.int64),
-    np.zeros(0, np.int64),
-    np.zeros(0, np.int32),
-    np.zeros(0, np.bool_),
-    np.zeros(0, np.int32),
-    np.zeros(0, np.uint64),
+    _NO_HASHES, _NO_INT32, _NO_INT64, _NO_INT64, _NO_INT32, _NO_FLAGS, rejected=_NO_INT32, rejected_hashes=_NO_HASHES
 )
 
 
