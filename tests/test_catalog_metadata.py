@@ -5,7 +5,8 @@ import pytest
 
 from headrace.catalog.acceptance import CatalogSettings
 from headrace.catalog.metadata_columns import metadata_dicts
-from headrace.config.source import ColumnsConfig
+from headrace.catalog.metadata_rows import TableReader, TableSettings
+from headrace.config.source import ColumnsConfig, SampleKind
 from headrace.errors import ConfigError
 from headrace.format.rejects import RejectSubject
 from tests.catalog_fakes import NOW_NS, codes, look, three_files
@@ -49,6 +50,33 @@ def test_of_many_paths_with_different_rows_the_first_five_are_named(source):
     paths = [f"gone{number}.wav" for number in range(8)]
     with pytest.raises(ConfigError, match=r"\(paths: 8\): 'gone0\.wav' .*'gone4\.wav' \([^)]*\) and 3 more\."):
         look(source, metadata=pl.DataFrame({"path": paths * 2, "n": range(16)}))
+
+
+def test_paths_with_different_rows_are_named_in_the_order_of_the_table(source):
+    paths = [f"{letter}.wav" for letter in "hgfedcba"]
+    table = pl.DataFrame({"path": paths * 2, "n": range(25, 9, -1)})
+    with pytest.raises(
+        ConfigError, match=r"'h\.wav' .*'g\.wav' .*'f\.wav' .*'e\.wav' .*'d\.wav' \([^)]*\) and 3 more\."
+    ):
+        look(source, metadata=table)
+
+
+class InBatches:
+    """A table of several data frames."""
+
+    def __init__(self, *frames):
+        self.schema, self._frames = frames[0].schema, frames
+
+    def batches(self):
+        return iter(self._frames)
+
+
+def test_of_many_rows_with_an_end_and_a_duration_the_first_five_are_named():
+    frame = pl.DataFrame({"path": ["a.wav"] * 2, "end": [1.0] * 2, "duration": [1.0] * 2})
+    reader = TableReader(InBatches(*4 * [frame]), TableSettings(SampleKind.ROWS))
+    with pytest.raises(ConfigError, match=r"rows 1, 2, 3, 4, 5 and 3 more: both given is an error"):
+        list(reader.batches())
+    assert reader.num_rows == 8
 
 
 def test_rows_that_differ_only_in_their_key_count_as_different(source):

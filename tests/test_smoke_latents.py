@@ -208,6 +208,34 @@ def test_samples_of_no_index_are_named_and_the_others_are_counted(sound, monkeyp
     ]
 
 
+class FakeLoader:
+    """Batches of two numbers from a position on."""
+
+    num_batches = 0
+
+    def state_dict(self):
+        return {"epoch": 0, "sample_in_epoch": 0}
+
+    def load_state_dict(self, state):
+        assert state["epoch"] == 0
+        self.position = state["sample_in_epoch"]
+
+    def __iter__(self):
+        for start in range(self.position, 20, 2):
+            self.num_batches += 1
+            yield [start, start + 1]
+
+
+def test_spans_are_read_from_their_first_to_their_last_sample_and_no_batch_behind(sound, monkeypatch):
+    monkeypatch.setattr("headrace.smoke.joined.joined_batch", lambda batch, suffixes: iter(batch))
+    expected = read_expected(sound.audio, SmokePart.newest(sound.audio).table)
+    read = PartRead(sound.audio.uri, expected, SeenSamples.none_of(expected))
+    loader = FakeLoader()
+    rows = list(JoinedReading(read, {}, 1, batch_size=2, num_workers=0)._read(loader, [(1, 6), (8, 9), (10, 12)]))
+    assert rows == [1, 2, 3, 4, 5, 8, 10, 11]
+    assert loader.num_batches == 3 + 1 + 1
+
+
 class Shortened(StreamingDataLoader):
     """Loses the first batch if both are read."""
 
