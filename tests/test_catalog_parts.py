@@ -356,6 +356,20 @@ def test_two_stored_catalogs_are_compared_by_the_partitions_that_differ(config, 
         compare_stored(old, new)
 
 
+def test_rejects_of_an_earlier_catalog_that_cannot_be_read_any_more_count_as_none(config, source, output):
+    update(config, source, output)
+    old = existing_catalog(output)
+    source.put("bad2.wav", b"bad too", OLD_NS)
+    update(config, source, output)
+    new = existing_catalog(output)
+    assert [row.subject for row in compare_stored(old, new).rejects.new] == ["bad2.wav"]
+    path = old.header.totals.rejected.path
+    output.write(path, b"damaged")
+    assert len(compare_stored(old, new).rejects.new) == 2
+    output.delete(path)
+    assert len(compare_stored(old, new).rejects.new) == 2
+
+
 def test_decode_rejects_read_only_partitions_with_rejections(config, source, output):
     header, *_ = update(config, source, output)
     entry = next(entry for entry in header.partitions.values() if entry.num_rows > 2)

@@ -259,6 +259,14 @@ def test_a_second_scan_opens_nothing_and_finds_the_same():
     assert compare_catalogs(first.catalog, second.catalog).is_empty
 
 
+def test_a_file_is_described_in_another_way_if_any_of_its_rows_is():
+    table = pl.DataFrame({"path": ["a.wav", "a.wav", "d.wav"], "end": [1.0, 2.0, 0.5], "text": ["x", "y", "z"]})
+    first = rows_of(table)
+    second = rows_of(table.with_columns(text=pl.Series(["x", "other", "z"])))
+    assert compare_catalogs(first.catalog, second.catalog).described == ("a.wav",)
+    assert compare_catalogs(first.catalog, rows_of(table.reverse()).catalog).is_empty
+
+
 def test_absolute_paths_below_the_source_are_accepted():
     source = source_of()
     source.uri = "/data/speech"
