@@ -13,6 +13,18 @@ from headrace_dagster.assets.keys import DatasetKeys
 from headrace_dagster.assets.partitions import partitions_of
 
 
+def prefix_parts(key_prefix: str | Sequence[str]) -> tuple[str, ...]:
+    """The parts of a key prefix that is a list, or has slashes between them.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    parts = key_prefix.split("/") if isinstance(key_prefix, str) else key_prefix
+    if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
+        raise ConfigError(f"key_prefix is {key_prefix!r}: expected a name, or a list of names such as ['audio', 'raw']")
+    return tuple(parts)
+
+
 @dataclass(frozen=True, slots=True)
 class ProjectDataset:
     """A data set and its place among the assets of a Dagster project.
@@ -39,7 +51,7 @@ class ProjectDataset:
         """
         if key_prefix is None:
             return cls(config, (config.name,))
-        parts = tuple(key_prefix.split("/") if isinstance(key_prefix, str) else key_prefix)
+        parts = prefix_parts(key_prefix)
         if not parts:
             raise ConfigError(f"{config.name}: key_prefix: expected at least one part, found none")
         try:

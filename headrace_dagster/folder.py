@@ -9,7 +9,7 @@ import dagster as dg
 from headrace.config.folder import find_configs
 from headrace.errors import ConfigError
 from headrace_dagster.assets.factory import build_assets, default_resources
-from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.project_dataset import ProjectDataset, prefix_parts
 from headrace_dagster.assets.tags import DATASET_TAG
 from headrace_dagster.resources.dagster_internals.loading_run import loading_run
 from headrace_dagster.sensors.factory import build_automation
@@ -46,7 +46,7 @@ def dataset_definitions(  # noqa: PLR0913 - what projects may set
     found = find_configs(origin.path, origin.root, names)
     for fault in found.faults:
         logging.getLogger("headrace").error("not loaded: %s", fault)
-    above = key_prefix.split("/") if isinstance(key_prefix, str) else list(key_prefix)
+    above = prefix_parts(key_prefix)
     datasets = [ProjectDataset.named(config, [*above, config.name]) for config in found.configs]
     used = with_defaults(resources or {}, origin.root)
     own = dg.Definitions(executor=executor)

@@ -115,6 +115,12 @@ def test_a_prefix_replaces_the_name_in_the_keys_and_nowhere_else(sandbox):
         assert {graph.get(key).group_name for key in graph.get_all_asset_keys()} == {"frogs"}
 
 
+@pytest.mark.parametrize("key_prefix", [3, [3], {"a": 1}], ids=str)
+def test_a_prefix_that_is_no_name_is_an_error_with_an_example(tmp_path, key_prefix):
+    with pytest.raises(ConfigError, match=r"^key_prefix is .*: expected a name, or a list of names such as"):
+        dataset_definitions(tmp_path, root=tmp_path, key_prefix=key_prefix)
+
+
 @pytest.mark.parametrize("key_prefix", ["", "a//b", "a b", ["a", "b/c"], []])
 def test_an_invalid_prefix_is_named(sandbox, key_prefix):
     put(sandbox, "frogs", key_prefix=key_prefix, **TINY)

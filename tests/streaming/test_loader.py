@@ -3,9 +3,12 @@
 import multiprocessing
 import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -221,6 +224,21 @@ def test_a_killed_worker_is_an_error_that_names_it(dataset_folder):
     with pytest.raises(RuntimeError, match=rf"worker process \d \(pid {victim.pid}\) killed by SIGKILL"):
         list(batches)
     assert before.issuperset(multiprocessing.active_children())
+
+
+@pytest.mark.slow
+def test_workers_that_cannot_import_the_script_say_what_to_do(dataset_folder, tmp_path):
+    """Python ends a worker that is not forked if the script has no line for the name `__main__`."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from headrace import StreamingDataLoader, StreamingDataset\n"
+        f"dataset = StreamingDataset(remote={str(dataset_folder / 'audio')!r}, batch_size=4)\n"
+        "next(iter(StreamingDataLoader(dataset, num_workers=1, multiprocessing_context='spawn')))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 1
+    assert 'code under `if __name__ == "__main__":`' in done.stderr.splitlines()[-1]
 
 
 def _slowly(sample):

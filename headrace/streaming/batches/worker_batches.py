@@ -80,6 +80,8 @@ class _Worker:
     number: int
     process: BaseProcess
     pipe: Connection
+    is_forked: bool
+    has_begun: bool = False
     views: SlotViews = field(default_factory=SlotViews)
 
 
@@ -145,6 +147,7 @@ class WorkerBatches:
             message = worker.pipe.recv()
         except (EOFError, ConnectionResetError):
             raise _death(worker) from None
+        worker.has_begun = True
         if isinstance(message, _Failed):
             raise _failure(worker, message)
         assert isinstance(message, _Made)
@@ -190,7 +193,7 @@ def _start(context: BaseContext, make: MakeAssembler, number: int, others: Seque
     with _signals_held_back() if context.get_start_method() == "fork" else contextlib.nullcontext():
         process.start()
     theirs.close()
-    return _Worker(number, process, ours)
+    return _Worker(number, process, ours, is_forked=context.get_start_method() == "fork")
 
 
 @contextlib.contextmanager
@@ -251,11 +254,21 @@ def _failure(worker: _Worker, message: _Failed) -> BaseException:
     return error
 
 
+_NOT_STARTED = (
+    " before it could start; it printed the reason. Workers that are not forked import the script that starts them: "
+    "put the script's "
+    'code under `if __name__ == "__main__":`, or use num_workers=0'
+)
+"""What to do if a worker ends before its first batch, as Python ends it in a script without this line."""
+
+
 def _death(worker: _Worker) -> RuntimeError:
     worker.process.join(_END_SECONDS)
     code = worker.process.exitcode
     how = f"killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"exited with {code}"
     hint = "; was the machine out of memory?" if code == -signal.SIGKILL else ""
+    if code == 1 and not worker.is_forked and not worker.has_begun:
+        hint = _NOT_STARTED
     return RuntimeError(f"worker process {worker.number} (pid {worker.process.pid}) {how}{hint}")
 
 
