@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from headrace.errors import IntegrityError
+from headrace.format.audio_fields import AudioFacts
 from headrace.format.index_entries import SampleEntry, build_index
 from headrace.format.shard_table import ShardTable
 from headrace.format.tensors import TensorPlace
@@ -19,6 +20,7 @@ from headrace.smoke.arrivals import (
     arrived_sample,
     content_of,
     joined_batch,
+    width_of,
 )
 from headrace.smoke.comparing import SampleComparer, SeenSamples, note
 from headrace.smoke.counts import count_faults
@@ -156,6 +158,13 @@ def test_of_latents_the_length_and_width_of_their_tensor_is_expected():
     found = _expected_of(index, 5)
     assert (found.num_frames.tolist(), found.width.tolist(), found.sample_rate_hz.tolist()) == ([2, 2], [3, 3], [0, 0])
     assert found.shard.tolist() == [5, 5]
+
+
+def test_of_several_audio_fields_the_channels_of_each_are_expected():
+    facts = {"mix": AudioFacts(9, 8000, 2), "voice": AudioFacts(9, 8000, 1)}
+    ranges = {"mix.flac": (0, 50), "voice.flac": (50, 90)}
+    index = build_index([SampleEntry("a", ranges, 9, 8000, 2, audio=facts)], shard="s.tar", num_bytes=100)
+    assert _expected_of(index, 0).width.tolist() == [width_of([2, 1])] != [width_of([1, 2])]
 
 
 def test_a_dataset_without_shards_expects_nothing(tmp_path):

@@ -27,6 +27,19 @@ def test_a_domain_of_a_million_is_permuted_across_the_chunks_it_is_computed_in()
     assert np.array_equal(np.bincount(image), np.ones(1_000_000))
 
 
+@pytest.mark.parametrize(
+    ("size", "images"),
+    [
+        (63, [51, 53, 8, 26, 3, 5]),
+        (64, [20, 41, 40, 25, 39, 21]),
+        (65, [62, 49, 55, 1, 39, 33]),
+        (MAX_SIZE, [2775535202302820, 2514498594084686, 162400037086262, 4262613350167486, 4288062146165880]),
+    ],
+)
+def test_images_are_those_of_all_versions_also_where_small_domains_end(size, images):
+    assert permute(np.arange(len(images)), size, 7).tolist() == images
+
+
 def test_the_largest_domain_is_permuted_exactly_at_its_end():
     assert MAX_SIZE == 2**52
     ends = np.concatenate([np.arange(3), np.arange(MAX_SIZE - 3, MAX_SIZE)])
