@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from headrace.catalog.acceptance import CatalogSettings
-from headrace.catalog.changes import compare_stored
+from headrace.catalog.changes import compare_catalogs, compare_stored
 from headrace.catalog.columns import FILE_SCHEMA, ROW_SCHEMA
 from headrace.catalog.header import HEADER_PATH, PARTS_FOLDER, REJECTED_PATH, read_current_header, read_header
 from headrace.catalog.parquet_files import parquet_bytes, parsed_table
@@ -335,6 +335,7 @@ def test_a_scan_that_dies_anywhere_leaves_the_old_catalog_or_the_new_one(config,
 def test_two_stored_catalogs_are_compared_by_the_partitions_that_differ(config, source, output):
     before, *_ = update(config, source, output)
     old = existing_catalog(output)
+    old_whole = old.whole()
     source.put("07.wav", b"another", OLD_NS + 1)
     update(config, source, output)
     output.reads.clear()
@@ -342,8 +343,12 @@ def test_two_stored_catalogs_are_compared_by_the_partitions_that_differ(config, 
     assert (changes.changed, changes.added, changes.removed, changes.described) == (("07.wav",), (), (), ())
     assert (changes.num_recordings, changes.unit) == (NUM_FILES, "recordings")
     assert len([path for path in output.reads if PARTS_FOLDER in path]) == 6  # rows, files, rejects; before and after
+    assert changes == compare_stored(old, existing_catalog(output), part_bytes=1)
+    assert changes == compare_catalogs(old_whole, existing_catalog(output).whole())
     assert compare_stored(old, old).is_empty
-    assert len(compare_stored(None, old).added) == NUM_FILES + 1
+    first = compare_stored(None, old)
+    assert len(first.added) == NUM_FILES + 1
+    assert first == compare_stored(None, old, part_bytes=1) == compare_catalogs(None, old_whole)
     new = existing_catalog(output)
     for part in set(before.parts()) - set(new.header.parts()):
         output.write(part.path, b"damaged")

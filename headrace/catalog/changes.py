@@ -4,11 +4,13 @@ Which partitions must be rebuilt because of a change is decided by `headrace.bui
 """
 
 import contextlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 
 import polars as pl
 
+from headrace.catalog.buckets import ALL, PART_BYTES, Buckets, bucket_of_paths, parts_of
 from headrace.catalog.columns import REJECTED_SCHEMA
 from headrace.catalog.field_files import field_file_facts
 from headrace.catalog.parts import StoredCatalog, read_rows
@@ -20,6 +22,7 @@ from headrace.format.rejects import RejectChanges, Rejected, RejectSubject, comp
 _BEFORE = "_before"
 _COMPARED = ("path", "sha256", "recording_digest")
 _READ = (*_COMPARED, "field_files")
+_IS_ROW = pl.col("recording_digest").is_not_null()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,46 +57,77 @@ class CatalogChanges:
 
 def compare_catalogs(before: Catalog | None, after: Catalog) -> CatalogChanges:
     """Compare two catalogs. Without an earlier one, everything is new."""
-    old = _files(before) if before is not None else _files(after).clear()
-    new = _files(after)
+    tables = [None if found is None else (found.recordings, found.rejected) for found in (before, after)]
+    old, new = (_empty() if table is None else _files(_hashed(table[0]), table[1]) for table in tables)
+    rejects = compare_rejects(rejected_rows(before), rejected_rows(after))
+    return _changes([_differences(old, new)], rejects, after.recordings.height)
+
+
+def compare_stored(before: StoredCatalog | None, after: StoredCatalog, part_bytes: int = PART_BYTES) -> CatalogChanges:
+    """Compare two stored catalogs. Only partitions that differ are read, and not all of them are in memory at once.
+
+    A part of the earlier catalog that cannot be read any more counts as empty: its files are shown as new.
+
+    Args:
+        before: the earlier catalog; None without one.
+        after: the later catalog.
+        part_bytes: about this much is kept in memory of each table, and compared at a time.
+    """
+    old = {} if before is None else before.header.partitions
+    new = after.header.partitions
+    differ = [name for name in {**old, **new} if name not in old or name not in new or old[name] != new[name]]
+    rejects = (None if before is None else _past_rejects(before), after.rejected())
+    tables = [Buckets(pl.Schema(dict.fromkeys(_COMPARED, pl.String)), part_bytes) for _ in rejects]
+    with closing(tables[0]), closing(tables[1]):
+        for table, catalog in zip(tables, (before, after), strict=True):
+            for rows in () if catalog is None else _rows(catalog, differ, is_past=catalog is before):
+                hashed = _hashed(rows)
+                table.add(hashed, bucket_of_paths(hashed["path"]))
+        found = [
+            _differences(
+                *(_files(table.part(part), _of(part, gone)) for table, gone in zip(tables, rejects, strict=True))
+            )
+            for part in parts_of(tables, part_bytes)
+        ]
+    values = [
+        [] if rows is None else [Rejected(*row) for row in rejected_columns(rows).iter_rows()] for rows in rejects
+    ]
+    unit = "rows" if after.header.samples == SampleKind.ROWS else "recordings"
+    return _changes(found, compare_rejects(*values), after.header.num_rows, unit)
+
+
+_Paths = tuple[pl.Series, pl.Series, pl.Series, pl.Series]
+"""Paths of files that were added, changed, removed, and described otherwise."""
+
+
+def _differences(old: pl.DataFrame, new: pl.DataFrame) -> _Paths:
     both = old.join(
         new, on="path", suffix=_BEFORE
     )  # the suffix is on the columns of the later catalog; only equality matters
     has_other_bytes = pl.col("sha256").ne_missing(pl.col(f"sha256{_BEFORE}"))
     has_other_digest = pl.col("recording_digest") != pl.col(f"recording_digest{_BEFORE}")  # null unless both have one
-    return CatalogChanges(
-        added=_paths(new.join(old, on="path", how="anti")),
-        changed=_paths(both.filter(has_other_bytes)),
-        removed=_paths(old.join(new, on="path", how="anti")),
-        described=_paths(both.filter(~has_other_bytes & has_other_digest)),
-        rejects=compare_rejects(rejected_rows(before), rejected_rows(after)),
-        num_recordings=after.recordings.height,
+    return (
+        new.join(old, on="path", how="anti")["path"],
+        both.filter(has_other_bytes)["path"],
+        old.join(new, on="path", how="anti")["path"],
+        both.filter(~has_other_bytes & has_other_digest)["path"],
     )
 
 
-def compare_stored(before: StoredCatalog | None, after: StoredCatalog) -> CatalogChanges:
-    """Compare two stored catalogs. Only partitions that differ are read.
-
-    A part of the earlier catalog that cannot be read any more counts as empty: its files are shown as new.
-    """
-    old = {} if before is None else before.header.partitions
-    new = after.header.partitions
-    differ = [name for name in {**old, **new} if name not in old or name not in new or old[name] != new[name]]
-    was = None if before is None else Catalog(_rows(before, differ, is_past=True), _past_rejects(before), "")
-    found = compare_catalogs(was, Catalog(_rows(after, differ, is_past=False), after.rejected(), ""))
-    unit = "rows" if after.header.samples == SampleKind.ROWS else "recordings"
-    return replace(found, num_recordings=after.header.num_rows, unit=unit)
+def _changes(
+    found: Sequence[_Paths], rejects: RejectChanges, num_recordings: int, unit: str = "recordings"
+) -> CatalogChanges:
+    added, changed, removed, described = (tuple(pl.concat(paths).sort()) for paths in zip(*found, strict=True))
+    return CatalogChanges(added, changed, removed, described, rejects, num_recordings, unit)
 
 
-def _rows(catalog: StoredCatalog, partitions: Sequence[str], *, is_past: bool) -> pl.DataFrame:
+def _rows(catalog: StoredCatalog, partitions: Sequence[str], *, is_past: bool) -> Iterator[pl.DataFrame]:
     """The recordings of some partitions, with the columns that are compared."""
-    tables = [pl.DataFrame(schema=dict.fromkeys(_READ, pl.String))]
     entries = catalog.header.partitions
     for entry in (entries[name] for name in partitions if name in entries):
         if entry.rows is not None:
             with contextlib.suppress(*((CatalogError, FormatError) if is_past else ())):
-                tables.append(read_rows(catalog.output, entry, _READ))
-    return pl.concat(tables)
+                yield read_rows(catalog.output, entry, _READ)
 
 
 def _past_rejects(catalog: StoredCatalog) -> pl.DataFrame:
@@ -124,16 +158,30 @@ def rejected_columns(rejected: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _files(catalog: Catalog) -> pl.DataFrame:
+def _empty() -> pl.DataFrame:
+    return pl.DataFrame(schema=dict.fromkeys(_COMPARED, pl.String))
+
+
+def _hashed(recordings: pl.DataFrame) -> pl.DataFrame:
+    """Files of recordings with their hashes: those of the rows, then those of named audio fields, without a digest."""
+    others = field_file_facts(recordings).select("path", "sha256")
+    return pl.concat([recordings.select(_COMPARED), others], how="diagonal")
+
+
+def _of(part: range, rejected: pl.DataFrame | None) -> pl.DataFrame | None:
+    """The rejected rows of a part."""
+    if rejected is None or part == ALL:
+        return rejected
+    return rejected.filter(bucket_of_paths(rejected["path"]).is_between(part.start, part.stop - 1))
+
+
+def _files(hashed: pl.DataFrame, rejected: pl.DataFrame | None) -> pl.DataFrame:
     """All files of a scan: `path`, `sha256`, and `recording_digest` for recordings; that of all rows of a file."""
-    rejected = catalog.rejected.filter(pl.col("origin") == RejectSubject.FILE).select("path", "sha256")
-    used = catalog.recordings.select(_COMPARED)
-    others = field_file_facts(catalog.recordings).select("path", "sha256")
+    used, others = (hashed.filter(condition) for condition in (_IS_ROW, ~_IS_ROW))
     if used["path"].is_duplicated().any():
         digests = pl.col("recording_digest").sort().str.join(" ")
         used = used.group_by("path").agg(pl.col("sha256").first(), digests)
-    return pl.concat([used, others, rejected], how="diagonal").unique("path", keep="first")
-
-
-def _paths(files: pl.DataFrame) -> tuple[str, ...]:
-    return tuple(files["path"].sort())
+    found = [used, others]
+    if rejected is not None:
+        found.append(rejected.filter(pl.col("origin") == RejectSubject.FILE).select("path", "sha256"))
+    return pl.concat(found, how="diagonal").unique("path", keep="first")
