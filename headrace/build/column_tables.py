@@ -7,7 +7,7 @@ changes nothing.
 
 import hashlib
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ import polars as pl
 from headrace.audio import AudioFormat
 from headrace.build.column_rows import PARTITION, ROW, TableRows
 from headrace.build.samples import planned_samples
-from headrace.catalog.buckets import NUM_BUCKETS, PART_BYTES, Buckets, parts_of
+from headrace.catalog.buckets import PART_BYTES, Buckets, bucket_of_numbers, divided_by_number, parts_of
 from headrace.catalog.column_header import (
     ColumnTableHeader,
     TablePart,
@@ -65,7 +65,7 @@ def import_table(  # noqa: PLR0913, PLR0917 - what is joined with what, and how 
 ) -> ColumnTableHeader:
     """Divide the table of a set of columns among the partitions. Nothing is read if nothing has changed.
 
-    The table needs not fit in memory: it is joined in parts, through temporary files.
+    The table need not fit in memory: it is joined in parts, through temporary files.
 
     Args:
         catalog: the stored catalog.
@@ -137,39 +137,20 @@ def _divided(rows: TableRows, place: _Place, audio: AudioFormat, inputs: str) ->
     joined = Buckets(pl.Schema({**rows.schema, PARTITION: pl.UInt32()}), rows.part_bytes)
     with closing(joined):
         unmatched, num_merged = [], 0
-        for part in rows.matched():
-            joined.add(part.joined, _buckets(part.joined[PARTITION], len(names)))
-            unmatched.append(part.unmatched)
-            num_merged += part.num_merged
-        parts = {
-            name: TablePart(path, num_bytes, sha256, num_rows, number - num_rows)
-            for (name, path, num_bytes, sha256, num_rows), number in zip(
-                _stored(joined, names, rows.on, place), num_names, strict=True
-            )
-        }
+        for matched in rows.matched():
+            joined.add(matched.joined, bucket_of_numbers(matched.joined[PARTITION], len(names)))
+            unmatched.append(matched.unmatched)
+            num_merged += matched.num_merged
+        parts: dict[str, TablePart] = {}
+        for run in parts_of([joined], rows.part_bytes):
+            sorted_rows = joined.part(run).sort(PARTITION, rows.on)
+            for number, part in divided_by_number(sorted_rows, PARTITION, run, len(names)):
+                path, blob, sha256 = place.write(f"parts/{names[number]}", part)
+                without_row = num_names[number] - part.height
+                parts[names[number]] = TablePart(path, len(blob), sha256, part.height, without_row)
     listed = _unmatched(rows, pl.concat(unmatched))
     path = place.write("unmatched", listed)[0] if listed.height else ""
     return ColumnTableHeader(inputs, rows.on, rows.num_rows, num_merged, listed.height, path, parts)
-
-
-def _buckets(partitions: pl.Series, num_partitions: int) -> pl.Series:
-    """Partitions in order share the buckets, so that a run of buckets has whole partitions."""
-    return (partitions.cast(pl.UInt64) * NUM_BUCKETS // max(1, num_partitions)).cast(pl.UInt8)
-
-
-def _stored(joined: Buckets, names: Sequence[str], on: str, place: _Place) -> Iterator[tuple[str, str, int, str, int]]:
-    """Store the rows of each partition in order. Returns name, path, size and digest of the file, number of rows."""
-    buckets = _buckets(pl.Series(range(len(names)), dtype=pl.UInt32), len(names))
-    for run in parts_of([joined], joined.most_bytes or PART_BYTES):
-        rows = joined.part(run).sort(PARTITION, on)
-        runs = rows[PARTITION].rle().struct.unnest().with_columns(start=pl.col("len").cum_sum() - pl.col("len"))
-        slices = {number: (start, length) for length, number, start in runs.iter_rows()}
-        rows = rows.drop(PARTITION)
-        for number, name in enumerate(names):
-            if buckets[number] in run:
-                part = rows.slice(*slices.get(number, (0, 0)))
-                path, blob, sha256 = place.write(f"parts/{name}", part)
-                yield name, path, len(blob), sha256, part.height
 
 
 def _names(catalog: StoredCatalog, on: str, audio: AudioFormat) -> Iterator[pl.Series]:

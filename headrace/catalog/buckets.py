@@ -31,7 +31,7 @@ _NOT_ASCII = r"[^\x00-\x7F]"
 def no_room(error: OSError) -> StorageError:
     """The error of a temporary folder that is full or cannot be written."""
     return StorageError(
-        f"temporary folder {tempfile.gettempdir()}: a table of the scan cannot be written "
+        f"temporary folder {tempfile.gettempdir()}: a table cannot be written "
         f"({error.strerror or error}); make room, or let TMPDIR name a folder on a larger disk"
     )
 
@@ -202,6 +202,30 @@ def bucket_of_paths(paths: pl.Series) -> pl.Series:
     if paths.str.contains(_NOT_ASCII).any():
         paths = paths.str.normalize("NFC")
     return (paths.hash() % NUM_BUCKETS).cast(pl.UInt8)
+
+
+def bucket_of_numbers(numbers: pl.Series, count: int) -> pl.Series:
+    """The bucket of each number below `count`: numbers in order share the buckets, so that no number is in two."""
+    return (numbers.cast(pl.UInt64) * NUM_BUCKETS // max(1, count)).cast(pl.UInt8)
+
+
+def divided_by_number(
+    rows: pl.DataFrame, column: str, buckets: range, count: int
+) -> Iterator[tuple[int, pl.DataFrame]]:
+    """Each number of some buckets (`bucket_of_numbers`) in order, and its rows without the number.
+
+    Args:
+        rows: the rows of these buckets, sorted by number.
+        column: name of the column with the numbers.
+        buckets: the buckets.
+        count: how many numbers there are.
+    """
+    runs = rows[column].rle().struct.unnest().with_columns(start=pl.col("len").cum_sum() - pl.col("len"))
+    slices = {number: (start, length) for length, number, start in runs.iter_rows()}
+    rows = rows.drop(column)
+    for number, bucket in enumerate(bucket_of_numbers(pl.Series(range(count), dtype=pl.UInt32), count)):
+        if bucket in buckets:
+            yield number, rows.slice(*slices.get(number, (0, 0)))
 
 
 def parts_of(tables: Sequence[Buckets], part_bytes: int = PART_BYTES) -> list[range]:

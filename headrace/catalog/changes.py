@@ -4,7 +4,7 @@ Which partitions must be rebuilt because of a change is decided by `headrace.bui
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -13,13 +13,14 @@ import polars as pl
 from headrace.catalog.buckets import ALL, PART_BYTES, Buckets, bucket_of_paths, parts_of
 from headrace.catalog.columns import REJECTED_SCHEMA
 from headrace.catalog.field_files import field_file_facts
+from headrace.catalog.header import PartitionEntry
 from headrace.catalog.parts import StoredCatalog, read_rows
 from headrace.catalog.scan import Catalog
 from headrace.config.source import SampleKind
 from headrace.errors import CatalogError, FormatError
 from headrace.format.rejects import RejectChanges, Rejected, RejectSubject, compare_rejects
 
-_BEFORE = "_before"
+_LATER = "_later"
 _COMPARED = ("path", "sha256", "recording_digest")
 _READ = (*_COMPARED, "field_files")
 _IS_ROW = pl.col("recording_digest").is_not_null()
@@ -57,8 +58,8 @@ class CatalogChanges:
 
 def compare_catalogs(before: Catalog | None, after: Catalog) -> CatalogChanges:
     """Compare two catalogs. Without an earlier one, everything is new."""
-    tables = [None if found is None else (found.recordings, found.rejected) for found in (before, after)]
-    old, new = (_empty() if table is None else _files(_hashed(table[0]), table[1]) for table in tables)
+    old = _empty() if before is None else _files(_hashed(before.recordings), before.rejected)
+    new = _files(_hashed(after.recordings), after.rejected)
     rejects = compare_rejects(rejected_rows(before), rejected_rows(after))
     return _changes([_differences(old, new)], rejects, after.recordings.height)
 
@@ -76,24 +77,19 @@ def compare_stored(before: StoredCatalog | None, after: StoredCatalog, part_byte
     old = {} if before is None else before.header.partitions
     new = after.header.partitions
     differ = [name for name in {**old, **new} if name not in old or name not in new or old[name] != new[name]]
-    rejects = (None if before is None else _past_rejects(before), after.rejected())
-    tables = [Buckets(pl.Schema(dict.fromkeys(_COMPARED, pl.String)), part_bytes) for _ in rejects]
-    with closing(tables[0]), closing(tables[1]):
-        for table, catalog in zip(tables, (before, after), strict=True):
-            for rows in () if catalog is None else _rows(catalog, differ, is_past=catalog is before):
-                hashed = _hashed(rows)
-                table.add(hashed, bucket_of_paths(hashed["path"]))
+    past_rejects, rejects = _past_rejects(before), after.rejected()
+    past_rows = () if before is None else _past_rows(before, differ)
+    with (
+        closing(_by_path(past_rows, part_bytes)) as past,
+        closing(_by_path(_rows(after, differ), part_bytes)) as now,
+    ):
         found = [
-            _differences(
-                *(_files(table.part(part), _of(part, gone)) for table, gone in zip(tables, rejects, strict=True))
-            )
-            for part in parts_of(tables, part_bytes)
+            _differences(_files(past.part(part), _of(part, past_rejects)), _files(now.part(part), _of(part, rejects)))
+            for part in parts_of([past, now], part_bytes)
         ]
-    values = [
-        [] if rows is None else [Rejected(*row) for row in rejected_columns(rows).iter_rows()] for rows in rejects
-    ]
+    compared = compare_rejects(_values(past_rejects), _values(rejects))
     unit = "rows" if after.header.samples == SampleKind.ROWS else "recordings"
-    return _changes(found, compare_rejects(*values), after.header.num_rows, unit)
+    return _changes(found, compared, after.header.num_rows, unit)
 
 
 _Paths = tuple[pl.Series, pl.Series, pl.Series, pl.Series]
@@ -101,11 +97,9 @@ _Paths = tuple[pl.Series, pl.Series, pl.Series, pl.Series]
 
 
 def _differences(old: pl.DataFrame, new: pl.DataFrame) -> _Paths:
-    both = old.join(
-        new, on="path", suffix=_BEFORE
-    )  # the suffix is on the columns of the later catalog; only equality matters
-    has_other_bytes = pl.col("sha256").ne_missing(pl.col(f"sha256{_BEFORE}"))
-    has_other_digest = pl.col("recording_digest") != pl.col(f"recording_digest{_BEFORE}")  # null unless both have one
+    both = old.join(new, on="path", suffix=_LATER)
+    has_other_bytes = pl.col("sha256").ne_missing(pl.col(f"sha256{_LATER}"))
+    has_other_digest = pl.col("recording_digest") != pl.col(f"recording_digest{_LATER}")  # null unless both have one
     return (
         new.join(old, on="path", how="anti")["path"],
         both.filter(has_other_bytes)["path"],
@@ -121,25 +115,49 @@ def _changes(
     return CatalogChanges(added, changed, removed, described, rejects, num_recordings, unit)
 
 
-def _rows(catalog: StoredCatalog, partitions: Sequence[str], *, is_past: bool) -> Iterator[pl.DataFrame]:
+def _rows(catalog: StoredCatalog, partitions: Sequence[str]) -> Iterator[pl.DataFrame]:
     """The recordings of some partitions, with the columns that are compared."""
+    for entry in _entries(catalog, partitions):
+        yield read_rows(catalog.output, entry, _READ)
+
+
+def _past_rows(catalog: StoredCatalog, partitions: Sequence[str]) -> Iterator[pl.DataFrame]:
+    """The same of an earlier catalog, without parts that cannot be read any more."""
+    for entry in _entries(catalog, partitions):
+        with contextlib.suppress(CatalogError, FormatError):
+            yield read_rows(catalog.output, entry, _READ)
+
+
+def _entries(catalog: StoredCatalog, partitions: Sequence[str]) -> Iterator[PartitionEntry]:
     entries = catalog.header.partitions
-    for entry in (entries[name] for name in partitions if name in entries):
-        if entry.rows is not None:
-            with contextlib.suppress(*((CatalogError, FormatError) if is_past else ())):
-                yield read_rows(catalog.output, entry, _READ)
+    return (entries[name] for name in partitions if name in entries and entries[name].rows is not None)
 
 
-def _past_rejects(catalog: StoredCatalog) -> pl.DataFrame:
+def _by_path(recordings: Iterable[pl.DataFrame], part_bytes: int) -> Buckets:
+    """Files of recordings with their hashes, by bucket of the path."""
+    table = Buckets(pl.Schema(dict.fromkeys(_COMPARED, pl.String)), part_bytes)
+    for rows in recordings:
+        hashed = _hashed(rows)
+        table.add(hashed, bucket_of_paths(hashed["path"]))
+    return table
+
+
+def _past_rejects(catalog: StoredCatalog | None) -> pl.DataFrame:
+    """The rejected rows of an earlier catalog; none if there is no catalog, or if they cannot be read any more."""
+    nothing = pl.DataFrame(schema=REJECTED_SCHEMA)
     try:
-        return catalog.rejected()
+        return nothing if catalog is None else catalog.rejected()
     except (CatalogError, FormatError):
-        return pl.DataFrame(schema=REJECTED_SCHEMA)
+        return nothing
 
 
 def rejected_rows(catalog: Catalog | None) -> list[Rejected]:
     """The rows of the rejected table as values, in order; empty without a catalog."""
-    return [] if catalog is None else [Rejected(*row) for row in rejected_columns(catalog.rejected).iter_rows()]
+    return [] if catalog is None else _values(catalog.rejected)
+
+
+def _values(rejected: pl.DataFrame) -> list[Rejected]:
+    return [Rejected(*row) for row in rejected_columns(rejected).iter_rows()]
 
 
 def rejected_columns(rejected: pl.DataFrame) -> pl.DataFrame:
@@ -168,20 +186,18 @@ def _hashed(recordings: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([recordings.select(_COMPARED), others], how="diagonal")
 
 
-def _of(part: range, rejected: pl.DataFrame | None) -> pl.DataFrame | None:
+def _of(part: range, rejected: pl.DataFrame) -> pl.DataFrame:
     """The rejected rows of a part."""
-    if rejected is None or part == ALL:
+    if part == ALL:
         return rejected
     return rejected.filter(bucket_of_paths(rejected["path"]).is_between(part.start, part.stop - 1))
 
 
-def _files(hashed: pl.DataFrame, rejected: pl.DataFrame | None) -> pl.DataFrame:
+def _files(hashed: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
     """All files of a scan: `path`, `sha256`, and `recording_digest` for recordings; that of all rows of a file."""
     used, others = (hashed.filter(condition) for condition in (_IS_ROW, ~_IS_ROW))
     if used["path"].is_duplicated().any():
         digests = pl.col("recording_digest").sort().str.join(" ")
         used = used.group_by("path").agg(pl.col("sha256").first(), digests)
-    found = [used, others]
-    if rejected is not None:
-        found.append(rejected.filter(pl.col("origin") == RejectSubject.FILE).select("path", "sha256"))
-    return pl.concat(found, how="diagonal").unique("path", keep="first")
+    refused = rejected.filter(pl.col("origin") == RejectSubject.FILE).select("path", "sha256")
+    return pl.concat([used, others, refused], how="diagonal").unique("path", keep="first")

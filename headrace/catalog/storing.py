@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from headrace.catalog.acceptance import decode_rejects, with_decode_rejects
-from headrace.catalog.buckets import NUM_BUCKETS, PART_BYTES, Buckets, parts_of
+from headrace.catalog.buckets import PART_BYTES, Buckets, bucket_of_numbers, divided_by_number, parts_of
 from headrace.catalog.columns import FILE_SCHEMA, RECORDING_SCHEMA, contents
 from headrace.catalog.field_files import files_of
 from headrace.catalog.header import (
@@ -166,7 +166,7 @@ class CatalogWriter:
         divided = recordings.with_columns(numbers, groups.alias(_GROUP))
         if self._rows is None:
             self._rows = Buckets(divided.schema, self._most_bytes)
-        self._rows.add(divided, self._bucket(numbers))
+        self._rows.add(divided, bucket_of_numbers(numbers, len(self._names)))
         files = files_of(recordings)
         self._stamps.append(stamps_of(files["path"], files["num_bytes"], files["mtime_ns"]))
         self._seconds.append(recordings["duration_seconds"])
@@ -202,30 +202,21 @@ class CatalogWriter:
         if self._rows is not None:
             self._rows.close()
 
-    def _bucket(self, numbers: pl.Series) -> pl.Series:
-        """Partitions in order share the buckets, so that a run of buckets has whole partitions."""
-        return (numbers.cast(pl.UInt64) * NUM_BUCKETS // len(self._names)).cast(pl.UInt8)
-
     def _entries(self) -> Iterator[tuple[str, PartitionEntry]]:
         """The entry of each partition, empty ones included."""
         if self._rows is None:
             raise ValueError("no part has been added")
         known = {} if self._previous is None else self._previous.partitions
-        buckets = self._bucket(pl.Series(range(len(self._names)), dtype=pl.UInt32))
+        seconds = self._config.audio.segment_seconds
         for run in parts_of([self._rows], self._most_bytes):
             rows = self._rows.part(run)
             groups = rows.group_by(_GROUP).len()["len"]
             self._largest_group = max(self._largest_group, int(groups.max() or 0))  # type: ignore[arg-type]  # of counts: a number
             rows = rows.drop(_GROUP).sort(_NUMBER, "path", maintain_order=True)
             rows = rows.with_columns(_row_hashes(rows, self._config.source.json_content))
-            runs = rows[_NUMBER].rle().struct.unnest().with_columns(start=pl.col("len").cum_sum() - pl.col("len"))
-            slices = {number: (start, length) for length, number, start in runs.iter_rows()}
-            rows = rows.drop(_NUMBER)
-            for number, name in enumerate(self._names):
-                if buckets[number] in run:
-                    part = rows.slice(*slices.get(number, (0, 0)))
-                    seconds = self._config.audio.segment_seconds
-                    yield name, _entry(self._parts, name, part, known.get(name), seconds)
+            for number, part in divided_by_number(rows, _NUMBER, run, len(self._names)):
+                name = self._names[number]
+                yield name, _entry(self._parts, name, part, known.get(name), seconds)
 
 
 def _row_hashes(recordings: pl.DataFrame, content: JsonContent) -> pl.Series:

@@ -186,14 +186,15 @@ def start_context(name: str | None, *, is_local: bool) -> BaseContext:
 
 def _start(context: BaseContext, make: MakeAssembler, number: int, others: Sequence[Connection]) -> _Worker:
     ours, theirs = context.Pipe()
+    is_forked = context.get_start_method() == "fork"
     # A forked worker inherits the consumer's ends of all pipes. While it holds one open, that pipe is never closed.
-    inherited = [*others, ours] if context.get_start_method() == "fork" else []
+    inherited = [*others, ours] if is_forked else []
     arguments = (make, theirs, inherited, dict(os.environ))
     process = context.Process(target=_work, args=arguments, name=f"headrace-worker-{number}", daemon=True)  # type: ignore[attr-defined]
-    with _signals_held_back() if context.get_start_method() == "fork" else contextlib.nullcontext():
+    with _signals_held_back() if is_forked else contextlib.nullcontext():
         process.start()
     theirs.close()
-    return _Worker(number, process, ours, is_forked=context.get_start_method() == "fork")
+    return _Worker(number, process, ours, is_forked)
 
 
 @contextlib.contextmanager
@@ -256,8 +257,7 @@ def _failure(worker: _Worker, message: _Failed) -> BaseException:
 
 _NOT_STARTED = (
     " before it could start; it printed the reason. Workers that are not forked import the script that starts them: "
-    "put the script's "
-    'code under `if __name__ == "__main__":`, or use num_workers=0'
+    'put its code under `if __name__ == "__main__":`, or use num_workers=0'
 )
 """What to do if a worker ends before its first batch, as Python ends it in a script without this line."""
 
