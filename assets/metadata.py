@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from headrace.audio import Codec
-from headrace.build.audio import ShardSettings
 from headrace.build.latents import LatentSettings
 from headrace.build.reconcile import why_build
+from headrace.build.shard_settings import ShardSettings
 from headrace.build.update import PartitionBuild
 from headrace.checks.excerpts import read_audio, read_latents
 from headrace.encoding.plans import AUDIO_SHARD_NOTE, DTYPE_NOTE

@@ -28,8 +28,9 @@ import numpy as np
 import soundfile as sf
 
 from headrace.audio import AudioFormat, codec_version
-from headrace.build.audio import ShardSettings, build_partition
+from headrace.build.audio import build_partition
 from headrace.build.commit import commit_partitions
+from headrace.build.shard_settings import ShardSettings
 from headrace.build.staleness import plan_build
 from headrace.catalog.partitions import recordings_of
 from headrace.catalog.parts import existing_catalog

@@ -25,9 +25,10 @@ import polars as pl
 import soundfile as sf
 
 from headrace.audio import AudioFormat
-from headrace.build.audio import ShardSettings, build_partition
+from headrace.build.audio import build_partition
 from headrace.build.column_sets import bring_columns_up_to_date
 from headrace.build.column_tables import import_table
+from headrace.build.shard_settings import ShardSettings
 from headrace.catalog.columns import FILE_SCHEMA
 from headrace.catalog.listing import Listing
 from headrace.catalog.metadata_files import TableInMemory

@@ -22,11 +22,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.build.audio import ShardSettings, build_partition
+from headrace.build.audio import build_partition
 from headrace.build.commit import commit_partitions
 from headrace.build.reconcile import shard_settings, wanted_partitions
 from headrace.catalog.parts import existing_catalog, partition_recordings
@@ -39,6 +39,9 @@ from headrace.format.manifests import newest_manifests
 from headrace.stores.storage import LocalStorage
 from headrace_dagster.resources.ray_workers import RayWorkersResource
 from headrace_dagster.resources.workers import Workers, WorkersResource
+
+if TYPE_CHECKING:
+    from headrace.build.shard_settings import ShardSettings
 
 NUM_NODES = 3
 RATE_HZ = 8000

@@ -29,7 +29,8 @@ from headrace.audio import AudioFormat
 from headrace.audio import spans as spans_module
 from headrace.audio.levels import Samples
 from headrace.audio.reader import FrameReader
-from headrace.build.audio import ShardSettings, build_partition
+from headrace.build.audio import build_partition
+from headrace.build.shard_settings import ShardSettings
 from headrace.catalog.parts import partition_recordings
 from headrace.catalog.sources import open_source
 from headrace.catalog.update import update_catalog

@@ -40,7 +40,8 @@ sys.path.insert(0, str(ROOT))  # `benchmarks` and `tests` from the checkout
 import polars as pl  # noqa: E402
 
 from benchmarks.peers.measure import bring_memory_back  # noqa: E402
-from headrace.build.audio import ShardSettings, build_partition  # noqa: E402
+from headrace.build.audio import build_partition  # noqa: E402
+from headrace.build.shard_settings import ShardSettings  # noqa: E402
 from headrace.build.update import PartitionBuild  # noqa: E402
 from headrace.catalog.parts import partition_recordings  # noqa: E402
 from headrace.catalog.sources import open_source  # noqa: E402

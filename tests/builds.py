@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from headrace.audio import AudioFormat
-from headrace.build.audio import ShardSettings, build_partition
+from headrace.build.audio import build_partition
 from headrace.build.commit import commit_partitions
+from headrace.build.shard_settings import ShardSettings
 from headrace.build.update import PartitionBuild
 from headrace.catalog.parts import partition_recordings
 from headrace.catalog.sources import open_source

@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 
 from headrace.audio import AudioFormat
-from headrace.build.audio import ShardSettings
 from headrace.build.changes import BuildChanges, BuildStep, ShardsBefore, shard_changes
 from headrace.build.latents import LatentSettings
 from headrace.build.reconcile import BuildReason, why_build
+from headrace.build.shard_settings import ShardSettings
 from headrace.catalog.changes import CatalogChanges
 from headrace.config.partitioning import ShardSize
 from headrace.format.manifests import Manifest, ManifestRejection, ShardEntry

@@ -13,8 +13,9 @@ from functools import partial
 
 import pytest
 
-from headrace.build.audio import ShardSettings, build_partition
+from headrace.build.audio import build_partition
 from headrace.build.commit import check_lasts, commit_partitions
+from headrace.build.shard_settings import ShardSettings
 from headrace.catalog.partitions import recordings_of
 from headrace.catalog.sources import open_source
 from headrace.catalog.update import update_catalog

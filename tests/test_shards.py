@@ -310,7 +310,8 @@ def test_two_concurrent_builds_end_with_one_consistent_state(project, tmp_path):
 
 
 def test_progress_counts_every_sample_once(project):
-    from headrace.build.audio import ShardSettings, build_partition
+    from headrace.build.audio import build_partition
+    from headrace.build.shard_settings import ShardSettings
     from headrace.catalog.partitions import recordings_of
     from headrace.catalog.parts import existing_catalog
     from headrace.catalog.sources import open_source

@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.audio import AudioFormat, Codec, Segment, decode
-from headrace.build.audio import ShardSettings, build_partition
+from headrace.build.audio import build_partition
 from headrace.build.audio_counts import AudioCounts
+from headrace.build.shard_settings import ShardSettings
 from headrace.build.taken_over import audio_digest
 from headrace.catalog.parts import partition_recordings
 from headrace.catalog.sources import open_source

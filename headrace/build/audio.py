@@ -4,44 +4,36 @@ Recordings are decoded and encoded on threads, in bounded memory; the shards are
 to which shard is decided by `headrace.build.plan`.
 """
 
-import hashlib
 import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from itertools import chain
-from typing import BinaryIO, TypeVar, cast
+from typing import BinaryIO, cast
 
 from headrace.audio import (
-    AudioFormat,
     AudioOrigin,
     Codec,
     EncodedSegment,
     Segment,
-    codec_version,
-    decode_spans,
-    encode_segments,
-    prove,
-    proves,
     with_serial,
 )
 from headrace.build.audio_counts import AudioCounts
 from headrace.build.encoding_tasks import TASK_SECONDS, EncodingTask, spans_of_passes, tasks_of, tasks_of_fields
-from headrace.build.plan import ShardPlan, layout_of, plan_shards
+from headrace.build.plan import ShardPlan, plan_shards
 from headrace.build.publishing import Publisher
+from headrace.build.recording_encoder import Encoded, RecordingEncoder
 from headrace.build.samples import Planned, ordered_samples, planned_samples, rejection_key, sample_json, sample_key
+from headrace.build.shard_settings import ShardSettings
 from headrace.build.span_passes import EncodedSpan, SpanPasses
 from headrace.build.taken_over import CopyTask, OldShards, divided
 from headrace.build.update import PartitionBuild, PartitionTarget, bring_up_to_date
-from headrace.catalog.listing import FileStamp
 from headrace.catalog.recordings import Recording, fingerprint_of
 from headrace.catalog.sources import Source
-from headrace.config.partitioning import ShardSize
-from headrace.errors import AudioError, BuildError, FileChangedError, HeadraceError
+from headrace.errors import AudioError, BuildError, HeadraceError
 from headrace.format.audio_fields import AUDIO, AudioFacts, common_facts
 from headrace.format.index import REFUSED_NOTE, ShardIndex
 from headrace.format.index_entries import SampleEntry
@@ -59,41 +51,10 @@ from headrace.format.writer import ShardPlace, ShardWriter, published_index
 from headrace.ordered import Pending, WeightLimit, map_in_order, start_in_order
 from headrace.stores.storage import Storage
 
-SHARD_FORMAT = 1
 _SECONDS_NOTE = "seconds"
 _LONG_TASKS_PER_THREAD = 2  # encoded ahead of the shard that is being written: one under way, one ready
 _COPIED_AT_A_TIME = 4  # at most: each shard is in memory until it is published
 _SHORT_TASKS_PER_THREAD = 8  # enough that no thread waits while a shard of short recordings is published
-
-
-@dataclass(frozen=True, slots=True)
-class ShardSettings:
-    """The settings that, together with the recordings, decide the bytes of a partition's shards.
-
-    Attributes:
-        audio: format of the audio in shards.
-        size: size of a full shard.
-        reshuffle: how often the data set was laid out from scratch.
-    """
-
-    audio: AudioFormat
-    size: ShardSize
-    reshuffle: int = 0
-
-    @property
-    def layout(self) -> dict[str, int]:
-        """See `Manifest.layout`."""
-        return layout_of(self.size, self.reshuffle)
-
-    def digest(self) -> str:
-        """Digest of the audio settings, the shard format and the versions of the codecs."""
-        content = [SHARD_FORMAT, codec_version(self.audio.codec), self.audio.canonical()]
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-    def wanted(self, fingerprint: str) -> str:
-        """Digest of everything that a partition is built from, given its fingerprint (see `Manifest.wanted`)."""
-        layout = " ".join(f"{name} {value}" for name, value in self.layout.items())
-        return hashlib.sha256(f"{self.digest()} {layout} {fingerprint}".encode()).hexdigest()
 
 
 def build_partition(  # noqa: PLR0913 - the five parts of a build, and who watches it
@@ -131,7 +92,7 @@ def build_partition(  # noqa: PLR0913 - the five parts of a build, and who watch
 
 
 @dataclass(frozen=True, slots=True)
-class _Collected:
+class _ReadyShard:
     """A shard that can be published.
 
     Attributes:
@@ -145,8 +106,6 @@ class _Collected:
     counts: AudioCounts
 
 
-_Encoded = Sequence[EncodedSpan] | AudioError
-_Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
 
 
@@ -166,6 +125,10 @@ class _AudioRecipe:
     _old: OldShards = field(init=False)
     _tasks_of: dict[int, list[CopyTask | EncodingTask]] = field(default_factory=dict)
     counts: AudioCounts = field(init=False, default=AudioCounts())
+
+    @property
+    def _encoder(self) -> RecordingEncoder:
+        return RecordingEncoder(self.source, self.settings.audio)
 
     def plan(self, previous: NumberedManifest | None) -> list[ShardPlan]:
         """See `ShardRecipe`."""
@@ -248,16 +211,16 @@ class _AudioRecipe:
             ThreadPoolExecutor(self.num_threads, "encode-spans") as encoders,
             ThreadPoolExecutor(self.num_threads, "encode") as pool,
         ):
-            faults = self._faults(plans, pool)
+            encoder, faults = self._encoder, self._faults(plans, pool)
             spans = spans_of_passes(self._encoding_tasks(plans))
-            passes = SpanPasses(pool, encoders, _LONG_TASKS_PER_THREAD * self.num_threads, spans, self._spans)
+            passes = SpanPasses(pool, encoders, _LONG_TASKS_PER_THREAD * self.num_threads, spans, encoder.spans)
 
-            def start(task: CopyTask | EncodingTask) -> Pending[_Encoded]:
+            def start(task: CopyTask | EncodingTask) -> Pending[Encoded]:
                 if isinstance(task, CopyTask):
                     return pool.submit(self._copy, task)
                 if task.is_pass:
                     return passes.start([recording for recording, _ in task.samples])
-                return pool.submit(lambda: faults.get(task.path) or self._encode(task))
+                return pool.submit(lambda: faults.get(task.path) or encoder.encode(task))
 
             results = start_in_order(
                 start,
@@ -276,20 +239,17 @@ class _AudioRecipe:
 
         They are checked as a whole first, because all segments of a damaged recording are rejected, not only some.
         """
-        parted = {
-            task.path: task.recording
-            for task in self._encoding_tasks(plans)
-            if not (task.is_of_spans or proves(task.recording.info, self.settings.audio, task.segments))
-        }
-        found = pool.map(lambda recording: self._read(recording, partial(prove, info=recording.info)), parted.values())
+        encoder = self._encoder
+        parted = {task.path: task.recording for task in self._encoding_tasks(plans) if encoder.needs_check(task)}
+        found = pool.map(encoder.fault, parted.values())
         return {path: fault for path, fault in zip(parted, found, strict=True) if fault is not None}
 
     def _collected(
         self,
         plan: ShardPlan,
-        results: Iterator[_Encoded],
+        results: Iterator[Encoded],
         progress: Callable[[int], None] = lambda num_samples: None,  # noqa: ARG005
-    ) -> _Collected:
+    ) -> _ReadyShard:
         """One shard from the next results."""
         place = ShardPlace(split_of(self.target.partition), bucket_of(self.target.partition), plan.sequence)
         refused: dict[tuple[str, str], ManifestRejection] = {}
@@ -313,7 +273,7 @@ class _AudioRecipe:
                 _SECONDS_NOTE: repr(round(seconds, 6)),
             }
             stack.pop_all()  # what publishes the shard closes the writer
-            return _Collected(writer, notes, AudioCounts.of_origins(origins))
+            return _ReadyShard(writer, notes, AudioCounts.of_origins(origins))
 
     def _check_conserved(self, plan: ShardPlan, refused: Collection[tuple[str, str]], writer: ShardWriter) -> None:
         """Raise `BuildError` unless the shard has exactly the planned samples that are not rejected."""
@@ -375,59 +335,14 @@ class _AudioRecipe:
         """Seconds of audio, at most those of one full task, because longer samples are encoded to disk."""
         return TASK_SECONDS * task.share if isinstance(task, CopyTask) else min(TASK_SECONDS, task.seconds)
 
-    def _copy(self, task: CopyTask) -> _Encoded:
+    def _copy(self, task: CopyTask) -> Encoded:
         """Copy samples from an existing shard. If that cannot be read, they are encoded."""
         try:
             return task.copied()
         except (HeadraceError, OSError) as error:
             _log.warning("%s; %d samples are encoded again", error, len(task.samples))
         alone = (EncodingTask((sample,), 0.0) for sample in task.samples)
-        return [self._encode_alone(field) for sample in alone for field in tasks_of_fields(sample)]
-
-    def _encode_alone(self, task: EncodingTask) -> EncodedSpan:
-        """Encode one sample, after a check of its whole recording."""
-        if not (task.is_of_spans or proves(task.recording.info, self.settings.audio, task.segments)):
-            fault = self._read(task.recording, partial(prove, info=task.recording.info))
-            if fault is not None:
-                return fault
-        found = self._encode(task)
-        return found if isinstance(found, AudioError) else found[0]
-
-    def _encode(self, task: EncodingTask) -> _Encoded:
-        """Encode samples of one recording."""
-        if task.is_of_spans:
-            decoded = self._spans([recording for recording, _ in task.samples])
-            results = {number: encode() for number, encode in decoded}
-            return [results[number] for number in range(len(results))]
-        recording, audio = task.recording, self.settings.audio
-        return self._read(recording, lambda file: list(encode_segments(file, recording.info, audio, task.segments)))
-
-    def _spans(self, spans: Sequence[Recording]) -> Iterator[tuple[int, Callable[[], EncodedSpan]]]:
-        """Decode spans of one file: see `decode_spans`."""
-        recording, frames = spans[0], [span.span for span in spans]
-        with self._opened(recording) as file:
-            yield from decode_spans(file, recording.info, self.settings.audio, frames)
-
-    def _read(self, recording: Recording, use: Callable[[BinaryIO], _Result]) -> _Result | AudioError:
-        """The result of `use` on an open recording; or the `AudioError` that it raised, as a value."""
-        with self._opened(recording) as file:
-            try:
-                return use(file)
-            except AudioError as error:
-                return error  # at the end of the block: an error of a file that changed is not the recording's
-
-    @contextmanager
-    def _opened(self, recording: Recording) -> Iterator[BinaryIO]:
-        """Open a recording. Raises `BuildError` if it is not, or no longer, the file that was scanned."""
-        try:
-            with self.source.open(recording.path, FileStamp(recording.num_bytes, recording.mtime_ns)) as file:
-                yield file
-        except FileChangedError as error:
-            raise BuildError(
-                f"{recording.path}: the file changed since the catalog was scanned; build again"
-            ) from error
-        except OSError as error:
-            raise _removed(recording, error) from error
+        return [self._encoder.encode_alone(field) for sample in alone for field in tasks_of_fields(sample)]
 
 
 def _parts(task: CopyTask | EncodingTask) -> Sequence[CopyTask | EncodingTask]:
@@ -435,7 +350,7 @@ def _parts(task: CopyTask | EncodingTask) -> Sequence[CopyTask | EncodingTask]:
     return (task,) if isinstance(task, CopyTask) else tasks_of_fields(task)
 
 
-def _by_sample(task: CopyTask | EncodingTask, results: Iterator[_Encoded]) -> Iterator[Sequence[EncodedSpan]]:
+def _by_sample(task: CopyTask | EncodingTask, results: Iterator[Encoded]) -> Iterator[Sequence[EncodedSpan]]:
     """The audio fields of each sample of a task, from the results of its parts."""
     if isinstance(task, CopyTask):
         found = _each(next(results), len(task.stored))
@@ -444,7 +359,7 @@ def _by_sample(task: CopyTask | EncodingTask, results: Iterator[_Encoded]) -> It
     return zip(*(_each(next(results), len(task.samples)) for _ in _parts(task)), strict=True)
 
 
-def _each(result: _Encoded, count: int) -> Sequence[EncodedSpan]:
+def _each(result: Encoded, count: int) -> Sequence[EncodedSpan]:
     """The results of a part; an error of its file is the result of all."""
     return [result] * count if isinstance(result, AudioError) else result
 
@@ -473,7 +388,3 @@ def _places(shards: Sequence[ShardEntry], planned: Sequence[Sequence[PlannedKey]
     """Number of a shard → the keys that were planned for it."""
     numbers = [sequence_of(shard.name) for shard in shards]
     return {number: [entry.key for entry in keys] for number, keys in zip(numbers, planned, strict=True)}
-
-
-def _removed(recording: Recording, error: OSError) -> BuildError:
-    return BuildError(f"{recording.path}: {error}; was it removed? The next build scans again")

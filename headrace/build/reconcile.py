@@ -9,9 +9,9 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
-from headrace.build.audio import ShardSettings
 from headrace.build.columns import ColumnSettings, columns_source, source_parts
 from headrace.build.latents import LatentSettings
+from headrace.build.shard_settings import ShardSettings
 from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.config.partitioning import ShardSize
