@@ -3,7 +3,6 @@
 import contextlib
 import gc
 import signal
-import sys
 import tempfile
 from pathlib import Path
 
@@ -52,18 +51,6 @@ def cache_folder(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headrace.streaming.opening.default_cache_folder", lambda: folder)
         yield folder
-
-
-@pytest.fixture(scope="session", autouse=True)
-def jobs():
-    """Derive Dagster's jobs once, in a process that has imported it."""
-    if "dagster" not in sys.modules:
-        yield
-        return
-    from tests.kept_jobs import kept_jobs
-
-    with kept_jobs():
-        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,7 +1,6 @@
 """Creates and copies Dagster instances in memory."""
 
 import contextlib
-import functools
 import sqlite3
 from collections.abc import Iterator
 from unittest import mock
@@ -26,10 +25,6 @@ def memory_instance() -> dg.DagsterInstance:
         instance = LEASES.enter_context(dg.DagsterInstance.ephemeral())
     _keep_connections(instance.run_storage, "connect", contextlib.nullcontext())
     _keep_connections(instance.event_log_storage, "_connect", instance.event_log_storage._db_lock)
-    for question in ("has_run_stats_index_cols", "has_bulk_actions_selector_cols"):
-        _keep_answers(instance.run_storage, question)
-    _keep_answers(instance.event_log_storage, "has_table")
-    _keep_columns(instance.event_log_storage)
     return instance
 
 
@@ -47,24 +42,6 @@ def _keep_connections(storage: object, method: str, lock: contextlib.AbstractCon
             yield connection
 
     setattr(storage, method, connect)
-
-
-def _keep_answers(storage: object, question: str) -> None:
-    """Look once at the tables of a storage, which never change: it asks before each statement which ones there are."""
-    setattr(storage, question, functools.cache(getattr(storage, question)))
-
-
-def _keep_columns(storage: object) -> None:
-    """The same for the columns of assets."""
-    look, known = storage._has_asset_key_col_on_connection, {}
-
-    def has_column(connection: sqlalchemy.Connection, column: str) -> bool:
-        if column not in known:
-            known[column] = look(connection, column)
-        return known[column]
-
-    storage._has_asset_key_col_on_connection = has_column
-    _keep_answers(storage, "has_asset_key_col")
 
 
 class History:
