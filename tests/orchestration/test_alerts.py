@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from headrace.alerts.alerts import AlertChannel
-from headrace.build import audio as shards
+from headrace.build import recording_encoder
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import AudioError
 from headrace_dagster.assets.project_dataset import ProjectDataset
@@ -154,14 +154,14 @@ def test_missing_recordings_are_reported_separately_from_drift_and_block_nothing
 
 def test_a_recording_that_only_decoding_rejects_is_reported_with_the_snapshot(daemon, told, monkeypatch):
     path = daemon.project.write_tone("tone001", hz=999)
-    encode = shards.encode_segments
+    encode = recording_encoder.encode_segments
 
     def fail(file, info, form, segments):
         if Path(file.name).name == path.name:
             raise AudioError("undecodable", "a made-up fault")
         return encode(file, info, form, segments)
 
-    monkeypatch.setattr(shards, "encode_segments", fail)
+    monkeypatch.setattr(recording_encoder, "encode_segments", fail)
     daemon.settle()
     daemon.tick("alerts")
     (alert,) = [alert for alert in told.sent if "new_rejects" in alert.text]
