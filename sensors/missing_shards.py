@@ -57,7 +57,7 @@ class SensorState:
         """The state after a look of bounded length: first at partitions that lacked shards, then at the next ones."""
         deadline = time.monotonic() + _TICK_SECONDS
         known = [place for place in map(_place, self.missing) if place[0] in folders and place[1] in partitions]
-        still, num_known = look(folders, known, lambda: time.monotonic() < deadline) if known else ([], 0)
+        still, num_known = look(folders, known, lambda: time.monotonic() < deadline)
         missing = {_name(place): self.missing[_name(place)] for place in [*still, *known[num_known:]]}
         state = replace(self, missing=missing)
         if state.next < 0:

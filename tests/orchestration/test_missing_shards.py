@@ -77,6 +77,14 @@ def test_a_round_looks_at_each_partition_once_a_few_at_each_tick(faked):
     assert state.began == 1e9
 
 
+def test_a_round_under_way_is_completed_even_if_the_next_one_is_due(faked):
+    fake = faked()
+    fake.mark = "other"
+    state = SensorState(began=1000.0, folders="m", next=0).looked(FOLDERS, ["a"], 9000.0)
+    assert fake.looked == ["audio a", "latents/mel a"]
+    assert (state.began, state.folders, state.next) == (1000.0, "m", -1)
+
+
 @pytest.mark.parametrize(
     ("mark", "pause"), [("m", 600.0), ("other", 60.0), ("", 60.0)], ids=["unchanged", "changed", "now a store"]
 )
