@@ -1,13 +1,16 @@
-"""Writes `sizes.json` of a snapshot, and compares it, part by part of the table of shards, in bounded memory.
+"""Writes `sizes.json`, and compares that of a snapshot, in bounded memory.
 
-The lines of a part are known by their digest, which the snapshot has. So the lines of a part that has not changed are
-copied from the file of the snapshot before, and no table is read for them.
+That of a snapshot is written part by part of the table of shards. The lines of a part are known by their digest, which
+the snapshot has. So the lines of a part that has not changed are copied from the file of the snapshot before, and no
+table is read for them.
 """
 
 import contextlib
 import hashlib
+import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from typing import BinaryIO
 
 from headrace.errors import NotFoundError
@@ -18,6 +21,7 @@ from headrace.stores.storage import Storage
 SIZES = "sizes.json"
 _OPEN, _BETWEEN, _CLOSE, _EMPTY = b"{\n", b",\n", b"\n}\n", b"{}\n"
 _IN_MEMORY_BYTES = 8 << 20
+_PIECE_LINES = 10_000
 
 
 def sizes_lines(table: ShardTable) -> bytes:
@@ -58,15 +62,41 @@ def mend_sizes(storage: Storage, snapshot: Snapshot, former: Snapshot | None = N
     """
     if (former is None or former.parts == snapshot.parts) and has_true_sizes(storage, snapshot):
         return False
-    pieces = _pieces(storage, snapshot, former or snapshot)
-    if sum(part.sizes_bytes for part in snapshot.parts) <= _IN_MEMORY_BYTES:
-        storage.write(SIZES, list(pieces))
-        return True
+    _write(storage, _pieces(storage, snapshot, former or snapshot))
+    return True
+
+
+def write_sizes(storage: Storage, counts: Iterable[tuple[str, int]]) -> None:
+    """Write `sizes.json` of a folder of tars: name and number of samples of each, in the given order."""
+    _write(storage, _pieces_of(counts))
+
+
+def _pieces_of(counts: Iterable[tuple[str, int]]) -> Iterator[bytes]:
+    """The content of the file, some thousand lines at a time: the bytes of `manifests.json_bytes`."""
+    quoted = json.JSONEncoder(ensure_ascii=False).encode
+    lines = (f" {quoted(name)}: {count}" for name, count in counts)
+    before = _OPEN
+    while piece := list(islice(lines, _PIECE_LINES)):
+        yield before + _BETWEEN.decode().join(piece).encode()
+        before = _BETWEEN
+    yield _EMPTY if before is _OPEN else _CLOSE
+
+
+def _write(storage: Storage, pieces: Iterator[bytes]) -> None:
+    """Write the file, through a temporary one if it is large."""
+    first, num_bytes = [], 0
+    for piece in pieces:
+        first.append(piece)
+        num_bytes += len(piece)
+        if num_bytes > _IN_MEMORY_BYTES:
+            break
+    else:
+        storage.write(SIZES, first)
+        return
     with tempfile.TemporaryFile() as file:
-        file.writelines(pieces)
+        file.writelines(chain(first, pieces))
         file.seek(0)
         storage.write(SIZES, file)
-    return True
 
 
 def _pieces(storage: Storage, snapshot: Snapshot, former: Snapshot) -> Iterator[bytes]:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from headrace.errors import ConfigError
 from headrace.format.index_files import delete_index, read_index, write_index
-from headrace.format.manifests import json_bytes
 from headrace.format.shard_table import ShardTable
+from headrace.format.sizes_file import write_sizes
 from headrace.format.snapshots import read_snapshot, snapshot_numbers
 from headrace.locate.outputs import table_of_tars
 from headrace.stores.client_errors import translated_errors
@@ -104,7 +104,7 @@ def export_snapshot(
     for shard in shards:
         num_linked += _place(source, target, shard)
         progress(shard)
-    target.write("sizes.json", json_bytes({shard.target: shard.num_samples for shard in shards}))
+    write_sizes(target, ((shard.target, shard.num_samples) for shard in shards))
     num_removed = _remove(target, former.keys() - wanted.keys())
     write_mark(target, wanted)
     return Export(numbered.number, tuple(shards), num_linked, num_removed)

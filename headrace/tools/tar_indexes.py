@@ -12,9 +12,9 @@ from headrace.errors import ConfigError, FormatError, NotFoundError
 from headrace.format.index import ShardIndex
 from headrace.format.index_files import find_index, write_index
 from headrace.format.indexing import index_tar, key_rule_of, naming_of
-from headrace.format.manifests import json_bytes
 from headrace.format.member_names import KeyAt, Naming
 from headrace.format.sizes import parse_sizes
+from headrace.format.sizes_file import write_sizes
 from headrace.format.tar import sha256_of
 from headrace.locate import locate
 from headrace.locate.listing import has_snapshots
@@ -86,7 +86,7 @@ def index_tars(
     if not any(result.num_samples or result.fault for result in results):
         raise no_samples(f"{found.storage.uri}/{results[0].name}", len(results))
     if not any(result.fault for result in results):
-        _write_sizes(found.storage, {result.name: result.num_samples for result in results})
+        write_folder_sizes(found.storage, {result.name: result.num_samples for result in results})
     return results
 
 
@@ -137,13 +137,18 @@ def _sound_index(storage: Storage, name: str) -> ShardIndex | None:
     return None if found is None else found.index
 
 
-def _write_sizes(storage: Storage, counts: dict[str, int]) -> None:
+def write_folder_sizes(storage: Storage, counts: dict[str, int]) -> None:
     """Write the `sizes.json` of every folder that holds one of these tars."""
-    for folder in sorted({name.rpartition("/")[0] for name in counts}):
+    folders: dict[str, dict[str, int]] = {}
+    for path, count in counts.items():
+        folder, _, name = path.rpartition("/")
+        folders.setdefault(folder, {})[name] = count
+    for folder, here in sorted(folders.items()):
         below = storage.at(folder) if folder else storage
-        here = {name.rpartition("/")[2]: n for name, n in counts.items() if name.rpartition("/")[0] == folder}
-        sizes = {name: count for name, count in read_sizes(below).items() if has_name(below, name)} | here
-        below.write("sizes.json", json_bytes(dict(sorted(sizes.items()))))
+        for name, count in read_sizes(below).items():
+            if name not in here and has_name(below, name):
+                here[name] = count
+        write_sizes(below, ((name, here[name]) for name in sorted(here)))
 
 
 def read_sizes(storage: Storage) -> dict[str, int]:

@@ -1,0 +1,56 @@
+"""`sizes.json` is written a piece at a time, with the bytes that it has when it is written at once."""
+
+from unittest import mock
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.format import sizes_file
+from headrace.format.manifests import json_bytes
+from headrace.format.sizes_file import write_sizes
+from headrace.stores.storage import open_storage
+from headrace.tools.tar_indexes import read_sizes, write_folder_sizes
+
+NAMES = st.text(st.sampled_from('ab-_0\u00e9\u4e2d"\\ .\x01'), min_size=1, max_size=6).map("{}.tar".format)
+COUNTS = st.dictionaries(NAMES, st.integers(0, 10**12), max_size=9)
+PIECES = st.tuples(st.integers(1, 4), st.sampled_from([1, 60, 1 << 20]))
+
+
+def in_pieces(lines, most_bytes):
+    return mock.patch.multiple(sizes_file, _PIECE_LINES=lines, _IN_MEMORY_BYTES=most_bytes)
+
+
+@settings(deadline=None, max_examples=25)
+@given(counts=COUNTS, pieces=PIECES)
+def test_counts_are_written_as_one_json_object(counts, pieces):
+    storage = open_storage("memory://")
+    with in_pieces(*pieces):
+        write_sizes(storage, counts.items())
+    assert storage.read("sizes.json") == json_bytes(counts)
+
+
+PLAIN = st.text(st.sampled_from("ab-_0\u00e9"), min_size=1, max_size=2).map("{}.tar".format)
+PATHS = st.tuples(st.sampled_from(["", "x/", "x/y/"]), PLAIN).map("".join)
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    counts=st.dictionaries(PATHS, st.integers(0, 9), max_size=9),
+    there=st.dictionaries(PLAIN, st.booleans(), max_size=9),
+    pieces=PIECES,
+)
+def test_an_index_keeps_the_counts_of_other_tars_that_exist(counts, there, pieces):
+    storage = open_storage("memory://")
+    for name, exists in there.items():
+        if exists:
+            storage.write(name, b"")
+    storage.write("sizes.json", json_bytes(dict.fromkeys(there, 100)))
+    with in_pieces(*pieces):
+        write_folder_sizes(storage, counts)
+    kept = {name: 100 for name, exists in there.items() if exists}
+    for folder in {path.rpartition("/")[0] for path in counts}:
+        here = {path.rpartition("/")[2]: n for path, n in counts.items() if path.rpartition("/")[0] == folder}
+        below = storage.at(folder) if folder else storage
+        wanted = here if folder else kept | here
+        assert below.read("sizes.json") == json_bytes(dict(sorted(wanted.items())))
+        assert read_sizes(below) == wanted
