@@ -1,5 +1,5 @@
 # Entry points. Each makes .venv first when it is missing or out of date; nothing needs to be set.
-# Overridable: PYTHON (a Python >= 3.11), EXTRAS (of pyproject.toml), DAGSTER_HOME, UI_PORT.
+# Overridable: PYTHON (a Python >= 3.11), EXTRAS (of pyproject.toml), DAGSTER_HOME, UI_PORT, PROCESSES (of make test).
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -7,6 +7,7 @@ SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 EXTRAS ?= dagster,transformers,bench,dev,postgres
 UI_PORT ?= 3000
+PROCESSES ?= $(shell n=$$(($$(getconf _NPROCESSORS_ONLN) + 1)); echo $$((n < 8 ? n : 8)))
 export DAGSTER_HOME ?= $(CURDIR)/dagster_home
 
 BIN := .venv/bin
@@ -37,9 +38,10 @@ test: export POLARS_MAX_THREADS ?= 1
 # Compiling what every process imports, and rewriting its assertions, takes longer than importing it.
 test test-slow: export PYTHONDONTWRITEBYTECODE =
 
-# A process begins with the tests of neighbouring files, which share what a file or a folder builds once.
+# One process more than cores, as each waits for servers, children and the disk for a seventh of its time. A process
+# begins with the tests of neighbouring files, which share what a file or a folder builds once.
 test: $(STAMP)  ## Fast tests
-	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal --timeout 120 -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal --timeout 120 -m "not slow and not gpu"
 
 # Half of the live daemon's time is waiting, so the drills go on beside it; a file's tests stay together.
 test-slow: $(STAMP)  ## Live daemon, browser, servers, drills

@@ -21,6 +21,7 @@ from headrace.plain.torch_workers import stop_workers
 from headrace.stores.storage import LocalStorage
 from headrace.streaming.batches.batch import Sample, collate
 from headrace.streaming.distributed import current_world
+from headrace.streaming.fork_server import preload_workers
 from headrace.streaming.settings import OnMissingLatents
 from headrace.streaming.stream import key_rule
 from headrace.streaming.world import World
@@ -292,7 +293,10 @@ def _of_rank(shards: list[LocatedShard], world: World) -> list[LocatedShard]:
 
 def _start_method(shards: Sequence[LocatedShard]) -> str | None:
     """How workers are started: object-store clients run threads, which a fork loses; None for local files."""
-    return None if all(isinstance(shard.storage, LocalStorage | None) for shard in shards) else "forkserver"
+    if all(isinstance(shard.storage, LocalStorage | None) for shard in shards):
+        return None
+    preload_workers()
+    return "forkserver"
 
 
 def _pipeline(shards: tuple[LocatedShard, ...], epochs: _Epochs, batching: _Batching, samples: _Samples) -> Any:  # noqa: ANN401 - webdataset has no types; this is a torch IterableDataset

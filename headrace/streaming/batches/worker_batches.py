@@ -31,6 +31,7 @@ from headrace.streaming.batches.batch import Batch
 from headrace.streaming.batches.batch_transform import with_tensors, without_tensors
 from headrace.streaming.batches.slots import NewSlot, SlotAllocator, SlotViews
 from headrace.streaming.descriptors import receive_descriptor, send_descriptor
+from headrace.streaming.fork_server import preload_workers
 from headrace.streaming.lookahead import begun_ahead
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.bijection import mix
@@ -181,7 +182,10 @@ def start_context(name: str | None, *, is_local: bool) -> BaseContext:
     system's own libraries do not survive a fork (Python's bpo-33725).
     """
     can_fork = is_local and sys.platform == "linux"
-    return multiprocessing.get_context(name or ("fork" if can_fork else "forkserver"))
+    method = name or ("fork" if can_fork else "forkserver")
+    if method == "forkserver":
+        preload_workers()
+    return multiprocessing.get_context(method)
 
 
 def _start(context: BaseContext, make: MakeAssembler, number: int, others: Sequence[Connection]) -> _Worker:
