@@ -1,10 +1,12 @@
 import math
+import warnings
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.streaming.order import bijection
 from headrace.streaming.order.bijection import MAX_SIZE, mix, permute
 
 
@@ -46,6 +48,23 @@ def test_the_largest_domain_is_permuted_exactly_at_its_end():
     images = permute(ends, MAX_SIZE, 7)
     assert len(set(images.tolist())) == 6
     assert ((images >= 0) & (images < MAX_SIZE)).all()
+
+
+@pytest.mark.parametrize("key", [7, np.array([], np.uint64)])
+def test_an_empty_domain_has_no_images_and_gives_no_warning(key):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert permute(np.arange(0), 0, key).tolist() == []
+
+
+@pytest.mark.parametrize(("size", "num_computed"), [(1, 1), (2, 1), (63, 1), (64, 2)])
+def test_orders_of_fewer_than_64_elements_are_computed_once(monkeypatch, size, num_computed):
+    computed, compute = [], bijection._permute_part
+    monkeypatch.setattr(bijection, "_permute_part", lambda *values: computed.append(values) or compute(*values))
+    bijection._small_table.cache_clear()
+    first, second = permute(np.arange(size), size, 7), permute(np.arange(size), size, 7)
+    assert first.tolist() == second.tolist()
+    assert len(computed) == num_computed
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 5])

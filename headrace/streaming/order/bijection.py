@@ -62,7 +62,7 @@ def permute(index: ArrayLike, size: ArrayLike, key: ArrayLike) -> NDArray[np.int
     """
     x, n, k = np.asarray(index), np.asarray(size), np.asarray(key, np.uint64)
     shape = np.broadcast_shapes(x.shape, n.shape, k.shape)
-    if n.size == 1 and k.size == 1 and n.item() < _SMALL:
+    if n.size == 1 and k.size == 1 and 0 < n.item() < _SMALL:
         return _small_table(n.item(), k.item())[x.astype(np.int64)].reshape(shape)
     x = np.broadcast_to(x, shape).astype(np.uint64).ravel()
     n = _aligned(n.astype(np.uint64), shape)
@@ -102,9 +102,9 @@ def _cycle_walk(x: _Words, n: _Words, key: _Words) -> _Words:
 
     The grid has fewer than sqrt(n) cells too many, so a second step is rare.
     """
-    rows = np.maximum(np.sqrt(n.astype(np.float64)).astype(np.uint64), np.uint64(1))
+    rows = np.sqrt(n.astype(np.float64)).astype(np.uint64)
     rows += rows * rows < n
-    columns = np.maximum((n + rows - np.uint64(1)) // rows, np.uint64(1))
+    columns = (n + rows - np.uint64(1)) // rows
     x = _permute_grid(x, rows, columns, key)
     outside = np.flatnonzero(x >= n)
     while outside.size:
