@@ -8,7 +8,6 @@ libsndfile gives each Ogg stream a random serial number. It is replaced by 0 her
 `with_serial`.
 """
 
-import contextlib
 import functools
 import hashlib
 import io
@@ -24,10 +23,10 @@ import soxr
 
 from headrace.audio.forms import OPUS_BITRATES, Codec
 from headrace.audio.levels import Samples
+from headrace.audio.memory_file import memory_file
 from headrace.audio.ogg import set_serial
 from headrace.audio.sound import ForwardSound
 from headrace.errors import BuildError
-from headrace.machine import anonymous_file
 
 _OWN_VERSION = 2  # increase it if equal input gives other bytes for a reason that no library's version shows
 _IN_MEMORY_BYTES = 32 << 20  # of PCM; what may be larger goes to a temporary file
@@ -81,18 +80,28 @@ def write_stream(blocks: Iterable[Samples], num_frames: int, form: StreamForm) -
     Raises:
         BuildError: the encoder or the disk failed.
     """
-    in_memory = form.fits_in_memory(num_frames)
-    with contextlib.ExitStack() as stack:
-        file = stack.enter_context(_memory_file() if in_memory else _disk_file())
+    if form.fits_in_memory(num_frames):
+        with memory_file() as descriptor:
+            _encode(blocks, num_frames, descriptor, form)
+            with open(descriptor, "r+b", buffering=0, closefd=False) as stream:
+                num_bytes = _finish(stream, form)
+                return stream.read(), num_bytes
+    file = _disk_file()
+    try:
         _encode(blocks, num_frames, file.fileno(), form)
-        if form.codec is Codec.OPUS:
-            set_serial(file, 0)
-        num_bytes = file.seek(0, os.SEEK_END)
-        file.seek(0)
-        if in_memory:
-            return file.read(), num_bytes
-        stack.pop_all()  # the caller closes the file
-        return file, num_bytes
+        return file, _finish(file, form)
+    except BaseException:
+        file.close()
+        raise
+
+
+def _finish(file: BinaryIO, form: StreamForm) -> int:
+    """Complete an encoded stream. Returns its size in bytes; the file is at its beginning."""
+    if form.codec is Codec.OPUS:
+        set_serial(file, 0)
+    num_bytes = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    return num_bytes
 
 
 def with_serial(payload: bytes | BinaryIO, key: str) -> bytes | BinaryIO:
@@ -142,11 +151,6 @@ def codec_version(codec: Codec = Codec.FLAC) -> str:
     return f"headrace-audio-{_OWN_VERSION} {sf.__libsndfile_version__} {version} {soxr.__libsoxr_version__}"
 
 
-def _memory_file() -> BinaryIO:
-    """An unnamed file, in memory if the system supports it."""
-    return cast("BinaryIO", os.fdopen(anonymous_file("headrace-flac"), "w+b", buffering=0))
-
-
 def _disk_file() -> BinaryIO:
     """An unnamed file in the temporary folder, which disappears with its last handle, even after a kill."""
     return cast("BinaryIO", tempfile.TemporaryFile(buffering=0))
@@ -166,6 +170,8 @@ def _encode(blocks: Iterable[Samples], num_frames: int, descriptor: int, form: S
             for block in blocks:
                 _write(sound, block)
                 written += len(block)
+            # What is still to come is written behind this place. There may be older content.
+            os.ftruncate(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR))
     except _EncoderError as error:
         raise BuildError(
             f"{form.codec.value} could not be encoded ({error.__cause__}): is the temporary folder full?"

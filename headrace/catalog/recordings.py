@@ -78,7 +78,7 @@ class Recording:
     @property
     def is_span(self) -> bool:
         """Whether it is a part of the file."""
-        return self.span != Span(0, self.info.num_frames)
+        return self.start_frame != 0 or self.stop_frame not in (None, self.info.num_frames)
 
     @property
     def sample_digest(self) -> str:
