@@ -1,6 +1,7 @@
 """The smoke test of latents: they equal the encoder's result, have the keys of the audio, and can be joined."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import chain
 
 import pytest
@@ -13,12 +14,14 @@ from headrace.checks.shard_check import Depth
 from headrace.checks.verify import find_target, verify
 from headrace.config.operation import LoaderConfig
 from headrace.encoders import EncoderInfo
-from headrace.errors import SampleError
+from headrace.encoding.plans import AUDIO_SHARD_NOTE
+from headrace.errors import FormatError, SampleError
 from headrace.format.index_files import read_index
 from headrace.format.shard_table import ShardTable
 from headrace.smoke.arrivals import JoinedArrival
 from headrace.smoke.choice import ReadLimits
 from headrace.smoke.comparing import SeenSamples
+from headrace.smoke.encoding import ReencodingCheck
 from headrace.smoke.expected import read_expected
 from headrace.smoke.joined import JoinedReading, PartRead, spans_of
 from headrace.smoke.run import SmokePart, SmokeResult, smoke_test
@@ -160,7 +163,7 @@ def test_of_a_recording_in_windows_the_first_window_is_encoded_again(tmp_path):
     data = Data(tmp_path)
     load = data.encoders
     data.encoders = lambda: [Windowed(encoder) for encoder in load()]
-    manifest = write_partition(data.audio, [{"long": noise(48_000, 1), "other": noise(48_000, 2)}])
+    manifest = write_partition(data.audio, [{"long": noise(30_000, 1), "other": noise(30_000, 2)}])
     commit(data.audio, manifest)
     data.build()
     commit_latents(data.audio, data.storage, data.settings)
@@ -282,7 +285,17 @@ def test_a_sample_that_cannot_be_encoded_again_is_an_error(sound, monkeypatch):
     monkeypatch.setattr("headrace.encoding.reading.read_clip", refuse)
     results = sound.smoke()
     assert faulty(results) == {MEL: {"latents_match_audio"}}
-    assert "cannot be encoded again: no such thing" in results[MEL].faults["latents_match_audio"][0]
+    faults = results[MEL].faults["latents_match_audio"]
+    assert ["cannot be encoded again: no such thing" in fault for fault in faults] == [True, True]
+
+
+def test_the_error_about_audio_that_lacks_a_sample_of_latents_names_the_audio_shard(sound):
+    latents = read_index(sound.storage, SmokePart.newest(sound.storage).table.name(0))
+    other = SmokePart.newest(sound.audio).table.name(1)
+    strange = replace(latents, notes={**latents.notes, AUDIO_SHARD_NOTE: other})
+    check = ReencodingCheck(sound.audio, sound.storage, sound.encoders, "seed", most=1)
+    with pytest.raises(FormatError, match=f"audio shard {other} does not contain this sample"), check._clip(strange, 0):
+        pass
 
 
 def test_chosen_shards_are_ranges_of_the_sample_order(sound):

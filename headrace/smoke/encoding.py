@@ -66,7 +66,7 @@ class ReencodingCheck:
         chosen = self._chosen(table)
         if not chosen:
             return []
-        encoder = self.encoders()[0]
+        encoder, *_ = self.encoders()
         compared_all = []
         for index, row in chosen:
             try:
@@ -130,9 +130,8 @@ class ReencodingCheck:
     def _clip(self, index: ShardIndex, row: int) -> Iterator[AudioClip]:
         """The sample's audio as a temporary file; only its byte range is read."""
         audio = read_index(self.audio, index.notes[AUDIO_SHARD_NOTE])
-        place = audio.find(index.key(row))
-        found = None if place is None else audio.audio_of(place, index.notes.get(AUDIO_FIELD_NOTE, ""))
-        if place is None or found is None:
+        field = index.notes.get(AUDIO_FIELD_NOTE, "")
+        if (place := audio.find(index.key(row))) is None or (found := audio.audio_of(place, field)) is None:
             raise FormatError(f"the audio shard {audio.shard} does not contain this sample; build these latents again")
         (blob,) = self.audio.read_ranges(audio.shard, [found.span])
         with tempfile.NamedTemporaryFile(prefix="headrace-", suffix=".audio") as file:
