@@ -3,7 +3,9 @@
 import json
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 import torch
@@ -19,32 +21,36 @@ from headrace.smoke.arrivals import ArrivedSample, arrived_sample
 from headrace.smoke.choice import ReadLimits, choose
 from headrace.smoke.expected import read_expected
 from headrace.smoke.run import SmokePart, smoke_test, table_faults
-from headrace.smoke.streams import RankStreams, _started_by, resumable_batch_size
-from tests.projects import Graph, Project
-from tests.undrawn import nothing_drawn
+from headrace.stores.storage import LocalStorage
+from tests.audio_shards import commit, noise, write_partition
 
 IN_PROCESS = LoaderConfig(num_workers=0, batch_size=4)
 
 
-def built(tmp_path, **settings) -> Graph:
-    project = Project(tmp_path)
-    project.write_tones(7)
-    project.write_yaml(**settings)
-    graph = Graph(project)
-    graph.build()
-    return graph
+def written(folder: Path, *clips: np.ndarray) -> LocalStorage:
+    """Audio shards of these clips, else of seven in two partitions; the split `test` is empty."""
+    audio = LocalStorage(folder)
+    named = {f"k{number}": clip for number, clip in enumerate(clips or [noise(400, seed) for seed in range(7)])}
+    keys = list(named)
+    partitions = {"train-0000": [keys[0:2], keys[2:3]], "train-0001": [keys[3:5], keys[5:]], "test-0000": []}
+    manifests = []
+    for partition, shards in partitions.items():
+        clips_of_shards = [{key: named[key] for key in shard} for shard in shards if shard]
+        manifests.append(write_partition(audio, clips_of_shards, partition=partition))
+    commit(audio, *manifests)
+    return audio
 
 
-def run(graph: Graph, loader: LoaderConfig = IN_PROCESS) -> smoke.SmokeResult:
-    return smoke_test({"audio": SmokePart.newest(graph.audio)}, loader)["audio"]
+def run(audio: LocalStorage, loader: LoaderConfig = IN_PROCESS) -> smoke.SmokeResult:
+    return smoke_test({"audio": SmokePart.newest(audio)}, loader)["audio"]
 
 
 def faulty(result: smoke.SmokeResult) -> set[str]:
     return {name for name, faults in result.faults.items() if faults}
 
 
-def test_every_sample_of_a_valid_dataset_is_read_and_every_check_passes(graph):
-    result = run(graph)
+def test_every_sample_of_a_valid_dataset_is_read_and_every_check_passes(audio):
+    result = run(audio)
     assert faulty(result) == set()
     assert result.num_samples == result.num_streamed == 7
     assert result.table["samples"].sum() == result.table["streamed"].sum() == 7
@@ -54,14 +60,14 @@ def test_every_sample_of_a_valid_dataset_is_read_and_every_check_passes(graph):
     assert result.seconds > 0
 
 
-def test_worker_processes_read_the_same_samples(graph):
-    result = run(graph, LoaderConfig(num_workers=2, shuffle_buffer=3, batch_size=2))
+def test_worker_processes_read_the_same_samples(audio):
+    result = run(audio, LoaderConfig(num_workers=2, shuffle_buffer=3, batch_size=2))
     assert faulty(result) == set()
     assert result.num_samples == 7
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
-def test_both_readers_use_the_loader_settings_of_the_yaml(graph, monkeypatch, num_workers):
+def test_both_readers_use_the_loader_settings_of_the_yaml(audio, monkeypatch, num_workers):
     given = {}
 
     def record(module, name):
@@ -72,7 +78,7 @@ def test_both_readers_use_the_loader_settings_of_the_yaml(graph, monkeypatch, nu
 
     record(headrace.streaming.loader, "StreamingDataLoader")
     record(headrace.plain.loader, "webdataset_loader")
-    assert faulty(run(graph, LoaderConfig(num_workers=num_workers, prefetch_factor=5, shuffle_buffer=3))) == set()
+    assert faulty(run(audio, LoaderConfig(num_workers=num_workers, prefetch_factor=5, shuffle_buffer=3))) == set()
     for options in given.values():
         assert options["num_workers"] == num_workers
         assert options["prefetch_factor"] == 5 or not num_workers
@@ -80,77 +86,64 @@ def test_both_readers_use_the_loader_settings_of_the_yaml(graph, monkeypatch, nu
     assert len(given) == 2
 
 
-def test_recordings_with_mixed_channels_and_rates_are_read_sample_by_sample(tmp_path, undrawn):
-    project = Project(tmp_path)
-    project.write_tones(3)
-    project.write_tone("stereo", channels=2)
-    project.write_yaml()
-    graph = Graph(project)
-    graph.build()
-    result = run(graph)
+def test_recordings_with_mixed_channels_are_read_sample_by_sample(tmp_path):
+    result = run(written(tmp_path, *(noise(400, seed) for seed in range(3)), np.stack([noise(400, 3)] * 2, axis=1)))
     assert faulty(result) == set()
     assert result.num_samples == 4
 
 
-def test_an_empty_split_is_not_an_error(tmp_path, undrawn):
-    result = run(built(tmp_path, splits={"train": 1.0, "test": 0.0}))
-    assert faulty(result) == set()
-    assert result.num_samples == 7
-
-
 @pytest.fixture(scope="module")
-@nothing_drawn()
-def graph(tmp_path_factory):
-    return built(tmp_path_factory.mktemp("smoke"))
+def audio(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("smoke"))
 
 
 @pytest.fixture
-def arrivals(graph, monkeypatch):
+def arrivals(audio, monkeypatch):
     """A dataset, and samples that a test can replace in the loader's results."""
-    expected = read_expected(graph.audio, SmokePart.newest(graph.audio).table)
-    loader = smoke._arrivals(smoke._ShardSelection(graph.audio.uri, None, None), expected, IN_PROCESS)
+    expected = read_expected(audio, SmokePart.newest(audio).table)
+    loader = smoke._arrivals(smoke._ShardSelection(audio.uri, None, None), expected, IN_PROCESS)
     samples = list(loader)
     monkeypatch.setattr(smoke, "_arrivals", lambda *_: iter(samples))
-    return graph, samples
+    return audio, samples
 
 
 def test_a_missing_sample_is_an_error_that_names_it(arrivals):
-    graph, samples = arrivals
+    audio, samples = arrivals
     samples.pop()
-    assert faulty(run(graph)) == {"every_key_once", "counts_match_sizes"}
+    assert faulty(run(audio)) == {"every_key_once", "counts_match_sizes"}
 
 
 def test_a_sample_that_is_read_twice_is_an_error(arrivals):
-    graph, samples = arrivals
+    audio, samples = arrivals
     samples.append(samples[0])
-    assert faulty(run(graph)) == {"every_key_once", "counts_match_sizes"}
+    assert faulty(run(audio)) == {"every_key_once", "counts_match_sizes"}
 
 
 def test_a_sample_that_is_in_no_index_is_an_error(arrivals):
-    graph, samples = arrivals
+    audio, samples = arrivals
     samples.append(ArrivedSample("stranger", 1, 1, 8000, is_finite=True))
-    assert faulty(run(graph)) == {"every_key_once"}
+    assert faulty(run(audio)) == {"every_key_once"}
 
 
 def test_a_length_that_differs_from_the_index_is_an_error(arrivals):
-    graph, samples = arrivals
+    audio, samples = arrivals
     first = samples[0]
     samples[0] = replace(first, num_frames=first.num_frames - 1)
-    assert faulty(run(graph)) == {"shapes_and_lengths"}
+    assert faulty(run(audio)) == {"shapes_and_lengths"}
 
 
 def test_values_that_are_not_finite_are_an_error(arrivals):
-    graph, samples = arrivals
+    audio, samples = arrivals
     first = samples[0]
     samples[0] = replace(first, is_finite=False)
-    assert faulty(run(graph)) == {"finite_values"}
+    assert faulty(run(audio)) == {"finite_values"}
 
 
 def test_values_that_differ_between_the_readers_are_an_error(arrivals):
-    graph, samples = arrivals
+    audio, samples = arrivals
     first = samples[0]
     samples[0] = replace(first, content=first.content ^ 1)
-    result = run(graph)
+    result = run(audio)
     assert faulty(result) == {"same_in_both_readers"}
     assert f"and {first.content ^ 1:08x} when read by the plain pipeline" in result.faults["same_in_both_readers"][0]
 
@@ -170,8 +163,8 @@ def test_a_table_with_an_invalid_column_or_range_does_not_pass():
     assert table_faults(pl.DataFrame(good).drop("samples"))
 
 
-def test_a_large_dataset_is_tested_with_a_random_choice_of_shards(graph):
-    part = SmokePart.newest(graph.audio)
+def test_a_large_dataset_is_tested_with_a_random_choice_of_shards(audio):
+    part = SmokePart.newest(audio)
     result = smoke_test({"audio": part}, IN_PROCESS, limits=ReadLimits(num_samples=4))["audio"]
     assert faulty(result) == set()
     assert not result.is_whole
@@ -182,12 +175,12 @@ def test_a_large_dataset_is_tested_with_a_random_choice_of_shards(graph):
 
 
 @pytest.mark.parametrize(("num_samples", "num_opened"), [(4, 1), (100, 0)])
-def test_a_snapshot_of_which_a_part_is_read_is_opened_whole_as_well(graph, monkeypatch, num_samples, num_opened):
+def test_a_snapshot_of_which_a_part_is_read_is_opened_whole_as_well(audio, monkeypatch, num_samples, num_opened):
     opened = []
     monkeypatch.setattr(smoke, "num_samples_opened", lambda *where: opened.append(where) or 99)
-    part = SmokePart.newest(graph.audio)
+    part = SmokePart.newest(audio)
     result = smoke_test({"audio": part}, IN_PROCESS, limits=ReadLimits(num_samples=num_samples))["audio"]
-    assert opened == [(graph.audio.uri, part.numbered.number)] * num_opened
+    assert opened == [(audio.uri, part.numbered.number)] * num_opened
     fault = "StreamingDataset opens a snapshot with 99 samples, but its shards have 7"
     assert result.faults["counts_match_sizes"] == [fault] * num_opened
 
@@ -219,48 +212,44 @@ def test_latents_of_another_length_than_their_audio_are_an_error():
     assert "expected 25.0" in arrived_sample({**sample, "metadata": {"headrace": stated}}).contradiction
 
 
-def test_a_thread_that_ends_while_processes_are_counted_is_not_an_error(tmp_path):
-    assert _started_by(tmp_path / "gone") == []
-
-
-def test_the_error_about_a_damaged_shard_names_shard_and_key(tmp_path, undrawn):
-    graph = built(tmp_path)
-    shard = next((graph.project.output / "audio").glob("*.tar"))
+def test_the_error_about_a_damaged_shard_names_shard_and_key(tmp_path):
+    audio = written(tmp_path)
+    shard = next(audio.root.glob("*.tar"))
     content = bytearray(shard.read_bytes())
     at = content.index(b"fLaC")
     content[at + 4 : at + 200] = bytes(196)
     shard.chmod(0o644)
     shard.write_bytes(bytes(content))
-    result = run(graph)
+    result = run(audio)
     assert "every_key_once" in faulty(result)
     assert any(shard.name in fault for fault in result.faults["every_key_once"])
 
 
-def test_a_leftover_process_is_an_error(graph, monkeypatch):
+def test_a_leftover_process_is_an_error(audio, monkeypatch):
     monkeypatch.setattr("headrace.smoke.streams._PATIENCE_SECONDS", 0.1)
     monkeypatch.setattr("headrace.smoke.run.child_processes", set)
     with subprocess.Popen(["sleep", "30"]) as process:
-        result = run(graph)
+        result = run(audio)
         process.kill()
     assert faulty(result) == {"leaves_nothing"}
 
 
-def write_sizes(graph: Graph, sizes: dict[str, int]) -> None:
-    (graph.project.output / "audio/sizes.json").write_text(json.dumps(sizes))
+def write_sizes(audio: LocalStorage, sizes: dict[str, int]) -> None:
+    audio.write("sizes.json", json.dumps(sizes).encode())
 
 
 @pytest.fixture
-def sizes(graph):
+def sizes(audio):
     """The content of sizes.json, restored afterwards."""
-    found = graph.project.sizes()
+    found = json.loads(audio.read("sizes.json"))
     yield dict(found)
-    write_sizes(graph, found)
+    write_sizes(audio, found)
 
 
-def test_a_sizes_json_with_one_sample_too_many_is_an_error(graph, sizes):
+def test_a_sizes_json_with_one_sample_too_many_is_an_error(audio, sizes):
     shard = next(iter(sizes))
-    write_sizes(graph, sizes | {shard: sizes[shard] + 1})
-    result = run(graph)
+    write_sizes(audio, sizes | {shard: sizes[shard] + 1})
+    result = run(audio)
     assert faulty(result) == {"counts_match_sizes"}
     declared, counted = sizes[shard] + 1, sizes[shard]
     assert result.faults["counts_match_sizes"] == [
@@ -270,54 +259,28 @@ def test_a_sizes_json_with_one_sample_too_many_is_an_error(graph, sizes):
 
 
 @pytest.mark.parametrize("change", ["lost", "stranger", "gone", "no JSON"])
-def test_a_sizes_json_with_other_shards_is_an_error(graph, sizes, change):
-    path = graph.project.output / "audio/sizes.json"
+def test_a_sizes_json_with_other_shards_is_an_error(audio, sizes, change):
+    path = audio.root / "sizes.json"
     if change == "lost":
-        write_sizes(graph, dict(list(sizes.items())[1:]))
+        write_sizes(audio, dict(list(sizes.items())[1:]))
     elif change == "stranger":
-        write_sizes(graph, sizes | {"train_0000_000099-1a2b3c4d5e6f.tar": 2})
+        write_sizes(audio, sizes | {"train_0000_000099-1a2b3c4d5e6f.tar": 2})
     elif change == "gone":
         path.unlink()
     else:
         path.write_text("{")
-    assert faulty(run(graph)) == {"counts_match_sizes"}
+    assert faulty(run(audio)) == {"counts_match_sizes"}
 
 
-def test_sizes_of_shards_that_are_not_read_are_checked_too(graph, sizes):
-    unread = set(sizes) - set(chosen(SmokePart.newest(graph.audio).table, ReadLimits(num_samples=2)))
-    write_sizes(graph, sizes | dict.fromkeys(unread, 1000))
-    part = {"audio": SmokePart.newest(graph.audio)}
+def test_sizes_of_shards_that_are_not_read_are_checked_too(audio, sizes):
+    unread = set(sizes) - set(chosen(SmokePart.newest(audio).table, ReadLimits(num_samples=2)))
+    write_sizes(audio, sizes | dict.fromkeys(unread, 1000))
+    part = {"audio": SmokePart.newest(audio)}
     result = smoke_test(part, IN_PROCESS, limits=ReadLimits(num_samples=2))["audio"]
     assert faulty(result) == {"counts_match_sizes"}
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 3, 8])
-def test_every_rank_reads_batches_before_and_after_resuming(graph, batch_size):
-    streams = streams_of(graph, resumable_batch_size(7, batch_size))
-    list(streams.arrivals())
-    assert streams._middle >= 1
-    assert len(streams.batches[0]) - streams._middle >= 1
-    assert streams.resume_faults() == streams.batch_faults() == []
-    streams.close()
-
-
-def test_a_rank_with_one_batch_resumes_before_it(graph):
-    streams = streams_of(graph, 8)
-    list(streams.arrivals())
-    assert (len(streams.batches[0]), streams._middle) == (1, 0)
-    assert streams.resume_faults() == []
-    streams.batches[0][0].reverse()
-    assert streams.resume_faults() == [
-        "resumed after 0 batches: 1 batches arrived, 1 were expected; the first difference is in batch 0"
-    ]
-    streams.close()
-
-
-def streams_of(graph: Graph, batch_size: int) -> RankStreams:
-    return RankStreams(graph.audio.uri, None, IN_PROCESS, batch_size)
-
-
-def test_resuming_at_another_position_is_an_error(graph, monkeypatch):
+def test_resuming_at_another_position_is_an_error(audio, monkeypatch):
     """One batch is lost or repeated."""
     load = StreamingDataset.load_state_dict
     for shift in (-2, 2):
@@ -326,26 +289,17 @@ def test_resuming_at_another_position_is_an_error(graph, monkeypatch):
             "load_state_dict",
             lambda self, state: load(self, state | {"sample_in_epoch": state["sample_in_epoch"] + shift}),  # noqa: B023
         )
-        result = run(graph, LoaderConfig(num_workers=0, batch_size=1))
+        result = run(audio, LoaderConfig(num_workers=0, batch_size=1))
         assert faulty(result) == {"resumes_exactly"}
         assert "were expected; the first difference is in batch 0" in result.faults["resumes_exactly"][0]
 
 
-def test_a_state_that_cannot_be_loaded_is_an_error(graph, monkeypatch):
+def test_a_state_that_cannot_be_loaded_is_an_error(audio, monkeypatch):
     def refuse(self, state):
         raise StateError("not this one")
 
     monkeypatch.setattr(StreamingDataset, "load_state_dict", refuse)
-    assert faulty(run(graph)) == {"resumes_exactly"}
-
-
-def test_a_job_that_ends_before_it_can_be_saved_is_an_error(graph):
-    streams = streams_of(graph, 1)
-    samples = streams.arrivals()
-    next(samples)
-    samples.close()
-    assert streams.resume_faults() == ["nothing to resume: the first rank stopped after 1 batches, before the middle"]
-    streams.close()
+    assert faulty(run(audio)) == {"resumes_exactly"}
 
 
 class OtherBatches(StreamingDataLoader):
@@ -364,16 +318,16 @@ def other_batches(monkeypatch):
     return monkeypatch
 
 
-def test_ranks_with_unequal_numbers_of_batches_are_an_error(graph, other_batches):
+def test_ranks_with_unequal_numbers_of_batches_are_an_error(audio, other_batches):
     """The second rank has one more batch, of padding."""
     padding = {"keys": ["", ""], "is_padding": torch.tensor([True, True])}
     other_batches.setattr(OtherBatches, "change", staticmethod(lambda batches: [*batches, padding]))
-    result = run(graph, LoaderConfig(num_workers=0, batch_size=2))
+    result = run(audio, LoaderConfig(num_workers=0, batch_size=2))
     assert faulty(result) == {"equal_batches"}
     assert result.faults["equal_batches"] == ["the ranks got different numbers of batches: [2, 3]"]
 
 
-def test_batches_of_unequal_sizes_are_an_error(graph, other_batches):
+def test_batches_of_unequal_sizes_are_an_error(audio, other_batches):
     """The last row of the second rank, a padding row, is missing."""
 
     def shorter(batches):
@@ -383,6 +337,6 @@ def test_batches_of_unequal_sizes_are_an_error(graph, other_batches):
         return batches
 
     other_batches.setattr(OtherBatches, "change", staticmethod(shorter))
-    result = run(graph, LoaderConfig(num_workers=0, batch_size=2))
+    result = run(audio, LoaderConfig(num_workers=0, batch_size=2))
     assert faulty(result) == {"equal_batches"}
     assert result.faults["equal_batches"] == ["some batches have [1] samples instead of 2"]

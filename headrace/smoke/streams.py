@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 _RANKS = 2
 _PATIENCE_SECONDS = 5.0
+_POLL_SECONDS = 0.05
 _HELPERS = ("resource_tracker", "forkserver")
+_THREADS = Path("/proc/self/task")
 
 
 @dataclass(slots=True)
@@ -43,7 +45,7 @@ class RankStreams:
     batch_size: int
     batches: list[list[list[str]]] = field(default_factory=lambda: [[] for _ in range(_RANKS)])
     _cache: tempfile.TemporaryDirectory[str] = field(default_factory=tempfile.TemporaryDirectory)
-    _middle: int = 0
+    _middle: int = field(init=False)
     _state: dict[str, Any] | None = None
 
     def arrivals(self) -> Iterator[ArrivedSample]:
@@ -71,8 +73,13 @@ class RankStreams:
                     yield from arrived_batch(batch)
 
     def _save(self, first: "StreamingDataLoader") -> None:
-        if self._state is None and len(self.batches[0]) == self._middle:
+        if self._state is None and len(self._of_first) == self._middle:
             self._state = first.state_dict()
+
+    @property
+    def _of_first(self) -> list[list[str]]:
+        """The batches of the first rank, which is saved and resumed."""
+        return self.batches[0]
 
     def batch_faults(self) -> list[str]:
         """Error messages if the ranks did not get equally many batches of the same size."""
@@ -84,10 +91,8 @@ class RankStreams:
     def resume_faults(self) -> list[str]:
         """Error messages if a job that resumes from the saved state does not get exactly the remaining batches."""
         if self._state is None:
-            return [
-                f"nothing to resume: the first rank stopped after {len(self.batches[0])} batches, before the middle"
-            ]
-        left = self.batches[0][self._middle :]
+            return [f"nothing to resume: the first rank stopped after {len(self._of_first)} batches, before the middle"]
+        left = self._of_first[self._middle :]
         try:
             loader = self._open(0)
             loader.load_state_dict(self._state)
@@ -137,10 +142,9 @@ def num_samples_opened(remote: str, snapshot: int) -> int:
 
 def child_processes() -> set[int]:
     """Running child processes, except Python's own helper processes."""
-    folder = Path("/proc/self/task")
-    if not folder.is_dir():
+    if not _THREADS.is_dir():
         return {child.pid for child in multiprocessing.active_children() if child.pid is not None}
-    children = {pid for task in folder.iterdir() for pid in _started_by(task)}
+    children = {pid for task in _THREADS.iterdir() for pid in _started_by(task)}
     return {pid for pid in children if not any(name in _command(pid) for name in _HELPERS)}
 
 
@@ -156,7 +160,7 @@ def leftover_processes(before: set[int]) -> list[str]:
     """Error messages about child processes that a job left behind. They get a few seconds to end."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while (left := child_processes() - before) and time.monotonic() < deadline:
-        time.sleep(0.05)
+        time.sleep(_POLL_SECONDS)
     return [f"process {pid} is still running: {_command(pid)[:100]}" for pid in sorted(left)]
 
 
