@@ -17,7 +17,9 @@ from headrace.errors import ConfigError
 
 T = TypeVar("T")
 P = ParamSpec("P")
-_BYTE_UNITS = {unit: 1024**power for power, unit in enumerate(("b", "kb", "mb", "gb", "tb", "pb", "eb"))} | {"": 1}
+_BYTE_UNITS = {"": 1, "b": 1} | {
+    prefix + unit: 1024**power for power, prefix in enumerate("kmgtpe", 1) for unit in ("b", "ib")
+}
 
 
 def whole(name: str, value: object, *, least: int | None = None) -> int:
@@ -125,10 +127,10 @@ def convert(config: object, check: Callable[..., object], *fields: str, called: 
 
 
 def parse_bytes(size: int | str | None, name: str = "cache_limit") -> int | None:
-    """A number of bytes from 1000, "100b", "64kb" or "50gb" (1024s, case-free); None stays None.
+    """A number of bytes from 1000, "100b", "64kb", "50gb" or "50GiB" (1024s, case-free); None stays None.
 
-    >>> parse_bytes("1.5kb")
-    1536
+    >>> parse_bytes("1.5kb"), parse_bytes("2 GiB"), parse_bytes("7")
+    (1536, 2147483648, 7)
 
     Raises:
         ConfigError: it is not such a size, or not positive.
@@ -141,7 +143,7 @@ def parse_bytes(size: int | str | None, name: str = "cache_limit") -> int | None
     except (KeyError, ValueError):
         found = 0
     if found < 1:
-        raise ConfigError(f"{name} {size!r}: expected a number of bytes such as 1000000, '64kb' or '50gb'")
+        raise ConfigError(f"{name} {size!r}: expected a number of bytes such as 1000000, '64kb' or '50GiB'")
     return found
 
 
