@@ -42,8 +42,11 @@ def test_a_stored_catalog_is_checked_in_batches(catalog, monkeypatch, batch_rows
     repeated = second.with_columns(pl.lit(first["key"][0]).alias("key"))
     with pytest.raises(CatalogError, match=f"column 'key', field_uniqueness.*{first['key'][0]}"):
         check_partitions(lambda: iter([first, repeated]), catalog.rejected)
-    with pytest.raises(CatalogError, match="the rejected table"):
-        check_partitions(lambda: iter([first]), catalog.rejected.with_columns(origin=pl.lit("moon")))
+    rejected = pl.concat([catalog.rejected.with_columns(path=pl.lit(path)) for path in "pqr"])
+    check_partitions(lambda: iter([first]), rejected)
+    wrong = rejected.with_columns(origin=pl.when(path="r").then(pl.lit("moon")).otherwise("origin"))
+    with pytest.raises(CatalogError, match=r"the rejected table.*'moon' \(r\)"):
+        check_partitions(lambda: iter([first]), wrong)
 
 
 def test_the_result_of_a_scan_passes(catalog):

@@ -171,9 +171,13 @@ def finish_files(candidates: pl.DataFrame, settings: CatalogSettings) -> tuple[p
     return recordings, pl.concat(rejected)
 
 
+REJECT_ORDER = ("path", "origin", "key", "reason")
+"""The columns by which the rejected table is sorted, nulls last."""
+
+
 def sorted_rejects(rejected: pl.DataFrame) -> pl.DataFrame:
     """The rejected table in its defined order."""
-    return rejected.sort("path", "origin", "key", "reason", nulls_last=True)
+    return rejected.sort(REJECT_ORDER, nulls_last=True)
 
 
 def with_decode_rejects(rejected: pl.DataFrame, found: Iterable[pl.DataFrame]) -> pl.DataFrame:

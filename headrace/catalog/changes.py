@@ -10,11 +10,18 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from headrace.catalog.buckets import ALL, PART_BYTES, Buckets, bucket_of_paths, parts_of
+from headrace.catalog.buckets import PART_BYTES, Buckets, bucket_of_paths, parts_of
 from headrace.catalog.columns import REJECTED_SCHEMA
 from headrace.catalog.field_files import field_file_facts
 from headrace.catalog.header import PartitionEntry
 from headrace.catalog.parts import StoredCatalog, read_rows
+from headrace.catalog.reject_changes import (
+    COMPARED_REJECTS,
+    RejectComparison,
+    refused_files,
+    rejected_columns,
+    rejects_by_subject,
+)
 from headrace.catalog.scan import Catalog
 from headrace.config.source import SampleKind
 from headrace.errors import CatalogError, FormatError
@@ -58,8 +65,8 @@ class CatalogChanges:
 
 def compare_catalogs(before: Catalog | None, after: Catalog) -> CatalogChanges:
     """Compare two catalogs. Without an earlier one, everything is new."""
-    old = _empty() if before is None else _files(_hashed(before.recordings), before.rejected)
-    new = _files(_hashed(after.recordings), after.rejected)
+    old = _empty() if before is None else _files(_hashed(before.recordings), _refused(before.rejected))
+    new = _files(_hashed(after.recordings), _refused(after.rejected))
     rejects = compare_rejects(rejected_rows(before), rejected_rows(after))
     return _changes([_differences(old, new)], rejects, after.recordings.height)
 
@@ -77,19 +84,23 @@ def compare_stored(before: StoredCatalog | None, after: StoredCatalog, part_byte
     old = {} if before is None else before.header.partitions
     new = after.header.partitions
     differ = [name for name in {**old, **new} if name not in old or name not in new or old[name] != new[name]]
-    past_rejects, rejects = _past_rejects(before), after.rejected()
     past_rows = () if before is None else _past_rows(before, differ)
     with (
+        closing(rejects_by_subject(_past_rejects(before), part_bytes)) as past_rejects,
+        closing(rejects_by_subject(after.rejected(COMPARED_REJECTS), part_bytes)) as rejects,
         closing(_by_path(past_rows, part_bytes)) as past,
         closing(_by_path(_rows(after, differ), part_bytes)) as now,
     ):
-        found = [
-            _differences(_files(past.part(part), _of(part, past_rejects)), _files(now.part(part), _of(part, rejects)))
-            for part in parts_of([past, now], part_bytes)
-        ]
-    compared = compare_rejects(_values(past_rejects), _values(rejects))
+        found, compared = [], RejectComparison()
+        for part in parts_of([past, now, past_rejects, rejects], part_bytes):
+            earlier, later = past_rejects.part(part), rejects.part(part)
+            compared.add(earlier, later)
+            old_files, new_files = (
+                _files(files.part(part), refused_files(rows)) for files, rows in ((past, earlier), (now, later))
+            )
+            found.append(_differences(old_files, new_files))
     unit = "rows" if after.header.samples == SampleKind.ROWS else "recordings"
-    return _changes(found, compared, after.header.num_rows, unit)
+    return _changes(found, compared.changes(), after.header.num_rows, unit)
 
 
 _Paths = tuple[pl.Series, pl.Series, pl.Series, pl.Series]
@@ -146,34 +157,14 @@ def _past_rejects(catalog: StoredCatalog | None) -> pl.DataFrame:
     """The rejected rows of an earlier catalog; none if there is no catalog, or if they cannot be read any more."""
     nothing = pl.DataFrame(schema=REJECTED_SCHEMA)
     try:
-        return nothing if catalog is None else catalog.rejected()
+        return nothing if catalog is None else catalog.rejected(COMPARED_REJECTS)
     except (CatalogError, FormatError):
         return nothing
 
 
 def rejected_rows(catalog: Catalog | None) -> list[Rejected]:
     """The rows of the rejected table as values, in order; empty without a catalog."""
-    return [] if catalog is None else _values(catalog.rejected)
-
-
-def _values(rejected: pl.DataFrame) -> list[Rejected]:
-    return [Rejected(*row) for row in rejected_columns(rejected).iter_rows()]
-
-
-def rejected_columns(rejected: pl.DataFrame) -> pl.DataFrame:
-    """The rejected table with the columns of `Rejected`, in their order."""
-    is_key = pl.col("origin") == RejectSubject.EXCLUDE
-    is_row = pl.col("origin") == RejectSubject.METADATA
-    return rejected.select(
-        subject=pl.when(is_key)
-        .then(pl.format("key {}", "key"))
-        .when(is_row & pl.col("key").is_not_null())
-        .then(pl.format("{} ({})", "path", "key"))
-        .otherwise("path"),
-        code="code",
-        reason="reason",
-        is_row=is_row,
-    )
+    return [] if catalog is None else [Rejected(*row) for row in rejected_columns(catalog.rejected).iter_rows()]
 
 
 def _empty() -> pl.DataFrame:
@@ -186,18 +177,15 @@ def _hashed(recordings: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([recordings.select(_COMPARED), others], how="diagonal")
 
 
-def _of(part: range, rejected: pl.DataFrame) -> pl.DataFrame:
-    """The rejected rows of a part."""
-    if part == ALL:
-        return rejected
-    return rejected.filter(bucket_of_paths(rejected["path"]).is_between(part.start, part.stop - 1))
+def _refused(rejected: pl.DataFrame) -> pl.DataFrame:
+    """The rejected files: `path`, `sha256`."""
+    return rejected.filter(pl.col("origin") == RejectSubject.FILE).select("path", "sha256")
 
 
-def _files(hashed: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
+def _files(hashed: pl.DataFrame, refused: pl.DataFrame) -> pl.DataFrame:
     """All files of a scan: `path`, `sha256`, and `recording_digest` for recordings; that of all rows of a file."""
     used, others = (hashed.filter(condition) for condition in (_IS_ROW, ~_IS_ROW))
     if used["path"].is_duplicated().any():
         digests = pl.col("recording_digest").sort().str.join(" ")
         used = used.group_by("path").agg(pl.col("sha256").first(), digests)
-    refused = rejected.filter(pl.col("origin") == RejectSubject.FILE).select("path", "sha256")
     return pl.concat([used, others, refused], how="diagonal").unique("path", keep="first")

@@ -109,13 +109,23 @@ class PartCheck:
         keys.sort()
         if (keys[1:] == keys[:-1]).any():
             check_catalog(pl.concat(tables()), rejected)  # finds out whether values are equal, or only hashes
-        _validate(REJECTED_TABLE_SCHEMA, rejected, "the rejected table", rejected)
+        if rejected.height <= _BATCH_ROWS or not all(map(_is_sound, rejected.iter_slices(_BATCH_ROWS))):
+            _validate(REJECTED_TABLE_SCHEMA, rejected, "the rejected table", rejected)
 
     def _check_waiting(self) -> None:
         rows = pl.concat(self._waiting)
         self._waiting = []
         _validate(CATALOG_SCHEMA, rows, "the catalog", rows)
         self._keys.append(rows["key"].hash().to_numpy())
+
+
+def _is_sound(rejected: pl.DataFrame) -> bool:
+    """Whether a slice of the rejected table passes the checks. All of them are of single values."""
+    try:
+        REJECTED_TABLE_SCHEMA.validate(rejected, lazy=True)
+    except (SchemaErrors, SchemaError):
+        return False
+    return True
 
 
 def check_metadata(recordings: pl.DataFrame, reference: str) -> None:

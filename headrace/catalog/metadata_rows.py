@@ -247,24 +247,28 @@ class DifferingRows:
         )
 
 
-def with_namesakes(rejected: pl.DataFrame, files: Callable[[], Iterable[pl.Series]]) -> pl.DataFrame:
-    """Rejected rows. If a file of the same name is in another folder of the source, the reason names it.
+def with_namesakes(
+    rejected: Iterable[pl.DataFrame], files: Callable[[], Iterable[pl.Series]]
+) -> Iterator[pl.DataFrame]:
+    """Rejected rows, table by table. If a file of the same name is in another folder, the reason names it.
 
     Args:
-        rejected: rows of `rejected_metadata_rows`.
+        rejected: tables of `rejected_metadata_rows`; they are read twice.
         files: reads the paths of all files, part by part. It is called only if it may find something.
     """
     is_miss = pl.col("code").is_in([RejectReason.METADATA_WITHOUT_FILE, RejectReason.OUTSIDE_ROOT])
     base = pl.col("path").str.extract(_BASE_NAME)
-    wanted = rejected.filter(is_miss).select(base.alias(_FILE)).unique()
+    wanted = pl.concat([table.filter(is_miss).select(base.alias(_FILE)).unique() for table in rejected]).unique()
     if wanted.is_empty():
-        return rejected
+        yield from rejected
+        return
     found = [pl.DataFrame(schema={_FILE: pl.String, _NAMESAKE: pl.String})]
     for paths in files():
         named = paths.to_frame("path").select(base.alias(_FILE), pl.col("path").alias(_NAMESAKE))
         found.append(named.join(wanted, on=_FILE, how="semi"))
     known = pl.concat(found).sort(_NAMESAKE).unique(_FILE, keep="first")
-    named = rejected.with_columns(base.alias(_FILE)).join(known, on=_FILE, how="left", maintain_order="left")
     hint = pl.format(f"{{}}; {NAMESAKE_HINT} {{}}", "reason", _NAMESAKE)
     is_hinted = is_miss & pl.col(_NAMESAKE).is_not_null()
-    return named.with_columns(reason=pl.when(is_hinted).then(hint).otherwise("reason")).drop(_FILE, _NAMESAKE)
+    for table in rejected:
+        named = table.with_columns(base.alias(_FILE)).join(known, on=_FILE, how="left", maintain_order="left")
+        yield named.with_columns(reason=pl.when(is_hinted).then(hint).otherwise("reason")).drop(_FILE, _NAMESAKE)

@@ -72,9 +72,9 @@ class StoredCatalog:
         table = pl.concat(found) if found else empty.select(names or pl.all())
         return table.sort("path", maintain_order=True).select(pl.all() if columns is None else pl.col(*columns))
 
-    def rejected(self) -> pl.DataFrame:
-        """The table of rejects."""
-        return _table(self.output, self.header.totals.rejected, REJECTED_SCHEMA)
+    def rejected(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """The table of rejects with these columns, or with all of them."""
+        return _table(self.output, self.header.totals.rejected, REJECTED_SCHEMA, columns)
 
     def whole(self, columns: Sequence[str] | None = None) -> Catalog:
         """Both tables in memory, the recordings with these columns, or with all of them."""
@@ -190,16 +190,18 @@ def known_catalog(output: Storage, header: CatalogHeader | None, probe_version: 
         return Known(lambda: _facts_in(output, paths, probe_version), nothing, probe_version) if paths else None
     totals = header.totals
     parts = [entry.files for entry in header.partitions.values() if entry.files is not None]
-    is_there = totals.rejected.path in there
-    rejected = _table(output, totals.rejected, REJECTED_SCHEMA) if is_there else nothing
+
+    def rejected() -> pl.DataFrame:  # read again and not kept: it may be large
+        is_there = totals.rejected.path in there
+        return _table(output, totals.rejected, REJECTED_SCHEMA) if is_there else nothing
 
     def facts() -> Iterator[pl.DataFrame]:
         for part in parts:
             if part.path in there:
                 yield good_facts(_table(output, part, FILE_SCHEMA))
-        yield bad_facts(rejected)
+        yield bad_facts(rejected())
 
-    decode = rejected.filter(pl.col("origin") == RejectSubject.DECODE)
+    decode = rejected().filter(pl.col("origin") == RejectSubject.DECODE)
     return Known(facts, decode, totals.probe_version)
 
 

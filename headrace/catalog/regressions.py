@@ -15,8 +15,8 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from headrace.catalog.buckets import PART_BYTES, Buckets, PartTables, bucket_of_paths, no_room, parts_of
-from headrace.catalog.changes import rejected_columns
 from headrace.catalog.metadata_files import ParquetTable
+from headrace.catalog.reject_changes import rejected_columns
 from headrace.errors import ConfigError
 from headrace.format.rejects import Rejected, RejectSubject, compare_rejects
 from headrace.stores.storage import Storage
@@ -27,6 +27,7 @@ REGRESSION_COLUMNS = ("path", "key", "duration_seconds")
 """The columns of the recordings that `find_regressions` needs."""
 
 _SHOWN = 10
+_SLICE_ROWS = 50_000
 _NOTABLE_LOSS = 0.01  # share of the usable audio, if no recording is gone
 _SECONDS_PER_HOUR = 3600.0
 
@@ -95,14 +96,13 @@ def find_regressions(
     """
     usable = Buckets(pl.Schema({"path": pl.String(), "seconds": pl.Float64()}), part_bytes)
     reported = Buckets(pl.Schema(_SCHEMA), part_bytes)
-    with closing(usable), closing(reported):
-        rejects = _rejected_facts(rejected, _add_usable(usable, recordings, rejected))
+    rejects = Buckets(pl.Schema({**_SCHEMA, "reason": pl.String}), part_bytes)
+    with closing(usable), closing(reported), closing(rejects):
+        _add_rejects(rejects, rejected, _add_usable(usable, recordings, rejected))
         is_first = not _add_reported(reported, output)
-        places = bucket_of_paths(rejects["path"])
         found = _Found(PartTables(part_bytes))
-        for part in parts_of([usable, reported], part_bytes):
-            here = rejects.filter(places.is_between(part.start, part.stop - 1))
-            now = _facts(usable.part(part), here)
+        for part in parts_of([usable, reported, rejects], part_bytes):
+            now = _facts(usable.part(part), rejects.part(part))
             if is_first:
                 found.state.append(now.drop("reason"))
             else:
@@ -178,20 +178,22 @@ def _add_usable(usable: Buckets, recordings: Iterable[pl.DataFrame], rejected: p
     return pl.concat(partly).unique()
 
 
-def _rejected_facts(rejected: pl.DataFrame, partly: pl.Series) -> pl.DataFrame:
-    """One row per rejected file and per rejected metadata row.
+def _add_rejects(rejects: Buckets, rejected: pl.DataFrame, partly: pl.Series) -> None:
+    """Add the rejected files and metadata rows.
 
     A span that cannot be decoded counts as a rejected row if other spans of its file are used (`partly`).
     """
     is_span = (pl.col("origin") == RejectSubject.DECODE) & pl.col("path").is_in(partly.implode())
     origin = pl.when(is_span).then(pl.lit(str(RejectSubject.METADATA))).otherwise("origin")
-    columns = rejected_columns(rejected.with_columns(origin=origin))
-    facts = columns.select(is_row="is_row", path="subject", code="code", seconds=pl.lit(0.0), reason="reason")
-    return facts.unique(["is_row", "path"], keep="first", maintain_order=True)
+    for piece in rejected.iter_slices(_SLICE_ROWS):
+        columns = rejected_columns(piece.with_columns(origin=origin))
+        facts = columns.select(is_row="is_row", path="subject", code="code", seconds=pl.lit(0.0), reason="reason")
+        rejects.add(facts, bucket_of_paths(facts["path"]))
 
 
 def _facts(usable: pl.DataFrame, rejects: pl.DataFrame) -> pl.DataFrame:
     """One row per file and per rejected metadata row: code and reason, empty for a recording."""
+    rejects = rejects.unique(["is_row", "path"], keep="first", maintain_order=True)
     files = usable.group_by("path", maintain_order=True).agg(pl.col("seconds").sum())
     files = files.select(
         is_row=pl.lit(value=False), path="path", code=pl.lit(""), seconds="seconds", reason=pl.lit("")

@@ -144,15 +144,15 @@ class ScannedParts:
         self.probe_version = tables.probe_version
         self._tables = tables
         self._previous = known
-        self._others: list[pl.DataFrame] = []  # rejects that no finished part has
+        self._others = PartTables(tables.most_bytes)  # rejects that no finished part has
         self._waiting: list[pl.DataFrame] = []
         self._candidates = PartTables(tables.most_bytes)
         self._verdicts = pl.DataFrame()
         self._shared = pl.Series(dtype=pl.String)  # audio of more than one accepted candidate
 
     @property
-    def other_rejects(self) -> list[pl.DataFrame]:
-        """Rejected files, rows and keys that are in no finished part (`REJECTED_SCHEMA`)."""
+    def other_rejects(self) -> Iterable[pl.DataFrame]:
+        """Rejected files, rows and keys that are in no finished part (`REJECTED_SCHEMA`), table by table."""
         return self._others
 
     def finished(self) -> Iterator[FinishedPart]:
@@ -180,11 +180,12 @@ class ScannedParts:
         """Delete the temporary files."""
         self._tables.close()
         self._candidates.close()
+        self._others.close()
 
     def judge(self) -> None:
         """Judge all parts, and decide between rivals of different parts."""
         tables, settings = self._tables, self._tables.settings
-        finder, unmatched, unknown = RivalFinder(), [], settings.excluded
+        finder, unmatched, unknown = RivalFinder(), PartTables(tables.most_bytes), settings.excluded
         for number in range(len(tables.parts)):
             judged = self._judged(number)
             finder.add(judged.candidates)
@@ -196,8 +197,9 @@ class ScannedParts:
             if tables.is_of_rows:
                 self.totals.num_cut_rows += _num_cut(judged.candidates)
             self._candidates.append(judged.candidates)
-        lost = with_namesakes(pl.concat(unmatched), tables.all_paths)
-        self._others.append(rejected_rows(lost, RejectSubject.METADATA))
+        for lost in with_namesakes(unmatched, tables.all_paths):
+            self._others.append(rejected_rows(lost, RejectSubject.METADATA))
+        unmatched.close()
         self._others.append(rejected_rows(unknown_exclusions(sorted(unknown)), RejectSubject.EXCLUDE))
         columns = dict.fromkeys([self._name, "path", "key", *CONTENT, "code", "reason"])  # each once
         rivals = finder.found(lambda: self._candidates, [*columns, *([IS_CUT] if tables.is_of_rows else [])])

@@ -13,7 +13,7 @@ import polars as pl
 
 from headrace.catalog.acceptance import decode_rejects, with_decode_rejects
 from headrace.catalog.buckets import PART_BYTES, Buckets, bucket_of_numbers, divided_by_number, parts_of
-from headrace.catalog.columns import FILE_SCHEMA, RECORDING_SCHEMA, contents
+from headrace.catalog.columns import FILE_SCHEMA, RECORDING_SCHEMA, STAMP_SCHEMA, contents
 from headrace.catalog.field_files import files_of
 from headrace.catalog.header import (
     CATALOG_FORMAT,
@@ -179,7 +179,7 @@ class CatalogWriter:
         """Write the parts that changed, then the header."""
         config, writer = self._config, self._parts
         entries = dict(self._entries())
-        files = rejected.filter(pl.col("origin") == RejectSubject.FILE)
+        files = rejected.select("origin", *STAMP_SCHEMA).filter(pl.col("origin") == RejectSubject.FILE)
         stamps = [*self._stamps, stamps_of(files["path"], files["num_bytes"], files["mtime_ns"])]
         self._stamps = []
         totals = CatalogTotals(

@@ -11,7 +11,8 @@ from functools import partial
 
 import polars as pl
 
-from headrace.catalog.acceptance import CatalogSettings, sorted_rejects
+from headrace.catalog.acceptance import REJECT_ORDER, CatalogSettings
+from headrace.catalog.buckets import PartTables
 from headrace.catalog.checkpoint import ScanCheckpoint
 from headrace.catalog.header import CatalogHeader
 from headrace.catalog.metadata_columns import check_group_by
@@ -21,6 +22,7 @@ from headrace.catalog.partitions import merged_names
 from headrace.catalog.parts import existing_catalog, known_catalog, last_catalog
 from headrace.catalog.scan import Finished, RecordingFigures, Scan, settled_parts, table_of
 from headrace.catalog.scan_runtime import ScanRuntime
+from headrace.catalog.sorted_tables import sorted_table
 from headrace.catalog.sources import Source
 from headrace.catalog.storing import CatalogWriter
 from headrace.config.dataset import DatasetConfig
@@ -94,13 +96,16 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
         merged = merged_names(parts.with_shared_audio(), config.group_by) if is_merged else {}
         writer = CatalogWriter(output, config, parts.probe_version, header, merged, runtime.table_bytes)
         with closing(writer):
-            check, rejects, figures = PartCheck(), parts.other_rejects, RecordingFigures()
+            check, rejects, figures = PartCheck(), PartTables(runtime.table_bytes), RecordingFigures()
             for part in parts.finished():
                 check.add(part.recordings)
                 writer.add(part.recordings)
                 figures.add(part.recordings)
                 rejects.append(part.rejected)
-            rejected = sorted_rejects(pl.concat(rejects))
+            for others in parts.other_rejects:
+                rejects.append(others)
+            rejected = sorted_table(rejects, REJECT_ORDER, runtime.table_bytes)
+            rejects.close()
             check.finish(parts.recordings, rejected)
             finished = Finished(writer.schema, rejected, figures, writer.num_recordings, writer.num_files)
             scan = Scan.of(parts, finished, partial(_stored, output))
