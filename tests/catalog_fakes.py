@@ -120,6 +120,7 @@ def check(result):
     check_catalog(result.recordings, result.rejected)
     num_rejected = result.rejected.filter(pl.col("origin") == RejectSubject.FILE).height
     assert result.num_found == result.recordings.height + num_rejected + result.num_unsettled
+    assert result.num_waiting_rows == 0
 
 
 def codes(result, origin=RejectSubject.FILE):

@@ -13,7 +13,8 @@ from headrace.catalog.checks import check_catalog
 from headrace.catalog.scan import scan, scan_settled
 from headrace.catalog.scan_workers import ReadingThreads
 from headrace.catalog.sources import open_source
-from headrace.config.source import ColumnsConfig
+from headrace.config.source import ColumnsConfig, SourceConfig
+from headrace.format.keys import MAX_KEY_LENGTH
 from headrace.format.rejects import RejectSubject
 from tests.catalog_fakes import (
     AT_ONCE,
@@ -315,6 +316,28 @@ def test_a_single_build_does_not_wait_for_a_settled_source(source):
         raise AssertionError
 
     assert scan_settled(source, None, CatalogSettings(5), None, fake_runtime(sleep=sleep)).num_opened == 3
+
+
+@pytest.mark.parametrize("name", ["settle_seconds", "min_seconds", "span_tolerance_seconds"])
+def test_a_scan_has_the_defaults_of_the_yaml(name):
+    assert getattr(CatalogSettings(), name) == SourceConfig.model_fields[name].default
+
+
+def test_a_key_of_the_greatest_length_is_accepted_and_a_longer_one_is_not(source):
+    metadata = pl.DataFrame({"path": ["a.wav", "b/c.wav"], "key": ["k" * MAX_KEY_LENGTH, "k" * (MAX_KEY_LENGTH + 1)]})
+    result = look(source, metadata=metadata, asked=CatalogSettings(0, columns=ColumnsConfig(key="key")))
+    assert codes(result) == {"b/c.wav": "bad_key"}
+
+
+def test_the_length_of_a_recording_that_is_too_short_is_named_in_microseconds():
+    source = FakeSource()
+    source.put("a.wav", b"1")
+
+    def probe(file, *, num_bytes):
+        return replace(fake_probe(file, num_bytes=num_bytes), sample_rate_hz=3)
+
+    (reason,) = look(source, asked=CatalogSettings(0, min_seconds=1), probe=probe).rejected["reason"]
+    assert reason == "0.333333 seconds long, shorter than min_seconds: 1"
 
 
 # Errors that only decoding shows

@@ -359,6 +359,26 @@ def test_two_stored_catalogs_are_compared_by_the_partitions_that_differ(config, 
         compare_stored(old, new)
 
 
+def test_catalogs_with_an_empty_partition_and_many_rejects_are_compared_in_parts(config, source, output):
+    fewer, rejected = METADATA.head(3), tuple(f"bad{number}.wav" for number in range(40))
+    for path in rejected:
+        source.put(path, b"bad")
+    for path in METADATA["path"][3:]:
+        del source.files[path]
+    found = set(source.files)
+    header, *_ = update(config, source, output, fewer)
+    assert None in [entry.rows for entry in header.partitions.values()]
+    old = existing_catalog(output)
+    for path in rejected[::2]:
+        source.put(path, b"bad too", OLD_NS + 1)
+    del source.files["00.wav"]
+    update(config, source, output, fewer)
+    for part_bytes in (1, 1 << 20):
+        assert compare_stored(None, old, part_bytes).added == tuple(sorted(found))
+        changes = compare_stored(old, existing_catalog(output), part_bytes)
+        assert (changes.added, changes.changed, changes.removed) == ((), tuple(sorted(rejected[::2])), ("00.wav",))
+
+
 def test_rejects_of_an_earlier_catalog_that_cannot_be_read_any_more_count_as_none(config, source, output):
     update(config, source, output)
     old = existing_catalog(output)

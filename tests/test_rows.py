@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.catalog.acceptance import CatalogSettings
+from headrace.catalog.acceptance import CatalogSettings, decode_rejects, sorted_rejects
 from headrace.catalog.changes import compare_catalogs
 from headrace.catalog.checks import check_catalog
 from headrace.catalog.field_files import files_of
@@ -267,6 +267,31 @@ def test_a_file_is_described_in_another_way_if_any_of_its_rows_is():
     assert compare_catalogs(first.catalog, rows_of(table.reverse()).catalog).is_empty
 
 
+def test_a_fault_of_a_file_rejects_its_whole_row_and_a_fault_of_a_key_the_row_of_the_key():
+    table = pl.DataFrame(
+        {"path": ["a.wav"] * 3 + ["d.wav"], "start": [None, 1, None, None], "end": [None, None, 5, None]}
+    )
+    result = rows_of(table.cast({"start": pl.Float64, "end": pl.Float64}))
+    assert spans(result) == [("a.wav", 0, 50), ("a.wav", 0, 100), ("a.wav", 10, 100), ("d.wav", 0, 7)]
+    rows, (part, whole, *_) = result.recordings, result.recordings["key"]
+    files = pl.DataFrame({"path": ["a.wav", "a.wav"], "code": ["damaged", "truncated"], "reason": ["r", "s"]})
+    found = decode_rejects(rows, files)
+    assert found.select("path", "key", "code").rows() == [("a.wav", whole, "damaged")]
+    of_keys = files.with_columns(key=pl.lit(part))
+    assert decode_rejects(rows, of_keys).select("path", "key", "code").rows() == [("a.wav", part, "damaged")]
+
+
+def test_rejects_are_sorted_and_those_with_a_key_are_before_the_one_without():
+    rows = [
+        ("a", "file", None, "r"),
+        ("a", "metadata", "k", "r"),
+        ("a", "metadata", "k", "s"),
+        ("a", "metadata", None, "r"),
+    ]
+    table = pl.DataFrame(rows, schema=["path", "origin", "key", "reason"], orient="row")
+    assert sorted_rejects(table.reverse()).rows() == rows
+
+
 def test_absolute_paths_below_the_source_are_accepted():
     source = source_of()
     source.uri = "/data/speech"
@@ -328,6 +353,8 @@ def test_fields_name_a_file_each_and_end_with_the_shortest():
     changed = rows_of(table, source, result.catalog, fields=STEMS, span_tolerance_seconds=0.1)
     differ = changed.recordings["recording_digest"] != result.recordings["recording_digest"]
     assert (changed.num_opened, differ.sum()) == (1, 1)
+    changes = compare_catalogs(result.catalog, changed.catalog)
+    assert (changes.changed, changes.described) == (("v.wav",), ("m.wav",))
 
 
 def test_rows_wait_for_files_that_are_still_written():

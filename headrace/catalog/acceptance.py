@@ -78,7 +78,7 @@ def facts_of(recordings: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
     change the file's stamp.
     """
     used = pl.concat([recordings.select(*FILE_SCHEMA), field_file_facts(recordings)])
-    return pl.concat([good_facts(used), bad_facts(rejected)]).unique("path", keep="first", maintain_order=True)
+    return pl.concat([good_facts(used), bad_facts(rejected)]).unique("path", keep="first")
 
 
 def good_facts(files: pl.DataFrame) -> pl.DataFrame:
@@ -200,8 +200,8 @@ def decode_rejects(recordings: pl.DataFrame, faults: pl.DataFrame) -> pl.DataFra
     if "key" not in faults.columns:
         faults = faults.with_columns(key=pl.lit(None, dtype=pl.String))
     has_key = pl.col("key").fill_null("") != ""
-    of_keys = faults.filter(has_key).select(*on, "key", "code", "reason").unique("key", maintain_order=True)
-    of_files = faults.filter(~has_key).select(*on, "code", "reason").unique("path", keep="first", maintain_order=True)
+    of_keys = faults.filter(has_key).select(*on, "key", "code", "reason").unique("key", keep="first")
+    of_files = faults.filter(~has_key).select(*on, "code", "reason").unique("path", keep="first")
     found = [rows.join(of_keys, on=[*on, "key"]), rows.filter(~pl.col(_IS_SPAN)).join(of_files, on=on)]
     return rejected_rows(pl.concat(found, how="diagonal"), RejectSubject.DECODE)
 
