@@ -18,7 +18,8 @@ from headrace.errors import StateError
 from headrace.format.shard_table import ShardTable
 from headrace.smoke import run as smoke
 from headrace.smoke.arrivals import ArrivedSample, arrived_sample
-from headrace.smoke.choice import ReadLimits, choose
+from headrace.smoke.choice import Coverage, ReadLimits, choose
+from headrace.smoke.comparing import SeenSamples
 from headrace.smoke.expected import read_expected
 from headrace.smoke.run import SmokePart, smoke_test, table_faults
 from headrace.stores.storage import LocalStorage
@@ -83,13 +84,19 @@ def test_both_readers_use_the_loader_settings_of_the_yaml(audio, monkeypatch, nu
         assert options["num_workers"] == num_workers
         assert options["prefetch_factor"] == 5 or not num_workers
     assert given["webdataset_loader"]["shuffle_buffer"] == 3
+    assert given["webdataset_loader"]["persistent_workers"] is False  # none may be left when the test ends
     assert len(given) == 2
 
 
 def test_recordings_with_mixed_channels_are_read_sample_by_sample(tmp_path):
-    result = run(written(tmp_path, *(noise(400, seed) for seed in range(3)), np.stack([noise(400, 3)] * 2, axis=1)))
+    result = run(mixed(tmp_path))
     assert faulty(result) == set()
-    assert result.num_samples == 4
+    assert result.num_samples == 6
+
+
+def mixed(folder: Path) -> LocalStorage:
+    """Six clips, of which one is stereo."""
+    return written(folder, *(noise(400, seed) for seed in range(5)), np.stack([noise(400, 5)] * 2, axis=1))
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +190,79 @@ def test_a_snapshot_of_which_a_part_is_read_is_opened_whole_as_well(audio, monke
     assert opened == [(audio.uri, part.numbered.number)] * num_opened
     fault = "StreamingDataset opens a snapshot with 99 samples, but its shards have 7"
     assert result.faults["counts_match_sizes"] == [fault] * num_opened
+
+
+@pytest.mark.parametrize("num_read", [4, 7])
+def test_a_file_that_the_test_creates_is_an_error_unless_the_folder_is_too_large_to_list(
+    tmp_path, monkeypatch, num_read
+):
+    audio = written(tmp_path)
+    comparer = smoke.SampleComparer.read
+
+    def read(*arguments):
+        audio.write("new.bin", b"")
+        return comparer(*arguments)
+
+    monkeypatch.setattr(smoke.SampleComparer, "read", read)
+    part = {"audio": SmokePart.newest(audio)}
+    result = smoke_test(part, IN_PROCESS, limits=ReadLimits(num_samples=num_read))["audio"]
+    created = ["new.bin: this file was created by the test"]
+    assert result.faults["leaves_nothing"] == (created if num_read == 7 else [])
+
+
+def test_an_earlier_snapshot_is_read_as_it_was(tmp_path):
+    audio = written(tmp_path)
+    earlier = SmokePart.newest(audio)
+    commit(audio, write_partition(audio, [{"other": noise(400, 9)}], partition="train-0000"))
+    (audio.root / "sizes.json").write_text(json.dumps(dict(zip(earlier.table.names(), (2, 1, 2, 2), strict=True))))
+    result = smoke_test({"audio": earlier}, IN_PROCESS)["audio"]
+    assert faulty(result) == set()
+    assert result.num_samples == result.num_streamed == 7
+
+
+def test_the_shards_of_the_snapshot_that_passed_before_are_not_new(tmp_path):
+    audio = written(tmp_path)
+    part = SmokePart.newest(audio)
+    number, fingerprint = part.numbered.number, part.numbered.snapshot.fingerprint
+    for snapshots, num_new in [
+        ({}, 4),
+        ({"audio": (number, fingerprint)}, 0),
+        ({"audio": (number, "another snapshot of this number")}, 4),
+        ({"audio": (number + 1, fingerprint)}, 4),
+    ]:
+        result = smoke_test({"audio": part}, IN_PROCESS, Coverage(snapshots=snapshots))["audio"]
+        assert (faulty(result), result.num_new) == (set(), num_new)
+
+
+def test_faults_of_both_readers_are_counted_by_shard(audio):
+    part = SmokePart.newest(audio)
+    expected = read_expected(audio, part.table)
+    plain, streamed = SeenSamples.none_of(expected), SeenSamples.none_of(expected)
+    plain.wrong[:] = 1
+    streamed.wrong[expected.shard == 2] = 3
+    assert smoke.shard_rows(part.table, expected, plain, streamed)["faults"].to_list() == [2, 1, 8, 2]
+
+
+def test_audio_is_joined_in_worker_processes_only_if_all_of_it_is_read_and_singly_if_it_is_mixed(tmp_path, monkeypatch):
+    joined = []
+
+    class Joined:
+        def __init__(self, *_, batch_size, num_workers):
+            joined.append((batch_size, num_workers))
+
+        def faults(self, spans, found):
+            return sum(stop - start for start, stop in spans)
+
+    monkeypatch.setattr(smoke, "JoinedReading", Joined)
+    parts = [SmokePart.newest(folder) for folder in (written(tmp_path / "same"), mixed(tmp_path / "mixed"))]
+    some = choose({"audio": parts[0].table}, {}, limits=ReadLimits(num_samples=2)).tables["audio"]
+    none = ShardTable.from_entries([])
+    for part, chosen in [(parts[0], parts[0].table), (parts[0], some), (parts[0], none), (parts[1], parts[1].table)]:
+        results = {"audio": smoke.SmokeResult(pl.DataFrame())}
+        reading = smoke._Reading(part, chosen, ReadLimits())
+        smoke._join({"audio": reading}, results, LoaderConfig(num_workers=2, batch_size=4))
+        assert results["audio"].num_joined == chosen.num_samples.sum()
+    assert joined == [(4, 2), (4, 0), (4, 0), (1, 2)]
 
 
 def test_a_part_without_shards_has_read_nothing():

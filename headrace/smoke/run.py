@@ -270,9 +270,13 @@ class _ShardSelection:
     @property
     def remote(self) -> str:
         """The argument for `StreamingDataset`: the folder, or a brace pattern."""
-        if self.shards is None:
-            return self.uri
-        return f"{self.uri}/{self.shards[0]}" if len(self.shards) == 1 else f"{self.uri}/{{{','.join(self.shards)}}}"
+        match self.shards:
+            case None:
+                return self.uri
+            case [name]:
+                return f"{self.uri}/{name}"
+            case names:
+                return f"{self.uri}/{{{','.join(names)}}}"
 
 
 def shard_rows(table: ShardTable, expected: ExpectedSamples, plain: SeenSamples, streamed: SeenSamples) -> pl.DataFrame:
