@@ -10,6 +10,7 @@ import yaml
 from building.repository import REPOSITORY_ROOT
 from headrace.errors import ConfigError
 from headrace_dagster.resources.dagster_internals.instances import INVALID_HOME_ERRORS, quiet_instance
+from headrace_dagster.resources.dagster_internals.open_databases import keep_databases_open
 from headrace_dagster.resources.dagster_internals.run_databases import copy_run_databases
 
 _DEFAULT_HOME = REPOSITORY_ROOT / "dagster_home"
@@ -33,4 +34,5 @@ def open_instance() -> dg.DagsterInstance:
     except (OSError, yaml.YAMLError, *INVALID_HOME_ERRORS) as error:
         raise ConfigError(f"DAGSTER_HOME {home}: cannot be used as Dagster's home: {error}") from error
     copy_run_databases(instance)
+    keep_databases_open(instance)
     return instance
