@@ -65,6 +65,11 @@ class CodeServer:
         """Peak resident memory since the start or since `forget_peak`, in MB."""
         return self._memory_mb("VmHWM")
 
+    def cpu_seconds(self) -> float:
+        """Processor time of the server since its start, user and system."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def _memory_mb(self, name: str) -> float:
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith(name)).split()[1]) / 1024

@@ -29,8 +29,24 @@ from headrace_dagster.resources.storage import StorageResource
 NAME = "bench"
 _SECONDS = 5.0
 _RATE_HZ = 44_100
-_SAMPLES_PER_SHARD = 50
 _CHANGED_NS = 10**18
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is written.
+
+    Attributes:
+        recordings: recordings in source and catalog.
+        partitions: partitions.
+        shards: shards in each manifest; 0 for as many as the recordings fill.
+        samples_per_shard: samples in each full shard.
+    """
+
+    recordings: int
+    partitions: int
+    shards: int
+    samples_per_shard: int
 
 
 @dataclass(frozen=True)
@@ -40,25 +56,35 @@ class Dataset:
     config: DatasetConfig
     catalog: Catalog
     header: CatalogHeader
+    size: Size
 
 
-def write_dataset(
-    folder: Path, instance: dg.DagsterInstance, num_recordings: int, num_partitions: int, num_shards: int = 0
-) -> Dataset:
-    """Source, YAML, catalog and manifests of all partitions below `folder`, as if built and recorded.
-
-    Args:
-        folder: an empty folder.
-        instance: takes the records.
-        num_recordings: number of recordings in source and catalog.
-        num_partitions: number of partitions.
-        num_shards: number of shards in each manifest; 0 for as many as the recordings fill.
-    """
-    config = _config(folder, num_partitions)
-    catalog = _source(folder, num_recordings)
+def write_dataset(folder: Path, instance: dg.DagsterInstance, size: Size) -> Dataset:
+    """Source, YAML and catalog below `folder`, an empty folder, as if `instance` had run a scan."""
+    config = _config(folder, size)
+    catalog = _source(folder, size.recordings)
     header = store_catalog(StorageResource().output(config), catalog, config)
-    _partitions(config, header, instance, num_shards)
-    return Dataset(config, catalog, header)
+    scanned = {INPUTS_TAG: source_inputs(config, StorageResource())}
+    instance.report_runless_asset_event(dg.AssetMaterialization(DatasetKeys((config.name,)).catalog, tags=scanned))
+    return Dataset(config, catalog, header, size)
+
+
+def build_partitions(dataset: Dataset, instance: dg.DagsterInstance, first: int, stop: int) -> None:
+    """Manifests of the partitions `first` to `stop`, as built from the catalog, and the events that Dagster has."""
+    config, size = dataset.config, dataset.size
+    audio, keys = StorageResource().audio(config), DatasetKeys((config.name,))
+    samples = size.shards * size.samples_per_shard or size.recordings // size.partitions
+    counts = [min(size.samples_per_shard, samples - start) for start in range(0, samples, size.samples_per_shard)]
+    wanted = list(wanted_partitions(dataset.header.fingerprints, config).items())
+    for number, (partition, digest) in list(enumerate(wanted))[first:stop]:
+        shards = tuple(_shard(number, sequence, count) for sequence, count in enumerate(counts))
+        manifest = Manifest(partition, digest, "", {"samples_per_shard": size.samples_per_shard}, shards)
+        commit_manifest(audio, manifest, None)
+        tags = {"dagster/data_version": manifest.digest}
+        instance.report_runless_asset_event(dg.AssetMaterialization(keys.audio_shards, partition=partition, tags=tags))
+        for check in SHARD_CHECKS:
+            passed = dg.AssetCheckEvaluation(keys.audio_shards, check, passed=True, partition=partition)
+            instance.report_runless_asset_event(passed)
 
 
 def change_everything(dataset: Dataset) -> None:
@@ -68,11 +94,11 @@ def change_everything(dataset: Dataset) -> None:
     store_catalog(StorageResource().output(dataset.config), other, dataset.config, dataset.header)
 
 
-def _config(folder: Path, num_partitions: int) -> DatasetConfig:
+def _config(folder: Path, size: Size) -> DatasetConfig:
     content = {
         "source": {"uri": str(folder / "recordings")},
         "splits": {"train": 1.0},
-        "shards": {"partitions": {"train": num_partitions}, "samples_per_shard": _SAMPLES_PER_SHARD},
+        "shards": {"partitions": {"train": size.partitions}, "samples_per_shard": size.samples_per_shard},
         "output": {"uri": str(folder / "output")},
     }
     (folder / "datasets").mkdir()
@@ -107,31 +133,13 @@ def _source(folder: Path, count: int) -> Catalog:
         "excluded_segments": [None] * count,
         "recording_digest": [hashlib.md5(path.encode()).hexdigest() for path in paths],
     }
+    facts |= {name: [None] * count for name in RECORDING_SCHEMA if name not in facts}
     user = {f"title {i}": [f"a line of metadata {i} {path}" for path in paths] for i in range(3)}
     recordings = pl.DataFrame(facts, schema=RECORDING_SCHEMA).with_columns(pl.DataFrame(user))
     return Catalog(recordings, pl.DataFrame(schema=REJECTED_SCHEMA), codec_version())
 
 
-def _partitions(config: DatasetConfig, catalog: CatalogHeader, instance: dg.DagsterInstance, num_shards: int) -> None:
-    """Manifests of all partitions, as built from the catalog, and the events that Dagster has of them."""
-    audio, keys = StorageResource().audio(config), DatasetKeys((config.name,))
-    samples = num_shards * _SAMPLES_PER_SHARD or catalog.num_rows // len(catalog.partitions)
-    scanned = {INPUTS_TAG: source_inputs(config, StorageResource())}
-    instance.report_runless_asset_event(dg.AssetMaterialization(keys.catalog, tags=scanned))
-    for number, (partition, wanted) in enumerate(wanted_partitions(catalog.fingerprints, config).items()):
-        names = tuple(f"{number:04d}_{i:06d}_with_a_name" for i in range(samples))
-        shards = tuple(_shard(number, i, names) for i in range(-(-samples // _SAMPLES_PER_SHARD)))
-        manifest = Manifest(partition, wanted, "", {"samples_per_shard": _SAMPLES_PER_SHARD}, shards)
-        commit_manifest(audio, manifest, None)
-        tags = {"dagster/data_version": manifest.digest}
-        instance.report_runless_asset_event(dg.AssetMaterialization(keys.audio_shards, partition=partition, tags=tags))
-        for check in SHARD_CHECKS:
-            passed = dg.AssetCheckEvaluation(keys.audio_shards, check, passed=True, partition=partition)
-            instance.report_runless_asset_event(passed)
-
-
-def _shard(bucket: int, sequence: int, names: tuple[str, ...]) -> ShardEntry:
-    keys = names[sequence * _SAMPLES_PER_SHARD :][:_SAMPLES_PER_SHARD]
+def _shard(bucket: int, sequence: int, num_samples: int) -> ShardEntry:
     name = f"train_{bucket:04d}_{sequence:06d}-{sequence:012x}.tar"
-    seconds = _SECONDS * len(keys)
-    return ShardEntry(name, 10**7, len(keys), round(seconds * _RATE_HZ), seconds, f"{sequence:064x}", len(keys))
+    seconds = _SECONDS * num_samples
+    return ShardEntry(name, 10**7, num_samples, round(seconds * _RATE_HZ), seconds, f"{sequence:064x}", num_samples)
