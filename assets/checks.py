@@ -57,7 +57,7 @@ def _catalog_schema(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
         description="The stored catalog has the columns, types and unique keys that later steps rely on (pandera).",
     )
     def schema(headrace_storage: StorageResource) -> dg.AssetCheckResult:
-        from headrace.catalog.checks import check_metadata, check_partitions  # noqa: PLC0415 - pandera brings pandas
+        from headrace.catalog.checks import check_metadata_in_parts, check_partitions  # noqa: PLC0415 - pandera brings pandas
         from headrace.checks.frame_alignment import column_faults  # noqa: PLC0415 - polars: not in a code server
 
         catalog = headrace_storage.catalog(config)
@@ -65,7 +65,8 @@ def _catalog_schema(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
         try:
             check_partitions(lambda: (rows for _, rows in catalog.partitions()), catalog.rejected())
             if config.source.validation is not None:
-                check_metadata(catalog.recordings(), config.source.validation)
+                tables = (rows for _, rows in catalog.partitions())
+                check_metadata_in_parts(tables, catalog.recordings, config.source.validation)
         except (CatalogError, ConfigError) as error:
             return verdict([str(error)], numbers)
         aligned = sorted({column for latents in config.latents for column in latents.frame_aligned})

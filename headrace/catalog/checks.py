@@ -5,7 +5,7 @@ catalog is invalid and a person must correct the mistake. The message lists the 
 """
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from pandera.errors import SchemaError, SchemaErrors
 from headrace.catalog.columns import RECORDING_SCHEMA, REJECTED_SCHEMA
 from headrace.catalog.content_digests import DIGEST_PATTERN
 from headrace.catalog.metadata_columns import metadata_columns
+from headrace.catalog.single_value_checks import is_of_single_values
 from headrace.errors import CatalogError, ConfigError
 from headrace.format.keys import KEY_PATTERN, MAX_KEY_LENGTH
 from headrace.format.rejects import RejectSubject
@@ -109,7 +110,8 @@ class PartCheck:
         keys.sort()
         if (keys[1:] == keys[:-1]).any():
             check_catalog(pl.concat(tables()), rejected)  # finds out whether values are equal, or only hashes
-        if rejected.height <= _BATCH_ROWS or not all(map(_is_sound, rejected.iter_slices(_BATCH_ROWS))):
+        pieces = rejected.iter_slices(_BATCH_ROWS)
+        if rejected.height <= _BATCH_ROWS or not all(_passes(REJECTED_TABLE_SCHEMA, piece) for piece in pieces):
             _validate(REJECTED_TABLE_SCHEMA, rejected, "the rejected table", rejected)
 
     def _check_waiting(self) -> None:
@@ -119,10 +121,10 @@ class PartCheck:
         self._keys.append(rows["key"].hash().to_numpy())
 
 
-def _is_sound(rejected: pl.DataFrame) -> bool:
-    """Whether a slice of the rejected table passes the checks. All of them are of single values."""
+def _passes(schema: pa.DataFrameSchema, piece: pl.DataFrame) -> bool:
+    """Whether a piece of a table passes the checks of a schema of single values."""
     try:
-        REJECTED_TABLE_SCHEMA.validate(rejected, lazy=True)
+        schema.validate(piece, lazy=True)
     except (SchemaErrors, SchemaError):
         return False
     return True
@@ -143,11 +145,65 @@ def check_metadata(recordings: pl.DataFrame, reference: str) -> None:
         CatalogError: a check fails; the message names the checks and some paths.
     """
     schema = load_schema(reference)
-    names = metadata_columns(recordings)
-    theirs = {user: pl.col(stored).alias(user) for stored, user in names.items()}
+    _validate(schema, _seen(recordings, schema), f"the metadata (schema {reference})", recordings)
+
+
+def check_metadata_in_parts(
+    tables: Iterable[pl.DataFrame], whole: Callable[[Sequence[str] | None], pl.DataFrame], reference: str
+) -> None:
+    """`check_metadata` for tables that together are the recordings table; `whole` as in `MetadataCheck.finish`."""
+    check = MetadataCheck(reference)
+    for table in tables:
+        check.add(table)
+    check.finish(whole)
+
+
+class MetadataCheck:
+    """`check_metadata`, one table after the other.
+
+    A schema that looks at single values checks some tables at a time. The whole table is checked by any other schema,
+    and if a value fails, because the message shows the first failures by path.
+    """
+
+    def __init__(self, reference: str) -> None:
+        """Nothing is checked yet. Raises `ConfigError` if the schema cannot be loaded."""
+        self._reference, self._schema = reference, load_schema(reference)
+        self._is_sound = is_of_single_values(self._schema)
+        self._waiting: list[pl.DataFrame] = []
+        self._columns: list[str] | None = None
+
+    def add(self, recordings: pl.DataFrame) -> None:
+        """Check a recordings table, or keep it until it and others are large enough: each check takes some time."""
+        if self._columns is None:
+            ours = (name for name in self._schema.columns if name in RECORDING_SCHEMA)
+            self._columns = list(dict.fromkeys(["path", *ours, *metadata_columns(recordings)]))
+        if self._is_sound:
+            self._waiting.append(_seen(recordings, self._schema))
+            if sum(table.height for table in self._waiting) >= _BATCH_ROWS:
+                self._check_waiting()
+
+    def finish(self, whole: Callable[[Sequence[str] | None], pl.DataFrame]) -> None:
+        """Raise the errors of `check_metadata`.
+
+        Args:
+            whole: returns the recordings table with these columns, or with all of them, sorted by path. It is called if
+                the table must be checked as a whole.
+        """
+        if self._waiting:
+            self._check_waiting()
+        if not self._is_sound or self._columns is None:
+            check_metadata(whole(self._columns), self._reference)
+
+    def _check_waiting(self) -> None:
+        self._is_sound = self._is_sound and _passes(self._schema, pl.concat(self._waiting))
+        self._waiting = []
+
+
+def _seen(recordings: pl.DataFrame, schema: pa.DataFrameSchema) -> pl.DataFrame:
+    """The columns that a user's schema is given, under the user's names."""
+    theirs = {user: pl.col(stored).alias(user) for stored, user in metadata_columns(recordings).items()}
     ours = [name for name in schema.columns if name in RECORDING_SCHEMA and name not in theirs]
-    table = recordings.select(*ours, *theirs.values())
-    _validate(schema, table, f"the metadata (schema {reference})", recordings)
+    return recordings.select(*ours, *theirs.values())
 
 
 def load_schema(reference: str) -> pa.DataFrameSchema:

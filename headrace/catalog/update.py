@@ -21,6 +21,7 @@ from headrace.catalog.metadata_rows import NAMESAKE_HINT
 from headrace.catalog.partitions import merged_names
 from headrace.catalog.parts import existing_catalog, known_catalog, last_catalog
 from headrace.catalog.scan import Finished, RecordingFigures, Scan, settled_parts, table_of
+from headrace.catalog.scan_parts import ScannedParts
 from headrace.catalog.scan_runtime import ScanRuntime
 from headrace.catalog.sorted_tables import sorted_table
 from headrace.catalog.sources import Source
@@ -65,13 +66,12 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
         FormatError: the stored catalog is damaged.
     """
     # Imported late: pandera imports pandas, a third of the start-up time of a run.
-    from headrace.catalog.checks import PartCheck, check_metadata, load_schema  # noqa: PLC0415
+    from headrace.catalog.checks import MetadataCheck, PartCheck  # noqa: PLC0415
 
     check_output(output)
     table = table_of(metadata)
     check_columns(table, config)
-    if config.source.validation is not None:
-        load_schema(config.source.validation)
+    metadata_check = None if config.source.validation is None else MetadataCheck(config.source.validation)
     listed = frozenset(config.exclude) if isinstance(config.exclude, tuple) else frozenset()
     settings = CatalogSettings(
         settle_seconds=config.source.settle_seconds,
@@ -99,6 +99,8 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
             check, rejects, figures = PartCheck(), PartTables(runtime.table_bytes), RecordingFigures()
             for part in parts.finished():
                 check.add(part.recordings)
+                if metadata_check is not None:
+                    metadata_check.add(part.recordings)
                 writer.add(part.recordings)
                 figures.add(part.recordings)
                 rejects.append(part.rejected)
@@ -110,12 +112,17 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
             finished = Finished(writer.schema, rejected, figures, writer.num_recordings, writer.num_files)
             scan = Scan.of(parts, finished, partial(_stored, output))
             _check_rows(scan, config)
-            if config.source.validation is not None:
-                recordings = pl.concat(parts.recordings()).sort("path", maintain_order=True)
-                check_metadata(recordings, config.source.validation)
+            if metadata_check is not None:
+                metadata_check.finish(partial(_whole, parts))
             stored = writer.finish(rejected)
     checkpoint.clear()
     return scan, stored
+
+
+def _whole(parts: ScannedParts, columns: Sequence[str] | None) -> pl.DataFrame:
+    """The recordings of a scan, sorted by path."""
+    tables = [part if columns is None else part.select(columns) for part in parts.recordings()]
+    return pl.concat(tables).sort("path", maintain_order=True)
 
 
 def _stored(output: Storage, columns: Sequence[str] | None) -> pl.DataFrame:
