@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import polars as pl
 import pytest
 
+from headrace.catalog import probing
 from headrace.catalog.checkpoint import CHECKPOINT_FOLDER, ScanCheckpoint
 from headrace.catalog.columns import FACT_SCHEMA
 from headrace.catalog.scan import scan
@@ -161,6 +162,22 @@ def test_an_output_that_cannot_be_written_delays_a_part_and_does_not_end_the_sca
     scan(source, None, AT_ONCE, None, fake_runtime(), checkpoint=checkpoint)
     assert "no space left" in caplog.text
     assert ScanCheckpoint(output).facts("1").height == NUM_FILES
+
+
+@pytest.mark.parametrize("num_failures", [0, 2])
+def test_many_files_are_kept_before_it_is_time(source, output, monkeypatch, num_failures):
+    """What waits to be kept is in memory, so it may not be more and more. A part that failed is tried with the next."""
+    monkeypatch.setattr(probing, "_SLICE_ROWS", 2)
+    monkeypatch.setattr(probing, "_MOST_NOT_KEPT", 6)
+    checkpoint = ScanCheckpoint(Full(output, num_failures), clock=lambda: 0.0)
+    kept = []
+
+    def progress(done, total):
+        kept.append(ScanCheckpoint(output).facts("1").height)
+
+    scan(source, None, AT_ONCE, None, fake_runtime(progress=progress), checkpoint=checkpoint)
+    after = [0] * 5 + [6] * 6 + [12] * 6 + [18] * 3
+    assert kept == [count if done > 6 * num_failures + 5 else 0 for done, count in enumerate(after, 1)]
 
 
 def test_an_interrupt_is_raised_even_if_the_output_cannot_be_written(source, output):

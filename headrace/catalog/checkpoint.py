@@ -1,8 +1,8 @@
 """Keeps what a scan has read, so that the next scan goes on where a killed one was.
 
-A scan writes a part about once a minute, with the facts of the files that it read since the last part. Parts are only
-ever added, and each is written atomically. A part is used for files whose size and modification time are unchanged,
-like the catalog itself. When the catalog is stored, all parts are deleted.
+A scan writes a part about once a minute, and after many files, with the facts of the files that it read since the last
+part. Parts are only ever added, and each is written atomically. A part is used for files whose size and modification
+time are unchanged, like the catalog itself. When the catalog is stored, all parts are deleted.
 
 Parts are a convenience and not data: a part that is damaged or cannot be written costs reading its files again, and a
 line in the log.

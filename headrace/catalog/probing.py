@@ -21,6 +21,7 @@ from headrace.errors import AudioError, FileChangedError, UnsafePathError
 from headrace.format.rejects import RejectReason
 
 _SLICE_ROWS = 10_000
+_MOST_NOT_KEPT = 100_000  # files: some ten megabytes of facts
 _NO_AUDIO = (None,) * len(AUDIO_SCHEMA)
 
 
@@ -127,22 +128,23 @@ class _Findings:
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     changing: list[ListedFile] = field(default_factory=list)
     not_kept: list[pl.DataFrame] = field(default_factory=list)
+    num_new: int = 0  # files in tables since it was last tried to keep them
 
     def add(self, examined: Examined) -> None:
-        """Add one file; keep what was found if it is time."""
+        """Add one file; keep what was found if it is time, or if it is much."""
         if examined.found is None:
             self.changing.append(examined.file)
         else:
             self.rows.append((*examined.file, *examined.found))
         if len(self.rows) >= _SLICE_ROWS:
             self._pack()
-        if self.how.keeper is not None and self.how.keeper.is_due:
+        if self.how.keeper is not None and (self.num_new >= _MOST_NOT_KEPT or self.how.keeper.is_due):
             self.keep()
 
     def keep(self) -> None:
         """Keep what was found since the last time."""
         self._pack()
-        new = self.not_kept
+        new, self.num_new = self.not_kept, 0
         if self.how.keeper is not None and new and self.how.keeper.add(pl.concat(new), self.how.probe_version):
             self.not_kept = []
 
@@ -157,6 +159,7 @@ class _Findings:
             self.store(facts)
             if self.how.keeper is not None:
                 self.not_kept.append(facts)
+                self.num_new += facts.height
             self.rows = []
 
 
