@@ -95,8 +95,8 @@ def test_recordings_with_mixed_channels_are_read_sample_by_sample(tmp_path):
 
 
 def mixed(folder: Path) -> LocalStorage:
-    """Six clips, of which one is stereo."""
-    return written(folder, *(noise(400, seed) for seed in range(5)), np.stack([noise(400, 5)] * 2, axis=1))
+    """Six clips, of which every other one is stereo."""
+    return written(folder, *(np.stack([noise(400, seed)] * (1 + seed % 2), axis=1) for seed in range(6)))
 
 
 @pytest.fixture(scope="module")
