@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.format.lazy import cached_property
+from headrace.format.sample_starts import sample_starts
 from headrace.streaming.order.bijection import mix, permute
 from headrace.streaming.order.recent import Recent
 from headrace.streaming.order.spec import OrderSpec, SamplingMethod, ShuffleAlgo
@@ -78,8 +79,7 @@ class ShardLine:
     def __init__(self, sizes: NDArray[np.integer], shards: NDArray[np.int32] | None = None) -> None:
         """Lay shards of `sizes` (num_shards,) end to end, in the order `shards` (num_shards,) or in storage order."""
         self.shards = shards
-        self.starts = np.zeros(len(sizes) + 1, np.int64)
-        np.cumsum(sizes if shards is None else sizes[shards], out=self.starts[1:])
+        self.starts = sample_starts(sizes if shards is None else sizes[shards])
 
     @property
     def size(self) -> int:
@@ -177,6 +177,7 @@ class StreamOrder:
 
     Attributes:
         shard_sizes: (num_shards,); samples of each shard, in storage order.
+        size: samples of the stream, each counted once.
         num_planned: samples that the epoch planned.
         num_whole: whole passes among them.
         num_picked: samples of the partial pass that follows; 0 without one.
@@ -189,31 +190,26 @@ class StreamOrder:
         self.shard_sizes = shard_sizes
         self.num_planned = num_planned
         self._spec = spec
-        self._storage = ShardLine(shard_sizes)
         self._epoch = epoch
         self._number = number
+        self.size = int(shard_sizes.sum(dtype=np.int64))
         self.num_whole, self.num_picked = divmod(num_planned, self.size) if self.size else (0, 0)
         self._passes: Recent[int, Pass] = Recent(2)
-
-    @property
-    def size(self) -> int:
-        """Samples of the stream, each counted once."""
-        return self._storage.size
 
     @property
     def is_shuffled(self) -> bool:
         """Whether the stream is not in storage order."""
         return self._spec.shuffle
 
-    @property
+    @cached_property
     def storage(self) -> ShardLine:
-        """The shards in storage order."""
-        return self._storage
+        """The shards in storage order; laid out on first use, which a check of the settings never needs."""
+        return ShardLine(self.shard_sizes)
 
     @property
     def storage_starts(self) -> Ints:
         """int64 (num_shards + 1,); the number of the first sample of each shard, and of all samples."""
-        return self._storage.starts
+        return self.storage.starts
 
     def sample_ids(self, position: Ints) -> Ints:
         """Samples at positions of the stream's own order (1-d), as numbers in storage order."""
@@ -221,7 +217,7 @@ class StreamOrder:
         samples = np.empty(len(position), np.int64)
         for wanted in sorted(set(number.tolist())):
             rows = number == wanted
-            samples[rows] = self._passes.get(wanted, self.build_pass).sample_ids(within[rows], self._storage)
+            samples[rows] = self._passes.get(wanted, self.build_pass).sample_ids(within[rows], self.storage)
         return samples
 
     def split(self, position: Ints) -> tuple[Ints, Ints]:
@@ -264,7 +260,7 @@ class StreamOrder:
     @cached_property
     def picked_of_shards(self) -> Ints:
         """int64 (num_shards,); samples that the partial pass takes of each shard."""
-        return np.diff(self._picks.num_before(self._storage.starts))
+        return np.diff(self._picks.num_before(self.storage.starts))
 
     @cached_property
     def _picks(self) -> Picks:
@@ -278,10 +274,10 @@ class StreamOrder:
         size = self.size_of_pass(number)
         is_partial = size < self.size
         if not self._spec.shuffle:
-            return Pass(self._storage, self._picks if is_partial else None)
+            return Pass(self.storage, self._picks if is_partial else None)
         is_full = self._spec.shuffle_algo is ShuffleAlgo.FULL
         if is_full and not is_partial:
-            return Pass(self._storage, FullPermutation(size, key))
+            return Pass(self.storage, FullPermutation(size, key))
         line = ShardLine(self.picked_of_shards if is_partial else self.shard_sizes, self.shards_of_pass(key))
         permutation = FullPermutation(size, key) if is_full else self._block_permutation(size, key)
         return Pass(line, permutation, self.pick_key if is_partial else None)

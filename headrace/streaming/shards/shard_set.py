@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from headrace.format.index import ShardIndex
 from headrace.format.member_names import KeyAt
+from headrace.format.sample_starts import sample_starts
 from headrace.format.shard_table import ShardTable
 from headrace.format.snapshots import NumberedSnapshot
 from headrace.locate.outputs import table_of_split
@@ -214,9 +215,7 @@ class Locator:
     @classmethod
     def of(cls, num_samples: NDArray[Any]) -> "Locator":
         """Make one from the number of samples of each shard."""
-        offsets = np.zeros(len(num_samples) + 1, np.int64)
-        np.cumsum(num_samples, out=offsets[1:])
-        return cls(offsets)
+        return cls(sample_starts(num_samples))
 
     @property
     def num_shards(self) -> int:

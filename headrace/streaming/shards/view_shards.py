@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from headrace.errors import ConfigError, IntegrityError
 from headrace.format.index import ABSENT
 from headrace.format.lazy import cached_property
+from headrace.format.sample_starts import sample_starts
 from headrace.format.view_files import (
     CountsRange,
     partitions_of,
@@ -236,13 +237,11 @@ def shards_of_view(
     of_split = totals.totals[whole.rows]
     chosen = np.flatnonzero(of_split)
     names, slices = zip(*partitions_of(table), strict=True) if len(table) else ((), ())
-    starts = np.zeros(len(table) + 1, np.int64)
-    np.cumsum(table.num_samples, out=starts[1:])
     counts = ViewCounts(
         storage,
         tuple(view.snapshot.counts.get(name) for name in names),
         np.array([*(rows.start for rows in slices), len(table)], np.int64),
-        starts,
+        sample_starts(table.num_samples),
         totals.crc32,
     )
     shards = ViewShards(whole, chosen, of_split[chosen], counts)
