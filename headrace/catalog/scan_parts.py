@@ -147,6 +147,7 @@ class ScannedParts:
         self._others = PartTables(tables.most_bytes)  # rejects that no finished part has
         self._waiting: list[pl.DataFrame] = []
         self._candidates = PartTables(tables.most_bytes)
+        self._unmatched = PartTables(tables.most_bytes)  # rows of the metadata without a file, until all are known
         self._verdicts = pl.DataFrame()
         self._shared = pl.Series(dtype=pl.String)  # audio of more than one accepted candidate
 
@@ -180,16 +181,17 @@ class ScannedParts:
         """Delete the temporary files."""
         self._tables.close()
         self._candidates.close()
+        self._unmatched.close()
         self._others.close()
 
     def judge(self) -> None:
         """Judge all parts, and decide between rivals of different parts."""
         tables, settings = self._tables, self._tables.settings
-        finder, unmatched, unknown = RivalFinder(), PartTables(tables.most_bytes), settings.excluded
+        finder, unknown = RivalFinder(), settings.excluded
         for number in range(len(tables.parts)):
             judged = self._judged(number)
             finder.add(judged.candidates)
-            unmatched.append(judged.unmatched)
+            self._unmatched.append(judged.unmatched)
             unknown &= judged.unknown
             self._others.append(judged.rejected)
             self._waiting.append(judged.waiting)
@@ -197,9 +199,9 @@ class ScannedParts:
             if tables.is_of_rows:
                 self.totals.num_cut_rows += _num_cut(judged.candidates)
             self._candidates.append(judged.candidates)
-        for lost in with_namesakes(unmatched, tables.all_paths):
+        for lost in with_namesakes(self._unmatched, tables.all_paths):
             self._others.append(rejected_rows(lost, RejectSubject.METADATA))
-        unmatched.close()
+        self._unmatched.close()
         self._others.append(rejected_rows(unknown_exclusions(sorted(unknown)), RejectSubject.EXCLUDE))
         columns = dict.fromkeys([self._name, "path", "key", *CONTENT, "code", "reason"])  # each once
         rivals = finder.found(lambda: self._candidates, [*columns, *([IS_CUT] if tables.is_of_rows else [])])

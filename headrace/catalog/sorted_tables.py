@@ -1,6 +1,7 @@
 """Sorts a table that is given in parts: only the result, and a small part besides, is in memory."""
 
 from collections.abc import Sequence
+from contextlib import closing
 
 import polars as pl
 
@@ -20,12 +21,10 @@ def sorted_table(tables: PartTables, by: Sequence[str], most_bytes: int = PART_B
         most_bytes: about this much is sorted at a time.
     """
     edges = _edges(tables, by[0])
-    ranges = Buckets(tables[0].schema, most_bytes)
-    for table in tables:
-        ranges.add(table, edges.search_sorted(table[by[0]], side="right"))
-    runs = parts_of([ranges], most_bytes)
-    pieces = [ranges.part(run).sort(*by, nulls_last=True) for run in runs]
-    ranges.close()
+    with closing(Buckets(tables[0].schema, most_bytes)) as ranges:
+        for table in tables:
+            ranges.add(table, edges.search_sorted(table[by[0]], side="right"))
+        pieces = [ranges.part(run).sort(*by, nulls_last=True) for run in parts_of([ranges], most_bytes)]
     return _joined(pieces)
 
 

@@ -95,8 +95,8 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
         is_merged = config.source.duplicates == Duplicates.GROUP
         merged = merged_names(parts.with_shared_audio(), config.group_by) if is_merged else {}
         writer = CatalogWriter(output, config, parts.probe_version, header, merged, runtime.table_bytes)
-        with closing(writer):
-            check, rejects, figures = PartCheck(), PartTables(runtime.table_bytes), RecordingFigures()
+        with closing(writer), closing(PartTables(runtime.table_bytes)) as rejects:
+            check, figures = PartCheck(), RecordingFigures()
             for part in parts.finished():
                 check.add(part.recordings)
                 if metadata_check is not None:

@@ -1,4 +1,4 @@
-"""Has Python's fork server import what every worker needs, once.
+"""Makes Python's fork server import what all workers need, once for all of them.
 
 A fork server that has imported nothing leaves it to each worker, in each epoch: seconds of CPU time, mostly for torch.
 
