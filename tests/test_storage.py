@@ -100,6 +100,23 @@ def test_pieces_are_written_to_the_end_if_the_system_takes_a_few_bytes_at_a_time
     assert storage.read("a") == b"".join(pieces)
 
 
+def test_a_call_writes_at_most_two_mebibytes(tmp_path, monkeypatch):
+    """A longer one may be several times as slow on a virtual machine (`_parts_of_calls`)."""
+    writev, calls = os.writev, []
+
+    def counted(descriptor, pieces):
+        calls.append(sum(map(len, pieces)))
+        return writev(descriptor, pieces)
+
+    monkeypatch.setattr(os, "writev", counted)
+    pieces = [os.urandom(num_bytes) for num_bytes in (700_000, 700_000, 1, 5 << 20, 0, 300_000)]
+    storage = LocalStorage(tmp_path)
+    storage.write("a", pieces)
+    assert storage.read("a") == b"".join(pieces)
+    assert max(calls) < 2 << 20
+    assert len(calls) <= sum(map(len, pieces)) // (1 << 20) + 1
+
+
 def test_a_file_system_without_exclusive_creation_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "hardlink_to", refuses_links)
     monkeypatch.setattr("headrace.stores.exclusive_files.sys", SimpleNamespace(platform="somewhere else"))

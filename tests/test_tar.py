@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 import webdataset
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.errors import FormatError
@@ -249,3 +249,10 @@ def test_changed_headers_are_read_as_tarfile_reads_them(number, changes, is_sum_
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tar, "_PLAIN_HEADER", re.compile(b"(?!)"))
         assert fast == read_or_error(bytes(blob))
+
+
+@given(st.binary(min_size=512, max_size=512))
+@example(bytes(512))
+@example(b"\xff" * 512)
+def test_the_sum_of_a_header_is_the_sum_of_its_bytes(header):
+    assert tar._sum(header) == sum(header)

@@ -4,6 +4,7 @@ A segment is decoded, mixed, resampled and rounded as needed. libsndfile and sox
 several recordings at once on threads.
 """
 
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -237,13 +238,15 @@ def _copied(file: BinaryIO, info: AudioInfo, extension: str) -> EncodedSegment:
 
 
 def encoded_as(segment: Segment, payload: bytes | BinaryIO, num_bytes: int, form: StreamForm) -> EncodedSegment:
-    """The encoded segment with its facts."""
+    """The encoded segment with its facts. Of a small one also the CRC-32, because this runs on several threads."""
+    is_flac = form.codec is Codec.FLAC  # Ogg streams get a serial number later
     return EncodedSegment(
         payload=payload,
         num_bytes=num_bytes,
         num_frames=segment.num_frames,
         sample_rate_hz=form.sample_rate_hz,
         num_channels=form.num_channels,
-        bits_per_sample=form.bits if form.codec is Codec.FLAC else None,
+        bits_per_sample=form.bits if is_flac else None,
         extension=form.codec.value,
+        crc32=zlib.crc32(payload) if is_flac and isinstance(payload, bytes) else None,
     )

