@@ -38,7 +38,7 @@ class Reading:
 
 
 class Child:
-    """A process with one tree's code, which does what it is told and says how long that took."""
+    """A process with one tree's code, which does what it is asked and reports how long that took."""
 
     def __init__(self, tree: Path, work: Path) -> None:
         command = [sys.executable, str(Path(__file__).resolve()), "--child", str(work)]
