@@ -18,6 +18,7 @@ WAITS = "\0waits"
 LENGTH = "\0length"
 """Frames of the shortest file of a row."""
 
+_SLICE_ROWS = 10_000
 _CODE, _REASON, _RATE, _FRAMES = "\0field_code", "\0field_reason", "\0field_rate", "\0field_frames"
 
 
@@ -107,8 +108,13 @@ def with_field_files(rows: pl.DataFrame, facts: pl.DataFrame, settings: CatalogS
     if not names:
         return rows.with_columns(pl.lit(None, dtype=pl.String).alias("field_files"))
     columns = ["path", *(field_column(name) for name in names[1:])]
-    wanted = pl.concat([rows.select(pl.col(column).alias("path")) for column in columns]).unique()
-    used = facts.join(wanted, on="path", how="semi").select(*FILE_SCHEMA)
-    known = {file["path"]: file for file in used.iter_rows(named=True)}
-    texts = [field_files_json(names, [known[path] for path in paths]) for paths in rows.select(columns).iter_rows()]
+    files = rows.select(columns)
+    for number, column in enumerate(columns):
+        of_field = facts.select(pl.col("path").alias(column), pl.struct(*FILE_SCHEMA).alias(f"\0file{number}"))
+        files = files.join(of_field, on=column, how="left", maintain_order="left")
+    texts = [
+        field_files_json(names, of_row)
+        for piece in files.drop(columns).iter_slices(_SLICE_ROWS)  # dictionaries of all rows would need much memory
+        for of_row in piece.iter_rows()
+    ]
     return rows.with_columns(pl.Series("field_files", texts, dtype=pl.String))
