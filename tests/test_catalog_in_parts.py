@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from headrace.catalog.acceptance import CatalogSettings
 from headrace.catalog.buckets import ALL, NUM_BUCKETS, Buckets, PartTables, bucket_of_paths, parts_of
+from headrace.catalog.columns import seconds_of
 from headrace.catalog.metadata_files import open_metadata, read_metadata
 from headrace.catalog.scan import scan, scan_settled
 from headrace.catalog.storing import CatalogWriter
 from headrace.catalog.update import update_catalog
 from headrace.config.dataset import DatasetConfig
+from headrace.config.source import SampleKind
 from headrace.errors import ConfigError, HeadraceError, StorageError
 from headrace.stores.storage import open_storage
 from tests.catalog_fakes import NOW_NS, OLD_NS, FakeSource, fake_runtime
@@ -33,6 +35,7 @@ ROWS = st.lists(
     st.fixed_dictionaries(
         {
             "path": st.sampled_from(SPELLINGS),
+            "voice": st.sampled_from(SPELLINGS),
             "key": st.sampled_from(KEYS),
             "start": st.sampled_from([None, 0.0, 0.2, 9.0]),
             "end": st.sampled_from([None, 0.7, 4.02, 99.0]),
@@ -44,21 +47,25 @@ ROWS = st.lists(
 )
 SCHEMA = {
     "path": pl.String,
+    "voice": pl.String,
     "key": pl.String,
     "start": pl.Float64,
     "end": pl.Float64,
     "speaker": pl.String,
     "tags": pl.List(pl.Int64),
 }
+FIELDS = {"mix": "path", "voice": "voice"}
+VOICES = pl.List(pl.Struct({"path": pl.String}))
+KINDS = [{"samples": "files"}, {"samples": "rows"}, {"samples": "rows", "fields": FIELDS}]
 ASKED = st.fixed_dictionaries(
     {
-        "samples": st.sampled_from(["files", "rows"]),
+        "kind": st.sampled_from(KINDS),
         "duplicates": st.sampled_from(["keep", "drop", "group"]),
         "key_form": st.sampled_from(["as_is", "slug"]),
         "settle_seconds": st.sampled_from([0, 5]),
         "min_seconds": st.sampled_from([0, 0.5]),
     }
-)
+).map(lambda asked: asked.pop("kind") | asked)
 
 
 def source_of(files):
@@ -132,6 +139,44 @@ def test_any_catalog_is_stored_with_the_same_bytes(files, rows, asked, group_by)
     assert stored[0] == stored[1]
 
 
+def test_rows_with_audio_fields_find_their_files_in_other_parts():
+    """Shared files, other spellings, files that are missing, damaged, too long, or not settled yet."""
+    source, rows = FakeSource(), []
+    for number in range(47):
+        source.put(f"mix/{number}.wav", b"m%02d" % number + b"x" * 37)
+    for number in range(40):
+        source.put(f"voice/{number}.wav", b"v%02d" % number + b"x" * 37)
+        rows.append((f"mix/{number}.wav", f"voice/{number if number % 5 else 1}.wav"))
+    source.put("voice/e\u0301.wav", b"e" * 40)
+    source.put("voice/bad.wav", b"bad")
+    source.put("voice/long.wav", b"l" * 80)
+    source.put("voice/new.wav", b"n" * 40, NOW_NS)
+    others = ("./voice/\u00e9.wav", "voice/gone.wav", "voice/bad.wav", "voice/long.wav", "voice/new.wav", "", None)
+    rows += [(f"mix/{number}.wav", voice) for number, voice in enumerate(others, start=40)]
+    table = pl.DataFrame(rows, schema={"path": pl.String, "voice": pl.String}, orient="row")
+    asked = CatalogSettings(samples=SampleKind.ROWS, fields=FIELDS, settle_seconds=5)
+    whole = outcome(lambda: scan(source, None, asked, table, fake_runtime()))
+    assert_equal(whole, outcome(lambda: scan(source, None, asked, table, fake_runtime(table_bytes=1500))))
+    recordings, rejected, unsettled, numbers = whole
+    assert recordings.height == 41
+    assert numbers["num_waiting_rows"] == 1
+    assert unsettled["path"].to_list() == ["voice/new.wav"]
+    codes = dict(rejected.group_by("code").len().rows())
+    assert codes["metadata_without_file"] == 2  # the row, and its mix, which no other row names
+    assert codes["no_row"] == 8  # the voices of every fifth row, which name the voice of the second one
+    assert "voice/e\u0301.wav" in recordings["field_files"].str.json_decode(VOICES).list.last().struct["path"].to_list()
+
+
+def test_seconds_do_not_depend_on_the_other_rows():
+    rates = pl.DataFrame({"frames": [7]}).with_columns(rate=pl.lit(10))
+    assert rates.select(pl.col("frames") / pl.col("rate")).item() in {
+        0.7,
+        7 * 0.1,
+    }  # the latter if polars knows the rate
+    assert rates.select(seconds_of(pl.col("frames"), pl.col("rate"))).item() == 0.7
+    assert rates.select(seconds_of(pl.lit(None), pl.col("rate"))).item() is None
+
+
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.lists(st.integers(0, 40), max_size=9), max_size=6), st.sampled_from([1, 60, None]))
 def test_buckets_keep_every_row_once_and_rows_of_a_path_in_order(batches, most_bytes):
@@ -198,9 +243,11 @@ import sys
 from functools import partial
 from pathlib import Path
 import headrace.catalog.checks
+from headrace.catalog.columns import seconds_of
 from headrace.catalog.metadata_files import open_metadata
 from headrace.catalog.update import update_catalog
 from headrace.config.dataset import DatasetConfig
+from headrace.config.source import SampleKind
 from headrace.stores.storage import open_storage
 from tests.catalog_fakes import FakeSource, fake_runtime
 

@@ -17,7 +17,14 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from headrace.audio import AudioFormat
-from headrace.catalog.columns import FACT_SCHEMA, FILE_SCHEMA, OWN_COLUMNS, RECORDING_SCHEMA, REJECTED_SCHEMA
+from headrace.catalog.columns import (
+    FACT_SCHEMA,
+    FILE_SCHEMA,
+    OWN_COLUMNS,
+    RECORDING_SCHEMA,
+    REJECTED_SCHEMA,
+    seconds_of,
+)
 from headrace.catalog.exclusions import SEPARATOR, Exclusions, find_exclusions
 from headrace.catalog.field_files import digested_field_files, field_file_facts
 from headrace.catalog.metadata_columns import json_rows
@@ -139,7 +146,7 @@ def judge_files(facts: pl.DataFrame, rows: MetadataRows, unsettled: pl.Series, s
             start_frame=pl.lit(0, dtype=pl.Int64),  # a whole file is one row
             stop_frame="num_frames",
             field_files=pl.lit(None, dtype=pl.String),
-            duration_seconds=pl.col("num_frames") / pl.col("sample_rate_hz"),
+            duration_seconds=seconds_of(pl.col("num_frames"), pl.col("sample_rate_hz")),
         ),
         rows,
         settings.key_form,

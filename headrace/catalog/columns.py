@@ -3,6 +3,9 @@
 The values are checked by `headrace.catalog.checks`.
 """
 
+from collections.abc import Sequence
+
+import numpy as np
 import polars as pl
 
 ColumnTypes = dict[str, type[pl.DataType]]
@@ -79,3 +82,18 @@ CONTENT = ("sha256", "start_frame", "stop_frame")
 def contents(recordings: pl.DataFrame) -> pl.Series:
     """A text for the audio of each row: rows with the same frames of files with the same bytes have the same text."""
     return recordings.select(pl.concat_str(CONTENT, separator=" ").alias("content")).to_series()
+
+
+def seconds_of(frames: pl.Expr, rate_hz: pl.Expr) -> pl.Expr:
+    """Seconds, as Python and numpy divide.
+
+    polars multiplies by the reciprocal if it knows that all rates of a table are equal, so 7 frames at 10 Hz would be
+    0.7 or 0.7000000000000001 s, depending on the other rows of the table.
+    """
+    numbers = [frames.cast(pl.Float64), rate_hz.cast(pl.Float64)]
+    return pl.map_batches(numbers, _quotient, return_dtype=pl.Float64)
+
+
+def _quotient(numbers: Sequence[pl.Series]) -> pl.Series:
+    dividend, divisor = (column.to_numpy() for column in numbers)  # null is NaN there
+    return pl.Series(np.divide(dividend, divisor)).fill_nan(None)

@@ -94,6 +94,13 @@ class SourceStamps:
         """Selected rows: by row numbers, or by a mask, bool (n,)."""
         return SourceStamps(self.paths[rows], self.num_bytes[rows], self.mtime_ns[rows])
 
+    def distinct(self) -> "SourceStamps":
+        """Each row once."""
+        columns = (self.paths, self.num_bytes, self.mtime_ns)
+        is_new = np.ones(len(self), np.bool_)
+        is_new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+        return self.where(is_new)
+
     def are_in(self, other: "SourceStamps") -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Whether `other`, which has each path only once, has a row's file with the same stamp: bool (n,)."""
         if not len(other):

@@ -139,12 +139,14 @@ class TableReader:
 def prepared_rows(table: pl.DataFrame, samples: SampleKind, files: pl.Series) -> MetadataRows:
     """Rows of a `TableReader`, prepared for the join. Equal rows are merged.
 
+    The paths of other audio fields than the first stay as they are (`headrace.catalog.field_lookup` spells them).
+
     Args:
         table: rows; if it has one row with a path, it has all of them.
         samples: what becomes a sample.
-        files: all paths of the source that these rows may name.
+        files: all paths of the source that these rows may name in `path`.
     """
-    table = table.with_columns(spelled_as_files(table[name], files) for name in path_columns(table))
+    table = table.with_columns(spelled_as_files(table["path"], files))
     return _merged_rows(table) if samples == SampleKind.ROWS else _merged(table)
 
 

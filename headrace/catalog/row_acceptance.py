@@ -4,6 +4,8 @@ Every row is accepted, rejected, merged with an equal row, or waits for a file t
 accepted row, or is rejected. The functions correspond to those of `headrace.catalog.acceptance`.
 """
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from headrace.catalog.acceptance import (
@@ -14,7 +16,7 @@ from headrace.catalog.acceptance import (
     rejected_rows,
     with_rejects,
 )
-from headrace.catalog.columns import CONTENT
+from headrace.catalog.columns import CONTENT, seconds_of
 from headrace.catalog.metadata_rows import MetadataRows, rejected_metadata_rows
 from headrace.catalog.row_columns import (
     DURATION,
@@ -27,7 +29,7 @@ from headrace.catalog.row_columns import (
     path_columns,
     row_said,
 )
-from headrace.catalog.row_fields import LENGTH, WAITS, with_field_files, with_fields
+from headrace.catalog.row_fields import LENGTH, WAITS, FieldFacts, with_field_files, with_fields
 from headrace.config.source import Duplicates
 from headrace.format.keys import KEY_PATTERN, MAX_KEY_LENGTH, sample_keys, span_keys
 from headrace.format.rejects import RejectReason, RejectSubject
@@ -43,15 +45,39 @@ _SCRATCH = (_RECORDING_KEY, IS_CUT, WAITS, LENGTH)
 _SPAN_SUFFIX = r"-f[0-9]+-[0-9]+$"
 
 
-def judge_rows(facts: pl.DataFrame, rows: MetadataRows, unsettled: pl.Series, settings: CatalogSettings) -> Judged:
-    """Judge the rows of the metadata table that name a part of the files. Arguments are those of `judge_files`.
+@dataclass(frozen=True, slots=True)
+class FileUses:
+    """Which rows name the files of a part, those of other parts included.
 
-    With named audio fields, the part must be all files.
+    Attributes:
+        named: files that candidates name, with the verdicts of the rows: `path`, `code`, `reason`.
+        waiting: files of rows that wait for another file: `path`, `code`, `reason`.
+    """
+
+    named: pl.DataFrame
+    waiting: pl.DataFrame
+
+
+def judge_rows(
+    facts: pl.DataFrame,
+    rows: MetadataRows,
+    unsettled: pl.Series,
+    settings: CatalogSettings,
+    of_fields: FieldFacts | None = None,
+) -> Judged:
+    """Judge the rows of the metadata table that name a part of the files.
+
+    Args:
+        facts: as in `judge_files`, like `rows`, `unsettled` and `settings`.
+        rows: the paths of their other audio fields are spelled as the source spells them.
+        unsettled: paths of the part that are left for the next scan.
+        settings: the settings of the scan.
+        of_fields: the files of the other fields; None if rows name one file each.
     """
     facts = facts.sort("path")
     is_good = pl.col("code").is_null()
     sound, damaged = facts.filter(is_good), facts.filter(~is_good)
-    of_files = with_fields(_of_files(rows, sound), facts, unsettled, settings)
+    of_files = with_fields(_of_files(rows, sound), of_fields or FieldFacts(facts, unsettled), settings)
     waiting = of_files.filter(pl.col(WAITS))
     ready = _with_frames(of_files.filter(~pl.col(WAITS)), settings.span_tolerance_seconds)
     judged = _judged(_with_keys(ready, settings), settings)
@@ -65,7 +91,7 @@ def judge_rows(facts: pl.DataFrame, rows: MetadataRows, unsettled: pl.Series, se
         pl.concat(rejected),
         rejected_metadata_rows(rows, known),
         _unknown_keys(settings, judged, rows, known),
-        _named(waiting),
+        named_files(waiting),
         rows.table.filter(pl.col("path").is_in(unsettled.implode())).height + waiting.height,
     )
 
@@ -89,22 +115,23 @@ def decide_rows(rivals: pl.DataFrame, settings: CatalogSettings) -> pl.DataFrame
 
 
 def finish_rows(
-    candidates: pl.DataFrame, facts: pl.DataFrame, waiting: pl.DataFrame, settings: CatalogSettings
+    candidates: pl.DataFrame, facts: pl.DataFrame, of_fields: pl.DataFrame, uses: FileUses, settings: CatalogSettings
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The accepted rows of a part, sorted by path, span and row, and its rejected rows and files.
 
     Args:
         candidates: rows with all verdicts.
         facts: the files of the part (`FACT_SCHEMA`).
-        waiting: as in `Judged`.
+        of_fields: all files that these rows name (`FACT_SCHEMA`), one row per path.
+        uses: which rows name the files of the part.
         settings: the settings of the scan.
     """
     is_good = pl.col("code").is_null()
     accepted = candidates.filter(is_good).sort(ROW_ORDER)
-    finished = with_field_files(accepted, facts, settings).drop(*ours(accepted), *_SCRATCH)
+    finished = with_field_files(accepted, of_fields, settings).drop(*ours(accepted), *_SCRATCH)
     recordings = finished_recordings(finished, settings.json_content)
     lost = candidates.filter(~is_good).select("path", "key", "code", "reason")
-    bare = _without_samples(facts.sort("path").filter(is_good), candidates, waiting)
+    bare = _without_samples(facts.sort("path").filter(is_good), uses)
     rejected = [rejected_rows(bare, RejectSubject.FILE), rejected_rows(lost, RejectSubject.METADATA)]
     return recordings, pl.concat(rejected)
 
@@ -134,20 +161,20 @@ def _with_frames(candidates: pl.DataFrame, tolerance_seconds: float) -> pl.DataF
     wanted = pl.coalesce(start + (pl.col(DURATION) * rate + 0.5).floor(), (pl.col(END) * rate + 0.5).floor(), length)
     tolerance = (tolerance_seconds * rate + 0.5).floor()
     stop = pl.min_horizontal(wanted, length)
-    seconds = length / rate
+    seconds, start_seconds = seconds_of(length, rate), seconds_of(start, rate)
     verdicts = (
         (RejectReason.BAD_SPAN, pl.col(SPAN_FAULT).is_not_null(), row_said("{}", pl.col(SPAN_FAULT))),
         (
             RejectReason.OUTSIDE_RECORDING,
             (start > length) | ((start == length) & (wanted > start)),
-            row_said("begins at {} s, but {} ends at {} s", start / rate, pl.col("path"), seconds),
+            row_said("begins at {} s, but {} ends at {} s", start_seconds, pl.col("path"), seconds),
         ),
         (
             RejectReason.OUTSIDE_RECORDING,
             wanted > length + tolerance,
             row_said(
                 "ends at {} s, but {} ends at {} s; source.span_tolerance_seconds is {}",
-                wanted / rate,
+                seconds_of(wanted, rate),
                 pl.col("path"),
                 seconds,
                 pl.lit(tolerance_seconds),
@@ -156,7 +183,7 @@ def _with_frames(candidates: pl.DataFrame, tolerance_seconds: float) -> pl.DataF
         (
             RejectReason.EMPTY_SPAN,
             stop <= start,
-            row_said("has an empty span: it begins and ends at {} s of {}", start / rate, pl.col("path")),
+            row_said("has an empty span: it begins and ends at {} s of {}", start_seconds, pl.col("path")),
         ),
     )
     for code, condition, reason in verdicts:
@@ -164,7 +191,7 @@ def _with_frames(candidates: pl.DataFrame, tolerance_seconds: float) -> pl.DataF
     return candidates.with_columns(
         start.cast(pl.Int64, strict=False).alias("start_frame"),
         stop.cast(pl.Int64, strict=False).alias("stop_frame"),
-        ((stop - start) / rate).alias("duration_seconds"),
+        seconds_of(stop - start, rate).alias("duration_seconds"),
         (wanted > length).alias(IS_CUT),
     )
 
@@ -215,11 +242,11 @@ def _reject_all_but_first(
     return with_rejects(candidates, holder != pl.col(ROW_NUMBER), code, row_said(sentence, *values, holder))
 
 
-def _without_samples(sound: pl.DataFrame, judged: pl.DataFrame, waiting: pl.DataFrame) -> pl.DataFrame:
+def _without_samples(sound: pl.DataFrame, uses: FileUses) -> pl.DataFrame:
     """A reject for each usable file without an accepted row. Files of rows that wait are not rejected for that."""
-    named = [_named(judged.filter(pl.col("code").is_null())), waiting]
-    bare = sound.join(pl.concat(named), on="path", how="anti", maintain_order="left")
-    first = _named(judged).rename({"code": "\0code", "reason": _FILE_REASON})
+    used = pl.concat([uses.named.filter(pl.col("code").is_null()).select("path"), uses.waiting.select("path")])
+    bare = sound.join(used, on="path", how="anti", maintain_order="left")
+    first = uses.named.select("path", pl.col("code").alias("\0code"), pl.col("reason").alias(_FILE_REASON))
     found = bare.join(first.unique("path", keep="first", maintain_order=True), on="path", how="left")
     none = "no row of the metadata table names it (source.samples: rows)"
     return found.with_columns(
@@ -228,7 +255,7 @@ def _without_samples(sound: pl.DataFrame, judged: pl.DataFrame, waiting: pl.Data
     )
 
 
-def _named(rows: pl.DataFrame) -> pl.DataFrame:
+def named_files(rows: pl.DataFrame) -> pl.DataFrame:
     """The files that rows name, with the rows' verdicts: `path`, `code`, `reason`."""
     return pl.concat([rows.select(pl.col(name).alias("path"), "code", "reason") for name in path_columns(rows)])
 

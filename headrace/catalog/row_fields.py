@@ -4,6 +4,8 @@ All files of a row must be usable, have one sample rate, and have the same lengt
 row then ends with its shortest file, so that all of its fields have the same frames.
 """
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from headrace.audio import AudioReject
@@ -22,26 +24,35 @@ _SLICE_ROWS = 10_000
 _CODE, _REASON, _RATE, _FRAMES = "\0field_code", "\0field_reason", "\0field_rate", "\0field_frames"
 
 
-def with_fields(
-    rows: pl.DataFrame, facts: pl.DataFrame, unsettled: pl.Series, settings: CatalogSettings
-) -> pl.DataFrame:
+@dataclass(frozen=True, slots=True)
+class FieldFacts:
+    """What is known of the files that rows name, of all parts.
+
+    Attributes:
+        facts: one row per file (`FACT_SCHEMA`); at least those that the rows name and that the scan has read.
+        unsettled: all paths that are left for the next scan.
+    """
+
+    facts: pl.DataFrame
+    unsettled: pl.Series
+
+
+def with_fields(rows: pl.DataFrame, files: FieldFacts, settings: CatalogSettings) -> pl.DataFrame:
     """Rows with `WAITS` and `LENGTH`; those with a file of a field that cannot be used are rejected.
 
     Args:
         rows: rows of usable recordings with the facts of these.
-        facts: one row per file (`FACT_SCHEMA`).
-        unsettled: paths left for the next scan.
+        files: the files of their other fields.
         settings: the settings of the scan.
     """
     rows = rows.with_columns(pl.lit(value=False).alias(WAITS), pl.col("num_frames").alias(LENGTH))
     for name in list(settings.fields)[1:]:
-        rows = _with_field(rows, name, facts, unsettled, settings.span_tolerance_seconds)
+        rows = _with_field(rows, name, files, settings.span_tolerance_seconds)
     return rows
 
 
-def _with_field(
-    rows: pl.DataFrame, name: str, facts: pl.DataFrame, unsettled: pl.Series, tolerance_seconds: float
-) -> pl.DataFrame:
+def _with_field(rows: pl.DataFrame, name: str, files: FieldFacts, tolerance_seconds: float) -> pl.DataFrame:
+    facts, unsettled = files.facts, files.unsettled
     path = pl.col(field_column(name))
     found = facts.select(
         pl.col("path").alias(field_column(name)),

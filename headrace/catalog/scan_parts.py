@@ -3,7 +3,7 @@
 No table of a scan needs to fit in memory. Each is divided by the hash of the path (`headrace.catalog.buckets`), and the
 parts are planned, judged and finished one after the other. What must be known of all parts at once is small: hashes of
 keys and contents (`headrace.catalog.rivals`), rejected rows, and files that have not settled. With named audio fields
-(`source.fields`) a row names files of several parts, so everything is one part then.
+(`source.fields`) a row names files of several parts; `headrace.catalog.field_lookup` finds them.
 
 The decisions are pure functions: `plan_scan` decides which files to read, `headrace.catalog.acceptance` and
 `headrace.catalog.row_acceptance` decide which files and rows are accepted.
@@ -12,12 +12,13 @@ The decisions are pure functions: `plan_scan` decides which files to read, `head
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import polars as pl
 
 from headrace.catalog.acceptance import (
+    NO_FILES,
     CatalogSettings,
     Judged,
     decide_files,
@@ -30,6 +31,7 @@ from headrace.catalog.acceptance import (
 from headrace.catalog.buckets import ALL, Buckets, PartTables, bucket_of_paths, parts_of
 from headrace.catalog.checkpoint import ScanCheckpoint
 from headrace.catalog.columns import CONTENT, FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA, contents
+from headrace.catalog.field_lookup import FieldLookup
 from headrace.catalog.listing import Listing
 from headrace.catalog.metadata_files import MetadataTable
 from headrace.catalog.metadata_rows import (
@@ -42,8 +44,9 @@ from headrace.catalog.metadata_rows import (
 )
 from headrace.catalog.probing import Probing, probe_files, still_valid
 from headrace.catalog.rivals import RivalFinder, verdicts, with_verdicts
-from headrace.catalog.row_acceptance import IS_CUT, decide_rows, finish_rows, judge_rows
+from headrace.catalog.row_acceptance import IS_CUT, FileUses, decide_rows, finish_rows, judge_rows, named_files
 from headrace.catalog.row_columns import ROW_NUMBER
+from headrace.catalog.row_fields import FieldFacts
 from headrace.catalog.scan_runtime import ScanRuntime
 from headrace.catalog.sources import Source
 from headrace.config.source import SampleKind
@@ -145,7 +148,7 @@ class ScannedParts:
         self._tables = tables
         self._previous = known
         self._others = PartTables(tables.most_bytes)  # rejects that no finished part has
-        self._waiting: list[pl.DataFrame] = []
+        self._waiting = Buckets(NO_FILES.schema, tables.most_bytes)  # files of rows that wait for another file
         self._candidates = PartTables(tables.most_bytes)
         self._unmatched = PartTables(tables.most_bytes)  # rows of the metadata without a file, until all are known
         self._verdicts = pl.DataFrame()
@@ -183,6 +186,7 @@ class ScannedParts:
         self._candidates.close()
         self._unmatched.close()
         self._others.close()
+        self._waiting.close()
 
     def judge(self) -> None:
         """Judge all parts, and decide between rivals of different parts."""
@@ -194,10 +198,12 @@ class ScannedParts:
             self._unmatched.append(judged.unmatched)
             unknown &= judged.unknown
             self._others.append(judged.rejected)
-            self._waiting.append(judged.waiting)
+            tables.add(self._waiting, judged.waiting)
             self.totals.num_waiting_rows += judged.num_waiting
             if tables.is_of_rows:
                 self.totals.num_cut_rows += _num_cut(judged.candidates)
+            if tables.lookup is not None:
+                tables.lookup.name(judged.candidates)
             self._candidates.append(judged.candidates)
         for lost in with_namesakes(self._unmatched, tables.all_paths):
             self._others.append(rejected_rows(lost, RejectSubject.METADATA))
@@ -224,20 +230,34 @@ class ScannedParts:
         unsettled = self.unsettled["path"]
         if not self.unsettled.is_empty() and part != ALL:
             unsettled = unsettled.filter(bucket_of_paths(unsettled).is_between(part.start, part.stop - 1))
-        judge = judge_rows if tables.is_of_rows else judge_files
-        return judge(tables.facts(number), tables.prepared(part), unsettled, tables.settings)
+        facts, rows = tables.facts(number), tables.prepared(part)
+        if not tables.is_of_rows:
+            return judge_files(facts, rows, unsettled, tables.settings)
+        if tables.lookup is None:
+            return judge_rows(facts, rows, unsettled, tables.settings)
+        answers = tables.lookup.answers(part)
+        rows = replace(rows, table=answers.spelled(rows.table))
+        return judge_rows(facts, rows, unsettled, tables.settings, FieldFacts(answers.facts, self.unsettled["path"]))
 
     def _finished(self, number: int) -> FinishedPart:
-        settings = self._tables.settings
         candidates = with_verdicts(self._candidates[number], self._verdicts, self._name)
-        if self._tables.is_of_rows:
-            facts = self._tables.facts(number)
-            recordings, rejected = finish_rows(candidates, facts, self._waiting[number], settings)
-        else:
-            recordings, rejected = finish_files(candidates, settings)
+        finish = self._finished_rows if self._tables.is_of_rows else self._finished_files
+        recordings, rejected = finish(number, candidates)
         if self._previous is not None and self._previous.decode.height:
             rejected = pl.concat([rejected, decode_rejects(recordings, self._previous.decode)])
         return FinishedPart(recordings, rejected)
+
+    def _finished_files(self, _: int, candidates: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        return finish_files(candidates, self._tables.settings)
+
+    def _finished_rows(self, number: int, candidates: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        part, lookup, facts = self._tables.parts[number], self._tables.lookup, self._tables.facts(number)
+        named, of_fields = named_files(candidates), facts
+        if lookup is not None:
+            named = with_verdicts(lookup.named(part), self._verdicts, self._name)
+            of_fields = pl.concat([facts, lookup.answers(part).facts]).unique("path", maintain_order=True)
+        uses = FileUses(named, self._waiting.part(part))
+        return finish_rows(candidates, facts, of_fields, uses, self._tables.settings)
 
     def _good_facts(self) -> Iterator[pl.DataFrame]:
         for number in range(len(self._tables.parts)):
@@ -272,6 +292,7 @@ def scan_parts(  # noqa: PLR0913, PLR0917 - what a scan reads, and how it runs
         store = partial(tables.add, tables.probed)
         unsettled.append(probe_files(source, tables.to_open, totals.num_opened, how, store))
         watch.lap("read")
+        tables.answer()
         scanned = ScannedParts(tables, totals, pl.concat(unsettled).sort("path"), previous)
         scanned.judge()
         watch.lap("judge")
@@ -286,6 +307,8 @@ def _planned(tables: "_Tables", totals: ScanTotals, now_ns: int) -> Iterator[pl.
     for part in tables.parts:
         rows = tables.prepared(part)
         differing.add(rows)
+        if tables.lookup is not None:
+            tables.lookup.ask(rows.table)
         remembered, resumed = tables.earlier_facts(part)
         listing = tables.listing.part(part)
         plan = plan_scan(listing, pl.concat([remembered, resumed]), settle_ns, now_ns)
@@ -310,13 +333,14 @@ class _Tables:
         table: reads the metadata table.
         probe_version: version of the probe.
         parts: the buckets of each part.
+        lookup: finds the files of other parts that rows name; None if rows name one file each.
         most_bytes: as in `Buckets`.
     """
 
     def __init__(self, settings: CatalogSettings, table: TableReader, probe_version: str, table_bytes: int) -> None:
         self.settings, self.table, self.probe_version = settings, table, probe_version
-        self.table_bytes = table_bytes
-        self.most_bytes = None if len(settings.fields) > 1 else table_bytes
+        self.most_bytes = table_bytes
+        self.lookup = FieldLookup(list(settings.fields), table_bytes) if len(settings.fields) > 1 else None
         self.parts: list[range] = [ALL]
         facts = pl.Schema(FACT_SCHEMA)
         self.listing = Buckets(pl.Schema(LISTING_SCHEMA), self.most_bytes)
@@ -345,7 +369,7 @@ class _Tables:
                 self.add(self.remembered, still_valid(facts, previous.probe_version, self.probe_version))
         for facts in () if checkpoint is None else checkpoint.tables(self.probe_version):
             self.add(self.kept, facts)
-        self.parts = parts_of([self.listing, self.rows, self.remembered, self.kept], self.table_bytes)
+        self.parts = parts_of([self.listing, self.rows, self.remembered, self.kept], self.most_bytes)
 
     def prepared(self, part: range) -> MetadataRows:
         """The metadata rows of a part, prepared for the join."""
@@ -367,6 +391,12 @@ class _Tables:
         """Facts of all files of a part (`FACT_SCHEMA`) that are not left for the next scan, sorted by path."""
         return pl.concat([self.known[number], self.probed.part(self.parts[number])]).sort("path")
 
+    def answer(self) -> None:
+        """Let each part answer what rows of other parts asked for."""
+        if self.lookup is not None:
+            for number, part in enumerate(self.parts):
+                self.lookup.answer(part, self.listing.part(part)["path"], self.facts(number))
+
     def all_paths(self) -> Iterator[pl.Series]:
         """Paths of all files of the source, part by part."""
         for part in self.parts:
@@ -376,6 +406,8 @@ class _Tables:
         """Delete the temporary files."""
         for table in (self.listing, self.rows, self.remembered, self.kept, self.probed, self.known, self.to_open):
             table.close()
+        if self.lookup is not None:
+            self.lookup.close()
 
 
 def _table(listing: Listing) -> pl.DataFrame:

@@ -117,7 +117,6 @@ class CatalogWriter:
 
     Attributes:
         num_recordings: recordings so far.
-        num_files: files of these.
         schema: names and types of their columns.
     """
 
@@ -150,7 +149,7 @@ class CatalogWriter:
         self._stamps: list[SourceStamps] = []
         self._seconds: list[pl.Series] = []
         self._num_duplicates = self._largest_group = 0
-        self.num_recordings = self.num_files = 0
+        self.num_recordings = 0
         self.schema = pl.Schema()
 
     def add(self, recordings: pl.DataFrame) -> None:
@@ -173,7 +172,12 @@ class CatalogWriter:
         self._num_duplicates += recordings["duplicate_of"].count()
         self.schema = recordings.schema
         self.num_recordings += recordings.height
-        self.num_files += files.height
+
+    def count_files(self) -> int:
+        """The number of files of all recordings so far. Those of audio fields may be named in several parts."""
+        if self._config.source.fields:
+            self._stamps = [self._together(self._stamps)]
+        return sum(map(len, self._stamps))
 
     def finish(self, rejected: pl.DataFrame) -> CatalogHeader:
         """Write the parts that changed, then the header."""
@@ -191,11 +195,16 @@ class CatalogWriter:
             durations=_points(pl.concat(self._seconds)),
             rejects=_counts(rejected),
             rejected=writer.table("rejected", rejected),
-            stamps=writer.blob("stamps", ".arrays", stamps_bytes(concatenated(stamps))),
+            stamps=writer.blob("stamps", ".arrays", stamps_bytes(self._together(stamps))),
         )
         header = CatalogHeader(totals, entries)
         publish(self._output, header, self._previous)
         return header
+
+    def _together(self, stamps: list[SourceStamps]) -> SourceStamps:
+        """Stamps of all parts, each file once: rows of several parts may name a file as an audio field."""
+        found = concatenated(stamps)
+        return found.distinct() if self._config.source.fields else found
 
     def close(self) -> None:
         """Delete the temporary file."""

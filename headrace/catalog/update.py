@@ -109,7 +109,7 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
             rejected = sorted_table(rejects, REJECT_ORDER, runtime.table_bytes)
             rejects.close()
             check.finish(parts.recordings, rejected)
-            finished = Finished(writer.schema, rejected, figures, writer.num_recordings, writer.num_files)
+            finished = Finished(writer.schema, rejected, figures, writer.num_recordings, writer.count_files())
             scan = Scan.of(parts, finished, partial(_stored, output))
             _check_rows(scan, config)
             if metadata_check is not None:
