@@ -34,7 +34,7 @@ from headrace.catalog.parquet_files import parsed_table, way_out
 from headrace.catalog.partitions import recordings_of
 from headrace.catalog.recordings import Recording
 from headrace.catalog.scan import Catalog
-from headrace.catalog.scan_parts import Known
+from headrace.catalog.scan_tables import Known
 from headrace.config.dataset import DatasetConfig
 from headrace.config.source import JsonContent
 from headrace.errors import CatalogError, FormatError, NotFoundError

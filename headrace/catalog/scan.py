@@ -15,8 +15,9 @@ from headrace.catalog.acceptance import CatalogSettings, facts_of, sorted_reject
 from headrace.catalog.checkpoint import ScanCheckpoint
 from headrace.catalog.field_files import files_of
 from headrace.catalog.metadata_files import MetadataTable, TableInMemory
-from headrace.catalog.scan_parts import Known, ScannedParts, scan_parts
+from headrace.catalog.scan_parts import ScannedParts, scan_parts
 from headrace.catalog.scan_runtime import ScanRuntime
+from headrace.catalog.scan_tables import Known
 from headrace.catalog.sources import Source
 from headrace.format.rejects import RejectSubject
 

@@ -10,7 +10,7 @@ The decisions are pure functions: `plan_scan` decides which files to read, `head
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,46 +28,28 @@ from headrace.catalog.acceptance import (
     rejected_rows,
     unknown_exclusions,
 )
-from headrace.catalog.buckets import ALL, Buckets, PartTables, bucket_of_paths, parts_of
+from headrace.catalog.buckets import ALL, Buckets, PartTables, bucket_of_paths
 from headrace.catalog.checkpoint import ScanCheckpoint
 from headrace.catalog.columns import CONTENT, FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA, contents
-from headrace.catalog.field_lookup import FieldLookup
 from headrace.catalog.listing import Listing
 from headrace.catalog.metadata_files import MetadataTable
 from headrace.catalog.metadata_rows import (
     DifferingRows,
-    MetadataRows,
     TableReader,
     TableSettings,
-    prepared_rows,
     with_namesakes,
 )
-from headrace.catalog.probing import Probing, probe_files, still_valid
+from headrace.catalog.probing import Probing, probe_files
 from headrace.catalog.rivals import RivalFinder, verdicts, with_verdicts
 from headrace.catalog.row_acceptance import IS_CUT, FileUses, decide_rows, finish_rows, judge_rows, named_files
 from headrace.catalog.row_columns import ROW_NUMBER
 from headrace.catalog.row_fields import FieldFacts
 from headrace.catalog.scan_runtime import ScanRuntime
+from headrace.catalog.scan_tables import Known, ScanTables
 from headrace.catalog.sources import Source
-from headrace.config.source import SampleKind
 from headrace.format.rejects import RejectSubject
 
 _NS = 1_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What a scan takes from an earlier one.
-
-    Attributes:
-        facts: reads the facts of the files (`FACT_SCHEMA`), table by table; a path may be in several.
-        decode: rejected rows of origin `decode` (`REJECTED_SCHEMA`).
-        probe_version: version of the probe that read the files.
-    """
-
-    facts: Callable[[], Iterable[pl.DataFrame]]
-    decode: pl.DataFrame
-    probe_version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +122,7 @@ class ScannedParts:
         probe_version: version of the probe that read the files.
     """
 
-    def __init__(self, tables: "_Tables", totals: ScanTotals, unsettled: pl.DataFrame, known: Known | None) -> None:
+    def __init__(self, tables: ScanTables, totals: ScanTotals, unsettled: pl.DataFrame, known: Known | None) -> None:
         """Only `scan_parts` makes values."""
         self.totals = totals
         self.unsettled = unsettled
@@ -276,7 +258,7 @@ def scan_parts(  # noqa: PLR0913, PLR0917 - what a scan reads, and how it runs
     watch = _Stopwatch()
     totals = ScanTotals(seconds=watch.seconds)
     table = TableReader(metadata, TableSettings(settings.samples, settings.columns, settings.fields, source.uri))
-    tables = _Tables(settings, table, runtime.probe_version(), runtime.table_bytes)
+    tables = ScanTables(settings, table, runtime.probe_version(), runtime.table_bytes)
     with ExitStack() as stack:
         stack.callback(tables.close)
         now_ns = runtime.clock()
@@ -300,7 +282,7 @@ def scan_parts(  # noqa: PLR0913, PLR0917 - what a scan reads, and how it runs
         return scanned
 
 
-def _planned(tables: "_Tables", totals: ScanTotals, now_ns: int) -> Iterator[pl.DataFrame]:
+def _planned(tables: ScanTables, totals: ScanTotals, now_ns: int) -> Iterator[pl.DataFrame]:
     """Plan each part, and check the metadata rows. Returns the files to leave for the next scan."""
     settle_ns = round(tables.settings.settle_seconds * _NS)
     differing = DifferingRows()
@@ -323,91 +305,6 @@ def _planned(tables: "_Tables", totals: ScanTotals, now_ns: int) -> Iterator[pl.
     tables.forget_earlier()
     totals.num_found, totals.num_rows = tables.listing.num_rows, tables.table.num_rows
     totals.num_opened = tables.to_open.num_rows
-
-
-class _Tables:
-    """The tables of a scan, each divided by path.
-
-    Attributes:
-        settings: the settings of the scan.
-        table: reads the metadata table.
-        probe_version: version of the probe.
-        parts: the buckets of each part.
-        lookup: finds the files of other parts that rows name; None if rows name one file each.
-        most_bytes: as in `Buckets`.
-    """
-
-    def __init__(self, settings: CatalogSettings, table: TableReader, probe_version: str, table_bytes: int) -> None:
-        self.settings, self.table, self.probe_version = settings, table, probe_version
-        self.most_bytes = table_bytes
-        self.lookup = FieldLookup(list(settings.fields), table_bytes) if len(settings.fields) > 1 else None
-        self.parts: list[range] = [ALL]
-        facts = pl.Schema(FACT_SCHEMA)
-        self.listing = Buckets(pl.Schema(LISTING_SCHEMA), self.most_bytes)
-        self.rows = Buckets(table.schema, self.most_bytes)
-        self.remembered = Buckets(facts, self.most_bytes)
-        self.kept = Buckets(facts, self.most_bytes)
-        self.known = PartTables(self.most_bytes)
-        self.to_open = PartTables(self.most_bytes)
-        self.probed = Buckets(facts, self.most_bytes)
-
-    @property
-    def is_of_rows(self) -> bool:
-        """Whether rows are samples."""
-        return self.settings.samples == SampleKind.ROWS
-
-    def add(self, buckets: Buckets, table: pl.DataFrame) -> None:
-        """Add rows to one of the tables."""
-        buckets.add(table, bucket_of_paths(table["path"]))
-
-    def read(self, previous: Known | None, checkpoint: ScanCheckpoint | None) -> None:
-        """Read the metadata and the facts of earlier scans, then decide about the parts."""
-        for batch in self.table.batches():
-            self.add(self.rows, batch)
-        if previous is not None:
-            for facts in previous.facts():
-                self.add(self.remembered, still_valid(facts, previous.probe_version, self.probe_version))
-        for facts in () if checkpoint is None else checkpoint.tables(self.probe_version):
-            self.add(self.kept, facts)
-        self.parts = parts_of([self.listing, self.rows, self.remembered, self.kept], self.most_bytes)
-
-    def prepared(self, part: range) -> MetadataRows:
-        """The metadata rows of a part, prepared for the join."""
-        return prepared_rows(self.rows.part(part), self.settings.samples, self.listing.part(part)["path"])
-
-    def earlier_facts(self, part: range) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Facts of files of a part from the last scan, and those that only an interrupted scan has."""
-        remembered = self.remembered.part(part).unique("path", keep="first", maintain_order=True)
-        stamp = list(STAMP_SCHEMA)
-        kept = self.kept.part(part).unique(stamp, keep="first", maintain_order=True)
-        return remembered, kept.join(remembered, on=stamp, how="anti")
-
-    def forget_earlier(self) -> None:
-        """Forget the tables that only the plan needs."""
-        self.remembered.close()
-        self.kept.close()
-
-    def facts(self, number: int) -> pl.DataFrame:
-        """Facts of all files of a part (`FACT_SCHEMA`) that are not left for the next scan, sorted by path."""
-        return pl.concat([self.known[number], self.probed.part(self.parts[number])]).sort("path")
-
-    def answer(self) -> None:
-        """Let each part answer what rows of other parts asked for."""
-        if self.lookup is not None:
-            for number, part in enumerate(self.parts):
-                self.lookup.answer(part, self.listing.part(part)["path"], self.facts(number))
-
-    def all_paths(self) -> Iterator[pl.Series]:
-        """Paths of all files of the source, part by part."""
-        for part in self.parts:
-            yield self.listing.part(part)["path"]
-
-    def close(self) -> None:
-        """Delete the temporary files."""
-        for table in (self.listing, self.rows, self.remembered, self.kept, self.probed, self.known, self.to_open):
-            table.close()
-        if self.lookup is not None:
-            self.lookup.close()
 
 
 def _table(listing: Listing) -> pl.DataFrame:
