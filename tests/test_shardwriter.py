@@ -1,7 +1,9 @@
 import hashlib
 import io
 import zlib
+from functools import partial
 from itertools import accumulate, pairwise
+from pathlib import Path
 
 import pytest
 
@@ -134,6 +136,16 @@ def test_a_tar_that_is_damaged_before_it_is_stored_is_not_stored(monkeypatch, pl
         damage(writer._collected, place)
         with pytest.raises(BuildError, match=r"train_0000_000000-.*not written.*temporary folder"):
             writer.publish("", {})
+    assert storage.written == []
+
+
+def test_a_full_temporary_folder_is_an_error_that_names_it_and_the_way_out(monkeypatch):
+    monkeypatch.setattr("tempfile.TemporaryFile", partial(Path("/dev/full").open, "w+b"))
+    monkeypatch.setattr("headrace.format.collected._IN_MEMORY_BYTES", 200)
+    storage = Recorder()
+    message = r"^temporary folder /\S+: a shard cannot be written \(No space left on device\); .* TMPDIR"
+    with pytest.raises(StorageError, match=message), ShardWriter(storage, ShardPlace("train", 0, 0)) as writer:
+        fill(writer, 20)
     assert storage.written == []
 
 

@@ -1,10 +1,14 @@
 """`sizes.json` is written a piece at a time, with the bytes that it has when it is written at once."""
 
+from functools import partial
+from pathlib import Path
 from unittest import mock
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.errors import StorageError
 from headrace.format import sizes_file
 from headrace.format.manifests import json_bytes
 from headrace.format.sizes_file import write_sizes
@@ -27,6 +31,15 @@ def test_counts_are_written_as_one_json_object(counts, pieces):
     with in_pieces(*pieces):
         write_sizes(storage, counts.items())
     assert storage.read("sizes.json") == json_bytes(counts)
+
+
+def test_a_full_temporary_folder_is_an_error_that_names_it_and_the_way_out(monkeypatch):
+    monkeypatch.setattr("tempfile.TemporaryFile", partial(Path("/dev/full").open, "w+b"))
+    storage = open_storage("memory://")
+    message = r"^temporary folder /\S+: sizes\.json cannot be written \(No space left on device\); .* TMPDIR"
+    with in_pieces(1, 1), pytest.raises(StorageError, match=message):
+        write_sizes(storage, {"a.tar": 1, "b.tar": 2}.items())
+    assert not storage.exists("sizes.json")
 
 
 PLAIN = st.text(st.sampled_from("ab-_0\u00e9"), min_size=1, max_size=2).map("{}.tar".format)

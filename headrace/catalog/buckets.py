@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 import polars as pl
 
-from headrace.errors import StorageError
+from headrace.stores.temporary_room import temporary_room
 
 NUM_BUCKETS = 64
 PART_BYTES = 12 << 20
@@ -26,14 +26,6 @@ PART_BYTES = 12 << 20
 
 _BUCKET = "\0bucket"  # no column of a user has such a name
 _NOT_ASCII = r"[^\x00-\x7F]"
-
-
-def no_room(error: OSError) -> StorageError:
-    """The error of a temporary folder that is full or cannot be written."""
-    return StorageError(
-        f"temporary folder {tempfile.gettempdir()}: a table cannot be written "
-        f"({error.strerror or error}); make room, or let TMPDIR name a folder on a larger disk"
-    )
 
 
 class _TableFile:
@@ -51,12 +43,10 @@ class _TableFile:
         """
         blob = io.BytesIO()
         table.write_ipc_stream(blob)
-        try:
+        with temporary_room("a table"):
             offset = self._file.seek(0, io.SEEK_END)
             self._file.write(blob.getbuffer())
             self._file.flush()
-        except OSError as error:
-            raise no_room(error) from error
         return offset, blob.tell()
 
     def read(self, place: tuple[int, int]) -> pl.DataFrame:

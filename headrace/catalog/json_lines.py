@@ -16,8 +16,9 @@ from typing import Any
 
 import polars as pl
 
-from headrace.catalog.buckets import PartTables, no_room
+from headrace.catalog.buckets import PartTables
 from headrace.errors import ConfigError
+from headrace.stores.temporary_room import temporary_room
 
 _PIECE_BYTES = 8 << 20
 _LINE_BYTES = 64  # of a Python object, besides its content
@@ -113,16 +114,13 @@ def _parsed_by_python(file: Path) -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
     the JSON of a sample.
     """
     special: set[str] = set()
-    try:
-        with tempfile.NamedTemporaryFile(suffix=".jsonl") as plain:
-            for lines in _in_pieces(file):
-                text, cells = _without_special(lines)
-                special.update(cells)
-                plain.write(text)
-            plain.flush()
-            schema = _inferred(plain.name)
-    except OSError as error:
-        raise no_room(error) from error
+    with temporary_room("a table"), tempfile.NamedTemporaryFile(suffix=".jsonl") as plain:
+        for lines in _in_pieces(file):
+            text, cells = _without_special(lines)
+            special.update(cells)
+            plain.write(text)
+        plain.flush()
+        schema = _inferred(plain.name)
     floats = {name for name in special if schema[name].is_numeric() or schema[name] == pl.Null}
 
     def pieces() -> Iterator[pl.DataFrame]:

@@ -14,12 +14,13 @@ from pathlib import Path
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from headrace.catalog.buckets import PART_BYTES, Buckets, PartTables, bucket_of_paths, no_room, parts_of
+from headrace.catalog.buckets import PART_BYTES, Buckets, PartTables, bucket_of_paths, parts_of
 from headrace.catalog.metadata_files import ParquetTable
 from headrace.catalog.reject_changes import rejected_columns
 from headrace.errors import ConfigError
 from headrace.format.rejects import Rejected, RejectSubject, compare_rejects
 from headrace.stores.storage import Storage
+from headrace.stores.temporary_room import temporary_room
 
 REPORTED_PATH = "catalog/reported.parquet"
 _SCHEMA = {"is_row": pl.Boolean, "path": pl.String, "code": pl.String, "seconds": pl.Float64}
@@ -124,10 +125,8 @@ def mark_reported(output: Storage, regressions: Regressions) -> None:
     rows = register_io_source(parts, schema=pl.Schema(_SCHEMA), is_pure=True)
     with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
         file = Path(folder, "reported.parquet")
-        try:
+        with temporary_room("a table"):
             rows.sink_parquet(file)
-        except OSError as error:
-            raise no_room(error) from error
         with file.open("rb") as data:
             output.write(REPORTED_PATH, data)
 

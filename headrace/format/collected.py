@@ -1,5 +1,6 @@
 """The bytes of a tar while it is written: in memory, or in a temporary file if they are many."""
 
+import contextlib
 import io
 import os
 import tempfile
@@ -11,6 +12,7 @@ from typing import Any, BinaryIO
 
 from headrace.format.tar import crc32_of
 from headrace.stores.storage import Content
+from headrace.stores.temporary_room import temporary_room
 
 _IN_MEMORY_BYTES = 64 << 20  # larger shards go through a temporary file
 
@@ -26,26 +28,28 @@ class Collected:
     def write(self, data: bytes) -> None:
         """Append."""
         if self._file is None and self._edges[-1] + len(data) > _IN_MEMORY_BYTES:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
-            self._file.writelines(self._pieces)
+            with temporary_room("a shard"):
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
+                self._file.writelines(self._pieces)
             self._pieces.clear()
         if self._file is None:
             self._pieces.append(data)
             self._edges.append(self._edges[-1] + len(data))
         else:
-            self._file.write(data)
+            with temporary_room("a shard"):
+                self._file.write(data)
 
     def content(self) -> Content:
         """All bytes, to be written to a store."""
         if self._file is None:
             return self._pieces
-        self._file.seek(0)
+        self._rewind(self._file)
         return self._file
 
     def opened(self) -> BinaryIO:
         """All bytes as a seekable file at its beginning. Pieces in memory are not joined. Do not close it."""
         if self._file is not None:
-            self._file.seek(0)
+            self._rewind(self._file)
             return self._file
         return io.BufferedReader(_PiecesReader(self._pieces, self._edges))
 
@@ -58,11 +62,17 @@ class Collected:
             crc32 = zlib.crc32(part, crc32)
         return crc32
 
+    @staticmethod
+    def _rewind(file: BinaryIO) -> None:
+        with temporary_room("a shard"):  # what was not written yet is written now
+            file.seek(0)
+
     def close(self) -> None:
         """Free the memory or the temporary file."""
         self._pieces.clear()
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):  # what it still has to write may have no room
+                self._file.close()
 
 
 class _PiecesReader(io.RawIOBase):

@@ -17,6 +17,7 @@ from headrace.errors import NotFoundError
 from headrace.format.shard_table import ShardTable
 from headrace.format.snapshots import Snapshot, TablePart, read_part
 from headrace.stores.storage import Storage
+from headrace.stores.temporary_room import temporary_room
 
 SIZES = "sizes.json"
 _OPEN, _BETWEEN, _CLOSE, _EMPTY = b"{\n", b",\n", b"\n}\n", b"{}\n"
@@ -93,7 +94,7 @@ def _write(storage: Storage, pieces: Iterator[bytes]) -> None:
     else:
         storage.write(SIZES, first)
         return
-    with tempfile.TemporaryFile() as file:
+    with temporary_room(SIZES), tempfile.TemporaryFile() as file:
         file.writelines(chain(first, pieces))
         file.seek(0)
         storage.write(SIZES, file)
