@@ -1,11 +1,12 @@
-"""Building shards in several versions of Headrace: `python benchmarks/trees.py OLD NEW [...] [--rounds 10]`.
+"""Building and reading in several versions of Headrace: `python benchmarks/trees.py OLD NEW [...] [--rounds 10]`.
 
 Each argument is a working tree (`git worktree add /tmp/old COMMIT`). Every tree runs in one child process of its own,
 which imports that tree's `headrace` and its `benchmarks/build.py`; the children are idle except while their turn is
-measured. In each round every tree builds a partition of the same clips, and the first one measures the limit
-(libsndfile reads and encodes the clips on all cores, nothing is written); each round has its own order, because what
-ran before disturbs what runs next. Ratios are between times of the same round. Prints a table of their medians and
-quartiles and writes JSON with the hardware.
+measured. In each round every tree builds a partition of the same clips, and reads an epoch of a data set of these clips
+that its `build.py` made before; the first one also measures the limit of building (libsndfile reads and encodes the
+clips on all cores, nothing is written). Each round has its own order, because what ran before disturbs what runs next.
+Ratios are between times of the same round. Prints tables of their medians and quartiles and writes JSON with the
+hardware.
 """
 
 import argparse
@@ -24,7 +25,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 NUM_THREADS = os.cpu_count() or 1
-LIMIT, BUILD = "limit", "build"
+LIMIT, BUILD, READ = "limit", "build", "read"
+NAME = "clips"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class Reading:
     """One system measured once."""
 
     round: int
+    what: str
     system: str
     seconds: float
     cpu_seconds: float
@@ -60,25 +63,53 @@ class Child:
 def run_child(work: Path) -> None:
     """Do what standard input names, line by line, with the code of the current folder."""
     sys.path[:0] = [str(Path.cwd() / "benchmarks"), str(Path.cwd())]
-    import build as tree  # noqa: PLC0415 - that of the tree
+    import build as tree  # noqa: PLC0415 - that of the tree, as the library
+
+    from headrace import StreamingDataLoader, StreamingDataset  # noqa: PLC0415
 
     source, catalog = work.parent / "source", tree.LocalStorage(work / "catalog")
     tree.scan(*(source, catalog, tree.ONE)[: len(inspect.signature(tree.scan).parameters)])
     paths = sorted(source.iterdir())
+
+    remote = _built(work, source)
 
     def limit() -> None:
         with ThreadPoolExecutor(NUM_THREADS) as pool:
             for _ in pool.map(tree.encode, paths):
                 pass
 
+    def read() -> None:
+        dataset = StreamingDataset(remote=remote, batch_size=32, shuffle=True)
+        count = sum(len(batch["keys"]) for batch in StreamingDataLoader(dataset))
+        if count < len(paths):  # the last batches are filled up with samples of the first
+            sys.exit(f"{count} samples were read, not {len(paths)}")
+
     for line in sys.stdin:
         with tempfile.TemporaryDirectory(dir=work) as folder:
             clock, cpu = time.perf_counter(), time.process_time()
             if line.strip() == LIMIT:
                 limit()
+            elif line.strip() == READ:
+                read()
             else:
                 tree.build(source, catalog, tree.LocalStorage(Path(folder)), NUM_THREADS)
             print(time.perf_counter() - clock, time.process_time() - cpu, flush=True)
+
+
+def _built(work: Path, source: Path) -> str:
+    """Build a data set with the `build.py` of the current folder. Returns its folder of audio shards."""
+    content = {
+        "source": {"uri": str(source), "settle_seconds": 0},
+        "splits": {"train": 1.0},
+        "shards": {"partitions": {"train": 1}, "samples_per_shard": 50},
+        "output": {"uri": str(work / "output")},
+    }
+    for folder in ("datasets", "home"):
+        (work / folder).mkdir(parents=True)
+    (work / "datasets" / f"{NAME}.yaml").write_text(json.dumps(content))  # JSON is YAML
+    places = {"HEADRACE_DATASETS": str(work / "datasets"), "DAGSTER_HOME": str(work / "home")}
+    subprocess.run([sys.executable, "build.py", NAME], env=os.environ | places, check=True, capture_output=True)
+    return str(work / "output" / "audio")
 
 
 def measure(trees: list[Path], num_clips: int, num_rounds: int) -> list[Reading]:
@@ -89,34 +120,31 @@ def measure(trees: list[Path], num_clips: int, num_rounds: int) -> list[Reading]
     with tempfile.TemporaryDirectory() as folder:
         make_clips(Path(folder) / "source", num_clips)
         children = {tree.name: Child(tree, Path(folder) / tree.name) for tree in trees}
-        turns = [(LIMIT, trees[0].name), *((BUILD, name) for name in children)]
+        turns = [(LIMIT, trees[0].name), *((what, name) for what in (BUILD, READ) for name in children)]
         for round_ in range(num_rounds + 1):
             for what, name in random.Random(round_).sample(
                 turns, len(turns)
             ):  # what ran before disturbs what runs next
                 seconds = children[name].measure(what)
                 if round_:
-                    readings.append(Reading(round_, LIMIT if what == LIMIT else name, *seconds))
+                    readings.append(Reading(round_, what, LIMIT if what == LIMIT else name, *seconds))
         for child in children.values():
             child.close()
     return readings
 
 
-def table(readings: list[Reading], num_clips: int) -> str:
-    """Each system's speed, and its ratio to the limit and to the first tree."""
-    names = list(dict.fromkeys(sorted((r.system for r in readings), key=lambda name: name != LIMIT)))
-    times = {name: [r for r in readings if r.system == name] for name in names}
-    for found in times.values():
-        found.sort(key=lambda reading: reading.round)
-    first = names[1]
-    lines = [
-        f"{'system':12} clips/s  ms of CPU  of the limit (quartiles; of CPU)    relative to {first} (quartiles; of CPU)"
-    ]
-    for name, found in times.items():
+def table(readings: list[Reading], num_clips: int, others: list[str]) -> str:
+    """The speed of each system, and its ratio to some of them."""
+    times: dict[str, list[Reading]] = {}
+    for reading in sorted(readings, key=lambda reading: reading.round):
+        times.setdefault(reading.system, []).append(reading)
+    titles = "".join(f"  {f'relative to {other} (quartiles; of CPU)':48}" for other in others)
+    lines = [f"\n{readings[-1].what:14} clips/s  ms of CPU{titles}".rstrip()]
+    for name, found in sorted(times.items()):
         speed = num_clips / statistics.median(reading.seconds for reading in found)
         cpu = statistics.median(reading.cpu_seconds for reading in found) / num_clips * 1e3
-        ratios = "  ".join(f"{_ratio(times[other], found):34}" for other in (LIMIT, first))
-        lines.append(f"{name:12} {speed:7.0f} {cpu:10.2f}  {ratios}".rstrip())
+        ratios = "".join(f"  {_ratio(times[other], found):48}" for other in others)
+        lines.append(f"{name:14} {speed:7.0f} {cpu:10.2f}{ratios}".rstrip())
     return "\n".join(lines)
 
 
@@ -147,7 +175,9 @@ def main() -> None:
         run_child(arguments.child)
         return
     readings = measure([tree.resolve() for tree in arguments.trees], arguments.clips, arguments.rounds)
-    print(table(readings, arguments.clips))
+    first = arguments.trees[0].resolve().name
+    print(table([one for one in readings if one.what != READ], arguments.clips, [LIMIT, first]))
+    print(table([one for one in readings if one.what == READ], arguments.clips, [first]))
     if arguments.out:
         report = {
             "hardware": {"machine": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()},
