@@ -64,7 +64,6 @@ def run_child(work: Path) -> None:
     """Do what standard input names, line by line, with the code of the current folder."""
     sys.path[:0] = [str(Path.cwd() / "benchmarks"), str(Path.cwd())]
     import build as tree  # noqa: PLC0415 - that of the tree, as the library
-
     from headrace import StreamingDataLoader, StreamingDataset  # noqa: PLC0415
 
     source, catalog = work.parent / "source", tree.LocalStorage(work / "catalog")
