@@ -11,10 +11,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
+
 from headrace.format import commits
 from headrace.format.commits import commit_snapshot
 from headrace.format.index import index_name
+from headrace.format.index_files import read_index
 from headrace.format.journal import note_shard
+from headrace.format.length_census import LengthCensus, count_lengths
 from headrace.format.manifests import (
     Manifest,
     NumberedManifest,
@@ -28,8 +32,12 @@ from headrace.format.manifests import (
 from headrace.format.planned_keys import digest_of, pack_keys
 from headrace.format.shard_files import sizes_of_shards, with_unnamed
 from headrace.format.snapshots import read_snapshot, read_table
+from headrace.format.stored_census import StoredCensus
 from headrace.format.summaries import newest_summaries
 from headrace.stores.storage import LocalStorage
+from headrace.streaming.settings import SampleSettings
+from headrace.streaming.shards.shard_set import ShardSet, snapshot_shards
+from headrace.streaming.stored_lengths import stored_census
 from headrace.tools.gc import find_garbage
 
 Figures = dict[str, float]
@@ -108,6 +116,16 @@ def open_table(folder: Path, size: dict[str, int]) -> Figures:
     return {"parts": len(snapshot.parts)}
 
 
+def open_lengths(folder: Path, size: dict[str, int]) -> Figures:
+    """How many samples of which length each shard has, as the first start of `FrameBudget` on a host reads it."""
+    storage = _audio(folder)
+    shards, data = snapshot_shards(storage, read_snapshot(storage), "train")
+    census = stored_census(ShardSet(storage, shards, data, read_index), SampleSettings())
+    assert census is not None
+    assert len(census.counts) == size["shards"] + 1
+    return {"cells": len(census.longest)}
+
+
 def gc_names(folder: Path, size: dict[str, int]) -> Figures:  # noqa: ARG001
     """What a gc finds: manifests and tables are read, and the folder is listed."""
     (found,) = find_garbage(LocalStorage(folder), keep=1, now_seconds=4e9)
@@ -156,6 +174,7 @@ ROWS: dict[str, Callable[[Path, dict[str, int]], Figures]] = {
     "summaries": summaries,
     "commit_one_shard": commit_one_shard,
     "open_table": open_table,
+    "open_lengths": open_lengths,
     "gc_names": gc_names,
     "make_files": make_files,
     "files_listed": files_listed,
@@ -197,8 +216,18 @@ def _write_partition(
                 os.truncate(path, num_bytes)
     wanted = hashlib.sha256(f"{partition} {num_shards}".encode()).hexdigest()
     layout = {"samples_per_shard": samples}
-    manifest = Manifest(partition, wanted, wanted, layout, shards, (), digest_of(keys))
+    lengths = speech_lengths(num_shards, samples)
+    manifest = Manifest(partition, wanted, wanted, layout, shards, (), digest_of(keys), lengths)
     return commit_manifest(storage, manifest, newest_manifest(storage, partition), keys)
+
+
+def speech_lengths(num_shards: int, samples: int) -> StoredCensus:
+    """Counts of utterances of 1 to 30 s at 16 kHz, of which shards have one of 100 sets."""
+    random = np.random.default_rng(num_shards)
+    frames = np.clip(random.lognormal(1.8, 0.7, (min(num_shards, 100), samples)), 1, 30) * 16_000
+    counted = count_lengths([(np.full(len(frames), samples), frames.astype(np.int64).ravel())])
+    counts = counted.counts[np.arange(num_shards) % len(frames)]
+    return StoredCensus.of(LengthCensus(counted.first_cell, counts, counted.longest), 16_000)
 
 
 def _entry(partition: str, number: int, samples: int) -> ShardEntry:

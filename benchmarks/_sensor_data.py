@@ -11,6 +11,7 @@ from pathlib import Path
 import dagster as dg
 import polars as pl
 import yaml
+from _growth_manifests import speech_lengths
 
 from headrace.audio import codec_version
 from headrace.build.reconcile import wanted_partitions
@@ -78,7 +79,9 @@ def build_partitions(dataset: Dataset, instance: dg.DagsterInstance, first: int,
     wanted = list(wanted_partitions(dataset.header.fingerprints, config).items())
     for number, (partition, digest) in list(enumerate(wanted))[first:stop]:
         shards = tuple(_shard(number, sequence, count) for sequence, count in enumerate(counts))
-        manifest = Manifest(partition, digest, "", {"samples_per_shard": size.samples_per_shard}, shards)
+        lengths = speech_lengths(len(shards), size.samples_per_shard)
+        layout = {"samples_per_shard": size.samples_per_shard}
+        manifest = Manifest(partition, digest, "", layout, shards, lengths=lengths)
         commit_manifest(audio, manifest, None)
         tags = {"dagster/data_version": manifest.digest}
         instance.report_runless_asset_event(dg.AssetMaterialization(keys.audio_shards, partition=partition, tags=tags))

@@ -30,9 +30,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.format.length_census import LengthCensus, count_lengths
 from headrace.streaming.order.buckets import in_buckets
 from headrace.streaming.order.epoch_order import EpochOrder, Rows
-from headrace.streaming.order.length_census import LengthCensus, count_lengths
 from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.spec import BatchingMethod, FrameBudget, LengthBuckets, OrderSpec, ShuffleAlgo
 
@@ -312,7 +312,7 @@ def _budget(max_samples: int) -> list[dict[str, float]]:
 
 
 class _SpeechLengths:
-    """Lengths of shards that are each of one of some kinds (`order.length_census.KnownLengths`)."""
+    """Lengths of shards that are each of one of some kinds (`order.lengths.KnownLengths`)."""
 
     def __init__(self, kinds: Order, kind_of_shard: Order) -> None:
         self.kind_of_shard = kind_of_shard

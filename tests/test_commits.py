@@ -16,7 +16,6 @@ from headrace.format.manifests import (
     ShardEntry,
     bucket_of,
     commit_manifest,
-    json_bytes,
     newest_manifest,
     newest_manifests,
     shard_name,
@@ -25,6 +24,7 @@ from headrace.format.manifests import (
 from headrace.format.sizes_file import has_true_sizes
 from headrace.format.snapshots import read_snapshot, read_table
 from headrace.format.summaries import newest_summaries
+from headrace.format.versioned_json import json_bytes
 from headrace.stores.storage import LocalStorage, open_storage
 
 PARTITIONS = [*(f"train-{bucket:04d}" for bucket in range(12)), "test-0000", "test-0003"]

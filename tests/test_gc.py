@@ -15,8 +15,8 @@ from headrace.build import update
 from headrace.errors import AlreadyExistsError, BuildError, FormatError
 from headrace.format.commits import commit_snapshot
 from headrace.format.condemned import condemnations, condemned, condemned_paths
-from headrace.format.manifests import versioned_bytes
 from headrace.format.snapshots import read_snapshot, read_table, snapshot_numbers
+from headrace.format.versioned_json import versioned_bytes
 from headrace.stores.storage import LocalStorage, open_storage
 from headrace.tools.gc import collect, find_garbage
 from tests.builds import check, twenty_clips

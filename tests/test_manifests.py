@@ -20,10 +20,9 @@ from headrace.format.manifests import (
     sequence_of,
     shard_name,
     split_of,
-    versioned_bytes,
-    versioned_json,
 )
 from headrace.format.summaries import newest_summaries
+from headrace.format.versioned_json import versioned_bytes, versioned_json
 from headrace.stores.storage import StoredObject, open_storage
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from headrace.errors import StorageError
 from headrace.format import sizes_file
-from headrace.format.manifests import json_bytes
 from headrace.format.sizes_file import write_sizes
+from headrace.format.versioned_json import json_bytes
 from headrace.stores.storage import open_storage
 from headrace.tools.tar_indexes import read_sizes, write_folder_sizes
 

@@ -54,6 +54,9 @@ class Recipe:
     def rejected(self, indexes):
         return ()
 
+    def lengths(self, indexes):
+        return None
+
     def planned_keys(self, plans):
         return pack_keys([f"key{plan.sequence}"] for plan in plans)
 

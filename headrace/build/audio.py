@@ -47,6 +47,7 @@ from headrace.format.manifests import (
     split_of,
 )
 from headrace.format.planned_keys import PlannedKey, pack_keys, read_planned
+from headrace.format.stored_census import StoredCensus, census_of
 from headrace.format.writer import ShardPlace, ShardWriter, published_index
 from headrace.ordered import Pending, WeightLimit, map_in_order, start_in_order
 from headrace.stores.storage import Storage
@@ -166,6 +167,10 @@ class _AudioRecipe:
         """See `ShardRecipe`: the recordings without samples, by path. Several shards may name the same recording."""
         undecodable = {refusal for index in indexes for refusal in rejections_of(index)}
         return tuple(sorted([*self._too_short, *undecodable], key=lambda refusal: refusal.path))
+
+    def lengths(self, indexes: Sequence[ShardIndex]) -> StoredCensus | None:
+        """See `ShardRecipe`."""
+        return census_of(indexes)
 
     def write(self, plans: Sequence[ShardPlan]) -> dict[str, ShardIndex]:
         """See `ShardRecipe`. Samples are encoded on threads, in bounded memory."""

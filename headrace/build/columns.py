@@ -186,6 +186,9 @@ class _ColumnsRecipe:
         """See `ShardRecipe`: the rows of the partition without a sample, whose recordings were rejected."""
         return () if self._values is None else self._values.left_over()
 
+    def lengths(self, stored: Sequence[_Stored]) -> None:
+        """See `ShardRecipe`: rows of columns have no length."""
+
     def _table(self, values: ColumnValues, shard: str, place: ShardPlace) -> ColumnTable:
         """The columns of one audio shard. Their digest covers names, types, values and keys, and the place."""
         index = read_index(self.audio, shard)

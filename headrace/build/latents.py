@@ -32,6 +32,7 @@ from headrace.format.manifests import (
     sequence_of,
     split_of,
 )
+from headrace.format.stored_census import StoredCensus, census_of
 from headrace.format.writer import ShardPlace, published_index
 from headrace.stores.storage import Storage
 
@@ -187,6 +188,10 @@ class _LatentRecipe:
     def rejected(self, indexes: Sequence[ShardIndex]) -> tuple[ManifestRejection, ...]:
         """See `ShardRecipe`: the samples without latents, in the order of the shards."""
         return tuple(refusal for index in indexes for refusal in rejections_of(index))
+
+    def lengths(self, indexes: Sequence[ShardIndex]) -> StoredCensus | None:
+        """See `ShardRecipe`."""
+        return census_of(indexes)
 
 
 def _audio_manifest(audio: Storage, partition: str) -> NumberedManifest:

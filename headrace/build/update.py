@@ -35,6 +35,7 @@ from headrace.format.manifests import (
 )
 from headrace.format.planned_keys import digest_of
 from headrace.format.shard_files import file_prefix_of, sizes_of_shards, with_unnamed
+from headrace.format.stored_census import StoredCensus
 from headrace.stores.storage import Storage
 
 _COMMIT_ATTEMPTS = 5
@@ -108,6 +109,9 @@ class ShardRecipe(Protocol[PlanT, StoredT]):
 
     def rejected(self, stored: Sequence[StoredT], /) -> tuple[ManifestRejection, ...]:
         """What the manifest says of rejected input, given all shards in order."""
+
+    def lengths(self, stored: Sequence[StoredT], /) -> StoredCensus | None:
+        """What the manifest says of the lengths of samples, given all shards in order; None if samples have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +230,16 @@ def _manifest(
 ) -> Manifest:
     target, found = recipe.target, [shards[plan.input_digest] for plan in plans]
     entries = tuple(recipe.entry(plan, stored) for plan, stored in zip(plans, found, strict=True))
-    rejected, digest = recipe.rejected(found), digest_of(keys) if keys else ""
-    return Manifest(target.partition, target.wanted, target.source, target.layout, entries, rejected, digest)
+    return Manifest(
+        partition=target.partition,
+        wanted=target.wanted,
+        source=target.source,
+        layout=target.layout,
+        shards=entries,
+        refused=recipe.rejected(found),
+        keys=digest_of(keys) if keys else "",
+        lengths=recipe.lengths(found),
+    )
 
 
 def _num_planned(shards: Sequence[ShardEntry]) -> int:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from headrace.errors import FormatError, NotFoundError
-from headrace.format.manifests import versioned_bytes, versioned_json
+from headrace.format.versioned_json import versioned_bytes, versioned_json
 from headrace.stores.storage import Storage
 
 TABLES_FOLDER = "catalog/columns/"

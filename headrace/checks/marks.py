@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from headrace.errors import FormatError, NotFoundError
-from headrace.format.manifests import versioned_bytes, versioned_json
+from headrace.format.versioned_json import versioned_bytes, versioned_json
 from headrace.stores.refetch import read_sound
 from headrace.stores.storage import Storage
 

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from headrace.errors import FormatError, NotFoundError
 from headrace.format.index import files_of_shard
-from headrace.format.manifests import versioned_bytes, versioned_json
+from headrace.format.versioned_json import versioned_bytes, versioned_json
 from headrace.stores.client_errors import translated_errors
 from headrace.stores.exclusive_files import name_exclusively
 from headrace.stores.refetch import read_sound

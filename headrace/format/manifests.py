@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import json
 import re
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -18,17 +17,17 @@ from typing import Any, Protocol
 from headrace.errors import FormatError, NotFoundError
 from headrace.format.index import REFUSED_NOTE, TAR_SUFFIX, ShardIndex, files_of_shard
 from headrace.format.parsed_once import read_once
+from headrace.format.stored_census import StoredCensus
+from headrace.format.versioned_json import versioned_bytes, versioned_json
 from headrace.stores.refetch import read_sound
 from headrace.stores.storage import Storage, StoredObject
 
-FORMAT_VERSION = 1
 KEYS_SUFFIX = ".keys"
 _FORMAT_KEY = "headrace_manifest"
-_CHECKSUM = "crc32"
-_NO_CHECKSUM = "00000000"
 _WAY_OUT = "`headrace verify` says whether the stored file itself is damaged; if so, restore it from a copy"
 _MANIFESTS = "manifests/"
 _READ_ATTEMPTS = 3
+_HEAD = ("partition", "wanted", "source", "layout", "keys", "lengths")
 _KEYS_FILE = re.compile(r"([^/]+)/(\d{8,})-[0-9a-f]{12}\.keys$")
 _NUMBERED = re.compile(r"(?:^|/)(\d{8,})\.json$")
 _SHARD_NAME = re.compile(
@@ -88,6 +87,7 @@ class Manifest:
         shards: the shards, in order of their sequence numbers.
         refused: recordings, or latents of samples, that were rejected.
         keys: SHA-256 (hex) of the file of planned keys (`planned_keys`); empty for latents, which have none.
+        lengths: how many samples of which length each shard has; None if that is not known, and for columns.
     """
 
     partition: str
@@ -97,6 +97,7 @@ class Manifest:
     shards: tuple[ShardEntry, ...]
     refused: tuple[ManifestRejection, ...] = ()
     keys: str = ""
+    lengths: StoredCensus | None = None
 
     @property
     def num_samples(self) -> int:
@@ -117,7 +118,7 @@ class Manifest:
     def to_json(self) -> bytes:
         """The bytes of the file; equal manifests give equal bytes."""
         content = asdict(self)
-        head = {name: content[name] for name in ("partition", "wanted", "source", "layout", "keys")}
+        head = {name: content[name] for name in _HEAD}
         return versioned_bytes(_FORMAT_KEY, {**head, "refused": content["refused"], "shards": content["shards"]})
 
     @property
@@ -136,6 +137,7 @@ class Manifest:
         try:
             content["shards"] = tuple(ShardEntry(**shard) for shard in content["shards"])
             content["refused"] = tuple(ManifestRejection(**refusal) for refusal in content["refused"])
+            content["lengths"] = _census(content)
             return cls(**content)
         except (KeyError, TypeError) as error:
             raise FormatError(f"{name}: an incomplete manifest ({error}); {_WAY_OUT}") from error
@@ -270,8 +272,28 @@ def read_manifest(storage: Storage, partition: str, number: int) -> NumberedMani
     return read_sound(storage, manifest_path(partition, number), partial(_parsed, number))
 
 
+def read_lengths(storage: Storage, partition: str, number: int, digest: str) -> StoredCensus | None:
+    """`Manifest.lengths` of a numbered manifest with this digest; its shards are not parsed.
+
+    Raises:
+        FormatError: not a manifest, a damaged one, or one with another digest.
+        NotFoundError: there is no such manifest.
+    """
+    return read_sound(storage, manifest_path(partition, number), partial(_lengths, digest))
+
+
+def _lengths(digest: str, blob: bytes, name: str) -> StoredCensus | None:
+    if hashlib.sha256(blob).hexdigest() != digest:
+        raise FormatError(f"{name}: does not have the digest in its snapshot; {_WAY_OUT}")
+    return _census(versioned_json(blob, name, _FORMAT_KEY, before="refused"))
+
+
 def _parsed(number: int, blob: bytes, name: str) -> NumberedManifest:
     return NumberedManifest(number, Manifest.from_json(blob, name), hashlib.sha256(blob).hexdigest())
+
+
+def _census(content: Mapping[str, Any]) -> StoredCensus | None:
+    return None if content.get("lengths") is None else StoredCensus(**content["lengths"])
 
 
 def _summary(number: int, blob: bytes, name: str) -> ManifestSummary:
@@ -351,48 +373,3 @@ def numbered_keys(storage: Storage) -> Iterator[tuple[str, int, str]]:
     for entry in storage.list(_MANIFESTS):
         if match := _KEYS_FILE.search(entry.path):
             yield match[1], int(match[2]), entry.path
-
-
-def json_bytes(content: Mapping[str, Any]) -> bytes:
-    """The bytes of a JSON object; equal content gives equal bytes."""
-    return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
-
-
-def versioned_bytes(key: str, content: Mapping[str, Any]) -> bytes:
-    """A JSON object with a format version and a checksum before its content; `versioned_json` parses it."""
-    text = json_bytes({key: FORMAT_VERSION, _CHECKSUM: _NO_CHECKSUM, **content})
-    return text.replace(_NO_CHECKSUM.encode(), b"%08x" % zlib.crc32(text), 1)
-
-
-def versioned_json(blob: bytes, name: str, key: str, *, before: str = "") -> dict[str, Any]:
-    """The content of a JSON object from `versioned_bytes`.
-
-    Args:
-        blob: the bytes of the file.
-        name: its name, for messages.
-        key: the name under which the object holds its format version, such as `headrace_manifest`.
-        before: parse only the fields before this one; empty to parse all. The checksum covers all of them.
-
-    Raises:
-        FormatError: not such an object, of another format version, or changed since it was written.
-    """
-    kind = key.replace("_", " ")
-    try:
-        content = json.loads(_head(blob, before) if before else blob)
-        version, expected = content.pop(key), content.pop(_CHECKSUM, "none")
-        found = b"%08x" % zlib.crc32(blob.replace(str(expected).encode(), _NO_CHECKSUM.encode(), 1))
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-        raise FormatError(f"{name}: not a {kind} ({error}); {_WAY_OUT}") from error
-    if version != FORMAT_VERSION:
-        raise FormatError(
-            f"{name}: format {version}, this version of headrace reads {FORMAT_VERSION}; upgrade headrace"
-        )
-    if expected != found.decode():
-        raise FormatError(f"{name}: a damaged {kind}: CRC-32 {expected} expected, {found.decode()} found; {_WAY_OUT}")
-    return dict(content)
-
-
-def _head(blob: bytes, before: str) -> bytes:
-    """The object of the fields before one; each field of the file begins on a line of its own."""
-    cut = blob.find(f',\n "{before}": '.encode())
-    return blob if cut < 0 else blob[:cut] + b"\n}"

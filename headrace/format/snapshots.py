@@ -14,9 +14,10 @@ from typing import Any
 
 from headrace.errors import FormatError, NotFoundError
 from headrace.format import tables
-from headrace.format.manifests import numbered_entries, numbered_files, versioned_bytes, versioned_json
+from headrace.format.manifests import numbered_entries, numbered_files
 from headrace.format.parsed_once import read_once
 from headrace.format.shard_table import ShardTable, joined_table
+from headrace.format.versioned_json import versioned_bytes, versioned_json
 from headrace.stores.refetch import is_local, read_sound
 from headrace.stores.storage import Storage
 

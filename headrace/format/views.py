@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from headrace.errors import FormatError
 from headrace.format import tables
-from headrace.format.manifests import versioned_bytes, versioned_json
 from headrace.format.snapshots import SNAPSHOTS
+from headrace.format.versioned_json import versioned_bytes, versioned_json
 
 VIEWS = "views"
 """Folder of an output with its views."""

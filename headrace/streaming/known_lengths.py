@@ -1,6 +1,6 @@
 """Lengths of the samples of all streams, for the order: from the indexes, and counted once for each set of shards.
 
-The counts (`order.length_census`) are kept in the cache folder, in `lengths/`, so that all ranks of a host, all epochs
+The counts (`format.length_census`) are kept in the cache folder, in `lengths/`, so that all ranks of a host, all epochs
 and all later runs share one pass over the indexes. They follow from the data and from crop and resampling alone, so all
 hosts of a job find the same.
 """
@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from headrace.errors import FormatError
 from headrace.format import tables
+from headrace.format.length_census import LengthCensus, count_lengths
 from headrace.streaming.host_lock import locked
 from headrace.streaming.order.epoch_order import Rows
-from headrace.streaming.order.length_census import LengthCensus, count_lengths
 from headrace.streaming.reading import StreamReaders
 from headrace.streaming.settings import SampleSettings
+from headrace.streaming.stored_lengths import stored_census
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class OpenReaders(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IndexLengths:
-    """Lengths of samples after crop and resampling (`order.length_census.KnownLengths`).
+    """Lengths of samples after crop and resampling (`order.lengths.KnownLengths`).
 
     Attributes:
         streams: the opened streams.
@@ -101,8 +102,10 @@ def _counted(reading: StreamReaders, stream: int, lengths: IndexLengths) -> Leng
     with locked(path):  # other ranks of the host wait for the one that counts
         if (found := _read(path, sizes)) is not None:
             return found
-        _log.info("%s: counting the lengths of %d samples once", shards.identity.uri, shards.num_samples)
-        census = count_lengths(_parts(sizes, stream, lengths))
+        census = stored_census(shards, lengths.samples)
+        if census is None:
+            _log.info("%s: counting the lengths of %d samples once", shards.identity.uri, shards.num_samples)
+            census = count_lengths(_parts(sizes, stream, lengths))
         _keep(path, census)
         return census
 

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
+from headrace.format.length_census import LengthCensus
 from headrace.streaming.batches.chosen_fields import ChosenFields
 from headrace.streaming.batches.crop import frames_kept
 from headrace.streaming.batches.stream_reader import StreamReader
 from headrace.streaming.order.epoch_order import Rows
-from headrace.streaming.order.length_census import LengthCensus
 from headrace.streaming.settings import FetchSettings, SampleSettings
 from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.shards.cache import ShardCache

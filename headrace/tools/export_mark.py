@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from headrace.errors import ConfigError, FormatError, NotFoundError
 from headrace.format.index import index_name
-from headrace.format.manifests import json_bytes
+from headrace.format.versioned_json import json_bytes
 from headrace.stores.storage import Storage
 
 MARK = ".headrace-export.json"

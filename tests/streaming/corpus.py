@@ -16,6 +16,7 @@ from headrace.format.index_entries import SampleEntry
 from headrace.format.manifests import Manifest, ShardEntry, commit_manifest, newest_manifest, newest_manifests
 from headrace.format.pth import latent_facts
 from headrace.format.snapshots import NumberedSnapshot
+from headrace.format.stored_census import census_of
 from headrace.format.writer import ShardPlace, ShardWriter
 from headrace.stores.storage import LocalStorage, Storage
 
@@ -122,7 +123,8 @@ def commit(
             ShardEntry(i.shard, i.num_bytes, len(i), int(i.lengths.sum()), 0.0, "input", len(i)) for i in indexes
         )
         digest = "-".join(index.sha256[:6] for index in indexes)
-        commit_manifest(storage, Manifest(partition, digest, "s", {}, entries), newest_manifest(storage, partition))
+        manifest = Manifest(partition, digest, "s", {}, entries, lengths=census_of(indexes))
+        commit_manifest(storage, manifest, newest_manifest(storage, partition))
     return commit_snapshot(storage, newest_manifests(storage), "catalog", origin)[0]
 
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.errors import FormatError
+from headrace.format.length_census import LengthCensus, count_lengths
 from headrace.streaming.order.epoch_order import Rows
-from headrace.streaming.order.length_census import LengthCensus, count_lengths
 from headrace.streaming.order.mixing import Mixture
 
 
 @dataclass
 class Known:
-    """Lengths from a function (`order.length_census.KnownLengths`); counts the samples that were asked for.
+    """Lengths from a function (`order.lengths.KnownLengths`); counts the samples that were asked for.
 
     Attributes:
         mixture: the streams.

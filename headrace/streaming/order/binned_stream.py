@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.format.lazy import cached_property
+from headrace.format.length_census import LengthCensus, cell_of
 from headrace.streaming.order.bijection import mix, permute
 from headrace.streaming.order.length_bins import LengthBins
-from headrace.streaming.order.length_census import LengthCensus, StreamLengths, cell_of
+from headrace.streaming.order.lengths import StreamLengths
 from headrace.streaming.order.passes import ShardLine, StreamOrder
 from headrace.streaming.order.recent import Recent
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from headrace.streaming.order.bijection import mix, permute
 from headrace.streaming.order.epoch_order import EpochOrder, Rows
 from headrace.streaming.order.frame_budget import BudgetedOrder
-from headrace.streaming.order.length_census import KnownLengths, Lengths
+from headrace.streaming.order.lengths import KnownLengths, Lengths
 from headrace.streaming.order.spec import FrameBudget, LengthBuckets
 from headrace.streaming.world import ALONE, World
 

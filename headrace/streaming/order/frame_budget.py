@@ -18,7 +18,7 @@ from headrace.streaming.order.bijection import mix, permute
 from headrace.streaming.order.binned_stream import BinnedStream
 from headrace.streaming.order.epoch_order import PADDING, EpochOrder, Rows
 from headrace.streaming.order.length_bins import LengthBins, choose_bins
-from headrace.streaming.order.length_census import KnownLengths, StreamLengths
+from headrace.streaming.order.lengths import KnownLengths, StreamLengths
 from headrace.streaming.order.recent import Recent
 from headrace.streaming.order.spec import FrameBudget, LastBatch, ShuffleAlgo
 from headrace.streaming.world import ALONE, World

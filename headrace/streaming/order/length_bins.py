@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
-from headrace.streaming.order.length_census import NUM_CELLS, LengthCensus
+from headrace.format.length_census import NUM_CELLS, LengthCensus
 from headrace.streaming.order.spec import FrameBudget
 
 # Windows that fill a batch of a bin: one needs 5.3% of padding for a budget of 2,000 s of speech, two need 2.9%.

@@ -1,0 +1,76 @@
+"""The lengths of a stream's samples as the manifests of its snapshot have them: no index is read.
+
+A manifest counts whole samples at their own rate. The counts of cropped samples follow from these. Those of a view, of
+resampled audio, and of a crop in seconds where rates differ do not: then `known_lengths` counts the samples itself.
+"""
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+
+from headrace.errors import FormatError, NotFoundError
+from headrace.format.length_census import LengthCensus, joined_census
+from headrace.format.manifests import bucket_of, read_lengths, split_of
+from headrace.format.snapshots import FrozenPartition, Snapshot, read_snapshot
+from headrace.format.stored_census import StoredCensus
+from headrace.stores.storage import Storage
+from headrace.streaming.batches.crop import frames_kept
+from headrace.streaming.settings import SampleSettings
+from headrace.streaming.shards.shard_set import ShardSet
+
+_log = logging.getLogger(__name__)
+
+_FETCHES = 16
+
+
+def stored_census(shards: ShardSet, samples: SampleSettings) -> LengthCensus | None:
+    """How many samples of which length each shard has, after crop and resampling, from the manifests.
+
+    Args:
+        shards: the shards of a stream.
+        samples: crop and resampling.
+
+    Returns:
+        None unless the manifests say it: the samples then have to be counted.
+    """
+    data = shards.identity
+    if data.snapshot is None or data.view is not None or not len(shards):
+        return None
+    try:
+        snapshot = read_snapshot(shards.storage, data.snapshot).snapshot
+        found = _partitions(shards, snapshot)
+        counts = [_arriving(one, samples, is_audio=not snapshot.origin) for one in found]
+        census = joined_census([one for one in counts if one is not None])
+    except (FormatError, NotFoundError, ValueError, TypeError, KeyError) as error:  # gc removed them, or damage
+        _log.warning("%s: the manifests do not say how long the samples are (%s)", data.uri, error)
+        return None
+    return census if None not in counts and census.is_of(shards.shards.num_samples) else None
+
+
+def _partitions(shards: ShardSet, snapshot: Snapshot) -> list[StoredCensus | None]:
+    """What the manifest of each partition says, in the order of the table of shards."""
+    split = shards.identity.split
+    names = [name for name, found in snapshot.partitions.items() if found.num_shards]
+    names = [name for name in names if split in {None, split_of(name)}]
+    names.sort(key=lambda name: (split_of(name), bucket_of(name)))
+    known = [snapshot.partitions[name] for name in names]
+    with ThreadPoolExecutor(min(_FETCHES, len(names)), "lengths") as pool:
+        return list(pool.map(partial(_of_partition, shards.storage), names, known))
+
+
+def _of_partition(storage: Storage, name: str, known: FrozenPartition) -> StoredCensus | None:
+    return read_lengths(storage, name, known.number, known.digest)
+
+
+def _arriving(stored: StoredCensus | None, samples: SampleSettings, *, is_audio: bool) -> LengthCensus | None:
+    """The counts of a partition after crop and resampling; None if they do not follow from the stored ones."""
+    if stored is None or (is_audio and samples.sample_rate_hz not in {None, stored.rate_hz}):
+        return None
+    if samples.crop_seconds is not None and not stored.rate_hz:
+        return None
+    census = stored.census
+    longest = int(max(census.longest, default=0))
+    (kept,) = frames_kept(samples, np.array([longest]), np.array([stored.rate_hz])).tolist()
+    return census if kept == longest else census.cropped(kept)
