@@ -27,7 +27,7 @@ _FORMAT_KEY = "headrace_manifest"
 _WAY_OUT = "`headrace verify` says whether the stored file itself is damaged; if so, restore it from a copy"
 _MANIFESTS = "manifests/"
 _READ_ATTEMPTS = 3
-_HEAD = ("partition", "wanted", "source", "layout", "keys", "lengths")
+_FIELDS = ("partition", "wanted", "source", "layout", "keys", "refused", "lengths", "shards")
 _KEYS_FILE = re.compile(r"([^/]+)/(\d{8,})-[0-9a-f]{12}\.keys$")
 _NUMBERED = re.compile(r"(?:^|/)(\d{8,})\.json$")
 _SHARD_NAME = re.compile(
@@ -118,8 +118,7 @@ class Manifest:
     def to_json(self) -> bytes:
         """The bytes of the file; equal manifests give equal bytes."""
         content = asdict(self)
-        head = {name: content[name] for name in _HEAD}
-        return versioned_bytes(_FORMAT_KEY, {**head, "refused": content["refused"], "shards": content["shards"]})
+        return versioned_bytes(_FORMAT_KEY, {name: content[name] for name in _FIELDS})
 
     @property
     def digest(self) -> str:
@@ -285,7 +284,7 @@ def read_lengths(storage: Storage, partition: str, number: int, digest: str) -> 
 def _lengths(digest: str, blob: bytes, name: str) -> StoredCensus | None:
     if hashlib.sha256(blob).hexdigest() != digest:
         raise FormatError(f"{name}: does not have the digest in its snapshot; {_WAY_OUT}")
-    return _census(versioned_json(blob, name, _FORMAT_KEY, before="refused"))
+    return _census(versioned_json(blob, name, _FORMAT_KEY, before="shards"))
 
 
 def _parsed(number: int, blob: bytes, name: str) -> NumberedManifest:

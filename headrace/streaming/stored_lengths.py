@@ -6,16 +6,14 @@ resampled audio, and of a crop in seconds where rates differ do not: then `known
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import numpy as np
 
 from headrace.errors import FormatError, NotFoundError
 from headrace.format.length_census import LengthCensus, joined_census
 from headrace.format.manifests import bucket_of, read_lengths, split_of
-from headrace.format.snapshots import FrozenPartition, Snapshot, read_snapshot
+from headrace.format.snapshots import Snapshot, read_snapshot
 from headrace.format.stored_census import StoredCensus
-from headrace.stores.storage import Storage
 from headrace.streaming.batches.crop import frames_kept
 from headrace.streaming.settings import SampleSettings
 from headrace.streaming.shards.shard_set import ShardSet
@@ -40,28 +38,29 @@ def stored_census(shards: ShardSet, samples: SampleSettings) -> LengthCensus | N
         return None
     try:
         snapshot = read_snapshot(shards.storage, data.snapshot).snapshot
-        found = _partitions(shards, snapshot)
-        counts = [_arriving(one, samples, is_audio=not snapshot.origin) for one in found]
-        census = joined_census([one for one in counts if one is not None])
+        found = _each_partition(shards, snapshot, samples)
+        counts = [one for one in found if one is not None]
+        census = joined_census(counts) if len(counts) == len(found) else None
     except (FormatError, NotFoundError, ValueError, TypeError, KeyError) as error:  # gc removed them, or damage
         _log.warning("%s: the manifests do not say how long the samples are (%s)", data.uri, error)
         return None
-    return census if None not in counts and census.is_of(shards.shards.num_samples) else None
+    return census if census is not None and census.is_of(shards.shards.num_samples) else None
 
 
-def _partitions(shards: ShardSet, snapshot: Snapshot) -> list[StoredCensus | None]:
-    """What the manifest of each partition says, in the order of the table of shards."""
+def _each_partition(shards: ShardSet, snapshot: Snapshot, samples: SampleSettings) -> list[LengthCensus | None]:
+    """The counts of each partition that has shards, in the order of the table of shards."""
     split = shards.identity.split
-    names = [name for name, found in snapshot.partitions.items() if found.num_shards]
+    names = [name for name, known in snapshot.partitions.items() if known.num_shards]
     names = [name for name in names if split in {None, split_of(name)}]
     names.sort(key=lambda name: (split_of(name), bucket_of(name)))
-    known = [snapshot.partitions[name] for name in names]
+
+    def read(name: str) -> LengthCensus | None:
+        known = snapshot.partitions[name]
+        stored = read_lengths(shards.storage, name, known.number, known.digest)
+        return _arriving(stored, samples, is_audio=not snapshot.origin)
+
     with ThreadPoolExecutor(min(_FETCHES, len(names)), "lengths") as pool:
-        return list(pool.map(partial(_of_partition, shards.storage), names, known))
-
-
-def _of_partition(storage: Storage, name: str, known: FrozenPartition) -> StoredCensus | None:
-    return read_lengths(storage, name, known.number, known.digest)
+        return list(pool.map(read, names))
 
 
 def _arriving(stored: StoredCensus | None, samples: SampleSettings, *, is_audio: bool) -> LengthCensus | None:
