@@ -1,5 +1,6 @@
 import json
 import zlib
+from dataclasses import replace
 
 import pytest
 
@@ -11,16 +12,19 @@ from headrace.format.manifests import (
     ShardEntry,
     bucket_of,
     commit_manifest,
+    is_shard_name,
     keys_path,
     manifest_path,
     newest_manifest,
     newest_manifests,
     numbered_keys,
     parsed_name,
+    read_lengths,
     sequence_of,
     shard_name,
     split_of,
 )
+from headrace.format.stored_census import StoredCensus
 from headrace.format.summaries import newest_summaries
 from headrace.format.versioned_json import versioned_bytes, versioned_json
 from headrace.stores.storage import StoredObject, open_storage
@@ -121,6 +125,29 @@ def test_no_flipped_bit_of_a_manifest_is_accepted():
         blob[bit // 8] ^= 1 << bit % 8
         with pytest.raises(FormatError, match=r"manifests/1\.json"):
             Manifest.from_json(bytes(blob), "manifests/1.json")
+
+
+def test_lengths_are_read_of_the_manifest_with_their_digest(storage):
+    lengths = StoredCensus(8000, 3, [16, 17], 1, "AQI=")
+    committed = commit_manifest(storage, replace(manifest(entry()), lengths=lengths), None)
+    assert newest_manifest(storage, "train-0003").manifest.lengths == lengths
+    assert read_lengths(storage, "train-0003", 1, committed.digest) == lengths
+    with pytest.raises(FormatError, match=r"00000001\.json: does not have the digest in its snapshot"):
+        read_lengths(storage, "train-0003", 1, "0" * 64)
+    without = commit_manifest(storage, manifest(entry()), committed)
+    assert read_lengths(storage, "train-0003", 2, without.digest) is None
+
+
+def test_the_file_of_planned_keys_is_written_if_the_manifest_names_one(storage):
+    first = commit_manifest(storage, manifest(entry()), None, b"unused")
+    assert list(numbered_keys(storage)) == []
+    commit_manifest(storage, replace(manifest(entry()), keys="0123456789abcdef"), first, b"a\n")
+    assert storage.read(keys_path("train-0003", 2, "0123456789abcdef")) == b"a\n"
+
+
+def test_only_names_of_shards_are_names_of_shards():
+    assert is_shard_name("latent_train_0003_000012-0123456789ab.tar")
+    assert not is_shard_name("train_0003_000012.tar")
 
 
 def test_the_newest_number_counts(storage):

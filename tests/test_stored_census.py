@@ -4,8 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from headrace.format.index import FRAME_RATE_NOTE
 from headrace.format.index_files import read_index
+from headrace.format.length_census import NUM_CELLS, cell_of
 from headrace.format.manifests import newest_manifests
 from headrace.format.stored_census import StoredCensus, census_of
 from headrace.stores.storage import LocalStorage
@@ -87,6 +91,39 @@ def test_counts_take_as_few_bytes_as_they_need(index, most, count_bytes):
 def test_an_unknown_length_is_not_counted(index):
     assert census_of([index]) is not None
     assert census_of([replace(index, num_frames=np.array([300, -1, 300]))]) is None
+
+
+@pytest.mark.parametrize(
+    ("audio_hz", "latents_hz", "rate_hz"), [(8000, 50, 8000), (1, 50, 1), (0, 12.5, 12.5), (0, 0, 0)]
+)
+def test_the_rate_is_that_of_the_audio_or_else_of_the_latents(index, audio_hz, latents_hz, rate_hz):
+    notes = {FRAME_RATE_NOTE: repr(latents_hz)}
+    found = census_of([replace(index, sample_rate_hz=np.full(len(index), audio_hz, np.int32), notes=notes)])
+    assert found.rate_hz == rate_hz
+
+
+def _cell(length):
+    """The formula of docs/format.md."""
+    if length < 16:
+        return length
+    octave = length.bit_length() - 1
+    return 16 * (octave - 4) + length // 2 ** (octave - 4)
+
+
+@given(st.integers(0, 2**53 - 1))
+def test_cells_are_those_of_the_format(length):
+    assert cell_of(np.array([length])).tolist() == [_cell(length)]
+
+
+def test_there_are_cells_for_all_lengths():
+    assert _cell(2**62 - 1) + 1 == NUM_CELLS
+
+
+def test_what_is_not_base64_is_not_passed_over(index):
+    stored = census_of([index])
+    assert stored.census.counts.sum() == 3
+    with pytest.raises(ValueError, match="base64"):
+        assert replace(stored, counts=f"!{stored.counts}").census
 
 
 def test_no_shards_are_no_rows():

@@ -34,7 +34,7 @@ def stored_census(shards: ShardSet, samples: SampleSettings) -> LengthCensus | N
         None unless the manifests say it: the samples then have to be counted.
     """
     data = shards.identity
-    if data.snapshot is None or data.view is not None or not len(shards):
+    if data.snapshot is None or data.view is not None or len(shards) == 0:
         return None
     try:
         snapshot = read_snapshot(shards.storage, data.snapshot).snapshot
@@ -70,6 +70,6 @@ def _arriving(stored: StoredCensus | None, samples: SampleSettings, *, is_audio:
     if samples.crop_seconds is not None and not stored.rate_hz:
         return None
     census = stored.census
-    longest = int(max(census.longest, default=0))
+    longest = int(census.longest.max())
     (kept,) = frames_kept(samples, np.array([longest]), np.array([stored.rate_hz])).tolist()
     return census if kept == longest else census.cropped(kept)

@@ -1,6 +1,7 @@
 """The counts of lengths that manifests have: those that the indexes give, without reading any."""
 
 import json
+import shutil
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 
@@ -22,6 +23,7 @@ from headrace.streaming.batches.stream_reader import StreamReader
 from headrace.streaming.known_lengths import IndexLengths
 from headrace.streaming.stored_lengths import stored_census
 from tests.streaming.corpus import RATE_HZ, clips, write_dataset
+from tests.view_fixtures import write_view
 
 BUDGET = FrameBudget(60_000, batch_multiple=4)
 
@@ -156,6 +158,7 @@ def test_without_the_manifest_of_the_snapshot_the_samples_are_counted(tmp_path, 
         {"count_bytes": 3},
         {"counts": "AAAA"},
         {"counts": "a"},
+        {"counts": "AA AA"},
         {"longest": []},
         {"more": 1},
     ],
@@ -173,6 +176,44 @@ def test_a_manifest_keeps_its_counts_when_it_is_written_and_read(spoken):
         assert len(found.manifest.lengths.census.counts) == len(found.manifest.shards)
         read = type(found.manifest).from_json(found.manifest.to_json(), "x")
         assert NumberedManifest(1, read) == NumberedManifest(1, found.manifest)
+
+
+def test_samples_of_a_view_are_counted_from_the_indexes(tmp_path, asked):
+    write_dataset(tmp_path, {"train": clips(12)})
+    counts = {"clip00001": 0, "clip00002": 2}
+    write_view(tmp_path, "some", lambda key: counts.get(key, 1))  # every shard has as many samples as before
+    dataset = opened(tmp_path, tmp_path / "cache", view="some")
+    assert both(dataset)[0] is None
+    asked.clear()
+    assert dataset.num_batches
+    assert sum(asked) == dataset.size == 12
+
+
+def test_samples_of_tars_without_a_snapshot_are_counted_from_the_indexes(tmp_path, asked, caplog):
+    write_dataset(tmp_path, {"train": clips(12)})
+    for folder in ("snapshots", "manifests"):
+        shutil.rmtree(tmp_path / "audio" / folder)
+    dataset = opened(tmp_path / "audio", tmp_path / "cache", split=None)
+    assert both(dataset)[0] is None
+    asked.clear()
+    assert dataset.num_batches
+    assert sum(asked) == 12
+    assert "manifests" not in caplog.text
+
+
+def test_a_split_without_shards_has_no_counts(tmp_path, caplog):
+    write_dataset(tmp_path, {"train": clips(12), "test": []})
+    dataset = opened(tmp_path, tmp_path / "cache")
+    primary = dataset.reading.readers[0].primary.shards
+    nothing = replace(primary, shards=replace(primary.shards, rows=slice(0, 0)))
+    assert stored_census(nothing, dataset.epochs._samples) is None
+    assert "manifests" not in caplog.text
+
+
+def test_a_stream_of_one_shard_has_counts(tmp_path):
+    write_dataset(tmp_path, {"train": clips(3)})
+    stored, counted = both(opened(tmp_path, tmp_path / "cache"))
+    assert content(stored) == content(counted)
 
 
 def test_a_snapshot_that_gc_removed_is_no_obstacle(spoken, tmp_path, asked, monkeypatch):
