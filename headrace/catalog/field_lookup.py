@@ -93,7 +93,7 @@ class FieldLookup:
 
     def named(self, part: range) -> pl.DataFrame:
         """The files of a part that rows name: `path`, `code`, `reason` and number of the row; first fields first."""
-        return self._named.part(part).sort(_FIELD, ROW_NUMBER, maintain_order=True).drop(_FIELD)
+        return self._named.part(part).sort(_FIELD, ROW_NUMBER).drop(_FIELD)
 
     def close(self) -> None:
         """Delete the temporary files."""
