@@ -138,6 +138,16 @@ def test_lengths_are_read_of_the_manifest_with_their_digest(storage):
     assert read_lengths(storage, "train-0003", 2, without.digest) is None
 
 
+def test_a_manifest_without_lengths_does_not_know_them(storage):
+    content = json.loads(manifest(entry()).to_json())
+    for name in ("headrace_manifest", "crc32", "lengths"):
+        del content[name]
+    blob = versioned_bytes("headrace_manifest", content)
+    assert Manifest.from_json(blob, "x") == manifest(entry())
+    storage.write(manifest_path("train-0003", 1), blob)
+    assert read_lengths(storage, "train-0003", 1, newest_manifest(storage, "train-0003").digest) is None
+
+
 def test_the_file_of_planned_keys_is_written_if_the_manifest_names_one(storage):
     first = commit_manifest(storage, manifest(entry()), None, b"unused")
     assert list(numbered_keys(storage)) == []

@@ -1,8 +1,8 @@
 """Lengths of the samples of all streams, for the order: from the indexes, and counted once for each set of shards.
 
-The counts (`format.length_census`) are kept in the cache folder, in `lengths/`, so that all ranks of a host, all epochs
-and all later runs share one pass over the indexes. They follow from the data and from crop and resampling alone, so all
-hosts of a job find the same.
+The counts (`format.length_census`) come from the manifests where these say them (`stored_lengths`). They are kept in
+the cache folder, in `lengths/`, so that all ranks of a host, all epochs and all later runs read them once. They follow
+from the data and from crop and resampling alone, so all hosts of a job find the same.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ class IndexLengths:
         return self.streams.reading.lengths(rows, self.samples)
 
     def census(self, stream: int) -> LengthCensus:
-        """How many samples of which length each shard of a stream has; read from all indexes if it is not kept yet.
+        """How many samples of which length each shard of a stream has; from the manifests, or from all indexes, if it is not kept yet.
 
         Raises:
             ConfigError: an index does not know a length.
