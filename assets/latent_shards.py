@@ -46,6 +46,7 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
         headrace_progress: dg.ResourceParam[BuildProgress],
     ) -> Iterator[PartitionEvent]:
         audio, shards = headrace_storage.audio(config), headrace_storage.latents(config, latents.name)
+        last = context.partition_keys[-1]
 
         def make(partition: str) -> dg.MaterializeResult:
             pass_shards(context.instance, keys.audio_shards, [partition])
@@ -62,7 +63,8 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
                         progress=progress,
                     )
                 finally:
-                    headrace_encoders.release()
+                    if partition == last:  # the others of this run use the same encoder
+                        headrace_encoders.release()
 
             with readable_failures():
                 build = headrace_workers.run(work, headrace_progress.built, on_gpu=True)

@@ -65,7 +65,8 @@ def make_partitions(
             context.log.exception("%s failed", partition)
     if faults:
         listed = "\n".join(f"{partition}: {reason}" for partition, reason in faults.items())
-        raise dg.Failure(f"{len(faults)} of {len(partitions)} partitions failed:\n{listed}", allow_retries=False)
+        message = f"{len(faults)} of {len(partitions)} partitions failed:\n{listed}"
+        raise dg.Failure(message, metadata=faults, allow_retries=False)
     yield recorded_output()
 
 

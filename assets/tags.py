@@ -43,6 +43,12 @@ def range_tags(partitions: Sequence[str]) -> dict[str, str]:
     return {FIRST_PARTITION_TAG: partitions[0], LAST_PARTITION_TAG: partitions[-1]}
 
 
+def partition_label(run: dg.DagsterRun) -> str:
+    """The partitions of a run, for messages: `train-0000`, or `train-0000 … train-0007`; empty without any."""
+    ends = (run.tags.get(FIRST_PARTITION_TAG), run.tags.get(LAST_PARTITION_TAG))
+    return run.tags.get(PARTITION_TAG) or " … ".join(dict.fromkeys(end for end in ends if end))
+
+
 def partitions_of_run(run: dg.DagsterRun, layout: Sequence[str]) -> tuple[str, ...]:
     """The partitions of a run; none for a run of unpartitioned assets.
 

@@ -95,7 +95,8 @@ def _requests(
         return [dg.RunRequest(asset_selection=last, tags={DATASET_TAG: config.name, WORK_TAG: due.token})]
     failed = [name for name, work in decision.partitions.items() if work.token in attempts]
     layout = config.partitioning().partition_keys()
-    groups = grouped(decision.partitions, layout, config.runs.partitions_per_run, alone=failed)
+    kinds = {name: (work.stages, work.reason) for name, work in decision.partitions.items()}
+    groups = grouped(kinds, layout, config.runs.partitions_per_run, alone=failed)
     return [_request(reader, {name: decision.partitions[name] for name in group}, last) for group in groups]
 
 

@@ -5,39 +5,31 @@ work for the same reason. A partition whose work has failed before gets a run of
 other partition is lost with it again.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-
-from headrace.build.waves import PartitionWork
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from itertools import pairwise
 
 
 def grouped(
-    starts: Mapping[str, PartitionWork], layout: Sequence[str], most: int, alone: Collection[str] = ()
+    kinds: Mapping[str, Hashable], layout: Sequence[str], most: int, alone: Collection[str] = ()
 ) -> list[tuple[str, ...]]:
-    """The partitions to start, as groups of at most `most`, in the layout's order. Each is in exactly one group.
+    """The partitions to build, in the same order, as groups of at most `most`. Each is in exactly one group.
 
     Args:
-        starts: partition → its work.
+        kinds: partition → what a run does with it; equal for all partitions of a group.
         layout: all partitions of the data set, in order.
         most: the most partitions in a group.
         alone: partitions that are in a group of their own.
 
-    >>> work = PartitionWork(("audio",), "token")
-    >>> grouped({name: work for name in "abdef"}, "abcdef", 2)
+    >>> grouped(dict.fromkeys("abdef"), "abcdef", 2)
     [('a', 'b'), ('d', 'e'), ('f',)]
     """
+    following = dict(pairwise(layout))
     groups: list[list[str]] = []
-    before = None
-    for name in layout:
-        if name in starts:
-            last = groups[-1] if groups else []
-            is_joined = before is not None and name not in alone and before not in alone and len(last) < most
-            if is_joined and _kind(starts[name]) == _kind(starts[last[0]]):
-                last.append(name)
-            else:
-                groups.append([name])
-        before = name if name in starts else None
+    for name, kind in kinds.items():
+        last = groups[-1] if groups else []
+        is_next = bool(last) and following.get(last[-1]) == name and kinds[last[-1]] == kind
+        if is_next and len(last) < most and {last[-1], name}.isdisjoint(alone):
+            last.append(name)
+        else:
+            groups.append([name])
     return [tuple(group) for group in groups]
-
-
-def _kind(work: PartitionWork) -> tuple[object, ...]:
-    return work.stages, work.reason
