@@ -9,6 +9,8 @@ from dagster._core.definitions.data_version import DATA_VERSION_TAG
 import headrace_dagster.assets.audio_shards as audio_assets
 import tests.daemons
 from headrace.build.waves import RunPatience
+from headrace.config.operation import RunsConfig
+from headrace.encoders import load
 from headrace.errors import BuildError
 from headrace.format.manifests import newest_manifest
 from headrace_dagster.assets.history import forgettable_runs
@@ -168,6 +170,13 @@ def test_each_partition_has_one_event_with_its_own_version_and_metadata(built):
 def test_each_partition_has_its_own_results_of_checks(built):
     for name in CHECKED:
         assert passed(built, name) == set(LAYOUT)
+    evaluated = [
+        entry.get_dagster_event().asset_check_evaluation_data
+        for run in built.instance.get_runs()
+        for entry in built.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+    ]
+    of_partitions = [(one.asset_key, one.check_name, one.partition) for one in evaluated if one.partition]
+    assert len(of_partitions) == len(set(of_partitions)) == len(CHECKED) * len(CHECKS) * len(LAYOUT)
     assert built.settle() == []
     assert built.reasons["stale_partitions"] == "up to date"
 
@@ -382,3 +391,31 @@ def test_a_failed_run_of_several_is_forgotten_once_all_of_it_was_made(daemon, mo
         daemon.project.write_tone(f"tone{i:03d}", hz=900 + i)
     daemon.settle()
     assert failed.run_id in forgettable_runs(daemon.instance, dataset, later)
+
+
+def test_backfills_put_as_many_partitions_into_a_run_and_by_default_one(daemon):
+    def policies():
+        graph = daemon.definitions.resolve_asset_graph()
+        return {key.path[-1]: graph.get(key).backfill_policy for key in graph.materializable_asset_keys}
+
+    found = policies()
+    assert {name for name, policy in found.items() if policy is not None} == set(PARTITIONED)
+    assert {found[name].max_partitions_per_run for name in PARTITIONED} == {4}
+    daemon.project.write_yaml(runs={})
+    daemon.reload()
+    assert set(policies().values()) == {None}
+
+
+def test_the_partitions_of_a_run_use_one_encoder(daemon, monkeypatch):
+    loaded = []
+    monkeypatch.setattr("headrace_dagster.resources.encoders.load", lambda *given: loaded.append(given) or load(*given))
+    assert all(daemon.run(request).success for request in daemon.tick("stale_partitions"))
+    assert len(loaded) == 2  # runs
+
+
+def test_more_partitions_per_run_than_a_tick_starts_are_an_error():
+    with pytest.raises(
+        ValueError, match=r"partitions_per_run is 9: expected at most per_tick \(8\) and in_flight \(16\)"
+    ):
+        RunsConfig(partitions_per_run=9)
+    assert RunsConfig(partitions_per_run=9, per_tick=9).partitions_per_run == 9
