@@ -120,9 +120,9 @@ def passed(daemon, name) -> set[str]:
     }
 
 
-def failing(monkeypatch, partition, error):
-    """Make the audio of one partition fail until the returned function is called."""
-    real, broken = audio_assets.build_partition, {partition}
+def failing(monkeypatch, error, *partitions):
+    """Make the audio of partitions fail until the returned function is called."""
+    real, broken = audio_assets.build_partition, set(partitions or [BAD])
 
     def build(name, *args, **settings):
         if name in broken:
@@ -257,7 +257,7 @@ def test_one_changed_recording_is_a_run_of_one_partition_as_ever(built):
 
 @pytest.mark.parametrize("error", [BuildError("cannot be read"), ZeroDivisionError("a bug")])
 def test_a_partition_that_fails_leaves_the_others_materialized_and_checked(daemon, monkeypatch, error):
-    failing(monkeypatch, BAD, error)
+    failing(monkeypatch, error)
     first, _ = daemon.tick("stale_partitions")
     assert not daemon.run(first).success
     done = set(LAYOUT[:4]) - {BAD}
@@ -268,10 +268,12 @@ def test_a_partition_that_fails_leaves_the_others_materialized_and_checked(daemo
     assert f"{BAD}: " in message
     assert str(error) in message
     assert not any(partition in message for partition in done)
+    rest = PARTITIONED[1:]
+    assert asked_for(daemon) == [(BEFORE, rest), (BEHIND, rest), (tuple(LAYOUT[4:]), PARTITIONED)]
 
 
 def test_the_next_tick_builds_on_what_is_done_and_retries_the_failed_partition_alone(daemon, monkeypatch):
-    repair = failing(monkeypatch, BAD, BuildError("cannot be read"))
+    repair = failing(monkeypatch, BuildError("cannot be read"))
     for request in daemon.tick("stale_partitions"):
         daemon.run(request)
     rest = PARTITIONED[1:]
@@ -287,7 +289,7 @@ def test_the_next_tick_builds_on_what_is_done_and_retries_the_failed_partition_a
 
 
 def test_a_partition_that_fails_on_and_on_rests_after_the_usual_attempts(daemon, monkeypatch):
-    failing(monkeypatch, BAD, BuildError("cannot be read"))
+    failing(monkeypatch, BuildError("cannot be read"))
     without_patience(monkeypatch)
     made = daemon.settle()
     attempts = [run for run in made if not run.success]
@@ -299,7 +301,7 @@ def test_a_partition_that_fails_on_and_on_rests_after_the_usual_attempts(daemon,
 
 def test_a_process_that_dies_costs_only_what_was_not_done(daemon, monkeypatch):
     """The unfinished partitions are tried again, each in a run of its own: one of them may kill its process again."""
-    failing(monkeypatch, BAD, dg.DagsterExecutionInterruptedError())
+    failing(monkeypatch, dg.DagsterExecutionInterruptedError())
     first, _ = daemon.tick("stale_partitions")
     daemon.run(first)
     assert passed(daemon, "audio_shards") == set(BEFORE)
@@ -372,25 +374,20 @@ def test_the_bounds_count_partitions(daemon):
 def test_a_failed_run_of_several_is_forgotten_once_all_of_it_was_made(daemon, monkeypatch):
     daemon.project.write_yaml(schedules={"history": {"days": 1, "keep": 0}})
     daemon.reload()
-    repair = failing(monkeypatch, BAD, BuildError("cannot be read"))
+    dataset, much_later = daemon.project.dataset(), 4e9
+    repair = failing(monkeypatch, BuildError("cannot be read"), *LAYOUT[:4])
     without_patience(monkeypatch)
     first, second = daemon.tick("stale_partitions")
     daemon.run(first)
     (failed,) = daemon.instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE]))
     repair()
-    later = 4e9
-    dataset = daemon.project.dataset()
-    daemon.run(second)
-    assert failed.run_id not in forgettable_runs(daemon.instance, dataset, later)
-    daemon.settle()
-    assert failed.run_id not in forgettable_runs(daemon.instance, dataset, later)  # it has the records of three others
-    for i in range(18):
-        daemon.project.write_tone(f"tone{i:03d}", hz=700 + i)
-    daemon.settle()
-    for i in range(18):
-        daemon.project.write_tone(f"tone{i:03d}", hz=900 + i)
-    daemon.settle()
-    assert failed.run_id in forgettable_runs(daemon.instance, dataset, later)
+    retries = daemon.tick("stale_partitions")
+    assert daemon.run(second).success
+    for request in retries[:3]:
+        assert daemon.run(request).success
+        assert failed.run_id not in forgettable_runs(daemon.instance, dataset, much_later)
+    assert daemon.run(retries[3]).success
+    assert failed.run_id in forgettable_runs(daemon.instance, dataset, much_later)
 
 
 def test_backfills_put_as_many_partitions_into_a_run_and_by_default_one(daemon):
