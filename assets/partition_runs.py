@@ -13,7 +13,7 @@ from headrace.config.dataset import DatasetConfig
 from headrace_dagster.resources.dagster_internals.event_log import partitions_checked_by
 from headrace_dagster.resources.dagster_internals.partition_events import (
     PartitionRecorder,
-    evaluation,
+    evaluations,
     recorded_output,
 )
 
@@ -53,16 +53,21 @@ def make_partitions(
     faults: dict[str, str] = {}
     partitions = context.partition_keys
     for partition in partitions:
+        failed = []
         try:
             made = make(partition)
             yield recorder.materialization(partition, made)
-            for result in checks(partition, made):
-                yield evaluation(context.instance, key, partition, result)
+            for result in evaluations(context.instance, key, partition, checks(partition, made)):
+                yield result
                 if not result.passed:
-                    faults[partition] = f"check {result.check_name} failed: {result.description}"
+                    failed.append(f"check {result.check_name} failed: {result.description}")
+        except dg.Failure as failure:
+            failed.append(str(failure.description))
         except Exception as error:  # the partition's edge: its failure must not stop the others
-            faults[partition] = _reason(error)
             context.log.exception("%s failed", partition)
+            failed.append(f"{type(error).__name__}: {error}")
+        if failed:
+            faults[partition] = "; ".join(failed)
     if faults:
         listed = "\n".join(f"{partition}: {reason}" for partition, reason in faults.items())
         message = f"{len(faults)} of {len(partitions)} partitions failed:\n{listed}"
@@ -91,13 +96,6 @@ def check_partitions(
     done = partitions_checked_by(context.instance, context.selected_asset_check_keys, context.run.run_id)
     for partition in context.partition_keys:
         if partition not in done:
-            for result in checks(partition):
-                yield evaluation(context.instance, key, partition, result)
+            yield from evaluations(context.instance, key, partition, checks(partition))
     for name in step.selected_output_names:
         yield dg.Output(None, output_name=name)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, dg.Failure):
-        return str(error.description)
-    return f"{type(error).__name__}: {error}"

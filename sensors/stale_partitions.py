@@ -36,8 +36,8 @@ def stale_partitions_sensor(
         target=dg.AssetSelection.assets(*made),
         minimum_interval_seconds=_INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Compares every partition with what the catalog and the YAML ask for. Starts a run for each stale "
-        "partition, and after them a run for snapshots, smoke test and report. Checks from time to time that all "
+        description="Compares every partition with what the catalog and the YAML ask for. Starts runs for stale "
+        "partitions, and after them a run for snapshots, smoke test and report. Checks from time to time that all "
         "shards exist. Retries failed work with growing pauses, a limited number of times.",
     )
     def stale_partitions(context: dg.SensorEvaluationContext) -> dg.SensorResult:

@@ -9,6 +9,7 @@ Fails first: tests/orchestration/test_several_partitions.py.
 """
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import dagster as dg
@@ -77,26 +78,27 @@ class PartitionRecorder:
         return dg.AssetMaterialization(self.key, partition=partition, metadata=dict(made.metadata or {}), tags=tags)
 
 
-def evaluation(
-    instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, result: dg.AssetCheckResult
-) -> dg.AssetCheckEvaluation:
-    """The result of a blocking check of one partition, for the newest materialization of that partition."""
+def evaluations(
+    instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, results: Iterable[dg.AssetCheckResult]
+) -> Iterator[dg.AssetCheckEvaluation]:
+    """The results of blocking checks of one partition, for the newest materialization of that partition."""
     of_partition = dg.AssetRecordsFilter(key, asset_partitions=[partition])
     newest = instance.fetch_materializations(of_partition, limit=1).records
-    target = [
+    targets = [
         AssetCheckEvaluationTargetMaterializationData(
             storage_id=record.storage_id, run_id=record.run_id, timestamp=record.timestamp
         )
         for record in newest
     ]
-    return dg.AssetCheckEvaluation(
-        asset_key=key,
-        check_name=str(result.check_name),
-        passed=result.passed,
-        metadata=result.metadata,
-        severity=result.severity,
-        description=result.description,
-        target_materialization_data=target[0] if target else None,
-        blocking=True,
-        partition=partition,
-    )
+    for result in results:
+        yield dg.AssetCheckEvaluation(
+            asset_key=key,
+            check_name=str(result.check_name),
+            passed=result.passed,
+            metadata=result.metadata,
+            severity=result.severity,
+            description=result.description,
+            target_materialization_data=targets[0] if targets else None,
+            blocking=True,
+            partition=partition,
+        )
