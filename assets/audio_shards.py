@@ -1,5 +1,6 @@
 """The asset NAME/audio_shards: the tar shards of one partition, audio and JSON."""
 
+from collections.abc import Iterator
 from functools import partial
 
 import dagster as dg
@@ -7,9 +8,11 @@ import dagster as dg
 from headrace.audio import Codec
 from headrace.build.audio import build_partition
 from headrace.build.reconcile import shard_settings
+from headrace_dagster.assets.checks import ShardChecks
 from headrace_dagster.assets.events import readable_failures
 from headrace_dagster.assets.gates import pass_catalog
 from headrace_dagster.assets.metadata import shards_metadata
+from headrace_dagster.assets.partition_runs import PartitionEvent, backfill_policy_of, make_partitions
 from headrace_dagster.assets.partitions import partitions_of
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.progress import BuildProgress
@@ -28,6 +31,7 @@ def audio_shards_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         key=keys.audio_shards,
         deps=[keys.recordings],
         partitions_def=partitions_of(config),
+        backfill_policy=backfill_policy_of(config),
         code_version=settings.wanted("")[:16],
         group_name=config.name,
         owners=config.owners,
@@ -40,17 +44,22 @@ def audio_shards_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         headrace_storage: StorageResource,
         headrace_workers: dg.ResourceParam[Workers],
         headrace_progress: dg.ResourceParam[BuildProgress],
-    ) -> dg.MaterializeResult:
+    ) -> Iterator[PartitionEvent]:
         from headrace.catalog.parts import partition_recordings  # noqa: PLC0415 - polars: not in a code server
 
         pass_catalog(context.instance, keys.catalog)
         audio = headrace_storage.audio(config)
-        with readable_failures():
-            recordings = partition_recordings(headrace_storage.output(config), config, context.partition_key)
-            source = headrace_storage.source(config)
-            work = partial(build_partition, context.partition_key, recordings, settings, source, audio)
-            build = headrace_workers.run(work, headrace_progress.built)
-        version = dg.DataVersion(build.manifest.digest)
-        return dg.MaterializeResult(data_version=version, metadata=shards_metadata(audio, build, settings))
+
+        def make(partition: str) -> dg.MaterializeResult:
+            with readable_failures():
+                recordings = partition_recordings(headrace_storage.output(config), config, partition)
+                source = headrace_storage.source(config)
+                work = partial(build_partition, partition, recordings, settings, source, audio)
+                build = headrace_workers.run(work, headrace_progress.built)
+            version = dg.DataVersion(build.manifest.digest)
+            return dg.MaterializeResult(data_version=version, metadata=shards_metadata(audio, build, settings))
+
+        checks = ShardChecks(config, keys.audio_shards, None)
+        yield from make_partitions(context, keys.audio_shards, make, checks.of_build(context, headrace_storage))
 
     return audio_shards

@@ -8,6 +8,7 @@ found is counted) is part of the asset `catalog`. Checks whose failure must keep
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -23,6 +24,7 @@ from headrace_dagster.assets.compared import Compared, verdict
 from headrace_dagster.assets.events import readable_failures
 from headrace_dagster.assets.gates import alignment_check
 from headrace_dagster.assets.metadata import table
+from headrace_dagster.assets.partition_runs import PartitionCheckEvent, PartitionChecks, check_partitions
 from headrace_dagster.assets.partitions import partitions_of
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.storage import StorageResource
@@ -40,9 +42,9 @@ def dataset_checks(dataset: ProjectDataset) -> list[dg.AssetChecksDefinition]:
     config, keys = dataset.config, dataset.keys
     return [
         _catalog_schema(dataset),
-        _shard_checks(config, keys.audio_shards, None),
+        ShardChecks(config, keys.audio_shards, None).definition(),
         _index_check(config, keys.sizes_index, None),
-        *(_shard_checks(config, keys.latent_shards(latents.name), latents) for latents in config.latents),
+        *(ShardChecks(config, keys.latent_shards(latents.name), latents).definition() for latents in config.latents),
         *(_index_check(config, keys.latents_index(latents.name), latents) for latents in config.latents),
     ]
 
@@ -76,36 +78,77 @@ def _catalog_schema(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
     return schema
 
 
-def _shard_checks(config: DatasetConfig, key: dg.AssetKey, latents: LatentsConfig | None) -> dg.AssetChecksDefinition:
-    texts = _AUDIO_CHECKS if latents is None else _LATENTS_CHECKS
-    aligned = latents.frame_aligned if latents else ()
-    texts = texts | {alignment_check(column): f"{column!r} has one entry per latent frame" for column in aligned}
-    with warnings.catch_warnings():
-        # Dagster marks partitioned checks as preview. An unpartitioned check would have one result for all partitions.
-        warnings.simplefilter("ignore", dg.PreviewWarning)
-        specs = [
-            dg.AssetCheckSpec(name, asset=key, blocking=True, partitions_def=partitions_of(config), description=text)
-            for name, text in texts.items()
-        ]
+@dataclass(frozen=True, slots=True)
+class ShardChecks:
+    """The checks of each partition of audio shards, or of a set of latents.
 
-    @dg.multi_asset_check(name="__".join([*key.path, "checks"]), specs=specs)
-    def checks(
-        context: dg.AssetCheckExecutionContext, headrace_storage: StorageResource
-    ) -> Iterator[dg.AssetCheckResult]:
+    Attributes:
+        config: the data set.
+        key: the partitioned asset.
+        latents: the set of latents; None for audio shards.
+    """
+
+    config: DatasetConfig
+    key: dg.AssetKey
+    latents: LatentsConfig | None
+
+    def definition(self) -> dg.AssetChecksDefinition:
+        """The checks as a step of a run."""
+
+        @dg.multi_asset_check(name="__".join([*self.key.path, "checks"]), specs=self._specs())
+        def checks(
+            context: dg.AssetCheckExecutionContext, headrace_storage: StorageResource
+        ) -> Iterator[PartitionCheckEvent]:
+            def of_partition(partition: str) -> Iterator[dg.AssetCheckResult]:
+                built = Compared.by_the_build(context.instance, context.run.run_id, self.key, partition)
+                return self._results(headrace_storage, partition, built)
+
+            yield from check_partitions(context, self.key, of_partition)
+
+        return checks
+
+    def of_build(self, context: dg.AssetExecutionContext, storage: StorageResource) -> PartitionChecks:
+        """The checks of a partition that the step of the asset has just built."""
+
+        def results(partition: str, made: dg.MaterializeResult) -> Iterator[dg.AssetCheckResult]:
+            written = int(str((made.metadata or {})["shards_written"]))
+            built = Compared(context.instance, context.run.run_id, self.key, partition, written)
+            return self._results(storage, partition, built)
+
+        return results
+
+    def _specs(self) -> list[dg.AssetCheckSpec]:
+        texts = _AUDIO_CHECKS if self.latents is None else _LATENTS_CHECKS
+        texts = texts | {
+            alignment_check(column): f"{column!r} has one entry per latent frame" for column in self._aligned
+        }
+        with warnings.catch_warnings():
+            # Dagster marks partitioned checks as preview. An unpartitioned one has one result for all partitions.
+            warnings.simplefilter("ignore", dg.PreviewWarning)
+            return [
+                dg.AssetCheckSpec(
+                    name, asset=self.key, blocking=True, partitions_def=partitions_of(self.config), description=text
+                )
+                for name, text in texts.items()
+            ]
+
+    @property
+    def _aligned(self) -> tuple[str, ...]:
+        return tuple(self.latents.frame_aligned) if self.latents else ()
+
+    def _results(self, storage: StorageResource, partition: str, compared: Compared) -> Iterator[dg.AssetCheckResult]:
+        """The result of each check of a partition."""
         from headrace.checks.frame_alignment import alignment_faults  # noqa: PLC0415 - polars: not in a code server
 
-        shards, audio = _shards(headrace_storage, config, latents), headrace_storage.audio(config)
-        numbered = _manifest(shards, context.partition_key)
+        shards, audio = _shards(storage, self.config, self.latents), storage.audio(self.config)
+        numbered = _manifest(shards, partition)
         manifest = numbered.manifest
         numbers = {"shards": len(manifest.shards), "samples": manifest.num_samples, "rejected": len(manifest.refused)}
-        compared = Compared.by_the_build(context, key)
-        yield compared.verdict("conservation", lambda: _conservation(audio, shards, numbered, latents), numbers)
+        yield compared.verdict("conservation", lambda: _conservation(audio, shards, numbered, self.latents), numbers)
         yield compared.verdict("index_matches_tar", lambda: shard_faults(shards, manifest), numbers)
-        misaligned = list(alignment_faults(shards, manifest, aligned))
-        for column in aligned:
-            yield _alignment([fault for fault in misaligned if fault.column == column], numbers, column, key)
-
-    return checks
+        misaligned = list(alignment_faults(shards, manifest, self._aligned))
+        for column in self._aligned:
+            yield _alignment([fault for fault in misaligned if fault.column == column], numbers, column, self.key)
 
 
 def _alignment(

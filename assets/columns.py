@@ -11,6 +11,7 @@ from headrace_dagster.assets.column_checks import column_check_results, column_c
 from headrace_dagster.assets.column_metadata import columns_index_metadata, columns_metadata
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, snapshot_inputs
 from headrace_dagster.assets.gates import pass_shards
+from headrace_dagster.assets.partition_runs import PartitionEvent, backfill_policy_of, make_partitions
 from headrace_dagster.assets.partitions import partitions_of
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.progress import BuildProgress
@@ -27,6 +28,7 @@ def columns_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
         key=keys.columns(name),
         deps=[keys.audio_shards],
         partitions_def=partitions_of(config),
+        backfill_policy=backfill_policy_of(config),
         code_version=ColumnSettings().wanted("")[:16],
         group_name=config.name,
         owners=config.owners,
@@ -38,15 +40,19 @@ def columns_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext,
         headrace_storage: StorageResource,
         headrace_progress: dg.ResourceParam[BuildProgress],
-    ) -> dg.MaterializeResult:
-        pass_shards(context.instance, keys.audio_shards, [context.partition_key])
+    ) -> Iterator[PartitionEvent]:
         output, selected = headrace_storage.output(config), context.run.asset_selection or ()
         # In one run with the audio, its samples have been counted already.
         progress = (lambda _: None) if keys.audio_shards in selected else headrace_progress.built
-        with readable_failures():
-            build = build_columns(output, config, name, context.partition_key, progress)
-        version = dg.DataVersion(build.manifest.digest)
-        return dg.MaterializeResult(data_version=version, metadata=columns_metadata(build))
+
+        def make(partition: str) -> dg.MaterializeResult:
+            pass_shards(context.instance, keys.audio_shards, [partition])
+            with readable_failures():
+                build = build_columns(output, config, name, partition, progress)
+            version = dg.DataVersion(build.manifest.digest)
+            return dg.MaterializeResult(data_version=version, metadata=columns_metadata(build))
+
+        yield from make_partitions(context, keys.columns(name), make)
 
     return columns
 

@@ -12,27 +12,31 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What the run of a check has already compared, because it has built the partition.
+    """What a run has already compared of a partition, because it has built the partition.
 
     Attributes:
-        context: of the check; it has a partition.
+        instance: the Dagster instance.
+        run_id: the run.
         key: the partitioned asset.
+        partition: the partition.
         written: number of shards that this run wrote and compared; None if this run has not built the partition.
     """
 
-    context: dg.AssetCheckExecutionContext
+    instance: dg.DagsterInstance
+    run_id: str
     key: dg.AssetKey
+    partition: str
     written: int | None
 
     @classmethod
-    def by_the_build(cls, context: dg.AssetCheckExecutionContext, key: dg.AssetKey) -> "Compared":
+    def by_the_build(cls, instance: dg.DagsterInstance, run_id: str, key: dg.AssetKey, partition: str) -> "Compared":
         """What the materialization of this partition in this run compared, if there is one."""
-        of_partition = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[context.partition_key])
-        found = context.instance.fetch_materializations(of_partition, limit=1).records
-        if not found or found[0].run_id != context.run.run_id:
-            return cls(context, key, None)
+        of_partition = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition])
+        found = instance.fetch_materializations(of_partition, limit=1).records
+        if not found or found[0].run_id != run_id:
+            return cls(instance, run_id, key, partition, None)
         metadata = found[0].asset_materialization.metadata if found[0].asset_materialization else {}
-        return cls(context, key, int(str(metadata["shards_written"].value)))
+        return cls(instance, run_id, key, partition, int(str(metadata["shards_written"].value)))
 
     def verdict(self, name: str, faults: Callable[[], list[str]], numbers: Mapping[str, int]) -> dg.AssetCheckResult:
         """The result of a check: without faults if the build has compared the shards, otherwise from `faults`.
@@ -46,7 +50,7 @@ class Compared:
     def _was_sound(self, name: str) -> bool:
         """Whether the previous result is a success; a partition without one was never found to be damaged."""
         check = dg.AssetCheckKey(self.key, name)
-        before = result_before(self.context.instance, check, self.context.partition_key, self.context.run.run_id)
+        before = result_before(self.instance, check, self.partition, self.run_id)
         return before in {None, CheckResult.PASSED}
 
 

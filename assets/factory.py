@@ -1,6 +1,7 @@
 """Builds the assets, checks and resources of data sets from their configuration."""
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -29,6 +30,12 @@ from headrace_dagster.resources.storage import StorageResource
 
 def dataset_assets(dataset: ProjectDataset) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     """The assets of one data set, upstream first."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)  # of backfill policies, with runs.partitions_per_run
+        return _dataset_assets(dataset)
+
+
+def _dataset_assets(dataset: ProjectDataset) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     return [
         catalog_asset(dataset),
         recordings_asset(dataset),

@@ -13,7 +13,7 @@ import dagster as dg
 
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.run_statuses import ENDED
-from headrace_dagster.assets.tags import PARTITION_TAG, dataset_of
+from headrace_dagster.assets.tags import dataset_of, partitions_of_run
 
 _DAY_SECONDS = 86_400
 _PAGE = 500
@@ -29,7 +29,7 @@ class PastRun:
     Attributes:
         run_id: id of the run.
         ended_seconds: when the run ended, in seconds since 1970.
-        made: assets (or the job) and partition of the run.
+        made: assets (or the job) and partitions of the run.
         is_success: whether the run succeeded.
     """
 
@@ -71,20 +71,21 @@ def forgettable(runs: Sequence[PastRun], needed: Collection[str], *, keep: int, 
 def _past_runs(instance: dg.DagsterInstance, dataset: ProjectDataset) -> Iterator[PastRun]:
     """The runs of a data set that have ended, newest first."""
     filters = dg.RunsFilter(statuses=ENDED)
+    layout = dataset.partitions.get_partition_keys()
     cursor: str | None = None
     while page := instance.get_run_records(filters, limit=_PAGE, cursor=cursor):
         for record in page:
             run = record.dagster_run
             if dataset_of(run, [dataset]) == dataset.name:
                 ended = record.end_time or record.update_timestamp.replace(tzinfo=UTC).timestamp()
-                yield PastRun(run.run_id, ended, _made(run), run.status == dg.DagsterRunStatus.SUCCESS)
+                yield PastRun(run.run_id, ended, _made(run, layout), run.status == dg.DagsterRunStatus.SUCCESS)
         cursor = page[-1].dagster_run.run_id
 
 
-def _made(run: dg.DagsterRun) -> frozenset[tuple[str, str]]:
-    partition = run.tags.get(PARTITION_TAG, "")
+def _made(run: dg.DagsterRun, layout: Sequence[str]) -> frozenset[tuple[str, str]]:
+    partitions = partitions_of_run(run, layout) or ("",)
     names = [key.to_user_string() for key in run.asset_selection or ()]
-    return frozenset((name, partition) for name in names or [run.job_name])
+    return frozenset((name, partition) for name in names or [run.job_name] for partition in partitions)
 
 
 def _last_runs(instance: dg.DagsterInstance, keys: Collection[dg.AssetKey]) -> set[str]:

@@ -1,6 +1,6 @@
 """The asset NAME/<latents>_latent_shards: latents of one partition, encoded from its audio shards."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import dagster as dg
 
@@ -8,9 +8,11 @@ from headrace.build.latents import build_latent_partition
 from headrace.build.reconcile import latent_settings
 from headrace.build.update import PartitionBuild
 from headrace.config.content import LatentsConfig
+from headrace_dagster.assets.checks import ShardChecks
 from headrace_dagster.assets.events import readable_failures, short_digest
 from headrace_dagster.assets.gates import pass_shards
 from headrace_dagster.assets.metadata import latents_metadata
+from headrace_dagster.assets.partition_runs import PartitionEvent, backfill_policy_of, make_partitions
 from headrace_dagster.assets.partitions import partitions_of
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.encoders import Encoders
@@ -27,6 +29,7 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
         key=keys.latent_shards(latents.name),
         deps=[keys.audio_shards],
         partitions_def=partitions_of(config),
+        backfill_policy=backfill_policy_of(config),
         code_version=short_digest(latents.model_dump_json()),
         pool="gpu",
         group_name=config.name,
@@ -41,29 +44,36 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
         headrace_workers: dg.ResourceParam[Workers],
         headrace_encoders: dg.ResourceParam[Encoders],
         headrace_progress: dg.ResourceParam[BuildProgress],
-    ) -> dg.MaterializeResult:
-        pass_shards(context.instance, keys.audio_shards, [context.partition_key])
-        partition = context.partition_key
+    ) -> Iterator[PartitionEvent]:
         audio, shards = headrace_storage.audio(config), headrace_storage.latents(config, latents.name)
+        last = context.partition_keys[-1]
 
-        def work(*, num_threads: int, progress: Callable[[int], None]) -> PartitionBuild:
-            try:
-                return build_latent_partition(
-                    partition,
-                    latent_settings(latents),
-                    lambda: headrace_encoders.load(latents.encoder),
-                    audio,
-                    shards,
-                    options=headrace_encoders.options(num_threads),
-                    progress=progress,
-                )
-            finally:
-                headrace_encoders.release()
+        def make(partition: str) -> dg.MaterializeResult:
+            pass_shards(context.instance, keys.audio_shards, [partition])
 
-        with readable_failures():
-            build = headrace_workers.run(work, headrace_progress.built, on_gpu=True)
-            settings = latent_settings(latents)
-        version = dg.DataVersion(build.manifest.digest)
-        return dg.MaterializeResult(data_version=version, metadata=latents_metadata(audio, shards, build, settings))
+            def work(*, num_threads: int, progress: Callable[[int], None]) -> PartitionBuild:
+                try:
+                    return build_latent_partition(
+                        partition,
+                        latent_settings(latents),
+                        lambda: headrace_encoders.load(latents.encoder),
+                        audio,
+                        shards,
+                        options=headrace_encoders.options(num_threads),
+                        progress=progress,
+                    )
+                finally:
+                    if partition == last:  # the others of this run use the same encoder
+                        headrace_encoders.release()
+
+            with readable_failures():
+                build = headrace_workers.run(work, headrace_progress.built, on_gpu=True)
+                settings = latent_settings(latents)
+            version = dg.DataVersion(build.manifest.digest)
+            return dg.MaterializeResult(data_version=version, metadata=latents_metadata(audio, shards, build, settings))
+
+        key = keys.latent_shards(latents.name)
+        checks = ShardChecks(config, key, latents)
+        yield from make_partitions(context, key, make, checks.of_build(context, headrace_storage))
 
     return latent_shards

@@ -24,6 +24,47 @@ ASSET_JOB = "__ASSET_JOB"
 PARTITION_TAG = "dagster/partition"
 """Dagster's own tag of a run's partition."""
 
+FIRST_PARTITION_TAG = "dagster/asset_partition_range_start"
+LAST_PARTITION_TAG = "dagster/asset_partition_range_end"
+"""Dagster's own tags of a run of several partitions, which are consecutive."""
+
+
+def work_tags(num_partitions: int) -> list[str]:
+    """The tags with the tokens of the work of a run's partitions, in order.
+
+    >>> work_tags(3)
+    ['headrace/work', 'headrace/work_2', 'headrace/work_3']
+    """
+    return [WORK_TAG, *(f"{WORK_TAG}_{number}" for number in range(2, num_partitions + 1))]
+
+
+def range_tags(partitions: Sequence[str]) -> dict[str, str]:
+    """The tags of a run of several consecutive partitions."""
+    return {FIRST_PARTITION_TAG: partitions[0], LAST_PARTITION_TAG: partitions[-1]}
+
+
+def partition_label(run: dg.DagsterRun) -> str:
+    """The partitions of a run, for messages: `train-0000`, or `train-0000 … train-0007`; empty without any."""
+    ends = (run.tags.get(FIRST_PARTITION_TAG), run.tags.get(LAST_PARTITION_TAG))
+    return run.tags.get(PARTITION_TAG) or " … ".join(dict.fromkeys(end for end in ends if end))
+
+
+def partitions_of_run(run: dg.DagsterRun, layout: Sequence[str]) -> tuple[str, ...]:
+    """The partitions of a run; none for a run of unpartitioned assets.
+
+    Args:
+        run: a run.
+        layout: all partitions of the data set, in order. Of a range that is not in it, only the ends are known.
+    """
+    if PARTITION_TAG in run.tags:
+        return (run.tags[PARTITION_TAG],)
+    if FIRST_PARTITION_TAG not in run.tags:
+        return ()
+    first, last = run.tags[FIRST_PARTITION_TAG], run.tags[LAST_PARTITION_TAG]
+    if first not in layout or last not in layout:
+        return tuple(dict.fromkeys((first, last)))
+    return tuple(layout[layout.index(first) : layout.index(last) + 1])
+
 
 def dataset_of(run: dg.DagsterRun, datasets: Sequence[ProjectDataset]) -> str | None:
     """Name of the data set of a run: by its tag, its assets, or its job (`demo_verify`); None for other runs.

@@ -26,8 +26,8 @@ RATE_HZ = 8000
 RECORDINGS = 4  # for each partition
 
 
-def make_dataset(folder: Path, num_partitions: int) -> None:
-    """Recordings and the YAML file of a data set."""
+def make_dataset(folder: Path, num_partitions: int, per_run: int = 1) -> None:
+    """Recordings and the YAML file of a data set, with `per_run` partitions in a run."""
     recordings = folder / "recordings"
     recordings.mkdir()
     for number in range(num_partitions * RECORDINGS):
@@ -39,23 +39,28 @@ def make_dataset(folder: Path, num_partitions: int) -> None:
         "splits": {"train": 1.0},
         "shards": {"partitions": {"train": num_partitions}},
         "output": {"uri": str(folder / "output")},
+        **({"runs": {"partitions_per_run": per_run}} if per_run > 1 else {}),
     }
     (folder / "datasets").mkdir()
     (folder / "datasets" / "tones.yaml").write_text(json.dumps(content))  # JSON is YAML
 
 
-def measure(tree: Path, num_partitions: int) -> tuple[float, float]:
+def measure(tree: Path, num_partitions: int, per_run: int = 1) -> tuple[float, float]:
     """Seconds of CPU and by the clock of a first build."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        make_dataset(folder, num_partitions)
+        make_dataset(folder, num_partitions, per_run)
         (folder / "home").mkdir()
         places = {"HEADRACE_DATASETS": str(folder / "datasets"), "DAGSTER_HOME": str(folder / "home")}
-        before, start = _children(), time.perf_counter()
-        subprocess.run(
-            [sys.executable, "build.py", "tones"], cwd=tree, env=os.environ | places, check=True, capture_output=True
-        )
-        return _children() - before, time.perf_counter() - start
+        return cost_of([[sys.executable, "build.py", "tones"]], tree, places)
+
+
+def cost_of(commands: list[list[str]], tree: Path, variables: dict[str, str]) -> tuple[float, float]:
+    """Seconds of CPU and by the clock of commands, one after the other."""
+    before, start = _children(), time.perf_counter()
+    for command in commands:
+        subprocess.run(command, cwd=tree, env=os.environ | variables, check=True, capture_output=True)
+    return _children() - before, time.perf_counter() - start
 
 
 def _children() -> float:

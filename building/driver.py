@@ -24,6 +24,7 @@ from headrace.build.reconcile import (
     wanted_partitions,
     why_build,
 )
+from headrace.build.run_groups import grouped
 from headrace.build.staleness import plan_build
 from headrace.catalog.header import CatalogHeader
 from headrace.catalog.partitions import PartitionSize, partition_sizes
@@ -236,8 +237,9 @@ class DatasetBuild:
         with self.progress.stage(
             part.key.path[-1], {name: work.get(name, PartitionSize(0, 0.0)) for name in before.why}
         ):
-            for partition in before.why:
-                self.runner.materialize(part.key, partition, [other.key for other in joined])
+            layout, most = self.config.partitioning().partition_keys(), self.config.runs.partitions_per_run
+            for partitions in grouped(dict.fromkeys(before.why), layout, most):
+                self.runner.materialize_partitions(part.key, partitions, [other.key for other in joined])
 
     def _before(self, part: "_Part", with_audio: Collection[str] = ()) -> ShardsBefore:
         """The present state of the shards, with the partitions to build and why.

@@ -1,4 +1,4 @@
-"""Runs one asset in this process, and describes what failed."""
+"""Runs assets in this process, and describes what failed."""
 
 import socket
 import time
@@ -13,7 +13,7 @@ from headrace_dagster.assets.column_checks import READ
 from headrace_dagster.assets.factory import build_assets, default_resources
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import AssetRecords
-from headrace_dagster.assets.tags import HOST_TAG
+from headrace_dagster.assets.tags import HOST_TAG, range_tags
 
 _INTERRUPTED = dg.DagsterExecutionInterruptedError.__name__
 
@@ -86,18 +86,8 @@ class Runner:
         Raises:
             KeyboardInterrupt: Ctrl-C was pressed. Finished shards are kept.
         """
-        self._before_run()
         began = self._clock()
-        result = self._job.execute_in_process(
-            run_config=self._config,
-            instance=self.instance,
-            partition_key=partition,
-            asset_selection=[key, *also],
-            tags={HOST_TAG: socket.gethostname()},
-            raise_on_error=False,
-        )
-        if _was_interrupted(result):
-            raise KeyboardInterrupt
+        result = self._run([key, *also], partition)
         seconds = {other: spent for other in also if (spent := _seconds_of(result, other)) is not None}
         own = self._clock() - began - sum(seconds.values())
         faults = tuple(_faults(result, apart=list(seconds)))
@@ -109,9 +99,55 @@ class Runner:
             self.outcomes.append(RunOutcome(other, partition, result.run_id, faults, spent, stops=bool(faults)))
         return outcome
 
+    def materialize_partitions(
+        self, key: dg.AssetKey, partitions: Sequence[str], also: Sequence[dg.AssetKey] = ()
+    ) -> None:
+        """Materialize consecutive partitions of an asset in one run. Each has an outcome of its own.
+
+        Args:
+            key: the asset.
+            partitions: its partitions.
+            also: as for `materialize`.
+
+        Raises:
+            KeyboardInterrupt: as for `materialize`.
+        """
+        if len(partitions) == 1:
+            self.materialize(key, partitions[0], also)
+            return
+        began = self._clock()
+        result = self._run([key, *also], None, range_tags(partitions))
+        reached = {other: spent for other in also if (spent := _seconds_of(result, other)) is not None}
+        own = self._clock() - began - sum(reached.values())
+        for made, seconds in {key: own, **reached}.items():
+            self.outcomes += _outcomes_of_partitions(result, made, partitions, seconds)
+        if not result.success and not any(outcome.run_id == result.run_id for outcome in self._failed()):
+            fault = f"the run failed; see run {result.run_id}"
+            self.outcomes.append(RunOutcome(key, None, result.run_id, (fault,), 0.0, stops=True))
+
+    def _failed(self) -> list[RunOutcome]:
+        return [outcome for outcome in self.outcomes if outcome.faults]
+
+    def _run(
+        self, keys: Sequence[dg.AssetKey], partition: str | None, tags: Mapping[str, str] | None = None
+    ) -> dg.ExecuteInProcessResult:
+        """Run assets. Raises `KeyboardInterrupt` if Ctrl-C was pressed."""
+        self._before_run()
+        result = self._job.execute_in_process(
+            run_config=self._config,
+            instance=self.instance,
+            partition_key=partition,
+            asset_selection=keys,
+            tags={HOST_TAG: socket.gethostname(), **(tags or {})},
+            raise_on_error=False,
+        )
+        if _was_interrupted(result):
+            raise KeyboardInterrupt
+        return result
+
     def take_faults(self) -> list[RunOutcome]:
         """Remove the outcomes with faults from `outcomes`, and return them."""
-        faults = [outcome for outcome in self.outcomes if outcome.faults]
+        faults = self._failed()
         self.outcomes = [outcome for outcome in self.outcomes if not outcome.faults]
         return faults
 
@@ -142,11 +178,46 @@ def _seconds_of(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> float | 
     return None
 
 
-def _audio_of(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> AudioCounts:
-    """The counts in the metadata of a materialization; zeros for other assets."""
+def _audio_of(result: dg.ExecuteInProcessResult, key: dg.AssetKey, partition: str | None = None) -> AudioCounts:
+    """The counts in the metadata of a materialization, by default of the run's only one; zeros for other assets."""
     events = (event.materialization for event in result.get_asset_materialization_events())
-    found = next((one.metadata for one in events if one.asset_key == key), {})
+    found = next((one.metadata for one in events if one.asset_key == key and partition in {None, one.partition}), {})
     return AudioCounts.of_metadata({name: value.value for name, value in found.items()})
+
+
+def _outcomes_of_partitions(
+    result: dg.ExecuteInProcessResult, key: dg.AssetKey, partitions: Sequence[str], seconds: float
+) -> list[RunOutcome]:
+    """The outcome of each partition of an asset in a run of several, to which the step's seconds are divided.
+
+    A step that failed before it made any partition has one outcome, without a partition.
+    """
+    faults = _faults_by_partition(result, key)
+    failed = [event for event in result.all_events if event.is_step_failure and event.step_key == _step_of(key)]
+    if failed and not faults:
+        return [RunOutcome(key, None, result.run_id, (_failure(failed[0]),), seconds, stops=True)]
+    return [
+        RunOutcome(
+            key,
+            partition,
+            result.run_id,
+            faults.get(partition, ()),
+            seconds / len(partitions),
+            _audio_of(result, key, partition),
+            stops=partition in faults,
+        )
+        for partition in partitions
+    ]
+
+
+def _faults_by_partition(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> dict[str, tuple[str, ...]]:
+    """What failed in a run of several partitions: the message of each partition that an asset's step names."""
+    found: dict[str, tuple[str, ...]] = {}
+    for event in result.all_events:
+        if event.is_step_failure and event.step_key == _step_of(key):
+            named = event.step_failure_data.user_failure_data
+            found |= {name: (str(reason.value),) for name, reason in (named.metadata if named else {}).items()}
+    return found
 
 
 def _step_of(key: dg.AssetKey) -> str:

@@ -12,7 +12,7 @@ import dagster as dg
 from headrace.build.waves import Attempts
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.run_statuses import ENDED, UNDER_WAY
-from headrace_dagster.assets.tags import ASSET_JOB, PARTITION_TAG, WORK_TAG, dataset_of
+from headrace_dagster.assets.tags import ASSET_JOB, dataset_of, partitions_of_run, work_tags
 from headrace_dagster.sensors.dead_runs import bury_dead_runs
 
 _MOST_ATTEMPTS = 5000
@@ -24,12 +24,12 @@ class ActiveRun:
 
     Attributes:
         assets: the assets of the run; None for a run of all assets.
-        partition: the partition of the run; None without one, or for a range of partitions.
+        partitions: the partitions of the run; none for a run of unpartitioned assets.
         seconds: how long ago the run was created.
     """
 
     assets: frozenset[dg.AssetKey] | None
-    partition: str | None
+    partitions: tuple[str, ...]
     seconds: float
 
     def makes(self, keys: Collection[dg.AssetKey]) -> bool:
@@ -44,13 +44,13 @@ def active_runs(instance: dg.DagsterInstance, dataset: ProjectDataset) -> list[A
     """
     now = datetime.now(UTC)
     records = list(instance.get_run_records(filters=dg.RunsFilter(statuses=UNDER_WAY)))
-    names = {dataset.name, ASSET_JOB}
+    names, layout = {dataset.name, ASSET_JOB}, dataset.partitions.get_partition_keys()
     own = [record for record in records if dataset_of(record.dagster_run, [dataset]) in names]
     dead = bury_dead_runs(instance, own, now)
     return [
         ActiveRun(
             _assets_of(record.dagster_run),
-            record.dagster_run.tags.get(PARTITION_TAG),
+            partitions_of_run(record.dagster_run, layout),
             (now - record.create_timestamp.replace(tzinfo=UTC)).total_seconds(),
         )
         for record in records
@@ -65,21 +65,29 @@ def _assets_of(run: dg.DagsterRun) -> frozenset[dg.AssetKey] | None:
     return frozenset(run.asset_selection or ())
 
 
-def attempts_at(instance: dg.DagsterInstance, tokens: Collection[str]) -> Mapping[str, Attempts]:
+def attempts_at(
+    instance: dg.DagsterInstance, tokens: Collection[str], partitions_per_run: int = 1
+) -> Mapping[str, Attempts]:
     """How often and how recently each token was tried, by runs that ended, successful or not.
 
     A token is asked about while its work is still to be done, so a successful run has not done it either.
+
+    Args:
+        instance: the Dagster instance.
+        tokens: tokens of the work of partitions, or of the whole data set.
+        partitions_per_run: the most partitions of a run.
     """
     if not tokens:
         return {}
-    finished = dg.RunsFilter(tags={WORK_TAG: list(tokens)}, statuses=ENDED)
     now = datetime.now(UTC).timestamp()
     found: dict[str, Attempts] = {}
-    for record in instance.get_run_records(filters=finished, limit=_MOST_ATTEMPTS):
-        token = record.dagster_run.tags[WORK_TAG]
-        before = found.get(token, Attempts(0, float("inf")))
-        ended = record.end_time or record.update_timestamp.replace(tzinfo=UTC).timestamp()
-        found[token] = Attempts(before.count + 1, min(before.seconds_since_last, now - ended))
+    for tag in work_tags(partitions_per_run):
+        finished = dg.RunsFilter(tags={tag: list(tokens)}, statuses=ENDED)
+        for record in instance.get_run_records(filters=finished, limit=_MOST_ATTEMPTS):
+            token = record.dagster_run.tags[tag]
+            before = found.get(token, Attempts(0, float("inf")))
+            ended = record.end_time or record.update_timestamp.replace(tzinfo=UTC).timestamp()
+            found[token] = Attempts(before.count + 1, min(before.seconds_since_last, now - ended))
     return found
 
 

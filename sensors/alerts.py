@@ -10,7 +10,7 @@ import dagster as dg
 from headrace.alerts.alerts import EVERYWHERE, Alert, AlertChannel, gaps, send
 from headrace.config.operation import AlertsConfig
 from headrace_dagster.assets.project_dataset import ProjectDataset
-from headrace_dagster.assets.tags import PARTITION_TAG, dataset_of
+from headrace_dagster.assets.tags import PARTITION_TAG, dataset_of, partition_label
 
 UI_VARIABLE = "HEADRACE_UI_URL"
 """Environment variable with the address of Dagster's UI, for the links in alerts."""
@@ -120,22 +120,25 @@ def _alert(
     keys = sorted(run.asset_selection or (), key=lambda key: key.path)
     dataset = next((dataset for dataset in datasets if dataset.name == name), None)
     config = dataset.config.alerts if dataset else AlertsConfig()
-    checks = _failed_checks(instance, run_id)
+    checks = _failed_checks(instance, run)
     failures = _failures(instance, run_id) if run.status == dg.DagsterRunStatus.FAILURE else []
     if run.status != dg.DagsterRunStatus.FAILURE and not checks:
         return None, config
     made = ", ".join(dataset.keys.short(key) if dataset else "/".join(key.path) for key in keys) or run.job_name
-    partition = f" [{run.tags[PARTITION_TAG]}]" if PARTITION_TAG in run.tags else ""
+    partition = f" [{label}]" if (label := partition_label(run)) else ""
     title = f"failed: {made}{partition}" if failures or not checks else f"checks failed: {made}{partition}"
     base = os.environ.get(UI_VARIABLE, "").rstrip("/")
     return Alert(name, title, "\n".join([*checks, *failures]), f"{base}/runs/{run_id}" if base else ""), config
 
 
-def _failed_checks(instance: dg.DagsterInstance, run_id: str) -> list[str]:
-    entries = instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+def _failed_checks(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[str]:
+    """A line for each failed check. In a run of several partitions, the line names the partition."""
+    entries = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
     found = [entry.get_dagster_event().asset_check_evaluation_data for entry in entries]
+    is_named = PARTITION_TAG in run.tags
     return [
-        f"check {check.check_name} of {'/'.join(check.asset_key.path)}: {check.description or 'failed'}"
+        f"check {check.check_name} of {'/'.join(check.asset_key.path)}"
+        f"{'' if is_named or not check.partition else f' [{check.partition}]'}: {check.description or 'failed'}"
         for check in found
         if not check.passed
     ]

@@ -16,5 +16,6 @@ def pending_runs(instance: dg.DagsterInstance, graph: BaseAssetGraph) -> list[Ac
     What failed, or depends on what failed, is not among them. The runs count as having begun infinitely long ago.
     """
     return [
-        ActiveRun(frozenset({key}), partition, float("inf")) for key, partition in remaining_targets(instance, graph)
+        ActiveRun(frozenset({key}), () if partition is None else (partition,), float("inf"))
+        for key, partition in remaining_targets(instance, graph)
     ]

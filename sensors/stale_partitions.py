@@ -1,17 +1,18 @@
-"""The sensor NAME_stale_partitions: starts a run per stale partition, then one run for the whole data set."""
+"""The sensor NAME_stale_partitions: starts runs for stale partitions, then one run for the whole data set."""
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import dagster as dg
 
-from headrace.build.waves import Decision, RunLimits, Situation, decide
+from headrace.build.run_groups import grouped
+from headrace.build.waves import Attempts, Decision, PartitionWork, RunLimits, Situation, decide
 from headrace_dagster.assets.gates import failed_catalog
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import AssetRecords
-from headrace_dagster.assets.tags import DATASET_TAG, REASON_TAG, WORK_TAG
+from headrace_dagster.assets.tags import DATASET_TAG, REASON_TAG, WORK_TAG, range_tags, work_tags
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.sensors.activity import ActiveRun, active_runs, attempts_at, newest_run
 from headrace_dagster.sensors.backfills import pending_runs
@@ -35,8 +36,8 @@ def stale_partitions_sensor(
         target=dg.AssetSelection.assets(*made),
         minimum_interval_seconds=_INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Compares every partition with what the catalog and the YAML ask for. Starts a run for each stale "
-        "partition, and after them a run for snapshots, smoke test and report. Checks from time to time that all "
+        description="Compares every partition with what the catalog and the YAML ask for. Starts runs for stale "
+        "partitions, and after them a run for snapshots, smoke test and report. Checks from time to time that all "
         "shards exist. Retries failed work with growing pauses, a limited number of times.",
     )
     def stale_partitions(context: dg.SensorEvaluationContext) -> dg.SensorResult:
@@ -57,9 +58,10 @@ def stale_partitions_sensor(
         if origin is not None and (held := origin.why_held(config)):
             return _nothing(held, state)
         limits = RunLimits(starts_per_tick=config.runs.per_tick, runs_in_flight=config.runs.in_flight)
-        decision = decide(_situation(reader, due, runs), limits)
+        situation = _situation(reader, due, runs)
+        decision = decide(situation, limits)
         return dg.SensorResult(
-            run_requests=_requests(reader, due, decision),
+            run_requests=_requests(reader, due, decision, situation.attempts),
             skip_reason=_reason(due, decision),
             cursor=replace(state, mark=mark if decision.is_done else None).to_cursor(),
         )
@@ -71,32 +73,44 @@ def _situation(reader: DueWorkReader, due: DueWork, runs: Sequence[ActiveRun]) -
     keys, config = reader.keys, reader.config
     shards = reader.assets_of([AUDIO, *(latents.name for latents in config.latents)])
     building = [run for run in runs if run.makes(shards)]
-    everything = any(run.partition is None for run in building)
+    everything = any(not run.partitions for run in building)
     tokens = [*(work.token for work in due.partitions.values()), due.token]
     return Situation(
         partitions=due.partitions,
         hours=due.hours,
         finish=due.token if due.finish and not due.partitions else None,
-        running=frozenset(due.partitions if everything else [run.partition or "" for run in building]),
+        running=frozenset(due.partitions if everything else [name for run in building for name in run.partitions]),
         is_scanning=any(run.makes([keys.catalog]) for run in runs),
         is_finishing=any(run.makes(reader.last_assets()) for run in runs),
-        attempts=attempts_at(reader.records.instance, tokens),
+        attempts=attempts_at(reader.records.instance, tokens, config.runs.partitions_per_run),
     )
 
 
-def _requests(reader: DueWorkReader, due: DueWork, decision: Decision) -> list[dg.RunRequest]:
-    name = reader.config.name
+def _requests(
+    reader: DueWorkReader, due: DueWork, decision: Decision, attempts: Mapping[str, Attempts]
+) -> list[dg.RunRequest]:
+    config = reader.config
     last = list(due.finish) if decision.finish else []
     if not decision.partitions and last:
-        return [dg.RunRequest(asset_selection=last, tags={DATASET_TAG: name, WORK_TAG: due.token})]
-    return [
-        dg.RunRequest(
-            asset_selection=[*reader.assets_of(work.stages), *last],
-            partition_key=partition,
-            tags={DATASET_TAG: name, WORK_TAG: work.token, **({REASON_TAG: work.reason} if work.reason else {})},
-        )
-        for partition, work in decision.partitions.items()
-    ]
+        return [dg.RunRequest(asset_selection=last, tags={DATASET_TAG: config.name, WORK_TAG: due.token})]
+    failed = [name for name, work in decision.partitions.items() if work.token in attempts]
+    layout = config.partitioning().partition_keys()
+    kinds = {name: (work.stages, work.reason) for name, work in decision.partitions.items()}
+    groups = grouped(kinds, layout, config.runs.partitions_per_run, alone=failed)
+    return [_request(reader, {name: decision.partitions[name] for name in group}, last) for group in groups]
+
+
+def _request(reader: DueWorkReader, works: Mapping[str, PartitionWork], last: Sequence[dg.AssetKey]) -> dg.RunRequest:
+    """The run of partitions that need the same work for the same reason."""
+    partitions, work = list(works), next(iter(works.values()))
+    tokens = dict(zip(work_tags(len(works)), (work.token for work in works.values()), strict=True))
+    reason = {REASON_TAG: work.reason} if work.reason else {}
+    is_range = len(partitions) > 1
+    return dg.RunRequest(
+        asset_selection=[*reader.assets_of(work.stages), *last],
+        partition_key=None if is_range else partitions[0],
+        tags={DATASET_TAG: reader.config.name, **tokens, **reason, **(range_tags(partitions) if is_range else {})},
+    )
 
 
 def _reason(due: DueWork, decision: Decision) -> dg.SkipReason | None:

@@ -3,10 +3,10 @@
 None of them changes what is made; `headrace.config.content` has those that do.
 """
 
-from typing import Annotated
+from typing import Annotated, Self
 from zoneinfo import available_timezones
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from headrace.config.cron import checked_cron
 from headrace.config.section import Section, Variable
@@ -124,10 +124,21 @@ class RunsConfig(Section):
     Attributes:
         in_flight: the most partitions that are running or queued at a time.
         per_tick: the most partitions that one tick of the sensor starts.
+        partitions_per_run: the most partitions that one run builds, one after the other.
     """
 
     in_flight: int = Field(16, ge=1)
     per_tick: int = Field(8, ge=1)
+    partitions_per_run: int = Field(1, ge=1)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.partitions_per_run > min(self.in_flight, self.per_tick):
+            raise ValueError(
+                f"partitions_per_run is {self.partitions_per_run}: expected at most per_tick ({self.per_tick}) and "
+                f"in_flight ({self.in_flight}), which count partitions too; raise these"
+            )
+        return self
 
 
 class AlertsConfig(Section):

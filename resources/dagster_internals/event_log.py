@@ -11,6 +11,7 @@ Fails first: tests/orchestration/test_sensors.py; for results of checks, tests/o
 """
 
 import enum
+from collections import Counter
 from collections.abc import Collection, Mapping
 
 import dagster as dg
@@ -57,6 +58,17 @@ def partition_check_results(
         (info.check_key, str(info.partition_key)): _RESULTS.get(info.latest_execution_status, CheckResult.UNKNOWN)
         for info in infos
     }
+
+
+def partitions_checked_by(instance: dg.DagsterInstance, checks: Collection[dg.AssetCheckKey], run_id: str) -> set[str]:
+    """The partitions for which a run has made all of these checks."""
+    infos = instance.event_log_storage.get_asset_check_partition_info(list(checks))
+    made = Counter(
+        str(info.partition_key)
+        for info in infos
+        if info.latest_planned_run_id == run_id and info.latest_execution_status in _RESULTS
+    )
+    return {partition for partition, count in made.items() if count == len(checks)}
 
 
 def result_before(

@@ -9,7 +9,7 @@ import pytest
 from headrace.alerts.alerts import EVERYWHERE, AlertChannel
 from headrace.config.dataset import DatasetConfig
 from headrace_dagster.assets.project_dataset import ProjectDataset
-from headrace_dagster.assets.tags import DATASET_TAG, PARTITION_TAG
+from headrace_dagster.assets.tags import DATASET_TAG, PARTITION_TAG, range_tags
 from headrace_dagster.sensors import alerts
 from tests.instances import memory_instance
 
@@ -21,9 +21,9 @@ BIRDS, WHALES = (
 )
 
 
-def check(name="fits", *, passed=False, description=None):
+def check(name="fits", *, passed=False, description=None, partition=None):
     key = dg.AssetKey(["birds", "catalog"])
-    return SimpleNamespace(check_name=name, asset_key=key, passed=passed, description=description)
+    return SimpleNamespace(check_name=name, asset_key=key, passed=passed, description=description, partition=partition)
 
 
 def step(message=None, ours=None):
@@ -223,3 +223,18 @@ def test_a_tick_reads_the_oldest_runs_first_and_the_rest_later(told):
     assert told.tick() == "20 alerts sent"
     assert {alert.dataset for alert, _ in told.sent} == {"birds"}
     assert told.tick() == "5 alerts sent"
+
+
+def test_a_run_of_several_partitions_is_titled_by_its_ends_and_names_the_partition_of_each_check(told):
+    tags = range_tags(("train-0000", "train-0007"))
+    told.runs.end(FAILURE, checks=[check(partition="train-0003")], steps=[step(ours="1 of 8 failed")], **tags)
+    alert = alert_of(told)
+    assert alert.title == "failed: audio_shards, catalog [train-0000 … train-0007]"
+    assert alert.text.splitlines()[0] == "check fits of birds/catalog [train-0003]: failed"
+
+
+def test_a_run_of_one_partition_names_it_once(told):
+    told.runs.end(SUCCESS, checks=[check(partition="train-0003")], **{PARTITION_TAG: "train-0003"})
+    alert = alert_of(told)
+    assert alert.title == "checks failed: audio_shards, catalog [train-0003]"
+    assert alert.text == "check fits of birds/catalog: failed"

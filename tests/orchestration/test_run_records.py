@@ -11,12 +11,22 @@ import psutil
 import pytest
 
 from headrace.build.waves import Attempts
-from headrace_dagster.assets.tags import ASSET_JOB, DATASET_TAG, HOST_TAG, PARTITION_TAG, WORK_TAG
+from headrace_dagster.assets.tags import (
+    ASSET_JOB,
+    DATASET_TAG,
+    HOST_TAG,
+    PARTITION_TAG,
+    WORK_TAG,
+    partition_label,
+    range_tags,
+    work_tags,
+)
 from headrace_dagster.resources.dagster_internals.run_processes import RunProcess
 from headrace_dagster.sensors import activity, dead_runs
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 KEY = dg.AssetKey(["demo", "catalog"])
+DEMO = SimpleNamespace(name="demo", partitions=dg.StaticPartitionsDefinition([f"train-{i:04d}" for i in range(4)]))
 STARTED, STARTING, QUEUED = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.QUEUED
 
 
@@ -44,9 +54,9 @@ class FakeInstance:
 
 def test_a_run_makes_its_assets_or_all():
     other = dg.AssetKey("other")
-    assert activity.ActiveRun(None, None, 0).makes([KEY])
-    assert activity.ActiveRun(frozenset({KEY}), None, 0).makes([KEY, other])
-    assert not activity.ActiveRun(frozenset({other}), None, 0).makes([KEY])
+    assert activity.ActiveRun(None, (), 0).makes([KEY])
+    assert activity.ActiveRun(frozenset({KEY}), (), 0).makes([KEY, other])
+    assert not activity.ActiveRun(frozenset({other}), (), 0).makes([KEY])
 
 
 @pytest.mark.parametrize(
@@ -69,11 +79,51 @@ def test_runs_in_progress_are_all_but_the_dead_ones(monkeypatch, job, selection,
     monkeypatch.setattr(
         activity, "bury_dead_runs", lambda _, runs, now: checked.extend(r.dagster_run.run_id for r in runs) or {"dead"}
     )
-    found, foreign = activity.active_runs(FakeInstance(*records), SimpleNamespace(name="demo"))
+    found, foreign = activity.active_runs(FakeInstance(*records), DEMO)
     assert checked == ["alive", "dead"]
-    assert (found.assets, found.partition) == (assets, "train-0000")
+    assert (found.assets, found.partitions) == (assets, ("train-0000",))
     assert found.seconds - foreign.seconds == pytest.approx(30, abs=1)
     assert foreign.seconds == pytest.approx((datetime.now(UTC) - NOW).total_seconds(), abs=60)
+
+
+@pytest.mark.parametrize(
+    ("tags", "partitions", "label"),
+    [
+        ({}, (), ""),
+        ({PARTITION_TAG: "train-0002"}, ("train-0002",), "train-0002"),
+        (
+            range_tags(("train-0001", "train-0003")),
+            ("train-0001", "train-0002", "train-0003"),
+            "train-0001 … train-0003",
+        ),
+        (range_tags(("train-0001",)), ("train-0001",), "train-0001"),  # Dagster's backfills give one partition so
+        (range_tags(("train-0002", "train-0009")), ("train-0002", "train-0009"), "train-0002 … train-0009"),
+    ],
+)
+def test_the_partitions_of_a_run_are_those_of_its_tags(monkeypatch, tags, partitions, label):
+    monkeypatch.setattr(activity, "bury_dead_runs", lambda *_: set())
+    (found,) = activity.active_runs(FakeInstance(record(**{DATASET_TAG: "demo"}, **tags)), DEMO)
+    assert found.partitions == partitions
+    assert partition_label(record(**tags).dagster_run) == label
+
+
+def test_attempts_of_runs_of_several_partitions_count_for_each_token():
+    class Tagged(FakeInstance):
+        def get_run_records(self, filters=None, limit=None):
+            ((tag, tokens),) = filters.tags.items()
+            return [r for r in self.records if r.dagster_run.tags.get(tag) in tokens]
+
+    first, second = work_tags(2)
+    now = time.time()
+    instance = Tagged(record(ended=now, **{first: "a", second: "b"}), record(ended=now, **{first: "b"}))
+    assert {token: found.count for token, found in activity.attempts_at(instance, ["a", "b"], 2).items()} == {
+        "a": 1,
+        "b": 2,
+    }
+    assert {token: found.count for token, found in activity.attempts_at(instance, ["a", "b"]).items()} == {
+        "a": 1,
+        "b": 1,
+    }
 
 
 def test_attempts_are_counted_by_token_with_the_time_since_the_last(monkeypatch):

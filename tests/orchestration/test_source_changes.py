@@ -196,7 +196,7 @@ def test_a_source_too_large_to_list_is_scanned_if_there_is_no_catalog_but_not_wh
 
 
 def run_of(*keys, seconds=1.0):
-    return ActiveRun(frozenset(keys), None, seconds)
+    return ActiveRun(frozenset(keys), (), seconds)
 
 
 IRRELEVANT = run_of(KEYS.audio_shards)

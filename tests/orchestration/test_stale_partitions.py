@@ -72,7 +72,9 @@ def project(instance, monkeypatch):
         "pending_runs": lambda *_: fake.pending,
         "newest_run": lambda _: fake.newest,
         "failed_catalog": lambda *_: fake.failed,
-        "attempts_at": lambda _, tokens: {token: found for token, found in fake.attempts.items() if token in tokens},
+        "attempts_at": lambda _, tokens, _most: {
+            token: found for token, found in fake.attempts.items() if token in tokens
+        },
     }
     for name, value in replaced.items():
         monkeypatch.setattr(stale_partitions, name, value)
