@@ -61,7 +61,9 @@ class IndexLengths:
         return self.streams.reading.lengths(rows, self.samples)
 
     def census(self, stream: int) -> LengthCensus:
-        """How many samples of which length each shard of a stream has; from the manifests, or from all indexes, if it is not kept yet.
+        """How many samples of which length each shard of a stream has.
+
+        If it is not kept yet, it comes from the manifests, or from all indexes.
 
         Raises:
             ConfigError: an index does not know a length.
