@@ -56,6 +56,7 @@ def test_all_partitions_are_one_run_and_the_files_are_the_same(several, instance
     assert several.files() == files
 
 
+@pytest.mark.slow
 def test_the_files_are_those_of_a_run_for_each_partition(several, instances, tmp_path):
     assert run(several) == 0
     files = several.files()

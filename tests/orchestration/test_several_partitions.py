@@ -188,6 +188,7 @@ def test_nothing_is_stale_in_the_interface(built):
     assert {graph.status(key(name)) for name in LAST} == {"FRESH"}
 
 
+@pytest.mark.slow
 def test_events_equal_those_of_a_run_for_each_partition(built, tmp_path):
     """All tags and metadata, except pointers to other events, and the results of checks with their metadata."""
     other = Daemon(project_in(tmp_path, 1))
@@ -288,6 +289,7 @@ def test_the_next_tick_builds_on_what_is_done_and_retries_the_failed_partition_a
     assert all(len(events_of(daemon, "audio_shards")[name]) == 1 for name in LAYOUT)
 
 
+@pytest.mark.slow
 def test_a_partition_that_fails_on_and_on_rests_after_the_usual_attempts(daemon, monkeypatch):
     failing(monkeypatch, BuildError("cannot be read"))
     without_patience(monkeypatch)
@@ -371,6 +373,7 @@ def test_the_bounds_count_partitions(daemon):
     assert [len(partitions) for partitions, _ in asked_for(daemon)] == [2, 1]
 
 
+@pytest.mark.slow
 def test_a_failed_run_of_several_is_forgotten_once_all_of_it_was_made(daemon, monkeypatch):
     daemon.project.write_yaml(schedules={"history": {"days": 1, "keep": 0}})
     daemon.reload()
