@@ -117,6 +117,7 @@ def test_latents_of_other_audio_are_an_error(data, change):
     )
 
 
+@pytest.mark.slow
 def test_one_sample_per_partition_is_encoded_again_and_another_one_for_each_snapshot(data):
     first = keys(data.smoke())
     assert first == keys(data.smoke())

@@ -130,6 +130,7 @@ def test_a_changed_encoder_encodes_only_its_own_latents_and_a_touched_source_non
     assert {path: before[path] for path in untouched} == {path: project.files()[path] for path in untouched}
 
 
+@pytest.mark.slow
 def test_a_raised_reshuffle_plans_shards_from_scratch_and_encodes_no_latents(project, instances):
     mel = {"name": "mel", "encoder": {"kind": "log_mel"}}
     layout = {"samples_per_shard": 3, "partitions": {"train": 1}}
@@ -154,6 +155,7 @@ def test_a_recording_too_short_for_a_segment_is_rejected(project):
     assert rejected.select("path", "code").rows() == [("short.wav", "too_short")]
 
 
+@pytest.mark.slow
 def test_a_column_declared_frame_aligned_is_checked_although_its_latents_exist(project, instances, capsys):
     """Nothing is encoded again. The build fails until the labels fit, and names the sample that does not fit."""
     labels = project.folder / "labels.csv"

@@ -40,6 +40,7 @@ def broken(monkeypatch, *partitions):
     monkeypatch.setattr(audio_assets, "build_partition", build)
 
 
+@pytest.mark.slow
 def test_all_partitions_are_one_run_and_the_files_are_the_same(several, instances, capsys):
     layout = tuple(several.config().partitioning().partition_keys())
     assert run(several) == 0
@@ -70,6 +71,7 @@ def test_the_files_are_those_of_a_run_for_each_partition(several, instances, tmp
             assert (tmp_path / "other" / path).read_bytes() == content, path
 
 
+@pytest.mark.slow
 def test_a_partition_that_fails_is_named_and_the_next_build_builds_it_alone(several, instances, capsys, monkeypatch):
     layout = tuple(several.config().partitioning().partition_keys())
     bad = layout[1]

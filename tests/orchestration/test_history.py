@@ -65,6 +65,7 @@ def prune(daemon: Daemon, monkeypatch) -> set[str]:
     return set(runs)
 
 
+@pytest.mark.slow
 def test_after_old_runs_are_removed_nothing_is_stale_and_nothing_is_built_again(project, monkeypatch):
     daemon = Daemon(project)
     daemon.settle()

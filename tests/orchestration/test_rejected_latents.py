@@ -65,6 +65,7 @@ def verdict(project, instance):
     return instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key].evaluation
 
 
+@pytest.mark.slow
 def test_up_to_the_limit_it_warns_and_everything_goes_on_once(project, instance, capsys):
     write(project, 0.2)
     assert run(project) == 0

@@ -199,6 +199,7 @@ except MissingDependencyError as error:
 """
 
 
+@pytest.mark.slow
 def test_polars_is_needed_only_to_evaluate_a_condition_and_named_where_it_is_missing(output, tmp_path):
     assert dataset(output, tmp_path, "snr > 10", split=None).size == 19
     command = [sys.executable, "-c", WITHOUT_POLARS, str(output), str(tmp_path)]
