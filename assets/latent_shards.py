@@ -62,6 +62,9 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
                         options=headrace_encoders.options(num_threads),
                         progress=progress,
                     )
+                except Exception:
+                    headrace_encoders.release()  # the memory of a GPU may be full
+                    raise
                 finally:
                     if partition == last:  # the others of this run use the same encoder
                         headrace_encoders.release()
@@ -74,6 +77,9 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
 
         key = keys.latent_shards(latents.name)
         checks = ShardChecks(config, key, latents)
-        yield from make_partitions(context, key, make, checks.of_build(context, headrace_storage))
+        try:
+            yield from make_partitions(context, key, make, checks.of_build(context, headrace_storage))
+        finally:
+            headrace_encoders.release()  # the last partition may have failed before its work began
 
     return latent_shards

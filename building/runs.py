@@ -192,7 +192,7 @@ def _outcomes_of_partitions(
 
     A step that failed before it made any partition has one outcome, without a partition.
     """
-    faults = _faults_by_partition(result, key)
+    faults = _faults_by_partition(result, key, partitions)
     failed = [event for event in result.all_events if event.is_step_failure and event.step_key == _step_of(key)]
     if failed and not faults:
         return [RunOutcome(key, None, result.run_id, (_failure(failed[0]),), seconds, stops=True)]
@@ -210,13 +210,16 @@ def _outcomes_of_partitions(
     ]
 
 
-def _faults_by_partition(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> dict[str, tuple[str, ...]]:
+def _faults_by_partition(
+    result: dg.ExecuteInProcessResult, key: dg.AssetKey, partitions: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
     """What failed in a run of several partitions: the message of each partition that an asset's step names."""
     found: dict[str, tuple[str, ...]] = {}
     for event in result.all_events:
         if event.is_step_failure and event.step_key == _step_of(key):
             named = event.step_failure_data.user_failure_data
-            found |= {name: (str(reason.value),) for name, reason in (named.metadata if named else {}).items()}
+            reasons = named.metadata if named else {}
+            found |= {name: (str(reasons[name].value),) for name in partitions if name in reasons}
     return found
 
 

@@ -107,7 +107,7 @@ class Decision:
     """What to start.
 
     Attributes:
-        partitions: partition → its work, in one run each.
+        partitions: partition → its work; consecutive ones may share a run.
         finish: whether to make snapshots, smoke test and report; if `partitions` is not empty, in the same run.
         paused: name of a partition, or `FINISH` → why its work is not started.
     """

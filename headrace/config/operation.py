@@ -124,12 +124,13 @@ class RunsConfig(Section):
     Attributes:
         in_flight: the most partitions that are running or queued at a time.
         per_tick: the most partitions that one tick of the sensor starts.
-        partitions_per_run: the most partitions that one run builds, one after the other.
+        partitions_per_run: the most partitions that one run builds, one after the other. Each tick of the sensor asks
+            Dagster once for each of them, so there is a bound.
     """
 
     in_flight: int = Field(16, ge=1)
     per_tick: int = Field(8, ge=1)
-    partitions_per_run: int = Field(1, ge=1)
+    partitions_per_run: int = Field(1, ge=1, le=64)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -26,7 +26,7 @@ KINDS = (np.uint8, np.int16, np.int32, np.int64)
 
 
 def cell_of(lengths: Ints) -> Ints:
-    """Cell of each length: lengths up to 16 have their own, and longer ones share one of 16 in their octave.
+    """Cell of each length: lengths below 32 have their own, and longer ones share one of 16 in their octave.
 
     Args:
         lengths: int64, each in [0, 2**53).
@@ -42,7 +42,7 @@ class LengthCensus:
 
     Attributes:
         first_cell: cell of the first column.
-        counts: (num_shards, num_cells), of the _narrowest type that holds them; samples of each shard in each cell.
+        counts: (num_shards, num_cells), of the narrowest type that holds them; samples of each shard in each cell.
         longest: int64 (num_cells,); frames of the longest sample in each cell, 0 in an empty one.
     """
 
@@ -112,5 +112,5 @@ def _counted(sizes: NDArray[np.integer], lengths: Ints) -> LengthCensus:
 
 
 def _narrowest(most: int) -> type[np.integer[Any]]:
-    """The _narrowest type of `format.tables` for counts up to `most`."""
+    """The narrowest type of `format.tables` for counts up to `most`."""
     return next((kind for kind in KINDS if most <= np.iinfo(kind).max), np.int64)

@@ -1,6 +1,6 @@
 """Lengths of the samples of all streams, for the order: from the indexes, and counted once for each set of shards.
 
-The counts (`format.length_census`) come from the manifests where these say them (`stored_lengths`). They are kept in
+The counts (`format.length_census`) come from the manifests if these have them (`stored_lengths`). They are kept in
 the cache folder, in `lengths/`, so that all ranks of a host, all epochs and all later runs read them once. They follow
 from the data and from crop and resampling alone, so all hosts of a job find the same.
 """

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from headrace.errors import FormatError, NotFoundError
+from headrace.errors import FormatError, StorageError, StoreUnavailableError
 from headrace.format.length_census import LengthCensus, joined_census
 from headrace.format.manifests import bucket_of, read_lengths, split_of
 from headrace.format.snapshots import Snapshot, read_snapshot
@@ -31,7 +31,10 @@ def stored_census(shards: ShardSet, samples: SampleSettings) -> LengthCensus | N
         samples: crop and resampling.
 
     Returns:
-        None unless the manifests say it: the samples then have to be counted.
+        None if the counts do not follow from the manifests: the samples then have to be counted.
+
+    Raises:
+        StoreUnavailableError: the store does not answer.
     """
     data = shards.identity
     if data.snapshot is None or data.view is not None or len(shards) == 0:
@@ -41,7 +44,9 @@ def stored_census(shards: ShardSet, samples: SampleSettings) -> LengthCensus | N
         found = _each_partition(shards, snapshot, samples)
         counts = [one for one in found if one is not None]
         census = joined_census(counts) if len(counts) == len(found) else None
-    except (FormatError, NotFoundError, ValueError, TypeError, KeyError) as error:  # gc removed them, or damage
+    except StoreUnavailableError:
+        raise
+    except (FormatError, StorageError, ValueError, TypeError, KeyError) as error:  # removed, damaged or forbidden
         _log.warning("%s: the manifests do not say how long the samples are (%s)", data.uri, error)
         return None
     return census if census is not None and census.is_of(shards.shards.num_samples) else None
@@ -57,13 +62,13 @@ def _each_partition(shards: ShardSet, snapshot: Snapshot, samples: SampleSetting
     def read(name: str) -> LengthCensus | None:
         known = snapshot.partitions[name]
         stored = read_lengths(shards.storage, name, known.number, known.digest)
-        return _arriving(stored, samples, is_audio=not snapshot.origin)
+        return _after_crop(stored, samples, is_audio=not snapshot.origin)
 
     with ThreadPoolExecutor(min(_FETCHES, len(names)), "lengths") as pool:
         return list(pool.map(read, names))
 
 
-def _arriving(stored: StoredCensus | None, samples: SampleSettings, *, is_audio: bool) -> LengthCensus | None:
+def _after_crop(stored: StoredCensus | None, samples: SampleSettings, *, is_audio: bool) -> LengthCensus | None:
     """The counts of a partition after crop and resampling; None if they do not follow from the stored ones."""
     if stored is None or (is_audio and samples.sample_rate_hz not in {None, stored.rate_hz}):
         return None

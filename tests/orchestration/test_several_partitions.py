@@ -7,6 +7,7 @@ import pytest
 from dagster._core.definitions.data_version import DATA_VERSION_TAG
 
 import headrace_dagster.assets.audio_shards as audio_assets
+import headrace_dagster.assets.latent_shards as latent_assets
 import tests.daemons
 from headrace.build.waves import RunPatience
 from headrace.config.operation import RunsConfig
@@ -22,6 +23,7 @@ from headrace_dagster.assets.tags import (
     work_tags,
 )
 from headrace_dagster.resources.dagster_internals.event_log import CheckResult, partition_check_results
+from headrace_dagster.resources.encoders import EncoderLoader
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.sensors.activity import active_runs
 from tests.built import SettledDaemon
@@ -411,6 +413,24 @@ def test_the_partitions_of_a_run_use_one_encoder(daemon, monkeypatch):
     monkeypatch.setattr("headrace_dagster.resources.encoders.load", lambda *given: loaded.append(given) or load(*given))
     assert all(daemon.run(request).success for request in daemon.tick("stale_partitions"))
     assert len(loaded) == 2  # runs
+
+
+def test_the_encoder_is_released_if_the_last_partition_fails_before_its_work(daemon, monkeypatch):
+    loaders, done = set(), []
+    loading, gate = EncoderLoader.load, latent_assets.pass_shards
+    monkeypatch.setattr(EncoderLoader, "load", lambda self, config: loaders.add(self) or loading(self, config))
+
+    def fail_at_the_second(instance, key, partitions):
+        done.append(partitions)
+        if len(done) % 2 == 0:
+            raise dg.Failure("not yet")
+        gate(instance, key, partitions)
+
+    monkeypatch.setattr(latent_assets, "pass_shards", fail_at_the_second)
+    requests = daemon.tick("stale_partitions")
+    assert not daemon.run(requests[0]).success
+    assert len(done) == 4
+    assert [loader._loaded for loader in loaders] == [None]
 
 
 def test_more_partitions_per_run_than_a_tick_starts_are_an_error():

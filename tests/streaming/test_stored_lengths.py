@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import FrameBudget, StreamingDataset
-from headrace.errors import NotFoundError
+from headrace.errors import NotFoundError, StorageError, StoreUnavailableError
 from headrace.format.length_census import cell_of, count_lengths
 from headrace.format.manifests import NumberedManifest, newest_manifests
 from headrace.format.snapshots import read_snapshot
@@ -168,6 +168,23 @@ def test_counts_that_contradict_themselves_are_not_used(spoken, tmp_path, change
     read = stored_lengths.read_lengths
     monkeypatch.setattr(stored_lengths, "read_lengths", lambda *names: StoredCensus(**asdict(read(*names)) | change))
     assert both(opened(spoken / "audio", tmp_path))[0] is None
+
+
+def test_manifests_that_may_not_be_read_are_no_obstacle_but_a_store_that_does_not_answer_is(
+    spoken, tmp_path, monkeypatch, asked
+):
+    def refuse(error):
+        def read(*_):
+            raise error
+
+        monkeypatch.setattr(stored_lengths, "read_lengths", read)
+
+    refuse(StorageError("manifests/train-0000: access denied"))
+    assert opened(spoken / "audio", tmp_path / "a").num_batches
+    assert sum(asked) == 60
+    refuse(StoreUnavailableError("no answer"))
+    with pytest.raises(StoreUnavailableError, match="no answer"):
+        assert opened(spoken / "audio", tmp_path / "b").num_batches
 
 
 def test_a_manifest_keeps_its_counts_when_it_is_written_and_read(spoken):
