@@ -46,28 +46,20 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
         headrace_progress: dg.ResourceParam[BuildProgress],
     ) -> Iterator[PartitionEvent]:
         audio, shards = headrace_storage.audio(config), headrace_storage.latents(config, latents.name)
-        last = context.partition_keys[-1]
 
         def make(partition: str) -> dg.MaterializeResult:
             pass_shards(context.instance, keys.audio_shards, [partition])
 
             def work(*, num_threads: int, progress: Callable[[int], None]) -> PartitionBuild:
-                try:
-                    return build_latent_partition(
-                        partition,
-                        latent_settings(latents),
-                        lambda: headrace_encoders.load(latents.encoder),
-                        audio,
-                        shards,
-                        options=headrace_encoders.options(num_threads),
-                        progress=progress,
-                    )
-                except Exception:
-                    headrace_encoders.release()  # the memory of a GPU may be full
-                    raise
-                finally:
-                    if partition == last:  # the others of this run use the same encoder
-                        headrace_encoders.release()
+                return build_latent_partition(
+                    partition,
+                    latent_settings(latents),
+                    lambda: headrace_encoders.load(latents.encoder),
+                    audio,
+                    shards,
+                    options=headrace_encoders.options(num_threads),
+                    progress=progress,
+                )
 
             with readable_failures():
                 build = headrace_workers.run(work, headrace_progress.built, on_gpu=True)
@@ -80,6 +72,6 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
         try:
             yield from make_partitions(context, key, make, checks.of_build(context, headrace_storage))
         finally:
-            headrace_encoders.release()  # the last partition may have failed before its work began
+            headrace_encoders.release()  # all partitions of the run use the same encoder
 
     return latent_shards

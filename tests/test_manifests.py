@@ -1,3 +1,4 @@
+import hashlib
 import json
 import zlib
 from dataclasses import replace
@@ -109,7 +110,7 @@ def test_another_format_version_is_an_error_although_the_file_is_complete():
         Manifest.from_json(other, "manifests/1.json")
 
 
-@pytest.mark.parametrize("change", [{"shards": 5}, {"surplus": 1}, {"refused": [{}]}])
+@pytest.mark.parametrize("change", [{"shards": 5}, {"surplus": 1}, {"refused": [{}]}, {"lengths": {"surplus": 1}}])
 def test_the_error_about_a_manifest_of_another_form_names_it(change):
     content = json.loads(manifest(entry()).to_json()) | change
     del content["headrace_manifest"], content["crc32"]
@@ -136,6 +137,15 @@ def test_lengths_are_read_of_the_manifest_with_their_digest(storage):
         read_lengths(storage, "train-0003", 1, "0" * 64)
     without = commit_manifest(storage, manifest(entry()), committed)
     assert read_lengths(storage, "train-0003", 2, without.digest) is None
+
+
+def test_the_error_about_lengths_of_another_form_names_the_manifest(storage):
+    content = json.loads(manifest(entry()).to_json()) | {"lengths": {"surplus": 1}}
+    del content["headrace_manifest"], content["crc32"]
+    blob = versioned_bytes("headrace_manifest", content)
+    storage.write(manifest_path("train-0003", 1), blob)
+    with pytest.raises(FormatError, match=r"00000001\.json: an incomplete manifest"):
+        read_lengths(storage, "train-0003", 1, hashlib.sha256(blob).hexdigest())
 
 
 def test_a_manifest_without_lengths_does_not_know_them(storage):

@@ -18,13 +18,12 @@ from headrace.errors import FormatError, NotFoundError
 from headrace.format.index import REFUSED_NOTE, TAR_SUFFIX, ShardIndex, files_of_shard
 from headrace.format.parsed_once import read_once
 from headrace.format.stored_census import StoredCensus
-from headrace.format.versioned_json import versioned_bytes, versioned_json
+from headrace.format.versioned_json import WAY_OUT, versioned_bytes, versioned_json
 from headrace.stores.refetch import read_sound
 from headrace.stores.storage import Storage, StoredObject
 
 KEYS_SUFFIX = ".keys"
 _FORMAT_KEY = "headrace_manifest"
-_WAY_OUT = "`headrace verify` says whether the stored file itself is damaged; if so, restore it from a copy"
 _MANIFESTS = "manifests/"
 _READ_ATTEMPTS = 3
 _FIELDS = ("partition", "wanted", "source", "layout", "keys", "refused", "lengths", "shards")
@@ -139,7 +138,7 @@ class Manifest:
             content["lengths"] = _census(content)
             return cls(**content)
         except (KeyError, TypeError) as error:
-            raise FormatError(f"{name}: an incomplete manifest ({error}); {_WAY_OUT}") from error
+            raise FormatError(f"{name}: an incomplete manifest ({error}); {WAY_OUT}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,8 +282,11 @@ def read_lengths(storage: Storage, partition: str, number: int, digest: str) -> 
 
 def _lengths(digest: str, blob: bytes, name: str) -> StoredCensus | None:
     if hashlib.sha256(blob).hexdigest() != digest:
-        raise FormatError(f"{name}: does not have the digest in its snapshot; {_WAY_OUT}")
-    return _census(versioned_json(blob, name, _FORMAT_KEY, before="shards"))
+        raise FormatError(f"{name}: does not have the digest in its snapshot; {WAY_OUT}")
+    try:
+        return _census(versioned_json(blob, name, _FORMAT_KEY, before="shards"))
+    except TypeError as error:
+        raise FormatError(f"{name}: an incomplete manifest ({error}); {WAY_OUT}") from error
 
 
 def _parsed(number: int, blob: bytes, name: str) -> NumberedManifest:
@@ -300,7 +302,7 @@ def _summary(number: int, blob: bytes, name: str) -> ManifestSummary:
     try:
         return ManifestSummary(number, head["wanted"], hashlib.sha256(blob).hexdigest())
     except KeyError as error:
-        raise FormatError(f"{name}: an incomplete manifest ({error}); {_WAY_OUT}") from error
+        raise FormatError(f"{name}: an incomplete manifest ({error}); {WAY_OUT}") from error
 
 
 def keys_path(partition: str, number: int, digest: str) -> str:

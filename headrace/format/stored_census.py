@@ -48,7 +48,10 @@ class StoredCensus:
     @property
     def census(self) -> LengthCensus:
         """The counts. Raises `ValueError` if the fields do not fit together."""
-        kind = np.dtype({np.dtype(kind).itemsize: kind for kind in KINDS}[self.count_bytes]).newbyteorder("<")
+        kinds = {np.dtype(kind).itemsize: np.dtype(kind).newbyteorder("<") for kind in KINDS}
+        if self.count_bytes not in kinds:
+            raise ValueError(f"counts of {self.count_bytes} bytes: expected one of {', '.join(map(str, kinds))}")
+        kind = kinds[self.count_bytes]
         counts = np.frombuffer(base64.b64decode(self.counts, validate=True), kind)
         table = counts.reshape(-1, len(self.longest)) if self.longest else np.zeros((0, 0), kind)
         return LengthCensus(self.first_cell, table, np.array(self.longest, np.int64))

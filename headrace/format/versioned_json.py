@@ -14,7 +14,8 @@ from headrace.errors import FormatError
 FORMAT_VERSION = 1
 _CHECKSUM = "crc32"
 _NO_CHECKSUM = "00000000"
-_WAY_OUT = "`headrace verify` says whether the stored file itself is damaged; if so, restore it from a copy"
+WAY_OUT = "`headrace verify` says whether the stored file itself is damaged; if so, restore it from a copy"
+"""What to do about a damaged file."""
 
 
 def json_bytes(content: Mapping[str, Any]) -> bytes:
@@ -46,13 +47,13 @@ def versioned_json(blob: bytes, name: str, key: str, *, before: str = "") -> dic
         version, expected = content.pop(key), content.pop(_CHECKSUM, "none")
         found = b"%08x" % zlib.crc32(blob.replace(str(expected).encode(), _NO_CHECKSUM.encode(), 1))
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-        raise FormatError(f"{name}: not a {kind} ({error}); {_WAY_OUT}") from error
+        raise FormatError(f"{name}: not a {kind} ({error}); {WAY_OUT}") from error
     if version != FORMAT_VERSION:
         raise FormatError(
             f"{name}: format {version}, this version of headrace reads {FORMAT_VERSION}; upgrade headrace"
         )
     if expected != found.decode():
-        raise FormatError(f"{name}: a damaged {kind}: CRC-32 {expected} expected, {found.decode()} found; {_WAY_OUT}")
+        raise FormatError(f"{name}: a damaged {kind}: CRC-32 {expected} expected, {found.decode()} found; {WAY_OUT}")
     return dict(content)
 
 

@@ -27,7 +27,7 @@ from headrace.streaming.stream import key_rule
 from headrace.streaming.world import World
 
 if TYPE_CHECKING:
-    import torch
+    import torch.utils.data
 
 __all__ = ["WebDatasetLoader", "decode_sample", "webdataset_loader"]
 
@@ -144,8 +144,7 @@ class WebDatasetLoader:
         samples: "_Samples",
         options: Mapping[str, Any],
     ) -> None:
-        import torch
-        from torch.utils.data import DataLoader
+        import torch.utils.data
 
         self.shards = tuple(shards)
         self.epoch = 0
@@ -156,7 +155,9 @@ class WebDatasetLoader:
         shared.share_memory_()  # type: ignore[no-untyped-call]
         self._epochs = _Epochs(shared, shuffle.among(len(self.shards)))
         pipeline = _pipeline(self.shards, self._epochs, batching, samples)
-        self._loader: DataLoader[Any] = DataLoader(pipeline, batch_size=None, **options)
+        self._loader: torch.utils.data.DataLoader[Any] = torch.utils.data.DataLoader(
+            pipeline, batch_size=None, **options
+        )
 
     @property
     def num_workers(self) -> int:

@@ -12,12 +12,12 @@ from multiprocessing.context import get_spawning_popen
 from typing import Any
 
 
-def send_descriptor(pipe: "connection.Connection[Any, Any]", descriptor: int) -> None:
+def send_descriptor(pipe: connection.Connection, descriptor: int) -> None:
     """Send an open file to the process at the other end of a pipe. The caller keeps its own descriptor."""
     reduction.send_handle(pipe, descriptor, None)
 
 
-def receive_descriptor(pipe: "connection.Connection[Any, Any]") -> int:
+def receive_descriptor(pipe: connection.Connection) -> int:
     """Receive an open file: a descriptor that the caller must close. Raises `EOFError` or `OSError` if none comes."""
     return reduction.recv_handle(pipe)
 

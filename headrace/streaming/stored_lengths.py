@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from headrace.errors import FormatError, StorageError, StoreUnavailableError
+from headrace.errors import StorageError, StoreUnavailableError
 from headrace.format.length_census import LengthCensus, joined_census
 from headrace.format.manifests import bucket_of, read_lengths, split_of
 from headrace.format.snapshots import Snapshot, read_snapshot
@@ -46,7 +46,7 @@ def stored_census(shards: ShardSet, samples: SampleSettings) -> LengthCensus | N
         census = joined_census(counts) if len(counts) == len(found) else None
     except StoreUnavailableError:
         raise
-    except (FormatError, StorageError, ValueError, TypeError, KeyError) as error:  # removed, damaged or forbidden
+    except (StorageError, ValueError) as error:  # removed, forbidden, or damaged (`FormatError`)
         _log.warning("%s: the manifests do not say how long the samples are (%s)", data.uri, error)
         return None
     return census if census is not None and census.is_of(shards.shards.num_samples) else None

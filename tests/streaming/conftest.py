@@ -2,6 +2,7 @@
 
 import pytest
 
+from headrace.streaming.batches.stream_reader import StreamReader
 from tests.streaming.corpus import Clip, clips, write_dataset
 from tests.streaming.fault_server import fault_server
 
@@ -33,3 +34,12 @@ def server(dataset_folder, monkeypatch):
 def short_pauses(monkeypatch):
     """Make the pauses before a further attempt a hundredth as long, in this process."""
     monkeypatch.setattr("headrace.stores.retry_policy._FIRST_PAUSE_SECONDS", 0.001)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Numbers of samples whose lengths were read from indexes, call by call."""
+    counts = []
+    read = StreamReader.lengths
+    monkeypatch.setattr(StreamReader, "lengths", lambda self, ids: counts.append(len(ids)) or read(self, ids))
+    return counts

@@ -20,15 +20,6 @@ from tests.streaming.corpus import RATE_HZ, clips, write_dataset
 BUDGET = FrameBudget(60_000, batch_multiple=4)
 
 
-@pytest.fixture
-def asked(monkeypatch):
-    """Numbers of samples whose lengths were read from indexes, call by call."""
-    counts = []
-    read = StreamReader.lengths
-    monkeypatch.setattr(StreamReader, "lengths", lambda self, ids: counts.append(len(ids)) or read(self, ids))
-    return counts
-
-
 @pytest.fixture(autouse=True)
 def _manifests_without_lengths(monkeypatch):
     monkeypatch.setattr(known_lengths, "stored_census", lambda shards, samples: None)

@@ -19,22 +19,12 @@ from headrace.format.stored_census import StoredCensus
 from headrace.format.versioned_json import versioned_bytes
 from headrace.stores.storage import LocalStorage
 from headrace.streaming import known_lengths, stored_lengths
-from headrace.streaming.batches.stream_reader import StreamReader
 from headrace.streaming.known_lengths import IndexLengths
 from headrace.streaming.stored_lengths import stored_census
 from tests.streaming.corpus import RATE_HZ, clips, write_dataset
 from tests.view_fixtures import write_view
 
 BUDGET = FrameBudget(60_000, batch_multiple=4)
-
-
-@pytest.fixture
-def asked(monkeypatch):
-    """Numbers of samples whose lengths were read from indexes, call by call."""
-    counts = []
-    read = StreamReader.lengths
-    monkeypatch.setattr(StreamReader, "lengths", lambda self, ids: counts.append(len(ids)) or read(self, ids))
-    return counts
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +150,6 @@ def test_without_the_manifest_of_the_snapshot_the_samples_are_counted(tmp_path, 
         {"counts": "a"},
         {"counts": "AA AA"},
         {"longest": []},
-        {"more": 1},
     ],
     ids=str,
 )

@@ -18,32 +18,6 @@ NO_LATENTS = ABSENT
 _FIELDS = {LATENT_FIELD, JSON_FIELD}
 
 
-class LocalLatents(NamedTuple):
-    """The raw latents and the JSON of one sample in a local file.
-
-    Attributes:
-        shard: the shard.
-        key: the sample's `__key__`.
-        start: first byte of the latents.
-        num_frames: stored latent frames.
-        length: `encoder_length`.
-        width: D; `NO_LATENTS` if the latents were rejected when they were made.
-        json_start: first byte of the JSON.
-        json_bytes: number of its bytes; 0 without JSON.
-        json_crc32: its CRC-32; -1 if unknown, or without JSON.
-    """
-
-    shard: "LocalShard"
-    key: str
-    start: int
-    num_frames: int
-    length: int
-    width: int
-    json_start: int = 0
-    json_bytes: int = 0
-    json_crc32: int = ABSENT
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class LocalShard:
     """A shard that is a local file and holds latents, perhaps JSON, and nothing else.
@@ -77,7 +51,7 @@ class LocalShard:
         """Fields and dtype, which the shards of one batch must have in common."""
         return self.index.fields, self.index.tensor_dtype
 
-    def sample(self, row: int) -> LocalLatents | None:
+    def sample(self, row: int) -> "LocalLatents | None":
         """A sample; None if it has no raw latents, or if reading it row by row would report an error."""
         length, _, _, start, _, num_frames, width, *spans = self.index.numbers[row].tolist()
         key = self.index.key(row)
@@ -94,6 +68,32 @@ class LocalShard:
             return None
         checksum = spans[2 * len(self.index.fields) + self.json_field]
         return LocalLatents(self, key, start, num_frames, length, width, json_start, json_bytes, checksum)
+
+
+class LocalLatents(NamedTuple):
+    """The raw latents and the JSON of one sample in a local file.
+
+    Attributes:
+        shard: the shard.
+        key: the sample's `__key__`.
+        start: first byte of the latents.
+        num_frames: stored latent frames.
+        length: `encoder_length`.
+        width: D; `NO_LATENTS` if the latents were rejected when they were made.
+        json_start: first byte of the JSON.
+        json_bytes: number of its bytes; 0 without JSON.
+        json_crc32: its CRC-32; -1 if unknown, or without JSON.
+    """
+
+    shard: LocalShard
+    key: str
+    start: int
+    num_frames: int
+    length: int
+    width: int
+    json_start: int = 0
+    json_bytes: int = 0
+    json_crc32: int = ABSENT
 
 
 def holds_only_latents(index: ShardIndex) -> bool:
