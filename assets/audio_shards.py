@@ -45,7 +45,7 @@ def audio_shards_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         headrace_workers: dg.ResourceParam[Workers],
         headrace_progress: dg.ResourceParam[BuildProgress],
     ) -> Iterator[PartitionEvent]:
-        from headrace.catalog.parts import partition_recordings  # noqa: PLC0415 - polars: not in a code server
+        from headrace.catalog.stored.parts import partition_recordings  # noqa: PLC0415 - polars: not in a code server
 
         pass_catalog(context.instance, keys.catalog)
         audio = headrace_storage.audio(config)

@@ -21,7 +21,7 @@ from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.resources.workers import Workers
 
 if TYPE_CHECKING:
-    from headrace.catalog.scan import Scan
+    from headrace.catalog.scanning.scan import Scan
 
 _GRACE = timedelta(hours=2)
 
@@ -74,11 +74,11 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         headrace_workers: dg.ResourceParam[Workers],
         headrace_progress: dg.ResourceParam[BuildProgress],
     ) -> Iterator[dg.MaterializeResult]:
-        from headrace.catalog.changes import compare_stored  # noqa: PLC0415 - likewise
-        from headrace.catalog.parts import StoredCatalog, last_catalog  # noqa: PLC0415 - likewise
-        from headrace.catalog.regressions import REGRESSION_COLUMNS, find_regressions, mark_reported  # noqa: PLC0415 - likewise
-        from headrace.catalog.scan_runtime import ScanRuntime  # noqa: PLC0415 - polars: not in a code server
-        from headrace.catalog.update import update_catalog  # noqa: PLC0415 - likewise
+        from headrace.catalog.compared.changes import compare_stored  # noqa: PLC0415 - likewise
+        from headrace.catalog.compared.regressions import REGRESSION_COLUMNS, find_regressions, mark_reported  # noqa: PLC0415 - likewise
+        from headrace.catalog.scanning.scan_runtime import ScanRuntime  # noqa: PLC0415 - polars: not in a code server
+        from headrace.catalog.stored.parts import StoredCatalog, last_catalog  # noqa: PLC0415 - likewise
+        from headrace.catalog.stored.update import update_catalog  # noqa: PLC0415 - likewise
 
         inputs = source_inputs(
             config, headrace_storage
@@ -162,7 +162,7 @@ def _conservation(scan: "Scan", config: DatasetConfig) -> dg.AssetCheckResult:
 
 
 def _has_recordings(scan: "Scan", config: DatasetConfig) -> dg.AssetCheckResult:
-    from headrace.catalog.update import why_no_recordings  # noqa: PLC0415 - it imports polars
+    from headrace.catalog.stored.update import why_no_recordings  # noqa: PLC0415 - it imports polars
 
     return dg.AssetCheckResult(
         check_name="has_recordings",

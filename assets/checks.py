@@ -17,8 +17,8 @@ from headrace.checks.audit import conservation_faults, index_faults, pairing_fau
 from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import CatalogError, ConfigError
-from headrace.format.manifests import Manifest, NumberedManifest, newest_manifest
-from headrace.format.snapshots import read_snapshot
+from headrace.format.manifests.manifests import Manifest, NumberedManifest, newest_manifest
+from headrace.format.snapshots.snapshots import read_snapshot
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.compared import Compared, verdict
 from headrace_dagster.assets.events import readable_failures
@@ -59,7 +59,7 @@ def _catalog_schema(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
         description="The stored catalog has the columns, types and unique keys that later steps rely on (pandera).",
     )
     def schema(headrace_storage: StorageResource) -> dg.AssetCheckResult:
-        from headrace.catalog.checks import check_metadata_in_parts, check_partitions  # noqa: PLC0415 - pandera brings pandas
+        from headrace.catalog.judging.validation import check_metadata_in_parts, check_partitions  # noqa: PLC0415 - pandera brings pandas
         from headrace.checks.frame_alignment import column_faults  # noqa: PLC0415 - polars: not in a code server
 
         catalog = headrace_storage.catalog(config)

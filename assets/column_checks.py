@@ -9,8 +9,8 @@ from headrace.checks.column_fit import shard_misfits
 from headrace.config.content import METADATA_SET
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import ConfigError
-from headrace.format.manifests import read_manifest
-from headrace.format.snapshots import Snapshot
+from headrace.format.manifests.manifests import read_manifest
+from headrace.format.snapshots.snapshots import Snapshot
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.compared import verdict
 from headrace_dagster.assets.metadata import location, refused_table, table
@@ -116,7 +116,7 @@ def _of_table(
 
 def _listed(output: Storage, path: str) -> dg.TableMetadataValue:
     """The first rows that match nothing, with reasons."""
-    from headrace.catalog.parquet_files import parsed_table  # noqa: PLC0415 - polars: not in a code server
+    from headrace.catalog.stored.parquet_files import parsed_table  # noqa: PLC0415 - polars: not in a code server
 
     rows, _ = parsed_table(output.read(path), path, {})
     columns = {"row": "int", "name": "string", "code": "string", "reason": "string"}

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from headrace.build.views import WantedView, newest_view
-from headrace.catalog.header import read_current_header
+from headrace.catalog.stored.header import read_current_header
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import HeadraceError
+from headrace.format.beside.views import NumberedView
 from headrace.format.rejects import counted
-from headrace.format.snapshots import NumberedSnapshot, read_snapshot
-from headrace.format.views import NumberedView
+from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
 from headrace_dagster.assets.metadata import location

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import dagster as dg
 
 from headrace.errors import HeadraceError
-from headrace.format.snapshots import Snapshot
+from headrace.format.snapshots.snapshots import Snapshot
 
 INPUTS_TAG = "headrace/inputs"
 """Digest of everything that an unpartitioned asset was made from. `build.py` and the sensors compare it."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from headrace.config.dataset import DatasetConfig
-from headrace.format.snapshots import NumberedSnapshot
+from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.smoke.choice import Coverage
 from headrace.smoke.verdicts import VERDICTS
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest

@@ -19,19 +19,19 @@ from headrace.checks.excerpts import read_audio, read_latents
 from headrace.encoding.plans import AUDIO_SHARD_NOTE, DTYPE_NOTE
 from headrace.encoding.stats import EncodingStats
 from headrace.errors import HeadraceError
-from headrace.format.index import ShardIndex
-from headrace.format.index_files import read_index
-from headrace.format.manifests import ManifestRejection
+from headrace.format.indexes.index import ShardIndex
+from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.manifests import ManifestRejection
 from headrace.format.rejects import Rejected, varied
-from headrace.format.snapshots import NumberedSnapshot
+from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.partition_pictures import AudioToDraw, histogram, latents_below_spectrogram, waveforms
 
 if TYPE_CHECKING:  # they bring polars, which a code server does without
     import polars as pl
 
-    from headrace.catalog.changes import CatalogChanges
-    from headrace.catalog.scan import Scan
+    from headrace.catalog.compared.changes import CatalogChanges
+    from headrace.catalog.scanning.scan import Scan
     from headrace.smoke.run import SmokeResult
 
 Metadata = dict[str, Any]  # what Dagster takes: raw values or MetadataValue

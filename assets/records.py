@@ -7,8 +7,8 @@ import dagster as dg
 
 from headrace.build.reconcile import is_current
 from headrace.errors import NotFoundError
-from headrace.format.manifests import KnownManifest
-from headrace.format.snapshots import NumberedSnapshot, read_snapshot
+from headrace.format.manifests.manifests import KnownManifest
+from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.events import INPUTS_TAG, snapshot_inputs
 from headrace_dagster.assets.regression_checks import REGRESSION_CHECKS

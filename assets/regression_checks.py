@@ -9,7 +9,7 @@ from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.storage import StorageResource
 
 if TYPE_CHECKING:
-    from headrace.catalog.regressions import Regressions
+    from headrace.catalog.compared.regressions import Regressions
 
 NEW_REJECTS = "new_rejects"
 DROPPED_AUDIO = "dropped_audio"
@@ -57,7 +57,7 @@ def decoding_regressions(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
         name=f"{config.name}__decoding_regressions", specs=[regression_spec(NEW_REJECTS, keys.sizes_index)]
     )
     def checks(headrace_storage: StorageResource) -> Iterator[dg.AssetCheckResult]:
-        from headrace.catalog.regressions import REGRESSION_COLUMNS, find_regressions, mark_reported  # noqa: PLC0415 - polars: not in a code server
+        from headrace.catalog.compared.regressions import REGRESSION_COLUMNS, find_regressions, mark_reported  # noqa: PLC0415 - polars: not in a code server
 
         output = headrace_storage.output(config)
         catalog = headrace_storage.catalog(config)

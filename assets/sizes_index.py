@@ -26,7 +26,7 @@ def sizes_index_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         "names the partitions, while partitions are not built from the current catalog.",
     )
     def sizes_index(context: dg.AssetExecutionContext, headrace_storage: StorageResource) -> dg.MaterializeResult:
-        from headrace.catalog.storing import store_decode_rejects  # noqa: PLC0415 - polars: not in a code server
+        from headrace.catalog.stored.storing import store_decode_rejects  # noqa: PLC0415 - polars: not in a code server
 
         pass_catalog(context.instance, keys.catalog)
         pass_shards(context.instance, keys.audio_shards, config.partitioning().partition_keys())

@@ -29,7 +29,7 @@ def source_checks(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
 
     @dg.multi_asset_check(name=f"{config.name}__source_checks", specs=specs)
     def checks(headrace_storage: StorageResource) -> Iterator[dg.AssetCheckResult]:
-        from headrace.catalog.leaks import LEAK_COLUMNS, leaks  # noqa: PLC0415 - polars: not in a code server
+        from headrace.catalog.judging.leaks import LEAK_COLUMNS, leaks  # noqa: PLC0415 - polars: not in a code server
 
         catalog = headrace_storage.catalog(config)
         group = {"largest_group": catalog.header.totals.largest_group}

@@ -6,7 +6,7 @@ import dagster as dg
 
 from headrace.build.views import WantedView, build_view, is_up_to_date, newest_view
 from headrace.errors import EmptyViewError
-from headrace.format.views import NumberedView, ViewSnapshot
+from headrace.format.beside.views import NumberedView, ViewSnapshot
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
 from headrace_dagster.assets.metadata import Metadata, table

@@ -14,11 +14,11 @@ from unittest import mock
 
 import numpy as np
 
-from headrace.catalog.header import read_current_header, read_stamps
-from headrace.catalog.source_changes import list_within, source_difference
-from headrace.catalog.sources import Source, open_source
+from headrace.catalog.stored.header import read_current_header, read_stamps
 from headrace.config.dataset import DatasetConfig
-from headrace.format.summaries import newest_summaries
+from headrace.format.snapshots.summaries import newest_summaries
+from headrace.sources.source_changes import list_within, source_difference
+from headrace.sources.sources import Source, open_source
 from headrace.stores.storage import LocalStorage
 
 Figures = dict[str, float]
@@ -139,8 +139,8 @@ ROWS: dict[str, Callable[[Path, dict[str, int]], Figures]] = {
 
 
 def _scan(folder: Path, size: dict[str, int]) -> int:
-    from headrace.catalog.metadata_files import open_metadata  # noqa: PLC0415 - imports polars
-    from headrace.catalog.update import update_catalog  # noqa: PLC0415 - likewise
+    from headrace.catalog.stored.update import update_catalog  # noqa: PLC0415 - likewise
+    from headrace.catalog.tables.metadata_files import open_metadata  # noqa: PLC0415 - imports polars
 
     config, output = _config(folder, size), LocalStorage(folder / "output")
     scan, _ = update_catalog(config, _source(folder), open_metadata(folder / "metadata.csv"), output)
@@ -166,7 +166,7 @@ def _wanted(folder: Path, size: dict[str, int]) -> Mapping[str, str]:
 def _build(folder: Path, size: dict[str, int], partitions: list[str]) -> int:
     from headrace.build.audio import build_partition  # noqa: PLC0415 - imports much
     from headrace.build.reconcile import shard_settings  # noqa: PLC0415 - likewise
-    from headrace.catalog.parts import partition_recordings  # noqa: PLC0415 - likewise
+    from headrace.catalog.stored.parts import partition_recordings  # noqa: PLC0415 - likewise
 
     config, output, source = _config(folder, size), LocalStorage(folder / "output"), _source(folder)
     with mock.patch.object(os, "fsync"):  # a disk's time is not measured

@@ -13,13 +13,10 @@ from unittest import mock
 
 import numpy as np
 
-from headrace.format import commits
-from headrace.format.commits import commit_snapshot
-from headrace.format.index import index_name
-from headrace.format.index_files import read_index
-from headrace.format.journal import note_shard
-from headrace.format.length_census import LengthCensus, count_lengths
-from headrace.format.manifests import (
+from headrace.format.indexes.index import index_name
+from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.length_census import LengthCensus, count_lengths
+from headrace.format.manifests.manifests import (
     Manifest,
     NumberedManifest,
     ShardEntry,
@@ -29,15 +26,18 @@ from headrace.format.manifests import (
     newest_manifests,
     shard_name,
 )
-from headrace.format.planned_keys import digest_of, pack_keys
-from headrace.format.shard_files import sizes_of_shards, with_unnamed
-from headrace.format.snapshots import read_snapshot, read_table
-from headrace.format.stored_census import StoredCensus
-from headrace.format.summaries import newest_summaries
+from headrace.format.manifests.planned_keys import digest_of, pack_keys
+from headrace.format.manifests.stored_census import StoredCensus
+from headrace.format.shards.journal import note_shard
+from headrace.format.shards.shard_files import sizes_of_shards, with_unnamed
+from headrace.format.snapshots import commits
+from headrace.format.snapshots.commits import commit_snapshot
+from headrace.format.snapshots.snapshots import read_snapshot, read_table
+from headrace.format.snapshots.summaries import newest_summaries
 from headrace.stores.storage import LocalStorage
+from headrace.streaming.opened.stored_lengths import stored_census
 from headrace.streaming.settings import SampleSettings
 from headrace.streaming.shards.shard_set import ShardSet, snapshot_shards
-from headrace.streaming.stored_lengths import stored_census
 from headrace.tools.gc import find_garbage
 
 Figures = dict[str, float]

@@ -15,12 +15,12 @@ from _growth_manifests import speech_lengths
 
 from headrace.audio import codec_version
 from headrace.build.reconcile import wanted_partitions
-from headrace.catalog.columns import RECORDING_SCHEMA, REJECTED_SCHEMA
-from headrace.catalog.header import CatalogHeader
-from headrace.catalog.scan import Catalog
-from headrace.catalog.storing import store_catalog
+from headrace.catalog.rows.schemas import RECORDING_SCHEMA, REJECTED_SCHEMA
+from headrace.catalog.scanning.scan import Catalog
+from headrace.catalog.stored.header import CatalogHeader
+from headrace.catalog.stored.storing import store_catalog
 from headrace.config.dataset import DatasetConfig, load_config
-from headrace.format.manifests import Manifest, ShardEntry, commit_manifest
+from headrace.format.manifests.manifests import Manifest, ShardEntry, commit_manifest
 from headrace_dagster.assets.catalog import source_inputs
 from headrace_dagster.assets.events import INPUTS_TAG
 from headrace_dagster.assets.gates import SHARD_CHECKS

@@ -32,14 +32,14 @@ from headrace.build.audio import build_partition
 from headrace.build.commit import commit_partitions
 from headrace.build.shard_settings import ShardSettings
 from headrace.build.staleness import plan_build
-from headrace.catalog.partitions import recordings_of
-from headrace.catalog.parts import existing_catalog
-from headrace.catalog.recordings import Recording
-from headrace.catalog.sources import open_source
-from headrace.catalog.update import update_catalog
+from headrace.catalog.rows.recordings import Recording
+from headrace.catalog.stored.partitions import recordings_of
+from headrace.catalog.stored.parts import existing_catalog
+from headrace.catalog.stored.update import update_catalog
 from headrace.config.dataset import DatasetConfig
 from headrace.config.partitioning import Partitioning, ShardSize
-from headrace.format.manifests import newest_manifests
+from headrace.format.manifests.manifests import newest_manifests
+from headrace.sources.sources import open_source
 from headrace.stores.storage import LocalStorage
 
 RATE_HZ = 44_100

@@ -4,7 +4,7 @@
 
 Downloads: shards that a host of a job downloads in each epoch after the first, as a share of what it reads in an epoch,
 with a cache that evicts the least recently used shards and with one that evicts those that are needed last. They are
-simulated with the code that a loader runs (`headrace.streaming.host_model`), without reading anything.
+simulated with the code that a loader runs (`headrace.streaming.simulated.host_model`), without reading anything.
 
 Cost: CPU time of one eviction from a folder of 10,000 files, of a data set of 10⁶ shards, read by eight ranks; and the
 memory that knowing their next uses takes.
@@ -23,18 +23,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.format.shard_table import ShardTable
-from headrace.streaming.epochs import EpochRun
-from headrace.streaming.host_model import Host, HostNeeds, ShardSize, play
-from headrace.streaming.next_uses import EpochUses, host_distances
+from headrace.format.snapshots.shard_table import ShardTable
+from headrace.streaming.cache.cache import ShardCache
+from headrace.streaming.cache.cache_readers import ReadData, ReaderFacts
 from headrace.streaming.order.epoch_order import EpochOrder
 from headrace.streaming.order.mixing import Mixture, StreamSpec
-from headrace.streaming.order.recent import Recent
 from headrace.streaming.order.spec import OrderSpec
-from headrace.streaming.shards.cache import ShardCache
-from headrace.streaming.shards.cache_readers import ReadData, ReaderFacts
+from headrace.streaming.recent import Recent
+from headrace.streaming.run.epochs import EpochRun
+from headrace.streaming.run.next_uses import EpochUses, host_distances
 from headrace.streaming.shards.shard_names import ShardNames
 from headrace.streaming.shards.shard_set import SnapshotShards
+from headrace.streaming.simulated.host_model import Host, HostNeeds, ShardSize, play
 from headrace.streaming.world import World
 
 SAMPLES_PER_SHARD = 50

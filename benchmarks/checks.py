@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest import mock
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # `tests` from the checkout
 
 import numpy as np  # noqa: E402
@@ -31,7 +31,7 @@ import numpy as np  # noqa: E402
 from headrace import StreamingDataLoader, StreamingDataset  # noqa: E402
 from headrace.stores.storage import LocalStorage  # noqa: E402
 from headrace.streaming.batches import copied_batch, decode, in_place_batch  # noqa: E402
-from headrace.streaming.batches.stored_sample import StoredSample  # noqa: E402
+from headrace.streaming.samples.stored_sample import StoredSample  # noqa: E402
 from tests.audio_shards import commit, write_partition  # noqa: E402
 from tests.sounds import music  # noqa: E402
 

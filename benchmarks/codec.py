@@ -25,10 +25,10 @@ import miniaudio
 import numpy as np
 import soundfile as sf
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `tests` from the checkout
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `tests` from the checkout
 
 from headrace.audio import AudioFormat, codec_version, decode_flac_into, encode_segments, plan_segments, probe
-from headrace.format.tar import TarWriter
+from headrace.format.tars.tar import TarWriter
 from tests.sounds import file_of, music
 
 NUM_FRAMES = 5 * 44_100

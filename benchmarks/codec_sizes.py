@@ -12,7 +12,7 @@ from pathlib import Path
 
 import soundfile as sf
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from headrace.audio import AudioFormat, Codec, encode_segments, plan_segments, probe  # noqa: E402

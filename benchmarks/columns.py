@@ -29,22 +29,29 @@ from headrace.build.audio import build_partition
 from headrace.build.column_sets import bring_columns_up_to_date
 from headrace.build.column_tables import import_table
 from headrace.build.shard_settings import ShardSettings
-from headrace.catalog.columns import FILE_SCHEMA
-from headrace.catalog.listing import Listing
-from headrace.catalog.metadata_files import TableInMemory
-from headrace.catalog.partitions import recordings_of
-from headrace.catalog.parts import existing_catalog
-from headrace.catalog.scan_runtime import ScanRuntime
-from headrace.catalog.sources import open_source
-from headrace.catalog.storing import PartWriter
-from headrace.catalog.update import update_catalog
+from headrace.catalog.rows.schemas import FILE_SCHEMA
+from headrace.catalog.scanning.scan_runtime import ScanRuntime
+from headrace.catalog.stored.partitions import recordings_of
+from headrace.catalog.stored.parts import existing_catalog
+from headrace.catalog.stored.storing import PartWriter
+from headrace.catalog.stored.update import update_catalog
+from headrace.catalog.tables.metadata_files import TableInMemory
 from headrace.config.content import ColumnSetConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.config.partitioning import ShardSize
-from headrace.format.commits import commit_snapshot
-from headrace.format.index_entries import SampleEntry
-from headrace.format.manifests import Manifest, NumberedManifest, ShardEntry, bucket_of, commit_manifest, split_of
-from headrace.format.writer import ShardPlace, ShardWriter
+from headrace.format.indexes.index_entries import SampleEntry
+from headrace.format.manifests.manifests import (
+    Manifest,
+    NumberedManifest,
+    ShardEntry,
+    bucket_of,
+    commit_manifest,
+    split_of,
+)
+from headrace.format.shards.writer import ShardPlace, ShardWriter
+from headrace.format.snapshots.commits import commit_snapshot
+from headrace.sources.listing import Listing
+from headrace.sources.sources import open_source
 from headrace.stores.storage import LocalStorage
 
 SAMPLES_PER_SHARD = 50

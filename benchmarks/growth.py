@@ -107,7 +107,7 @@ def _identity(figures: Figures) -> tuple[float | None, ...]:
 
 def in_own_process(kind: str, name: str, folder: Path, size: Size) -> Figures:
     """The figures of one row."""
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     command = [sys.executable, __file__, "--one", kind, name, str(folder), json.dumps(size)]
     figures: Figures = json.loads(subprocess.check_output(command, env=environment).splitlines()[-1])
     return figures
@@ -117,8 +117,8 @@ def measure(row: Row, folder: Path, size: Size) -> Figures:
     """Figures of one row, in this process; `row` adds its own."""
     if row in BUILD_ROWS.values():
         import headrace.build.audio  # noqa: PLC0415 - what imports cost does not grow
-        import headrace.catalog.checks  # noqa: PLC0415 - likewise
-        import headrace.catalog.update  # noqa: PLC0415 - likewise
+        import headrace.catalog.judging.validation  # noqa: PLC0415 - likewise
+        import headrace.catalog.stored.update  # noqa: PLC0415 - likewise
         import headrace.checks.verify  # noqa: PLC0415 - likewise
         import headrace.streaming  # noqa: PLC0415 - likewise
 

@@ -87,17 +87,17 @@ def _act(step: str, folder: Path, count: int) -> Callable[[], dict[str, float]]:
         return _sensor(step, folder)
     import polars as pl  # noqa: PLC0415 - sensors do without
 
-    from headrace.catalog.leaks import LEAK_COLUMNS, leaks  # noqa: PLC0415
-    from headrace.catalog.parts import existing_catalog, partition_recordings  # noqa: PLC0415
-    from headrace.catalog.update import update_catalog  # noqa: PLC0415
+    from headrace.catalog.judging.leaks import LEAK_COLUMNS, leaks  # noqa: PLC0415
+    from headrace.catalog.stored.parts import existing_catalog, partition_recordings  # noqa: PLC0415
+    from headrace.catalog.stored.update import update_catalog  # noqa: PLC0415
     from headrace.report.catalog_figures import catalog_figures  # noqa: PLC0415
 
     config, output = _config(folder), _counting(folder)
     table = folder / "metadata.parquet"
 
     def scan() -> dict[str, float]:
-        from headrace.catalog.metadata_files import open_metadata  # noqa: PLC0415
-        from headrace.catalog.scan_runtime import ScanRuntime  # noqa: PLC0415
+        from headrace.catalog.scanning.scan_runtime import ScanRuntime  # noqa: PLC0415
+        from headrace.catalog.tables.metadata_files import open_metadata  # noqa: PLC0415
 
         runtime = ScanRuntime(probe_version=lambda: "1")
         update_catalog(config, _Listed(count), open_metadata(table), output, runtime)
@@ -128,7 +128,7 @@ def _act(step: str, folder: Path, count: int) -> Callable[[], dict[str, float]]:
 
 
 def _sensor(step: str, folder: Path) -> Callable[[], dict[str, float]]:
-    from headrace.catalog.header import read_current_header, read_stamps  # noqa: PLC0415
+    from headrace.catalog.stored.header import read_current_header, read_stamps  # noqa: PLC0415
 
     config, output = _config(folder), _counting(folder)
 
@@ -152,7 +152,7 @@ class _Listed:
         self._count = count
 
     def list(self) -> Iterator[Any]:
-        from headrace.catalog.listing import Listing  # noqa: PLC0415
+        from headrace.sources.listing import Listing  # noqa: PLC0415
 
         for start in range(0, self._count, 10_000):
             size = min(10_000, self._count - start)
@@ -178,8 +178,8 @@ def _prepare(folder: Path, count: int) -> dict[str, float]:
 
     import polars as pl  # noqa: PLC0415
 
-    from headrace.catalog.columns import FILE_SCHEMA  # noqa: PLC0415
-    from headrace.catalog.storing import PartWriter  # noqa: PLC0415
+    from headrace.catalog.rows.schemas import FILE_SCHEMA  # noqa: PLC0415
+    from headrace.catalog.stored.storing import PartWriter  # noqa: PLC0415
 
     paths = [_path(number) for number in range(count)]
     facts = {

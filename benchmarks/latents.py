@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `tests` from the checkout
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `tests` from the checkout
 
 from headrace import encoders
 from headrace.build.latents import LatentSettings, build_latent_partition
@@ -35,7 +35,7 @@ from headrace.encoding.reading import DecodedJob, EncodingJob, JobDecoder
 from headrace.encoding.sources import audio_shard
 from headrace.encoding.stats import EncodingStats
 from headrace.encoding.windows import plan_windows
-from headrace.format.manifests import newest_manifest
+from headrace.format.manifests.manifests import newest_manifest
 from headrace.stores.storage import LocalStorage
 from tests.audio_shards import write_partition
 

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from headrace.format.shard_table import ShardTable
-from headrace.format.snapshots import FrozenPartition, Snapshot, SplitTotals, TablePart
+from headrace.format.snapshots.shard_table import ShardTable
+from headrace.format.snapshots.snapshots import FrozenPartition, Snapshot, SplitTotals, TablePart
 from headrace.stores.storage import LocalStorage
 
 PER_SHARD = 1000
@@ -109,7 +109,7 @@ def save(folder: Path, start: float) -> None:
 
 def in_own_processes(folder: Path, start: float) -> Figures:
     """The median of each figure."""
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     command = [sys.executable, __file__, "--one", str(folder), str(start)]
     runs = [json.loads(subprocess.check_output(command, env=environment)) for _ in range(REPEATS)]
     return {name: statistics.median(run[name] for run in runs) for name in runs[0]}

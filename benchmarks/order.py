@@ -30,8 +30,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.format.length_census import LengthCensus, count_lengths
-from headrace.streaming.order.buckets import in_buckets
+from headrace.format.manifests.length_census import LengthCensus, count_lengths
+from headrace.streaming.by_length.buckets import in_buckets
 from headrace.streaming.order.epoch_order import EpochOrder, Rows
 from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.spec import BatchingMethod, FrameBudget, LengthBuckets, OrderSpec, ShuffleAlgo
@@ -96,7 +96,7 @@ def _in_own_process(system: str, num_samples: int, start: float, reference: Path
     command = [sys.executable, __file__, "--one", system, str(num_samples), str(start)]
     if reference:
         command += ["--reference", str(reference)]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     runs = [json.loads(subprocess.check_output(command, env=environment)) for _ in range(3)]
     median: dict[str, Any] = sorted(runs, key=lambda run: float(run["first_batch_seconds"]))[1]
     return median

@@ -29,13 +29,13 @@ import numpy as np
 from headrace.build.audio import build_partition
 from headrace.build.commit import commit_partitions
 from headrace.build.reconcile import shard_settings, wanted_partitions
-from headrace.catalog.parts import existing_catalog, partition_recordings
-from headrace.catalog.scan_runtime import ScanRuntime
-from headrace.catalog.sources import open_source
-from headrace.catalog.update import update_catalog
+from headrace.catalog.scanning.scan_runtime import ScanRuntime
+from headrace.catalog.stored.parts import existing_catalog, partition_recordings
+from headrace.catalog.stored.update import update_catalog
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import BuildError
-from headrace.format.manifests import newest_manifests
+from headrace.format.manifests.manifests import newest_manifests
+from headrace.sources.sources import open_source
 from headrace.stores.storage import LocalStorage
 from headrace_dagster.resources.ray_workers import RayWorkersResource
 from headrace_dagster.resources.workers import Workers, WorkersResource

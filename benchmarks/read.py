@@ -31,7 +31,7 @@ from dataclasses import asdict, replace
 from importlib.metadata import distribution
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # `benchmarks.peers` and `tests` from the checkout
 
 from benchmarks.peers.clips import BEST, DOCUMENTED  # noqa: E402

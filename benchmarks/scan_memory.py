@@ -24,19 +24,19 @@ import pandera.polars as pa
 import polars as pl
 from growth_catalog import _cpu_seconds, _path, _peak_mb
 
-import headrace.catalog.checks  # noqa: F401 - what a scan imports late must not count
+import headrace.catalog.judging.validation  # noqa: F401 - what a scan imports late must not count
 from headrace.audio import AudioInfo
-from headrace.catalog.changes import compare_stored
-from headrace.catalog.content_digests import DigestedFile
-from headrace.catalog.listing import FileStamp, Listing
-from headrace.catalog.metadata_files import open_metadata
-from headrace.catalog.parts import existing_catalog
-from headrace.catalog.regressions import REGRESSION_COLUMNS, find_regressions
-from headrace.catalog.scan_runtime import ScanRuntime
-from headrace.catalog.scan_workers import ReadingThreads
-from headrace.catalog.update import update_catalog
+from headrace.catalog.compared.changes import compare_stored
+from headrace.catalog.compared.regressions import REGRESSION_COLUMNS, find_regressions
+from headrace.catalog.scanning.scan_runtime import ScanRuntime
+from headrace.catalog.scanning.scan_workers import ReadingThreads
+from headrace.catalog.stored.parts import existing_catalog
+from headrace.catalog.stored.update import update_catalog
+from headrace.catalog.tables.metadata_files import open_metadata
 from headrace.config.dataset import DatasetConfig
 from headrace.format.rejects import RejectReason
+from headrace.sources.content_digests import DigestedFile
+from headrace.sources.listing import FileStamp, Listing
 from headrace.stores.storage import open_storage
 
 CASES = {

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import dagster as dg
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # assets, resources, sensors from the checkout
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # assets, resources, sensors from the checkout
 
 from benchmarks._code_server import CodeServer, code_server
 from benchmarks._sensor_data import NAME, Size, build_partitions, change_everything, write_dataset

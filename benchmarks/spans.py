@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 import soundfile as sf
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `tests` from the checkout
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `tests` from the checkout
 
 from headrace.audio import AudioFormat
 from headrace.audio import spans as spans_module
@@ -31,14 +31,14 @@ from headrace.audio.levels import Samples
 from headrace.audio.reader import FrameReader
 from headrace.build.audio import build_partition
 from headrace.build.shard_settings import ShardSettings
-from headrace.catalog.parts import partition_recordings
-from headrace.catalog.sources import open_source
-from headrace.catalog.update import update_catalog
+from headrace.catalog.stored.parts import partition_recordings
+from headrace.catalog.stored.update import update_catalog
 from headrace.config.dataset import DatasetConfig
 from headrace.config.partitioning import ShardSize
-from headrace.format.index import index_name
-from headrace.format.index_files import parse_index
-from headrace.format.tar import payload
+from headrace.format.indexes.index import index_name
+from headrace.format.indexes.index_files import parse_index
+from headrace.format.tars.tar import payload
+from headrace.sources.sources import open_source
 from headrace.stores.storage import LocalStorage
 from tests.sounds import music
 

@@ -37,7 +37,7 @@ from urllib.parse import urlsplit
 
 import boto3
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # `benchmarks.peers` and `tests` from the checkout
 
 from headrace.stores.storage import Storage, open_storage  # noqa: E402

@@ -34,7 +34,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # `benchmarks` and `tests` from the checkout
 
 import polars as pl  # noqa: E402
@@ -43,10 +43,10 @@ from benchmarks.peers.measure import bring_memory_back  # noqa: E402
 from headrace.build.audio import build_partition  # noqa: E402
 from headrace.build.shard_settings import ShardSettings  # noqa: E402
 from headrace.build.update import PartitionBuild  # noqa: E402
-from headrace.catalog.parts import partition_recordings  # noqa: E402
-from headrace.catalog.sources import open_source  # noqa: E402
-from headrace.catalog.update import update_catalog  # noqa: E402
+from headrace.catalog.stored.parts import partition_recordings  # noqa: E402
+from headrace.catalog.stored.update import update_catalog  # noqa: E402
 from headrace.config.partitioning import Partitioning, ShardSize  # noqa: E402
+from headrace.sources.sources import open_source  # noqa: E402
 from tests.builds import Project  # noqa: E402
 
 PARTITION = "train-0000"

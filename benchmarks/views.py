@@ -26,15 +26,15 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.open import make, peak_mib
-from headrace.format.column_files import read_columns
-from headrace.format.columns import Column, ColumnKind, ColumnSpec, ColumnTable, keys_digest
-from headrace.format.shard_table import ShardTable
-from headrace.format.snapshots import read_snapshot, read_table
-from headrace.format.view_files import ViewOrigin, commit_view, partitions_of
-from headrace.format.views import Balance, PartitionCounts, ViewDefinition
+from headrace.format.beside.column_files import read_columns
+from headrace.format.beside.column_table import Column, ColumnKind, ColumnSpec, ColumnTable, keys_digest
+from headrace.format.beside.view_files import ViewOrigin, commit_view, partitions_of
+from headrace.format.beside.views import Balance, PartitionCounts, ViewDefinition
+from headrace.format.snapshots.shard_table import ShardTable
+from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.stores.storage import LocalStorage
 
 BATCH = 256
@@ -112,7 +112,7 @@ def save(folder: Path, view: str | None, start: float) -> None:
 
 def in_own_processes(folder: Path, view: str, start: float) -> Figures:
     """The median of each figure."""
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     command = [sys.executable, __file__, "--one", str(folder), view, str(start)]
     runs = [json.loads(subprocess.check_output(command, env=environment)) for _ in range(REPEATS)]
     return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
@@ -184,7 +184,7 @@ class ColumnFiles:
 
 def in_own_process_making() -> object:
     """Seconds and MiB of each view."""
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     found = json.loads(subprocess.check_output([sys.executable, __file__, "--making"], env=environment))
     for name, figures in found.items():
         print(f"making, {name}: {figures['seconds']:.1f} s ({figures['cpu_seconds']:.1f} s of CPU)", flush=True)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from headrace.build.changes import BuildChanges, BuildStep, ShardChanges
 from headrace.build.reconcile import BuildReason
-from headrace.catalog.changes import CatalogChanges
+from headrace.catalog.compared.changes import CatalogChanges
 from headrace.format.rejects import RejectChanges, Rejected, varied
 
 _MOST_PATHS = 3

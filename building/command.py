@@ -18,12 +18,12 @@ from building.repository import REPOSITORY_ROOT, datasets_folder
 from building.runs import Runner
 from building.terminal import TerminalProgress, show_faults, show_snapshots
 from headrace.build.reconcile import latent_settings
-from headrace.catalog.column_header import read_table_header
-from headrace.catalog.header import REJECTED_PATH
+from headrace.catalog.stored.column_header import read_table_header
+from headrace.catalog.stored.header import REJECTED_PATH
 from headrace.config.dataset import DatasetConfig, load_config
 from headrace.config.folder import clash, load_each
 from headrace.errors import ConfigError, HeadraceError
-from headrace.format.snapshots import NumberedSnapshot
+from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import newest_snapshot
 from headrace_dagster.resources.encoders import EncoderLoader

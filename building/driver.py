@@ -26,15 +26,15 @@ from headrace.build.reconcile import (
 )
 from headrace.build.run_groups import grouped
 from headrace.build.staleness import plan_build
-from headrace.catalog.header import CatalogHeader
-from headrace.catalog.partitions import PartitionSize, partition_sizes
+from headrace.catalog.stored.header import CatalogHeader
+from headrace.catalog.stored.partitions import PartitionSize, partition_sizes
 from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
-from headrace.format.condemned import lasting_sizes
-from headrace.format.manifests import newest_manifests
-from headrace.format.sizes_file import has_true_sizes
-from headrace.format.snapshots import FrozenPartition, NumberedSnapshot, lost_parts
-from headrace.format.summaries import newest_summaries
+from headrace.format.manifests.manifests import newest_manifests
+from headrace.format.shards.condemned import lasting_sizes
+from headrace.format.snapshots.sizes_file import has_true_sizes
+from headrace.format.snapshots.snapshots import FrozenPartition, NumberedSnapshot, lost_parts
+from headrace.format.snapshots.summaries import newest_summaries
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.dataset_report import has_report
 from headrace_dagster.assets.keys import DatasetKeys

@@ -11,9 +11,9 @@ import dagster as dg
 from building.runs import RunOutcome
 from headrace.build.audio_counts import AudioCounts
 from headrace.build.changes import BuildChanges, BuildStep, ShardChanges, ShardsBefore, shard_changes
-from headrace.catalog.changes import compare_stored
-from headrace.catalog.parts import StoredCatalog, last_catalog
-from headrace.format.manifests import Manifest, newest_manifest
+from headrace.catalog.compared.changes import compare_stored
+from headrace.catalog.stored.parts import StoredCatalog, last_catalog
+from headrace.format.manifests.manifests import Manifest, newest_manifest
 from headrace.stores.storage import Storage
 
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-REPOSITORY_ROOT = Path(__file__).resolve().parent.parent
+REPOSITORY_ROOT = Path(__file__).resolve().parents[1]
 DATASETS_VARIABLE = "HEADRACE_DATASETS"
 
 

@@ -18,8 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from building.runs import RunOutcome
-from headrace.catalog.partitions import PartitionSize
-from headrace.format.snapshots import NumberedSnapshot
+from headrace.catalog.stored.partitions import PartitionSize
+from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace_dagster.resources.progress import BuildProgress
 
 _SECONDS_PER_HOUR = 3600

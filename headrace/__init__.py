@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headrace.streaming.dataset import StreamingDataset
     from headrace.streaming.loader import StreamingDataLoader
     from headrace.streaming.order.spec import FrameBudget, LengthBuckets
-    from headrace.streaming.simulation import Cluster
+    from headrace.streaming.simulated.simulation import Cluster
     from headrace.streaming.stream import Stream
     from headrace.streaming.world import World
 
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Cluster": "headrace.streaming.simulation",
+    "Cluster": "headrace.streaming.simulated.simulation",
     "FrameBudget": "headrace.streaming.order.spec",
     "LengthBuckets": "headrace.streaming.order.spec",
     "Stream": "headrace.streaming.stream",

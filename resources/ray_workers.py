@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import dagster as dg
 
-from headrace.catalog.scan_workers import ReadingThreads
+from headrace.catalog.scanning.scan_workers import ReadingThreads
 from headrace.errors import BuildError, MissingDependencyError
 from headrace.machine import num_cores
 from headrace_dagster.resources.workers import BuildFunction, Item, Result

@@ -17,18 +17,18 @@ import dagster as dg
 from pydantic import Field
 
 from headrace.build.column_sets import columns_folder
-from headrace.catalog.bucket_source import BucketSource, stamp_of
-from headrace.catalog.listing import FileStamp
-from headrace.catalog.sources import Source, open_source
 from headrace.config.content import ColumnSetConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import ConfigError, NotFoundError
+from headrace.sources.bucket_source import BucketSource, stamp_of
+from headrace.sources.listing import FileStamp
+from headrace.sources.sources import Source, open_source
 from headrace.stores.file_urls import is_file_url, path_of_file_url
 from headrace.stores.storage import Storage, open_bucket, open_storage
 
 if TYPE_CHECKING:
-    from headrace.catalog.metadata_files import MetadataTable
-    from headrace.catalog.parts import StoredCatalog
+    from headrace.catalog.stored.parts import StoredCatalog
+    from headrace.catalog.tables.metadata_files import MetadataTable
 
 Table = TypeVar("Table")
 _COPY_BYTES = 16 << 20
@@ -65,7 +65,7 @@ class StorageResource(dg.ConfigurableResource):
 
     def metadata(self, config: DatasetConfig) -> "MetadataTable | None":
         """The user's metadata table, or None if the YAML has no `source.metadata`."""
-        from headrace.catalog.metadata_files import open_metadata  # noqa: PLC0415 - see above
+        from headrace.catalog.tables.metadata_files import open_metadata  # noqa: PLC0415 - see above
 
         if config.source.metadata is None:
             return None
@@ -76,7 +76,7 @@ class StorageResource(dg.ConfigurableResource):
 
     def excluded(self, config: DatasetConfig) -> frozenset[str]:
         """The keys of `exclude`, from the YAML or from a table."""
-        from headrace.catalog.metadata_files import read_keys  # noqa: PLC0415 - see above
+        from headrace.catalog.tables.metadata_files import read_keys  # noqa: PLC0415 - see above
 
         if isinstance(config.exclude, tuple):
             return frozenset(config.exclude)
@@ -122,7 +122,7 @@ class StorageResource(dg.ConfigurableResource):
         Raises:
             CatalogError: there is no catalog yet, or splits, partitions or groups have changed since.
         """
-        from headrace.catalog.parts import current_catalog  # noqa: PLC0415 - see above
+        from headrace.catalog.stored.parts import current_catalog  # noqa: PLC0415 - see above
 
         return current_catalog(self.output(config), config)
 
@@ -146,7 +146,7 @@ class StorageResource(dg.ConfigurableResource):
 
     def column_table(self, entry: ColumnSetConfig) -> "MetadataTable":
         """The table of a set of columns."""
-        from headrace.catalog.metadata_files import open_table  # noqa: PLC0415 - see above
+        from headrace.catalog.tables.metadata_files import open_table  # noqa: PLC0415 - see above
 
         owner = _Folder()
         return self._table(entry.table, "table", partial(open_table, owner=owner), owner)

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 import dagster as dg
 
-from headrace.catalog.scan_workers import FileWorkers, ReadingThreads
+from headrace.catalog.scanning.scan_workers import FileWorkers, ReadingThreads
 from headrace.machine import num_cores
 
 Item = TypeVar("Item")

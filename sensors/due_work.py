@@ -14,14 +14,14 @@ from headrace.build.column_sets import rows_of_set
 from headrace.build.reconcile import latent_settings, wanted_columns, wanted_latents, wanted_partitions
 from headrace.build.staleness import BuildNeed, plan_build
 from headrace.build.waves import PartitionWork
-from headrace.catalog.column_header import header_path
-from headrace.catalog.header import CatalogHeader, header_version, read_current_header
+from headrace.catalog.stored.column_header import header_path
+from headrace.catalog.stored.header import CatalogHeader, header_version, read_current_header
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import NotFoundError
-from headrace.format.manifests import ManifestSummary
-from headrace.format.snapshots import SNAPSHOTS
-from headrace.format.summaries import newest_summaries
-from headrace.format.views import VIEWS
+from headrace.format.beside.views import VIEWS
+from headrace.format.manifests.manifests import ManifestSummary
+from headrace.format.snapshots.snapshots import SNAPSHOTS
+from headrace.format.snapshots.summaries import newest_summaries
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.dataset_report import has_report
 from headrace_dagster.assets.events import short_digest

@@ -5,9 +5,9 @@ import time
 import dagster as dg
 
 from headrace.build.waves import RunPatience, patience_left
-from headrace.catalog.header import header_version, read_current_header, read_stamps
-from headrace.catalog.source_changes import list_within, source_difference
+from headrace.catalog.stored.header import header_version, read_current_header, read_stamps
 from headrace.config.dataset import DatasetConfig
+from headrace.sources.source_changes import list_within, source_difference
 from headrace_dagster.assets.catalog import source_inputs
 from headrace_dagster.assets.events import INPUTS_TAG, short_digest
 from headrace_dagster.assets.keys import DatasetKeys

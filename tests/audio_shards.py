@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import soundfile
 
-from headrace.format.commits import commit_snapshot
-from headrace.format.index import ShardIndex
-from headrace.format.index_entries import SampleEntry
-from headrace.format.manifests import (
+from headrace.format.indexes.index import ShardIndex
+from headrace.format.indexes.index_entries import SampleEntry
+from headrace.format.manifests.manifests import (
     Manifest,
     NumberedManifest,
     ShardEntry,
@@ -19,8 +18,9 @@ from headrace.format.manifests import (
     newest_manifest,
     split_of,
 )
-from headrace.format.snapshots import NumberedSnapshot
-from headrace.format.writer import ShardPlace, ShardWriter
+from headrace.format.shards.writer import ShardPlace, ShardWriter
+from headrace.format.snapshots.commits import commit_snapshot
+from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.stores.storage import Storage
 
 Clips = Mapping[str, np.ndarray]  # key -> float32 (frames,) or (frames, channels)

@@ -11,14 +11,14 @@ from headrace.build.audio import build_partition
 from headrace.build.commit import commit_partitions
 from headrace.build.shard_settings import ShardSettings
 from headrace.build.update import PartitionBuild
-from headrace.catalog.parts import partition_recordings
-from headrace.catalog.sources import open_source
-from headrace.catalog.update import update_catalog
+from headrace.catalog.stored.parts import partition_recordings
+from headrace.catalog.stored.update import update_catalog
 from headrace.checks.audit import conservation_faults, index_faults, snapshot_faults
 from headrace.config.dataset import DatasetConfig
 from headrace.config.partitioning import Partitioning, ShardSize
-from headrace.format.planned_keys import read_planned_keys
-from headrace.format.snapshots import NumberedSnapshot, read_snapshot
+from headrace.format.manifests.planned_keys import read_planned_keys
+from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot
+from headrace.sources.sources import open_source
 from headrace.stores.storage import LocalStorage, Storage
 
 PLAIN = AudioFormat(None, None, None)

@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from headrace.audio import AudioInfo
-from headrace.catalog.acceptance import CatalogSettings
-from headrace.catalog.checks import check_catalog
-from headrace.catalog.content_digests import read_digest
-from headrace.catalog.listing import FileStamp, Listing
-from headrace.catalog.partitions import PARTITION, group_names
-from headrace.catalog.parts import StoredCatalog
-from headrace.catalog.recordings import combined_digest
-from headrace.catalog.scan import scan
-from headrace.catalog.scan_runtime import ScanRuntime
-from headrace.catalog.scan_workers import ReadingThreads
-from headrace.catalog.storing import store_catalog
+from headrace.catalog.judging.acceptance import CatalogSettings
+from headrace.catalog.judging.validation import check_catalog
+from headrace.catalog.rows.recordings import combined_digest
+from headrace.catalog.scanning.scan import scan
+from headrace.catalog.scanning.scan_runtime import ScanRuntime
+from headrace.catalog.scanning.scan_workers import ReadingThreads
+from headrace.catalog.stored.partitions import PARTITION, group_names
+from headrace.catalog.stored.parts import StoredCatalog
+from headrace.catalog.stored.storing import store_catalog
 from headrace.config.partitioning import assign_partitions
 from headrace.config.source import Duplicates
 from headrace.errors import AudioError, FileChangedError
 from headrace.format.rejects import RejectSubject
+from headrace.sources.content_digests import read_digest
+from headrace.sources.listing import FileStamp, Listing
 from headrace.stores.storage import open_storage
 
 NOW_NS = 1_800_000_000_000_000_000

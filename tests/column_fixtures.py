@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace.format.column_files import publish_columns
-from headrace.format.columns import Column, ColumnKind, ColumnSpec, ColumnTable, keys_digest
-from headrace.format.commits import commit_snapshot
-from headrace.format.index_files import read_index
-from headrace.format.manifests import (
+from headrace.format.beside.column_files import publish_columns
+from headrace.format.beside.column_table import Column, ColumnKind, ColumnSpec, ColumnTable, keys_digest
+from headrace.format.beside.view_files import partitions_of
+from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.manifests import (
     Manifest,
     ShardEntry,
     commit_manifest,
@@ -16,9 +16,9 @@ from headrace.format.manifests import (
     newest_manifests,
     parsed_name,
 )
-from headrace.format.snapshots import NumberedSnapshot, read_snapshot, read_table
-from headrace.format.view_files import partitions_of
-from headrace.format.writer import ShardPlace
+from headrace.format.shards.writer import ShardPlace
+from headrace.format.snapshots.commits import commit_snapshot
+from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot, read_table
 from headrace.stores.storage import LocalStorage
 
 Columns = Mapping[str, tuple[str, Callable[[str], Any]]]

@@ -49,7 +49,7 @@ def cache_folder(tmp_path_factory):
     """The cache folder of datasets that are opened without `local`, instead of the user's own."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headrace.streaming.opening.default_cache_folder", lambda: folder)
+        patch.setattr("headrace.streaming.opened.opening.default_cache_folder", lambda: folder)
         yield folder
 
 

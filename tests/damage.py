@@ -1,6 +1,6 @@
 """Damages shards, for tests of the resulting errors."""
 
-from headrace.format.index import ShardIndex
+from headrace.format.indexes.index import ShardIndex
 from headrace.stores.storage import Storage
 
 

@@ -10,16 +10,16 @@ from headrace.build.audio import build_partition
 from headrace.build.commit import commit_partitions
 from headrace.build.reconcile import shard_settings, wanted_partitions
 from headrace.build.staleness import plan_build
-from headrace.catalog.checkpoint import ScanCheckpoint
-from headrace.catalog.listing import FileStamp
-from headrace.catalog.parts import existing_catalog, partition_recordings
-from headrace.catalog.scan_runtime import ScanRuntime
-from headrace.catalog.scan_workers import ReadingThreads
-from headrace.catalog.sources import Source
-from headrace.catalog.storing import store_decode_rejects
-from headrace.catalog.update import update_catalog
+from headrace.catalog.scanning.checkpoint import ScanCheckpoint
+from headrace.catalog.scanning.scan_runtime import ScanRuntime
+from headrace.catalog.scanning.scan_workers import ReadingThreads
+from headrace.catalog.stored.parts import existing_catalog, partition_recordings
+from headrace.catalog.stored.storing import store_decode_rejects
+from headrace.catalog.stored.update import update_catalog
 from headrace.config.dataset import load_config
-from headrace.format.manifests import newest_manifests
+from headrace.format.manifests.manifests import newest_manifests
+from headrace.sources.listing import FileStamp
+from headrace.sources.sources import Source
 from headrace_dagster.resources.storage import StorageResource
 
 
@@ -62,5 +62,5 @@ def scan_slowly(yaml: Path, log: Path, seconds: float) -> None:
     config, stores = load_config(yaml), StorageResource()
     source = SlowSource(stores.source(config), log, seconds)
     runtime = ScanRuntime(workers=ReadingThreads(2))
-    with mock.patch("headrace.catalog.update.ScanCheckpoint", partial(ScanCheckpoint, seconds=0)):
+    with mock.patch("headrace.catalog.stored.update.ScanCheckpoint", partial(ScanCheckpoint, seconds=0)):
         update_catalog(config, source, None, stores.output(config), runtime)

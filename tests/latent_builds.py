@@ -12,8 +12,8 @@ from headrace import encoders
 from headrace.build.latents import LatentSettings, build_latent_partition
 from headrace.build.update import PartitionBuild
 from headrace.encoding.plans import EncodingOptions
-from headrace.format.index import ShardIndex, index_name
-from headrace.format.index_files import parse_index
+from headrace.format.indexes.index import ShardIndex, index_name
+from headrace.format.indexes.index_files import parse_index
 from headrace.stores.storage import LocalStorage
 
 if TYPE_CHECKING:

@@ -5,13 +5,20 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from headrace.format.commits import commit_snapshot
-from headrace.format.index_entries import SampleEntry
-from headrace.format.index_files import read_index
-from headrace.format.manifests import ShardEntry, bucket_of, commit_manifest, newest_manifests, sequence_of, split_of
-from headrace.format.pth import saved_latents, stored_latents
-from headrace.format.snapshots import NumberedSnapshot, read_snapshot
-from headrace.format.writer import ShardPlace, ShardWriter
+from headrace.format.indexes.index_entries import SampleEntry
+from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.manifests import (
+    ShardEntry,
+    bucket_of,
+    commit_manifest,
+    newest_manifests,
+    sequence_of,
+    split_of,
+)
+from headrace.format.shards.writer import ShardPlace, ShardWriter
+from headrace.format.snapshots.commits import commit_snapshot
+from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot
+from headrace.format.tensors.pth import saved_latents, stored_latents
 from headrace.stores.storage import Storage
 
 Change = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]

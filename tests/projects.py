@@ -14,7 +14,7 @@ import yaml
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.loader import LoadingContextForTest
 
-from headrace.catalog.parts import existing_catalog
+from headrace.catalog.stored.parts import existing_catalog
 from headrace.config.dataset import DatasetConfig, load_config
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.factory import build_assets, default_resources

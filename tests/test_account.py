@@ -8,7 +8,7 @@ from building.account import nothing_changed, show_changes
 from headrace.build.audio_counts import AudioCounts
 from headrace.build.changes import BuildChanges, BuildStep, ShardChanges
 from headrace.build.reconcile import BuildReason
-from headrace.catalog.changes import CatalogChanges
+from headrace.catalog.compared.changes import CatalogChanges
 from headrace.format.rejects import Rejected, compare_rejects
 
 NONE = compare_rejects([], [])

@@ -18,9 +18,9 @@ from headrace.config.dataset import DatasetConfig
 from headrace.config.operation import LoaderConfig
 from headrace.config.partitioning import Partitioning
 from headrace.errors import ConfigError
-from headrace.format.commits import commit_snapshot
-from headrace.format.index_files import read_index
-from headrace.format.manifests import newest_manifests
+from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.manifests import newest_manifests
+from headrace.format.snapshots.commits import commit_snapshot
 from headrace.report.catalog_figures import CatalogFigures
 from headrace.report.contents import ReportInputs, collect_contents
 from headrace.report.page import Report, render_report

@@ -9,15 +9,15 @@ import polars as pl
 import pytest
 
 import build
-from headrace.catalog import bucket_source, object_file
-from headrace.catalog.bucket_source import BucketSource
-from headrace.catalog.content_digests import digest_of_tag
-from headrace.catalog.listing import FileStamp
-from headrace.catalog.sources import open_source
 from headrace.config.source import Digests
 from headrace.errors import ConfigError, FileChangedError, NotFoundError
 from headrace.format.rejects import RejectReason
-from headrace.format.snapshots import read_snapshot
+from headrace.format.snapshots.snapshots import read_snapshot
+from headrace.sources import bucket_source, object_file
+from headrace.sources.bucket_source import BucketSource
+from headrace.sources.content_digests import digest_of_tag
+from headrace.sources.listing import FileStamp
+from headrace.sources.sources import open_source
 from headrace.stores import objects
 from headrace.stores.storage import ObjectStorage, open_storage
 from tests.instances import memory_instance

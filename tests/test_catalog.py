@@ -8,14 +8,14 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.catalog.acceptance import CatalogSettings, decode_rejects, with_decode_rejects
-from headrace.catalog.checks import check_catalog
-from headrace.catalog.scan import scan, scan_settled
-from headrace.catalog.scan_workers import ReadingThreads
-from headrace.catalog.sources import open_source
+from headrace.catalog.judging.acceptance import CatalogSettings, decode_rejects, with_decode_rejects
+from headrace.catalog.judging.validation import check_catalog
+from headrace.catalog.scanning.scan import scan, scan_settled
+from headrace.catalog.scanning.scan_workers import ReadingThreads
 from headrace.config.source import ColumnsConfig, SourceConfig
 from headrace.format.keys import MAX_KEY_LENGTH
 from headrace.format.rejects import RejectSubject
+from headrace.sources.sources import open_source
 from tests.catalog_fakes import (
     AT_ONCE,
     NOW_NS,

@@ -2,9 +2,9 @@
 
 import polars as pl
 
-from headrace.catalog.acceptance import CatalogSettings
-from headrace.catalog.changes import compare_catalogs
-from headrace.catalog.scan import scan
+from headrace.catalog.compared.changes import compare_catalogs
+from headrace.catalog.judging.acceptance import CatalogSettings
+from headrace.catalog.scanning.scan import scan
 from tests.catalog_fakes import FakeSource, fake_runtime
 
 AT_ONCE = CatalogSettings(settle_seconds=0)

@@ -2,9 +2,9 @@ import pandera.polars as pa
 import polars as pl
 import pytest
 
-from headrace.catalog.acceptance import CatalogSettings
-from headrace.catalog.checks import check_catalog, check_metadata, check_partitions, load_schema
-from headrace.catalog.scan import scan
+from headrace.catalog.judging.acceptance import CatalogSettings
+from headrace.catalog.judging.validation import check_catalog, check_metadata, check_partitions, load_schema
+from headrace.catalog.scanning.scan import scan
 from headrace.errors import CatalogError, ConfigError
 from tests.catalog_fakes import FakeSource, fake_runtime
 
@@ -32,7 +32,7 @@ def catalog():
 
 @pytest.mark.parametrize("batch_rows", [1, 2, 100])
 def test_a_stored_catalog_is_checked_in_batches(catalog, monkeypatch, batch_rows):
-    monkeypatch.setattr("headrace.catalog.checks._BATCH_ROWS", batch_rows)
+    monkeypatch.setattr("headrace.catalog.judging.validation._BATCH_ROWS", batch_rows)
     first, second = catalog.recordings[:1], catalog.recordings[1:]
     check_partitions(lambda: iter([first, second]), catalog.rejected)
     check_partitions(lambda: iter([]), catalog.rejected)

@@ -3,7 +3,8 @@
 import polars as pl
 import pytest
 
-from headrace.catalog.header import (
+from headrace.catalog.scanning.scan import Catalog
+from headrace.catalog.stored.header import (
     HEADER_PATH,
     PARTS_FOLDER,
     CatalogHeader,
@@ -13,12 +14,11 @@ from headrace.catalog.header import (
     read_header,
     read_stamps,
 )
-from headrace.catalog.parts import existing_catalog
-from headrace.catalog.scan import Catalog
-from headrace.catalog.source_changes import list_within
-from headrace.catalog.storing import store_catalog
-from headrace.catalog.update import update_catalog
+from headrace.catalog.stored.parts import existing_catalog
+from headrace.catalog.stored.storing import store_catalog
+from headrace.catalog.stored.update import update_catalog
 from headrace.errors import CatalogError, ConfigError, FormatError
+from headrace.sources.source_changes import list_within
 from headrace.stores.storage import LocalStorage, open_storage
 from tests.catalog_fakes import FakeSource, fake_runtime, fingerprints, with_partitions
 from tests.projects import Project

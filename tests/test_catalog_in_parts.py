@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.catalog.acceptance import CatalogSettings
-from headrace.catalog.buckets import ALL, NUM_BUCKETS, Buckets, PartTables, bucket_of_paths, parts_of
-from headrace.catalog.columns import seconds_of
-from headrace.catalog.metadata_files import open_metadata, read_metadata
-from headrace.catalog.scan import scan, scan_settled
-from headrace.catalog.storing import CatalogWriter
-from headrace.catalog.update import update_catalog
+from headrace.catalog.judging.acceptance import CatalogSettings
+from headrace.catalog.rows.schemas import seconds_of
+from headrace.catalog.scanning.scan import scan, scan_settled
+from headrace.catalog.stored.storing import CatalogWriter
+from headrace.catalog.stored.update import update_catalog
+from headrace.catalog.tables.buckets import ALL, NUM_BUCKETS, Buckets, PartTables, bucket_of_paths, parts_of
+from headrace.catalog.tables.metadata_files import open_metadata, read_metadata
 from headrace.config.dataset import DatasetConfig
 from headrace.config.source import SampleKind
 from headrace.errors import ConfigError, HeadraceError, StorageError
@@ -213,7 +213,7 @@ def test_two_spellings_of_an_accent_are_in_one_bucket():
 
 
 def test_a_parquet_table_in_batches_has_the_types_of_the_whole_table(tmp_path, monkeypatch):
-    monkeypatch.setattr("headrace.catalog.metadata_files.BATCH_ROWS", 3)
+    monkeypatch.setattr("headrace.catalog.tables.metadata_files.BATCH_ROWS", 3)
     table = pl.DataFrame({"path": range(8), "n": range(8), "none": [None] * 8, "lists": [[]] * 8})
     table.write_parquet(tmp_path / "table.parquet")
     opened = open_metadata(tmp_path / "table.parquet")
@@ -242,10 +242,10 @@ GROWTH = """
 import sys
 from functools import partial
 from pathlib import Path
-import headrace.catalog.checks
-from headrace.catalog.columns import seconds_of
-from headrace.catalog.metadata_files import open_metadata
-from headrace.catalog.update import update_catalog
+import headrace.catalog.judging.validation
+from headrace.catalog.rows.schemas import seconds_of
+from headrace.catalog.tables.metadata_files import open_metadata
+from headrace.catalog.stored.update import update_catalog
 from headrace.config.dataset import DatasetConfig
 from headrace.config.source import SampleKind
 from headrace.stores.storage import open_storage
@@ -276,7 +276,7 @@ print(scan.num_recordings, peak() - before)
 def growth_mb(folder, table_bytes):
     """Rows of the catalog, and how much the memory of a process grows while it scans."""
     command = [sys.executable, "-c", GROWTH, str(folder), str(table_bytes)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent.parent)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
     return tuple(map(int, done.stdout.split()))
 
 

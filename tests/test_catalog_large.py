@@ -4,9 +4,9 @@ import time
 
 import polars as pl
 
-from headrace.catalog.columns import STAMP_SCHEMA
-from headrace.catalog.listing import Listing
-from headrace.catalog.scan import Catalog, scan
+from headrace.catalog.rows.schemas import STAMP_SCHEMA
+from headrace.catalog.scanning.scan import Catalog, scan
+from headrace.sources.listing import Listing
 from tests.catalog_fakes import (
     AT_ONCE,
     OLD_NS,

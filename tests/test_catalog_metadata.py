@@ -3,9 +3,9 @@
 import polars as pl
 import pytest
 
-from headrace.catalog.acceptance import CatalogSettings
-from headrace.catalog.metadata_columns import metadata_dicts
-from headrace.catalog.metadata_rows import TableReader, TableSettings
+from headrace.catalog.judging.acceptance import CatalogSettings
+from headrace.catalog.rows.metadata_columns import metadata_dicts
+from headrace.catalog.rows.metadata_rows import TableReader, TableSettings
 from headrace.config.source import ColumnsConfig, SampleKind
 from headrace.errors import ConfigError
 from headrace.format.rejects import RejectSubject

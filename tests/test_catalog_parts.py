@@ -7,13 +7,14 @@ from contextlib import suppress
 import polars as pl
 import pytest
 
-from headrace.catalog.acceptance import CatalogSettings
-from headrace.catalog.changes import compare_catalogs, compare_stored
-from headrace.catalog.columns import FILE_SCHEMA, ROW_SCHEMA
-from headrace.catalog.header import HEADER_PATH, PARTS_FOLDER, REJECTED_PATH, read_current_header, read_header
-from headrace.catalog.parquet_files import parquet_bytes, parsed_table
-from headrace.catalog.partitions import recordings_of
-from headrace.catalog.parts import (
+from headrace.catalog.compared.changes import compare_catalogs, compare_stored
+from headrace.catalog.judging.acceptance import CatalogSettings
+from headrace.catalog.rows.schemas import FILE_SCHEMA, ROW_SCHEMA
+from headrace.catalog.scanning.scan import Catalog, scan
+from headrace.catalog.stored.header import HEADER_PATH, PARTS_FOLDER, REJECTED_PATH, read_current_header, read_header
+from headrace.catalog.stored.parquet_files import parquet_bytes, parsed_table
+from headrace.catalog.stored.partitions import recordings_of
+from headrace.catalog.stored.parts import (
     existing_catalog,
     known_catalog,
     last_catalog,
@@ -21,11 +22,10 @@ from headrace.catalog.parts import (
     read_catalog,
     read_rows,
 )
-from headrace.catalog.scan import Catalog, scan
-from headrace.catalog.storing import store_catalog, store_decode_rejects
-from headrace.catalog.update import update_catalog
+from headrace.catalog.stored.storing import store_catalog, store_decode_rejects
+from headrace.catalog.stored.update import update_catalog
 from headrace.errors import CatalogError, FormatError
-from headrace.format.manifests import Manifest, ManifestRejection, NumberedManifest
+from headrace.format.manifests.manifests import Manifest, ManifestRejection, NumberedManifest
 from headrace.stores.storage import LocalStorage, open_storage
 from tests.catalog_fakes import OLD_NS, FakeSource, fake_runtime
 from tests.projects import Project

@@ -4,9 +4,9 @@ import polars as pl
 import pytest
 
 from headrace.audio import AudioFormat
-from headrace.catalog.regressions import REPORTED_PATH, find_regressions, mark_reported
-from headrace.catalog.sources import open_source
-from headrace.catalog.update import update_catalog
+from headrace.catalog.compared.regressions import REPORTED_PATH, find_regressions, mark_reported
+from headrace.catalog.stored.update import update_catalog
+from headrace.sources.sources import open_source
 from tests.builds import Project, write_wav
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.catalog.update import check_output, update_catalog, why_no_recordings
+from headrace.catalog.stored.update import check_output, update_catalog, why_no_recordings
 from headrace.errors import ConfigError, StorageError
 from headrace.stores.storage import LocalStorage
 from tests.catalog_fakes import FakeSource, fake_runtime
@@ -62,7 +62,7 @@ def test_an_output_that_does_not_exist_yet_or_is_a_bucket_is_accepted(tmp_path):
 
 
 def test_an_output_of_another_tool_is_an_error_that_names_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("headrace.catalog.update.os.access", lambda path, mode: False)
+    monkeypatch.setattr("headrace.catalog.stored.update.os.access", lambda path, mode: False)
     with pytest.raises(ConfigError, match=rf"out: this user may not write to the folder {tmp_path}; name another"):
         check_output(LocalStorage(tmp_path / "out"))
 

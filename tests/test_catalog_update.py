@@ -3,8 +3,8 @@
 import polars as pl
 import pytest
 
-from headrace.catalog.parts import read_catalog
-from headrace.catalog.update import update_catalog
+from headrace.catalog.stored.parts import read_catalog
+from headrace.catalog.stored.update import update_catalog
 from headrace.errors import CatalogError, ConfigError
 from headrace.stores.storage import LocalStorage
 from tests.catalog_fakes import FakeSource, fake_runtime

@@ -9,9 +9,9 @@ from headrace.build.changes import BuildChanges, BuildStep, ShardsBefore, shard_
 from headrace.build.latents import LatentSettings
 from headrace.build.reconcile import BuildReason, why_build
 from headrace.build.shard_settings import ShardSettings
-from headrace.catalog.changes import CatalogChanges
+from headrace.catalog.compared.changes import CatalogChanges
 from headrace.config.partitioning import ShardSize
-from headrace.format.manifests import Manifest, ManifestRejection, ShardEntry
+from headrace.format.manifests.manifests import Manifest, ManifestRejection, ShardEntry
 from headrace.format.rejects import Rejected, compare_rejects
 
 AUDIO = ShardSettings(AudioFormat(None, None, None), ShardSize(4))

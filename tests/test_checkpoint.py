@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 import polars as pl
 import pytest
 
-from headrace.catalog import probing
-from headrace.catalog.checkpoint import CHECKPOINT_FOLDER, ScanCheckpoint
-from headrace.catalog.columns import FACT_SCHEMA
-from headrace.catalog.scan import scan
-from headrace.catalog.scan_workers import ReadingThreads
-from headrace.catalog.update import update_catalog
+from headrace.catalog.rows.schemas import FACT_SCHEMA
+from headrace.catalog.scanning import probing
+from headrace.catalog.scanning.checkpoint import CHECKPOINT_FOLDER, ScanCheckpoint
+from headrace.catalog.scanning.scan import scan
+from headrace.catalog.scanning.scan_workers import ReadingThreads
+from headrace.catalog.stored.update import update_catalog
 from headrace.errors import CatalogError, StorageError
 from headrace.stores.storage import LocalStorage, open_storage
 from tests.catalog_fakes import AT_ONCE, OLD_NS, FakeSource, check, fake_runtime, look
@@ -207,7 +207,7 @@ def test_a_scan_whose_catalog_is_refused_keeps_its_checkpoint(tmp_path, source, 
         raise CatalogError("no")
 
     with monkeypatch.context() as patch:
-        patch.setattr("headrace.catalog.checks.PartCheck.finish", refuse)
+        patch.setattr("headrace.catalog.judging.validation.PartCheck.finish", refuse)
         with pytest.raises(CatalogError):
             update_catalog(project.config(), source, None, output, fake_runtime())
     assert ScanCheckpoint(output).facts("1").height == 12
@@ -257,7 +257,7 @@ def test_an_error_of_a_thread_is_raised_and_drops_what_was_not_started(monkeypat
             later.append(number)
             is_dropped.wait(60)
 
-    monkeypatch.setattr("headrace.catalog.scan_workers.ThreadPoolExecutor", Pool)
+    monkeypatch.setattr("headrace.catalog.scanning.scan_workers.ThreadPoolExecutor", Pool)
     with pytest.raises(ValueError, match="three"):
         list(ReadingThreads(1).map(work, range(1000)))
     assert len(later) <= 1

@@ -7,9 +7,9 @@ import pytest
 
 from headrace import cli
 from headrace.config.operation import GcConfig
-from headrace.format.index import index_name
-from headrace.format.manifests import keys_path, newest_manifests
-from headrace.format.snapshots import read_snapshot, read_table, snapshot_numbers
+from headrace.format.indexes.index import index_name
+from headrace.format.manifests.manifests import keys_path, newest_manifests
+from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_numbers
 from headrace.stores.storage import LocalStorage
 from tests.builds import Project
 from tests.commands import runner
@@ -94,7 +94,7 @@ def test_gc_by_command_and_by_schedule_keeps_the_same_number_of_snapshots():
 
 
 def test_gc_keeps_shards_of_the_newest_manifests_that_no_snapshot_names_yet(run, history):
-    from headrace.catalog.parts import existing_catalog
+    from headrace.catalog.stored.parts import existing_catalog
 
     age(history.folder / "output")
     audio = history.shards

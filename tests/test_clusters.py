@@ -19,7 +19,7 @@ from headrace import StreamingDataLoader, StreamingDataset
 from tests.projects import Project
 from tests.streaming.corpus import clips, write_dataset
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[1]
 SCRIPTS = Path(__file__).parent / "clusters"
 
 pytestmark = pytest.mark.slow

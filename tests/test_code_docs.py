@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/code.md").read_text()
 
 

@@ -17,7 +17,7 @@ from headrace.encoding import clips
 from headrace.encoding import sources as encoding_sources
 from headrace.encoding.clips import AudioForm, read_clip
 from headrace.encoding.sources import audio_shard
-from headrace.format.index_files import read_index
+from headrace.format.indexes.index_files import read_index
 from headrace.streaming.batches import assembler
 from tests.builds import Project, check
 from tests.sounds import file_of, music

@@ -17,14 +17,14 @@ from headrace.checks.verify import find_target, verify
 from headrace.cli import main
 from headrace.cli.tables import print_facts
 from headrace.errors import BuildError, ConfigError, NotFoundError
-from headrace.format.column_files import publish_columns
-from headrace.format.column_sets import fitting_columns
-from headrace.format.columns import ColumnKind, ColumnTable, keys_digest
-from headrace.format.index_files import read_index
-from headrace.format.manifests import newest_manifests
-from headrace.format.member_names import KeyAt
-from headrace.format.snapshots import read_snapshot, read_table
-from headrace.format.writer import ShardPlace
+from headrace.format.beside.column_files import publish_columns
+from headrace.format.beside.column_sets import fitting_columns
+from headrace.format.beside.column_table import ColumnKind, ColumnTable, keys_digest
+from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.manifests import newest_manifests
+from headrace.format.shards.writer import ShardPlace
+from headrace.format.snapshots.snapshots import read_snapshot, read_table
+from headrace.format.tars.member_names import KeyAt
 from headrace.locate.shard_list import LocatedShard, locate_shards
 from headrace.tools.columns_export import export_columns
 from headrace.tools.gc import find_garbage

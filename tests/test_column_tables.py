@@ -8,17 +8,17 @@ import pytest
 from headrace.audio import AudioFormat
 from headrace.build.column_sets import bring_columns_up_to_date, build_columns, rows_of_set
 from headrace.build.column_tables import import_table
-from headrace.catalog.column_header import read_table_header
-from headrace.catalog.header import read_header
-from headrace.catalog.metadata_files import TableInMemory
-from headrace.catalog.parts import existing_catalog
-from headrace.catalog.path_spelling import spelled_as_files, tidy_paths
+from headrace.catalog.rows.path_spelling import spelled_as_files, tidy_paths
+from headrace.catalog.stored.column_header import read_table_header
+from headrace.catalog.stored.header import read_header
+from headrace.catalog.stored.parts import existing_catalog
+from headrace.catalog.tables.metadata_files import TableInMemory
 from headrace.config.content import ColumnSetConfig
 from headrace.errors import ConfigError
-from headrace.format.column_sets import fitting_columns
-from headrace.format.columns import ColumnKind
-from headrace.format.index_files import read_index
-from headrace.format.snapshots import read_snapshot, read_table
+from headrace.format.beside.column_sets import fitting_columns
+from headrace.format.beside.column_table import ColumnKind
+from headrace.format.indexes.index_files import read_index
+from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from tests.builds import twenty_clips
 
 

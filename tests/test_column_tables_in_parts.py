@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.build.column_tables import import_table, imported_rows
-from headrace.catalog.metadata_files import TableInMemory
-from headrace.catalog.parts import existing_catalog
-from headrace.catalog.update import update_catalog
+from headrace.catalog.stored.parts import existing_catalog
+from headrace.catalog.stored.update import update_catalog
+from headrace.catalog.tables.metadata_files import TableInMemory
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import ConfigError
 from headrace.stores.storage import open_storage
@@ -44,7 +44,7 @@ def catalog_of_files():
 def divided(config, output, table, part_bytes):
     """Rows by partition, listed rows, and numbers; or the message of the error."""
     entry = config.columns[0]
-    with mock.patch("headrace.catalog.metadata_files.BATCH_ROWS", 3):
+    with mock.patch("headrace.catalog.tables.metadata_files.BATCH_ROWS", 3):
         try:
             stamp = (part_bytes, table.hash_rows().to_list())
             opened = TableInMemory(table)

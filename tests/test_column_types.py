@@ -7,9 +7,9 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.catalog.column_types import kind_of, specs_of_table, typed_columns
-from headrace.catalog.metadata_columns import json_values
-from headrace.format.columns import ColumnKind
+from headrace.catalog.rows.column_types import kind_of, specs_of_table, typed_columns
+from headrace.catalog.rows.metadata_columns import json_values
+from headrace.format.beside.column_table import ColumnKind
 
 TABLE = pl.DataFrame(
     {

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError, FormatError, NotFoundError
-from headrace.format import column_files
-from headrace.format.column_files import publish_columns, published_columns, read_columns, specs_of
-from headrace.format.columns import Column, ColumnKind, ColumnSpec, ColumnTable, keys_digest
-from headrace.format.commits import commit_snapshot
-from headrace.format.condemned import condemned
-from headrace.format.manifests import Manifest, NumberedManifest, ShardEntry, manifest_path
-from headrace.format.snapshots import read_snapshot, read_table
-from headrace.format.writer import ShardPlace
+from headrace.format.beside import column_files
+from headrace.format.beside.column_files import publish_columns, published_columns, read_columns, specs_of
+from headrace.format.beside.column_table import Column, ColumnKind, ColumnSpec, ColumnTable, keys_digest
+from headrace.format.manifests.manifests import Manifest, NumberedManifest, ShardEntry, manifest_path
+from headrace.format.shards.condemned import condemned
+from headrace.format.shards.writer import ShardPlace
+from headrace.format.snapshots.commits import commit_snapshot
+from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.stores.storage import LocalStorage
 
 INT64 = 1 << 63

@@ -7,10 +7,8 @@ from dataclasses import replace
 import pytest
 
 from headrace.errors import BuildError, FormatError
-from headrace.format import snapshot_draft
-from headrace.format.commits import commit_snapshot
-from headrace.format.index import index_name
-from headrace.format.manifests import (
+from headrace.format.indexes.index import index_name
+from headrace.format.manifests.manifests import (
     Manifest,
     ManifestRejection,
     ShardEntry,
@@ -21,9 +19,11 @@ from headrace.format.manifests import (
     shard_name,
     split_of,
 )
-from headrace.format.sizes_file import has_true_sizes
-from headrace.format.snapshots import read_snapshot, read_table
-from headrace.format.summaries import newest_summaries
+from headrace.format.snapshots import snapshot_draft
+from headrace.format.snapshots.commits import commit_snapshot
+from headrace.format.snapshots.sizes_file import has_true_sizes
+from headrace.format.snapshots.snapshots import read_snapshot, read_table
+from headrace.format.snapshots.summaries import newest_summaries
 from headrace.format.versioned_json import json_bytes
 from headrace.stores.storage import LocalStorage, open_storage
 

@@ -10,11 +10,11 @@ import soundfile as sf
 from headrace.audio import AudioFormat
 from headrace.build import audio as audio_shards
 from headrace.build import encoding_tasks
-from headrace.catalog.parts import read_catalog
+from headrace.catalog.stored.parts import read_catalog
 from headrace.errors import BuildError
-from headrace.format.index import index_name
-from headrace.format.index_files import parse_index
-from headrace.format.tar import payload
+from headrace.format.indexes.index import index_name
+from headrace.format.indexes.index_files import parse_index
+from headrace.format.tars.tar import payload
 from tests.audio.mpegs import mp3_of
 from tests.builds import Project, check
 from tests.sounds import file_of, music

@@ -11,7 +11,7 @@ from headrace.checks.shard_check import Depth
 from headrace.checks.verify import find_target, verify
 from headrace.cli import simulation
 from headrace.errors import ConfigError, FormatError, HeadraceError, NoShardsError, NotAFileError, NotFoundError
-from headrace.format.snapshots import read_snapshot
+from headrace.format.snapshots.snapshots import read_snapshot
 from headrace.locate import locate
 from headrace.stores.storage import LocalStorage
 from headrace.tools.inspection import inspect

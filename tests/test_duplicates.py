@@ -4,11 +4,11 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.catalog.acceptance import CatalogSettings
-from headrace.catalog.header import grouping_of
-from headrace.catalog.leaks import LEAK_COLUMNS, leaks
-from headrace.catalog.partitions import PARTITION, merged_groups
-from headrace.catalog.scan import scan
+from headrace.catalog.judging.acceptance import CatalogSettings
+from headrace.catalog.judging.leaks import LEAK_COLUMNS, leaks
+from headrace.catalog.scanning.scan import scan
+from headrace.catalog.stored.header import grouping_of
+from headrace.catalog.stored.partitions import PARTITION, merged_groups
 from headrace.config.dataset import DatasetConfig
 from headrace.config.partitioning import Partitioning
 from headrace.config.source import ColumnsConfig, Duplicates

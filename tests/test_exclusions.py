@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from headrace.audio import AudioFormat
 from headrace.build.drift import catalog_numbers
-from headrace.catalog.acceptance import CatalogSettings
-from headrace.catalog.exclusions import Exclusions, find_exclusions
-from headrace.catalog.metadata_files import read_keys
-from headrace.catalog.parts import existing_catalog
+from headrace.catalog.judging.acceptance import CatalogSettings
+from headrace.catalog.judging.exclusions import Exclusions, find_exclusions
+from headrace.catalog.stored.parts import existing_catalog
+from headrace.catalog.tables.metadata_files import read_keys
 from headrace.config.dataset import DatasetConfig
 from headrace.config.partitioning import Partitioning
 from headrace.config.source import ColumnsConfig, Duplicates

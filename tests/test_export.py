@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from headrace.errors import ConfigError, FormatError
-from headrace.format.index import index_name
+from headrace.format.indexes.index import index_name
 from headrace.stores.storage import LocalStorage
 from headrace.tools.export import export_snapshot
 from headrace.tools.export_mark import MARK

@@ -6,11 +6,11 @@ import shutil
 
 import pytest
 
-from headrace.catalog.header import HEADER_PATH
-from headrace.catalog.parts import existing_catalog
+from headrace.catalog.stored.header import HEADER_PATH
+from headrace.catalog.stored.parts import existing_catalog
 from headrace.cli import main
 from headrace.errors import NotFoundError, StorageError
-from headrace.format.snapshots import read_snapshot, read_table
+from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.stores.regular_files import oddity
 from headrace.stores.storage import LocalStorage
 from headrace.tools.export import export_snapshot

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headrace.catalog.header import HEADER_PATH, PARTS_FOLDER, read_header, read_stamps
-from headrace.format.index_files import parse_index
-from headrace.format.shard_table import ShardTable
-from headrace.format.snapshots import read_snapshot
+from headrace.catalog.stored.header import HEADER_PATH, PARTS_FOLDER, read_header, read_stamps
+from headrace.format.indexes.index_files import parse_index
+from headrace.format.snapshots.shard_table import ShardTable
+from headrace.format.snapshots.snapshots import read_snapshot
 from headrace.stores.storage import LocalStorage
 from tests.builds import Project
 from tests.streaming.corpus import clips, write_dataset

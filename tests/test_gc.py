@@ -13,9 +13,9 @@ import pytest
 
 from headrace.build import update
 from headrace.errors import AlreadyExistsError, BuildError, FormatError
-from headrace.format.commits import commit_snapshot
-from headrace.format.condemned import condemnations, condemned, condemned_paths
-from headrace.format.snapshots import read_snapshot, read_table, snapshot_numbers
+from headrace.format.shards.condemned import condemnations, condemned, condemned_paths
+from headrace.format.snapshots.commits import commit_snapshot
+from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_numbers
 from headrace.format.versioned_json import versioned_bytes
 from headrace.stores.storage import LocalStorage, open_storage
 from headrace.tools.gc import collect, find_garbage
@@ -196,7 +196,7 @@ def test_a_deletion_record_counts_until_its_gc_has_ended(tmp_path):
 
 KILLED = """
 import os, signal, sys
-from headrace.format.condemned import condemned
+from headrace.format.shards.condemned import condemned
 from headrace.stores.storage import open_storage
 with condemned(open_storage(sys.argv[1]), sys.argv[2:]):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -220,7 +220,7 @@ def test_in_a_folder_without_locks_the_record_counts(tmp_path, monkeypatch):
     def refuse(file, operation):
         raise OSError(errno.ENOLCK, "no locks")
 
-    monkeypatch.setattr("headrace.format.condemned.fcntl.flock", refuse)
+    monkeypatch.setattr("headrace.format.shards.condemned.fcntl.flock", refuse)
     storage = LocalStorage(tmp_path)
     with pytest.raises(KeyError), condemned(storage, ["a.tar"]):
         raise KeyError

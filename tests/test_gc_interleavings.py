@@ -16,16 +16,16 @@ import pytest
 from headrace.build.audio import build_partition
 from headrace.build.commit import check_lasts, commit_partitions
 from headrace.build.shard_settings import ShardSettings
-from headrace.catalog.partitions import recordings_of
-from headrace.catalog.sources import open_source
-from headrace.catalog.update import update_catalog
+from headrace.catalog.stored.partitions import recordings_of
+from headrace.catalog.stored.update import update_catalog
 from headrace.config.partitioning import Partitioning, ShardSize
 from headrace.errors import HeadraceError
-from headrace.format.commits import commit_snapshot
-from headrace.format.condemned import condemnations
-from headrace.format.index import index_name
-from headrace.format.manifests import keys_path, manifest_path, newest_manifests
-from headrace.format.snapshots import read_snapshot, read_table, snapshot_numbers
+from headrace.format.indexes.index import index_name
+from headrace.format.manifests.manifests import keys_path, manifest_path, newest_manifests
+from headrace.format.shards.condemned import condemnations
+from headrace.format.snapshots.commits import commit_snapshot
+from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_numbers
+from headrace.sources.sources import open_source
 from headrace.stores.storage import LocalStorage, ObjectStorage, Storage
 from headrace.tools.gc import collect, find_garbage
 from tests.builds import PLAIN, Project

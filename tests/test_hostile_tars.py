@@ -9,9 +9,9 @@ import torch
 
 from headrace import webdataset_loader
 from headrace.errors import FormatError, HeadraceError
-from headrace.format.pth import latent_facts
-from headrace.format.tar import read_members
-from headrace.format.unpickling import unpickled
+from headrace.format.tars.tar import read_members
+from headrace.format.tensors.pth import latent_facts
+from headrace.format.tensors.unpickling import unpickled
 from tests.drills.hostile import LATENTS, saved, tars
 
 HEADERS = {

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from headrace.errors import FormatError
 from headrace.format import tables
-from headrace.format.index import REFUSED_NOTE, IndexColumn, index_name
-from headrace.format.index_entries import SampleEntry, build_index, group_members
-from headrace.format.index_files import parse_index
-from headrace.format.tar import Member, payload
-from headrace.format.tensors import TensorPlace
+from headrace.format.indexes.index import REFUSED_NOTE, IndexColumn, index_name
+from headrace.format.indexes.index_entries import SampleEntry, build_index, group_members
+from headrace.format.indexes.index_files import parse_index
+from headrace.format.tars.tar import Member, payload
+from headrace.format.tensors.tensors import TensorPlace
 
 NUM_BYTES = 1 << 40
 FIELDS = st.sampled_from(["flac", "json", "pth", "mic.flac", "txt"])

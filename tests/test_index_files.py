@@ -11,10 +11,10 @@ import pytest
 from headrace import StreamingDataLoader, StreamingDataset, webdataset_loader
 from headrace.cli import main
 from headrace.errors import FormatError
-from headrace.format.index import index_name
-from headrace.format.index_files import delete_index, find_index, is_index, write_index
-from headrace.format.indexing import index_tar
-from headrace.format.tar import read_members
+from headrace.format.indexes.index import index_name
+from headrace.format.indexes.index_files import delete_index, find_index, is_index, write_index
+from headrace.format.indexes.indexing import index_tar
+from headrace.format.tars.tar import read_members
 from headrace.stores.storage import LocalStorage, open_storage
 from headrace.tools.export import export_snapshot
 from headrace.tools.gc import MIN_AGE_SECONDS, collect, find_garbage

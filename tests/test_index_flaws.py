@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from headrace.format import tables
-from headrace.format.index_entries import SampleEntry, build_index
-from headrace.format.index_flaws import flaw_of
-from headrace.format.tensors import TensorPlace
+from headrace.format.indexes.index_entries import SampleEntry, build_index
+from headrace.format.indexes.index_flaws import flaw_of
+from headrace.format.tensors.tensors import TensorPlace
 
 NUM_BYTES = 1000
 SAMPLE = SampleEntry(

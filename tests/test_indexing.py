@@ -9,10 +9,10 @@ import soundfile
 import torch
 
 from headrace.errors import FormatError
-from headrace.format.index import ABSENT
-from headrace.format.indexing import audio_field, index_tar, naming_of
-from headrace.format.member_names import KeyAt, Naming
-from headrace.format.pth import latent_facts
+from headrace.format.indexes.index import ABSENT
+from headrace.format.indexes.indexing import audio_field, index_tar, naming_of
+from headrace.format.tars.member_names import KeyAt, Naming
+from headrace.format.tensors.pth import latent_facts
 from tests.tars import tar_of
 
 
@@ -221,8 +221,8 @@ def test_the_plainest_audio_field_is_chosen():
 
 
 def test_a_rebuilt_index_of_our_own_shard_equals_the_original(tmp_path):
-    from headrace.format.index_entries import SampleEntry
-    from headrace.format.writer import ShardPlace, ShardWriter
+    from headrace.format.indexes.index_entries import SampleEntry
+    from headrace.format.shards.writer import ShardPlace, ShardWriter
     from headrace.stores.storage import LocalStorage
 
     storage = LocalStorage(tmp_path)

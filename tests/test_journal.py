@@ -2,10 +2,10 @@
 
 import pytest
 
-from headrace.format.index import index_name
-from headrace.format.journal import forget_missing, note_shard, noted_shards
-from headrace.format.manifests import shard_name
-from headrace.format.shard_files import file_prefix_of, sizes_of_shards, with_unnamed
+from headrace.format.indexes.index import index_name
+from headrace.format.manifests.manifests import shard_name
+from headrace.format.shards.journal import forget_missing, note_shard, noted_shards
+from headrace.format.shards.shard_files import file_prefix_of, sizes_of_shards, with_unnamed
 from headrace.stores.storage import LocalStorage, open_storage
 
 PREFIX = "train_0003_"

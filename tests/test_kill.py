@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from headrace.format.index import index_name
-from headrace.format.snapshots import read_snapshot, read_table, snapshot_numbers
+from headrace.format.indexes.index import index_name
+from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_numbers
 from headrace.stores.storage import LocalStorage
 from headrace.tools.gc import MIN_AGE_SECONDS, find_leftovers, remove_leftovers
 from tests import kill_child
 from tests.projects import Project
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[1]
 MANY = pytest.mark.parametrize("rounds", [1, pytest.param(60, marks=pytest.mark.slow)])
 
 

@@ -14,7 +14,7 @@ import soundfile
 from headrace import encoders
 from headrace.build.latents import LatentSettings, build_latent_partition
 from headrace.encoding.plans import EncodingOptions
-from headrace.format.manifests import newest_manifest
+from headrace.format.manifests.manifests import newest_manifest
 from headrace.stores.storage import LocalStorage
 from tests.audio_shards import noise, tone, write_partition
 

@@ -12,10 +12,10 @@ from headrace import encoders
 from headrace.build.commit import commit_latents
 from headrace.build.latents import LatentSettings
 from headrace.errors import BuildError, IntegrityError, SampleError, StorageError
-from headrace.format.index import index_name
-from headrace.format.index_files import read_index
-from headrace.format.manifests import newest_manifest
-from headrace.format.snapshots import read_snapshot, read_table
+from headrace.format.indexes.index import index_name
+from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.manifests import newest_manifest
+from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.stores.storage import LocalStorage, open_storage
 from tests.audio_shards import commit, noise, tone, write_partition
 from tests.latent_builds import MEL, PARTITION, Latents

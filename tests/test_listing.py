@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headrace.catalog.listing import concatenated, stamps_of
+from headrace.sources.listing import concatenated, stamps_of
 
 PATHS, SIZES, TIMES = ["a.wav", "b/ü.wav", "c.wav"], [1, 2, None], [10, 20, None]
 FILES = stamps_of(PATHS, SIZES, TIMES)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.errors import AlreadyExistsError, FormatError, NotFoundError
-from headrace.format.manifests import (
+from headrace.format.manifests.manifests import (
     Manifest,
     ManifestRejection,
     NumberedManifest,
@@ -25,8 +25,8 @@ from headrace.format.manifests import (
     shard_name,
     split_of,
 )
-from headrace.format.stored_census import StoredCensus
-from headrace.format.summaries import newest_summaries
+from headrace.format.manifests.stored_census import StoredCensus
+from headrace.format.snapshots.summaries import newest_summaries
 from headrace.format.versioned_json import versioned_bytes, versioned_json
 from headrace.stores.storage import StoredObject, open_storage
 

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.errors import FormatError
-from headrace.format.member_names import KeyAt, check_fields, split_name
+from headrace.format.tars.member_names import KeyAt, check_fields, split_name
 
 FIRST, LAST = KeyAt.FIRST_DOT, KeyAt.LAST_DOT
 

@@ -4,8 +4,8 @@ import os
 import polars as pl
 import pytest
 
-from headrace.catalog.cell_types import typed
-from headrace.catalog.metadata_files import read_metadata
+from headrace.catalog.tables.cell_types import typed
+from headrace.catalog.tables.metadata_files import read_metadata
 from headrace.errors import ConfigError
 
 

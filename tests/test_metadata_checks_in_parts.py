@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.catalog import checks
-from headrace.catalog.acceptance import CatalogSettings
-from headrace.catalog.checks import check_metadata, check_metadata_in_parts
-from headrace.catalog.scan import scan
-from headrace.catalog.single_value_checks import is_of_single_values
+from headrace.catalog.judging import validation as checks
+from headrace.catalog.judging.acceptance import CatalogSettings
+from headrace.catalog.judging.single_value_schemas import is_of_single_values
+from headrace.catalog.judging.validation import check_metadata, check_metadata_in_parts
+from headrace.catalog.scanning.scan import scan
 from headrace.errors import CatalogError
 from tests.catalog_fakes import FakeSource, fake_runtime
 

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.catalog.columns import OWN_COLUMNS
-from headrace.catalog.metadata_columns import check_types, metadata_columns, metadata_dicts, stored_names, user_name
+from headrace.catalog.rows.metadata_columns import (
+    check_types,
+    metadata_columns,
+    metadata_dicts,
+    stored_names,
+    user_name,
+)
+from headrace.catalog.rows.schemas import OWN_COLUMNS
 from headrace.errors import ConfigError
 
 names = st.lists(st.sampled_from(["metadata_", ""]), max_size=3).flatmap(

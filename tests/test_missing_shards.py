@@ -5,8 +5,8 @@ import os
 import pytest
 
 from headrace.build.missing_shards import folder_mark, look
-from headrace.format.index import index_name
-from headrace.format.manifests import newest_manifests
+from headrace.format.indexes.index import index_name
+from headrace.format.manifests.manifests import newest_manifests
 from headrace.stores.storage import LocalStorage, open_storage
 from headrace_dagster.sensors.missing_shards import SensorState
 from tests.streaming.corpus import clips, write_dataset

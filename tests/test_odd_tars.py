@@ -11,7 +11,7 @@ from headrace.cli import main
 from headrace.errors import HeadraceError, NotAFileError, StorageError
 from headrace.stores.regular_files import oddity, open_regular
 from headrace.stores.storage import LocalStorage
-from headrace.streaming.shards.cache import ShardCache
+from headrace.streaming.cache.cache import ShardCache
 from headrace.tools.tar_indexes import index_tars
 from tests.commands import runner
 from tests.streaming.corpus import clips, write_dataset

@@ -3,8 +3,8 @@
 import pytest
 
 from headrace.errors import FormatError
-from headrace.format.manifests import keys_path
-from headrace.format.planned_keys import keys_fault, pack_keys, read_planned_keys
+from headrace.format.manifests.manifests import keys_path
+from headrace.format.manifests.planned_keys import keys_fault, pack_keys, read_planned_keys
 from tests.builds import Project, check
 
 

@@ -10,7 +10,7 @@ import torch
 
 from headrace import StreamingDataset, webdataset_loader
 from headrace.errors import FormatError, SampleError
-from headrace.format.pth import stored_latents
+from headrace.format.tensors.pth import stored_latents
 from tests.tars import tar_of
 
 HIDDEN = torch.arange(12, dtype=torch.float16).reshape(3, 4)

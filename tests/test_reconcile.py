@@ -6,10 +6,10 @@ import pytest
 from headrace.build.columns import ColumnSettings, columns_source
 from headrace.build.reconcile import BuildReason, is_current, wanted_columns, wanted_partitions, why_build
 from headrace.build.staleness import BuildNeed, plan_build
-from headrace.catalog.header import CatalogHeader, PartitionEntry
-from headrace.catalog.partitions import PartitionSize, num_samples, partition_sizes
-from headrace.format.manifests import Manifest, ManifestSummary, NumberedManifest
-from headrace.format.snapshots import FrozenPartition, Snapshot
+from headrace.catalog.stored.header import CatalogHeader, PartitionEntry
+from headrace.catalog.stored.partitions import PartitionSize, num_samples, partition_sizes
+from headrace.format.manifests.manifests import Manifest, ManifestSummary, NumberedManifest
+from headrace.format.snapshots.snapshots import FrozenPartition, Snapshot
 from tests.catalog_fakes import fingerprints, with_partitions
 from tests.projects import Project
 

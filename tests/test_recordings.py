@@ -3,9 +3,9 @@ import hashlib
 import polars as pl
 import pytest
 
-from headrace.catalog.partitions import PARTITION, recordings_of
-from headrace.catalog.parts import existing_catalog
-from headrace.catalog.recordings import combined_digest, fingerprint_of
+from headrace.catalog.rows.recordings import combined_digest, fingerprint_of
+from headrace.catalog.stored.partitions import PARTITION, recordings_of
+from headrace.catalog.stored.parts import existing_catalog
 from headrace.config.partitioning import Partitioning
 from headrace.errors import ConfigError
 from tests.builds import Project

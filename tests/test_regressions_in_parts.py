@@ -4,8 +4,8 @@ import polars as pl
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.catalog.columns import REJECTED_SCHEMA
-from headrace.catalog.regressions import REPORTED_PATH, find_regressions, mark_reported
+from headrace.catalog.compared.regressions import REPORTED_PATH, find_regressions, mark_reported
+from headrace.catalog.rows.schemas import REJECTED_SCHEMA
 from headrace.stores.storage import open_storage
 
 PATHS = [f"{name}.wav" for name in "abcdefgh"]

@@ -7,13 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from headrace.catalog import reject_changes
-from headrace.catalog.acceptance import REJECT_ORDER, sorted_rejects
-from headrace.catalog.buckets import PartTables, parts_of
-from headrace.catalog.columns import REJECTED_SCHEMA
-from headrace.catalog.parquet_files import parquet_bytes
-from headrace.catalog.reject_changes import RejectComparison, refused_files, rejected_columns, rejects_by_subject
-from headrace.catalog.sorted_tables import sorted_table
+from headrace.catalog.compared import reject_changes
+from headrace.catalog.compared.reject_changes import (
+    RejectComparison,
+    refused_files,
+    rejected_columns,
+    rejects_by_subject,
+)
+from headrace.catalog.judging.acceptance import REJECT_ORDER, sorted_rejects
+from headrace.catalog.rows.schemas import REJECTED_SCHEMA
+from headrace.catalog.stored.parquet_files import parquet_bytes
+from headrace.catalog.tables.buckets import PartTables, parts_of
+from headrace.catalog.tables.sorted_tables import sorted_table
 from headrace.format.rejects import Rejected, RejectSubject, compare_rejects
 
 ROWS = st.lists(

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 import soundfile
 
-from headrace.format.index_files import read_index
-from headrace.format.snapshots import NumberedSnapshot, Snapshot, SplitTotals, read_snapshot
+from headrace.format.indexes.index_files import read_index
+from headrace.format.snapshots.snapshots import NumberedSnapshot, Snapshot, SplitTotals, read_snapshot
 from headrace.report import figures as report_figures
 from headrace.report.catalog_figures import CatalogFigures, catalog_figures
 from headrace.report.contents import GalleryClip, ReportContents, ReportInputs, collect_contents, is_clipped

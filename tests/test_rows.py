@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.catalog.acceptance import CatalogSettings, decode_rejects, sorted_rejects
-from headrace.catalog.changes import compare_catalogs
-from headrace.catalog.checks import check_catalog
-from headrace.catalog.field_files import files_of
-from headrace.catalog.metadata_columns import metadata_dicts
-from headrace.catalog.metadata_files import read_metadata
-from headrace.catalog.partitions import recordings_of
-from headrace.catalog.scan import scan
+from headrace.catalog.compared.changes import compare_catalogs
+from headrace.catalog.judging.acceptance import CatalogSettings, decode_rejects, sorted_rejects
+from headrace.catalog.judging.validation import check_catalog
+from headrace.catalog.rows.field_files import files_of
+from headrace.catalog.rows.metadata_columns import metadata_dicts
+from headrace.catalog.scanning.scan import scan
+from headrace.catalog.stored.partitions import recordings_of
+from headrace.catalog.tables.metadata_files import read_metadata
 from headrace.config.source import ColumnsConfig, Duplicates, KeyForm
 from headrace.errors import ConfigError
 from headrace.format.keys import sample_keys

@@ -10,11 +10,11 @@ from headrace.audio import AudioFormat
 from headrace.build import audio as shards
 from headrace.config.partitioning import Partitioning, ShardSize
 from headrace.errors import AlreadyExistsError, BuildError
-from headrace.format.index import index_name
-from headrace.format.index_files import parse_index
-from headrace.format.manifests import newest_manifest
-from headrace.format.snapshots import read_snapshot
-from headrace.format.tar import payload
+from headrace.format.indexes.index import index_name
+from headrace.format.indexes.index_files import parse_index
+from headrace.format.manifests.manifests import newest_manifest
+from headrace.format.snapshots.snapshots import read_snapshot
+from headrace.format.tars.tar import payload
 from headrace.stores.storage import LocalStorage, open_storage
 from tests.builds import PLAIN, Project, check, twenty_clips
 
@@ -312,9 +312,9 @@ def test_two_concurrent_builds_end_with_one_consistent_state(project, tmp_path):
 def test_progress_counts_every_sample_once(project):
     from headrace.build.audio import build_partition
     from headrace.build.shard_settings import ShardSettings
-    from headrace.catalog.partitions import recordings_of
-    from headrace.catalog.parts import existing_catalog
-    from headrace.catalog.sources import open_source
+    from headrace.catalog.stored.partitions import recordings_of
+    from headrace.catalog.stored.parts import existing_catalog
+    from headrace.sources.sources import open_source
 
     project.build()
     rows = existing_catalog(project.output).recordings()

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import BuildError, FormatError, StorageError
-from headrace.format.collected import Collected
-from headrace.format.index import index_name
-from headrace.format.index_entries import SampleEntry
-from headrace.format.index_files import parse_index
-from headrace.format.tar import payload
-from headrace.format.tensors import TensorPlace
-from headrace.format.writer import ShardPlace, ShardWriter
+from headrace.format.indexes.index import index_name
+from headrace.format.indexes.index_entries import SampleEntry
+from headrace.format.indexes.index_files import parse_index
+from headrace.format.shards.writer import ShardPlace, ShardWriter
+from headrace.format.tars.tar import payload
+from headrace.format.tars.tar_buffer import Collected
+from headrace.format.tensors.tensors import TensorPlace
 from headrace.stores.storage import LocalStorage, open_storage
 
 
@@ -97,7 +97,7 @@ def test_the_error_of_a_failing_store_names_the_object(tmp_path):
 
 
 def test_a_shard_above_the_memory_limit_is_written_through_a_file(monkeypatch, tmp_path):
-    import headrace.format.collected as module
+    import headrace.format.tars.tar_buffer as module
 
     small, large = LocalStorage(tmp_path / "small"), LocalStorage(tmp_path / "large")
     names = []
@@ -129,7 +129,7 @@ def damage(collected, place):
 @pytest.mark.parametrize("limit", [1 << 30, 200], ids=["memory", "file"])
 def test_a_tar_that_is_damaged_before_it_is_stored_is_not_stored(monkeypatch, place, limit):
     """The writer reads its own bytes again, so that nobody has to download them for a comparison."""
-    monkeypatch.setattr("headrace.format.collected._IN_MEMORY_BYTES", limit)
+    monkeypatch.setattr("headrace.format.tars.tar_buffer._IN_MEMORY_BYTES", limit)
     storage = Recorder()
     with ShardWriter(storage, ShardPlace("train", 0, 0)) as writer:
         fill(writer)
@@ -141,7 +141,7 @@ def test_a_tar_that_is_damaged_before_it_is_stored_is_not_stored(monkeypatch, pl
 
 def test_a_full_temporary_folder_is_an_error_that_names_it_and_the_way_out(monkeypatch):
     monkeypatch.setattr("tempfile.TemporaryFile", partial(Path("/dev/full").open, "w+b"))
-    monkeypatch.setattr("headrace.format.collected._IN_MEMORY_BYTES", 200)
+    monkeypatch.setattr("headrace.format.tars.tar_buffer._IN_MEMORY_BYTES", 200)
     storage = Recorder()
     message = r"^temporary folder /\S+: a shard cannot be written \(No space left on device\); .* TMPDIR"
     with pytest.raises(StorageError, match=message), ShardWriter(storage, ShardPlace("train", 0, 0)) as writer:

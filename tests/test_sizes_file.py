@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import StorageError
-from headrace.format import sizes_file
-from headrace.format.sizes_file import write_sizes
+from headrace.format.snapshots import sizes_file
+from headrace.format.snapshots.sizes_file import write_sizes
 from headrace.format.versioned_json import json_bytes
 from headrace.stores.storage import open_storage
 from headrace.tools.tar_indexes import read_sizes, write_folder_sizes

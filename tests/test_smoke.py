@@ -15,7 +15,7 @@ import headrace.streaming.loader
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.config.operation import LoaderConfig
 from headrace.errors import StateError
-from headrace.format.shard_table import ShardTable
+from headrace.format.snapshots.shard_table import ShardTable
 from headrace.smoke import run as smoke
 from headrace.smoke.arrivals import ArrivedSample, arrived_sample
 from headrace.smoke.choice import Coverage, ReadLimits, choose

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.format.manifests import ShardEntry, shard_name
-from headrace.format.shard_table import ShardTable
+from headrace.format.manifests.manifests import ShardEntry, shard_name
+from headrace.format.snapshots.shard_table import ShardTable
 from headrace.smoke.choice import ChosenShards, Coverage, ReadLimits, choose
 
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from headrace.errors import IntegrityError
-from headrace.format.audio_fields import AudioFacts
-from headrace.format.index_entries import SampleEntry, build_index
-from headrace.format.shard_table import ShardTable
-from headrace.format.tensors import TensorPlace
+from headrace.format.indexes.audio_fields import AudioFacts
+from headrace.format.indexes.index_entries import SampleEntry, build_index
+from headrace.format.snapshots.shard_table import ShardTable
+from headrace.format.tensors.tensors import TensorPlace
 from headrace.smoke.arrivals import (
     ArrivedSample,
     JoinedArrival,

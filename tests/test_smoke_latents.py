@@ -16,8 +16,8 @@ from headrace.config.operation import LoaderConfig
 from headrace.encoders import EncoderInfo
 from headrace.encoding.plans import AUDIO_SHARD_NOTE
 from headrace.errors import FormatError, SampleError
-from headrace.format.index_files import read_index
-from headrace.format.shard_table import ShardTable
+from headrace.format.indexes.index_files import read_index
+from headrace.format.snapshots.shard_table import ShardTable
 from headrace.smoke.arrivals import JoinedArrival
 from headrace.smoke.choice import ReadLimits
 from headrace.smoke.comparing import SeenSamples

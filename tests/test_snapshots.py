@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import AlreadyExistsError, BuildError, FormatError, NotFoundError
-from headrace.format import commits, snapshots, tables
-from headrace.format.index import index_name
-from headrace.format.manifests import Manifest, NumberedManifest, ShardEntry, manifest_path, shard_name
-from headrace.format.shard_table import ShardTable, joined_table
-from headrace.format.sizes_file import mend_sizes
-from headrace.format.snapshots import Snapshot, read_snapshot, read_table, snapshot_numbers
+from headrace.format import tables
+from headrace.format.indexes.index import index_name
+from headrace.format.manifests.manifests import Manifest, NumberedManifest, ShardEntry, manifest_path, shard_name
+from headrace.format.snapshots import commits, snapshots
+from headrace.format.snapshots.shard_table import ShardTable, joined_table
+from headrace.format.snapshots.sizes_file import mend_sizes
+from headrace.format.snapshots.snapshots import Snapshot, read_snapshot, read_table, snapshot_numbers
 from headrace.format.versioned_json import versioned_bytes
 from headrace.stores.storage import LocalStorage, open_storage
 from tests.streaming.drills import wait_for

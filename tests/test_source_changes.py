@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from headrace.catalog.bucket_source import BucketSource
-from headrace.catalog.listing import Listing, SourceStamps, stamps_of
-from headrace.catalog.source_changes import list_within, source_difference
+from headrace.sources.bucket_source import BucketSource
+from headrace.sources.listing import Listing, SourceStamps, stamps_of
+from headrace.sources.source_changes import list_within, source_difference
 from headrace.stores.storage import StoredObject
 
 NOW_NS = 1_000_000_000_000

@@ -10,13 +10,13 @@ from types import SimpleNamespace
 import pytest
 
 from headrace.build.samples import sample_json
-from headrace.catalog import bucket_source
-from headrace.catalog.checks import check_catalog
-from headrace.catalog.partitions import recordings_of
-from headrace.catalog.scan import scan
-from headrace.catalog.sources import open_source
+from headrace.catalog.judging.validation import check_catalog
+from headrace.catalog.scanning.scan import scan
+from headrace.catalog.stored.partitions import recordings_of
 from headrace.config.source import Digests
 from headrace.errors import FileChangedError
+from headrace.sources import bucket_source
+from headrace.sources.sources import open_source
 from tests.builds import Project, check, write_wav
 from tests.catalog_fakes import AT_ONCE
 from tests.streaming.fault_server import fault_server

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.catalog.folder_source import open_folder
-from headrace.catalog.listing import FileStamp
-from headrace.catalog.sources import open_source
 from headrace.errors import ConfigError, FileChangedError, UnsafePathError
+from headrace.sources.folder_source import open_folder
+from headrace.sources.listing import FileStamp
+from headrace.sources.sources import open_source
 
 
 def write(path, content=b"x"):
@@ -198,7 +198,7 @@ def test_a_root_that_is_a_link_is_listed(tmp_path):
 
 
 def test_a_listing_is_given_in_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr("headrace.catalog.folder_source._CHUNK_ENTRIES", 3)
+    monkeypatch.setattr("headrace.sources.folder_source._CHUNK_ENTRIES", 3)
     for number in range(10):
         write(tmp_path / f"{number % 2}/{number}.wav")
     heights = [len(chunk) for chunk in open_source(tmp_path).list()]
@@ -207,7 +207,7 @@ def test_a_listing_is_given_in_chunks(tmp_path, monkeypatch):
 
 
 def test_a_tree_of_folders_without_files_gives_empty_chunks_so_that_a_caller_can_stop(tmp_path, monkeypatch):
-    monkeypatch.setattr("headrace.catalog.folder_source._CHUNK_ENTRIES", 3)
+    monkeypatch.setattr("headrace.sources.folder_source._CHUNK_ENTRIES", 3)
     for number in range(10):
         (tmp_path / str(number) / "below").mkdir(parents=True)
     assert [len(chunk) for chunk in open_source(tmp_path).list()] == [0] * (20 // 3 + 1)

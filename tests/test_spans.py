@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from headrace.audio import AudioFormat, AudioInfo, Segment, Span, encode_segments, encode_spans
 from headrace.audio import spans as spans_module
-from headrace.catalog.parts import existing_catalog
-from headrace.catalog.regressions import find_regressions
-from headrace.catalog.sources import open_source
-from headrace.catalog.storing import store_decode_rejects
+from headrace.catalog.compared.regressions import find_regressions
+from headrace.catalog.stored.parts import existing_catalog
+from headrace.catalog.stored.storing import store_decode_rejects
 from headrace.errors import AudioError, CatalogError
-from headrace.format.index import index_name
-from headrace.format.index_files import parse_index
-from headrace.format.tar import payload
+from headrace.format.indexes.index import index_name
+from headrace.format.indexes.index_files import parse_index
+from headrace.format.tars.tar import payload
+from headrace.sources.sources import open_source
 from tests.builds import Project, check
 from tests.sounds import FORMATS as ALL_FORMATS
 from tests.sounds import file_of, music, pcm_of, probed, rate_of

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.format.index import FRAME_RATE_NOTE
-from headrace.format.index_files import read_index
-from headrace.format.length_census import NUM_CELLS, cell_of
-from headrace.format.manifests import newest_manifests
-from headrace.format.stored_census import StoredCensus, census_of
+from headrace.format.indexes.index import FRAME_RATE_NOTE
+from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.length_census import NUM_CELLS, cell_of
+from headrace.format.manifests.manifests import newest_manifests
+from headrace.format.manifests.stored_census import StoredCensus, census_of
 from headrace.stores.storage import LocalStorage
 from tests.builds import Project
 from tests.latent_builds import Latents

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.catalog import delimited_files, json_lines
-from headrace.catalog.buckets import PartTables
-from headrace.catalog.cell_types import converted, type_of_column, typed
-from headrace.catalog.metadata_files import open_metadata, read_metadata
+from headrace.catalog.tables import delimited_files, json_lines
+from headrace.catalog.tables.buckets import PartTables
+from headrace.catalog.tables.cell_types import converted, type_of_column, typed
+from headrace.catalog.tables.metadata_files import open_metadata, read_metadata
 from headrace.errors import StorageError
 
 NUMBERS_AND_WORDS = ["", " ", "1", "-2", " 3 ", "007", "2.5", ".5", "1e3", "nan", "-inf", "true", "False", "x"]

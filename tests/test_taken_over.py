@@ -13,11 +13,11 @@ from headrace.build.audio import build_partition
 from headrace.build.audio_counts import AudioCounts
 from headrace.build.shard_settings import ShardSettings
 from headrace.build.taken_over import audio_digest
-from headrace.catalog.parts import partition_recordings
-from headrace.catalog.sources import open_source
-from headrace.catalog.update import update_catalog
+from headrace.catalog.stored.parts import partition_recordings
+from headrace.catalog.stored.update import update_catalog
 from headrace.config.partitioning import Partitioning, ShardSize
-from headrace.format.index_files import read_index
+from headrace.format.indexes.index_files import read_index
+from headrace.sources.sources import open_source
 from tests.builds import PLAIN, Project, check
 from tests.sounds import file_of, music
 

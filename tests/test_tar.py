@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.errors import FormatError
-from headrace.format import tar
-from headrace.format.tar import (
+from headrace.format.tars import tar
+from headrace.format.tars.tar import (
     Member,
     TarHeader,
     TarWriter,

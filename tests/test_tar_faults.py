@@ -7,11 +7,11 @@ from functools import partial
 import numpy as np
 import pytest
 
-from headrace.format.index import ABSENT
-from headrace.format.index_entries import SampleEntry
-from headrace.format.tar import crc32_of
-from headrace.format.tar_faults import tar_faults
-from headrace.format.writer import ShardPlace, ShardWriter
+from headrace.format.indexes.index import ABSENT
+from headrace.format.indexes.index_entries import SampleEntry
+from headrace.format.indexes.tar_faults import tar_faults
+from headrace.format.shards.writer import ShardPlace, ShardWriter
+from headrace.format.tars.tar import crc32_of
 from headrace.stores.storage import open_storage
 
 FIRST_PAYLOAD = 512

@@ -7,11 +7,11 @@ import pytest
 from headrace.build import update
 from headrace.build.update import PartitionTarget, bring_up_to_date
 from headrace.errors import AlreadyExistsError, BuildError
-from headrace.format.index import index_name
-from headrace.format.index_entries import SampleEntry
-from headrace.format.manifests import ShardEntry, newest_manifest
-from headrace.format.planned_keys import pack_keys
-from headrace.format.writer import ShardPlace, ShardWriter, published_index
+from headrace.format.indexes.index import index_name
+from headrace.format.indexes.index_entries import SampleEntry
+from headrace.format.manifests.manifests import ShardEntry, newest_manifest
+from headrace.format.manifests.planned_keys import pack_keys
+from headrace.format.shards.writer import ShardPlace, ShardWriter, published_index
 from headrace.stores.storage import LocalStorage
 
 PARTITION = "train-0000"

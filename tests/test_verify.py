@@ -7,8 +7,8 @@ import pytest
 
 from headrace.checks.shard_check import Depth
 from headrace.checks.verify import find_target, verify
-from headrace.format.index import index_name
-from headrace.format.index_files import parse_index
+from headrace.format.indexes.index import index_name
+from headrace.format.indexes.index_files import parse_index
 from tests.streaming.corpus import clips, write_dataset
 
 KINDS = ("audio", "latents/crepe")

@@ -7,11 +7,11 @@ import pytest
 
 from headrace.build.views import WantedView, build_view, is_up_to_date, newest_view
 from headrace.errors import AlreadyExistsError, ConfigError, FormatError, IntegrityError, NotFoundError
-from headrace.format import view_files
-from headrace.format.index_files import read_index
-from headrace.format.snapshots import read_snapshot, read_table
-from headrace.format.view_files import partitions_of, read_counts, read_totals, read_view
-from headrace.format.views import Balance, ViewDefinition, counts_of
+from headrace.format.beside import view_files
+from headrace.format.beside.view_files import partitions_of, read_counts, read_totals, read_view
+from headrace.format.beside.views import Balance, ViewDefinition, counts_of
+from headrace.format.indexes.index_files import read_index
+from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.stores.storage import LocalStorage
 from headrace.views.names import NoColumnError
 from tests.column_fixtures import write_columns

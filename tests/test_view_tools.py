@@ -11,9 +11,9 @@ from headrace.checks.shard_check import Depth
 from headrace.checks.verify import find_target, verify
 from headrace.cli.tables import print_facts
 from headrace.errors import ConfigError, FormatError
-from headrace.format.snapshots import read_snapshot, snapshot_numbers
-from headrace.format.view_files import read_view
-from headrace.format.views import ViewDefinition
+from headrace.format.beside.view_files import read_view
+from headrace.format.beside.views import ViewDefinition
+from headrace.format.snapshots.snapshots import read_snapshot, snapshot_numbers
 from headrace.locate import locate
 from headrace.stores.storage import LocalStorage
 from headrace.tools.gc import collect, find_garbage

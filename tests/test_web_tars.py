@@ -9,8 +9,8 @@ import zstandard
 
 from headrace import webdataset_loader
 from headrace.errors import FormatError, IntegrityError, NotFoundError
-from headrace.format.index_entries import group_members
-from headrace.format.tar import read_members
+from headrace.format.indexes.index_entries import group_members
+from headrace.format.tars.tar import read_members
 from tests.tars import tar_of
 
 KEYS = [f"k{number}" for number in range(5)]

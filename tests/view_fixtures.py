@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from headrace.format.index_files import read_index
-from headrace.format.snapshots import NumberedSnapshot, read_snapshot, read_table
-from headrace.format.view_files import ViewOrigin, commit_view, partitions_of
-from headrace.format.views import NumberedView, PartitionCounts, ViewDefinition
+from headrace.format.beside.view_files import ViewOrigin, commit_view, partitions_of
+from headrace.format.beside.views import NumberedView, PartitionCounts, ViewDefinition
+from headrace.format.indexes.index_files import read_index
+from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot, read_table
 from headrace.stores.storage import LocalStorage
 
 

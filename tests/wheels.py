@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from zipfile import ZipFile
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[1]
 _PACKAGES = ("headrace", "headrace_dagster", "assets", "resources", "sensors")
 
 

@@ -25,7 +25,7 @@ import soundfile
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-DEMO = Path(__file__).resolve().parent.parent / "datasets" / "demo"
+DEMO = Path(__file__).resolve().parents[1] / "datasets" / "demo"
 SAMPLES = Path("usr/share/sonic-pi/samples")
 LICENCE = "CC0-1.0"  # what the package's README says of every file in its folder
 

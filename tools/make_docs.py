@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pdoc
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def main(folder: Path) -> int:

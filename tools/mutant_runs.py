@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tools.mutating import Mutant
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[1]
 MEMORY = 8 << 30
 """Bytes of memory that a mutant may use: some allocate without end."""
 

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from benchmarks.peers.clips import ARRAY_FIELD, FIELD, LATENT_SHAPE, Run, array_tars, members, once, tars
-from headrace.format.index_entries import SampleEntry
-from headrace.format.pth import latent_facts
-from headrace.format.writer import ShardPlace, ShardWriter
+from headrace.format.indexes.index_entries import SampleEntry
+from headrace.format.shards.writer import ShardPlace, ShardWriter
+from headrace.format.tensors.pth import latent_facts
 from headrace.stores.storage import LocalStorage
 from tests.sounds import file_of, music
 from tests.streaming.corpus import commit

@@ -10,8 +10,8 @@ import numpy as np
 
 from benchmarks.peers.clips import BATCH, FIELD, Batch, Run, tars
 from headrace.audio import decode_flac_into, flac_info
-from headrace.format.index_files import parse_index
-from headrace.format.pth import latent_facts
+from headrace.format.indexes.index_files import parse_index
+from headrace.format.tensors.pth import latent_facts
 
 _local = threading.local()
 

@@ -31,13 +31,12 @@ from headrace.build.shard_settings import ShardSettings
 from headrace.build.span_passes import EncodedSpan, SpanPasses
 from headrace.build.taken_over import CopyTask, OldShards, divided
 from headrace.build.update import PartitionBuild, PartitionTarget, bring_up_to_date
-from headrace.catalog.recordings import Recording, fingerprint_of
-from headrace.catalog.sources import Source
+from headrace.catalog.rows.recordings import Recording, fingerprint_of
 from headrace.errors import AudioError, BuildError, HeadraceError
-from headrace.format.audio_fields import AUDIO, AudioFacts, common_facts
-from headrace.format.index import REFUSED_NOTE, ShardIndex
-from headrace.format.index_entries import SampleEntry
-from headrace.format.manifests import (
+from headrace.format.indexes.audio_fields import AUDIO, AudioFacts, common_facts
+from headrace.format.indexes.index import REFUSED_NOTE, ShardIndex
+from headrace.format.indexes.index_entries import SampleEntry
+from headrace.format.manifests.manifests import (
     ManifestRejection,
     NumberedManifest,
     ShardEntry,
@@ -46,10 +45,11 @@ from headrace.format.manifests import (
     sequence_of,
     split_of,
 )
-from headrace.format.planned_keys import PlannedKey, pack_keys, read_planned
-from headrace.format.stored_census import StoredCensus, census_of
-from headrace.format.writer import ShardPlace, ShardWriter, published_index
+from headrace.format.manifests.planned_keys import PlannedKey, pack_keys, read_planned
+from headrace.format.manifests.stored_census import StoredCensus, census_of
+from headrace.format.shards.writer import ShardPlace, ShardWriter, published_index
 from headrace.ordered import Pending, WeightLimit, map_in_order, start_in_order
+from headrace.sources.sources import Source
 from headrace.stores.storage import Storage
 
 _SECONDS_NOTE = "seconds"

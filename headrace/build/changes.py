@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from headrace.build.audio_counts import NO_AUDIO, AudioCounts
 from headrace.build.reconcile import BuildReason
-from headrace.catalog.changes import CatalogChanges
-from headrace.format.index import SHARD_SUFFIXES, files_of_shard
-from headrace.format.manifests import Manifest
+from headrace.catalog.compared.changes import CatalogChanges
+from headrace.format.indexes.index import SHARD_SUFFIXES, files_of_shard
+from headrace.format.manifests.manifests import Manifest
 from headrace.format.rejects import RejectChanges, Rejected, RejectReason, compare_rejects
 
 _OF_LATENTS = (RejectReason.NOT_FINITE, RejectReason.OVERFLOW)

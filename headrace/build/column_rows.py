@@ -1,6 +1,6 @@
 """Prepares the rows of a table of columns for its join to the samples, in parts that fit in memory.
 
-The rows and the names that they may have are divided by the hash of the name (`headrace.catalog.buckets`), so that all
+The rows and the names that they may have are divided by the hash of the name (`headrace.catalog.tables.buckets`), so that all
 rows with one name, and the samples or recordings of that name, are in one part.
 """
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from headrace.catalog.buckets import PART_BYTES, Buckets, bucket_of_paths, parts_of
-from headrace.catalog.metadata_columns import check_types, json_values
-from headrace.catalog.metadata_files import MetadataTable
-from headrace.catalog.path_spelling import spelled_as_files, tidy_paths
+from headrace.catalog.rows.metadata_columns import check_types, json_values
+from headrace.catalog.rows.path_spelling import spelled_as_files, tidy_paths
+from headrace.catalog.tables.buckets import PART_BYTES, Buckets, bucket_of_paths, parts_of
+from headrace.catalog.tables.metadata_files import MetadataTable
 from headrace.config.content import ColumnSetConfig
 from headrace.errors import ConfigError
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from headrace.build.columns import ColumnValues, build_column_partition
 from headrace.build.commit import commit_columns
 from headrace.build.update import PartitionBuild
-from headrace.catalog.column_header import ColumnTableHeader, read_table_header
-from headrace.catalog.header import HEADER_PATH, CatalogHeader, partition_in, read_header
+from headrace.catalog.stored.column_header import ColumnTableHeader, read_table_header
+from headrace.catalog.stored.header import HEADER_PATH, CatalogHeader, partition_in, read_header
 from headrace.config.content import METADATA_SET
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import CatalogError, NotFoundError
-from headrace.format.snapshots import NumberedSnapshot
+from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.stores.storage import Storage
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def imported(output: Storage, name: str) -> ColumnTableHeader:
 
 def _metadata(output: Storage, config: DatasetConfig, partition: str) -> "MetadataValues":
     from headrace.build.column_values import MetadataValues  # noqa: PLC0415 - polars, see above
-    from headrace.catalog.parts import read_partition  # noqa: PLC0415 - likewise
+    from headrace.catalog.stored.parts import read_partition  # noqa: PLC0415 - likewise
 
     return MetadataValues.of(partition, read_partition(output, config, partition), config.audio.format())
 
@@ -127,7 +127,7 @@ def _metadata(output: Storage, config: DatasetConfig, partition: str) -> "Metada
 def _joined(output: Storage, config: DatasetConfig, partition: str, header: ColumnTableHeader) -> "TableValues":
     from headrace.build.column_tables import imported_rows  # noqa: PLC0415 - polars, see above
     from headrace.build.column_values import TableValues, paths_of_samples  # noqa: PLC0415 - likewise
-    from headrace.catalog.parts import partition_recordings  # noqa: PLC0415 - likewise
+    from headrace.catalog.stored.parts import partition_recordings  # noqa: PLC0415 - likewise
 
     table = imported_rows(output, header, partition)
     paths = None

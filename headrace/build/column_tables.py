@@ -16,18 +16,18 @@ import polars as pl
 from headrace.audio import AudioFormat
 from headrace.build.column_rows import PARTITION, ROW, TableRows
 from headrace.build.samples import planned_samples
-from headrace.catalog.buckets import PART_BYTES, Buckets, bucket_of_numbers, divided_by_number, parts_of
-from headrace.catalog.column_header import (
+from headrace.catalog.stored.column_header import (
     ColumnTableHeader,
     TablePart,
     header_path,
     read_table_header,
     table_folder,
 )
-from headrace.catalog.metadata_files import MetadataTable
-from headrace.catalog.parquet_files import parquet_bytes, parsed_table, write_if_new
-from headrace.catalog.partitions import recordings_of
-from headrace.catalog.parts import StoredCatalog
+from headrace.catalog.stored.parquet_files import parquet_bytes, parsed_table, write_if_new
+from headrace.catalog.stored.partitions import recordings_of
+from headrace.catalog.stored.parts import StoredCatalog
+from headrace.catalog.tables.buckets import PART_BYTES, Buckets, bucket_of_numbers, divided_by_number, parts_of
+from headrace.catalog.tables.metadata_files import MetadataTable
 from headrace.config.content import ColumnSetConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import CatalogError, ConfigError, FormatError, NotFoundError

@@ -7,14 +7,14 @@ import polars as pl
 
 from headrace.audio import AudioFormat, Segment
 from headrace.build.samples import Planned, planned_samples
-from headrace.catalog.column_types import typed_columns
-from headrace.catalog.metadata_columns import metadata_columns
-from headrace.catalog.partitions import recordings_of
-from headrace.catalog.recordings import Recording
+from headrace.catalog.rows.column_types import typed_columns
+from headrace.catalog.rows.metadata_columns import metadata_columns
+from headrace.catalog.rows.recordings import Recording
+from headrace.catalog.stored.partitions import recordings_of
 from headrace.errors import BuildError
-from headrace.format.columns import Column, ColumnKind, ColumnSpec
-from headrace.format.index import ShardIndex
-from headrace.format.manifests import ManifestRejection, split_of
+from headrace.format.beside.column_table import Column, ColumnKind, ColumnSpec
+from headrace.format.indexes.index import ShardIndex
+from headrace.format.manifests.manifests import ManifestRejection, split_of
 from headrace.format.rejects import RejectReason
 
 FACTS = (

@@ -12,11 +12,11 @@ from typing import Protocol
 
 from headrace.build.update import PartitionBuild, PartitionTarget, bring_up_to_date
 from headrace.errors import BuildError
-from headrace.format.column_files import publish_columns, published_columns
-from headrace.format.columns import Column, ColumnTable, keys_digest
-from headrace.format.index import ShardIndex
-from headrace.format.index_files import read_index
-from headrace.format.manifests import (
+from headrace.format.beside.column_files import publish_columns, published_columns
+from headrace.format.beside.column_table import Column, ColumnTable, keys_digest
+from headrace.format.indexes.index import ShardIndex
+from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.manifests import (
     ManifestRejection,
     NumberedManifest,
     ShardEntry,
@@ -25,7 +25,7 @@ from headrace.format.manifests import (
     sequence_of,
     split_of,
 )
-from headrace.format.writer import ShardPlace
+from headrace.format.shards.writer import ShardPlace
 from headrace.stores.storage import Storage
 
 COLUMNS_FORMAT = 1

@@ -13,13 +13,13 @@ from headrace.build.columns import ColumnSettings, columns_source
 from headrace.build.latents import LatentSettings
 from headrace.build.staleness import plan_build
 from headrace.errors import AlreadyExistsError, BuildError, NotFoundError
-from headrace.format.column_files import SPECS_KEY, read_columns
-from headrace.format.commits import commit_snapshot
-from headrace.format.condemned import lasting_sizes
-from headrace.format.index_files import read_index
-from headrace.format.manifests import KnownManifest, NumberedManifest, read_manifest
-from headrace.format.snapshots import NumberedSnapshot, Snapshot, read_snapshot, snapshot_path
-from headrace.format.summaries import newest_summaries
+from headrace.format.beside.column_files import SPECS_KEY, read_columns
+from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.manifests import KnownManifest, NumberedManifest, read_manifest
+from headrace.format.shards.condemned import lasting_sizes
+from headrace.format.snapshots.commits import commit_snapshot
+from headrace.format.snapshots.snapshots import NumberedSnapshot, Snapshot, read_snapshot, snapshot_path
+from headrace.format.snapshots.summaries import newest_summaries
 from headrace.stores.storage import Storage
 
 _ATTEMPTS = 5

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 
-from headrace.catalog.header import CatalogHeader
+from headrace.catalog.stored.header import CatalogHeader
 from headrace.config.operation import DriftConfig
 from headrace.config.source import SampleKind
 from headrace.format.rejects import ASKED_FOR, RejectSubject
@@ -54,7 +54,7 @@ def catalog_numbers(header: CatalogHeader) -> CatalogNumbers:
 
 
 def hours_drift(now: CatalogNumbers, before: Sequence[CatalogNumbers], limits: DriftConfig) -> list[str]:
-    """Errors if there is much more audio than before. `headrace.catalog.regressions` reports lost audio."""
+    """Errors if there is much more audio than before. `headrace.catalog.compared.regressions` reports lost audio."""
     usual = _median([numbers.recorded_hours for numbers in before])
     if usual is None or now.recorded_hours - usual <= limits.hours * usual:
         return []

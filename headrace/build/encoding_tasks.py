@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from headrace.audio import AudioFormat, Segment
-from headrace.catalog.recordings import Recording
+from headrace.catalog.rows.recordings import Recording
 
 TASK_SECONDS = 60.0
 """Audio of a full task: bounds the memory for long recordings."""

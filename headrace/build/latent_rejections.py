@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from headrace.format.manifests import Manifest, ManifestRejection, newest_manifest, read_manifest
+from headrace.format.manifests.manifests import Manifest, ManifestRejection, newest_manifest, read_manifest
 from headrace.stores.storage import Storage
 
 

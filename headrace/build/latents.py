@@ -20,9 +20,9 @@ from headrace.encoding.plans import (
 )
 from headrace.encoding.stats import EncodingStats
 from headrace.errors import BuildError, HeadraceError
-from headrace.format.index import ShardIndex
-from headrace.format.index_files import read_index
-from headrace.format.manifests import (
+from headrace.format.indexes.index import ShardIndex
+from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.manifests import (
     ManifestRejection,
     NumberedManifest,
     ShardEntry,
@@ -32,8 +32,8 @@ from headrace.format.manifests import (
     sequence_of,
     split_of,
 )
-from headrace.format.stored_census import StoredCensus, census_of
-from headrace.format.writer import ShardPlace, published_index
+from headrace.format.manifests.stored_census import StoredCensus, census_of
+from headrace.format.shards.writer import ShardPlace, published_index
 from headrace.stores.storage import Storage
 
 LATENT_FORMAT = 1

@@ -5,8 +5,8 @@ Compares files with the newest manifests. Only names and sizes of files are read
 
 from collections.abc import Callable, Mapping, Sequence
 
-from headrace.format.manifests import newest_manifest
-from headrace.format.shard_files import sizes_of_shards
+from headrace.format.manifests.manifests import newest_manifest
+from headrace.format.shards.shard_files import sizes_of_shards
 from headrace.stores.storage import Storage
 
 FolderPartition = tuple[str, str]

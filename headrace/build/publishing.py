@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from headrace.format.index import ShardIndex
-from headrace.format.writer import ShardWriter
+from headrace.format.indexes.index import ShardIndex
+from headrace.format.shards.writer import ShardWriter
 
 
 @dataclass(slots=True)

@@ -16,8 +16,8 @@ from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.config.partitioning import ShardSize
 from headrace.encoders import fingerprint
-from headrace.format.manifests import KnownManifest, Manifest
-from headrace.format.snapshots import Snapshot
+from headrace.format.manifests.manifests import KnownManifest, Manifest
+from headrace.format.snapshots.snapshots import Snapshot
 
 Settings = ShardSettings | LatentSettings | ColumnSettings
 """What, together with a source, decides the shards of a partition."""

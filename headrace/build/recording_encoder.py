@@ -9,10 +9,10 @@ from typing import BinaryIO, TypeVar
 from headrace.audio import AudioFormat, decode_spans, encode_segments, prove, proves
 from headrace.build.encoding_tasks import EncodingTask
 from headrace.build.span_passes import EncodedSpan
-from headrace.catalog.listing import FileStamp
-from headrace.catalog.recordings import Recording
-from headrace.catalog.sources import Source
+from headrace.catalog.rows.recordings import Recording
 from headrace.errors import AudioError, BuildError, FileChangedError
+from headrace.sources.listing import FileStamp
+from headrace.sources.sources import Source
 
 Encoded = Sequence[EncodedSpan] | AudioError
 """The samples of a task; or the error of its file, which is that of all of them."""

@@ -8,12 +8,12 @@ from headrace.audio import AudioFormat, EncodedSegment, Segment, plan_segments, 
 from headrace.build.encoding_tasks import fields_of
 from headrace.build.plan import PlannedSample
 from headrace.build.taken_over import audio_digest
-from headrace.catalog.content_digests import named_digest
-from headrace.catalog.recordings import FieldFile, Recording
+from headrace.catalog.rows.recordings import FieldFile, Recording
 from headrace.errors import ConfigError
-from headrace.format.manifests import ManifestRejection
+from headrace.format.manifests.manifests import ManifestRejection
 from headrace.format.rejects import RejectReason
 from headrace.format.segment_keys import segment_key
+from headrace.sources.content_digests import named_digest
 
 Planned = dict[str, tuple[Recording, Segment]]
 """Key of each sample to write → its recording and segment."""

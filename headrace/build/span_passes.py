@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import IO
 
 from headrace.audio import EncodedSegment
-from headrace.catalog.recordings import Recording
+from headrace.catalog.rows.recordings import Recording
 from headrace.errors import AudioError
 from headrace.ordered import Backlog
 

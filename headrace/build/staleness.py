@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from headrace.format.manifests import KnownManifest
+from headrace.format.manifests.manifests import KnownManifest
 
 AnyManifest = TypeVar("AnyManifest", bound=KnownManifest)
 

@@ -19,11 +19,11 @@ from typing import BinaryIO, NamedTuple, cast
 
 from headrace.audio import AudioFormat, AudioOrigin, Codec, EncodedSegment, Segment, codec_version
 from headrace.build.encoding_tasks import fields_of
-from headrace.catalog.recordings import Recording
+from headrace.catalog.rows.recordings import Recording
 from headrace.errors import HeadraceError, IntegrityError
-from headrace.format.index import ABSENT, ShardIndex
-from headrace.format.index_files import read_index
-from headrace.format.planned_keys import PlannedKey
+from headrace.format.indexes.index import ABSENT, ShardIndex
+from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.planned_keys import PlannedKey
 from headrace.stores.refetch import until_sound
 from headrace.stores.storage import Storage
 

@@ -22,8 +22,8 @@ from headrace.build.audio_counts import NO_AUDIO, AudioCounts
 from headrace.build.staleness import need_of
 from headrace.encoding.stats import EncodingStats
 from headrace.errors import AlreadyExistsError, BuildError
-from headrace.format.index import files_of_shard
-from headrace.format.manifests import (
+from headrace.format.indexes.index import files_of_shard
+from headrace.format.manifests.manifests import (
     Manifest,
     ManifestRejection,
     NumberedManifest,
@@ -33,9 +33,9 @@ from headrace.format.manifests import (
     keys_path,
     newest_manifest,
 )
-from headrace.format.planned_keys import digest_of
-from headrace.format.shard_files import file_prefix_of, sizes_of_shards, with_unnamed
-from headrace.format.stored_census import StoredCensus
+from headrace.format.manifests.planned_keys import digest_of
+from headrace.format.manifests.stored_census import StoredCensus
+from headrace.format.shards.shard_files import file_prefix_of, sizes_of_shards, with_unnamed
 from headrace.stores.storage import Storage
 
 _COMMIT_ATTEMPTS = 5
@@ -99,7 +99,7 @@ class ShardRecipe(Protocol[PlanT, StoredT]):
         """The shards that should exist, in order, given the newest manifest."""
 
     def planned_keys(self, plans: Sequence[PlanT]) -> bytes:
-        """Content of the file of planned keys (`headrace.format.planned_keys`); empty if the plan needs none."""
+        """Content of the file of planned keys (`headrace.format.manifests.planned_keys`); empty if the plan needs none."""
 
     def write(self, plans: Sequence[PlanT]) -> dict[str, StoredT]:
         """Write these shards of the last plan. Returns them by input digest, in the order of the plans."""

@@ -6,11 +6,11 @@ from typing import Self
 
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import AlreadyExistsError, BuildError, ConfigError, NotFoundError
-from headrace.format.column_files import specs_of
-from headrace.format.column_sets import ColumnSet
-from headrace.format.snapshots import NumberedSnapshot, read_snapshot, read_table, snapshot_numbers
-from headrace.format.view_files import ViewOrigin, commit_view, read_view
-from headrace.format.views import VIEWS, Balance, ColumnsOrigin, NumberedView, ViewDefinition
+from headrace.format.beside.column_files import specs_of
+from headrace.format.beside.column_sets import ColumnSet
+from headrace.format.beside.view_files import ViewOrigin, commit_view, read_view
+from headrace.format.beside.views import VIEWS, Balance, ColumnsOrigin, NumberedView, ViewDefinition
+from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot, read_table, snapshot_numbers
 from headrace.stores.storage import Storage
 from headrace.views.definitions import sets_of
 from headrace.views.names import ColumnNames, NoColumnError

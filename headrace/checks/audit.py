@@ -11,14 +11,14 @@ import numpy as np
 
 from headrace.encoding.plans import AUDIO_SHARD_NOTE
 from headrace.errors import FormatError, HeadraceError
-from headrace.format.index import ABSENT, ShardIndex
-from headrace.format.index_files import read_index
-from headrace.format.manifests import Manifest, NumberedManifest, ShardEntry, is_shard_name, newest_manifest
-from headrace.format.planned_keys import read_planned_keys
+from headrace.format.indexes.index import ABSENT, ShardIndex
+from headrace.format.indexes.index_files import read_index
+from headrace.format.indexes.tar_faults import tar_faults
+from headrace.format.manifests.manifests import Manifest, NumberedManifest, ShardEntry, is_shard_name, newest_manifest
+from headrace.format.manifests.planned_keys import read_planned_keys
 from headrace.format.rejects import RejectReason
 from headrace.format.segment_keys import recording_key
-from headrace.format.snapshots import Snapshot, read_table
-from headrace.format.tar_faults import tar_faults
+from headrace.format.snapshots.snapshots import Snapshot, read_table
 from headrace.stores.refetch import read_sound
 from headrace.stores.storage import Storage
 
@@ -78,7 +78,7 @@ def index_faults(storage: Storage, shard: ShardEntry) -> list[str]:
     """Differences between the index of a shard and the headers of its tar.
 
     For a shard that was just written, the writer has made this comparison already, without a download
-    (`headrace.format.writer`).
+    (`headrace.format.shards.writer`).
     """
     try:
         index = read_index(storage, shard.name)

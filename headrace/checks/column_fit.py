@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from headrace.checks.shard_check import Fault
 from headrace.errors import HeadraceError, NotFoundError
-from headrace.format.manifests import parsed_name
-from headrace.format.shard_table import ShardTable
-from headrace.format.snapshots import Snapshot, read_snapshot, read_table, snapshot_numbers, snapshot_path
+from headrace.format.manifests.manifests import parsed_name
+from headrace.format.snapshots.shard_table import ShardTable
+from headrace.format.snapshots.snapshots import Snapshot, read_snapshot, read_table, snapshot_numbers, snapshot_path
 from headrace.locate.outputs import ShardFolder
 from headrace.locate.shard_list import LocatedShard
 from headrace.stores.storage import Storage

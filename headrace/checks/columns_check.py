@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from headrace.errors import HeadraceError
-from headrace.format.columns import Column, ColumnTable, keys_digest
-from headrace.format.manifests import parsed_name
+from headrace.format.beside.column_table import Column, ColumnTable, keys_digest
+from headrace.format.manifests.manifests import parsed_name
 from headrace.locate.shard_list import LocatedShard
 from headrace.stores.refetch import sources
 

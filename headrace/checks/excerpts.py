@@ -13,8 +13,8 @@ import numpy as np
 
 from headrace.audio import decode_into
 from headrace.errors import SampleError
-from headrace.format.index import ABSENT, ShardIndex
-from headrace.format.tensors import float32_values, storage_dtype
+from headrace.format.indexes.index import ABSENT, ShardIndex
+from headrace.format.tensors.tensors import float32_values, storage_dtype
 from headrace.stores.storage import Storage
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]

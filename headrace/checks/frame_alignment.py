@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from headrace.catalog.metadata_columns import metadata_columns
+from headrace.catalog.rows.metadata_columns import metadata_columns
 from headrace.errors import FormatError
-from headrace.format.index import ABSENT, ShardIndex
-from headrace.format.index_files import read_index
-from headrace.format.manifests import Manifest
+from headrace.format.indexes.index import ABSENT, ShardIndex
+from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.manifests import Manifest
 from headrace.stores.storage import Storage
 
 

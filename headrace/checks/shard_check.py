@@ -14,13 +14,13 @@ import numpy as np
 from headrace.audio import decode
 from headrace.checks.columns_check import check_columns
 from headrace.errors import HeadraceError
-from headrace.format.index import COLUMNS_SUFFIX, ShardIndex
-from headrace.format.indexing import index_tar, key_rule_of, naming_of
-from headrace.format.manifests import is_shard_name, parsed_name
-from headrace.format.member_names import JSON_FIELD, LATENT_FIELD, KeyAt
-from headrace.format.pth import latent_facts
-from headrace.format.tar import payload
-from headrace.format.unpacking import opened_tar
+from headrace.format.indexes.index import COLUMNS_SUFFIX, ShardIndex
+from headrace.format.indexes.indexing import index_tar, key_rule_of, naming_of
+from headrace.format.manifests.manifests import is_shard_name, parsed_name
+from headrace.format.tars.member_names import JSON_FIELD, LATENT_FIELD, KeyAt
+from headrace.format.tars.tar import payload
+from headrace.format.tars.unpacking import opened_tar
+from headrace.format.tensors.pth import latent_facts
 from headrace.locate.shard_list import LocatedShard
 from headrace.stores.refetch import sources
 from headrace.stores.storage import Storage

@@ -16,14 +16,14 @@ from headrace.checks.column_fit import misfits, with_partners
 from headrace.checks.shard_check import CheckedShard, Depth, Fault, check_shard
 from headrace.checks.view_check import faults_of_view
 from headrace.errors import ConfigError, HeadraceError, NotFoundError
-from headrace.format.manifests import newest_entries, numbered_files, read_listed
-from headrace.format.member_names import KeyAt
-from headrace.format.planned_keys import keys_fault
-from headrace.format.shard_table import ShardTable
-from headrace.format.snapshots import NumberedSnapshot, read_table
+from headrace.format.beside.view_files import read_view
+from headrace.format.beside.views import VIEWS
+from headrace.format.manifests.manifests import newest_entries, numbered_files, read_listed
+from headrace.format.manifests.planned_keys import keys_fault
+from headrace.format.snapshots.shard_table import ShardTable
+from headrace.format.snapshots.snapshots import NumberedSnapshot, read_table
+from headrace.format.tars.member_names import KeyAt
 from headrace.format.versioned_json import versioned_json
-from headrace.format.view_files import read_view
-from headrace.format.views import VIEWS
 from headrace.locate import locate
 from headrace.locate.no_shards import no_samples
 from headrace.locate.outputs import AUDIO, COLUMNS, ShardFolder, view_folders

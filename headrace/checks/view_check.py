@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from headrace.checks.shard_check import Fault
 from headrace.errors import HeadraceError, NotFoundError
-from headrace.format.manifests import split_of
-from headrace.format.shard_table import ShardTable
-from headrace.format.snapshots import read_snapshot, read_table, snapshot_path
-from headrace.format.view_files import partitions_of, read_counts, read_totals, read_view
-from headrace.format.views import NumberedView, PartitionCounts, ViewFile, ViewTotals, counts_of
+from headrace.format.beside.view_files import partitions_of, read_counts, read_totals, read_view
+from headrace.format.beside.views import NumberedView, PartitionCounts, ViewFile, ViewTotals, counts_of
+from headrace.format.manifests.manifests import split_of
+from headrace.format.snapshots.shard_table import ShardTable
+from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_path
 from headrace.locate.outputs import AUDIO, ShardFolder
 from headrace.stores.storage import Storage
 

@@ -15,7 +15,7 @@ from typing import NoReturn
 from headrace.audio_names import check_audio_field
 from headrace.config.shares import share_of
 from headrace.errors import HeadraceError
-from headrace.format.member_names import KeyAt
+from headrace.format.tars.member_names import KeyAt
 from headrace.machine import num_cores
 
 EPILOG = """\

@@ -1,6 +1,6 @@
 """Runs `headrace simulate`: makes a dataset from the options, and prints the result as a table with advice.
 
-The simulation itself is `headrace.streaming.simulation`.
+The simulation itself is `headrace.streaming.simulated.simulation`.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from headrace.cli.tables import bytes_text, duration_text, grid
 from headrace.streaming.dataset import StreamingDataset
 from headrace.streaming.order.passes import BLOCK_SHARDS
 from headrace.streaming.order.spec import DEFAULT_CANONICAL_NODES
-from headrace.streaming.simulation import Cluster, Simulation
+from headrace.streaming.simulated.simulation import Cluster, Simulation
 from headrace.streaming.world import World
 
 _MUCH_WAITING = 0.05

@@ -9,9 +9,9 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headrace.format.column_files import SPECS_KEY
-from headrace.format.snapshots import NumberedSnapshot
-from headrace.format.unpacking import ZIP_SUFFIXES
+from headrace.format.beside.column_files import SPECS_KEY
+from headrace.format.snapshots.snapshots import NumberedSnapshot
+from headrace.format.tars.unpacking import ZIP_SUFFIXES
 from headrace.tools.inspection import CatalogFacts, DatasetFacts, LengthFacts, PartFacts, TarFacts, ViewFacts
 
 _SHOWN_SNAPSHOTS = 10

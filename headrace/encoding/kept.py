@@ -17,10 +17,10 @@ from torch import Tensor
 from headrace.encoding.clips import AudioClip
 from headrace.encoding.plans import AUDIO_FIELD_NOTE, AUDIO_SHARD_NOTE, DTYPE_NOTE, ENCODER_NOTE, LatentDtype, NoLatents
 from headrace.errors import HeadraceError
-from headrace.format.index import ShardIndex
-from headrace.format.index_files import read_index
-from headrace.format.manifests import rejections_of
-from headrace.format.pth import verified_latents
+from headrace.format.indexes.index import ShardIndex
+from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.manifests import rejections_of
+from headrace.format.tensors.pth import verified_latents
 from headrace.stores.storage import Storage
 
 _ABOUT_AUDIO = slice(18, 42)  # sample rate to MD5, in a stream that begins with fLaC and STREAMINFO

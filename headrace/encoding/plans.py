@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from headrace.format.rejects import RejectReason
-from headrace.format.writer import ShardPlace
+from headrace.format.shards.writer import ShardPlace
 from headrace.machine import num_cores
 from headrace.stores.storage import Storage
 

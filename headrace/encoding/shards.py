@@ -39,11 +39,11 @@ from headrace.encoding.sources import AudioShard, audio_shard
 from headrace.encoding.stats import EncodingStats
 from headrace.encoding.windows import plan_windows
 from headrace.errors import BuildError
-from headrace.format.index import FRAME_RATE_NOTE, REFUSED_NOTE, ShardIndex
-from headrace.format.index_entries import SampleEntry
-from headrace.format.manifests import ManifestRejection
-from headrace.format.pth import saved_latents
-from headrace.format.writer import ShardWriter
+from headrace.format.indexes.index import FRAME_RATE_NOTE, REFUSED_NOTE, ShardIndex
+from headrace.format.indexes.index_entries import SampleEntry
+from headrace.format.manifests.manifests import ManifestRejection
+from headrace.format.shards.writer import ShardWriter
+from headrace.format.tensors.pth import saved_latents
 from headrace.ordered import Backlog, map_in_order
 
 _GROUP_BATCHES = 32  # of audio in a group: with lengths spread 1-30 s padding is 3-4%

@@ -10,8 +10,8 @@ from typing import BinaryIO, cast
 
 from headrace.encoding.clips import AudioClip, DecodedFrames
 from headrace.errors import FormatError, IntegrityError
-from headrace.format.index import ShardIndex
-from headrace.format.index_files import read_index
+from headrace.format.indexes.index import ShardIndex
+from headrace.format.indexes.index_files import read_index
 from headrace.stores.client_errors import translated_errors
 from headrace.stores.refetch import DAMAGED_IN_STORE, until_sound
 from headrace.stores.storage import Storage

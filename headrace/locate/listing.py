@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from headrace.errors import ConfigError, StorageError
-from headrace.format.snapshots import snapshot_numbers
+from headrace.format.snapshots.snapshots import snapshot_numbers
 from headrace.stores.storage import ObjectStorage, Storage, Transfer, open_storage
 
 _WEB = ("http://", "https://")

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from braceexpand import braceexpand
 
-from headrace.format.unpacking import ZIP_SUFFIXES
+from headrace.format.tars.unpacking import ZIP_SUFFIXES
 from headrace.stores.file_urls import is_file_url, path_of_file_url
 
 TAR_SUFFIXES = (".tar", *ZIP_SUFFIXES)

@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 from headrace.arguments import each, optional, path, text, whole
 from headrace.errors import ConfigError, HeadraceError, StoreUnavailableError
-from headrace.format.index import ShardIndex
-from headrace.format.index_files import find_index
-from headrace.format.snapshots import NumberedSnapshot
+from headrace.format.indexes.index import ShardIndex
+from headrace.format.indexes.index_files import find_index
+from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.locate.locating import Located, locate
 from headrace.locate.outputs import table_of_tars
 from headrace.locate.tars import PlainTars, tars_of_list

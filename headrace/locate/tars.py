@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from headrace.errors import ConfigError, HeadraceError, NotAFileError, NotFoundError, StoreUnavailableError
 from headrace.format.other_formats import may_be_texts, possible_texts, texts_beside
-from headrace.format.shard_table import ShardTable
 from headrace.format.sizes import parse_sizes
-from headrace.format.snapshots import read_snapshot, read_table
+from headrace.format.snapshots.shard_table import ShardTable
+from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.locate.listing import has_snapshots, listing
 from headrace.locate.names import SPECIAL, TAR_SUFFIXES, expand_braces, split_pattern
 from headrace.stores.refetch import read_sound

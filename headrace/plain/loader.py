@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.arguments import convert, flag, function, instance, optional, whole
 from headrace.errors import ConfigError
-from headrace.format.member_names import KeyAt
+from headrace.format.tars.member_names import KeyAt
 from headrace.locate.no_shards import no_samples
 from headrace.locate.shard_list import LocatedShard, Urls, locate_shards
 from headrace.plain.samples import SampleDecoder, decode_sample, with_shapes_of_padding
@@ -20,8 +20,8 @@ from headrace.plain.tars import RawSample, raw_samples
 from headrace.plain.torch_workers import stop_workers
 from headrace.stores.storage import LocalStorage
 from headrace.streaming.batches.batch import Sample, collate
+from headrace.streaming.concurrency.fork_server import preload_workers
 from headrace.streaming.distributed import current_world
-from headrace.streaming.fork_server import preload_workers
 from headrace.streaming.settings import OnMissingLatents
 from headrace.streaming.stream import key_rule
 from headrace.streaming.world import World

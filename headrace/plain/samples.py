@@ -11,14 +11,14 @@ import numpy as np
 
 from headrace.audio import decode
 from headrace.errors import AudioError, ConfigError, HeadraceError, SampleError
-from headrace.format.audio_fields import AudioFacts, common_facts, of_field, stated_audio_fields
-from headrace.format.member_names import LATENT_FIELD, audio_field, members_of
-from headrace.format.pth import latents_of
+from headrace.format.indexes.audio_fields import AudioFacts, common_facts, of_field, stated_audio_fields
 from headrace.format.rejects import latents_rejection
-from headrace.format.unpickling import unpickled
+from headrace.format.tars.member_names import LATENT_FIELD, audio_field, members_of
+from headrace.format.tensors.pth import latents_of
+from headrace.format.tensors.unpickling import unpickled
 from headrace.streaming.batches.batch import Sample, padding_like
 from headrace.streaming.batches.decode import metadata_of
-from headrace.streaming.batches.fields import AUDIO_NAMES, OF_LATENTS, is_taken
+from headrace.streaming.samples.fields import AUDIO_NAMES, OF_LATENTS, is_taken
 from headrace.streaming.settings import OnMissingLatents
 
 _PADDING = {"__key__": "", "metadata": {}, "is_padding": True}

@@ -13,17 +13,17 @@ from dataclasses import replace
 from typing import Any, BinaryIO, Self, TypeAlias, cast
 
 from headrace.errors import FormatError, HeadraceError, IntegrityError, NotFoundError, SampleCountError
-from headrace.format.audio_fields import stated_audio_fields
-from headrace.format.index import ShardIndex
-from headrace.format.index_entries import apart_fault
-from headrace.format.indexing import naming_of
-from headrace.format.member_names import JSON_FIELD, KeyAt, Naming, audio_field, check_fields, split_name
-from headrace.format.tar import TarHeader, check_end, check_member
-from headrace.format.unpacking import unpacked_stream
+from headrace.format.indexes.audio_fields import stated_audio_fields
+from headrace.format.indexes.index import ShardIndex
+from headrace.format.indexes.index_entries import apart_fault
+from headrace.format.indexes.indexing import naming_of
+from headrace.format.tars.member_names import JSON_FIELD, KeyAt, Naming, audio_field, check_fields, split_name
+from headrace.format.tars.tar import TarHeader, check_end, check_member
+from headrace.format.tars.unpacking import unpacked_stream
 from headrace.locate.shard_list import LocatedShard
 from headrace.stores.refetch import DAMAGED_IN_STORE, is_local, say, sources, times
 from headrace.streaming.batches.decode import parsed
-from headrace.streaming.batches.fields import AUDIO_NAMES
+from headrace.streaming.samples.fields import AUDIO_NAMES
 
 RawSample: TypeAlias = dict[str, Any]
 """A sample as webdataset groups it: `__key__`, `__url__`, the bytes of each field, and names of audio fields."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from headrace.catalog.metadata_columns import metadata_columns
-from headrace.format.manifests import split_of
+from headrace.catalog.rows.metadata_columns import metadata_columns
+from headrace.format.manifests.manifests import split_of
 
 _CATEGORY_NAMES = ("category", "class", "label", "genre", "instrument", "language", "speaker")
 _MOST_CATEGORIES = 30

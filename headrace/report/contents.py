@@ -16,12 +16,12 @@ import polars as pl
 from headrace.build.latent_rejections import snapshot_rejections
 from headrace.checks.excerpts import read_audio, read_latents
 from headrace.errors import HeadraceError
-from headrace.format.audio_fields import AUDIO
-from headrace.format.index import ShardIndex
-from headrace.format.index_files import read_index
-from headrace.format.manifests import ManifestRejection
-from headrace.format.shard_table import ShardTable
-from headrace.format.snapshots import NumberedSnapshot, read_snapshot, read_table, snapshot_numbers
+from headrace.format.indexes.audio_fields import AUDIO
+from headrace.format.indexes.index import ShardIndex
+from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.manifests import ManifestRejection
+from headrace.format.snapshots.shard_table import ShardTable
+from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot, read_table, snapshot_numbers
 from headrace.report.catalog_figures import CatalogFigures
 from headrace.stores.storage import Storage
 

@@ -13,9 +13,9 @@ from html import escape
 import numpy as np
 import soundfile
 
-from headrace.format.audio_fields import AUDIO
-from headrace.format.snapshots import NumberedSnapshot
-from headrace.format.views import NumberedView
+from headrace.format.beside.views import NumberedView
+from headrace.format.indexes.audio_fields import AUDIO
+from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.report import figures
 from headrace.report.contents import Array, GalleryClip, ReportContents
 from headrace.tools.column_summary import SUMMARY_HEADERS, ColumnSummary, summary_cells

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from headrace.format.shard_table import ShardTable
-from headrace.format.snapshots import NumberedSnapshot
+from headrace.format.snapshots.shard_table import ShardTable
+from headrace.format.snapshots.snapshots import NumberedSnapshot
 
 Place = tuple[str, int, int]
 """Split, bucket, sequence number."""

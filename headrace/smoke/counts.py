@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import polars as pl
 
 from headrace.errors import HeadraceError
-from headrace.format.shard_table import ShardTable
 from headrace.format.sizes import parse_sizes
-from headrace.format.snapshots import Snapshot
+from headrace.format.snapshots.shard_table import ShardTable
+from headrace.format.snapshots.snapshots import Snapshot
 from headrace.smoke.comparing import MOST_SHOWN
 from headrace.stores.storage import Storage
 

@@ -30,9 +30,9 @@ from headrace.encoding.reading import EncodingJob
 from headrace.encoding.stats import Comparison
 from headrace.encoding.windows import plan_windows
 from headrace.errors import BuildError, FormatError, HeadraceError
-from headrace.format.index import ShardIndex
-from headrace.format.index_files import read_index
-from headrace.format.shard_table import ShardTable
+from headrace.format.indexes.index import ShardIndex
+from headrace.format.indexes.index_files import read_index
+from headrace.format.snapshots.shard_table import ShardTable
 from headrace.smoke.comparing import note
 from headrace.stores.storage import Storage
 

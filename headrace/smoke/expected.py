@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from headrace.audio_names import AUDIO_EXTENSIONS
-from headrace.format.index import ABSENT, ShardIndex
-from headrace.format.index_files import read_index
-from headrace.format.shard_table import ShardTable
+from headrace.format.indexes.index import ABSENT, ShardIndex
+from headrace.format.indexes.index_files import read_index
+from headrace.format.snapshots.shard_table import ShardTable
 from headrace.smoke.arrivals import width_of
 from headrace.stores.storage import Storage
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headrace.errors import HeadraceError
-from headrace.format.shard_table import ShardTable
+from headrace.format.snapshots.shard_table import ShardTable
 from headrace.smoke.arrivals import JoinedArrival, joined_batch
 from headrace.smoke.comparing import SeenSamples, note
 from headrace.smoke.expected import ExpectedSamples

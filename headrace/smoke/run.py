@@ -15,8 +15,8 @@ import polars as pl
 
 from headrace.config.operation import LoaderConfig
 from headrace.errors import NotFoundError
-from headrace.format.shard_table import ShardTable
-from headrace.format.snapshots import NumberedSnapshot, read_snapshot, read_table
+from headrace.format.snapshots.shard_table import ShardTable
+from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot, read_table
 from headrace.smoke.arrivals import ArrivedSample, arrived_batch, arrived_sample
 from headrace.smoke.choice import Coverage, ReadLimits, choose
 from headrace.smoke.comparing import MOST_SHOWN, SampleComparer, SeenSamples

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from headrace.arguments import flag, instance, one_of, optional, parse_bytes, whole
 from headrace.errors import ConfigError
-from headrace.streaming import distributed, shard_tools
+from headrace.streaming import distributed
 from headrace.streaming.batches.batch import Sample
-from headrace.streaming.epoch_reader import EpochReader
-from headrace.streaming.opening import OpenStreams, StreamDefaults
+from headrace.streaming.opened.opening import OpenStreams, StreamDefaults
+from headrace.streaming.opened.reading import StreamReaders
 from headrace.streaming.order.spec import (
     DEFAULT_CANONICAL_NODES,
     DEFAULT_SEED,
@@ -26,8 +26,9 @@ from headrace.streaming.order.spec import (
     OrderSpec,
     buckets_of,
 )
-from headrace.streaming.planner import Planner
-from headrace.streaming.reading import StreamReaders
+from headrace.streaming.run import shard_tools
+from headrace.streaming.run.epoch_reader import EpochReader
+from headrace.streaming.run.planner import Planner
 from headrace.streaming.settings import (
     ArrayType,
     Decode,
@@ -37,14 +38,14 @@ from headrace.streaming.settings import (
     SampleSettings,
     Transform,
 )
-from headrace.streaming.simulation import Cluster, Extent, Simulation, simulate
+from headrace.streaming.simulated.simulation import Cluster, Extent, Simulation, simulate
 from headrace.streaming.stream import Stream, chosen
 from headrace.streaming.world import World
 
 if TYPE_CHECKING:
-    from headrace.format.member_names import KeyAt
+    from headrace.format.tars.member_names import KeyAt
     from headrace.streaming.order.spec import BatchingMethod, LastBatch, SamplingMethod, ShuffleAlgo
-    from headrace.streaming.shards.columns import WantedTensor
+    from headrace.streaming.shards.joined_columns import WantedTensor
 
 
 class StreamingDataset(torch.utils.data.IterableDataset[Sample]):

@@ -28,7 +28,7 @@ from headrace.streaming.settings import ArrayType
 from headrace.streaming.stats import ConsumerMeter, LoaderStats, StageSeconds, Traffic
 
 if TYPE_CHECKING:
-    from headrace.streaming.epochs import EpochRun
+    from headrace.streaming.run.epochs import EpochRun
 
 _MAX_THREADS = 16
 _AHEAD = 2

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from headrace.arguments import convert, each, instance, number, one_of, optional, path, text, whole
 from headrace.errors import ConfigError
-from headrace.format.member_names import KeyAt
+from headrace.format.tars.member_names import KeyAt
 
 ONLY_STREAM = "data"
 """Name of the stream of `remote=…`; the same for a copy at another place, so that states fit both."""

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.format.column_files import read_columns
-from headrace.format.columns import Column, ColumnSpec, ColumnTable
-from headrace.format.snapshots import Snapshot, read_table
+from headrace.format.beside.column_files import read_columns
+from headrace.format.beside.column_table import Column, ColumnSpec, ColumnTable
+from headrace.format.snapshots.snapshots import Snapshot, read_table
 from headrace.stores.storage import Storage
 
 QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConfigError, MissingDependencyError, NotFoundError, StorageError
-from headrace.format.column_files import specs_of
-from headrace.format.column_sets import ColumnSet
-from headrace.format.columns import Column, ColumnKind, ColumnSpec, ColumnTable
-from headrace.format.index_files import read_index
-from headrace.format.snapshots import read_snapshot, read_table, snapshot_numbers
+from headrace.format.beside.column_files import specs_of
+from headrace.format.beside.column_sets import ColumnSet
+from headrace.format.beside.column_table import Column, ColumnKind, ColumnSpec, ColumnTable
+from headrace.format.indexes.index_files import read_index
+from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_numbers
 from headrace.locate.outputs import AUDIO, COLUMNS
 from headrace.stores.storage import Storage
 

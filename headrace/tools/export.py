@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.errors import ConfigError
-from headrace.format.index_files import delete_index, read_index, write_index
-from headrace.format.shard_table import ShardTable
-from headrace.format.sizes_file import write_sizes
-from headrace.format.snapshots import read_snapshot, snapshot_numbers
+from headrace.format.indexes.index_files import delete_index, read_index, write_index
+from headrace.format.snapshots.shard_table import ShardTable
+from headrace.format.snapshots.sizes_file import write_sizes
+from headrace.format.snapshots.snapshots import read_snapshot, snapshot_numbers
 from headrace.locate.outputs import table_of_tars
 from headrace.stores.client_errors import translated_errors
 from headrace.stores.storage import Storage

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from headrace.errors import ConfigError, FormatError, NotFoundError
-from headrace.format.index import index_name
+from headrace.format.indexes.index import index_name
 from headrace.format.versioned_json import json_bytes
 from headrace.stores.storage import Storage
 

@@ -13,10 +13,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from headrace.errors import BuildError, ConfigError, NotFoundError
-from headrace.format.condemned import condemnations, condemned
-from headrace.format.index import INDEX_SUFFIX, SHARD_SUFFIXES, TAR_SUFFIX
-from headrace.format.index_files import is_index_file
-from headrace.format.manifests import (
+from headrace.format.beside.view_files import read_view
+from headrace.format.beside.views import NumberedView
+from headrace.format.indexes.index import INDEX_SUFFIX, SHARD_SUFFIXES, TAR_SUFFIX
+from headrace.format.indexes.index_files import is_index_file
+from headrace.format.manifests.manifests import (
     KEYS_SUFFIX,
     is_shard_name,
     manifest_path,
@@ -24,7 +25,8 @@ from headrace.format.manifests import (
     numbered_keys,
     read_listed,
 )
-from headrace.format.snapshots import (
+from headrace.format.shards.condemned import condemnations, condemned
+from headrace.format.snapshots.snapshots import (
     NumberedSnapshot,
     proposals,
     proposed_snapshots,
@@ -33,8 +35,6 @@ from headrace.format.snapshots import (
     snapshot_numbers,
     snapshot_path,
 )
-from headrace.format.view_files import read_view
-from headrace.format.views import NumberedView
 from headrace.locate.outputs import AUDIO, ITSELF, ShardFolder, possible_folders, shard_folders, view_folders
 from headrace.stores.storage import LocalStorage, Storage, StoredObject
 

@@ -14,13 +14,13 @@ import numpy as np
 
 from headrace.build.latent_rejections import snapshot_rejections
 from headrace.errors import HeadraceError, NotFoundError
-from headrace.format.column_files import SPECS_KEY, specs_of
-from headrace.format.columns import ColumnSpec
-from headrace.format.index import SHARD_SUFFIXES, ShardIndex
-from headrace.format.manifests import ManifestRejection
-from headrace.format.snapshots import NumberedSnapshot, Snapshot, SplitTotals, read_table
-from headrace.format.view_files import read_view
-from headrace.format.views import NumberedView
+from headrace.format.beside.column_files import SPECS_KEY, specs_of
+from headrace.format.beside.column_table import ColumnSpec
+from headrace.format.beside.view_files import read_view
+from headrace.format.beside.views import NumberedView
+from headrace.format.indexes.index import SHARD_SUFFIXES, ShardIndex
+from headrace.format.manifests.manifests import ManifestRejection
+from headrace.format.snapshots.snapshots import NumberedSnapshot, Snapshot, SplitTotals, read_table
 from headrace.locate import locate
 from headrace.locate.outputs import ShardFolder, view_folders
 from headrace.locate.shard_list import LocatedShard, shards_of
@@ -242,7 +242,7 @@ def _tar_facts(shards: Sequence[LocatedShard]) -> TarFacts:
 def _catalog_facts(storage: Storage) -> CatalogFacts | None:
     """The facts of the catalog; None without a catalog, or where the packages of a build are not installed."""
     try:
-        from headrace.catalog.parts import read_catalog  # noqa: PLC0415 - polars: a training node has none
+        from headrace.catalog.stored.parts import read_catalog  # noqa: PLC0415 - polars: a training node has none
 
         catalog = read_catalog(storage)
         if catalog is None:

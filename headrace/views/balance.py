@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
-from headrace.format.views import MAX_COUNT, Balance
+from headrace.format.beside.views import MAX_COUNT, Balance
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,6 +1,6 @@
 """Finds which sets of columns a view reads. No column is read here."""
 
-from headrace.format.views import ViewDefinition
+from headrace.format.beside.views import ViewDefinition
 from headrace.views.names import FACT, ColumnNames, MeantColumn
 from headrace.views.sql import column_parts, tokens_of
 

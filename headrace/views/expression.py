@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
-from headrace.format.columns import Column, ColumnKind
+from headrace.format.beside.column_table import Column, ColumnKind
 from headrace.views.names import ColumnNames, MeantColumn
 from headrace.views.sql import balanced, tokens_of
 

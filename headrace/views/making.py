@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import FormatError
-from headrace.format.column_sets import ColumnSet
-from headrace.format.columns import Column, ColumnTable
-from headrace.format.shard_table import ShardTable
-from headrace.format.snapshots import NumberedSnapshot
-from headrace.format.view_files import partitions_of
-from headrace.format.views import Balance, ColumnsOrigin, PartitionCounts, ViewDefinition
+from headrace.format.beside.column_sets import ColumnSet
+from headrace.format.beside.column_table import Column, ColumnTable
+from headrace.format.beside.view_files import partitions_of
+from headrace.format.beside.views import Balance, ColumnsOrigin, PartitionCounts, ViewDefinition
+from headrace.format.snapshots.shard_table import ShardTable
+from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.ordered import map_in_order
 from headrace.stores.refetch import is_local
 from headrace.views.balance import Balancing, key_digests

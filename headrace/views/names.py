@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from headrace.errors import ConfigError
-from headrace.format.columns import ColumnSpec
+from headrace.format.beside.column_table import ColumnSpec
 from headrace.views.sql import Token, TokenKind, column_name
 
 METADATA = "metadata"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from headrace.format.indexing import index_tar
+from headrace.format.indexes.indexing import index_tar
 from tests.streaming.corpus import Clip
 
 _GIBIBYTE = 1 << 30

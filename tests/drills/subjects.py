@@ -7,10 +7,10 @@ from pathlib import Path
 
 import soundfile
 
-from headrace.format.index import files_of_shard
-from headrace.format.manifests import manifest_path
-from headrace.format.snapshots import read_snapshot, read_table, snapshot_numbers
-from headrace.format.view_files import read_view
+from headrace.format.beside.view_files import read_view
+from headrace.format.indexes.index import files_of_shard
+from headrace.format.manifests.manifests import manifest_path
+from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_numbers
 from headrace.locate.outputs import shard_folders
 from headrace.stores.storage import Storage, open_storage
 from tests.projects import Project

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from headrace.errors import NotFoundError
-from headrace.format.snapshots import read_snapshot
+from headrace.format.snapshots.snapshots import read_snapshot
 from headrace.stores.storage import open_storage
 from tests.drills.subjects import check_readers, check_whole, tones
 from tests.live import DagsterDev

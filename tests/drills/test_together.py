@@ -6,7 +6,7 @@ import urllib.request
 
 import pytest
 
-from headrace.format.snapshots import read_snapshot
+from headrace.format.snapshots.snapshots import read_snapshot
 from headrace.stores.storage import LocalStorage, open_storage
 from tests.drills.apart import Apart, apart
 from tests.drills.bad_proxy import bad_proxy

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-import headrace.catalog.checks
-import headrace.catalog.metadata_files
+import headrace.catalog.judging.validation
+import headrace.catalog.tables.metadata_files
 import headrace.encoding.shards
 import headrace.streaming.loader  # noqa: F401 - the server of processes imports this module: each of them has it then
 from headrace import StreamingDataLoader, StreamingDataset, encoders, webdataset_loader
@@ -25,14 +25,14 @@ from headrace.build.latents import build_latent_partition
 from headrace.build.reconcile import latent_settings, shard_settings, wanted_partitions
 from headrace.build.staleness import plan_build
 from headrace.build.views import WantedView, build_view
-from headrace.catalog.parts import existing_catalog, partition_recordings
-from headrace.catalog.storing import store_decode_rejects
-from headrace.catalog.update import update_catalog
+from headrace.catalog.stored.parts import existing_catalog, partition_recordings
+from headrace.catalog.stored.storing import store_decode_rejects
+from headrace.catalog.stored.update import update_catalog
 from headrace.cli import main
 from headrace.config.dataset import load_config
 from headrace.encoding.plans import EncodingOptions
 from headrace.errors import HeadraceError
-from headrace.format.manifests import newest_manifests
+from headrace.format.manifests.manifests import newest_manifests
 from headrace.stores.storage import open_storage
 from headrace.tools.gc import collect, find_garbage, find_leftovers, remove_leftovers
 from headrace_dagster.resources.storage import StorageResource

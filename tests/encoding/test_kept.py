@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from headrace.build.latents import LatentSettings
-from headrace.format.index import index_name
+from headrace.format.indexes.index import index_name
 from tests.audio_shards import noise, write_partition
 from tests.latent_builds import Latents
 

@@ -12,7 +12,7 @@ from headrace import encoders
 from headrace.build.latents import LatentSettings
 from headrace.encoders import EncoderInfo
 from headrace.errors import BuildError
-from headrace.format.manifests import newest_manifest
+from headrace.format.manifests.manifests import newest_manifest
 from tests.audio_shards import noise, write_partition
 from tests.encoders.custom_encoder import Loudness
 from tests.latent_builds import PARTITION, Latents

@@ -14,9 +14,9 @@ from headrace.checks.shard_check import Depth
 from headrace.checks.verify import find_target, verify
 from headrace.encoders.protocol import EncoderInfo
 from headrace.errors import BuildError
-from headrace.format.index import ABSENT, REFUSED_NOTE, index_name
-from headrace.format.indexing import index_tar
-from headrace.format.manifests import newest_manifest
+from headrace.format.indexes.index import ABSENT, REFUSED_NOTE, index_name
+from headrace.format.indexes.indexing import index_tar
+from headrace.format.manifests.manifests import newest_manifest
 from tests.audio_shards import commit, noise, write_partition
 from tests.latent_builds import PARTITION, Broken, Latents
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from headrace.format.index import ShardIndex
-from headrace.format.writer import ShardWriter
+from headrace.format.indexes.index import ShardIndex
+from headrace.format.shards.writer import ShardWriter
 from tests.built import BuiltGraph
 from tests.projects import Graph, Project, failed_checks
 

@@ -3,10 +3,10 @@
 import dagster as dg
 import pytest
 
-from headrace.format.column_sets import fitting_columns
-from headrace.format.columns import ColumnSpec
-from headrace.format.index_files import read_index
-from headrace.format.snapshots import read_snapshot, read_table
+from headrace.format.beside.column_sets import fitting_columns
+from headrace.format.beside.column_table import ColumnSpec
+from headrace.format.indexes.index_files import read_index
+from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace_dagster.resources.storage import StorageResource
 from tests.built import SettledDaemon
 from tests.daemons import Daemon, count

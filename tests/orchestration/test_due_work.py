@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
-from headrace.format.manifests import ManifestSummary
+from headrace.format.manifests.manifests import ManifestSummary
 from headrace_dagster.assets.keys import DatasetKeys
 from headrace_dagster.sensors import due_work
 from headrace_dagster.sensors.due_work import DueWork, DueWorkReader, _base, _Stage, _work

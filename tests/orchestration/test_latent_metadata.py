@@ -7,8 +7,8 @@ import dagster as dg
 import pytest
 from PIL import Image
 
-from headrace.format.index_files import read_index
-from headrace.format.manifests import newest_manifest
+from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.manifests import newest_manifest
 from headrace_dagster.assets.dataset_report import has_report
 from headrace_dagster.assets.records import AssetRecords
 from headrace_dagster.resources.encoders import EncoderLoader

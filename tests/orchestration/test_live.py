@@ -16,7 +16,7 @@ import soundfile
 import yaml
 
 from building.repository import REPOSITORY_ROOT
-from headrace.format.snapshots import snapshot_numbers
+from headrace.format.snapshots.snapshots import snapshot_numbers
 from headrace.stores.storage import open_storage
 from tests.live import DagsterDev, Run
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.format.manifests import newest_manifests
-from headrace.format.snapshots import read_snapshot
+from headrace.format.manifests.manifests import newest_manifests
+from headrace.format.snapshots.snapshots import read_snapshot
 from headrace.stores.storage import LocalStorage
 from headrace_dagster.assets.tags import REASON_TAG
 from headrace_dagster.sensors import missing_shards

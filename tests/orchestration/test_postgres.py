@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 
 from building.repository import REPOSITORY_ROOT
-from headrace.format.snapshots import snapshot_numbers
+from headrace.format.snapshots.snapshots import snapshot_numbers
 from headrace.stores.storage import open_storage
 from headrace_dagster.assets.history import forgettable_runs
 from headrace_dagster.resources.dagster_internals.run_removal import remove_run

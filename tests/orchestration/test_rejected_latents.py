@@ -10,7 +10,7 @@ import soundfile
 import build
 from headrace import StreamingDataset
 from headrace.cli import main as headrace
-from headrace.format.snapshots import read_snapshot, snapshot_numbers
+from headrace.format.snapshots.snapshots import read_snapshot, snapshot_numbers
 from headrace.stores.storage import LocalStorage
 from tests.instances import memory_instance
 from tests.projects import RATE_HZ, Project

@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from headrace.catalog.header import HEADER_PATH
+from headrace.catalog.stored.header import HEADER_PATH
 from headrace_dagster.resources.storage import StorageResource
 from tests.built import SettledDaemon
 from tests.daemons import Daemon, count, partitions_made
@@ -196,7 +196,7 @@ def test_a_source_too_large_to_list_is_scanned_where_settings_or_the_catalog_ask
 def test_ticks_need_no_polars(daemon, monkeypatch):
     """They work without polars and without all modules that import it."""
     heavy = [name for name, module in sys.modules.items() if name.startswith("headrace.") and hasattr(module, "pl")]
-    assert "headrace.catalog.parts" in heavy
+    assert "headrace.catalog.stored.parts" in heavy
     for name in ("polars", *heavy):
         monkeypatch.setitem(sys.modules, name, None)
     daemon.cursors.clear()

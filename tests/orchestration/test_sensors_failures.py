@@ -28,7 +28,7 @@ from headrace.build.waves import (
     decide,
 )
 from headrace.config.dataset import DatasetConfig
-from headrace.format.manifests import newest_manifest
+from headrace.format.manifests.manifests import newest_manifest
 from headrace.stores.storage import LocalStorage
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.sensors.activity import active_runs

@@ -8,7 +8,7 @@ from dagster._core.definitions.data_version import DATA_VERSION_TAG
 
 from headrace.config.operation import RunsConfig
 from headrace.encoders import load
-from headrace.format.manifests import newest_manifest
+from headrace.format.manifests.manifests import newest_manifest
 from headrace_dagster.assets.tags import (
     FIRST_PARTITION_TAG,
     LAST_PARTITION_TAG,

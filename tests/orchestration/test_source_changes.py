@@ -6,8 +6,8 @@ import dagster as dg
 import pytest
 
 from headrace.build.waves import Attempts
-from headrace.catalog.source_changes import SourceDifference
 from headrace.config.dataset import DatasetConfig
+from headrace.sources.source_changes import SourceDifference
 from headrace_dagster.assets.events import INPUTS_TAG
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.tags import DATASET_TAG, WORK_TAG

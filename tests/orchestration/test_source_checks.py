@@ -7,7 +7,7 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from headrace.catalog.parts import existing_catalog, read_catalog
+from headrace.catalog.stored.parts import existing_catalog, read_catalog
 from headrace_dagster.resources.storage import StorageResource
 from tests.built import BuiltGraph, SettledDaemon
 from tests.daemons import Daemon, partitions_made

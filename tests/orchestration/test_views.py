@@ -3,7 +3,7 @@
 import pytest
 
 from headrace import StreamingDataset
-from headrace.format.view_files import read_view
+from headrace.format.beside.view_files import read_view
 from headrace_dagster.resources.storage import StorageResource
 from tests.built import SettledDaemon
 from tests.daemons import Daemon, count

@@ -5,12 +5,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from headrace.format.column_files import SPECS_KEY, publish_columns
-from headrace.format.columns import Column, ColumnKind, ColumnSpec, ColumnTable, keys_digest
-from headrace.format.commits import commit_snapshot
-from headrace.format.manifests import Manifest, ShardEntry, commit_manifest, newest_manifest, newest_manifests
-from headrace.format.snapshots import NumberedSnapshot
-from headrace.format.writer import ShardPlace
+from headrace.format.beside.column_files import SPECS_KEY, publish_columns
+from headrace.format.beside.column_table import Column, ColumnKind, ColumnSpec, ColumnTable, keys_digest
+from headrace.format.manifests.manifests import Manifest, ShardEntry, commit_manifest, newest_manifest, newest_manifests
+from headrace.format.shards.writer import ShardPlace
+from headrace.format.snapshots.commits import commit_snapshot
+from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.stores.storage import LocalStorage
 from tests.streaming.corpus import Clip
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.streaming.batches.stream_reader import StreamReader
+from headrace.streaming.samples.stream_reader import StreamReader
 from tests.streaming.corpus import Clip, clips, write_dataset
 from tests.streaming.fault_server import fault_server
 

@@ -10,14 +10,14 @@ import numpy as np
 import soundfile as sf
 from numpy.typing import NDArray
 
-from headrace.format.commits import commit_snapshot
-from headrace.format.index import FRAME_RATE_NOTE, REFUSED_NOTE, ShardIndex
-from headrace.format.index_entries import SampleEntry
-from headrace.format.manifests import Manifest, ShardEntry, commit_manifest, newest_manifest, newest_manifests
-from headrace.format.pth import latent_facts
-from headrace.format.snapshots import NumberedSnapshot
-from headrace.format.stored_census import census_of
-from headrace.format.writer import ShardPlace, ShardWriter
+from headrace.format.indexes.index import FRAME_RATE_NOTE, REFUSED_NOTE, ShardIndex
+from headrace.format.indexes.index_entries import SampleEntry
+from headrace.format.manifests.manifests import Manifest, ShardEntry, commit_manifest, newest_manifest, newest_manifests
+from headrace.format.manifests.stored_census import census_of
+from headrace.format.shards.writer import ShardPlace, ShardWriter
+from headrace.format.snapshots.commits import commit_snapshot
+from headrace.format.snapshots.snapshots import NumberedSnapshot
+from headrace.format.tensors.pth import latent_facts
 from headrace.stores.storage import LocalStorage, Storage
 
 RATE_HZ = 8000

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.errors import FormatError
-from headrace.format.length_census import LengthCensus, count_lengths
+from headrace.format.manifests.length_census import LengthCensus, count_lengths
 from headrace.streaming.order.epoch_order import Rows
 from headrace.streaming.order.mixing import Mixture
 

@@ -8,7 +8,7 @@ from hypothesis import assume
 from headrace.errors import ConfigError
 from headrace.streaming.order.epoch_order import EpochOrder
 from headrace.streaming.order.mixing import Mixture, StreamSpec
-from headrace.streaming.state import OrderState, StreamState
+from headrace.streaming.order.state import OrderState, StreamState
 from headrace.streaming.world import World
 
 

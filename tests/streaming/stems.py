@@ -10,11 +10,11 @@ import numpy as np
 import soundfile as sf
 from numpy.typing import NDArray
 
-from headrace.format.audio_fields import AudioFacts, common_facts
-from headrace.format.index import ShardIndex
-from headrace.format.index_entries import SampleEntry
-from headrace.format.snapshots import NumberedSnapshot
-from headrace.format.writer import ShardPlace, ShardWriter
+from headrace.format.indexes.audio_fields import AudioFacts, common_facts
+from headrace.format.indexes.index import ShardIndex
+from headrace.format.indexes.index_entries import SampleEntry
+from headrace.format.shards.writer import ShardPlace, ShardWriter
+from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.stores.storage import LocalStorage, Storage
 from tests.streaming.corpus import RATE_HZ, commit
 from tests.tars import tar_of

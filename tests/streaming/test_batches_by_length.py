@@ -8,7 +8,7 @@ import pytest
 
 from headrace import FrameBudget, LengthBuckets, Stream, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError, StateError
-from headrace.streaming.planner import Planner
+from headrace.streaming.run.planner import Planner
 from headrace.streaming.shards.access import ShardAccess
 from tests.streaming.corpus import RATE_HZ, clips, write_dataset
 from tests.streaming.test_foreign import write_tar

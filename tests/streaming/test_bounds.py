@@ -11,7 +11,7 @@ import torch
 
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import FormatError, SampleError
-from headrace.format.index_files import parse_index
+from headrace.format.indexes.index_files import parse_index
 from headrace.streaming.batches import assembler as assembler_module
 from headrace.streaming.batches.arena import Arena
 from headrace.streaming.batches.copied_batch import CopiedBatch

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import IntegrityError
-from headrace.streaming.shards.cache import CacheFullError, CacheUnusableError, ShardCache
+from headrace.streaming.cache.cache import CacheFullError, CacheUnusableError, ShardCache
 
 
 def put(cache: ShardCache, name: str, content: bytes) -> None:

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from headrace.streaming.shards.cache import CacheUnusableError, ShardCache
-from headrace.streaming.shards.eviction import coldest_first
+from headrace.streaming.cache.cache import CacheUnusableError, ShardCache
+from headrace.streaming.cache.eviction import coldest_first
 
 SHARDS = ("a.tar", "b.tar")
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.streaming.shards.coalesce import coalesce, pieces
+from headrace.streaming.cache.coalesce import coalesce, pieces
 
 _spans = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 40)).map(lambda p: (p[0], p[0] + p[1])), max_size=20)
 

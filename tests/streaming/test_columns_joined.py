@@ -9,9 +9,9 @@ import torch
 
 from headrace import Stream, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError, IntegrityError, NotFoundError, SampleError, StateError
-from headrace.format.column_files import publish_columns, read_columns
-from headrace.format.columns import ColumnTable
-from headrace.format.writer import ShardPlace
+from headrace.format.beside.column_files import publish_columns, read_columns
+from headrace.format.beside.column_table import ColumnTable
+from headrace.format.shards.writer import ShardPlace
 from headrace.stores.storage import LocalStorage
 from tests.streaming.columns import spec, write_columns
 from tests.streaming.corpus import clips, write_dataset, write_latents

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import ConfigError
-from headrace.format.index_files import parse_index
-from headrace.streaming.batches.crop import Crop, frames_kept, latents_under, on_grid
+from headrace.format.indexes.index_files import parse_index
+from headrace.streaming.samples.crop import Crop, frames_kept, latents_under, on_grid
 from headrace.streaming.settings import SampleSettings
 from tests.streaming.corpus import LATENT_HOP, RATE_HZ, clips, write_dataset, write_latents
 

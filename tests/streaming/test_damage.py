@@ -10,8 +10,8 @@ import torch
 
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import SampleError
-from headrace.format.index_files import parse_index
-from headrace.format.writer import ShardPlace
+from headrace.format.indexes.index_files import parse_index
+from headrace.format.shards.writer import ShardPlace
 from headrace.stores.storage import LocalStorage
 from headrace.tools.tar_indexes import index_tars
 from tests.streaming.corpus import Clip, commit, write_audio_shard

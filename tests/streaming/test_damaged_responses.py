@@ -10,7 +10,7 @@ from headrace import StreamingDataLoader, StreamingDataset, webdataset_loader
 from headrace.checks.shard_check import Depth
 from headrace.checks.verify import find_target, verify
 from headrace.errors import FormatError, IntegrityError, SampleError
-from headrace.format.index_files import read_index
+from headrace.format.indexes.index_files import read_index
 from headrace.stores.storage import LocalStorage
 from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.drills import check, keep_all, make

@@ -136,7 +136,7 @@ def test_invalid_files_are_named(tmp_path, name, blob):
 
 
 def test_without_pillow_images_are_bytes(tar, monkeypatch):
-    monkeypatch.setattr("headrace.streaming.batches.decoded_fields._has_pillow", lambda: False)
+    monkeypatch.setattr("headrace.streaming.samples.decoded_fields._has_pillow", lambda: False)
     assert StreamingDataset(remote=tar, decode="basic")[0]["png"] == image("PNG", 0)
 
 

@@ -7,8 +7,8 @@ import tempfile
 import pytest
 
 from headrace.errors import ConfigError
-from headrace.streaming.reading import default_cache_folder
-from headrace.streaming.shards.cache import ShardCache
+from headrace.streaming.cache.cache import ShardCache
+from headrace.streaming.opened.reading import default_cache_folder
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ import pytest
 
 from headrace import FrameBudget, LengthBuckets, StreamingDataLoader, collate
 from headrace.errors import HeadraceError
-from headrace.streaming.shards import opened as shard_module
-from headrace.streaming.shards.opened import FileShard
+from headrace.streaming.cache import opened as shard_module
+from headrace.streaming.cache.opened import FileShard
 from tests.streaming.drills import keep_all, make, wait_for
 from tests.streaming.fault_server import Fault
 

@@ -55,7 +55,7 @@ def _rank(rank, size, meeting, folder, path, state, stop, commit_late, view):  #
 
 def _commit_while_rank_one_starts(folder):
     """Once rank 0 has looked, a new snapshot appears before this rank looks."""
-    from headrace.streaming import agreement
+    from headrace.streaming.opened import agreement
 
     look = agreement._open_as
 

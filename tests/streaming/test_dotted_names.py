@@ -10,9 +10,9 @@ import pytest
 from headrace import Stream, StreamingDataLoader, StreamingDataset, webdataset_loader
 from headrace.cli import main
 from headrace.errors import ConfigError, FormatError, HeadraceError, StateError
-from headrace.format.index_files import parse_index
-from headrace.format.indexing import index_tar
-from headrace.format.member_names import Naming
+from headrace.format.indexes.index_files import parse_index
+from headrace.format.indexes.indexing import index_tar
+from headrace.format.tars.member_names import Naming
 from tests.streaming.corpus import clips, write_dataset
 from tests.tars import tar_of
 

@@ -14,13 +14,13 @@ import pytest
 import zstandard
 
 from headrace.errors import IntegrityError, StorageError
-from headrace.format.index_entries import SampleEntry, build_index
-from headrace.format.unpacking import unpacker_of
+from headrace.format.indexes.index_entries import SampleEntry, build_index
+from headrace.format.tars.unpacking import unpacker_of
 from headrace.stores import refetch
+from headrace.streaming.cache import download
+from headrace.streaming.cache.cache import CacheFullError, ShardCache
+from headrace.streaming.cache.download import Downloader, ShardDownload
 from headrace.streaming.settings import FetchSettings
-from headrace.streaming.shards import download
-from headrace.streaming.shards.cache import CacheFullError, ShardCache
-from headrace.streaming.shards.download import Downloader, ShardDownload
 from headrace.streaming.stats import Traffic
 from tests.dropped_errors import alive_after
 

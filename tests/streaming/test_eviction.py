@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import StreamingDataset, World
-from headrace.streaming.next_uses import FolderUses, RunOrders, order_digest
-from headrace.streaming.shards.cache import ShardCache
-from headrace.streaming.shards.cache_readers import ReadData, ReaderFacts, readers
-from headrace.streaming.shards.eviction import CachedFiles, turns
+from headrace.streaming.cache.cache import ShardCache
+from headrace.streaming.cache.cache_readers import ReadData, ReaderFacts, readers
+from headrace.streaming.cache.eviction import CachedFiles, turns
+from headrace.streaming.run.next_uses import FolderUses, RunOrders, order_digest
 from headrace.streaming.shards.shard_names import ShardNames
 from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.drills import check

@@ -7,7 +7,7 @@ from multiprocessing import forkserver
 import pytest
 
 from headrace.streaming.batches.worker_batches import start_context
-from headrace.streaming.fork_server import preload_workers
+from headrace.streaming.concurrency.fork_server import preload_workers
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_only_workers_of_a_fork_server_are_prepared(monkeypatch, name):
 
 def test_what_is_preloaded_has_torch_and_no_client_of_a_store():
     code = (
-        "import sys; from headrace.streaming.fork_server import _PRELOADED; "
+        "import sys; from headrace.streaming.concurrency.fork_server import _PRELOADED; "
         "[__import__(name) for name in _PRELOADED[1:]]; print('torch' in sys.modules, 'obstore' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError, FormatError
-from headrace.format.length_census import cell_of, count_lengths
-from headrace.streaming.epochs import EpochRun
-from headrace.streaming.order.buckets import in_buckets
+from headrace.format.manifests.length_census import cell_of, count_lengths
+from headrace.streaming.by_length.buckets import in_buckets
+from headrace.streaming.by_length.length_bins import choose_bins
 from headrace.streaming.order.epoch_order import EpochOrder
-from headrace.streaming.order.length_bins import choose_bins
 from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.spec import FrameBudget, OrderSpec
+from headrace.streaming.run.epochs import EpochRun
 from headrace.streaming.world import World
 from tests.strategies import mixtures, order_specs
 from tests.streaming.known import Known

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
-from headrace.streaming.host_model import Host, HostNeeds, ShardSize, play, working_set_bytes
+from headrace.streaming.simulated.host_model import Host, HostNeeds, ShardSize, play, working_set_bytes
 
 TEN = [ShardSize(100, 10)] * 10
 

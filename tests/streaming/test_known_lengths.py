@@ -10,11 +10,11 @@ import pytest
 
 from headrace import FrameBudget, StreamingDataset
 from headrace.errors import FormatError
-from headrace.streaming import known_lengths
-from headrace.streaming.batches import stream_reader
-from headrace.streaming.batches.stream_reader import StreamReader
-from headrace.streaming.known_lengths import IndexLengths
+from headrace.streaming.opened import known_lengths
+from headrace.streaming.opened.known_lengths import IndexLengths
 from headrace.streaming.order.epoch_order import Rows
+from headrace.streaming.samples import stream_reader
+from headrace.streaming.samples.stream_reader import StreamReader
 from tests.streaming.corpus import RATE_HZ, clips, write_dataset
 
 BUDGET = FrameBudget(60_000, batch_multiple=4)

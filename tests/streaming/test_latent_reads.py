@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from headrace import StreamingDataset
 from headrace.errors import SampleError
-from headrace.format import index_files
+from headrace.format.indexes import index_files
 from headrace.streaming.batches import assembler as assembler_module
 from headrace.streaming.batches.arena import Arena
 from headrace.streaming.batches.copied_batch import SampleRead, all_read

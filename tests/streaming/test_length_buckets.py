@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from headrace.errors import ConfigError, StateError
-from headrace.streaming.order.buckets import in_buckets
+from headrace.streaming.by_length.buckets import in_buckets
 from headrace.streaming.order.epoch_order import EpochOrder
 from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.spec import FrameBudget, LengthBuckets, OrderSpec

@@ -196,7 +196,7 @@ def test_skipped_samples_become_padding_and_are_counted(tmp_path, num_workers):
 
 def damaged_dataset(folder):
     """20 samples, one with a flipped byte in the middle of its audio. Returns its key and its shard."""
-    from headrace.format.index_files import parse_index
+    from headrace.format.indexes.index_files import parse_index
 
     write_dataset(folder, {"train": clips(20)})
     shard = sorted((folder / "audio").glob("*.tar"))[1]

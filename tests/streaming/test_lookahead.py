@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.streaming.lookahead import LookAhead, PendingResult, begun_ahead
-from headrace.streaming.parallel import WorkThreads
+from headrace.streaming.concurrency.lookahead import LookAhead, PendingResult, begun_ahead
+from headrace.streaming.concurrency.parallel import WorkThreads
 
 
 @given(

@@ -7,9 +7,9 @@ import textwrap
 
 import pytest
 
-from headrace.streaming.shards import open_files
-from headrace.streaming.shards.open_files import OpenFiles
-from headrace.streaming.shards.opened import FileShard
+from headrace.streaming.cache import open_files
+from headrace.streaming.cache.open_files import OpenFiles
+from headrace.streaming.cache.opened import FileShard
 from tests.streaming.corpus import clips, write_dataset
 
 NUM_STREAMS = 3
@@ -70,7 +70,7 @@ READ_IN_TURN = textwrap.dedent("""
 OPEN_ONE = textwrap.dedent("""
     import resource, sys
     from pathlib import Path
-    from headrace.streaming.shards.opened import FileShard
+    from headrace.streaming.cache.opened import FileShard
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
     FileShard(Path(sys.argv[1]))
 """)

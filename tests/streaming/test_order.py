@@ -9,18 +9,18 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
-from headrace.streaming.order.buckets import in_buckets
+from headrace.streaming.by_length.buckets import in_buckets
 from headrace.streaming.order.epoch_order import EpochOrder, joined
 from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.passes import Picks
 from headrace.streaming.order.spec import BatchingMethod, FrameBudget, LengthBuckets, OrderSpec
-from headrace.streaming.state import StreamState, resume, save
+from headrace.streaming.order.state import StreamState, resume, save
 from headrace.streaming.world import World
 from tests.strategies import GLOBAL_BATCH, mixtures, order_specs
 from tests.streaming.known import Known
 
 WORLD_SIZES = [2, 3, 4, 6, 8, 12, 16]
-GOLDEN = Path(__file__).parent.parent / "golden" / "order.json"
+GOLDEN = Path(__file__).parents[1] / "golden" / "order.json"
 
 
 def order_of(spec, mixture, epoch=0):

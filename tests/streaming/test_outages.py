@@ -14,7 +14,7 @@ from headrace.errors import StorageError
 from headrace.stores import objects
 from headrace.stores.retry_policy import RetryPolicy
 from headrace.stores.storage import Transfer, open_storage
-from headrace.streaming import opening
+from headrace.streaming.opened import opening
 from tests.streaming.drills import check, make, wait_for
 from tests.streaming.fault_server import Fault
 

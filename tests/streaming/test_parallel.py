@@ -6,7 +6,7 @@ from queue import SimpleQueue
 import pytest
 
 from headrace import StreamingDataLoader, StreamingDataset
-from headrace.streaming.parallel import WorkThreads, map_on_threads
+from headrace.streaming.concurrency.parallel import WorkThreads, map_on_threads
 
 
 def test_many_waits_take_a_bounded_number_of_threads():

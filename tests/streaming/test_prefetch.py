@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from headrace import FrameBudget, Stream, StreamingDataset, World
-from headrace.streaming import epoch_reader
-from headrace.streaming.epochs import WorkerShare
+from headrace.streaming.cache.cache import CacheFullError
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.epoch_order import Rows
-from headrace.streaming.prefetch import _BATCHES_AT_ONCE, Prefetcher
-from headrace.streaming.shards.cache import CacheFullError
+from headrace.streaming.run import epoch_reader
+from headrace.streaming.run.epochs import WorkerShare
+from headrace.streaming.run.prefetch import _BATCHES_AT_ONCE, Prefetcher
 
 NUM_BATCHES = 1000
 

@@ -5,8 +5,8 @@ import pytest
 
 from headrace import StreamingDataLoader
 from headrace.stores.storage import Transfer, open_storage
+from headrace.streaming.cache.coalesce import coalesce
 from headrace.streaming.shards import access
-from headrace.streaming.shards.coalesce import coalesce
 from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.drills import make
 from tests.streaming.fault_server import fault_server

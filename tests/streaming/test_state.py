@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import StateError
-from headrace.format.member_names import KeyAt
-from headrace.streaming.order.buckets import in_buckets
+from headrace.format.tars.member_names import KeyAt
+from headrace.streaming.by_length.buckets import in_buckets
 from headrace.streaming.order.epoch_order import EpochOrder
 from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.spec import BatchingMethod, FrameBudget, LengthBuckets, OrderSpec
-from headrace.streaming.state import OrderState, StreamState, ViewState, resume, save
+from headrace.streaming.order.state import OrderState, StreamState, ViewState, resume, save
 from tests.strategies import mixtures, order_specs
 from tests.streaming.known import Known
 from tests.streaming.states import frames_of, given_by, order_of, pairs, rows_of, snapshots, through_json, two

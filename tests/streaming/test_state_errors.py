@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from headrace.errors import StateError
-from headrace.format.member_names import KeyAt
+from headrace.format.tars.member_names import KeyAt
 from headrace.streaming.order.epoch_order import EpochOrder
 from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.spec import FrameBudget, LengthBuckets, OrderSpec
-from headrace.streaming.state import StreamState, ViewState, resume, save
+from headrace.streaming.order.state import StreamState, ViewState, resume, save
 
 SPEC = OrderSpec(24, shuffle=True)
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from headrace.errors import ConfigError, StateError
-from headrace.streaming.order.buckets import in_buckets
+from headrace.streaming.by_length.buckets import in_buckets
 from headrace.streaming.order.epoch_order import EpochOrder
 from headrace.streaming.order.mixing import Mixture
 from headrace.streaming.order.spec import BatchingMethod, FrameBudget, LengthBuckets, OrderSpec
-from headrace.streaming.state import resume, save
+from headrace.streaming.order.state import resume, save
 from tests.streaming.known import Known
 from tests.streaming.states import frames_of, given_by, pairs, rows_of, snapshots, through_json, two
 

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from headrace import FrameBudget, StreamingDataset
 from headrace.errors import NotFoundError, StorageError, StoreUnavailableError
-from headrace.format.length_census import cell_of, count_lengths
-from headrace.format.manifests import NumberedManifest, newest_manifests
-from headrace.format.snapshots import read_snapshot
-from headrace.format.stored_census import StoredCensus
+from headrace.format.manifests.length_census import cell_of, count_lengths
+from headrace.format.manifests.manifests import NumberedManifest, newest_manifests
+from headrace.format.manifests.stored_census import StoredCensus
+from headrace.format.snapshots.snapshots import read_snapshot
 from headrace.format.versioned_json import versioned_bytes
 from headrace.stores.storage import LocalStorage
-from headrace.streaming import known_lengths, stored_lengths
-from headrace.streaming.known_lengths import IndexLengths
-from headrace.streaming.stored_lengths import stored_census
+from headrace.streaming.opened import known_lengths, stored_lengths
+from headrace.streaming.opened.known_lengths import IndexLengths
+from headrace.streaming.opened.stored_lengths import stored_census
 from tests.streaming.corpus import RATE_HZ, clips, write_dataset
 from tests.view_fixtures import write_view
 

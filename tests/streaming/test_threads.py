@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from headrace.streaming.batches.threaded_batches import ThreadedBatches
-from headrace.streaming.lookahead import PendingResult
+from headrace.streaming.concurrency.lookahead import PendingResult
+from headrace.streaming.concurrency.parallel import WorkThreads
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.epoch_order import Rows
-from headrace.streaming.parallel import WorkThreads
 from tests.dropped_errors import alive_after
 
 

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 from headrace import StreamingDataLoader, StreamingDataset, collate
 from headrace.errors import StateError
-from headrace.streaming.epoch_board import EpochBoard
+from headrace.streaming.run.epoch_board import EpochBoard
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torchdata says what torch has deprecated

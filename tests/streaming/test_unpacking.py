@@ -9,7 +9,7 @@ import zstandard
 
 from headrace import webdataset_loader
 from headrace.errors import FormatError, IntegrityError
-from headrace.format.unpacking import opened_tar, unpacker_of
+from headrace.format.tars.unpacking import opened_tar, unpacker_of
 from headrace.stores.storage import LocalStorage
 from tests.streaming.corpus import clips
 from tests.streaming.test_foreign import keys, write_tar

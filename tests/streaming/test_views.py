@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace import Stream, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError, NotFoundError, StateError
-from headrace.format.views import PartitionCounts
+from headrace.format.beside.views import PartitionCounts
 from headrace.streaming.order.spec import FrameBudget, LengthBuckets
 from headrace.streaming.shards.shard_set import Locator
 from headrace.streaming.stream import chosen as named_streams
@@ -324,7 +324,7 @@ def _places(made, rows):
     return found
 
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "views.json"
+GOLDEN = Path(__file__).parents[1] / "golden" / "views.json"
 
 
 def golden_orders(output):

@@ -9,7 +9,7 @@ import pytest
 
 from headrace import Stream, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError, MissingDependencyError, StateError
-from headrace.streaming import agreement
+from headrace.streaming.opened import agreement
 from headrace.streaming.shards import where as evaluation
 from tests.column_fixtures import write_columns
 from tests.streaming.corpus import clips, write_dataset

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
-from headrace.format.views import Balance
+from headrace.format.beside.views import Balance
 from headrace.views.balance import Balancing, key_digests
 
 SIZES = st.lists(st.integers(1, 60), min_size=1, max_size=6)

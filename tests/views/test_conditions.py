@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
-from headrace.format.columns import Column, ColumnKind, ColumnSpec
+from headrace.format.beside.column_table import Column, ColumnKind, ColumnSpec
 from headrace.views.expression import Condition
 from headrace.views.names import ColumnNames, NoColumnError
 from headrace.views.sql import FUNCTIONS

@@ -15,14 +15,14 @@ from headrace.streaming.batches.batch import Sample
 from headrace.streaming.batches.batch_transform import TransformedBatch
 from headrace.streaming.batches.copied_batch import CopiedBatch, copy_plan
 from headrace.streaming.batches.in_place_batch import InPlaceBatch, can_fill_in_place
-from headrace.streaming.batches.missing_latents import row_to_read, with_empty_latents
 from headrace.streaming.batches.open_batch import OpenBatch, read_again_if_damaged, sample_error
 from headrace.streaming.batches.processing import SampleProcessing
 from headrace.streaming.batches.sample_batch import SampleBatch, whole_sample
-from headrace.streaming.batches.stored_sample import BatchRow
-from headrace.streaming.batches.stream_reader import StreamReader
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.epoch_order import PADDING
+from headrace.streaming.samples.missing_latents import row_to_read, with_empty_latents
+from headrace.streaming.samples.stored_sample import BatchRow
+from headrace.streaming.samples.stream_reader import StreamReader
 
 _PATTERN_ATTEMPTS = 8
 

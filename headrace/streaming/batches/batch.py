@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
-from headrace.format.audio_fields import AUDIO
-from headrace.format.tensors import BFLOAT16, storage_dtype, widen_bfloat16
+from headrace.format.indexes.audio_fields import AUDIO
+from headrace.format.tensors.tensors import BFLOAT16, storage_dtype, widen_bfloat16
 from headrace.streaming.batches.arena import Allocator, Arena
-from headrace.streaming.batches.fields import AUDIO_NAMES, OF_LATENTS, OF_SAMPLES, audio_names, called, flaw, is_number
 from headrace.streaming.batches.ragged_fields import LENGTH, padded, padded_with_zeros
 from headrace.streaming.batches.user_fields import StackedField, ValueKind, as_numpy, padding_value, stacked
+from headrace.streaming.samples.fields import AUDIO_NAMES, OF_LATENTS, OF_SAMPLES, audio_names, called, flaw, is_number
 from headrace.streaming.settings import ArrayType
 
 T = TypeVar("T")

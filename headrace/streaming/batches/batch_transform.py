@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError, SampleError
-from headrace.format.tensors import BFLOAT16
+from headrace.format.tensors.tensors import BFLOAT16
 from headrace.streaming.batches.batch import Batch
 from headrace.streaming.batches.open_batch import OpenBatch
 from headrace.streaming.batches.processing import SampleProcessing, wants_rng

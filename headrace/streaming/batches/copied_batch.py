@@ -18,17 +18,17 @@ from zlib import crc32
 
 import numpy as np
 
-from headrace.format.index import ABSENT
-from headrace.format.tensors import storage_dtype
+from headrace.format.indexes.index import ABSENT
+from headrace.format.tensors.tensors import storage_dtype
 from headrace.streaming.batches.arena import Allocator
 from headrace.streaming.batches.batch import Batch, Latents
 from headrace.streaming.batches.decode import parsed_together
-from headrace.streaming.batches.local_latents import NO_LATENTS, LocalLatents
 from headrace.streaming.batches.open_batch import OpenBatch
 from headrace.streaming.batches.processing import SampleProcessing
-from headrace.streaming.batches.stream_reader import StreamReader
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.epoch_order import PADDING, Rows
+from headrace.streaming.samples.local_latents import NO_LATENTS, LocalLatents
+from headrace.streaming.samples.stream_reader import StreamReader
 from headrace.streaming.settings import OnMissingLatents
 
 _MOST_BETWEEN = 4 << 10  # bytes between a sample's latents and its JSON that are read with them

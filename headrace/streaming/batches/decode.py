@@ -15,20 +15,20 @@ from numpy.typing import NDArray
 
 from headrace.audio import EncodedAudio, decode_flac_into, open_encoded, whole_flac_info
 from headrace.errors import AudioError, ConfigError, FormatError, SampleError
-from headrace.format.audio_fields import AUDIO, AudioFacts, common_facts, of_field
-from headrace.format.member_names import LATENT_FIELD
-from headrace.format.pth import check_length, stored_latents
-from headrace.format.tensors import BFLOAT16, storage_dtype, widen_bfloat16
+from headrace.format.indexes.audio_fields import AUDIO, AudioFacts, common_facts, of_field
+from headrace.format.tars.member_names import LATENT_FIELD
+from headrace.format.tensors.pth import check_length, stored_latents
+from headrace.format.tensors.tensors import BFLOAT16, storage_dtype, widen_bfloat16
 from headrace.streaming.batches.batch import Sample
-from headrace.streaming.batches.crop import FrameWindow, SampleCrop
-from headrace.streaming.batches.decoded_fields import decoded
-from headrace.streaming.batches.fields import AUDIO_NAMES
-from headrace.streaming.batches.missing_latents import check_latents
-from headrace.streaming.batches.plausibility import check_encoded, check_flac, check_header, check_rate
-from headrace.streaming.batches.stored_sample import BatchRow, StoredAudio, StoredSample
 from headrace.streaming.batches.user_fields import as_numpy
+from headrace.streaming.cache.coalesce import Span
+from headrace.streaming.samples.crop import FrameWindow, SampleCrop
+from headrace.streaming.samples.decoded_fields import decoded
+from headrace.streaming.samples.fields import AUDIO_NAMES
+from headrace.streaming.samples.missing_latents import check_latents
+from headrace.streaming.samples.plausibility import check_encoded, check_flac, check_header, check_rate
+from headrace.streaming.samples.stored_sample import BatchRow, StoredAudio, StoredSample
 from headrace.streaming.settings import ArrayType, Decode, SampleSettings
-from headrace.streaming.shards.coalesce import Span
 
 _LABEL_BYTES = 4 << 10
 _BYTE_ORDER_MARK = "\ufeff"

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.format.tensors import storage_dtype
+from headrace.format.tensors.tensors import storage_dtype
 from headrace.streaming.batches.arena import Allocator
 from headrace.streaming.batches.batch import Audio, Batch, Latents, NameOf, add_users, check_channels, check_width
-from headrace.streaming.batches.crop import FrameWindow, SampleCrop
 from headrace.streaming.batches.decode import extra, fill_audio, fill_latents, metadata, read_around
-from headrace.streaming.batches.decoded_fields import decoded
 from headrace.streaming.batches.open_batch import RowErrors
-from headrace.streaming.batches.plausibility import is_plausible
 from headrace.streaming.batches.processing import SampleProcessing
-from headrace.streaming.batches.stored_sample import BatchRow, StoredSample
 from headrace.streaming.batches.user_fields import StackedField, ValueKind, padding_value
+from headrace.streaming.samples.crop import FrameWindow, SampleCrop
+from headrace.streaming.samples.decoded_fields import decoded
+from headrace.streaming.samples.plausibility import is_plausible
+from headrace.streaming.samples.stored_sample import BatchRow, StoredSample
 from headrace.streaming.settings import ArrayType, Decode, SampleSettings
-from headrace.streaming.shards.columns import TensorColumn
+from headrace.streaming.shards.joined_columns import TensorColumn
 
 _NO_FRAMES: FrameWindow = (0, 0)
 _ORIGINS = {ArrayType.TORCH: ValueKind.TENSOR, ArrayType.NUMPY: ValueKind.ARRAY}

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from headrace.errors import AudioError, ConfigError, FormatError, HeadraceError, IntegrityError, SampleError
 from headrace.streaming.batches.batch import Batch
-from headrace.streaming.batches.stored_sample import BatchRow
+from headrace.streaming.samples.stored_sample import BatchRow
 from headrace.streaming.settings import OnBadSample
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from headrace.streaming.batches.arena import Allocator
 from headrace.streaming.batches.batch import Batch
-from headrace.streaming.lookahead import LookAhead, PendingResult
-from headrace.streaming.parallel import WorkThreads
+from headrace.streaming.concurrency.lookahead import LookAhead, PendingResult
+from headrace.streaming.concurrency.parallel import WorkThreads
 
 if TYPE_CHECKING:
     import torch

@@ -14,10 +14,10 @@ import numpy as np
 from headrace.errors import SampleError
 from headrace.format.lazy import cached_property
 from headrace.streaming.batches.batch import Sample
-from headrace.streaming.batches.crop import Crop
-from headrace.streaming.batches.fields import AUDIO_NAMES, flaw
 from headrace.streaming.batches.ragged_fields import as_ragged
 from headrace.streaming.order.bijection import mix
+from headrace.streaming.samples.crop import Crop
+from headrace.streaming.samples.fields import AUDIO_NAMES, flaw
 from headrace.streaming.settings import SampleSettings
 
 _TRANSFORM = 1

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import ConfigError, SampleError
-from headrace.format.tensors import BFLOAT16, storage_dtype
+from headrace.format.tensors.tensors import BFLOAT16, storage_dtype
 from headrace.streaming.batches.arena import Allocator
-from headrace.streaming.batches.fields import is_taken
 from headrace.streaming.batches.user_fields import StackedField, ValueKind, as_numpy, is_array, is_tensor
+from headrace.streaming.samples.fields import is_taken
 
 LENGTH = "_length"
 """End of the name of the field with the lengths."""

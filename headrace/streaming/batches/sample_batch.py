@@ -10,7 +10,7 @@ from headrace.streaming.batches.batch import Batch, Sample, padding_like, stack
 from headrace.streaming.batches.decode import read_sample
 from headrace.streaming.batches.open_batch import RowErrors
 from headrace.streaming.batches.processing import SampleProcessing
-from headrace.streaming.batches.stored_sample import BatchRow
+from headrace.streaming.samples.stored_sample import BatchRow
 
 
 class SampleBatch:

@@ -14,9 +14,9 @@ from typing import TypeVar
 from headrace.streaming.batches.assembler import Assembler
 from headrace.streaming.batches.batch import Batch
 from headrace.streaming.batches.open_batch import OpenBatch
-from headrace.streaming.lookahead import LookAhead, PendingResult
+from headrace.streaming.concurrency.lookahead import LookAhead, PendingResult
+from headrace.streaming.concurrency.parallel import WorkThreads
 from headrace.streaming.order.batch_plan import BatchPlan
-from headrace.streaming.parallel import WorkThreads
 from headrace.streaming.stats import Stage, StageSeconds
 
 T = TypeVar("T")

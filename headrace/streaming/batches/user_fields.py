@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.format.tensors import BFLOAT16
+from headrace.format.tensors.tensors import BFLOAT16
 from headrace.streaming.batches.arena import Allocator
 
 _STACKED_DTYPES = frozenset(

@@ -30,12 +30,12 @@ from headrace.streaming.batches.assembler import Assembler
 from headrace.streaming.batches.batch import Batch
 from headrace.streaming.batches.batch_transform import with_tensors, without_tensors
 from headrace.streaming.batches.slots import NewSlot, SlotAllocator, SlotViews
-from headrace.streaming.descriptors import receive_descriptor, send_descriptor
-from headrace.streaming.fork_server import preload_workers
-from headrace.streaming.lookahead import begun_ahead
+from headrace.streaming.concurrency.descriptors import receive_descriptor, send_descriptor
+from headrace.streaming.concurrency.fork_server import preload_workers
+from headrace.streaming.concurrency.lookahead import begun_ahead
+from headrace.streaming.concurrency.parallel import WorkThreads
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.bijection import mix
-from headrace.streaming.parallel import WorkThreads
 from headrace.streaming.stats import Stage, StageSeconds, Traffic, TrafficCounts
 
 if TYPE_CHECKING:

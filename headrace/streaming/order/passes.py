@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from headrace.format.lazy import cached_property
 from headrace.format.sample_starts import sample_starts
 from headrace.streaming.order.bijection import mix, permute
-from headrace.streaming.order.recent import Recent
 from headrace.streaming.order.spec import OrderSpec, SamplingMethod, ShuffleAlgo
+from headrace.streaming.recent import Recent
 
 BLOCK_SHARDS = 64
 """Default size of a shuffle block: the samples of this many shards."""

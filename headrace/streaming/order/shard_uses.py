@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.streaming.order.passes import BlockPermutation, FullPermutation, Ints, Pass, Picks, StreamOrder
-from headrace.streaming.order.recent import Recent
+from headrace.streaming.recent import Recent
 
 Flags = NDArray[np.bool_]
 

@@ -15,22 +15,22 @@ from itertools import islice
 from pathlib import Path
 
 from headrace.errors import FormatError, IntegrityError, StorageError, StoreUnavailableError
-from headrace.format.index import ShardIndex, index_name
-from headrace.format.index_files import parse_index
+from headrace.format.indexes.index import ShardIndex, index_name
+from headrace.format.indexes.index_files import parse_index
 from headrace.format.lazy import cached_property
-from headrace.format.tar import sha256_of
-from headrace.format.unpacking import ZIP_SUFFIXES
+from headrace.format.tars.tar import sha256_of
+from headrace.format.tars.unpacking import ZIP_SUFFIXES
 from headrace.stores.refetch import DAMAGED_IN_STORE, say, sources, times
 from headrace.stores.storage import Storage
 from headrace.stores.waiting import wait
-from headrace.streaming.parallel import map_on_threads
+from headrace.streaming.cache.cache import CacheFullError, CacheUnusableError, ShardCache
+from headrace.streaming.cache.coalesce import Span, coalesce, pieces
+from headrace.streaming.cache.download import Downloader, ShardDownload
+from headrace.streaming.cache.open_files import OpenFiles
+from headrace.streaming.cache.opened import BlobShard, FileShard, OpenShard, StoredField, is_stored
+from headrace.streaming.concurrency.parallel import map_on_threads
 from headrace.streaming.settings import FetchSettings
-from headrace.streaming.shards.cache import CacheFullError, CacheUnusableError, ShardCache
-from headrace.streaming.shards.coalesce import Span, coalesce, pieces
-from headrace.streaming.shards.download import Downloader, ShardDownload
 from headrace.streaming.shards.foreign import VERSION, IndexKeeper
-from headrace.streaming.shards.open_files import OpenFiles
-from headrace.streaming.shards.opened import BlobShard, FileShard, OpenShard, StoredField, is_stored
 from headrace.streaming.shards.shard_set import IndexCache, ShardSet
 from headrace.streaming.stats import Traffic
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import ConfigError, FormatError, IntegrityError, NotFoundError, SampleError
-from headrace.format.columns import Column, ColumnTable, keys_digest
-from headrace.format.index import ABSENT
+from headrace.format.beside.column_table import Column, ColumnTable, keys_digest
+from headrace.format.indexes.index import ABSENT
 from headrace.stores.refetch import read_sound
 from headrace.streaming.shards.access import ShardAccess
-from headrace.streaming.shards.columns import ColumnSet, TensorColumn, clash
+from headrace.streaming.shards.joined_columns import ColumnSet, TensorColumn, clash
 from headrace.streaming.shards.view_shards import partners
 
 _KEPT_BYTES = 256 << 20  # of all sets of a stream together: more than a shuffle block of 64 shards has

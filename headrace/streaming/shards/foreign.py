@@ -15,17 +15,17 @@ from pathlib import Path
 import numpy as np
 
 from headrace.errors import FormatError, SampleCountError
-from headrace.format.index import ShardIndex
-from headrace.format.index_files import IndexFile, find_index, parse_index
-from headrace.format.indexing import index_tar, key_rule_of
-from headrace.format.member_names import KeyAt, Naming
-from headrace.format.unpacking import ZIP_SUFFIXES, opened_tar
+from headrace.format.indexes.index import ShardIndex
+from headrace.format.indexes.index_files import IndexFile, find_index, parse_index
+from headrace.format.indexes.indexing import index_tar, key_rule_of
+from headrace.format.tars.member_names import KeyAt, Naming
+from headrace.format.tars.unpacking import ZIP_SUFFIXES, opened_tar
 from headrace.locate.no_shards import no_samples
 from headrace.locate.tars import PlainTars
 from headrace.stores.refetch import is_local, until_sound
 from headrace.stores.storage import LocalStorage, Storage
-from headrace.streaming.parallel import map_on_threads
-from headrace.streaming.shards.opened import UNKNOWN_SIZE
+from headrace.streaming.cache.opened import UNKNOWN_SIZE
+from headrace.streaming.concurrency.parallel import map_on_threads
 from headrace.streaming.shards.shard_set import DataIdentity, ListedShards, ShardSet
 
 _INDEXES_AT_ONCE = 8

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.errors import ConfigError, NotFoundError
-from headrace.format.column_files import SPECS_KEY
+from headrace.format.beside.column_files import SPECS_KEY
 from headrace.format.lazy import cached_property
-from headrace.format.snapshots import NumberedSnapshot, Snapshot
+from headrace.format.snapshots.snapshots import NumberedSnapshot, Snapshot
 from headrace.locate.outputs import ShardFolder
 
 LATENTS = "latents"

@@ -11,18 +11,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.errors import ConfigError, NoShardsError
-from headrace.format.column_files import SPECS_KEY
-from headrace.format.index_files import read_index
-from headrace.format.member_names import KeyAt
-from headrace.format.snapshots import NumberedSnapshot, snapshot_numbers
-from headrace.format.view_files import read_view
-from headrace.format.views import VIEWS, NumberedView
+from headrace.format.beside.column_files import SPECS_KEY
+from headrace.format.beside.view_files import read_view
+from headrace.format.beside.views import VIEWS, NumberedView
+from headrace.format.indexes.index_files import read_index
+from headrace.format.snapshots.snapshots import NumberedSnapshot, snapshot_numbers
+from headrace.format.tars.member_names import KeyAt
 from headrace.locate import locate
 from headrace.locate.names import is_folder_name
 from headrace.locate.no_shards import meant_latents
 from headrace.locate.outputs import ITSELF, ShardFolder, output_of
 from headrace.stores.storage import Storage, Transfer, open_storage
-from headrace.streaming.shards.columns import (
+from headrace.streaming.shards.foreign import IndexKeeper, open_foreign
+from headrace.streaming.shards.joined_columns import (
     ColumnRequest,
     ColumnSet,
     check_json,
@@ -31,7 +32,6 @@ from headrace.streaming.shards.columns import (
     metadata_companion,
     planned_sets,
 )
-from headrace.streaming.shards.foreign import IndexKeeper, open_foreign
 from headrace.streaming.shards.matching import (
     LATENTS,
     Companion,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import FormatError
-from headrace.format.manifests import parsed_name
+from headrace.format.manifests.manifests import parsed_name
 from headrace.streaming.shards.shard_set import SnapshotShards
 from headrace.streaming.shards.view_shards import ViewShards
 

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.format.index import ShardIndex
-from headrace.format.member_names import KeyAt
+from headrace.format.indexes.index import ShardIndex
 from headrace.format.sample_starts import sample_starts
-from headrace.format.shard_table import ShardTable
-from headrace.format.snapshots import NumberedSnapshot
+from headrace.format.snapshots.shard_table import ShardTable
+from headrace.format.snapshots.snapshots import NumberedSnapshot
+from headrace.format.tars.member_names import KeyAt
 from headrace.locate.outputs import table_of_split
 from headrace.stores.storage import Storage
 

@@ -17,17 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError, IntegrityError
-from headrace.format.index import ABSENT
-from headrace.format.lazy import cached_property
-from headrace.format.sample_starts import sample_starts
-from headrace.format.view_files import (
+from headrace.format.beside.view_files import (
     CountsRange,
     partitions_of,
     read_counts,
     read_counts_of_shard,
     read_totals,
 )
-from headrace.format.views import NumberedView, ViewFile
+from headrace.format.beside.views import NumberedView, ViewFile
+from headrace.format.indexes.index import ABSENT
+from headrace.format.lazy import cached_property
+from headrace.format.sample_starts import sample_starts
 from headrace.stores.refetch import is_local
 from headrace.stores.storage import Storage
 from headrace.streaming.shards.shard_set import ShardList, ShardSet, SnapshotShards, ViewIdentity, with_view

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import FormatError, MissingDependencyError, NotFoundError
-from headrace.format.column_files import specs_of
-from headrace.format.column_sets import ColumnSet, fitting_columns
-from headrace.format.shard_table import ShardTable
-from headrace.format.snapshots import NumberedSnapshot, read_snapshot, snapshot_numbers
-from headrace.format.view_files import ViewOrigin, commit_view, missing_files, read_totals, read_view
-from headrace.format.views import ColumnsOrigin, NumberedView, ViewDefinition
+from headrace.format.beside.column_files import specs_of
+from headrace.format.beside.column_sets import ColumnSet, fitting_columns
+from headrace.format.beside.view_files import ViewOrigin, commit_view, missing_files, read_totals, read_view
+from headrace.format.beside.views import ColumnsOrigin, NumberedView, ViewDefinition
+from headrace.format.snapshots.shard_table import ShardTable
+from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot, snapshot_numbers
 from headrace.stores.storage import LocalStorage, Storage
-from headrace.streaming.host_lock import locked
+from headrace.streaming.concurrency.host_lock import locked
 from headrace.views.definitions import sets_of
 from headrace.views.names import METADATA, ColumnNames, NoColumnError
 from headrace.views.sql import TokenKind, tokens_of

@@ -1,0 +1,1 @@
+"""Compares catalogs: what has changed, and what has become worse."""

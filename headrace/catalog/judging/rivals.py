@@ -1,0 +1,97 @@
+"""Finds the recordings and rows of all parts that have the same key or the same audio, and decides between them.
+
+Parts of a catalog are judged one after the other. Of each candidate, 16 bytes are kept: hashes of its key and of its
+audio. Only candidates whose hash occurs twice are then compared with each other.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from headrace.catalog.rows.schemas import CONTENT
+
+_KEY, _CONTENT = "\0key_hash", "\0content_hash"
+_CODE, _REASON, _DUPLICATE = "\0code", "\0reason", "\0duplicate_of"
+_Hashes = np.ndarray[Any, np.dtype[np.uint64]]
+
+
+@dataclass(slots=True)
+class RivalFinder:
+    """Collects hashes of the candidates of all parts.
+
+    Attributes:
+        num_candidates: candidates so far that are not rejected.
+    """
+
+    num_candidates: int = 0
+    _keys: list[_Hashes] = field(default_factory=list)
+    _contents: list[_Hashes] = field(default_factory=list)
+
+    def add(self, candidates: pl.DataFrame) -> None:
+        """Add the candidates of a part; those that are rejected are left out."""
+        hashes = candidates.filter(pl.col("code").is_null()).select(_hashes())
+        self.num_candidates += hashes.height
+        self._keys.append(hashes[_KEY].to_numpy())
+        self._contents.append(hashes[_CONTENT].to_numpy())
+
+    def found(self, parts: Callable[[], Iterable[pl.DataFrame]], columns: list[str]) -> pl.DataFrame:
+        """The candidates of all parts that may have a rival, with these columns.
+
+        Args:
+            parts: reads the candidates of each part again. It is not called if there are no rivals.
+            columns: names of columns.
+        """
+        keys, contents = _repeated(self._keys), _repeated(self._contents)
+        self._keys, self._contents = [], []
+        if not len(keys) and not len(contents):
+            return pl.DataFrame()
+        may_be = pl.col(_KEY).is_in(keys.implode()) | pl.col(_CONTENT).is_in(contents.implode())
+        found = []
+        for candidates in parts():
+            stays = candidates.filter(pl.col("code").is_null())
+            found.append(stays.filter(stays.select(_hashes()).select(may_be).to_series()).select(columns))
+        return pl.concat(found)
+
+
+def verdicts(decided: pl.DataFrame, name: str) -> pl.DataFrame:
+    """What was decided about rivals: code, reason, and the path of the first recording with the same audio.
+
+    Args:
+        decided: rivals with `code` and `reason`, in the order of the recordings table.
+        name: column that identifies a candidate.
+    """
+    if decided.is_empty():
+        return decided
+    accepted = decided.filter(pl.col("code").is_null())
+    is_first = pl.struct(CONTENT).is_first_distinct()
+    copies = accepted.select(name, pl.when(~is_first).then(pl.col("path").first().over(CONTENT)).alias(_DUPLICATE))
+    lost = decided.filter(pl.col("code").is_not_null()).select(
+        name, pl.col("code").alias(_CODE), pl.col("reason").alias(_REASON)
+    )
+    return pl.concat([lost, copies.filter(pl.col(_DUPLICATE).is_not_null())], how="diagonal")
+
+
+def with_verdicts(candidates: pl.DataFrame, found: pl.DataFrame, name: str) -> pl.DataFrame:
+    """Candidates with `duplicate_of`, and with the code and reason of `found` (`verdicts`)."""
+    if found.is_empty():
+        return candidates.with_columns(pl.lit(None, dtype=pl.String).alias("duplicate_of"))
+    joined = candidates.join(found, on=name, how="left", maintain_order="left")
+    return joined.with_columns(
+        pl.coalesce("code", _CODE).alias("code"),
+        pl.coalesce("reason", _REASON).alias("reason"),
+        pl.col(_DUPLICATE).alias("duplicate_of"),
+    ).drop(_CODE, _REASON, _DUPLICATE)
+
+
+def _hashes() -> list[pl.Expr]:
+    return [pl.col("key").hash().alias(_KEY), pl.struct(CONTENT).hash().alias(_CONTENT)]
+
+
+def _repeated(parts: list[_Hashes]) -> pl.Series:
+    """The values that occur more than once. The arrays are sorted in place: a set would take several times as much."""
+    values = np.concatenate([np.empty(0, np.uint64), *parts])
+    values.sort()
+    return pl.Series(np.unique(values[1:][values[1:] == values[:-1]]), dtype=pl.UInt64)

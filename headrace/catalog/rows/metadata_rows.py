@@ -1,0 +1,276 @@
+"""Prepares the metadata table for joining it to the files of a source. Pure.
+
+The prepared table has the catalog's column names, and each row once. With `source.samples: files` it has each path
+once. This module normalizes the spelling of paths, merges equal rows, and gives a reason for each row that matches no
+file. `headrace.catalog.rows.row_columns` finds the columns that have a meaning.
+
+The table is read in batches (`TableReader`). All rows with one path are then prepared together, but not necessarily
+with other rows (`prepared_rows`).
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from headrace.catalog.rows.metadata_columns import check_types, json_rows, stored_names
+from headrace.catalog.rows.path_spelling import spelled_as_files, tidy_paths
+from headrace.catalog.rows.row_columns import (
+    EXPLICIT_KEY,
+    ROW_NUMBER,
+    SHOWN,
+    SPAN_COLUMNS,
+    RowColumns,
+    ours,
+    path_columns,
+    row_said,
+    rows_with_two_ends,
+    two_ends,
+    with_roles,
+)
+from headrace.catalog.tables.metadata_files import MetadataTable
+from headrace.config.source import ColumnsConfig, SampleKind
+from headrace.errors import ConfigError
+from headrace.format.rejects import RejectReason
+
+NAMESAKE_HINT = "paths are relative to source.uri, and a file of that name is"
+"""Part of the reason of a row that matches no file, if a file of the same name is in another folder of the source."""
+
+_CONTENT = "\0content"
+_FILE = "\0file"
+_NAMESAKE = "\0namesake"
+_HIDDEN = r"(^|/)\."
+_BASE_NAME = r"([^/]*)$"
+_SLICE_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRows:
+    """The metadata table with each row once; with `SampleKind.FILES`, with each path once.
+
+    Attributes:
+        table: `path` as the source spells it, the columns of `headrace.catalog.rows.row_columns`, and the user's columns
+            under the catalog's names. Rows without a path are included.
+        num_merged: rows that were left out because they repeat another row.
+        differing: paths whose rows differ although they must not, with the numbers of the rows and their contents.
+    """
+
+    table: pl.DataFrame
+    num_merged: int = 0
+    differing: pl.DataFrame = field(default_factory=pl.DataFrame)
+
+    def joinable(self) -> pl.DataFrame:
+        """The rows that have a path, without the columns of spans."""
+        return self.table.filter(pl.col("path").is_not_null()).drop(ROW_NUMBER, *SPAN_COLUMNS)
+
+
+@dataclass(frozen=True, slots=True)
+class TableSettings:
+    """How the metadata table is read.
+
+    Attributes:
+        samples: what becomes a sample.
+        columns: which columns have a meaning.
+        fields: audio field → column with the path of its file.
+        root: the source's root; paths that begin with it are made relative.
+    """
+
+    samples: SampleKind = SampleKind.FILES
+    columns: ColumnsConfig = field(default_factory=ColumnsConfig)
+    fields: Mapping[str, str] = field(default_factory=dict)
+    root: str = ""
+
+
+class TableReader:
+    """Reads the metadata table in batches, with normalized paths, and numbers its rows.
+
+    Attributes:
+        schema: names and types of the columns of a batch.
+        num_rows: rows that have been read.
+    """
+
+    def __init__(self, metadata: MetadataTable | None, settings: TableSettings) -> None:
+        """Nothing is read yet.
+
+        Args:
+            metadata: the table; None for an empty one.
+            settings: how it is read.
+
+        Raises:
+            ConfigError: the table has no column `path` or lacks a column that the settings name, or a column cannot be
+                stored.
+        """
+        self._metadata = metadata
+        self._settings = settings if metadata is not None else TableSettings()
+        names = ["path"] if metadata is None else list(metadata.schema)
+        self._roles = RowColumns.of(self._settings.columns, self._settings.samples, names, self._settings.fields)
+        empty = pl.DataFrame(schema={"path": pl.String} if metadata is None else metadata.schema)
+        check_types(empty)
+        self._names = stored_names(name for name in names if name != self._roles.unmapped_path)
+        self.num_rows = 0
+        self.schema = self._tidy(empty).schema
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        """The rows, batch by batch. Raises `ConfigError` at the end if rows have both an end and a duration."""
+        both: list[int] = []
+        num_both = 0
+        for batch in () if self._metadata is None else self._metadata.batches():
+            table = self._tidy(batch)
+            found = rows_with_two_ends(table)
+            num_both += len(found)
+            both += found.head(SHOWN - len(both)).to_list() if len(both) < SHOWN else []
+            self.num_rows += table.height
+            yield table
+        if num_both:
+            raise two_ends(self._roles, both, num_both)
+
+    def _tidy(self, metadata: pl.DataFrame) -> pl.DataFrame:
+        """A batch under the catalog's column names, with normalized paths, and the columns with a meaning."""
+        users = {stored: pl.col(name) for name, stored in self._names.items()}
+        table = with_roles(metadata, self._roles, users, self.num_rows + 1)
+        root = self._settings.root.rstrip("/") + "/"
+        paths = path_columns(table)
+        if root != "/":
+            table = table.with_columns(pl.col(paths).str.strip_prefix(root))
+        return table.with_columns(tidy_paths(table[name]) for name in paths)
+
+
+def prepared_rows(table: pl.DataFrame, samples: SampleKind, files: pl.Series) -> MetadataRows:
+    """Rows of a `TableReader`, prepared for the join. Equal rows are merged.
+
+    The paths of other audio fields than the first stay as they are (`headrace.catalog.scanning.field_lookup` spells them).
+
+    Args:
+        table: rows; if it has one row with a path, it has all of them.
+        samples: what becomes a sample.
+        files: all paths of the source that these rows may name in `path`.
+    """
+    table = table.with_columns(spelled_as_files(table["path"], files))
+    return _merged_rows(table) if samples == SampleKind.ROWS else _merged(table)
+
+
+def rejected_metadata_rows(rows: MetadataRows, files: pl.Series) -> pl.DataFrame:
+    """Rows of the metadata table that match no file: `path`, `key` if the row has one, `code`, `reason`.
+
+    `with_namesakes` completes the reasons.
+    """
+    path = pl.col("path").fill_null("")
+    is_unknown = ~path.is_in(files.implode())
+    leaves = path.str.starts_with("/") | path.str.contains(r"^\.\.(/|$)")
+    verdicts = [
+        (RejectReason.BAD_NAME, path == "", "has no path"),
+        (RejectReason.OUTSIDE_ROOT, leaves, "names a path outside the source root; write it relative to the root"),
+        (
+            RejectReason.METADATA_WITHOUT_FILE,
+            is_unknown & path.str.contains(_HIDDEN),
+            "names a hidden file or folder (its name begins with a dot), which is not listed",
+        ),
+        (RejectReason.METADATA_WITHOUT_FILE, is_unknown, "names no file of the source"),
+    ]
+    code, reason = pl.lit(None, dtype=pl.String), pl.lit(None, dtype=pl.String)
+    for word, condition, sentence in reversed(verdicts):  # the first condition that holds decides
+        said = row_said(sentence)
+        code, reason = (
+            pl.when(condition).then(new).otherwise(old) for new, old in ((pl.lit(word), code), (said, reason))
+        )
+    judged = rows.table.select(path.alias("path"), pl.col(EXPLICIT_KEY).alias("key"), code=code, reason=reason)
+    return judged.filter(pl.col("code").is_not_null())
+
+
+def _merged(table: pl.DataFrame) -> MetadataRows:
+    """The table with each path once."""
+    has_path = pl.col("path").is_not_null() & (pl.col("path") != "")
+    several = table.filter(has_path & pl.col("path").is_duplicated())
+    if several.is_empty():
+        return MetadataRows(table)
+    contents = several.select("path", ROW_NUMBER, _contents(several))
+    groups = contents.group_by("path", maintain_order=True).agg(ROW_NUMBER, _CONTENT)
+    differing = groups.filter(pl.col(_CONTENT).list.n_unique() > 1)
+    merged = table.filter(~has_path | pl.col("path").is_first_distinct())
+    return MetadataRows(merged, table.height - merged.height, differing)
+
+
+def _merged_rows(table: pl.DataFrame) -> MetadataRows:
+    """The table with each row once. Rows are equal if path, span, key and metadata are."""
+    identity = ["path", EXPLICIT_KEY, *SPAN_COLUMNS]
+    are_alike = pl.struct(identity).is_duplicated()
+    several = table.filter(are_alike)
+    if several.is_empty():
+        return MetadataRows(table)
+    contents = several.select(*identity, ROW_NUMBER, _contents(several))
+    kept = contents.unique([*identity, _CONTENT], keep="first")
+    merged = table.filter(~are_alike | pl.col(ROW_NUMBER).is_in(kept[ROW_NUMBER].implode()))
+    return MetadataRows(merged, table.height - merged.height)
+
+
+def _contents(table: pl.DataFrame) -> pl.Series:
+    """Metadata of each row, as one line of JSON."""
+    encode = json.JSONEncoder(separators=(",", ":")).encode
+    texts: list[str] = []
+    for piece in table.iter_slices(_SLICE_ROWS):
+        _, rows = json_rows(piece.drop(ours(piece)))
+        texts += map(encode, rows)
+    return pl.Series(_CONTENT, texts, dtype=pl.String)
+
+
+class DifferingRows:
+    """Collects the paths of all parts whose rows differ, for one message: their number, and the first few."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self.num_paths = 0
+        self._first: list[tuple[str, list[int], list[str]]] = []
+
+    def add(self, rows: MetadataRows) -> None:
+        """Add those of a part."""
+        self.num_paths += rows.differing.height
+        found = [*self._first, *rows.differing.head(SHOWN).iter_rows()]
+        self._first = sorted(found, key=lambda entry: entry[1][0])[:SHOWN]
+
+    def check(self, schema: pl.Schema) -> None:
+        """Raise `ConfigError` if there are any. `schema` is that of the `TableReader`."""
+        if not self.num_paths:
+            return
+        empty = schema.to_frame()
+        columns = json_rows(empty.drop(ours(empty)))[0]
+        shown = []
+        for path, rows, contents in self._first:
+            values = zip(*map(json.loads, contents), strict=True)
+            pairs = zip(columns, values, strict=True)
+            names = [name for name, found in pairs if any(value != found[0] for value in found)]
+            shown.append(f"{path!r} (rows {', '.join(map(str, rows))} differ in {', '.join(names)})")
+        more = f" and {self.num_paths - SHOWN} more" if self.num_paths > SHOWN else ""
+        raise ConfigError(
+            f"the metadata table has rows that differ for the same path (paths: {self.num_paths}): "
+            f"{'; '.join(shown)}{more}. "
+            "With source.samples: files, each recording has one row; keep one of them. A table with one sample per row "
+            "needs source.samples: rows"
+        )
+
+
+def with_namesakes(
+    rejected: Iterable[pl.DataFrame], files: Callable[[], Iterable[pl.Series]]
+) -> Iterator[pl.DataFrame]:
+    """Rejected rows, table by table. If a file of the same name is in another folder, the reason names it.
+
+    Args:
+        rejected: tables of `rejected_metadata_rows`; they are read twice.
+        files: reads the paths of all files, part by part. It is called only if it may find something.
+    """
+    is_miss = pl.col("code").is_in([RejectReason.METADATA_WITHOUT_FILE, RejectReason.OUTSIDE_ROOT])
+    base = pl.col("path").str.extract(_BASE_NAME)
+    wanted = pl.concat([table.filter(is_miss).select(base.alias(_FILE)).unique() for table in rejected]).unique()
+    if wanted.is_empty():
+        yield from rejected
+        return
+    found = [pl.DataFrame(schema={_FILE: pl.String, _NAMESAKE: pl.String})]
+    for paths in files():
+        named = paths.to_frame("path").select(base.alias(_FILE), pl.col("path").alias(_NAMESAKE))
+        found.append(named.join(wanted, on=_FILE, how="semi"))
+    known = pl.concat(found).sort(_NAMESAKE).unique(_FILE, keep="first")
+    hint = pl.format(f"{{}}; {NAMESAKE_HINT} {{}}", "reason", _NAMESAKE)
+    is_hinted = is_miss & pl.col(_NAMESAKE).is_not_null()
+    for table in rejected:
+        named = table.with_columns(base.alias(_FILE)).join(known, on=_FILE, how="left", maintain_order="left")
+        yield named.with_columns(reason=pl.when(is_hinted).then(hint).otherwise("reason")).drop(_FILE, _NAMESAKE)

@@ -1,0 +1,330 @@
+"""Scans a source part by part: lists it, reads new and changed files, and joins the metadata.
+
+No table of a scan needs to fit in memory. Each is divided by the hash of the path (`headrace.catalog.tables.buckets`), and the
+parts are planned, judged and finished one after the other. What must be known of all parts at once is small: hashes of
+keys and contents (`headrace.catalog.judging.rivals`), rejected rows, and files that have not settled. With named audio fields
+(`source.fields`) a row names files of several parts; `headrace.catalog.scanning.field_lookup` finds them.
+
+The decisions are pure functions: `plan_scan` decides which files to read, `headrace.catalog.judging.acceptance` and
+`headrace.catalog.judging.row_acceptance` decide which files and rows are accepted.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import polars as pl
+
+from headrace.catalog.judging.acceptance import (
+    NO_FILES,
+    CatalogSettings,
+    Judged,
+    decide_files,
+    decode_rejects,
+    finish_files,
+    judge_files,
+    rejected_rows,
+    unknown_exclusions,
+)
+from headrace.catalog.judging.rivals import RivalFinder, verdicts, with_verdicts
+from headrace.catalog.judging.row_acceptance import IS_CUT, FileUses, decide_rows, finish_rows, judge_rows, named_files
+from headrace.catalog.judging.row_fields import FieldFacts
+from headrace.catalog.rows.metadata_rows import (
+    DifferingRows,
+    TableReader,
+    TableSettings,
+    with_namesakes,
+)
+from headrace.catalog.rows.row_columns import ROW_NUMBER
+from headrace.catalog.rows.schemas import CONTENT, FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA, contents
+from headrace.catalog.scanning.checkpoint import ScanCheckpoint
+from headrace.catalog.scanning.probing import Probing, probe_files
+from headrace.catalog.scanning.scan_runtime import ScanRuntime
+from headrace.catalog.scanning.scan_tables import Known, ScanTables
+from headrace.catalog.tables.buckets import ALL, Buckets, PartTables, bucket_of_paths
+from headrace.catalog.tables.metadata_files import MetadataTable
+from headrace.format.rejects import RejectSubject
+from headrace.sources.listing import Listing
+from headrace.sources.sources import Source
+
+_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """Which files of a listing to read.
+
+    Attributes:
+        known: files that need not be opened (`FACT_SCHEMA`): unchanged files, and those that the listing rejected.
+        num_reused: number of unchanged files in `known`.
+        to_open: new and changed files (`STAMP_SCHEMA`).
+        unsettled: new and changed files that changed too recently to be read (`STAMP_SCHEMA`).
+    """
+
+    known: pl.DataFrame
+    num_reused: int
+    to_open: pl.DataFrame
+    unsettled: pl.DataFrame
+
+
+def plan_scan(listing: pl.DataFrame, facts: pl.DataFrame, settle_ns: int, now_ns: int) -> ScanPlan:
+    """Divide a listing into files that are known, files to read, and files to leave for the next scan.
+
+    A file is unchanged if path, size and modification time are the same. A modification time in the future, from a
+    clock that is ahead, counts as recent only within the same span, so that a wrong date does not delay a file for
+    years.
+    """
+    listed = listing.filter(pl.col("code").is_null()).select(*STAMP_SCHEMA)
+    rejected = listing.filter(pl.col("code").is_not_null())
+    stamp = list(STAMP_SCHEMA)
+    known = facts.join(listed, on=stamp, how="semi")
+    new = listed.join(facts, on=stamp, how="anti")
+    is_young = (pl.col("mtime_ns") - now_ns).abs() < settle_ns
+    return ScanPlan(
+        known=pl.concat([known, rejected], how="diagonal"),
+        num_reused=known.height,
+        to_open=new.filter(~is_young),
+        unsettled=new.filter(is_young),
+    )
+
+
+@dataclass(slots=True)
+class ScanTotals:
+    """Numbers of a scan, see `headrace.catalog.scanning.scan.Scan`."""
+
+    num_found: int = 0
+    num_opened: int = 0
+    num_reused: int = 0
+    num_resumed: int = 0
+    num_rows: int = 0
+    num_merged_rows: int = 0
+    num_waiting_rows: int = 0
+    num_cut_rows: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedPart:
+    """The recordings of a part, sorted by path (rows by path, span and row), and its rejected files and rows."""
+
+    recordings: pl.DataFrame
+    rejected: pl.DataFrame
+
+
+class ScannedParts:
+    """The result of a scan, part by part, in temporary files if it is large. `close` deletes them.
+
+    Attributes:
+        totals: numbers of the scan.
+        unsettled: files left for the next scan (`STAMP_SCHEMA`).
+        probe_version: version of the probe that read the files.
+    """
+
+    def __init__(self, tables: ScanTables, totals: ScanTotals, unsettled: pl.DataFrame, known: Known | None) -> None:
+        """Only `scan_parts` makes values."""
+        self.totals = totals
+        self.unsettled = unsettled
+        self.probe_version = tables.probe_version
+        self._tables = tables
+        self._previous = known
+        self._others = PartTables(tables.most_bytes)  # rejects that no finished part has
+        self._waiting = Buckets(NO_FILES.schema, tables.most_bytes)  # files of rows that wait for another file
+        self._candidates = PartTables(tables.most_bytes)
+        self._unmatched = PartTables(tables.most_bytes)  # rows of the metadata without a file, until all are known
+        self._verdicts = pl.DataFrame()
+        self._shared = pl.Series(dtype=pl.String)  # audio of more than one accepted candidate
+
+    @property
+    def other_rejects(self) -> Iterable[pl.DataFrame]:
+        """Rejected files, rows and keys that are in no finished part (`REJECTED_SCHEMA`), table by table."""
+        return self._others
+
+    def finished(self) -> Iterator[FinishedPart]:
+        """Each part. May be called again, which computes the parts again."""
+        return map(self._finished, range(len(self._tables.parts)))
+
+    def recordings(self) -> Iterator[pl.DataFrame]:
+        """The recordings of each part."""
+        return (part.recordings for part in self.finished())
+
+    def with_shared_audio(self) -> Iterator[pl.DataFrame]:
+        """Accepted candidates of each part whose audio others have too, with the user's columns."""
+        for candidates in self._candidates if len(self._shared) else ():
+            judged = with_verdicts(candidates, self._verdicts, self._name)
+            accepted = judged.filter(pl.col("code").is_null())
+            users = [name for name in accepted.columns if not name.startswith("\0")]
+            yield accepted.select(users).filter(contents(accepted).is_in(self._shared.implode()))
+
+    def known(self) -> Known:
+        """What a scan that follows at once takes from this one."""
+        decode = pl.DataFrame() if self._previous is None else self._previous.decode
+        return Known(self._good_facts, decode, self.probe_version)
+
+    def close(self) -> None:
+        """Delete the temporary files."""
+        self._tables.close()
+        self._candidates.close()
+        self._unmatched.close()
+        self._others.close()
+        self._waiting.close()
+
+    def judge(self) -> None:
+        """Judge all parts, and decide between rivals of different parts."""
+        tables, settings = self._tables, self._tables.settings
+        finder, unknown = RivalFinder(), settings.excluded
+        for number in range(len(tables.parts)):
+            judged = self._judged(number)
+            finder.add(judged.candidates)
+            self._unmatched.append(judged.unmatched)
+            unknown &= judged.unknown
+            self._others.append(judged.rejected)
+            tables.add(self._waiting, judged.waiting)
+            self.totals.num_waiting_rows += judged.num_waiting
+            if tables.is_of_rows:
+                self.totals.num_cut_rows += _num_cut(judged.candidates)
+            if tables.lookup is not None:
+                tables.lookup.name(judged.candidates)
+            self._candidates.append(judged.candidates)
+        for lost in with_namesakes(self._unmatched, tables.all_paths):
+            self._others.append(rejected_rows(lost, RejectSubject.METADATA))
+        self._unmatched.close()
+        self._others.append(rejected_rows(unknown_exclusions(sorted(unknown)), RejectSubject.EXCLUDE))
+        columns = dict.fromkeys([self._name, "path", "key", *CONTENT, "code", "reason"])  # each once
+        rivals = finder.found(lambda: self._candidates, [*columns, *([IS_CUT] if tables.is_of_rows else [])])
+        if rivals.is_empty():
+            return
+        decided = (decide_rows if tables.is_of_rows else decide_files)(rivals, settings)
+        if tables.is_of_rows:
+            self.totals.num_cut_rows += _num_cut(decided) - _num_cut(rivals)
+        self._verdicts = verdicts(decided, self._name)
+        audio = contents(decided.filter(pl.col("code").is_null()))
+        self._shared = audio.filter(audio.is_duplicated()).unique()
+
+    @property
+    def _name(self) -> str:
+        """Name of the column that identifies a candidate."""
+        return ROW_NUMBER if self._tables.is_of_rows else "path"
+
+    def _judged(self, number: int) -> Judged:
+        tables, part = self._tables, self._tables.parts[number]
+        unsettled = self.unsettled["path"]
+        if not self.unsettled.is_empty() and part != ALL:
+            unsettled = unsettled.filter(bucket_of_paths(unsettled).is_between(part.start, part.stop - 1))
+        facts, rows = tables.facts(number), tables.prepared(part)
+        if not tables.is_of_rows:
+            return judge_files(facts, rows, unsettled, tables.settings)
+        if tables.lookup is None:
+            return judge_rows(facts, rows, unsettled, tables.settings)
+        answers = tables.lookup.answers(part)
+        rows = replace(rows, table=answers.spelled(rows.table))
+        return judge_rows(facts, rows, unsettled, tables.settings, FieldFacts(answers.facts, self.unsettled["path"]))
+
+    def _finished(self, number: int) -> FinishedPart:
+        candidates = with_verdicts(self._candidates[number], self._verdicts, self._name)
+        finish = self._finished_rows if self._tables.is_of_rows else self._finished_files
+        recordings, rejected = finish(number, candidates)
+        if self._previous is not None and self._previous.decode.height:
+            rejected = pl.concat([rejected, decode_rejects(recordings, self._previous.decode)])
+        return FinishedPart(recordings, rejected)
+
+    def _finished_files(self, _: int, candidates: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        return finish_files(candidates, self._tables.settings)
+
+    def _finished_rows(self, number: int, candidates: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        part, lookup, facts = self._tables.parts[number], self._tables.lookup, self._tables.facts(number)
+        named, of_fields = named_files(candidates), facts
+        if lookup is not None:
+            named = with_verdicts(lookup.named(part), self._verdicts, self._name)
+            of_fields = pl.concat([facts, lookup.answers(part).facts]).unique("path", maintain_order=True)
+        uses = FileUses(named, self._waiting.part(part))
+        return finish_rows(candidates, facts, of_fields, uses, self._tables.settings)
+
+    def _good_facts(self) -> Iterator[pl.DataFrame]:
+        for number in range(len(self._tables.parts)):
+            yield self._tables.facts(number).filter(pl.col("sha256").is_not_null())
+
+
+def scan_parts(  # noqa: PLR0913, PLR0917 - what a scan reads, and how it runs
+    source: Source,
+    previous: Known | None,
+    settings: CatalogSettings,
+    metadata: MetadataTable | None,
+    runtime: ScanRuntime,
+    checkpoint: ScanCheckpoint | None = None,
+) -> ScannedParts:
+    """Scan the source once. Arguments and errors are those of `headrace.catalog.scanning.scan.scan`."""
+    watch = _Stopwatch()
+    totals = ScanTotals(seconds=watch.seconds)
+    table = TableReader(metadata, TableSettings(settings.samples, settings.columns, settings.fields, source.uri))
+    tables = ScanTables(settings, table, runtime.probe_version(), runtime.table_bytes)
+    with ExitStack() as stack:
+        stack.callback(tables.close)
+        now_ns = runtime.clock()
+        for listing in source.list():
+            tables.add(tables.listing, _table(listing))
+        watch.lap("list")
+        tables.read(previous, checkpoint)
+        unsettled = [*_planned(tables, totals, now_ns)]
+        if totals.num_resumed:
+            runtime.resuming(totals.num_resumed)
+        watch.lap("plan")
+        how = Probing(runtime.probe, tables.probe_version, runtime.workers, runtime.progress, checkpoint)
+        store = partial(tables.add, tables.probed)
+        unsettled.append(probe_files(source, tables.to_open, totals.num_opened, how, store))
+        watch.lap("read")
+        tables.answer()
+        scanned = ScannedParts(tables, totals, pl.concat(unsettled).sort("path"), previous)
+        scanned.judge()
+        watch.lap("judge")
+        stack.pop_all()
+        return scanned
+
+
+def _planned(tables: ScanTables, totals: ScanTotals, now_ns: int) -> Iterator[pl.DataFrame]:
+    """Plan each part, and check the metadata rows. Returns the files to leave for the next scan."""
+    settle_ns = round(tables.settings.settle_seconds * _NS)
+    differing = DifferingRows()
+    for part in tables.parts:
+        rows = tables.prepared(part)
+        differing.add(rows)
+        if tables.lookup is not None:
+            tables.lookup.ask(rows.table)
+        remembered, resumed = tables.earlier_facts(part)
+        listing = tables.listing.part(part)
+        plan = plan_scan(listing, pl.concat([remembered, resumed]), settle_ns, now_ns)
+        num_resumed = resumed.join(listing, on=list(STAMP_SCHEMA), how="semi").height
+        totals.num_merged_rows += rows.num_merged
+        totals.num_resumed += num_resumed
+        totals.num_reused += plan.num_reused - num_resumed
+        tables.known.append(plan.known.select(*FACT_SCHEMA))
+        tables.to_open.append(plan.to_open)
+        yield plan.unsettled
+    differing.check(tables.table.schema)
+    tables.forget_earlier()
+    totals.num_found, totals.num_rows = tables.listing.num_rows, tables.table.num_rows
+    totals.num_opened = tables.to_open.num_rows
+
+
+def _table(listing: Listing) -> pl.DataFrame:
+    """A chunk of a listing (`LISTING_SCHEMA`)."""
+    return pl.DataFrame({name: getattr(listing, name) for name in LISTING_SCHEMA}, schema=LISTING_SCHEMA)
+
+
+def _num_cut(candidates: pl.DataFrame) -> int:
+    """Accepted rows whose span was cut."""
+    return int(candidates.filter(pl.col("code").is_null())[IS_CUT].sum())
+
+
+class _Stopwatch:
+    """Measures the seconds of each step."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, step: str) -> None:
+        now = time.perf_counter()
+        self.seconds[step] = now - self._last
+        self._last = now

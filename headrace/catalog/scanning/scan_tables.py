@@ -1,0 +1,115 @@
+"""The tables of a scan, divided by the hash of the path (`headrace.catalog.tables.buckets`), in temporary files if large."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from headrace.catalog.judging.acceptance import CatalogSettings
+from headrace.catalog.rows.metadata_rows import MetadataRows, TableReader, prepared_rows
+from headrace.catalog.rows.schemas import FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA
+from headrace.catalog.scanning.checkpoint import ScanCheckpoint
+from headrace.catalog.scanning.field_lookup import FieldLookup
+from headrace.catalog.scanning.probing import still_valid
+from headrace.catalog.tables.buckets import ALL, Buckets, PartTables, bucket_of_paths, parts_of
+from headrace.config.source import SampleKind
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a scan takes from an earlier one.
+
+    Attributes:
+        facts: reads the facts of the files (`FACT_SCHEMA`), table by table; a path may be in several.
+        decode: rejected rows of origin `decode` (`REJECTED_SCHEMA`).
+        probe_version: version of the probe that read the files.
+    """
+
+    facts: Callable[[], Iterable[pl.DataFrame]]
+    decode: pl.DataFrame
+    probe_version: str
+
+
+class ScanTables:
+    """The tables of a scan, each divided by path.
+
+    Attributes:
+        settings: the settings of the scan.
+        table: reads the metadata table.
+        probe_version: version of the probe.
+        parts: the buckets of each part.
+        lookup: finds the files of other parts that rows name; None if rows name one file each.
+        most_bytes: as in `Buckets`.
+    """
+
+    def __init__(self, settings: CatalogSettings, table: TableReader, probe_version: str, table_bytes: int) -> None:
+        self.settings, self.table, self.probe_version = settings, table, probe_version
+        self.most_bytes = table_bytes
+        self.lookup = FieldLookup(list(settings.fields), table_bytes) if len(settings.fields) > 1 else None
+        self.parts: list[range] = [ALL]
+        facts = pl.Schema(FACT_SCHEMA)
+        self.listing = Buckets(pl.Schema(LISTING_SCHEMA), self.most_bytes)
+        self.rows = Buckets(table.schema, self.most_bytes)
+        self.remembered = Buckets(facts, self.most_bytes)
+        self.kept = Buckets(facts, self.most_bytes)
+        self.known = PartTables(self.most_bytes)
+        self.to_open = PartTables(self.most_bytes)
+        self.probed = Buckets(facts, self.most_bytes)
+
+    @property
+    def is_of_rows(self) -> bool:
+        """Whether rows are samples."""
+        return self.settings.samples == SampleKind.ROWS
+
+    def add(self, buckets: Buckets, table: pl.DataFrame) -> None:
+        """Add rows to one of the tables."""
+        buckets.add(table, bucket_of_paths(table["path"]))
+
+    def read(self, previous: Known | None, checkpoint: ScanCheckpoint | None) -> None:
+        """Read the metadata and the facts of earlier scans, then decide about the parts."""
+        for batch in self.table.batches():
+            self.add(self.rows, batch)
+        if previous is not None:
+            for facts in previous.facts():
+                self.add(self.remembered, still_valid(facts, previous.probe_version, self.probe_version))
+        for facts in () if checkpoint is None else checkpoint.tables(self.probe_version):
+            self.add(self.kept, facts)
+        self.parts = parts_of([self.listing, self.rows, self.remembered, self.kept], self.most_bytes)
+
+    def prepared(self, part: range) -> MetadataRows:
+        """The metadata rows of a part, prepared for the join."""
+        return prepared_rows(self.rows.part(part), self.settings.samples, self.listing.part(part)["path"])
+
+    def earlier_facts(self, part: range) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Facts of files of a part from the last scan, and those that only an interrupted scan has."""
+        remembered = self.remembered.part(part).unique("path", keep="first", maintain_order=True)
+        stamp = list(STAMP_SCHEMA)
+        kept = self.kept.part(part).unique(stamp, keep="first", maintain_order=True)
+        return remembered, kept.join(remembered, on=stamp, how="anti")
+
+    def forget_earlier(self) -> None:
+        """Forget the tables that only the plan needs."""
+        self.remembered.close()
+        self.kept.close()
+
+    def facts(self, number: int) -> pl.DataFrame:
+        """Facts of all files of a part (`FACT_SCHEMA`) that are not left for the next scan, sorted by path."""
+        return pl.concat([self.known[number], self.probed.part(self.parts[number])]).sort("path")
+
+    def answer(self) -> None:
+        """Let each part answer what rows of other parts asked for."""
+        if self.lookup is not None:
+            for number, part in enumerate(self.parts):
+                self.lookup.answer(part, self.listing.part(part)["path"], self.facts(number))
+
+    def all_paths(self) -> Iterator[pl.Series]:
+        """Paths of all files of the source, part by part."""
+        for part in self.parts:
+            yield self.listing.part(part)["path"]
+
+    def close(self) -> None:
+        """Delete the temporary files."""
+        for table in (self.listing, self.rows, self.remembered, self.kept, self.probed, self.known, self.to_open):
+            table.close()
+        if self.lookup is not None:
+            self.lookup.close()

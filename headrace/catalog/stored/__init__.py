@@ -1,0 +1,1 @@
+"""Stores a catalog in parts, one for each partition, and reads it."""

@@ -1,0 +1,355 @@
+"""The header of a catalog: names the parts of the catalog, and has what sensors and runs need of all of them.
+
+A catalog is stored in immutable parts, whose names contain the digest of their bytes. The header `catalog.jsonl` names
+the parts; replacing it replaces the whole catalog at once. Its first line is about the whole catalog, each further line
+about one partition, so that the run of a partition parses two lines. This module needs no polars, which would cost a
+code server 65 MB. `headrace.catalog.stored.parts` reads and writes the parts.
+"""
+
+import hashlib
+import json
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from headrace.config.dataset import DatasetConfig
+from headrace.config.source import SampleKind
+from headrace.errors import CatalogError, FormatError, NotFoundError
+from headrace.format.rejects import RejectSubject, counted
+from headrace.format.tables import pack, unpack
+from headrace.sources.listing import PATH_DIGEST, SourceStamps
+from headrace.stores.storage import Storage
+
+CATALOG_FOLDER = "catalog/"
+PARTS_FOLDER = "catalog/parts/"
+HEADER_PATH = "catalog/catalog.jsonl"
+REJECTED_PATH = "catalog/rejected.parquet"
+"""A copy of the newest table of rejects, for people."""
+CATALOG_FORMAT = 1
+SCAN_AGAIN = "materialize the asset `catalog` again, or run build.py"
+
+_VERSION = "headrace_catalog"
+_CHECKSUM = "crc32"
+_NO_CHECKSUM = "00000000"
+_STAMPS_VERSION = "headrace_catalog_stamps"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One immutable file of a catalog.
+
+    Attributes:
+        name: file name in `catalog/parts/`; contains the first 12 digits of the digest.
+        num_bytes: size of the file.
+        sha256: digest of its bytes, hex.
+    """
+
+    name: str
+    num_bytes: int
+    sha256: str
+
+    @property
+    def path(self) -> str:
+        """Path below the output."""
+        return PARTS_FOLDER + self.name
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEntry:
+    """One partition of a catalog.
+
+    Attributes:
+        partition: its name, for example `train-0003`.
+        fingerprint: digest of its rows, see `headrace.catalog.rows.recordings.combined_digest`.
+        content: digest of everything that its parts hold, by which a scan finds that they need not be written again.
+        num_rows: number of its rows.
+        num_samples: number of samples that the rows give with the settings of the scan.
+        seconds: duration of all rows.
+        num_bytes: size of the files that the rows name.
+        files: the facts of these files; None for an empty partition.
+        rows: the rows; None for an empty partition.
+    """
+
+    partition: str
+    fingerprint: str
+    content: str
+    num_rows: int
+    num_samples: int
+    seconds: float
+    num_bytes: int
+    files: Part | None
+    rows: Part | None
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogTotals:
+    """The first line of a header: what concerns the whole catalog.
+
+    Attributes:
+        digest: fingerprint of all partitions. It changes if something changes that can reach a shard.
+        grouping: the settings that determine the partitions, see `grouping_of`.
+        probe_version: version of the probe that read the files.
+        num_duplicates: number of recordings whose bytes equal those of an earlier path.
+        largest_group: number of recordings in the largest group.
+        durations: length in seconds that 10%, 50% and 90% of the rows are shorter than; zeros without rows.
+        rejects: (origin, code, number of rejected files or rows), sorted.
+        rejected: the table of rejects.
+        stamps: the stamps of the files.
+    """
+
+    digest: str
+    grouping: str
+    probe_version: str
+    num_duplicates: int
+    largest_group: int
+    durations: tuple[float, float, float]
+    rejects: tuple[tuple[str, str, int], ...]
+    rejected: Part
+    stamps: Part
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogHeader:
+    """The header of a catalog.
+
+    Attributes:
+        totals: what concerns the whole catalog.
+        partitions: partition → its entry, split by split, empty partitions included.
+    """
+
+    totals: CatalogTotals
+    partitions: Mapping[str, PartitionEntry]
+
+    @property
+    def digest(self) -> str:
+        """See `CatalogTotals.digest`."""
+        return self.totals.digest
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """Partition → fingerprint of its rows."""
+        return {name: entry.fingerprint for name, entry in self.partitions.items()}
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows of all partitions."""
+        return sum(entry.num_rows for entry in self.partitions.values())
+
+    @property
+    def seconds(self) -> float:
+        """Duration of all rows."""
+        return sum(entry.seconds for entry in self.partitions.values())
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of all files with rows."""
+        return sum(entry.num_bytes for entry in self.partitions.values())
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Rejection code → number of rejected files and rows, the most frequent first."""
+        codes: Counter[str] = Counter()
+        for _, code, number in self.totals.rejects:
+            codes[code] += number
+        return dict(counted(codes.elements()))
+
+    @property
+    def num_rejected(self) -> int:
+        """Number of rejected files and rows."""
+        return sum(number for *_, number in self.totals.rejects)
+
+    @property
+    def samples(self) -> SampleKind:
+        """What becomes a sample."""
+        return SampleKind(json.loads(self.totals.grouping)[-1])
+
+    @property
+    def num_rejected_rows(self) -> int:
+        """Number of rejected rows of the metadata table."""
+        return sum(number for origin, _, number in self.totals.rejects if origin == RejectSubject.METADATA)
+
+    @property
+    def num_rejected_files(self) -> int:
+        """Number of rejected files that count as found."""
+        return sum(number for origin, _, number in self.totals.rejects if origin == RejectSubject.FILE)
+
+    def parts(self) -> Iterator[Part]:
+        """All parts of the catalog."""
+        yield self.totals.rejected
+        yield self.totals.stamps
+        for entry in self.partitions.values():
+            yield from (part for part in (entry.files, entry.rows) if part is not None)
+
+    def to_bytes(self) -> bytes:
+        """The content of the file. Equal headers give equal bytes."""
+        first = {_VERSION: CATALOG_FORMAT, _CHECKSUM: _NO_CHECKSUM, **asdict(self.totals)}
+        lines = [first, *map(asdict, self.partitions.values())]
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
+        return text.replace(_NO_CHECKSUM.encode(), _crc32(text), 1)
+
+    @classmethod
+    def from_bytes(cls, blob: bytes, name: str) -> "CatalogHeader":
+        """Parse the content of a header.
+
+        Raises:
+            FormatError: the content is damaged, or has another format version.
+        """
+        totals, lines = _checked(blob, name)
+        entries = (_entry(line, name) for line in lines)
+        return cls(totals, {entry.partition: entry for entry in entries})
+
+
+def partition_in(blob: bytes, partition: str, name: str) -> tuple[CatalogTotals, PartitionEntry]:
+    """What the content of a header says about one partition. Other partitions are not parsed.
+
+    Raises:
+        FormatError: the content is damaged, or has another format version.
+        CatalogError: the catalog has no such partition.
+    """
+    totals, lines = _checked(blob, name)
+    opening = f'{{"partition": {json.dumps(partition)}, '.encode()
+    for line in lines:
+        if line.startswith(opening):
+            return totals, _entry(line, name)
+    raise CatalogError(f"{name}: the catalog has no partition {partition!r}; {SCAN_AGAIN}")
+
+
+def read_header(output: Storage) -> CatalogHeader | None:
+    """The header of the stored catalog; None before the first scan.
+
+    Raises:
+        FormatError: the header is damaged, or has another format version.
+    """
+    try:
+        blob = output.read(HEADER_PATH)
+    except NotFoundError:
+        return None
+    return CatalogHeader.from_bytes(blob, f"{output.uri}/{HEADER_PATH}")
+
+
+def read_current_header(output: Storage, config: DatasetConfig) -> CatalogHeader | None:
+    """The header of the stored catalog; None if there is no catalog that is complete and made with these settings.
+
+    That is so before the first scan, after a change of splits or partitions, if another version wrote the catalog, and
+    if a part was deleted. The next scan makes the catalog complete. Costs one listing of the parts, and reads none.
+    """
+    try:
+        header = read_header(output)
+    except FormatError:
+        return None
+    if header is None or header.totals.grouping != grouping_of(config):
+        return None
+    there = sizes_of_parts(output)
+    return header if all(there.get(part.path) == part.num_bytes for part in header.parts()) else None
+
+
+def sizes_of_parts(output: Storage) -> dict[str, int]:
+    """Path → size of all files in the folder of parts."""
+    return {entry.path: entry.num_bytes for entry in output.list(PARTS_FOLDER)}
+
+
+def header_version(output: Storage) -> str:
+    """A string that changes with the stored catalog; empty before the first scan."""
+    try:
+        return output.version(HEADER_PATH)
+    except NotFoundError:
+        return ""
+
+
+def grouping_of(config: DatasetConfig) -> str:
+    """All settings that determine the partition of a recording, as one line of JSON."""
+    partitioning = config.partitioning()
+    source = config.source
+    return json.dumps(
+        [dict(partitioning.splits), dict(partitioning.partitions), config.group_by, source.duplicates, source.samples]
+    )
+
+
+def check_grouping(totals: CatalogTotals, config: DatasetConfig, name: str) -> None:
+    """Raise `CatalogError` if a catalog was divided into partitions by other settings."""
+    if totals.grouping != grouping_of(config):
+        raise CatalogError(
+            f"{name}: the source was scanned with other splits, partitions, group_by or source settings; {SCAN_AGAIN}"
+        )
+
+
+def catalog_digest(fingerprints: Mapping[str, str]) -> str:
+    """Fingerprint of a catalog, given those of its partitions: see `CatalogTotals.digest`."""
+    lines = (f"{partition} {fingerprint}\n" for partition, fingerprint in sorted(fingerprints.items()))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def stamps_bytes(stamps: SourceStamps) -> bytes:
+    """The content of the part with the stamps. Equal stamps give equal bytes."""
+    arrays: dict[str, np.ndarray[Any, Any]] = {
+        "path_digests": stamps.paths.view(np.uint8).reshape(-1, PATH_DIGEST.itemsize),
+        "num_bytes": stamps.num_bytes,
+        "mtime_ns": stamps.mtime_ns,
+    }
+    return pack(arrays, {_STAMPS_VERSION: str(CATALOG_FORMAT)})
+
+
+def read_stamps(output: Storage, header: CatalogHeader) -> SourceStamps:
+    """The stamps of all files of the scan, except those that it left for the next one.
+
+    Raises:
+        FormatError: the part is damaged.
+        NotFoundError: the part is missing.
+    """
+    path = header.totals.stamps.path
+    place = f"{output.uri}/{path}"
+    arrays, _ = unpack(output.read(path), place)
+    try:
+        paths = np.frombuffer(arrays["path_digests"].tobytes(), PATH_DIGEST)
+        return SourceStamps(paths, arrays["num_bytes"], arrays["mtime_ns"])
+    except (KeyError, ValueError) as error:
+        raise FormatError(f"{place}: incomplete stamps ({error}); scan the source again") from error
+
+
+def _checked(blob: bytes, name: str) -> tuple[CatalogTotals, list[bytes]]:
+    """The first line of a header, and its other lines, which are not parsed."""
+    first, *lines = blob.splitlines() or [b""]
+    try:
+        content = json.loads(first)
+        version, expected = content.pop(_VERSION), str(content.pop(_CHECKSUM, "none"))
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        raise FormatError(f"{name}: not the header of a catalog ({error}); {_way_out(name)}") from error
+    if version != CATALOG_FORMAT:
+        raise FormatError(f"{name}: expected format {CATALOG_FORMAT}, found {version}; {_way_out(name)}")
+    found = _crc32(blob.replace(expected.encode(), _NO_CHECKSUM.encode(), 1)).decode()
+    if expected != found:
+        raise FormatError(f"{name}: damaged: CRC-32 {expected} expected, {found} found; {_way_out(name)}")
+    try:
+        return _totals(content), lines
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"{name}: incomplete ({error}); {_way_out(name)}") from error
+
+
+def _way_out(name: str) -> str:
+    return f"delete {name.rpartition('/')[2]}, and the next scan writes it again"
+
+
+def _crc32(text: bytes) -> bytes:
+    return b"%08x" % zlib.crc32(text)
+
+
+def _totals(content: dict[str, Any]) -> CatalogTotals:
+    low, middle, high = content.pop("durations")
+    rejects = tuple((str(origin), str(code), int(number)) for origin, code, number in content.pop("rejects"))
+    rejected, stamps = Part(**content.pop("rejected")), Part(**content.pop("stamps"))
+    durations = (low, middle, high)
+    return CatalogTotals(**content, durations=durations, rejects=rejects, rejected=rejected, stamps=stamps)
+
+
+def _entry(line: bytes, name: str) -> PartitionEntry:
+    try:
+        content = json.loads(line)
+        for kind in ("files", "rows"):
+            content[kind] = None if content[kind] is None else Part(**content[kind])
+        return PartitionEntry(**content)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"{name}: an incomplete line ({error}); {_way_out(name)}") from error

@@ -1,0 +1,208 @@
+"""Updates the stored catalog: reads the previous one, scans the source, checks the result and stores it.
+
+The asset `catalog`, `build.py` and the tests all use this sequence. The module also checks settings that would make a
+scan useless, such as an output that cannot be written, and explains why a source has no usable recordings.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
+
+import polars as pl
+
+from headrace.catalog.judging.acceptance import REJECT_ORDER, CatalogSettings
+from headrace.catalog.rows.metadata_columns import check_group_by
+from headrace.catalog.rows.metadata_rows import NAMESAKE_HINT
+from headrace.catalog.scanning.checkpoint import ScanCheckpoint
+from headrace.catalog.scanning.scan import Finished, RecordingFigures, Scan, settled_parts, table_of
+from headrace.catalog.scanning.scan_parts import ScannedParts
+from headrace.catalog.scanning.scan_runtime import ScanRuntime
+from headrace.catalog.stored.header import CatalogHeader
+from headrace.catalog.stored.partitions import merged_names
+from headrace.catalog.stored.parts import existing_catalog, known_catalog, last_catalog
+from headrace.catalog.stored.storing import CatalogWriter
+from headrace.catalog.tables.buckets import PartTables
+from headrace.catalog.tables.metadata_files import MetadataTable
+from headrace.catalog.tables.sorted_tables import sorted_table
+from headrace.config.dataset import DatasetConfig
+from headrace.config.source import Duplicates, SampleKind
+from headrace.errors import CatalogError, ConfigError
+from headrace.format.other_formats import GUIDE, recognised
+from headrace.format.rejects import ASKED_FOR, RejectSubject, counted
+from headrace.sources.sources import Source
+from headrace.stores.storage import LocalStorage, Storage
+
+_SHOWN = 5
+
+
+def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and how it runs
+    config: DatasetConfig,
+    source: Source,
+    metadata: pl.DataFrame | MetadataTable | None,
+    output: Storage,
+    runtime: ScanRuntime | None = None,
+    *,
+    excluded: frozenset[str] = frozenset(),
+) -> tuple[Scan, CatalogHeader]:
+    """Scan the source and store its catalog. Parts whose content has not changed are not written.
+
+    The scan waits for files that changed recently, see `headrace.catalog.scanning.scan.scan_settled`. Settings are checked
+    before the source is listed. What an interrupted update has read is not read again (`headrace.catalog.scanning.checkpoint`).
+
+    Args:
+        config: the settings of the data set.
+        source: its recordings.
+        metadata: the metadata table; None without one.
+        output: storage for the catalog.
+        runtime: workers, clock, progress.
+        excluded: keys from the table that `exclude` names; keys that are listed in the YAML are added.
+
+    Raises:
+        ConfigError: the metadata table is invalid, the user's schema cannot be loaded, `group_by` does not name a
+            metadata column, or the output cannot be written.
+        CatalogError: the tables or the metadata do not pass their checks, or all rows of the metadata have wrong paths.
+            Nothing is stored.
+        FormatError: the stored catalog is damaged.
+    """
+    # Imported late: pandera imports pandas, a third of the start-up time of a run.
+    from headrace.catalog.judging.validation import MetadataCheck, PartCheck  # noqa: PLC0415
+
+    check_output(output)
+    table = table_of(metadata)
+    check_columns(table, config)
+    metadata_check = None if config.source.validation is None else MetadataCheck(config.source.validation)
+    listed = frozenset(config.exclude) if isinstance(config.exclude, tuple) else frozenset()
+    settings = CatalogSettings(
+        settle_seconds=config.source.settle_seconds,
+        min_seconds=config.source.min_seconds,
+        samples=config.source.samples,
+        columns=config.source.columns,
+        fields=config.source.fields,
+        key_form=config.source.key_form,
+        span_tolerance_seconds=config.source.span_tolerance_seconds,
+        duplicates=config.source.duplicates,
+        excluded=listed | excluded,
+        audio=config.audio.format(),
+        json_content=config.source.json_content,
+    )
+    runtime = runtime or ScanRuntime()
+    checkpoint = ScanCheckpoint(output)
+    last = last_catalog(output)
+    header = None if last is None else last.header
+    known = known_catalog(output, header, runtime.probe_version())
+    with closing(settled_parts(source, known, settings, table, runtime, checkpoint)) as parts:
+        is_merged = config.source.duplicates == Duplicates.GROUP
+        merged = merged_names(parts.with_shared_audio(), config.group_by) if is_merged else {}
+        writer = CatalogWriter(output, config, parts.probe_version, header, merged, runtime.table_bytes)
+        with closing(writer), closing(PartTables(runtime.table_bytes)) as rejects:
+            check, figures = PartCheck(), RecordingFigures()
+            for part in parts.finished():
+                check.add(part.recordings)
+                if metadata_check is not None:
+                    metadata_check.add(part.recordings)
+                writer.add(part.recordings)
+                figures.add(part.recordings)
+                rejects.append(part.rejected)
+            for others in parts.other_rejects:
+                rejects.append(others)
+            rejected = sorted_table(rejects, REJECT_ORDER, runtime.table_bytes)
+            rejects.close()
+            check.finish(parts.recordings, rejected)
+            finished = Finished(writer.schema, rejected, figures, writer.num_recordings, writer.count_files())
+            scan = Scan.of(parts, finished, partial(_stored, output))
+            _check_rows(scan, config)
+            if metadata_check is not None:
+                metadata_check.finish(partial(_whole, parts))
+            stored = writer.finish(rejected)
+    checkpoint.clear()
+    return scan, stored
+
+
+def _whole(parts: ScannedParts, columns: Sequence[str] | None) -> pl.DataFrame:
+    """The recordings of a scan, sorted by path."""
+    tables = [part if columns is None else part.select(columns) for part in parts.recordings()]
+    return pl.concat(tables).sort("path", maintain_order=True)
+
+
+def _stored(output: Storage, columns: Sequence[str] | None) -> pl.DataFrame:
+    """The recordings of the stored catalog."""
+    return existing_catalog(output).recordings(columns)
+
+
+def _check_rows(scan: Scan, config: DatasetConfig) -> None:
+    """Raise `CatalogError` if no metadata row matches a file, and some match a file name in another folder.
+
+    The paths are wrong then, and all samples would be built without metadata. Without such matches, the files are
+    only missing.
+    """
+    rows = scan.rejected.filter(pl.col("origin") == RejectSubject.METADATA)
+    if config.source.samples == SampleKind.ROWS:
+        _check_some_row(scan, rows, config)
+        return
+    misspelt = rows.filter(pl.col("reason").str.contains(NAMESAKE_HINT, literal=True))
+    if rows.height < scan.num_rows - scan.num_merged_rows or not misspelt.height:
+        return
+    path, reason = misspelt.select("path", "reason").row(0)
+    raise CatalogError(
+        f"metadata table {config.source.metadata or ''}: no row matches a file of {config.source.uri}; `path` must be "
+        f"relative to source.uri. The table has, for example, {path!r} ({reason}). Correct the column `path`, or "
+        "remove source.metadata"
+    )
+
+
+def _check_some_row(scan: Scan, rows: pl.DataFrame, config: DatasetConfig) -> None:
+    """Raise `CatalogError` if every row of the metadata table is rejected, unless the YAML asks for all of it."""
+    faults = rows.filter(~pl.col("code").is_in(list(ASKED_FOR)))
+    if scan.num_recordings or scan.num_waiting_rows or faults.is_empty():
+        return
+    counts = ", ".join(f"{code}: {number}" for code, number in counted(rows["code"]))
+    shown = "; ".join(faults.unique("code", keep="first", maintain_order=True)["reason"].head(_SHOWN))
+    raise CatalogError(
+        f"metadata table {config.source.metadata}: all of its {rows.height} rows are rejected ({counts}), so there is "
+        f"no sample. For example: {shown}. Correct the table, or the names in source.columns"
+    )
+
+
+def check_output(output: Storage) -> None:
+    """Raise `ConfigError` if a local output cannot be written."""
+    if not isinstance(output, LocalStorage):
+        return
+    there = next(path for path in (output.root, *output.root.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise ConfigError(f"output.uri {output.uri}: {there} is a file, not a folder; name a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ConfigError(
+            f"output.uri {output.uri}: this user may not write to the folder {there}; name another folder"
+        )
+
+
+def check_columns(metadata: MetadataTable | None, config: DatasetConfig) -> None:
+    """Raise `ConfigError` if `group_by` does not name a metadata column."""
+    if config.group_by is None:
+        return
+    source = config.source
+    own = set() if source.fields or "path" in source.columns.model_fields_set else {"path"}
+    types = {} if metadata is None else {name: kind for name, kind in metadata.schema.items() if name not in own}
+    check_group_by(config.group_by, types)
+
+
+def why_no_recordings(scan: Scan, uri: str) -> str | None:
+    """Explain why a source has no usable recordings, judging by its file names. None if it has some.
+
+    Args:
+        scan: the result of the scan.
+        uri: the source, as in the YAML.
+    """
+    if scan.num_recordings:
+        return None
+    if not scan.num_found:
+        return f"source.uri {uri}: the folder has no files; name the folder of the recordings"
+    said = f"source.uri {uri}: {scan.num_found} files found, none is usable"
+    paths = scan.rejected.filter(pl.col("origin") == RejectSubject.FILE)["path"].to_list()
+    if any(path.endswith(".tar") for path in paths):
+        return f"{said}: tar files need no build, a loader reads them as they are (remote={uri!r})"
+    found = recognised(paths)
+    if found is None or found.has_recordings:
+        return f"{said}: see the reasons of their rejection"
+    return f"{said}: the folder is {found.what}, see {GUIDE}"

@@ -1,0 +1,1 @@
+"""Reads the tables of users in pieces, and joins tables that need not fit in memory."""

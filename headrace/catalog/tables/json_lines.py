@@ -1,0 +1,266 @@
+"""Reads a table of JSON Lines and rejects columns whose values have different JSON types.
+
+A column of a table has one type, that of all of its cells, so the file is read several times, a piece at a time.
+Without the check, polars would turn the numbers and lists of a mixed column into text.
+"""
+
+import contextlib
+import io
+import json
+import math
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from headrace.catalog.tables.buckets import PartTables
+from headrace.errors import ConfigError
+from headrace.stores.temporary_room import temporary_room
+
+_PIECE_BYTES = 8 << 20
+_LINE_BYTES = 64  # of a Python object, besides its content
+
+_KINDS: dict[type, str] = {
+    str: "text", int: "a number", float: "a number", bool: "true or false", list: "a list", dict: "an object"
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLinesTable:
+    """A `MetadataTable` that was read from a file of JSON Lines.
+
+    Attributes:
+        schema: names and types of the columns.
+        pieces: the rows in order.
+    """
+
+    schema: pl.Schema
+    pieces: PartTables = field(repr=False)
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        """The rows in order, some at a time."""
+        return iter(self.pieces)
+
+
+def read_json_lines(file: Path, name: str, texts: tuple[str, ...]) -> JsonLinesTable:
+    """Read a table of JSON Lines, piece by piece. What does not fit in memory is kept in a temporary file.
+
+    Columns are in the order in which they first appear, the names in objects in alphabetical order. An object that has
+    no name in any row is null, because Parquet has no type for it.
+
+    Args:
+        file: one JSON object per line; blank lines are skipped.
+        name: name of the file in error messages.
+        texts: columns that become text afterwards; numbers and booleans may be mixed with text there.
+
+    Raises:
+        ConfigError: a line is not a JSON object, or the values of a column have different kinds.
+        StorageError: the temporary folder is full.
+    """
+    seen = _seen(file, name, texts)
+    if not seen.columns:
+        raise ConfigError(f"{name}: there is no row, so nobody knows its columns; write one, or take the table out")
+    try:
+        schema, pieces = _parsed(file, has_empty_objects=seen.has_empty_objects())
+    except pl.exceptions.PolarsError as error:
+        raise ConfigError(f"{name}: {error}") from error
+    # polars orders more than 32 names by a random hash: in each process differently.
+    ordered = pl.Schema({column: _in_order(schema[column]) for column in seen.columns})
+    kept = PartTables()
+    for piece in pieces:
+        kept.append(piece.select(ordered.keys()).cast(ordered))
+    return JsonLinesTable(ordered, kept)
+
+
+def _parsed(file: Path, *, has_empty_objects: bool) -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
+    """Types of the columns, and the table in pieces."""
+    if not has_empty_objects:
+        with contextlib.suppress(pl.exceptions.PolarsError):
+            schema, pieces = _inferred(file), PartTables()
+            for lines in _in_pieces(file):
+                pieces.append(pl.read_ndjson(io.BytesIO(b"".join(lines)), schema=schema))
+            return schema, pieces
+    return _parsed_by_python(file)
+
+
+def _inferred(file: Path | str) -> pl.Schema:
+    """The types that all rows have together. The file is mapped, and no table is made."""
+    return pl.scan_ndjson(file, infer_schema_length=None).collect_schema()
+
+
+def _in_pieces(file: Path) -> Iterator[list[bytes]]:
+    """The lines of a file that are not blank, some at a time."""
+    piece: list[bytes] = []
+    num_bytes = 0
+    with file.open("rb") as lines:
+        for line in lines:
+            if line.strip():
+                piece.append(line)
+                num_bytes += len(line) + _LINE_BYTES
+                if num_bytes >= _PIECE_BYTES:
+                    yield piece
+                    piece, num_bytes = [], 0
+    if piece:
+        yield piece
+
+
+def _parsed_by_python(file: Path) -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
+    """The table of a file with NaN, infinities or empty objects: Python writes them, but polars rejects them.
+
+    NaN and infinities are values of float columns, as in the other formats; in lists and objects they are null, as in
+    the JSON of a sample.
+    """
+    special: set[str] = set()
+    with temporary_room("a table"), tempfile.NamedTemporaryFile(suffix=".jsonl") as plain:
+        for lines in _in_pieces(file):
+            text, cells = _without_special(lines)
+            special.update(cells)
+            plain.write(text)
+        plain.flush()
+        schema = _inferred(plain.name)
+    floats = {name for name in special if schema[name].is_numeric() or schema[name] == pl.Null}
+
+    def pieces() -> Iterator[pl.DataFrame]:
+        for lines in _in_pieces(file):
+            text, cells = _without_special(lines)
+            table = pl.read_ndjson(io.BytesIO(text), schema=schema)
+            yield table.with_columns(
+                table[name].cast(pl.Float64).scatter(list(cells.get(name, {})), list(cells.get(name, {}).values()))
+                for name in floats
+            )
+
+    return pl.Schema(schema | dict.fromkeys(floats, pl.Float64())), pieces()
+
+
+def _without_special(lines: Iterable[bytes]) -> tuple[bytes, dict[str, dict[int, float]]]:
+    """Lines with null for what polars rejects, and their NaN and infinities: column → row → value."""
+    text, special = io.BytesIO(), dict[str, dict[int, float]]()
+    for number, line in enumerate(lines):
+        row = json.loads(line)
+        for column, value in row.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                special.setdefault(column, {})[number] = value
+        text.write(json.dumps({column: _plain(value) for column, value in row.items()}).encode() + b"\n")
+    return text.getvalue(), special
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
+    """The value with null for empty objects, NaN and infinities."""
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()} or None
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _in_order(dtype: pl.DataType) -> pl.DataType:
+    """The type with the names of objects in alphabetical order; a cast matches them by name."""
+    if isinstance(dtype, pl.List):
+        return pl.List(_in_order(dtype.inner))  # type: ignore[arg-type]  # polars declares a class or an instance
+    if isinstance(dtype, pl.Struct):
+        fields = sorted(dtype.fields, key=lambda field: field.name)
+        return pl.Struct({field.name: _in_order(field.dtype) for field in fields})  # type: ignore[arg-type]  # as above
+    return dtype
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the rows of a table have.
+
+    Attributes:
+        columns: names of the columns, in the order in which they first appear.
+        kinds: where a value is, for example `("words", "[]", "text")` → its kind, and the first line that has it.
+    """
+
+    columns: dict[str, None] = field(default_factory=dict)
+    kinds: dict[tuple[str, ...], tuple[str, int]] = field(default_factory=dict)
+
+    def has_empty_objects(self) -> bool:
+        """Whether a place has objects without any name, in every row."""
+        named = {path[:-1] for path in self.kinds}
+        return any(kind == _KINDS[dict] and path not in named for path, (kind, _) in self.kinds.items())
+
+
+def _seen(file: Path, name: str, texts: tuple[str, ...]) -> _Seen:
+    """The columns of a JSON Lines file, and the kinds of their values: one for each column.
+
+    The kinds are text, number, boolean, list and object. The rule also holds for the elements of a column's lists, and
+    for each name inside its objects. Null may be anywhere.
+
+    Args:
+        file: one JSON object per line; blank lines are skipped.
+        name: name of the file in error messages.
+        texts: columns that become text in any case; numbers and booleans count as text there.
+
+    Raises:
+        ConfigError: a line is not a JSON object, or a column has two kinds; the message names the lines.
+    """
+    seen = _Seen()
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+                found = _kinds(row, (), texts) if isinstance(row, dict) else None
+                if b"\\ud" in line.lower():
+                    json.dumps(row, ensure_ascii=False).encode()
+            except UnicodeEncodeError as error:
+                raise ConfigError(
+                    f"{name}, line {number}: half of a surrogate pair ({error.object[error.start]!r}), which is not a "
+                    "character; write the text again"
+                ) from error
+            except ValueError as error:
+                raise ConfigError(f"{name}, line {number}: not valid JSON: {error}") from error
+            except RecursionError as error:
+                raise ConfigError(f"{name}, line {number}: lists or objects are nested too deeply") from error
+            if found is None:
+                raise ConfigError(f"{name}, line {number}: expected one JSON object per line")
+            seen.columns.update(dict.fromkeys(row))
+            for path, kind in found:
+                before, first = seen.kinds.setdefault(path, (kind, number))
+                if before != kind:
+                    raise ConfigError(
+                        f"{name}: column {_shown(path)} is {before} in line {first} and {kind} in line "
+                        f"{number}; write all of its values as one kind, or null"
+                    )
+    return seen
+
+
+def _kinds(
+    row: dict[str, Any], above: tuple[str, ...], texts: tuple[str, ...] = ()
+) -> list[tuple[tuple[str, ...], str]]:
+    """Path and kind of each value of an object, nested values included."""
+    found: list[tuple[tuple[str, ...], str]] = []
+    for name, value in row.items():
+        if value is None:
+            continue
+        path, kind = (*above, name), _KINDS[type(value)]
+        found.append((path, "text" if name in texts and not isinstance(value, list | dict) else kind))
+        if isinstance(value, dict):
+            found += _kinds(value, path)
+        elif isinstance(value, list):
+            found += _element_kinds(value, path)
+    return found
+
+
+def _element_kinds(values: list[Any], above: tuple[str, ...]) -> list[tuple[tuple[str, ...], str]]:
+    """Path and kind of the elements of a list. Elements that are not lists or objects are examined once per type."""
+    path = (*above, "[]")
+    types = dict.fromkeys(map(type, values))
+    found = [(path, _KINDS[kind]) for kind in types if kind in _KINDS]
+    if dict not in types and list not in types:
+        return found
+    for value in values:
+        if isinstance(value, dict):
+            found += _kinds(value, path)
+        elif isinstance(value, list):
+            found += _element_kinds(value, path)
+    return found
+
+
+def _shown(path: tuple[str, ...]) -> str:
+    return repr(".".join(path).replace(".[]", "[]"))

@@ -1,0 +1,235 @@
+"""Opens the metadata table and other tables of a user: CSV, TSV, JSON Lines or Parquet. Rows are read in batches.
+
+Errors name the file and the line. `headrace.catalog.rows.metadata_rows` prepares the rows for joining them to recordings.
+CSV has no types; `headrace.catalog.tables.cell_types` finds them.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import polars as pl
+
+from headrace.catalog.tables.delimited_files import read_delimited
+from headrace.catalog.tables.json_lines import read_json_lines
+from headrace.errors import ConfigError, StorageError
+
+_TEXT_COLUMNS = ("path", "key")
+"""Columns that are text even if all of their values look like numbers, besides those that `source.columns` names."""
+
+BATCH_ROWS = 50_000
+"""Rows of a batch of a `MetadataTable`, at most."""
+
+_FIRST_ROWS = 1000
+_BATCH_BYTES = 8 << 20
+
+
+class MetadataTable(Protocol):
+    """A table that is read in batches, as often as needed."""
+
+    @property
+    def schema(self) -> pl.Schema:
+        """Names and types of the columns."""
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        """The rows in order, some at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableInMemory:
+    """A `MetadataTable` that is a data frame."""
+
+    table: pl.DataFrame
+
+    @property
+    def schema(self) -> pl.Schema:
+        """Names and types of the columns."""
+        return self.table.schema
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        """The rows in order, some at a time."""
+        return self.table.iter_slices(BATCH_ROWS)
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetTable:
+    """A `MetadataTable` that is read from a Parquet file, some rows at a time.
+
+    Attributes:
+        schema: names and types of the columns.
+        file: the file.
+        name: its name in error messages.
+    """
+
+    schema: pl.Schema
+    file: Path | BinaryIO
+    name: str
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        """The rows in order, some at a time. Raises `ConfigError` if they cannot be read."""
+        rows = pl.scan_parquet(self.file, low_memory=True)
+        start, size = 0, min(_FIRST_ROWS, BATCH_ROWS)
+        while True:
+            try:
+                batch = rows.slice(start, size).collect()
+            except (pl.exceptions.PolarsError, OSError) as error:
+                raise ConfigError(f"{self.name}: not a readable Parquet file: {error}") from error
+            if batch.is_empty():
+                return
+            yield batch
+            start += size
+            size = max(1, min(BATCH_ROWS, _BATCH_BYTES * batch.height // max(1, int(batch.estimated_size()))))
+
+
+@dataclass(frozen=True, slots=True)
+class TypedTable:
+    """A `MetadataTable` whose columns get other types.
+
+    Attributes:
+        schema: names and types of the columns.
+        table: the table as it is in the file.
+        owner: kept as long as the table, for example the folder of a temporary copy.
+    """
+
+    schema: pl.Schema
+    table: MetadataTable
+    owner: object = None
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        """The rows in order, some at a time."""
+        return (batch.cast(self.schema) for batch in self.table.batches())
+
+
+def open_metadata(
+    path: str | os.PathLike[str],
+    shown: str | None = None,
+    *,
+    path_column: str = "path",
+    text_columns: Sequence[str] = (),
+    owner: object = None,
+) -> MetadataTable:
+    """Open a metadata table that is read in batches. `path`, `key` and the columns of paths and keys are text.
+
+    The types of a CSV or JSON Lines file depend on all of its cells, so it is read here, and kept in a temporary file
+    (`headrace.catalog.tables.buckets`) if it is large.
+
+    Args:
+        path: a `.csv`, `.tsv`, `.jsonl`, `.ndjson`, `.json` (JSON Lines) or `.parquet` file with a column `path`.
+        shown: name of the file in error messages; by default its path.
+        path_column: the column that the table needs; it is text.
+        text_columns: other columns that are text.
+        owner: see `TypedTable`.
+
+    Raises:
+        ConfigError: the file does not exist, is not a regular file, is invalid (the message names the line if
+            possible), has another extension, or has no column `path`.
+        StorageError: the temporary folder is full.
+    """
+    name = f"metadata table {shown or path}"
+    table = _open(Path(path), name, (path_column, *text_columns), owner)
+    _check_column(table.schema, name, path_column, "relative to source.uri")
+    return table
+
+
+def read_metadata(
+    path: str | os.PathLike[str],
+    shown: str | None = None,
+    *,
+    path_column: str = "path",
+    text_columns: Sequence[str] = (),
+) -> pl.DataFrame:
+    """All rows of a metadata table in memory, in the file's order. Arguments and errors as for `open_metadata`."""
+    return in_memory(open_metadata(path, shown, path_column=path_column, text_columns=text_columns))
+
+
+def open_table(path: str | os.PathLike[str], shown: str, owner: object = None) -> MetadataTable:
+    """Open a table that is joined to samples (`columns`). Arguments, types and errors are those of `open_metadata`.
+
+    Which column is joined, and whether the table has it, is checked by the caller.
+    """
+    return _open(Path(path), f"table {shown} (columns)", (), owner)
+
+
+def read_keys(path: str | os.PathLike[str], shown: str | None = None) -> frozenset[str]:
+    """Read the column `key` of a table, without empty cells. Arguments and errors are those of `open_metadata`."""
+    name = f"table of keys {shown or path} (exclude)"
+    table = _open(Path(path), name)
+    _check_column(table.schema, name, "key", "keys of samples")
+    return frozenset().union(*(batch["key"].drop_nulls() for batch in table.batches())) - {""}
+
+
+def in_memory(table: MetadataTable) -> pl.DataFrame:
+    """All rows of a table."""
+    return pl.concat([table.schema.to_frame(), *table.batches()], rechunk=True)
+
+
+def _check_column(schema: pl.Schema, name: str, column: str, meaning: str) -> None:
+    """Raise `ConfigError` if a table lacks a column. The message begins with `name`."""
+    if column not in schema:
+        found = ", ".join(schema) or "none"
+        raise ConfigError(f"{name}: has no column {column!r} ({meaning}); its columns are: {found}")
+
+
+def _open(file: Path, name: str, others: Sequence[str] = (), owner: object = None) -> MetadataTable:
+    """Open a table; `path`, `key` and `others` are text. Error messages begin with `name`."""
+    texts = tuple(dict.fromkeys((*_TEXT_COLUMNS, *others)))
+    reader = _READERS.get(file.suffix.lower())
+    if reader is None:
+        raise ConfigError(f"{name}: the file's name must end in one of {', '.join(_READERS)}")
+    if not file.is_file():  # before it is opened: a pipe would wait for a writer
+        raise ConfigError(f"{name}: {_why_no_file(file)}")
+    try:
+        table = reader(file, name, texts)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{name}: not valid UTF-8 (byte {error.start}); convert the file to UTF-8") from error
+    except StorageError:
+        raise
+    except OSError as error:
+        raise ConfigError(f"{name}: cannot be read: {error.strerror or error}") from error
+    return TypedTable(_stored_types(table.schema, name, texts), table, owner)
+
+
+def _open_parquet(file: Path, name: str, _texts: tuple[str, ...]) -> MetadataTable:
+    try:
+        schema = pl.Schema(pl.read_parquet_schema(file))
+        schema.to_frame()  # fails for types that no table can have, such as decimals of more than 38 digits
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise ConfigError(f"{name}: not a readable Parquet file: {error}") from error
+    return ParquetTable(schema, file, name)
+
+
+def _stored_types(schema: pl.Schema, name: str, texts: Sequence[str]) -> pl.Schema:
+    """The types that the columns of a table get. Raises `ConfigError` if one of `texts` holds lists or objects."""
+    texts = tuple(text for text in texts if text in schema)
+    if nested := [text for text in texts if schema[text].is_nested()]:
+        raise ConfigError(f"{name}: column {nested[0]!r} must be text, found {schema[nested[0]]}")
+    # A column of only nulls, or of only empty lists, becomes text, which every reader of Parquet supports.
+    nothing = {pl.Null(): pl.String(), pl.List(pl.Null()): pl.List(pl.String())}
+    types = {column: nothing.get(dtype, dtype) for column, dtype in schema.items()}
+    return pl.Schema(types | dict.fromkeys(texts, pl.String()))
+
+
+def _why_no_file(path: Path) -> str:
+    """What is found where a file is expected."""
+    if path.is_dir():
+        return "a folder, not a file; name the file in it"
+    if path.exists():
+        return "not a regular file but a pipe, socket or device; write the table to a file"
+    if path.is_symlink():
+        return f"a symbolic link to {path.readlink()}, which does not exist; correct the link or remove it"
+    return "there is no such file"
+
+
+_Reader = Callable[[Path, str, tuple[str, ...]], MetadataTable]
+
+_READERS: dict[str, _Reader] = {
+    ".csv": partial(read_delimited, delimiter=","),
+    ".tsv": partial(read_delimited, delimiter="\t"),
+    ".jsonl": read_json_lines,
+    ".ndjson": read_json_lines,
+    ".json": read_json_lines,
+    ".parquet": _open_parquet,
+}

@@ -1,0 +1,1 @@
+"""Files beside the shards: columns and views."""

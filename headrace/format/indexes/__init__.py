@@ -1,0 +1,1 @@
+"""Makes, reads and checks the index of a shard."""

@@ -1,0 +1,1 @@
+"""Reads and commits manifests: what each partition holds."""

@@ -1,0 +1,1 @@
+"""Writes shards, and records which files of shards are new and which are about to be deleted."""

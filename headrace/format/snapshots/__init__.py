@@ -1,0 +1,1 @@
+"""Reads and commits snapshots: numbered states of a whole shard folder."""

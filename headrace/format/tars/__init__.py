@@ -1,0 +1,1 @@
+"""Reads and writes tars, and splits the names of their members."""

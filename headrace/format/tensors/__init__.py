@@ -1,0 +1,1 @@
+"""Reads and writes the tensors of a sample: `.pth` files, and raw values at an address."""

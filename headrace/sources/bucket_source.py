@@ -1,0 +1,118 @@
+"""Recordings in an object store: `BucketSource`, a `Source` over an object store.
+
+An object is listed if it would be listed in a local folder: neither its name nor a folder's name begins with a dot.
+
+Opening an object of up to 64 MiB downloads it by one request into an anonymous file. A larger one is read in pieces.
+Both check the size and time of the object in the responses, so that no further requests are needed.
+"""
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import BinaryIO
+
+from headrace.config.source import Digests
+from headrace.errors import FileChangedError, UnsafePathError
+from headrace.format.rejects import RejectReason
+from headrace.machine import anonymous_file
+from headrace.sources.content_digests import DigestedFile, digest_of_tag, read_digest
+from headrace.sources.listing import FileStamp, Listing
+from headrace.sources.object_file import ObjectFile
+from headrace.stores.storage import ObjectStorage, StoredObject, checked_path
+
+_WHOLE_BYTES = 64 << 20
+_PIECE_BYTES = 1 << 20
+_HEADER_BYTES = 128 << 10
+_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class BucketSource:
+    """A prefix of an object store.
+
+    Attributes:
+        storage: the prefix.
+        exclude: paths below the prefix of files and folders that are not recordings.
+        digests: where the digests of recordings come from.
+    """
+
+    storage: ObjectStorage
+    exclude: tuple[str, ...] = ()
+    digests: Digests = Digests.READ
+
+    @property
+    def uri(self) -> str:
+        """The prefix's URL."""
+        return self.storage.uri
+
+    def list(self) -> Iterator[Listing]:
+        """See `Source.list`. A chunk for each response of the store, as it arrives."""
+        for page in self.storage.pages():
+            found = Listing()
+            for entry in page:
+                if self._is_recording(entry.path):
+                    _add(found, entry)
+            yield found
+
+    @contextmanager
+    def open(self, path: str, stamp: FileStamp) -> Iterator[BinaryIO]:
+        """See `Source.open`."""
+        accept = partial(_check, stamp=stamp)
+        if stamp.num_bytes > _WHOLE_BYTES:
+            raw = ObjectFile(self.storage, path, stamp.num_bytes, accept, first_bytes=_PIECE_BYTES)
+            with io.BufferedReader(raw) as file:
+                yield file
+            return
+        found = self.storage.fetch(path, accept)
+        with os.fdopen(anonymous_file("headrace-recording"), "w+b") as whole:
+            whole.write(found.data)
+            del found
+            whole.seek(0)
+            yield whole
+
+    @contextmanager
+    def open_digested(self, path: str, stamp: FileStamp) -> Iterator[DigestedFile]:
+        """See `Source.open_digested`. With `Digests.STORE` only the pieces that the caller reads are downloaded."""
+        if self.digests == Digests.READ or not stamp.num_bytes:
+            with read_digest(self.open(path, stamp)) as found:
+                yield found
+            return
+        accept = partial(_check, stamp=stamp)
+        raw = ObjectFile(self.storage, path, stamp.num_bytes, accept, first_bytes=_HEADER_BYTES)
+        with io.BufferedReader(raw) as file:
+            if raw.tag is not None:
+                yield DigestedFile(file, digest_of_tag(raw.tag, path))
+            else:
+                with read_digest(nullcontext(file)) as found:
+                    yield found
+
+    def _is_recording(self, path: str) -> bool:
+        is_hidden = path.startswith(".") or "/." in path
+        return not is_hidden and not any(path == aside or path.startswith(f"{aside}/") for aside in self.exclude)
+
+
+def stamp_of(entry: StoredObject) -> FileStamp:
+    """Size and modification time of an object."""
+    return FileStamp(entry.num_bytes, round(entry.modified_seconds * _NS))
+
+
+def _add(found: Listing, entry: StoredObject) -> None:
+    stamp = stamp_of(entry)
+    try:
+        checked_path(entry.path)
+    except UnsafePathError as error:
+        found.add(entry.path, stamp.num_bytes, stamp.mtime_ns, RejectReason.BAD_NAME.value, str(error))
+    else:
+        found.add(entry.path, stamp.num_bytes, stamp.mtime_ns, None, None)
+
+
+def _check(entry: StoredObject, stamp: FileStamp) -> None:
+    """Raise `FileChangedError` if an object is not the listed one.
+
+    Listings of some stores give the time with a fraction of a second, which responses to other requests lack.
+    """
+    if entry.num_bytes != stamp.num_bytes or abs(stamp_of(entry).mtime_ns - stamp.mtime_ns) >= _NS:
+        raise FileChangedError(f"{entry.path}: the object changed since it was listed")

@@ -1,0 +1,69 @@
+"""Detects whether a source has changed since its last scan, by listing it, without opening a file.
+
+`list_within` lists a source within a time limit. `source_difference` compares the listing with the catalog's stamps.
+What to do about a change is decided elsewhere: `headrace.catalog.scanning.scan` scans, `headrace.build.reconcile` finds stale
+partitions.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.sources.listing import ABSENT, SourceStamps, concatenated, stamps_of
+from headrace.sources.sources import Source
+
+_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDifference:
+    """A listing compared with a catalog.
+
+    Attributes:
+        is_changed: whether a settled file is new, changed or gone.
+        num_waiting: files that changed too recently to be scanned.
+        digest: fingerprint of all other files; listings with equal digests need the same scan.
+    """
+
+    is_changed: bool
+    num_waiting: int
+    digest: str
+
+
+def list_within(source: Source, seconds: float, clock: Callable[[], float] = time.monotonic) -> SourceStamps | None:
+    """The whole listing, or None if listing takes longer than `seconds`.
+
+    The clock is read after each chunk of the listing, so the limit is exceeded by one chunk at most.
+    """
+    deadline = clock() + seconds
+    chunks = []
+    for chunk in source.list():
+        chunks.append(stamps_of(chunk.path, chunk.num_bytes, chunk.mtime_ns))
+        if clock() > deadline:
+            return None
+    return concatenated(chunks)
+
+
+def source_difference(
+    listing: SourceStamps, known: SourceStamps | None, settle_seconds: float, now_ns: int
+) -> SourceDifference:
+    """Compare a listing with the catalog's stamps. Files that changed within `settle_seconds` are left out of both.
+
+    A modification time in the future counts as recent only within the same span, as in
+    `headrace.catalog.scanning.scan.plan_scan`. Pure.
+
+    Args:
+        listing: the files of the source.
+        known: the catalog's stamps; None before the first scan, which is due even if the source is empty.
+        settle_seconds: see `SourceConfig`.
+        now_ns: current time, nanoseconds since 1970.
+    """
+    there = stamps_of((), (), ()) if known is None else known
+    is_recent = (np.abs(listing.mtime_ns - now_ns) < round(settle_seconds * _NS)) & (listing.num_bytes != ABSENT)
+    is_young = is_recent & ~listing.are_in(there)
+    settled = listing.where(~is_young)
+    expected = there.where(~np.isin(there.paths, listing.paths[is_young]))
+    is_changed = known is None or not settled.equals(expected)
+    return SourceDifference(is_changed, int(is_young.sum()), settled.digest)

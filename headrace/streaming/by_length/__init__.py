@@ -1,0 +1,1 @@
+"""Orders that make batches of samples of similar length."""

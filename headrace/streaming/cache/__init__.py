@@ -1,0 +1,1 @@
+"""Keeps shards in a folder that the processes of a host share, and reads byte ranges of open shards."""

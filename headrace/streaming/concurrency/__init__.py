@@ -1,0 +1,1 @@
+"""Threads, processes and locks, without knowledge of samples."""

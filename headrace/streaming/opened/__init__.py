@@ -1,0 +1,1 @@
+"""Opens the streams of a dataset at one snapshot each."""

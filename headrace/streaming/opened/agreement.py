@@ -1,0 +1,128 @@
+"""Opens the streams of a dataset at the same snapshots on all ranks, even if others are committed meanwhile.
+
+Rank 0 finds the newest snapshots, and the other ranks open the same ones. A saved state selects its own snapshots.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headrace.errors import ConfigError, HeadraceError, IntegrityError, NotFoundError, StateError
+from headrace.streaming import distributed
+from headrace.streaming.order.state import OrderState, StreamState
+from headrace.streaming.shards.remote import OpenedRemote, StreamRequest, open_remote
+
+
+def open_all(requests: Sequence[StreamRequest], *, agree: bool = True) -> list[OpenedRemote]:
+    """Open each stream; where torch.distributed is up, at the snapshots that rank 0 finds.
+
+    Raises:
+        IntegrityError: the shards that a rank finds under a name are not those that rank 0 found.
+    """
+    if not agree or not distributed.is_up():
+        return list(map(open_remote, requests))
+    mine: list[OpenedRemote] | HeadraceError
+    try:
+        mine = list(map(open_remote, requests)) if distributed.current_world().rank == 0 else []
+    except HeadraceError as error:  # the other ranks must not wait for a rank that failed
+        mine = error
+    shared = distributed.from_rank_zero(mine if isinstance(mine, HeadraceError) else [_pins(one) for one in mine])
+    if isinstance(shared, HeadraceError):
+        raise shared
+    if mine:
+        return list(mine) if not isinstance(mine, HeadraceError) else []
+    return [_open_as(one, pins) for one, pins in zip(requests, shared, strict=True)]
+
+
+def open_for_state(
+    requests: Sequence[StreamRequest],
+    names: Sequence[str],
+    opened: Sequence[OpenedRemote],
+    state: OrderState,
+) -> list[OpenedRemote]:
+    """Open the streams at the snapshots of a saved state; streams that are not in the state stay as they are.
+
+    Raises:
+        StateError: a snapshot is gone, or does not belong to the data set that is read now.
+    """
+    saved = {stream.name: stream for stream in state.streams}
+    found: list[OpenedRemote] = []
+    for one, name, now in zip(requests, names, opened, strict=True):
+        before = saved.get(name)
+        if before is None or before.snapshot is None or _is_open(before, now):
+            found.append(now)
+            continue
+        if (before.view is None) != (now.identity.view is None) or (
+            before.view is not None and before.view.definition != _definition(now)
+        ):
+            found.append(now)  # the order raises the error
+            continue
+        try:
+            latents = before.latents_snapshots if len(before.latents_snapshots) == len(one.latents) else ()
+            columns = replace(one.columns, pins=dict(before.columns_snapshots))
+            pinned = replace(one, snapshot=before.snapshot, latents_snapshots=latents, columns=columns)
+            if before.view is not None:
+                pinned = replace(pinned, view_snapshot=before.view.snapshot, where_columns=before.view.columns)
+            found.append(open_remote(pinned))
+        except NotFoundError as error:
+            raise StateError(
+                f"snapshot: the state was saved with {name} at {before}, which is gone ({error}); restore it, or start "
+                "from the beginning"
+            ) from error
+        except ConfigError as error:
+            raise StateError(
+                f"snapshot: the state was saved with {name} at {before}, which {one.remote} does not have "
+                f"({error}); read the data set that it was saved on, or start from the beginning"
+            ) from error
+    return found
+
+
+def _is_open(saved: StreamState, now: OpenedRemote) -> bool:
+    """Whether a stream is open at the snapshots of a state."""
+    columns = dict(saved.columns_snapshots)
+    pinned = all(columns.get(name, number) == number for name, number in now.columns_snapshots.items())
+    return pinned and saved.fingerprint == now.identity.fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class _Pins:
+    """The snapshots that rank 0 opened, and the fingerprints that every rank must find."""
+
+    snapshot: int | None
+    latents: tuple[int, ...]
+    view: int | None
+    where_columns: tuple[tuple[str, int], ...]
+    columns: dict[str, int]
+    fingerprints: tuple[str, ...]
+
+
+def _pins(opened: OpenedRemote) -> _Pins:
+    data = opened.identity
+    fingerprints = (data.fingerprint, *(one.identity.fingerprint for one in opened.columns))
+    return _Pins(
+        data.snapshot,
+        opened.latents_snapshots,
+        opened.view_snapshot,
+        opened.where_columns,
+        opened.columns_snapshots,
+        fingerprints,
+    )
+
+
+def _open_as(request: StreamRequest, pins: _Pins) -> OpenedRemote:
+    pinned = replace(
+        request,
+        snapshot=pins.snapshot,
+        latents_snapshots=pins.latents,
+        view_snapshot=pins.view,
+        where_columns=pins.where_columns,
+        columns=replace(request.columns, pins=pins.columns),
+    )
+    opened = open_remote(pinned)
+    if _pins(opened).fingerprints != pins.fingerprints:
+        raise IntegrityError(f"{request.remote}: this rank finds other shards than rank 0: mount or copy the same data")
+    return opened
+
+
+def _definition(opened: OpenedRemote) -> str:
+    view = opened.identity.view
+    return "" if view is None else view.definition

@@ -1,0 +1,154 @@
+"""Lengths of the samples of all streams, for the order: from the indexes, and counted once for each set of shards.
+
+The counts (`format.length_census`) come from the manifests if these have them (`stored_lengths`). They are kept in
+the cache folder, in `lengths/`, so that all ranks of a host, all epochs and all later runs read them once. They follow
+from the data and from crop and resampling alone, so all hosts of a job find the same.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import mmap
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import FormatError
+from headrace.format import tables
+from headrace.format.manifests.length_census import LengthCensus, count_lengths
+from headrace.streaming.concurrency.host_lock import locked
+from headrace.streaming.opened.reading import StreamReaders
+from headrace.streaming.opened.stored_lengths import stored_census
+from headrace.streaming.order.epoch_order import Rows
+from headrace.streaming.settings import SampleSettings
+
+_log = logging.getLogger(__name__)
+
+_VERSION = 1
+_FOLDER = "lengths"
+_SHARDS_AT_ONCE = 1024
+_SAMPLES_AT_ONCE = 1 << 20
+
+
+class OpenReaders(Protocol):
+    """The opened streams, of which each process makes its own `StreamReaders`."""
+
+    @property
+    def reading(self) -> StreamReaders:
+        """The streams as this process reads them."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexLengths:
+    """Lengths of samples after crop and resampling (`order.lengths.KnownLengths`).
+
+    Attributes:
+        streams: the opened streams.
+        samples: crop and resampling.
+    """
+
+    streams: OpenReaders
+    samples: SampleSettings
+
+    def __call__(self, rows: Rows) -> NDArray[np.int64]:
+        """Frames of each row's sample, int64 (n,). Raises `ConfigError` if an index does not know one."""
+        return self.streams.reading.lengths(rows, self.samples)
+
+    def census(self, stream: int) -> LengthCensus:
+        """How many samples of which length each shard of a stream has.
+
+        If it is not kept yet, it comes from the manifests, or from all indexes.
+
+        Raises:
+            ConfigError: an index does not know a length.
+            StorageError: an index cannot be read.
+        """
+        reading = self.streams.reading
+        return reading.census((stream, _crop(self.samples)), lambda: _counted(reading, stream, self))
+
+    def changed(self, stream: int, shard: int) -> FormatError:
+        """The error for a shard whose index has other lengths than the census."""
+        reading = self.streams.reading
+        access = reading.readers[stream].primary
+        return FormatError(
+            f"{access.shards.storage.uri}/{access.name(shard)}: the lengths in its index are not those that were "
+            "counted: the shard or its index has changed since; start again after removing "
+            f"{_path(reading, stream, self.samples)}"
+        )
+
+
+def _crop(samples: SampleSettings) -> tuple[float | None, ...]:
+    """The settings that lengths depend on."""
+    return samples.crop_frames, samples.crop_seconds, samples.sample_rate_hz
+
+
+def _path(reading: StreamReaders, stream: int, samples: SampleSettings) -> Path:
+    """Where the census of a stream is kept."""
+    data = reading.readers[stream].primary.shards.identity
+    origin = json.dumps([_VERSION, data.fingerprint, data.split, *_crop(samples)])
+    return reading.cache_folders[stream] / _FOLDER / f"{hashlib.sha256(origin.encode()).hexdigest()[:32]}.lengths"
+
+
+def _counted(reading: StreamReaders, stream: int, lengths: IndexLengths) -> LengthCensus:
+    """The census of a stream, from its file or made and kept."""
+    shards = reading.readers[stream].primary.shards
+    sizes, path = shards.shards.num_samples, _path(reading, stream, lengths.samples)
+    if (found := _read(path, sizes)) is not None:
+        return found
+    with locked(path):  # other ranks of the host wait for the one that counts
+        if (found := _read(path, sizes)) is not None:
+            return found
+        census = stored_census(shards, lengths.samples)
+        if census is None:
+            _log.info("%s: counting the lengths of %d samples once", shards.identity.uri, shards.num_samples)
+            census = count_lengths(_parts(sizes, stream, lengths))
+        _keep(path, census)
+        return census
+
+
+def _parts(
+    sizes: NDArray[np.integer], stream: int, lengths: IndexLengths
+) -> Iterator[tuple[NDArray[np.integer], NDArray[np.int64]]]:
+    """Sizes and lengths of consecutive shards, of a million samples at a time."""
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
+    first = 0
+    while first < len(sizes):
+        fitting = int(np.searchsorted(starts, starts[first] + _SAMPLES_AT_ONCE, side="right")) - 1
+        stop = min(max(fitting, first + 1), first + _SHARDS_AT_ONCE, len(sizes))
+        samples = np.arange(starts[first], starts[stop])
+        yield sizes[first:stop], lengths(Rows(np.full(len(samples), stream, np.int32), samples))
+        first = stop
+
+
+def _read(path: Path, sizes: NDArray[np.integer]) -> LengthCensus | None:
+    """The kept census, or None unless it counts all samples of these shards. Processes share its memory."""
+    try:
+        with path.open("rb") as file:
+            blob = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        arrays, metadata = tables.unpack(blob, str(path))
+        census = LengthCensus(int(metadata["first_cell"]), arrays["counts"], arrays["longest"])
+    except (OSError, FormatError, KeyError, ValueError):  # absent, incomplete or damaged: it is made again
+        return None
+    return census if census.is_of(sizes) else None
+
+
+def _keep(path: Path, census: LengthCensus) -> None:
+    """Write a census for other processes; a failure is not an error, since this process has it."""
+    blob = tables.pack({"counts": census.counts, "longest": census.longest}, {"first_cell": str(census.first_cell)})
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    with contextlib.suppress(OSError):
+        for left in path.parent.glob(f".{path.name}.*"):  # of processes that were killed: this one holds the lock
+            left.unlink(missing_ok=True)
+    try:
+        temporary.write_bytes(blob)
+        temporary.rename(path)
+    except OSError as error:
+        _log.warning("%s: %s: the lengths of this data set will be counted again in each run", path, error.strerror)
+        with contextlib.suppress(OSError):
+            temporary.unlink()

@@ -1,0 +1,391 @@
+"""Opens the streams of a dataset, each at one snapshot, with the settings of the stream or of the dataset.
+
+`OpenStreams` also agrees on snapshots with other ranks, and holds the `StreamReaders` of this process. `planner`
+decides how much an epoch takes of each stream.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from headrace.arguments import convert, each, optional, path, position, text
+from headrace.errors import ConfigError
+from headrace.format.tars.member_names import KeyAt
+from headrace.locate.names import absolute, is_folder_name
+from headrace.stores.requests import StoreRequests
+from headrace.stores.retry_policy import RetryPolicy
+from headrace.stores.storage import Transfer
+from headrace.streaming import distributed
+from headrace.streaming.opened.agreement import open_all, open_for_state
+from headrace.streaming.opened.reading import StreamReaders, StreamShards, default_cache_folder
+from headrace.streaming.order.mixing import Mixture, StreamSpec
+from headrace.streaming.order.state import OrderState, StreamState, ViewState
+from headrace.streaming.samples.chosen_fields import check_fields
+from headrace.streaming.samples.fields import is_taken
+from headrace.streaming.samples.stored_sample import BatchRow
+from headrace.streaming.settings import FetchSettings
+from headrace.streaming.shards.access import ShardAccess
+from headrace.streaming.shards.joined_columns import ColumnRequest, WantedTensor, check_tensor_names
+from headrace.streaming.shards.remote import OpenedRemote, StreamRequest
+from headrace.streaming.shards.shard_set import SnapshotShards
+from headrace.streaming.shards.view_shards import ViewShards
+from headrace.streaming.stats import Traffic
+from headrace.streaming.stream import Stream, convert_choice, key_rule, names_of_fields, names_of_sets
+from headrace.streaming.world import World
+
+T = TypeVar("T")
+_INDEXES_READ = 32  # to find a field that `fields` names; the first one has it, unless shards differ
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDefaults:
+    """Settings of a dataset for streams that do not have their own.
+
+    Attributes:
+        local: folder of the cache; None takes one below the temporary folder.
+        split: None for all.
+        key_at: where keys end in plain tars, or its name.
+        fetch: how shards are fetched.
+        view: name or folder of a view; None for all samples.
+        where: a condition on columns; None for all samples.
+        columns: sets of columns to join.
+        tensors: columns that come as tensors.
+        fields: the fields of samples that are read; None for all.
+    """
+
+    local: str | None
+    split: str | None
+    key_at: KeyAt
+    fetch: FetchSettings
+    view: str | None = None
+    where: str | None = None
+    columns: tuple[str, ...] = ()
+    tensors: tuple[WantedTensor, ...] = ()
+    fields: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        convert(self, optional(path), "local")
+        convert(self, optional(text), "split")
+        convert_choice(self)
+        convert(self, key_rule, "key_at")
+        convert(self, names_of_sets, "columns")
+        convert(self, wanted_tensors, "tensors")
+        convert(self, optional(names_of_fields), "fields")
+
+
+def wanted_tensors(name: str, value: object) -> tuple[WantedTensor, ...]:
+    """Columns that come as tensors, from a list of names, or from names with the value that stands for no value.
+
+    Raises:
+        ConfigError: the value is neither, or a value that stands for no value is not a number.
+    """
+    if isinstance(value, Mapping):
+        return tuple(
+            WantedTensor(text(name, column), _null(f"{name}[{column!r}]", null)) for column, null in value.items()
+        )
+    found = each(name, value, _wanted, "a list of names of columns, or {name: value where it is missing}")
+    return tuple(dict.fromkeys(found))
+
+
+def _wanted(name: str, value: object) -> WantedTensor:
+    return value if isinstance(value, WantedTensor) else WantedTensor(text(name, value))
+
+
+def _null(name: str, value: object) -> float:
+    if isinstance(value, bool | int | float):
+        return value
+    raise ConfigError(f"{name} is {value!r}: expected a number, True or False")
+
+
+class OpenStreams:
+    """The opened streams of a dataset. It is pickled without open files; each process opens its own."""
+
+    def __init__(
+        self, streams: Sequence[Stream], names: Sequence[str], defaults: StreamDefaults, *, has_own_world: bool
+    ) -> None:
+        """Open the streams; if torch.distributed is up, at the snapshots that rank 0 finds.
+
+        Args:
+            streams: the streams to read.
+            names: their names in saved states.
+            defaults: settings of the dataset.
+            has_own_world: whether the user passed `world`; then ranks cannot communicate.
+
+        Raises:
+            ConfigError: there is no data set at a remote, or the latents of the streams differ.
+            NotFoundError: no such snapshot.
+        """
+        self.names = tuple(names)
+        self._streams = tuple(map(_rooted, streams))
+        local = defaults.local and absolute(defaults.local)
+        view, columns = _rooted_view(defaults.view), _rooted_sets(defaults.columns)
+        self._defaults = replace(defaults, local=local, view=view, columns=columns)
+        self._has_agreed = distributed.is_up() or has_own_world
+        self._traffic = Traffic(StoreRequests())
+        self._requests = [self._request_of(stream) for stream in self._streams]
+        self._opened = open_all(self._requests, agree=not has_own_world)
+        self._kept_reading: StreamReaders | None = None
+        for opened in self._opened:
+            check_tensor_names(opened.columns, _fields_of(opened))
+            if opened.fields is not None:
+                _check_fields(opened)
+        tensors = {name: o.tensors for name, o in zip(names, self._opened, strict=True)}
+        if len(set(tensors.values())) > 1:
+            raise ConfigError(f"tensors: the streams have columns of other types; {_types(tensors)}")
+        if len({opened.suffixes_that_are_read for opened in self._opened}) > 1:
+            found = "; ".join(
+                f"{name}: {', '.join(stream.latents) or 'none'}" for name, stream in zip(names, streams, strict=True)
+            )
+            raise ConfigError(
+                f"streams of one dataset join latents of the same names in the same order; these differ ({found}): "
+                "give each stream the same latents"
+            )
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """Suffixes of `encoder_hidden`: for the sample itself, and for each of its joined latents that are read."""
+        return self._opened[0].suffixes_that_are_read
+
+    @property
+    def has_metadata(self) -> bool:
+        """Whether the samples of some stream have metadata."""
+        return any(opened.has_metadata for opened in self._opened)
+
+    @property
+    def num_samples(self) -> int:
+        """Samples of all streams, each counted once."""
+        return sum(opened.primary.num_samples for opened in self._opened)
+
+    @property
+    def num_shards(self) -> int:
+        """Shards of all streams, without those of joined latents."""
+        return sum(len(opened.primary) for opened in self._opened)
+
+    @property
+    def reading(self) -> StreamReaders:
+        """The streams as this process reads them."""
+        if self._kept_reading is None or self._kept_reading.pid != os.getpid():
+            self._kept_reading = StreamReaders(self._sources(), self._traffic)
+        return self._kept_reading
+
+    def check_time_axes(self) -> None:
+        """Raise `ConfigError` if samples are cut in a folder that has no time axis, with latents that have one."""
+        for opened in self._opened:
+            own = opened.primary.shards
+            whole = own.whole if isinstance(own, ViewShards) else own
+            if isinstance(whole, SnapshotShards) and opened.suffixes[0] and not whole.has_time_axis:
+                raise ConfigError(
+                    f"{opened.primary.storage.uri}: no sample has more than one frame, so a crop has nothing to cut "
+                    "there: name the latents with a time axis as remote, and join this folder to them"
+                )
+
+    def close_idle(self) -> None:
+        """Close the files that this process keeps for later."""
+        if self._kept_reading is not None and self._kept_reading.pid == os.getpid():
+            self._kept_reading.close_idle()
+
+    def mixture(self, epoch_size: int | str | None) -> Mixture:
+        """The streams with their weights, for the order."""
+        specs = [
+            StreamSpec(
+                name, o.primary.shards.num_samples, stream.proportion, stream.repeat, stream.choose, stream.batch_size
+            )
+            for name, stream, o in zip(self.names, self._streams, self._opened, strict=True)
+        ]  # fmt: skip
+        return Mixture(tuple(specs), epoch_size)
+
+    def states(self) -> list[StreamState]:
+        """The streams for a saved state."""
+        return [_state_of(name, opened) for name, opened in zip(self.names, self._opened, strict=True)]
+
+    @contextlib.contextmanager
+    def reopened(self, state: OrderState) -> Iterator[None]:
+        """Open the snapshots that a state was saved on; if the block fails, return to those before.
+
+        Raises:
+            StateError: a snapshot is gone.
+        """
+        before = self._opened, self._kept_reading
+        self._opened = open_for_state(self._requests, self.names, self._opened, state)
+        self._kept_reading = None
+        try:
+            yield
+        except BaseException:
+            self._opened, self._kept_reading = before
+            raise
+        if before[1] is not None and before[1].pid == os.getpid():
+            before[1].close_idle()
+
+    def agree(self, world: World, waiting: OrderState | None) -> None:
+        """Agree on snapshots with the other ranks if torch.distributed started after opening.
+
+        Args:
+            world: rank and world size with which the dataset was made.
+            waiting: loaded state, whose snapshots are then opened.
+
+        Raises:
+            ConfigError: the rank or world size was another one when the dataset was made.
+        """
+        if self._has_agreed or not distributed.is_up():
+            return
+        found = distributed.current_world()
+        if found != world:
+            raise ConfigError(
+                f"the dataset was made as {world}, but torch.distributed now says {found}: make the dataset after "
+                "init_process_group (under Lightning: in train_dataloader), or pass world=World(rank, world_size)"
+            )
+        self._opened, self._kept_reading, self._has_agreed = open_all(self._requests), None, True
+        if waiting is not None:
+            with self.reopened(waiting):
+                pass
+
+    def row(self, number: int) -> BatchRow:
+        """A sample by its number over all streams in storage order; of a remote shard, only its bytes are fetched.
+
+        Args:
+            number: from 0 to `num_samples` - 1; negative numbers count from the end.
+
+        Raises:
+            IndexError: there is no such sample.
+            TypeError: `number` is not a whole number.
+        """
+        number = position("sample", number)
+        sample = left = number + self.num_samples if number < 0 else number
+        if not 0 <= sample < self.num_samples:
+            raise IndexError(f"sample {number}: there are {self.num_samples}, from 0 to {self.num_samples - 1}")
+        for reader, opened in zip(self.reading.readers, self._opened, strict=True):
+            if left < opened.primary.num_samples:
+                return reader.rows(np.array([left]), [sample], patient=False)[0]
+            left -= opened.primary.num_samples
+        raise AssertionError
+
+    def shard(self, number: int) -> tuple[ShardAccess, int]:
+        """The access to a shard by its number over all streams, and the number of the shard in its stream.
+
+        Raises:
+            IndexError: there is no such shard.
+            TypeError: `number` is not a whole number.
+        """
+        left = position("shard", number)
+        for reader in self.reading.readers:
+            if 0 <= left < len(reader.primary.shards):
+                return reader.primary, left
+            left -= len(reader.primary.shards)
+        raise IndexError(f"shard {number}: there are {self.num_shards}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle without open files, locks and clients."""
+        return self.__dict__ | {"_kept_reading": None}
+
+    def _request_of(self, stream: Stream) -> StreamRequest:
+        chosen = self._defaults if stream.view is None and stream.where is None else stream
+        fields = stream.fields or self._defaults.fields
+        return StreamRequest(
+            remote=stream.place,
+            latents=tuple(stream.latents),
+            view=chosen.view,
+            where=chosen.where,
+            split=stream.split or self._defaults.split,
+            snapshot=stream.snapshot,
+            key_at=KeyAt(stream.key_at or self._defaults.key_at),
+            index_folder=self._cache_folder(stream) / "indexes",
+            cache_folder=self._cache_folder(stream),
+            transfer=self._transfer_of(self._fetch_of(stream)),
+            columns=ColumnRequest(
+                tuple(_or(stream.columns, self._defaults.columns)),
+                self._defaults.tensors,
+                keeps_json=fields is None or "metadata" in fields,
+            ),
+            fields=None if fields is None else frozenset(fields),
+        )
+
+    def _transfer_of(self, fetch: FetchSettings) -> Transfer:
+        return Transfer(fetch.download_timeout_seconds, RetryPolicy(fetch.download_retry), self._traffic.requests)
+
+    def _cache_folder(self, stream: Stream) -> Path:
+        folder = stream.cache or self._defaults.local
+        return Path(folder) if folder is not None else default_cache_folder()
+
+    def _sources(self) -> list[StreamShards]:
+        pairs = zip(self._streams, self._opened, strict=True)
+        return [StreamShards(opened, self._cache_folder(stream), self._fetch_of(stream)) for stream, opened in pairs]
+
+    def _fetch_of(self, stream: Stream) -> FetchSettings:
+        fetch = self._defaults.fetch
+        return replace(
+            fetch,
+            download_retry=_or(stream.download_retry, fetch.download_retry),
+            download_timeout_seconds=_or(stream.download_timeout, fetch.download_timeout_seconds),
+            validate_hash=cast("bool", _or(stream.validate_hash, fetch.validate_hash)),  # FetchSettings converts it
+            keep_zip=_or(stream.keep_zip, fetch.keep_zip),
+        )
+
+
+def _rooted(stream: Stream) -> Stream:
+    """The stream with absolute names, since the process may change its folder before it reads or starts workers."""
+    return replace(
+        stream,
+        remote=stream.remote and absolute(stream.remote),
+        local=stream.local and absolute(stream.local),
+        latents=tuple(map(absolute, stream.latents)),
+        view=_rooted_view(stream.view),
+        columns=None if stream.columns is None else _rooted_sets(stream.columns),
+    )
+
+
+def _rooted_view(view: str | None) -> str | None:
+    return absolute(view) if view is not None and is_folder_name(view) else view
+
+
+def _rooted_sets(columns: Sequence[str]) -> tuple[str, ...]:
+    """Names of sets as they are, and folders of columns by their absolute names."""
+    return tuple(absolute(name) if is_folder_name(name) else name for name in columns)
+
+
+def _types(tensors: Mapping[str, Sequence[tuple[str, str]]]) -> str:
+    """The types of the tensors of each stream, for messages."""
+    return "; ".join(f"{name}: {', '.join(f'{n} {dtype}' for n, dtype in found)}" for name, found in tensors.items())
+
+
+def _fields_of(opened: OpenedRemote) -> dict[str, str]:
+    """The fields that the batches of a stream have besides tensors of columns, and what each is, for messages."""
+    names = [tensor.spec.name for one in opened.columns for tensor in one.tensors]
+    if not names or not len(opened.primary):
+        return {}
+    shard = opened.primary.shards.name(0)
+    fields = opened.primary.load_index(opened.primary.storage, shard).fields
+    found = {name: f"the files .{name} in the shards" for name in fields}
+    return found | {name: "a field that every batch has" for name in names if is_taken(name)}
+
+
+def _check_fields(opened: OpenedRemote) -> None:
+    """Raise `ConfigError` if a stream has no field of a wanted name."""
+    shards, storage = opened.primary.shards, opened.primary.storage
+    most = np.linspace(0, len(opened.primary) - 1, min(len(opened.primary), _INDEXES_READ)).astype(int).tolist()
+    indexes = (opened.primary.load_index(storage, shards.name(shard)) for shard in most)
+    names = [f"encoder_hidden{suffix}" for suffix in opened.suffixes]
+    check_fields(opened.fields or (), indexes, names[1:], names[0], storage.uri)
+
+
+def _state_of(name: str, opened: OpenedRemote) -> StreamState:
+    data, view = opened.identity, opened.identity.view
+    return StreamState(
+        name,
+        data.split,
+        data.snapshot,
+        data.fingerprint,
+        latents_snapshots=opened.latents_snapshots,
+        key_at=data.key_at,
+        view=None if view is None else ViewState(view.definition, view.snapshot, view.columns),
+        columns_snapshots=tuple(opened.columns_snapshots.items()),
+    )
+
+
+def _or(own: T | None, common: T) -> T:
+    """The value of a stream, or else that of the dataset."""
+    return common if own is None else own

@@ -1,0 +1,1 @@
+"""Runs through epochs: plans them, counts positions, and downloads shards ahead."""

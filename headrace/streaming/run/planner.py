@@ -1,0 +1,113 @@
+"""Makes the orders and runs of the epochs of a dataset, from its settings, its streams and the world.
+
+The position of a dataset is in `progress`. The planner reads no data except lengths, and these only for length buckets.
+"""
+
+import math
+from dataclasses import dataclass
+
+from headrace.streaming.by_length.buckets import in_buckets
+from headrace.streaming.by_length.frame_budget import BATCH_MULTIPLE
+from headrace.streaming.opened.known_lengths import IndexLengths
+from headrace.streaming.opened.opening import OpenStreams
+from headrace.streaming.order.epoch_order import EpochOrder, Rows, joined
+from headrace.streaming.order.passes import BLOCK_SHARDS
+from headrace.streaming.order.spec import BatchingMethod, FrameBudget, OrderSpec
+from headrace.streaming.order.state import OrderState, resume, save
+from headrace.streaming.run.epochs import EpochRun
+from headrace.streaming.settings import SampleSettings
+from headrace.streaming.world import World
+
+_LEAST_AHEAD_BATCHES = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Planner:
+    """Makes the orders and runs of a dataset's epochs.
+
+    Attributes:
+        spec: what the order depends on besides the data.
+        streams: the opened streams.
+        world: rank and world size.
+        samples: crop and resampling of a sample, which decide its length.
+        epoch_size: a value that `mixing.parse_epoch_size` accepts.
+        change_streams: whether a state may have another mixture.
+    """
+
+    spec: OrderSpec
+    streams: OpenStreams
+    world: World
+    samples: SampleSettings
+    epoch_size: int | str | None = None
+    change_streams: bool = False
+
+    def order(self, epoch: int) -> EpochOrder:
+        """The order of an epoch from its beginning."""
+        return EpochOrder(self.spec, self.streams.mixture(self.epoch_size), epoch)
+
+    def rows(self, epoch: int) -> Rows:
+        """The samples of a whole epoch, in some order; without padding."""
+        order = self.order(epoch)
+        if isinstance(self.spec.buckets, FrameBudget):  # its partial passes select other samples
+            batches = in_buckets(order, IndexLengths(self.streams, self.samples))
+            rows = joined([batches.batch(index) for index in range(batches.num_batches)])
+        else:
+            rows = order.positions(0, order.num_rows)
+        return rows[~rows.is_padding]
+
+    def check(self) -> None:
+        """Raise the errors of the settings now rather than in the first epoch; this is only arithmetic.
+
+        Raises:
+            ConfigError: weights or batch sizes contradict each other, there is nothing to cut out, or the world size
+                does not divide a batch size.
+        """
+        self.order(0)
+        if self.samples.crops:
+            self.streams.check_time_axes()
+        if isinstance(self.spec.buckets, FrameBudget):
+            self.world.batch_size(self.spec.buckets.batch_multiple, BATCH_MULTIPLE)
+        if self.spec.batching_method is BatchingMethod.PER_STREAM:
+            for stream in self.streams.mixture(self.epoch_size).streams:
+                size = stream.batch_size or self.spec.global_batch_size
+                self.world.batch_size(size, f"stream {stream.name!r} with a batch_size")
+
+    def resumed(self, state: OrderState) -> EpochOrder:
+        """The order from the position of a state on. Raises `StateError` if something that it depends on differs."""
+        mixture, now = self.streams.mixture(self.epoch_size), self.streams.states()
+        return resume(state, self.spec, mixture, now, change_streams=self.change_streams)
+
+    def run(self, order: EpochOrder) -> EpochRun:
+        """This rank's batches of an order."""
+        return EpochRun(order, in_buckets(order, IndexLengths(self.streams, self.samples)), self.world)
+
+    def has_ended(self, order: EpochOrder, row: int) -> bool:
+        """Whether no batch is left from a row of an epoch on; always False at its first row."""
+        if row < order.start or not row:
+            return False
+        if isinstance(self.spec.buckets, FrameBudget):  # its batches are not the order's
+            return row >= order.phases[-1].start + order.num_rows
+        return not order.num_batches_from(row)
+
+    def num_batches_before(self, run: EpochRun) -> int:
+        """Batches of an epoch before the start of a run, counted with the current batch size and mixture."""
+        order = run.order
+        if len(order.phases) > 1:
+            return -(-order.start // self.spec.global_batch_size)
+        return len(self.run(self.order(order.epoch))) - len(run) if order.start else 0
+
+    def state(self, order: EpochOrder, row: int) -> OrderState:
+        """The state before `row` of an order's epoch."""
+        return save(order, row, self.streams.states())
+
+    def batches_ahead(self, run: EpochRun, num_samples: int | None) -> int:
+        """How many batches of a run to download ahead: `num_samples` of this rank, or else a shuffle block.
+
+        It is at least 8 batches: a loader would otherwise read by ranges the shards that are downloaded right after.
+        """
+        if num_samples is None:
+            streams = self.streams
+            shards = BLOCK_SHARDS * streams.num_samples // max(1, streams.num_shards)
+            block = self.spec.shuffle_block_size or shards
+            num_samples = block // self.world.world_size
+        return max(_LEAST_AHEAD_BATCHES, math.ceil(num_samples * len(run) / max(1, run.num_rows)))

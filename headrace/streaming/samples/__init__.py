@@ -1,0 +1,1 @@
+"""Samples before they are in a batch: their fields, their bytes in shards, and what is read of them."""

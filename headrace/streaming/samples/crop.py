@@ -1,0 +1,160 @@
+"""Chooses the frames that a crop keeps of a sample, and of the latents that are joined to it.
+
+Where a crop begins depends on the seed, the epoch and the sample's position in the epoch only, so it is the same for
+every world size, thread and worker. The crop of audio with joined latents begins where a latent frame begins, and the
+latents are cropped to the same time. Latents without a time axis, such as one vector for each clip, stay whole and do
+not move the audio's crop.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import ConfigError
+from headrace.streaming.order.bijection import mix
+from headrace.streaming.samples.stored_sample import BatchRow, StoredSample
+from headrace.streaming.settings import SampleSettings
+
+_HALF = Fraction(1, 2)
+_FINEST_RATE = 1_000_000  # denominator of a frame rate in Hz
+
+Ints = NDArray[np.int64]
+FrameWindow: TypeAlias = tuple[int, int]
+"""First kept frame, and number of kept frames."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crop:
+    """How samples are cropped.
+
+    Attributes:
+        config: length of the crop.
+        seed: seed of the random positions.
+    """
+
+    config: SampleSettings
+    seed: int
+
+    def windows(
+        self, epoch: int, num_frames: Ints, rates_hz: NDArray[np.float64], positions: Ints
+    ) -> tuple[Ints, Ints]:
+        """First frame and number of frames of many samples without joined latents, int64 (n,) both.
+
+        Args:
+            epoch: number of the epoch.
+            num_frames: int64 (n,), stored frames.
+            rates_hz: float64 (n,), frames per second; used for a crop in seconds only.
+            positions: int64 (n,), each sample's row of the epoch.
+        """
+        if not self.config.crops:
+            return np.zeros_like(num_frames), num_frames
+        kept = frames_kept(self.config, num_frames, rates_hz)
+        room = (num_frames - kept + 1).astype(np.uint64)
+        return (mix(self.seed, epoch, positions) % room).astype(np.int64), kept
+
+    def of(self, row: BatchRow, epoch: int) -> "SampleCrop":
+        """The crop of one sample."""
+        return SampleCrop(self, row, epoch)
+
+
+class SampleCrop:
+    """The crop of one sample and its joined latents. Call `primary` before `joined`."""
+
+    def __init__(self, crop: Crop, row: BatchRow, epoch: int) -> None:
+        self._crop = crop
+        self.row = row
+        self._epoch = epoch
+        self._is_whole = not crop.config.crops
+        self._window: FrameWindow
+        self._rate_hz: float
+
+    def primary(self, num_frames: int, rate_hz: float) -> FrameWindow:
+        """The kept frames of the sample's audio, or of its latents if it has no audio.
+
+        Args:
+            num_frames: stored frames.
+            rate_hz: frames per second; 0 if unknown.
+
+        Raises:
+            ConfigError: the rate is needed and unknown.
+        """
+        if not self._crop.config.crops:
+            return 0, num_frames
+        timed = [sample for sample in self.row.joined if sample is not None and sample.has_time_axis]
+        if not rate_hz and (self._crop.config.crop_seconds is not None or timed):
+            raise _no_rate(self.row.primary)
+        facts = (np.array([num_frames]), np.array([rate_hz]), np.array([self.row.position]))
+        first, count = (int(found[0]) for found in self._crop.windows(self._epoch, *facts))
+        self._rate_hz, self._is_whole = rate_hz, count == num_frames
+        if timed and not self._is_whole:
+            slowest = min(timed, key=lambda sample: sample.latent_rate_hz)
+            first = on_grid((first, count), self._pace(slowest), slowest.num_frames)
+        self._window = first, count
+        return self._window
+
+    def joined(self, number: int, num_latents: int) -> FrameWindow:
+        """The kept frames of joined latents: those at the time of the audio's; all if they have no time axis.
+
+        Args:
+            number: number of the joined folder.
+            num_latents: stored latent frames.
+
+        Raises:
+            ConfigError: their frame rate is unknown.
+        """
+        sample = self.row.joined[number]
+        if self._is_whole or sample is None or not sample.has_time_axis:
+            return 0, num_latents
+        return latents_under(self._window, self._pace(sample), num_latents)
+
+    def _pace(self, sample: StoredSample) -> Fraction:
+        """Latent frames per frame of audio."""
+        if not sample.latent_rate_hz:
+            raise _no_rate(sample)
+        rates = (Fraction(rate).limit_denominator(_FINEST_RATE) for rate in (sample.latent_rate_hz, self._rate_hz))
+        return next(rates) / next(rates)
+
+
+def frames_kept(config: SampleSettings, num_frames: Ints, rates_hz: NDArray[np.float64]) -> Ints:
+    """Number of frames that a crop keeps of samples with `num_frames` (n,) at `rates_hz` (n,), int64 (n,)."""
+    if config.crop_seconds is not None:
+        return np.minimum(np.maximum(1, np.rint(config.crop_seconds * rates_hz)).astype(np.int64), num_frames)
+    return num_frames if config.crop_frames is None else np.minimum(config.crop_frames, num_frames)
+
+
+def on_grid(window: FrameWindow, pace: Fraction, num_latents: int) -> int:
+    """First frame of a window of audio after it is moved back to the beginning of a latent frame.
+
+    Args:
+        window: kept frames of the audio.
+        pace: latent frames per frame of audio.
+        num_latents: latent frames of the whole audio; the window is moved back far enough that all of its latents
+            exist.
+
+    Returns:
+        The frame of audio nearest to the beginning of that latent frame.
+    """
+    first, count = window
+    number = max(0, min(int(first * pace), num_latents - _spanned(count, pace)))
+    return int(number / pace + _HALF)
+
+
+def latents_under(window: FrameWindow, pace: Fraction, num_latents: int) -> FrameWindow:
+    """The latent frames at the time of a window of audio, at least one; see `on_grid`."""
+    first, count = window
+    start = min(int(first * pace + _HALF), max(0, num_latents - 1))
+    return start, min(_spanned(count, pace), num_latents - start)
+
+
+def _spanned(count: int, pace: Fraction) -> int:
+    return max(1, int(count * pace + _HALF))
+
+
+def _no_rate(sample: StoredSample) -> ConfigError:
+    return ConfigError(
+        f"{sample.shard_name}: the index has no frame rate, which this crop needs: build the shard again with its "
+        "frame rate, or give crop_frames and no joined latents"
+    )

@@ -1,0 +1,263 @@
+"""Samples before they are decoded: which shard each is in, and at which bytes.
+
+A `StoredSample` is one sample in one shard. A `BatchRow` is such a sample with the latents that are joined to it from
+other folders. `stream_reader` makes them from the shards' indexes; nothing is decoded here.
+"""
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from headrace.errors import ConfigError, IntegrityError, SampleError
+from headrace.format.indexes.audio_fields import AUDIO
+from headrace.format.indexes.index import ABSENT
+from headrace.format.tars.member_names import JSON_FIELD, LATENT_FIELD, audio_field, members_of
+from headrace.format.tensors.tensors import TensorPlace
+from headrace.streaming.cache.coalesce import Span
+from headrace.streaming.cache.opened import OpenShard, StoredField, fields_of
+from headrace.streaming.samples.fields import is_taken
+from headrace.streaming.shards.access import ShardAccess
+from headrace.streaming.shards.column_reader import ColumnRow
+
+
+class StoredAudio(NamedTuple):
+    """One audio field of a sample in its shard.
+
+    Attributes:
+        name: name of the field in samples and batches.
+        span: byte range.
+        is_flac: whether the name of its member says so.
+        num_frames: stored frames, of this field; -1 if unknown.
+        num_channels: 0 if unknown.
+    """
+
+    name: str
+    span: Span
+    is_flac: bool
+    num_frames: int
+    num_channels: int
+
+    def cut(self, start: int, blob: memoryview) -> memoryview:
+        """The bytes of the field, from `blob`, which begins at byte `start` of the shard."""
+        return blob[self.span[0] - start : self.span[1] - start]
+
+
+@dataclass(frozen=True, slots=True)
+class AudioColumns:
+    """The columns of a shard that may hold an audio field, and whether each is FLAC.
+
+    The field of a sample is in the first of them that the sample has.
+    """
+
+    name: str
+    columns: tuple[tuple[int, bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldColumns:
+    """Which fields the samples of a shard have: a column for each, as in the shard's index.
+
+    Attributes:
+        names: names of all columns.
+        audio: the audio fields: the named ones of the index, or else the one field `audio`; empty without audio.
+        audio_names: names of the audio fields.
+        latents: column of the latents; None in a shard without latents.
+        json: column of the JSON; None in a shard without JSON.
+        extra: name and column of each field that is neither latents nor JSON, nor a named audio field.
+        beside_latents: all columns except that of the latents.
+        taken: names among `extra` that a batch uses for its own fields.
+        is_narrowed: whether only some fields are wanted (`chosen_fields`).
+    """
+
+    names: tuple[str, ...]
+    audio: tuple[AudioColumns, ...]
+    audio_names: tuple[str, ...]
+    latents: int | None
+    json: int | None
+    extra: tuple[tuple[str, int], ...]
+    beside_latents: tuple[int, ...]
+    taken: frozenset[str]
+    is_narrowed: bool = False
+
+
+@lru_cache(maxsize=256)
+def field_columns(fields: tuple[str, ...], audio_fields: tuple[str, ...] = ()) -> FieldColumns:
+    """The columns of a shard whose samples have these fields, of which some are named audio fields."""
+    members = {name: members_of(name, fields) for name in audio_fields} or {AUDIO: _unnamed_audio(fields)}
+    named = {member for name in audio_fields for member in members[name]}
+    audio = tuple(
+        AudioColumns(name, tuple((fields.index(m), m.rpartition(".")[2] == "flac") for m in found))
+        for name, found in members.items()
+        if found or audio_fields
+    )
+    return FieldColumns(
+        names=fields,
+        audio=audio,
+        audio_names=tuple(field.name for field in audio),
+        latents=fields.index(LATENT_FIELD) if LATENT_FIELD in fields else None,
+        json=fields.index(JSON_FIELD) if JSON_FIELD in fields else None,
+        extra=tuple((name, c) for c, name in enumerate(fields) if name not in {LATENT_FIELD, JSON_FIELD} | named),
+        beside_latents=tuple(c for c, name in enumerate(fields) if name != LATENT_FIELD),
+        taken=frozenset(name for name in fields if is_taken(name)),
+    )
+
+
+def _unnamed_audio(fields: tuple[str, ...]) -> list[str]:
+    """The members that may hold the audio of a sample without named audio fields, the plainest first."""
+    audio: list[str] = []
+    while (found := audio_field(tuple(name for name in fields if name not in audio))) is not None:
+        audio.append(found)
+    return audio
+
+
+@dataclass(slots=True)
+class StoredSample:
+    """One sample in one shard, ready to be read.
+
+    Attributes:
+        access: the shards of the folder that the sample is in.
+        shard: the shard's number there.
+        file: the open shard; None if it could not be opened (`fault` says why).
+        key: the sample's `__key__`.
+        columns: the shard's fields, in the order of `spans` and `crc32`.
+        num_frames: stored frames, of the shortest audio field; -1 if unknown.
+        sample_rate_hz: 0 if unknown or not audio.
+        num_channels: 0 if unknown or not audio; of the first audio field.
+        tensor: where the raw latents are; None if the sample has no raw latents.
+        spans: start and stop of each field, column after column; `ABSENT` for a field that the sample lacks.
+        crc32: CRC-32 of each field, column after column; `ABSENT` for a field that the sample lacks, or if unknown.
+        tensor_dtype: name of the raw latents' dtype.
+        latent_rate_hz: latent frames in a second; 0 if unknown or no latents.
+        fault: why the shard could not be opened.
+        has_time_axis: for joined latents, whether their frames follow each other in time; False for folders in which
+            no sample has more than one frame, such as a vector for each clip.
+        rejection: why the sample's latents were rejected when they were made; empty for any other sample.
+        audio_facts: frames and channels of each named audio field; empty without named audio fields.
+    """
+
+    access: ShardAccess
+    shard: int
+    file: OpenShard | None
+    key: str
+    columns: FieldColumns
+    num_frames: int
+    sample_rate_hz: int
+    num_channels: int
+    tensor: TensorPlace | None
+    spans: list[int]
+    crc32: list[int]
+    tensor_dtype: str
+    latent_rate_hz: float
+    fault: OSError | None = None
+    has_time_axis: bool = True
+    rejection: str = ""
+    audio_facts: Sequence[Sequence[int]] = ()
+    _audio: tuple[StoredAudio, ...] | None = None
+
+    @property
+    def shard_name(self) -> str:
+        """URI of the shard, for messages: shards of several streams may have the same path."""
+        return f"{self.access.shards.storage.uri}/{self.access.name(self.shard)}"
+
+    @property
+    def called(self) -> str:
+        """The sample's name in messages: shard and key."""
+        return f"{self.shard_name}: sample {self.key!r}"
+
+    def opened(self) -> OpenShard:
+        """The open shard. Raises `SampleError` if it could not be opened, with the reason."""
+        if self.file is None:
+            raise SampleError(str(self.fault)) from self.fault
+        return self.file
+
+    def fields(self) -> list[StoredField]:
+        """All fields of the sample in its shard."""
+        return fields_of(self.key, self.columns.names, self.spans, self.crc32)
+
+    def renew(self) -> bool:
+        """Fetch the sample from its store if the cached shard is damaged. Returns whether it was fetched.
+
+        Raises:
+            StorageError: the store failed.
+            IntegrityError: what the store sent is damaged, too.
+        """
+        found = self.access.renewed(self.shard, self.file, self.fields())
+        self.file = found or self.file
+        return found is not None
+
+    def span(self, column: int | None) -> Span | None:
+        """Byte range of a field; None if the sample lacks it."""
+        if column is None or (start := self.spans[2 * column]) == ABSENT:
+            return None
+        return start, self.spans[2 * column + 1]
+
+    def checked(self, column: int, data: memoryview) -> memoryview:
+        """`data`, the bytes of a field, after its CRC-32 was checked.
+
+        Raises:
+            IntegrityError: the CRC-32 is not the one in the index.
+        """
+        wanted = self.crc32[column]
+        if wanted != ABSENT and (found := zlib.crc32(data)) != wanted:
+            raise IntegrityError(
+                f"field {self.columns.names[column]!r}: CRC-32 {wanted:08x} expected, {found:08x} found: this copy of "
+                "the shard is damaged; `headrace verify` lists what else is: copy the shard again"
+            )
+        return data
+
+    def audio(self) -> tuple[StoredAudio, ...]:
+        """The audio fields that the sample has, the first one leading; empty for a sample without audio."""
+        if self._audio is None:
+            facts = self.audio_facts or ((self.num_frames, self.num_channels),)
+            pairs = zip(self.columns.audio, facts, strict=False)  # a shard of latents has no columns
+            found = [self._audio_field(columns, *known) for columns, known in pairs]
+            self._audio = tuple(field for field in found if field is not None)
+        return self._audio
+
+    def _audio_field(self, field: AudioColumns, num_frames: int, num_channels: int) -> StoredAudio | None:
+        for column, is_flac in field.columns:
+            if (span := self.span(column)) is not None:
+                return StoredAudio(field.name, span, is_flac, num_frames, num_channels)
+        return None
+
+    def extra(self) -> Iterator[tuple[str, int, Span]]:
+        """Fields other than audio, latents and JSON: name, column and byte range.
+
+        Raises:
+            ConfigError: a batch has a field of that name of its own.
+        """
+        if len(self.columns.extra) > (0 if self.audio_facts or not self.columns.audio else 1):
+            audio = {found.span for found in self.audio()}
+            for name, column in self.columns.extra:
+                span = self.span(column)
+                if span is not None and span not in audio:
+                    if name in self.columns.taken:
+                        raise ConfigError(
+                            f"{self.called}: its file .{name} would become the field {name!r} of a batch, a name "
+                            "that batches use themselves: rename such files in the tar"
+                        )
+                    yield name, column, span
+
+
+@dataclass(slots=True)
+class BatchRow:
+    """One sample with its joined latents.
+
+    Attributes:
+        primary: the sample in the stream's own folder.
+        joined: the sample in each joined latents folder; None in a folder that lacks its key.
+        position: row of the epoch.
+        columns: the columns that are joined to the sample; None without columns.
+    """
+
+    primary: StoredSample
+    joined: tuple[StoredSample | None, ...]
+    position: int
+    columns: ColumnRow | None = None
+
+    @property
+    def stored(self) -> tuple[StoredSample | None, ...]:
+        """`primary`, then `joined`."""
+        return (self.primary, *self.joined)

@@ -1,0 +1,287 @@
+"""Reads the rows of one stream: from sample numbers to shards and byte ranges, by way of the shards' indexes.
+
+A stream is one folder of shards, and the latents folders that are joined to it by key. Shards are opened through
+`ShardAccess`, which finds them in place, in the cache, or in their store. Nothing is decoded here.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import IntegrityError, NotFoundError
+from headrace.format.indexes.index import ABSENT, ShardIndex
+from headrace.streaming.concurrency.parallel import map_on_threads
+from headrace.streaming.samples.chosen_fields import ChosenFields
+from headrace.streaming.samples.local_latents import LocalShard, holds_only_latents
+from headrace.streaming.samples.stored_sample import BatchRow, StoredSample, field_columns
+from headrace.streaming.shards.access import ShardAccess
+from headrace.streaming.shards.column_reader import ColumnReader, ColumnRow
+from headrace.streaming.shards.shard_set import Locator, SnapshotShards
+from headrace.streaming.shards.view_shards import ViewRows, ViewShards, partners, reads_ranges
+
+_INDEXES_AT_ONCE = 32
+T = TypeVar("T")
+
+
+class StreamReader:
+    """Reads the rows of one stream; safe for threads."""
+
+    def __init__(
+        self,
+        primary: ShardAccess,
+        joined: Sequence[ShardAccess] = (),
+        columns: ColumnReader | None = None,
+        chosen: ChosenFields | None = None,
+    ) -> None:
+        """Open no shard yet.
+
+        Args:
+            primary: the stream's own shards.
+            joined: the shards of each joined latents folder.
+            columns: the columns that are joined to its samples; None without columns.
+            chosen: the fields of its samples that are read; None for all.
+        """
+        self.primary = primary
+        self.joined = tuple(joined)
+        self.locator = Locator.of(primary.shards.shards.num_samples)
+        shards = primary.shards.shards
+        self._view = ViewRows(shards, primary.cache.folder) if isinstance(shards, ViewShards) else None
+        self.columns = columns
+        self._chosen = chosen
+        self._small_parts: dict[tuple[str, ...], bool] = {}
+        self._partners = [partners(shards, _snapshot_shards(access)) for access in joined]
+        self._have_time_axis = [_snapshot_shards(access).has_time_axis for access in joined]
+        self._may_copy = not joined and columns is None and chosen is None
+
+    def shards_of(self, samples: NDArray[np.int64]) -> Iterator[tuple[ShardAccess, int]]:
+        """Every shard that is fetched whole for these samples, in the order of first use: what to prefetch.
+
+        Shards of which a view takes so few samples that they are read by ranges are left out.
+        """
+        shards, _ = self.locator.find(samples)
+        for shard in dict.fromkeys(shards.tolist()):
+            for access, number in self.with_joined(shard):
+                if not self.reads_ranges(shard, access, number):
+                    yield access, number
+
+    def shards_with_columns(self, samples: NDArray[np.int64]) -> list[int]:
+        """Every shard whose columns these samples need, in the order of first use; empty without columns."""
+        if self.columns is None:
+            return []
+        shards, _ = self.locator.find(samples)
+        return list(dict.fromkeys(shards.tolist()))
+
+    def find(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Shard and stored row of each sample number, both int64 of the same shape; of a view, the counts are read."""
+        shards, rows = self.locator.find(samples)
+        return shards, rows if self._view is None else self._view.rows(shards, rows)
+
+    def reads_ranges(self, shard: int, access: ShardAccess, number: int) -> bool:
+        """Whether samples are fetched one by one: because a view takes few of a shard, or of each only a small part.
+
+        Args:
+            shard: a shard of the stream's own.
+            access: the folder of that shard, or of a shard that is joined to it.
+            number: the shard in that folder.
+        """
+        if self._chosen is not None and access is self.primary:
+            index = access.index(number)
+            if (is_small := self._small_parts.get(index.fields)) is None:
+                is_small = self._small_parts[index.fields] = self._chosen.is_small_part(index, access.name(number))
+            if is_small:
+                return True
+        if self._view is None:
+            return False
+        drawn = int(self.primary.shards.shards.num_samples[shard])
+        # A joined shard has the same samples.
+        return reads_ranges(drawn, self.stored_samples(shard), int(access.shards.shards.num_bytes[number]))
+
+    def stored_samples(self, shard: int) -> int:
+        """Samples that a shard of the stream's own holds, whether a view takes them or not."""
+        own = self.primary.shards.shards
+        return own.stored_samples(shard) if isinstance(own, ViewShards) else int(own.num_samples[shard])
+
+    def with_joined(self, shard: int) -> Iterator[tuple[ShardAccess, int]]:
+        """A shard of the stream's own, and the shards with the latents of its samples."""
+        yield self.primary, shard
+        for access, partner in zip(self.joined, self._partners, strict=True):
+            if partner[shard] != ABSENT:
+                yield access, int(partner[shard])
+
+    def lengths(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Frames of each sample, int64 of the same shape; 0 for rejected latents, -1 if unknown.
+
+        The indexes have them; those of shards with one sample, the table of the snapshot has as well.
+        """
+        shards, rows = self.locator.find(samples)
+        lengths = self.primary.shards.shards.lone_lengths(shards)
+        unknown = np.flatnonzero(lengths < 0)
+        if self._view is not None and len(unknown):
+            rows[unknown] = self._view.rows(shards[unknown], rows[unknown])
+        for index, places in self._indexes(shards, unknown):
+            lengths[places] = index.lengths[rows[places]]
+        return lengths
+
+    def rates(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Sample rate of the audio in Hz, int64 (n,), and frame rate of the latents in Hz, float64 (n,).
+
+        A rate is 0 where a sample has no audio, or no latents. Only the indexes have rates, also of lone samples.
+        """
+        shards, rows = self.find(samples)
+        audio, latents = np.zeros(len(samples), np.int64), np.zeros(len(samples), np.float64)
+        for index, places in self._indexes(shards, np.arange(len(samples))):
+            audio[places], latents[places] = index.sample_rate_hz[rows[places]], index.latent_rate_hz
+        return audio, latents
+
+    def rows(self, samples: NDArray[np.int64], positions: Sequence[int], *, patient: bool) -> list[BatchRow]:
+        """The rows of these samples, in order; each shard is opened once.
+
+        Args:
+            samples: int64 (n,).
+            positions: the position of each in the epoch.
+            patient: wait for a shard that is being downloaded, instead of fetching only these samples by ranged reads.
+        """
+        shards, numbers = (found.tolist() for found in self.find(samples))
+        places_of: dict[int, list[int]] = {}
+        for place, shard in enumerate(shards):
+            places_of.setdefault(shard, []).append(place)
+        made: list[BatchRow | None] = [None] * len(shards)
+
+        def make(shard: int) -> None:
+            places = places_of[shard]
+            rows = [numbers[place] for place in places]
+            own = _stored_samples(self.primary, shard, rows, patient=patient, chosen=self._chosen)
+            joined = self._joined_to(shard, own, patient=patient)
+            columns: Iterable[ColumnRow | None] = (
+                repeat(None) if self.columns is None else self.columns.rows(shard, rows)
+            )
+            for place, sample, others, values in zip(places, own, joined, columns, strict=False):
+                made[place] = BatchRow(sample, others, positions[place], values)
+
+        self._side_by_side(make, list(places_of))
+        return [row for row in made if row is not None]
+
+    def local_shards(self, shards: list[int]) -> dict[int, LocalShard] | None:
+        """These shards, by number; None unless all hold latents only and are local files.
+
+        If a shard holds anything else, all later calls return None at once.
+        """
+        if not self._may_copy:
+            return None
+        # Shards that are still open from earlier calls; not those of a cache, where each use must be recorded.
+        known = self.primary.files.notes if self.primary.is_local else {}
+        found = {shard: known[shard] for shard in shards if shard in known}
+        missing = [shard for shard in shards if shard not in found]
+        for shard, opened in zip(missing, self._side_by_side(self._opened, missing), strict=True):
+            if opened is None:
+                return None
+            found[shard] = opened
+            if self.primary.is_local:
+                self.primary.files.note(shard, opened)
+        return found
+
+    def _indexes(
+        self, shards: NDArray[np.int64], wanted: NDArray[np.int64]
+    ) -> Iterator[tuple[ShardIndex, NDArray[np.int64]]]:
+        """The index of each shard at some places of `shards`, and these places; several are downloaded at a time."""
+        by_shard = wanted[np.argsort(shards[wanted], kind="stable")]
+        needed, starts = np.unique(shards[by_shard], return_index=True)
+        bounds = np.append(starts, len(wanted)).tolist()
+        for first in range(0, len(needed), _INDEXES_AT_ONCE):
+            group = needed[first : first + _INDEXES_AT_ONCE].tolist()
+            if not self.primary.is_local:
+                map_on_threads(self.primary.index, group, "index")
+            for place, shard in enumerate(group, first):
+                yield self.primary.index(shard), by_shard[bounds[place] : bounds[place + 1]]
+
+    def _side_by_side(self, task: Callable[[int], T], shards: Sequence[int]) -> list[T]:
+        """The results of a task for each shard; tasks that may wait for a store run on threads."""
+        waiting = [] if self.primary.is_local else [shard for shard in shards if not self._is_at_hand(shard)]
+        found = dict(zip(waiting, map_on_threads(task, waiting, "open"), strict=True)) if len(waiting) > 1 else {}
+        return [found[shard] if shard in found else task(shard) for shard in shards]
+
+    def _is_at_hand(self, shard: int) -> bool:
+        """Whether a shard and the shards joined to it are open."""
+        if shard not in self.primary.files or not (self.columns is None or self.columns.is_at_hand(shard)):
+            return False
+        partners = zip(self.joined, (int(found[shard]) for found in self._partners), strict=True)
+        return all(partner == ABSENT or partner in access.files for access, partner in partners)
+
+    def _opened(self, shard: int) -> LocalShard | None:
+        index = self.primary.index(shard)
+        if not holds_only_latents(index):
+            if not index.rejections:  # if all latents of a shard were rejected, other shards may still hold latents
+                self._may_copy = False
+            return None
+        return LocalShard.opened(self.primary, shard)
+
+    def _joined_to(
+        self, shard: int, own: Sequence[StoredSample], *, patient: bool
+    ) -> Iterable[tuple[StoredSample | None, ...]]:
+        """For each sample of a shard, the same sample in each joined folder."""
+        if not self.joined:
+            return [()] * len(own)
+        columns: list[Sequence[StoredSample | None]] = []
+        keys = [sample.key for sample in own]
+        for access, numbers, has_time_axis in zip(self.joined, self._partners, self._have_time_axis, strict=True):
+            partner = int(numbers[shard])
+            if partner == ABSENT:
+                columns.append([None] * len(own))
+            else:
+                found = _joined_samples(access, partner, keys, patient=patient)
+                columns.append(found)
+                # In a small shard, some samples without latents can make the frames fewer than the samples.
+                if not has_time_axis and not (access.index(partner).num_frames > 1).any():
+                    for sample in found:
+                        if sample is not None:
+                            sample.has_time_axis = False
+        return zip(*columns, strict=True)
+
+
+def _stored_samples(
+    access: ShardAccess, shard: int, rows: Sequence[int], *, patient: bool, chosen: ChosenFields | None = None
+) -> list[StoredSample]:
+    """Some rows of one shard, which is opened."""
+    index = access.index(shard)
+    columns, dtype, rate_hz = field_columns(index.fields, index.audio_fields), index.tensor_dtype, index.latent_rate_hz
+    samples = [
+        StoredSample(access, shard, None, index.key(row), columns, *index.row(row), dtype, rate_hz) for row in rows
+    ]
+    if index.audio_facts is not None:
+        for sample, row in zip(samples, rows, strict=True):
+            sample.audio_facts = index.audio_facts[row].tolist()
+    if index.rejections:
+        for sample in samples:
+            if sample.tensor is None and sample.span(columns.latents) is None:
+                sample.rejection = index.rejections.get(sample.key, "")
+    if chosen is not None:
+        for sample in samples:
+            chosen.narrow(sample)
+    file = None
+    fault: OSError | None = None
+    try:
+        file = access.open(shard, lambda: [sample.fields() for sample in samples], patient=patient)
+    except (IntegrityError, NotFoundError) as error:
+        fault = type(error)(str(error))  # the error itself would keep its frames alive, and with them open files
+    for sample in samples:
+        sample.file, sample.fault = file, fault
+    return samples
+
+
+def _joined_samples(
+    access: ShardAccess, shard: int, keys: Sequence[str], *, patient: bool
+) -> list[StoredSample | None]:
+    """The samples of one shard with these keys; None for a key that it lacks."""
+    index = access.index(shard)
+    found = [index.find(key) for key in keys]
+    samples = iter(_stored_samples(access, shard, [row for row in found if row is not None], patient=patient))
+    return [None if row is None else next(samples) for row in found]
+
+
+def _snapshot_shards(access: ShardAccess) -> SnapshotShards:
+    shards = access.shards.shards
+    assert isinstance(shards, SnapshotShards)  # only such folders can be joined
+    return shards

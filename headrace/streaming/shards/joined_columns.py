@@ -1,0 +1,327 @@
+"""Finds the sets of columns that a stream asks for, and decides what each of them adds to a sample.
+
+Names and types of columns are in the snapshots of the sets, so two columns with one name are an error here, before a
+sample is read. `column_reader` reads the files.
+"""
+
+import contextlib
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headrace.errors import ConfigError, FormatError, IntegrityError, NotFoundError
+from headrace.format.beside.column_files import specs_of
+from headrace.format.beside.column_table import ColumnKind, ColumnSpec
+from headrace.format.snapshots.snapshots import NumberedSnapshot
+from headrace.locate import locate
+from headrace.locate.listing import has_snapshots
+from headrace.locate.names import is_folder_name
+from headrace.locate.outputs import ITSELF, ShardFolder
+from headrace.stores.storage import Storage, Transfer, open_storage
+from headrace.streaming.shards.matching import COLUMNS, Companion
+from headrace.streaming.shards.shard_set import DataIdentity, ShardSet, SnapshotShards, snapshot_shards
+
+METADATA = "metadata"
+"""The set with the user's table and the facts of the catalog: it adds only what the JSON of a sample lacks."""
+TENSOR_DTYPES = {ColumnKind.FLOAT: "float32", ColumnKind.INT: "int64", ColumnKind.BOOL: "bool"}
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTensor:
+    """A column that is wanted as a tensor.
+
+    Attributes:
+        name: name of the column.
+        null: the value where the column has none; None for NaN, which only floats have.
+    """
+
+    name: str
+    null: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRequest:
+    """The columns that a stream asks for.
+
+    Attributes:
+        names: names of sets of the output that the stream belongs to, or folders of columns.
+        tensors: columns that are wanted as tensors.
+        pins: snapshots by name of the set; the newest that belongs to the audio for other sets.
+        keeps_json: whether the samples have their JSON.
+    """
+
+    names: tuple[str, ...] = ()
+    tensors: tuple[WantedTensor, ...] = ()
+    pins: Mapping[str, int] = field(default_factory=dict)
+    keeps_json: bool = True
+
+    def __bool__(self) -> bool:
+        """Whether any column is wanted."""
+        return bool(self.names or self.tensors)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorColumn:
+    """A column of numbers that comes as a tensor.
+
+    Attributes:
+        spec: name and type.
+        null: the value where the column has none; None if that is an error.
+    """
+
+    spec: ColumnSpec
+    null: float | None
+
+    @property
+    def dtype(self) -> str:
+        """The tensor's dtype: float32, int64 or bool."""
+        return TENSOR_DTYPES[self.spec.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSet:
+    """One set of columns at one snapshot, and what it adds to a sample. A value that is pickled to workers.
+
+    Attributes:
+        name: name of the set.
+        storage: its folder.
+        shards: its files: one for each audio shard.
+        identity: what a saved state records of it.
+        joined: columns that become metadata.
+        tensors: columns that come as tensors.
+        only_fills: whether it adds only the names that the sample's JSON lacks.
+    """
+
+    name: str
+    storage: Storage
+    shards: SnapshotShards
+    identity: DataIdentity
+    joined: tuple[ColumnSpec, ...]
+    tensors: tuple[TensorColumn, ...] = ()
+    only_fills: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A set at the snapshot that is read; `is_asked_for` is False for a set that only gives tensors."""
+
+    companion: Companion
+    snapshot: NumberedSnapshot
+    is_asked_for: bool
+    specs: tuple[ColumnSpec, ...]
+
+    @property
+    def name(self) -> str:
+        return _set_name(self.companion.named)
+
+    def spec(self, name: str) -> ColumnSpec | None:
+        """The user's column of this name, or else the fact."""
+        found = [spec for spec in self.specs if spec.name == name]
+        return min(found, key=lambda spec: spec.is_fact, default=None)
+
+    def names(self) -> dict[str, ColumnSpec]:
+        """All columns by name; of a user's column and a fact with one name, the user's."""
+        return {spec.name: spec for spec in sorted(self.specs, key=lambda spec: not spec.is_fact)}
+
+
+def companions(request: ColumnRequest, output: str, transfer: Transfer | None) -> list[Companion]:
+    """The folders of the sets that are asked for.
+
+    Args:
+        request: what is asked for.
+        output: the output that the stream belongs to.
+        transfer: time limits of stores.
+
+    Raises:
+        ConfigError: two sets have one name.
+        NotFoundError: there is no such set; the message lists those that there are.
+    """
+    found = [_companion(name, request, output, transfer) for name in request.names]
+    names = [_set_name(companion.named) for companion in found]
+    if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
+        raise ConfigError(f"columns: two sets are called {twice!r}: name each set once, or rename a folder")
+    return found
+
+
+def metadata_companion(
+    request: ColumnRequest, output: str, transfer: Transfer | None, *, is_pinned: bool = True
+) -> Companion | None:
+    """The folder of the set `metadata` of an output; None if the output has no such set."""
+    if is_pinned and METADATA in request.pins:
+        return _companion(METADATA, request, output, transfer)
+    named = f"{output}/columns/{METADATA}"
+    storage = open_storage(named, transfer)
+    return Companion(named, COLUMNS, _all_of(named, transfer)) if has_snapshots(storage) else None
+
+
+def lacking_tensors(request: ColumnRequest, chosen: Iterable[NumberedSnapshot]) -> bool:
+    """Whether a column that is wanted as a tensor is in none of these sets."""
+    names = {spec.name for found in chosen for spec in specs_of(found.snapshot)}
+    return any(tensor.name not in names for tensor in request.tensors)
+
+
+def planned_sets(
+    request: ColumnRequest, chosen: Sequence[tuple[Companion, NumberedSnapshot]], split: str | None, output: str
+) -> tuple[ColumnSet, ...]:
+    """The sets with what each adds to a sample.
+
+    Args:
+        request: what is asked for.
+        chosen: the sets at the snapshots that are read: those asked for first, in order.
+        split: the split that is read; None for all.
+        output: the output that the stream belongs to, for messages.
+
+    Raises:
+        ConfigError: two sets have a column of one name; or a tensor is wanted of a column that does not exist, or
+            that holds no numbers.
+    """
+    sets = [
+        _Found(companion, found, number < len(request.names), specs_of(found.snapshot))
+        for number, (companion, found) in enumerate(chosen)
+    ]
+    _check_names(one for one in sets if one.is_asked_for)
+    tensors = [_tensor(tensor, sets, output) for tensor in request.tensors]
+    return tuple(_planned(number, one, tensors, split) for number, one in enumerate(sets))
+
+
+def check_json(sets: Sequence[ColumnSet], primary: ShardSet, table: NumberedSnapshot | None) -> None:
+    """Raise `ConfigError` if a set has a column that is in the JSON of the samples, too.
+
+    Args:
+        sets: the sets of the stream.
+        primary: its shards; the JSON of the first sample is read.
+        table: the set `metadata`: its columns are in the JSON of every sample if any of them is; None without it.
+    """
+    names = set(_names_in_json(_json_of_first_sample(primary)))
+    users = set() if table is None else {spec.name for spec in specs_of(table.snapshot) if not spec.is_fact}
+    if names & users:
+        names |= users
+    for one in sets:
+        for spec in () if one.only_fills else one.joined:
+            if spec.name in names:
+                raise ConfigError(clash(spec.name, one.name, f"the JSON of the samples in {primary.storage.uri}"))
+
+
+def clash(name: str, of_set: str, other: str) -> str:
+    """The message for a column whose name is taken."""
+    return (
+        f"columns: {name!r} of the set {of_set!r} is also in {other}, and both would have this name in a sample's "
+        "metadata: rename the column and build the set again, or leave the set out"
+    )
+
+
+def check_tensor_names(sets: Sequence[ColumnSet], taken: Mapping[str, str]) -> None:
+    """Raise `ConfigError` if a tensor has the name of another field of a batch; `taken` says what has each name."""
+    for one in sets:
+        for tensor in one.tensors:
+            if (owner := taken.get(tensor.spec.name)) is not None:
+                raise ConfigError(
+                    f"tensors: {tensor.spec.name!r} of the set {one.name!r} has the name of {owner}: rename the column "
+                    "and build the set again, or read it from the metadata"
+                )
+
+
+def _names_in_json(blob: bytes) -> list[str]:
+    """The names in the JSON of a sample; none if it is not valid, which a reader reports."""
+    try:
+        found = json.loads(blob)
+    except ValueError:
+        return []
+    return list(found) if isinstance(found, dict) else []
+
+
+def _json_of_first_sample(primary: ShardSet) -> bytes:
+    """The JSON of the first sample of a stream; empty if it has none, or if it cannot be read.
+
+    A reader reports what cannot be read, with the names of shard and sample.
+    """
+    if not len(primary):
+        return b""
+    name = primary.shards.name(0)
+    with contextlib.suppress(IntegrityError, FormatError, NotFoundError):
+        if (span := primary.load_index(primary.storage, name).range_of(0, "json")) is not None:
+            return primary.storage.read_ranges(name, [span])[0]
+    return b""
+
+
+def _companion(name: str, request: ColumnRequest, output: str, transfer: Transfer | None) -> Companion:
+    named = name if is_folder_name(name) else f"{output}/columns/{name}"
+    storage = open_storage(named, transfer)
+    if (pin := request.pins.get(_set_name(named))) is not None:
+        return Companion(named, COLUMNS, ShardFolder(ITSELF, storage, (pin,)))
+    if not has_snapshots(storage):
+        raise NotFoundError(f"columns={name!r}: {named} has no snapshot; {_there_are(output, transfer)}")
+    return Companion(named, COLUMNS, _all_of(named, transfer))
+
+
+def _there_are(output: str, transfer: Transfer | None) -> str:
+    found = sorted({entry.path.partition("/")[0] for entry in open_storage(f"{output}/columns", transfer).list()})
+    return f"the output has the sets {', '.join(found)}" if found else f"{output} has no columns: build them first"
+
+
+def _all_of(named: str, transfer: Transfer | None) -> ShardFolder:
+    return locate(named, transfer=transfer).one_folder("a set of columns")
+
+
+def _set_name(named: str) -> str:
+    return named.rstrip("/").rpartition("/")[2]
+
+
+def _check_names(sets: Iterable[_Found]) -> None:
+    """Raise `ConfigError` if two sets have a column of one name."""
+    owners: dict[str, str] = {}
+    for one in sets:
+        for name in one.names():
+            if (owner := owners.setdefault(name, one.name)) != one.name:
+                raise ConfigError(clash(name, one.name, f"the set {owner!r}"))
+
+
+def _tensor(tensor: WantedTensor, sets: Sequence[_Found], output: str) -> tuple[int, TensorColumn]:
+    """The number of the set that has the column, and the column."""
+    for number, one in enumerate(sets):
+        if (spec := one.spec(tensor.name)) is not None:
+            if spec.kind not in TENSOR_DTYPES:
+                raise ConfigError(
+                    f"tensors: {tensor.name!r} of the set {one.name!r} holds {_HELD[spec.kind]}, and only numbers and "
+                    "bools come as tensors: read it from the metadata, with columns=[…]"
+                )
+            if tensor.null is not None:
+                _check_null(tensor.null, spec)
+            is_float = spec.kind is ColumnKind.FLOAT
+            return number, TensorColumn(spec, float("nan") if is_float and tensor.null is None else tensor.null)
+    numbers = sorted({spec.name for one in sets for spec in one.specs if spec.kind in TENSOR_DTYPES})
+    known = f"the columns of numbers are {', '.join(numbers)}" if numbers else "no set has a column of numbers"
+    raise ConfigError(f"tensors: no set that is read of {output} has a column {tensor.name!r}; {known}")
+
+
+def _check_null(null: float, spec: ColumnSpec) -> None:
+    """Raise `ConfigError` if the tensor of a column cannot hold the value that stands for no value."""
+    if spec.kind is ColumnKind.BOOL:
+        fits, expected = null in (0, 1), "True or False"
+    else:
+        is_int = spec.kind is ColumnKind.INT
+        fits = not is_int or (math.isfinite(null) and int(null) == null and _LEAST_INT <= null <= _GREATEST_INT)
+        expected = "a whole number of 64 bits"
+    if not fits:
+        dtype = TENSOR_DTYPES[spec.kind]
+        raise ConfigError(f"tensors[{spec.name!r}] is {null!r}, and the column is {dtype}: expected {expected}")
+
+
+_LEAST_INT, _GREATEST_INT = -(1 << 63), (1 << 63) - 1
+_HELD = {ColumnKind.STRING: "text", ColumnKind.JSON: "lists or objects"}
+
+
+def _planned(number: int, found: _Found, tensors: Sequence[tuple[int, TensorColumn]], split: str | None) -> ColumnSet:
+    storage = found.companion.folder.storage
+    own_split = split if split in found.snapshot.snapshot.splits else None
+    shards, identity = snapshot_shards(storage, found.snapshot, own_split)
+    return ColumnSet(
+        found.name,
+        storage,
+        shards,
+        identity,
+        tuple(found.names().values()) if found.is_asked_for else (),
+        tuple(tensor for place, tensor in tensors if place == number),
+        only_fills=found.name == METADATA,
+    )

@@ -1,0 +1,1 @@
+"""Simulates a training job before it runs."""
