@@ -72,7 +72,7 @@ def _build(options: argparse.Namespace, console: Console) -> int:
         logging.getLogger("sqlalchemy").addHandler(
             logging.NullHandler()
         )  # otherwise Ctrl-C while it closes prints a traceback
-    from building.command import CommandLine, build_dataset  # noqa: PLC0415 - Dagster, after the lines above
+    from headrace_dagster.build_command.command import CommandLine, build_dataset  # noqa: PLC0415 - Dagster, after the lines above
 
     command = CommandLine(
         options.name, options.datasets, tuple(options.select), table=options.table, verbose=options.verbose

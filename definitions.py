@@ -6,8 +6,8 @@ This repository uses `headrace_dagster` as any other Dagster project does (docs/
 
 import dagster as dg
 
-from building.repository import REPOSITORY_ROOT, datasets_folder
 from headrace_dagster import dataset_definitions, names_of_run
+from headrace_dagster.build_command.repository import REPOSITORY_ROOT, datasets_folder
 
 defs = dataset_definitions(
     datasets_folder(), root=REPOSITORY_ROOT, executor=dg.in_process_executor, names=names_of_run()

@@ -5,9 +5,9 @@ from functools import partial
 
 import dagster as dg
 
+from headrace.assemble.audio import build_partition
+from headrace.assemble.reconcile import shard_settings
 from headrace.audio import Codec
-from headrace.build.audio import build_partition
-from headrace.build.reconcile import shard_settings
 from headrace_dagster.assets.checks import ShardChecks
 from headrace_dagster.assets.events import readable_failures
 from headrace_dagster.assets.gates import pass_catalog

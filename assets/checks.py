@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from headrace.checks.audit import conservation_faults, index_faults, pairing_faults, snapshot_faults
 from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import CatalogError, ConfigError
 from headrace.format.manifests.manifests import Manifest, NumberedManifest, newest_manifest
 from headrace.format.snapshots.snapshots import read_snapshot
 from headrace.stores.storage import Storage
-from headrace_dagster.assets.compared import Compared, verdict
+from headrace.verification.audit import conservation_faults, index_faults, pairing_faults, snapshot_faults
+from headrace_dagster.assets.build_comparison import BuildComparison, verdict
 from headrace_dagster.assets.events import readable_failures
 from headrace_dagster.assets.gates import alignment_check
 from headrace_dagster.assets.metadata import table
@@ -30,7 +30,7 @@ from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.storage import StorageResource
 
 if TYPE_CHECKING:
-    from headrace.checks.frame_alignment import AlignmentFault
+    from headrace.verification.frame_alignment import AlignmentFault
 
 _INDEX_MATCHES = "every .idx lists exactly the members of its tar, at the right byte ranges"
 _AUDIO_CHECKS = {"conservation": "planned samples = written + rejected", "index_matches_tar": _INDEX_MATCHES}
@@ -60,7 +60,7 @@ def _catalog_schema(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
     )
     def schema(headrace_storage: StorageResource) -> dg.AssetCheckResult:
         from headrace.catalog.judging.validation import check_metadata_in_parts, check_partitions  # noqa: PLC0415 - pandera brings pandas
-        from headrace.checks.frame_alignment import column_faults  # noqa: PLC0415 - polars: not in a code server
+        from headrace.verification.frame_alignment import column_faults  # noqa: PLC0415 - polars: not in a code server
 
         catalog = headrace_storage.catalog(config)
         numbers = {"recordings": catalog.header.num_rows}
@@ -100,7 +100,7 @@ class ShardChecks:
             context: dg.AssetCheckExecutionContext, headrace_storage: StorageResource
         ) -> Iterator[PartitionCheckEvent]:
             def of_partition(partition: str) -> Iterator[dg.AssetCheckResult]:
-                built = Compared.by_the_build(context.instance, context.run.run_id, self.key, partition)
+                built = BuildComparison.by_the_build(context.instance, context.run.run_id, self.key, partition)
                 return self._results(headrace_storage, partition, built)
 
             yield from check_partitions(context, self.key, of_partition)
@@ -112,7 +112,7 @@ class ShardChecks:
 
         def results(partition: str, made: dg.MaterializeResult) -> Iterator[dg.AssetCheckResult]:
             written = int(str((made.metadata or {})["shards_written"]))
-            built = Compared(context.instance, context.run.run_id, self.key, partition, written)
+            built = BuildComparison(context.instance, context.run.run_id, self.key, partition, written)
             return self._results(storage, partition, built)
 
         return results
@@ -136,9 +136,11 @@ class ShardChecks:
     def _aligned(self) -> tuple[str, ...]:
         return tuple(self.latents.frame_aligned) if self.latents else ()
 
-    def _results(self, storage: StorageResource, partition: str, compared: Compared) -> Iterator[dg.AssetCheckResult]:
+    def _results(
+        self, storage: StorageResource, partition: str, compared: BuildComparison
+    ) -> Iterator[dg.AssetCheckResult]:
         """The result of each check of a partition."""
-        from headrace.checks.frame_alignment import alignment_faults  # noqa: PLC0415 - polars: not in a code server
+        from headrace.verification.frame_alignment import alignment_faults  # noqa: PLC0415 - polars: not in a code server
 
         shards, audio = _shards(storage, self.config, self.latents), storage.audio(self.config)
         numbered = _manifest(shards, partition)

@@ -4,15 +4,15 @@ from functools import partial
 
 import dagster as dg
 
-from headrace.build.column_sets import imported
-from headrace.checks.column_fit import shard_misfits
+from headrace.assemble.column_sets import imported
 from headrace.config.content import METADATA_SET
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import ConfigError
 from headrace.format.manifests.manifests import read_manifest
 from headrace.format.snapshots.snapshots import Snapshot
 from headrace.stores.storage import Storage
-from headrace_dagster.assets.compared import verdict
+from headrace.verification.column_fit import shard_misfits
+from headrace_dagster.assets.build_comparison import verdict
 from headrace_dagster.assets.metadata import location, refused_table, table
 from headrace_dagster.resources.storage import StorageResource
 
@@ -32,7 +32,7 @@ def tables_spec(catalog: dg.AssetKey) -> dg.AssetCheckSpec:
 
 def read_tables(storage: StorageResource, config: DatasetConfig, catalog: dg.AssetKey) -> dg.AssetCheckResult:
     """Divide the tables of columns among the partitions of the stored catalog. Invalid tables fail the check."""
-    from headrace.build.column_tables import import_table  # noqa: PLC0415 - polars: not in a code server
+    from headrace.assemble.column_tables import import_table  # noqa: PLC0415 - polars: not in a code server
 
     stamps, faults, numbers = storage.table_stamps(config), [], {"rows": 0, "rows_unmatched": 0}
     for entry in config.columns:

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from headrace.build.update import PartitionBuild
+from headrace.assemble.update import PartitionBuild
 from headrace.errors import HeadraceError
 from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.stores.storage import Storage
-from headrace.tools.column_summary import SUMMARY_HEADERS, ColumnSummary, summarize_snapshot, summary_cells
+from headrace.upkeep.column_summary import SUMMARY_HEADERS, ColumnSummary, summarize_snapshot, summary_cells
 from headrace_dagster.assets.metadata import Metadata, snapshot_metadata, table
 from headrace_dagster.assets.pictures import column_histograms
 

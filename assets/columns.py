@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from headrace.build.column_sets import build_columns, commit_set
-from headrace.build.columns import ColumnSettings
+from headrace.assemble.column_sets import build_columns, commit_set
+from headrace.assemble.partition_columns import ColumnSettings
 from headrace.config.content import METADATA_SET
 from headrace_dagster.assets.column_checks import column_check_results, column_check_specs
 from headrace_dagster.assets.column_metadata import columns_index_metadata, columns_metadata

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from headrace.build.views import WantedView, newest_view
+from headrace.assemble.views import WantedView, newest_view
 from headrace.catalog.stored.header import read_current_header
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import HeadraceError
@@ -22,7 +22,7 @@ from headrace_dagster.resources.storage import StorageResource, columns_part
 
 if TYPE_CHECKING:
     from headrace.report.page import Report
-    from headrace.tools.column_summary import ColumnSummary
+    from headrace.upkeep.column_summary import ColumnSummary
 
 REPORT_PATH = "report.html"
 REPORT_VERSION = 6
@@ -72,7 +72,7 @@ def _columns(config: DatasetConfig, storage: StorageResource) -> dict[str, Numbe
 
 def _summaries(config: DatasetConfig, storage: StorageResource) -> "dict[str, list[ColumnSummary]]":
     """Summaries of the columns of each set that can be read; `headrace verify` says what is damaged."""
-    from headrace.tools.column_summary import summarize_snapshot  # noqa: PLC0415 - only the report needs it
+    from headrace.upkeep.column_summary import summarize_snapshot  # noqa: PLC0415 - only the report needs it
 
     found = {}
     for part, numbered in _columns(config, storage).items():

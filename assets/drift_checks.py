@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from headrace.build.drift import CatalogNumbers, catalog_numbers, duration_drift, hours_drift, rejected_drift
+from headrace.assemble.drift import CatalogNumbers, catalog_numbers, duration_drift, hours_drift, rejected_drift
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.storage import StorageResource
 

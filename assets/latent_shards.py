@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 
 import dagster as dg
 
-from headrace.build.latents import build_latent_partition
-from headrace.build.reconcile import latent_settings
-from headrace.build.update import PartitionBuild
+from headrace.assemble.latents import build_latent_partition
+from headrace.assemble.reconcile import latent_settings
+from headrace.assemble.update import PartitionBuild
 from headrace.config.content import LatentsConfig
 from headrace_dagster.assets.checks import ShardChecks
 from headrace_dagster.assets.events import readable_failures, short_digest

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from headrace.build.commit import commit_latents
-from headrace.build.latent_rejections import newest_rejections
-from headrace.build.reconcile import latent_settings
+from headrace.assemble.commit import commit_latents
+from headrace.assemble.latent_rejections import newest_rejections
+from headrace.assemble.reconcile import latent_settings
 from headrace.config.content import LatentsConfig
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, snapshot_inputs
 from headrace_dagster.assets.gates import checks_of_latents, pass_shards

@@ -4,7 +4,7 @@ import time
 
 import dagster as dg
 
-from headrace.tools.gc import collect, find_garbage, find_leftovers, remove_leftovers
+from headrace.upkeep.gc import collect, find_garbage, find_leftovers, remove_leftovers
 from headrace_dagster.assets.history import forgettable_runs
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.dagster_internals.run_removal import remove_run

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from headrace.assemble.latents import LatentSettings
+from headrace.assemble.reconcile import why_build
+from headrace.assemble.shard_settings import ShardSettings
+from headrace.assemble.update import PartitionBuild
 from headrace.audio import Codec
-from headrace.build.latents import LatentSettings
-from headrace.build.reconcile import why_build
-from headrace.build.shard_settings import ShardSettings
-from headrace.build.update import PartitionBuild
-from headrace.checks.excerpts import read_audio, read_latents
 from headrace.encoding.plans import AUDIO_SHARD_NOTE, DTYPE_NOTE
 from headrace.encoding.stats import EncodingStats
 from headrace.errors import HeadraceError
 from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_files import read_index
 from headrace.format.manifests.manifests import ManifestRejection
-from headrace.format.rejects import Rejected, varied
+from headrace.format.rejects import Reject, varied
 from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.stores.storage import Storage
+from headrace.verification.excerpts import read_audio, read_latents
 from headrace_dagster.assets.partition_pictures import AudioToDraw, histogram, latents_below_spectrogram, waveforms
 
 if TYPE_CHECKING:  # they bring polars, which a code server does without
@@ -326,7 +326,7 @@ def _encoded(audio: Storage, storage: Storage, shard: str) -> Metadata:
     return {"latents_picture": _markdown(latents_below_spectrogram(clip, hidden, rate_hz))}
 
 
-def _new_rejects(new: Sequence[Rejected]) -> dg.TableMetadataValue:
+def _new_rejects(new: Sequence[Reject]) -> dg.TableMetadataValue:
     """A table of new rejects, with one of each code first."""
     rows = [{"path": row.subject, "code": row.code, "reason": row.reason} for row in varied(new)]
     return table(rows, dict.fromkeys(("path", "code", "reason"), "string"))

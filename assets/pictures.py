@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.tools.column_summary import ColumnSummary
+from headrace.upkeep.column_summary import ColumnSummary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

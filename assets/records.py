@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from headrace.build.reconcile import is_current
+from headrace.assemble.reconcile import is_current
 from headrace.errors import NotFoundError
 from headrace.format.manifests.manifests import KnownManifest
 from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot

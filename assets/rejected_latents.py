@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from headrace.build.latent_rejections import LatentRejections
+from headrace.assemble.latent_rejections import LatentRejections
 from headrace.config.content import LatentsConfig
 from headrace.format.rejects import counted
 from headrace_dagster.assets.metadata import codes_table, refused_table

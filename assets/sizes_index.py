@@ -2,9 +2,9 @@
 
 import dagster as dg
 
-from headrace.build.commit import commit_partitions
-from headrace.build.drift import catalog_numbers
-from headrace.build.reconcile import wanted_partitions
+from headrace.assemble.commit import commit_partitions
+from headrace.assemble.drift import catalog_numbers
+from headrace.assemble.reconcile import wanted_partitions
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, snapshot_inputs
 from headrace_dagster.assets.gates import pass_catalog, pass_shards
 from headrace_dagster.assets.metadata import snapshot_metadata

@@ -8,13 +8,13 @@ from functools import partial
 
 import dagster as dg
 
-from headrace.checks.rounds import plan_rounds, verify_rounds
-from headrace.checks.shard_check import CheckedShard, Depth
-from headrace.checks.verify import Verdict, checked_on_threads, find_target
 from headrace.config.shares import share_of
 from headrace.locate.outputs import shard_folders
 from headrace.locate.shard_list import LocatedShard
 from headrace.ordered import map_in_order
+from headrace.verification.rounds import plan_rounds, verify_rounds
+from headrace.verification.shard_check import CheckedShard, Depth
+from headrace.verification.verify import Verdict, checked_on_threads, find_target
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.resources.workers import Workers

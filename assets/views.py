@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from headrace.build.views import WantedView, build_view, is_up_to_date, newest_view
+from headrace.assemble.views import WantedView, build_view, is_up_to_date, newest_view
 from headrace.errors import EmptyViewError
 from headrace.format.beside.views import NumberedView, ViewSnapshot
 from headrace.stores.storage import Storage

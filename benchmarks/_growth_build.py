@@ -98,7 +98,7 @@ def opening(folder: Path, size: dict[str, int]) -> Figures:  # noqa: ARG001
 
 def gc(folder: Path, size: dict[str, int]) -> Figures:  # noqa: ARG001
     """What a gc finds. Everything is kept."""
-    from headrace.tools.gc import find_garbage  # noqa: PLC0415 - imports much
+    from headrace.upkeep.gc import find_garbage  # noqa: PLC0415 - imports much
 
     found = find_garbage(LocalStorage(folder / "output"), keep=1, now_seconds=time.time())
     return {"garbage_files": sum(len(one.entries) for one in found)}
@@ -106,9 +106,9 @@ def gc(folder: Path, size: dict[str, int]) -> Figures:  # noqa: ARG001
 
 def verify(folder: Path, size: dict[str, int]) -> Figures:  # noqa: ARG001
     """Every shard is read again and compared with its digest and its index."""
-    from headrace.checks.shard_check import Depth  # noqa: PLC0415 - imports much
-    from headrace.checks.verify import find_target  # noqa: PLC0415 - likewise
-    from headrace.checks.verify import verify as checked  # noqa: PLC0415 - likewise
+    from headrace.verification.shard_check import Depth  # noqa: PLC0415 - imports much
+    from headrace.verification.verify import find_target  # noqa: PLC0415 - likewise
+    from headrace.verification.verify import verify as checked  # noqa: PLC0415 - likewise
 
     verdict = checked(find_target(str(folder / "output/audio")), Depth(num_threads=2))
     return {"samples": verdict.num_samples, "faults": len(verdict.faults)}
@@ -148,13 +148,13 @@ def _scan(folder: Path, size: dict[str, int]) -> int:
 
 
 def _stale(folder: Path, size: dict[str, int]) -> list[str]:
-    from headrace.build.staleness import plan_build  # noqa: PLC0415 - imports much
+    from headrace.assemble.staleness import plan_build  # noqa: PLC0415 - imports much
 
     return list(plan_build(_wanted(folder, size), newest_summaries(LocalStorage(folder / "output/audio"))).stale)
 
 
 def _wanted(folder: Path, size: dict[str, int]) -> Mapping[str, str]:
-    from headrace.build.reconcile import wanted_partitions  # noqa: PLC0415 - imports much
+    from headrace.assemble.reconcile import wanted_partitions  # noqa: PLC0415 - imports much
 
     config = _config(folder, size)
     header = read_current_header(LocalStorage(folder / "output"), config)
@@ -164,8 +164,8 @@ def _wanted(folder: Path, size: dict[str, int]) -> Mapping[str, str]:
 
 
 def _build(folder: Path, size: dict[str, int], partitions: list[str]) -> int:
-    from headrace.build.audio import build_partition  # noqa: PLC0415 - imports much
-    from headrace.build.reconcile import shard_settings  # noqa: PLC0415 - likewise
+    from headrace.assemble.audio import build_partition  # noqa: PLC0415 - imports much
+    from headrace.assemble.reconcile import shard_settings  # noqa: PLC0415 - likewise
     from headrace.catalog.stored.parts import partition_recordings  # noqa: PLC0415 - likewise
 
     config, output, source = _config(folder, size), LocalStorage(folder / "output"), _source(folder)
@@ -177,7 +177,7 @@ def _build(folder: Path, size: dict[str, int], partitions: list[str]) -> int:
 
 
 def _commit(folder: Path, size: dict[str, int]) -> bool:
-    from headrace.build.commit import commit_partitions  # noqa: PLC0415 - imports much
+    from headrace.assemble.commit import commit_partitions  # noqa: PLC0415 - imports much
 
     config, output = _config(folder, size), LocalStorage(folder / "output")
     header = read_current_header(output, config)

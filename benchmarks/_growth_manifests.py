@@ -38,7 +38,7 @@ from headrace.stores.storage import LocalStorage
 from headrace.streaming.opened.stored_lengths import stored_census
 from headrace.streaming.settings import SampleSettings
 from headrace.streaming.shards.shard_set import ShardSet, snapshot_shards
-from headrace.tools.gc import find_garbage
+from headrace.upkeep.gc import find_garbage
 
 Figures = dict[str, float]
 _SECONDS = 5.0

@@ -13,8 +13,8 @@ import polars as pl
 import yaml
 from _growth_manifests import speech_lengths
 
+from headrace.assemble.reconcile import wanted_partitions
 from headrace.audio import codec_version
-from headrace.build.reconcile import wanted_partitions
 from headrace.catalog.rows.schemas import RECORDING_SCHEMA, REJECTED_SCHEMA
 from headrace.catalog.scanning.scan import Catalog
 from headrace.catalog.stored.header import CatalogHeader

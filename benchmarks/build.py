@@ -27,11 +27,11 @@ from pathlib import Path
 import numpy as np
 import soundfile as sf
 
+from headrace.assemble.audio import build_partition
+from headrace.assemble.commit import commit_partitions
+from headrace.assemble.shard_settings import ShardSettings
+from headrace.assemble.staleness import plan_build
 from headrace.audio import AudioFormat, codec_version
-from headrace.build.audio import build_partition
-from headrace.build.commit import commit_partitions
-from headrace.build.shard_settings import ShardSettings
-from headrace.build.staleness import plan_build
 from headrace.catalog.rows.recordings import Recording
 from headrace.catalog.stored.partitions import recordings_of
 from headrace.catalog.stored.parts import existing_catalog

@@ -24,11 +24,11 @@ import numpy as np
 import polars as pl
 import soundfile as sf
 
+from headrace.assemble.audio import build_partition
+from headrace.assemble.column_sets import bring_columns_up_to_date
+from headrace.assemble.column_tables import import_table
+from headrace.assemble.shard_settings import ShardSettings
 from headrace.audio import AudioFormat
-from headrace.build.audio import build_partition
-from headrace.build.column_sets import bring_columns_up_to_date
-from headrace.build.column_tables import import_table
-from headrace.build.shard_settings import ShardSettings
 from headrace.catalog.rows.schemas import FILE_SCHEMA
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
 from headrace.catalog.stored.partitions import recordings_of

@@ -116,11 +116,11 @@ def in_own_process(kind: str, name: str, folder: Path, size: Size) -> Figures:
 def measure(row: Row, folder: Path, size: Size) -> Figures:
     """Figures of one row, in this process; `row` adds its own."""
     if row in BUILD_ROWS.values():
-        import headrace.build.audio  # noqa: PLC0415 - what imports cost does not grow
+        import headrace.assemble.audio  # noqa: PLC0415 - what imports cost does not grow
         import headrace.catalog.judging.validation  # noqa: PLC0415 - likewise
         import headrace.catalog.stored.update  # noqa: PLC0415 - likewise
-        import headrace.checks.verify  # noqa: PLC0415 - likewise
         import headrace.streaming  # noqa: PLC0415 - likewise
+        import headrace.verification.verify  # noqa: PLC0415 - likewise
 
         assert headrace.StreamingDataset is not None  # imports torch
     before = _resident_mb()

@@ -26,7 +26,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `tests` from the checkout
 
 from headrace import encoders
-from headrace.build.latents import LatentSettings, build_latent_partition
+from headrace.assemble.latents import LatentSettings, build_latent_partition
 from headrace.encoders import Encoder
 from headrace.encoding.batches import plan_batches
 from headrace.encoding.engine import Engine

@@ -182,7 +182,7 @@ def _seconds(seconds: float) -> str:
 def measure(num_clips: int) -> UnitCosts:
     """The unit costs of this machine."""
     from build import SETTINGS, make_clips, recordings, scan  # noqa: PLC0415 - the table needs no audio
-    from headrace.build.audio import build_partition  # noqa: PLC0415
+    from headrace.assemble.audio import build_partition  # noqa: PLC0415
     from headrace.config.partitioning import Partitioning  # noqa: PLC0415
     from headrace.sources.sources import open_source  # noqa: PLC0415
     from headrace.stores.storage import LocalStorage  # noqa: PLC0415

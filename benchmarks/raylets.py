@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.build.audio import build_partition
-from headrace.build.commit import commit_partitions
-from headrace.build.reconcile import shard_settings, wanted_partitions
+from headrace.assemble.audio import build_partition
+from headrace.assemble.commit import commit_partitions
+from headrace.assemble.reconcile import shard_settings, wanted_partitions
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
 from headrace.catalog.stored.parts import existing_catalog, partition_recordings
 from headrace.catalog.stored.update import update_catalog
@@ -41,7 +41,7 @@ from headrace_dagster.resources.ray_workers import RayWorkersResource
 from headrace_dagster.resources.workers import Workers, WorkersResource
 
 if TYPE_CHECKING:
-    from headrace.build.shard_settings import ShardSettings
+    from headrace.assemble.shard_settings import ShardSettings
 
 NUM_NODES = 3
 RATE_HZ = 8000

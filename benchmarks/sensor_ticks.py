@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # assets, resource
 
 from benchmarks._code_server import CodeServer, code_server
 from benchmarks._sensor_data import NAME, Size, build_partitions, change_everything, write_dataset
-from building.repository import REPOSITORY_ROOT
+from headrace_dagster.build_command.repository import REPOSITORY_ROOT
 
 ROUNDS = 5
 _EMPTY = """

@@ -25,12 +25,12 @@ import soundfile as sf
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `tests` from the checkout
 
+from headrace.assemble.audio import build_partition
+from headrace.assemble.shard_settings import ShardSettings
 from headrace.audio import AudioFormat
 from headrace.audio import spans as spans_module
 from headrace.audio.levels import Samples
 from headrace.audio.reader import FrameReader
-from headrace.build.audio import build_partition
-from headrace.build.shard_settings import ShardSettings
 from headrace.catalog.stored.parts import partition_recordings
 from headrace.catalog.stored.update import update_catalog
 from headrace.config.dataset import DatasetConfig

@@ -40,9 +40,9 @@ sys.path.insert(0, str(ROOT))  # `benchmarks` and `tests` from the checkout
 import polars as pl  # noqa: E402
 
 from benchmarks.peers.measure import bring_memory_back  # noqa: E402
-from headrace.build.audio import build_partition  # noqa: E402
-from headrace.build.shard_settings import ShardSettings  # noqa: E402
-from headrace.build.update import PartitionBuild  # noqa: E402
+from headrace.assemble.audio import build_partition  # noqa: E402
+from headrace.assemble.shard_settings import ShardSettings  # noqa: E402
+from headrace.assemble.update import PartitionBuild  # noqa: E402
 from headrace.catalog.stored.parts import partition_recordings  # noqa: E402
 from headrace.catalog.stored.update import update_catalog  # noqa: E402
 from headrace.config.partitioning import Partitioning, ShardSize  # noqa: E402

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from headrace.build.latents import EncodingOptions
+from headrace.assemble.latents import EncodingOptions
 from headrace.config.content import EncoderConfig
 from headrace.encoders import Encoder, load
 

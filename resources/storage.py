@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import dagster as dg
 from pydantic import Field
 
-from headrace.build.column_sets import columns_folder
+from headrace.assemble.column_sets import columns_folder
 from headrace.config.content import ColumnSetConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import ConfigError, NotFoundError

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from headrace.build.waves import Attempts
+from headrace.assemble.waves import Attempts
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.run_statuses import ENDED, UNDER_WAY
 from headrace_dagster.assets.tags import ASSET_JOB, dataset_of, partitions_of_run, work_tags

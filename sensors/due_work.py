@@ -1,7 +1,7 @@
 """Finds what a data set lacks: compares output and Dagster instance with what its YAML and catalog ask for.
 
-Reads, and changes nothing. `headrace.build.reconcile` decides what is stale, as it does for `build.py`, and
-`headrace.build.waves` decides what to start.
+Reads, and changes nothing. `headrace.assemble.reconcile` decides what is stale, as it does for `build.py`, and
+`headrace.assemble.waves` decides what to start.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,10 +10,10 @@ from itertools import takewhile
 
 import dagster as dg
 
-from headrace.build.column_sets import rows_of_set
-from headrace.build.reconcile import latent_settings, wanted_columns, wanted_latents, wanted_partitions
-from headrace.build.staleness import BuildNeed, plan_build
-from headrace.build.waves import PartitionWork
+from headrace.assemble.column_sets import rows_of_set
+from headrace.assemble.reconcile import latent_settings, wanted_columns, wanted_latents, wanted_partitions
+from headrace.assemble.staleness import BuildNeed, plan_build
+from headrace.assemble.waves import PartitionWork
 from headrace.catalog.stored.column_header import header_path
 from headrace.catalog.stored.header import CatalogHeader, header_version, read_current_header
 from headrace.config.dataset import DatasetConfig

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from headrace.build.missing_shards import FolderPartition, folder_mark, look
+from headrace.assemble.missing_shards import FolderPartition, folder_mark, look
 from headrace.stores.storage import Storage
 
 _TICK_SECONDS = 0.3  # how long a tick looks

@@ -4,7 +4,7 @@ import time
 
 import dagster as dg
 
-from headrace.build.waves import RunPatience, patience_left
+from headrace.assemble.waves import RunPatience, patience_left
 from headrace.catalog.stored.header import header_version, read_current_header, read_stamps
 from headrace.config.dataset import DatasetConfig
 from headrace.sources.source_changes import list_within, source_difference

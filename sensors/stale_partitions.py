@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import dagster as dg
 
-from headrace.build.run_groups import grouped
-from headrace.build.waves import Attempts, Decision, PartitionWork, RunLimits, Situation, decide
+from headrace.assemble.run_groups import grouped
+from headrace.assemble.waves import Attempts, Decision, PartitionWork, RunLimits, Situation, decide
 from headrace_dagster.assets.gates import failed_catalog
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import AssetRecords

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import numpy as np
 
+from headrace.assemble.audio import build_partition
+from headrace.assemble.commit import commit_partitions
+from headrace.assemble.shard_settings import ShardSettings
+from headrace.assemble.update import PartitionBuild
 from headrace.audio import AudioFormat
-from headrace.build.audio import build_partition
-from headrace.build.commit import commit_partitions
-from headrace.build.shard_settings import ShardSettings
-from headrace.build.update import PartitionBuild
 from headrace.catalog.stored.parts import partition_recordings
 from headrace.catalog.stored.update import update_catalog
-from headrace.checks.audit import conservation_faults, index_faults, snapshot_faults
 from headrace.config.dataset import DatasetConfig
 from headrace.config.partitioning import Partitioning, ShardSize
 from headrace.format.manifests.planned_keys import read_planned_keys
 from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot
 from headrace.sources.sources import open_source
 from headrace.stores.storage import LocalStorage, Storage
+from headrace.verification.audit import conservation_faults, index_faults, snapshot_faults
 
 PLAIN = AudioFormat(None, None, None)
 

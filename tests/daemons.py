@@ -7,7 +7,7 @@ from unittest import mock
 
 import dagster as dg
 
-from headrace.build.waves import RunPatience, decide
+from headrace.assemble.waves import RunPatience, decide
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.sensors.factory import build_automation

@@ -1,6 +1,6 @@
 """Makes asset checks of shards fail without damaging a shard."""
 
-from headrace_dagster.assets.compared import Compared, verdict
+from headrace_dagster.assets.build_comparison import BuildComparison, verdict
 
 
 def fail_index_check(monkeypatch, partition=None):
@@ -8,11 +8,11 @@ def fail_index_check(monkeypatch, partition=None):
 
     With a partition, only the check of this one fails.
     """
-    real = Compared.verdict
+    real = BuildComparison.verdict
 
     def made_up(self, name, faults, numbers):
         if name == "index_matches_tar" and partition in {None, self.partition}:
             return verdict(["a.tar: made up"], numbers, name, self.key)
         return real(self, name, faults, numbers)
 
-    monkeypatch.setattr(Compared, "verdict", made_up)
+    monkeypatch.setattr(BuildComparison, "verdict", made_up)

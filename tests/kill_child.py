@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
-from headrace.build.audio import build_partition
-from headrace.build.commit import commit_partitions
-from headrace.build.reconcile import shard_settings, wanted_partitions
-from headrace.build.staleness import plan_build
+from headrace.assemble.audio import build_partition
+from headrace.assemble.commit import commit_partitions
+from headrace.assemble.reconcile import shard_settings, wanted_partitions
+from headrace.assemble.staleness import plan_build
 from headrace.catalog.scanning.checkpoint import ScanCheckpoint
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
 from headrace.catalog.scanning.scan_workers import ReadingThreads

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from headrace import encoders
-from headrace.build.latents import LatentSettings, build_latent_partition
-from headrace.build.update import PartitionBuild
+from headrace.assemble.latents import LatentSettings, build_latent_partition
+from headrace.assemble.update import PartitionBuild
 from headrace.encoding.plans import EncodingOptions
 from headrace.format.indexes.index import ShardIndex, index_name
 from headrace.format.indexes.index_files import parse_index

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from building.repository import REPOSITORY_ROOT
+from headrace_dagster.build_command.repository import REPOSITORY_ROOT
 from tests.ports import reserved_port
 
 _RUNS = """{ runsOrError(limit: 1000) { ... on Runs { results {

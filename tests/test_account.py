@@ -4,15 +4,15 @@ import io
 
 from rich.console import Console
 
-from building.account import nothing_changed, show_changes
-from headrace.build.audio_counts import AudioCounts
-from headrace.build.changes import BuildChanges, BuildStep, ShardChanges
-from headrace.build.reconcile import BuildReason
+from headrace.assemble.audio_counts import AudioCounts
+from headrace.assemble.changes import BuildChanges, BuildStep, ShardChanges
+from headrace.assemble.reconcile import BuildReason
 from headrace.catalog.compared.changes import CatalogChanges
-from headrace.format.rejects import Rejected, compare_rejects
+from headrace.format.rejects import Reject, compare_rejects
+from headrace_dagster.build_command.account import nothing_changed, show_changes
 
 NONE = compare_rejects([], [])
-OLD = [Rejected(f"old{i}.wav", "empty", "0 bytes") for i in range(3)]
+OLD = [Reject(f"old{i}.wav", "empty", "0 bytes") for i in range(3)]
 
 
 def shown(changes, width=200):
@@ -39,8 +39,8 @@ def test_samples_are_counted_by_where_their_audio_comes_from():
 
 
 def test_new_rejects_come_first_up_to_ten_and_the_rest_is_counted():
-    new = [Rejected(f"new{i:02d}.wav", "undecodable", f"reason [{i}]") for i in range(12)]
-    copies = [Rejected(f"copy{i}.wav", "duplicate", "same bytes") for i in range(2)]
+    new = [Reject(f"new{i:02d}.wav", "undecodable", f"reason [{i}]") for i in range(12)]
+    copies = [Reject(f"copy{i}.wav", "duplicate", "same bytes") for i in range(2)]
     lines = shown(BuildChanges(catalog(after=[*new, *copies]), (), 1.0))
     assert lines[1:3] == ["rejected, new: 12", "new00.wav: undecodable: reason [0]"]
     assert lines[11:] == [
@@ -91,7 +91,7 @@ def test_an_interrupted_build_reports_how_many_partitions_are_left():
 
 
 def test_samples_that_newly_lack_latents_are_named():
-    shards = ShardChanges({}, 0, 4, 1, 0, 0, compare_rejects([], [Rejected("shout", "not_finite", "has infinities")]))
+    shards = ShardChanges({}, 0, 4, 1, 0, 0, compare_rejects([], [Reject("shout", "not_finite", "has infinities")]))
     lines = shown(BuildChanges(None, (BuildStep("mel_latent_shards", 1.0, shards),), 1.0))
     assert lines[:2] == [
         "samples that got no latents in mel_latent_shards, new: 1",

@@ -8,11 +8,9 @@ import pytest
 import soundfile as sf
 
 from headrace import StreamingDataLoader, StreamingDataset, encoders, webdataset_loader
+from headrace.assemble.audio_counts import AudioCounts
+from headrace.assemble.latents import LatentSettings, build_latent_partition
 from headrace.audio import AudioFormat
-from headrace.build.audio_counts import AudioCounts
-from headrace.build.latents import LatentSettings, build_latent_partition
-from headrace.checks.shard_check import Depth
-from headrace.checks.verify import find_target, verify
 from headrace.cli import main
 from headrace.config.dataset import DatasetConfig
 from headrace.config.operation import LoaderConfig
@@ -27,6 +25,8 @@ from headrace.report.page import Report, render_report
 from headrace.smoke.encoding import ReencodingCheck
 from headrace.smoke.run import SmokePart, smoke_test
 from headrace.stores.storage import LocalStorage
+from headrace.verification.shard_check import Depth
+from headrace.verification.verify import find_target, verify
 from tests.builds import PLAIN, Project, check
 
 RATE = 8000

@@ -189,7 +189,10 @@ def test_a_bucket_is_built_and_watched_like_a_folder(tmp_path, s3_server, monkey
     instances = {project.folder: memory_instance() for project in (local, remote)}
 
     def run(project):
-        monkeypatch.setattr("building.command.open_instance", lambda: contextlib.nullcontext(instances[project.folder]))
+        monkeypatch.setattr(
+            "headrace_dagster.build_command.command.open_instance",
+            lambda: contextlib.nullcontext(instances[project.folder]),
+        )
         return build.main(["tones", "--datasets", str(project.datasets)])
 
     assert (run(local), run(remote)) == (0, 0), capsys.readouterr().out

@@ -4,15 +4,15 @@ import dataclasses
 
 import pytest
 
+from headrace.assemble.changes import BuildChanges, BuildStep, ShardsBefore, shard_changes
+from headrace.assemble.latents import LatentSettings
+from headrace.assemble.reconcile import BuildReason, why_build
+from headrace.assemble.shard_settings import ShardSettings
 from headrace.audio import AudioFormat
-from headrace.build.changes import BuildChanges, BuildStep, ShardsBefore, shard_changes
-from headrace.build.latents import LatentSettings
-from headrace.build.reconcile import BuildReason, why_build
-from headrace.build.shard_settings import ShardSettings
 from headrace.catalog.compared.changes import CatalogChanges
 from headrace.config.partitioning import ShardSize
 from headrace.format.manifests.manifests import Manifest, ManifestRejection, ShardEntry
-from headrace.format.rejects import Rejected, compare_rejects
+from headrace.format.rejects import Reject, compare_rejects
 
 AUDIO = ShardSettings(AudioFormat(None, None, None), ShardSize(4))
 MEL = LatentSettings("mel")
@@ -103,7 +103,7 @@ def test_samples_that_newly_lack_latents_are_rejects_and_recordings_are_the_cata
     recording = ManifestRejection("b.wav", "undecodable", "no header")
     after = {"train-0000": dataclasses.replace(manifest(shards="b"), refused=(old, new, recording))}
     rejects = shard_changes(before, after, ("train-0000",), ()).rejects
-    assert rejects.new == (Rejected("new", "not_finite", "has infinities"),)
+    assert rejects.new == (Reject("new", "not_finite", "has infinities"),)
     assert rejects.faults == {"not_finite": 2}
 
 

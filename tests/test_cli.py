@@ -10,13 +10,13 @@ import pytest
 import zstandard
 
 from headrace import cli
-from headrace.checks.shard_check import Depth
-from headrace.checks.verify import find_target, verify
 from headrace.format.indexes.index import index_name
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.format.versioned_json import versioned_bytes
 from headrace.stores.storage import LocalStorage
-from headrace.tools.export_mark import MARK
+from headrace.upkeep.export_mark import MARK
+from headrace.verification.shard_check import Depth
+from headrace.verification.verify import find_target, verify
 from tests.builds import Project
 from tests.commands import runner
 from tests.streaming.corpus import clips, write_dataset

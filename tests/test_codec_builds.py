@@ -9,9 +9,6 @@ import pytest
 
 from headrace import StreamingDataLoader, StreamingDataset, webdataset_loader
 from headrace.audio import AudioFormat, Codec, decode
-from headrace.checks.excerpts import read_audio
-from headrace.checks.shard_check import Depth
-from headrace.checks.verify import find_target, verify
 from headrace.config.partitioning import Partitioning, ShardSize
 from headrace.encoding import clips
 from headrace.encoding import sources as encoding_sources
@@ -19,6 +16,9 @@ from headrace.encoding.clips import AudioForm, read_clip
 from headrace.encoding.sources import audio_shard
 from headrace.format.indexes.index_files import read_index
 from headrace.streaming.batches import assembler
+from headrace.verification.excerpts import read_audio
+from headrace.verification.shard_check import Depth
+from headrace.verification.verify import find_target, verify
 from tests.builds import Project, check
 from tests.sounds import file_of, music
 

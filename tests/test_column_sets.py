@@ -10,10 +10,8 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+from headrace.assemble.column_sets import bring_columns_up_to_date
 from headrace.audio import AudioFormat
-from headrace.build.column_sets import bring_columns_up_to_date
-from headrace.checks.shard_check import Depth, check_shard
-from headrace.checks.verify import find_target, verify
 from headrace.cli import main
 from headrace.cli.tables import print_facts
 from headrace.errors import BuildError, ConfigError, NotFoundError
@@ -26,9 +24,11 @@ from headrace.format.shards.writer import ShardPlace
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.format.tars.member_names import KeyAt
 from headrace.locate.shard_list import LocatedShard, locate_shards
-from headrace.tools.columns_export import export_columns
-from headrace.tools.gc import find_garbage
-from headrace.tools.inspection import inspect
+from headrace.upkeep.columns_export import export_columns
+from headrace.upkeep.gc import find_garbage
+from headrace.upkeep.inspection import inspect
+from headrace.verification.shard_check import Depth, check_shard
+from headrace.verification.verify import find_target, verify
 from tests.audio_shards import commit, tone, write_partition
 from tests.builds import Project, twenty_clips
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.format.beside.column_table import Column, ColumnKind, ColumnSpec, ColumnTable
-from headrace.tools.column_summary import SUMMARY_HEADERS, summarize, summary_cells
+from headrace.upkeep.column_summary import SUMMARY_HEADERS, summarize, summary_cells
 from headrace_dagster.assets.pictures import column_histograms
 
 

@@ -5,9 +5,9 @@ import os
 import polars as pl
 import pytest
 
+from headrace.assemble.column_sets import bring_columns_up_to_date, build_columns, rows_of_set
+from headrace.assemble.column_tables import import_table
 from headrace.audio import AudioFormat
-from headrace.build.column_sets import bring_columns_up_to_date, build_columns, rows_of_set
-from headrace.build.column_tables import import_table
 from headrace.catalog.rows.path_spelling import spelled_as_files, tidy_paths
 from headrace.catalog.stored.column_header import read_table_header
 from headrace.catalog.stored.header import read_header

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.build.column_tables import import_table, imported_rows
+from headrace.assemble.column_tables import import_table, imported_rows
 from headrace.catalog.stored.parts import existing_catalog
 from headrace.catalog.stored.update import update_catalog
 from headrace.catalog.tables.metadata_files import TableInMemory

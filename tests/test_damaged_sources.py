@@ -7,9 +7,9 @@ import os
 import pytest
 import soundfile as sf
 
+from headrace.assemble import audio as audio_shards
+from headrace.assemble import encoding_tasks
 from headrace.audio import AudioFormat
-from headrace.build import audio as audio_shards
-from headrace.build import encoding_tasks
 from headrace.catalog.stored.parts import read_catalog
 from headrace.errors import BuildError
 from headrace.format.indexes.index import index_name

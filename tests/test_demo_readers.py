@@ -10,8 +10,8 @@ import pytest
 import soundfile as sf
 import yaml
 
-from building.repository import REPOSITORY_ROOT
 from headrace import StreamingDataset
+from headrace_dagster.build_command.repository import REPOSITORY_ROOT
 
 
 @pytest.mark.slow

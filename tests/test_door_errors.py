@@ -3,11 +3,11 @@
 import pytest
 
 from headrace import StreamingDataset, cli, webdataset_loader
-from headrace.checks.shard_check import Depth
-from headrace.checks.verify import find_target, verify
 from headrace.errors import ConfigError, FormatError, NoShardsError, NotFoundError
-from headrace.tools.inspection import inspect
-from headrace.tools.tar_indexes import index_tars
+from headrace.upkeep.inspection import inspect
+from headrace.upkeep.tar_indexes import index_tars
+from headrace.verification.shard_check import Depth
+from headrace.verification.verify import find_target, verify
 from tests.doors import run, write
 from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.test_foreign import write_tar

@@ -7,15 +7,15 @@ import warnings
 import pytest
 
 from headrace import Stream, StreamingDataset, cli, webdataset_loader
-from headrace.checks.shard_check import Depth
-from headrace.checks.verify import find_target, verify
 from headrace.cli import simulation
 from headrace.errors import ConfigError, FormatError, HeadraceError, NoShardsError, NotAFileError, NotFoundError
 from headrace.format.snapshots.snapshots import read_snapshot
 from headrace.locate import locate
 from headrace.stores.storage import LocalStorage
-from headrace.tools.inspection import inspect
-from headrace.tools.tar_indexes import index_tars
+from headrace.upkeep.inspection import inspect
+from headrace.upkeep.tar_indexes import index_tars
+from headrace.verification.shard_check import Depth
+from headrace.verification.verify import find_target, verify
 from tests.doors import JOB, run, write
 from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.fault_server import fault_server

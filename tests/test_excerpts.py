@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from headrace import encoders
-from headrace.build.latents import LatentSettings
-from headrace.checks.excerpts import read_audio, read_latents
+from headrace.assemble.latents import LatentSettings
 from headrace.errors import SampleError
 from headrace.format.indexes.index_files import read_index
 from headrace.format.manifests.manifests import newest_manifest
+from headrace.verification.excerpts import read_audio, read_latents
 from tests.audio_shards import tone, write_partition
 from tests.damage import flip_audio
 from tests.latent_builds import MEL, PARTITION, Latents

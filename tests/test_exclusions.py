@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.assemble.drift import catalog_numbers
 from headrace.audio import AudioFormat
-from headrace.build.drift import catalog_numbers
 from headrace.catalog.judging.acceptance import CatalogSettings
 from headrace.catalog.judging.exclusions import Exclusions, find_exclusions
 from headrace.catalog.stored.parts import existing_catalog

@@ -8,9 +8,9 @@ import pytest
 from headrace.errors import ConfigError, FormatError
 from headrace.format.indexes.index import index_name
 from headrace.stores.storage import LocalStorage
-from headrace.tools.export import export_snapshot
-from headrace.tools.export_mark import MARK
-from headrace.tools.tar_indexes import index_tars
+from headrace.upkeep.export import export_snapshot
+from headrace.upkeep.export_mark import MARK
+from headrace.upkeep.tar_indexes import index_tars
 from tests.streaming.corpus import clips, write_dataset
 from tests.test_webdataset import members_of, write_tar
 

@@ -13,8 +13,8 @@ from headrace.errors import NotFoundError, StorageError
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.stores.regular_files import oddity
 from headrace.stores.storage import LocalStorage
-from headrace.tools.export import export_snapshot
-from headrace.tools.gc import collect, find_garbage, find_leftovers
+from headrace.upkeep.export import export_snapshot
+from headrace.upkeep.gc import collect, find_garbage, find_leftovers
 from tests.builds import twenty_clips
 from tests.streaming.corpus import clips, write_dataset
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from headrace.checks.frame_alignment import alignment_faults
+from headrace.verification.frame_alignment import alignment_faults
 from tests.audio_shards import tone, write_partition
 from tests.latent_builds import Broken, Latents
 

@@ -11,14 +11,14 @@ import time
 
 import pytest
 
-from headrace.build import update
+from headrace.assemble import update
 from headrace.errors import AlreadyExistsError, BuildError, FormatError
 from headrace.format.shards.condemned import condemnations, condemned, condemned_paths
 from headrace.format.snapshots.commits import commit_snapshot
 from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_numbers
 from headrace.format.versioned_json import versioned_bytes
 from headrace.stores.storage import LocalStorage, open_storage
-from headrace.tools.gc import collect, find_garbage
+from headrace.upkeep.gc import collect, find_garbage
 from tests.builds import check, twenty_clips
 from tests.commands import runner
 

@@ -13,9 +13,9 @@ from functools import partial
 
 import pytest
 
-from headrace.build.audio import build_partition
-from headrace.build.commit import check_lasts, commit_partitions
-from headrace.build.shard_settings import ShardSettings
+from headrace.assemble.audio import build_partition
+from headrace.assemble.commit import check_lasts, commit_partitions
+from headrace.assemble.shard_settings import ShardSettings
 from headrace.catalog.stored.partitions import recordings_of
 from headrace.catalog.stored.update import update_catalog
 from headrace.config.partitioning import Partitioning, ShardSize
@@ -27,7 +27,7 @@ from headrace.format.snapshots.commits import commit_snapshot
 from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_numbers
 from headrace.sources.sources import open_source
 from headrace.stores.storage import LocalStorage, ObjectStorage, Storage
-from headrace.tools.gc import collect, find_garbage
+from headrace.upkeep.gc import collect, find_garbage
 from tests.builds import PLAIN, Project
 from tests.interleaving import Actor, KilledError, Stepped
 from tests.streaming.corpus import clips, write_dataset

@@ -16,9 +16,9 @@ from headrace.format.indexes.index_files import delete_index, find_index, is_ind
 from headrace.format.indexes.indexing import index_tar
 from headrace.format.tars.tar import read_members
 from headrace.stores.storage import LocalStorage, open_storage
-from headrace.tools.export import export_snapshot
-from headrace.tools.gc import MIN_AGE_SECONDS, collect, find_garbage
-from headrace.tools.tar_indexes import index_tars
+from headrace.upkeep.export import export_snapshot
+from headrace.upkeep.gc import MIN_AGE_SECONDS, collect, find_garbage
+from headrace.upkeep.tar_indexes import index_tars
 from tests.commands import runner
 from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.fault_server import fault_server

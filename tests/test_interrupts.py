@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from building.interrupts import Interrupts
+from headrace_dagster.build_command.interrupts import Interrupts
 
 
 class _Thing:

@@ -16,7 +16,7 @@ import pytest
 from headrace.format.indexes.index import index_name
 from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_numbers
 from headrace.stores.storage import LocalStorage
-from headrace.tools.gc import MIN_AGE_SECONDS, find_leftovers, remove_leftovers
+from headrace.upkeep.gc import MIN_AGE_SECONDS, find_leftovers, remove_leftovers
 from tests import kill_child
 from tests.projects import Project
 

@@ -12,7 +12,7 @@ import pytest
 import soundfile
 
 from headrace import encoders
-from headrace.build.latents import LatentSettings, build_latent_partition
+from headrace.assemble.latents import LatentSettings, build_latent_partition
 from headrace.encoding.plans import EncodingOptions
 from headrace.format.manifests.manifests import newest_manifest
 from headrace.stores.storage import LocalStorage
@@ -21,9 +21,9 @@ from tests.audio_shards import noise, tone, write_partition
 _ENDLESS_BUILD = """
 import sys, time
 from headrace import encoders
-from headrace.build import update
+from headrace.assemble import update
 from headrace.encoding.plans import EncodingOptions
-from headrace.build.latents import LatentSettings, build_latent_partition
+from headrace.assemble.latents import LatentSettings, build_latent_partition
 from headrace.stores.storage import open_storage
 update.commit_manifest = lambda *_: time.sleep(3600)  # the test kills this process
 settings = LatentSettings(encoders.fingerprint("crepe", {}), "float16")
@@ -73,7 +73,7 @@ _MEASURE = """
 import json, re, sys
 from pathlib import Path
 from headrace import encoders
-from headrace.build.latents import LatentSettings, build_latent_partition
+from headrace.assemble.latents import LatentSettings, build_latent_partition
 from headrace.stores.storage import open_storage
 def peak_mebibytes():  # not getrusage: it inherits the peak of the process that started this one
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024

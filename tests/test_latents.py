@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from headrace import encoders
-from headrace.build.commit import commit_latents
-from headrace.build.latents import LatentSettings
+from headrace.assemble.commit import commit_latents
+from headrace.assemble.latents import LatentSettings
 from headrace.errors import BuildError, IntegrityError, SampleError, StorageError
 from headrace.format.indexes.index import index_name
 from headrace.format.indexes.index_files import read_index

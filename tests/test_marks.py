@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.checks.marks import CIRCLE, MARKS_FILE, Arc, Marks, place_of, read_marks, write_marks
 from headrace.stores.storage import open_storage
+from headrace.verification.marks import CIRCLE, MARKS_FILE, Arc, Marks, place_of, read_marks, write_marks
 
 NAMES = [f"train_0000_{number:06d}-0123456789ab.tar" for number in range(50)]
 STEPS = st.lists(st.tuples(st.fractions(Fraction(1, 50), 1), st.floats(0, 1)), max_size=12)

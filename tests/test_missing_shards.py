@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from headrace.build.missing_shards import folder_mark, look
+from headrace.assemble.missing_shards import folder_mark, look
 from headrace.format.indexes.index import index_name
 from headrace.format.manifests.manifests import newest_manifests
 from headrace.stores.storage import LocalStorage, open_storage

@@ -13,11 +13,11 @@ from headrace.catalog.rows.metadata_columns import json_values
 from headrace.catalog.rows.schemas import OWN_COLUMNS
 from headrace.catalog.stored.parts import read_catalog
 from headrace.catalog.tables.metadata_files import read_metadata
-from headrace.checks.audit import conservation_faults
 from headrace.errors import BuildError
 from headrace.format.manifests.manifests import ManifestRejection, NumberedManifest, keys_path
 from headrace.format.manifests.planned_keys import digest_of, pack_keys, read_planned_keys
 from headrace.format.rejects import RejectReason
+from headrace.verification.audit import conservation_faults
 from tests.builds import Project
 
 

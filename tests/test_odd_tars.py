@@ -12,7 +12,7 @@ from headrace.errors import HeadraceError, NotAFileError, StorageError
 from headrace.stores.regular_files import oddity, open_regular
 from headrace.stores.storage import LocalStorage
 from headrace.streaming.cache.cache import ShardCache
-from headrace.tools.tar_indexes import index_tars
+from headrace.upkeep.tar_indexes import index_tars
 from tests.commands import runner
 from tests.streaming.corpus import clips, write_dataset
 from tests.test_webdataset import members_of, write_tar

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from headrace.build.plan import PlannedSample, layout_of, plan_shards
+from headrace.assemble.plan import PlannedSample, layout_of, plan_shards
 from headrace.config.partitioning import Partitioning, ShardSize, assign_partitions
 from headrace.errors import ConfigError
 

@@ -3,9 +3,9 @@ import dataclasses
 import polars as pl
 import pytest
 
-from headrace.build.columns import ColumnSettings, columns_source
-from headrace.build.reconcile import BuildReason, is_current, wanted_columns, wanted_partitions, why_build
-from headrace.build.staleness import BuildNeed, plan_build
+from headrace.assemble.partition_columns import ColumnSettings, columns_source
+from headrace.assemble.reconcile import BuildReason, is_current, wanted_columns, wanted_partitions, why_build
+from headrace.assemble.staleness import BuildNeed, plan_build
 from headrace.catalog.stored.header import CatalogHeader, PartitionEntry
 from headrace.catalog.stored.partitions import PartitionSize, num_samples, partition_sizes
 from headrace.format.manifests.manifests import Manifest, ManifestSummary, NumberedManifest

@@ -19,7 +19,7 @@ from headrace.catalog.rows.schemas import REJECTED_SCHEMA
 from headrace.catalog.stored.parquet_files import parquet_bytes
 from headrace.catalog.tables.buckets import PartTables, parts_of
 from headrace.catalog.tables.sorted_tables import sorted_table
-from headrace.format.rejects import Rejected, RejectSubject, compare_rejects
+from headrace.format.rejects import Reject, RejectSubject, compare_rejects
 
 ROWS = st.lists(
     st.fixed_dictionaries(
@@ -48,7 +48,7 @@ def test_any_two_tables_have_the_same_differences_in_parts(before, after, part_b
         compared.add(*(table.part(part) for table in divided))
         files.append(refused_files(divided[1].part(part)).select("path", "sha256"))
     at_once = compare_rejects(
-        *([Rejected(*row) for row in rejected_columns(table).iter_rows()] for table in (before, after))
+        *([Reject(*row) for row in rejected_columns(table).iter_rows()] for table in (before, after))
     )
     assert compared.changes() == at_once
     assert [list(found) for found in (compared.changes().faults, compared.changes().asked_for)] == [

@@ -6,13 +6,13 @@ from functools import partial
 
 import pytest
 
-from headrace.checks.marks import MARKS_FILE, read_marks, write_marks
-from headrace.checks.rounds import plan_rounds, verify_rounds
-from headrace.checks.shard_check import Depth
-from headrace.checks.verify import checked_on_threads, find_target
 from headrace.cli import main
 from headrace.errors import ConfigError
 from headrace.stores.storage import LocalStorage
+from headrace.verification.marks import MARKS_FILE, read_marks, write_marks
+from headrace.verification.rounds import plan_rounds, verify_rounds
+from headrace.verification.shard_check import Depth
+from headrace.verification.verify import checked_on_threads, find_target
 from tests.streaming.corpus import clips, write_dataset
 
 NUM_SHARDS = 9

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.build.run_groups import grouped
+from headrace.assemble.run_groups import grouped
 
 LAYOUT = [f"train-{i:04d}" for i in range(12)]
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import soundfile
 
+from headrace.assemble import audio as shards
 from headrace.audio import AudioFormat
-from headrace.build import audio as shards
 from headrace.config.partitioning import Partitioning, ShardSize
 from headrace.errors import AlreadyExistsError, BuildError
 from headrace.format.indexes.index import index_name
@@ -310,8 +310,8 @@ def test_two_concurrent_builds_end_with_one_consistent_state(project, tmp_path):
 
 
 def test_progress_counts_every_sample_once(project):
-    from headrace.build.audio import build_partition
-    from headrace.build.shard_settings import ShardSettings
+    from headrace.assemble.audio import build_partition
+    from headrace.assemble.shard_settings import ShardSettings
     from headrace.catalog.stored.partitions import recordings_of
     from headrace.catalog.stored.parts import existing_catalog
     from headrace.sources.sources import open_source

@@ -13,7 +13,7 @@ from headrace.format.indexes.index_entries import SampleEntry
 from headrace.format.indexes.index_files import parse_index
 from headrace.format.shards.writer import ShardPlace, ShardWriter
 from headrace.format.tars.tar import payload
-from headrace.format.tars.tar_buffer import Collected
+from headrace.format.tars.tar_buffer import TarBuffer
 from headrace.format.tensors.tensors import TensorPlace
 from headrace.stores.storage import LocalStorage, open_storage
 
@@ -150,7 +150,7 @@ def test_a_full_temporary_folder_is_an_error_that_names_it_and_the_way_out(monke
 
 
 def test_collected_pieces_are_read_as_one_file():
-    collected = Collected()
+    collected = TarBuffer()
     pieces = [b"abc", b"", b"defgh", b"i" * 20_000, b"jk"]
     for piece in pieces:
         collected.write(piece)

@@ -13,7 +13,7 @@ from headrace.format.snapshots import sizes_file
 from headrace.format.snapshots.sizes_file import write_sizes
 from headrace.format.versioned_json import json_bytes
 from headrace.stores.storage import open_storage
-from headrace.tools.tar_indexes import read_sizes, write_folder_sizes
+from headrace.upkeep.tar_indexes import read_sizes, write_folder_sizes
 
 NAMES = st.text(st.sampled_from('ab-_0\u00e9\u4e2d"\\ .\x01'), min_size=1, max_size=6).map("{}.tar".format)
 COUNTS = st.dictionaries(NAMES, st.integers(0, 10**12), max_size=9)

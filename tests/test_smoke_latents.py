@@ -9,9 +9,7 @@ import torch
 from torch import Tensor
 
 from headrace import encoders
-from headrace.build.commit import commit_latents
-from headrace.checks.shard_check import Depth
-from headrace.checks.verify import find_target, verify
+from headrace.assemble.commit import commit_latents
 from headrace.config.operation import LoaderConfig
 from headrace.encoders import EncoderInfo
 from headrace.encoding.plans import AUDIO_SHARD_NOTE
@@ -26,6 +24,8 @@ from headrace.smoke.expected import read_expected
 from headrace.smoke.joined import JoinedReading, PartRead, spans_of
 from headrace.smoke.run import SmokePart, SmokeResult, smoke_test
 from headrace.streaming.loader import StreamingDataLoader
+from headrace.verification.shard_check import Depth
+from headrace.verification.verify import find_target, verify
 from tests.audio_shards import commit, noise, write_partition
 from tests.latent_builds import Latents
 from tests.latent_damage import replace_latents

@@ -109,12 +109,12 @@ def test_a_job_that_ends_before_it_can_be_saved_is_an_error(job_of):
 def test_a_job_that_ends_early_closes_its_loaders(job_of, monkeypatch):
     opened = []
 
-    class Kept(StreamingDataLoader):
+    class RetainedFiles(StreamingDataLoader):
         def __iter__(self):
             opened.append(super().__iter__())
             return opened[-1]
 
-    monkeypatch.setattr("headrace.streaming.loader.StreamingDataLoader", Kept)
+    monkeypatch.setattr("headrace.streaming.loader.StreamingDataLoader", RetainedFiles)
     samples = job_of(1).arrivals()
     next(samples)
     samples.close()

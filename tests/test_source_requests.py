@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.build.samples import sample_json
+from headrace.assemble.samples import sample_json
 from headrace.catalog.judging.validation import check_catalog
 from headrace.catalog.scanning.scan import scan
 from headrace.catalog.stored.partitions import recordings_of

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headrace.assemble.audio import build_partition
+from headrace.assemble.audio_counts import AudioCounts
+from headrace.assemble.shard_settings import ShardSettings
+from headrace.assemble.taken_over import audio_digest
 from headrace.audio import AudioFormat, Codec, Segment, decode
-from headrace.build.audio import build_partition
-from headrace.build.audio_counts import AudioCounts
-from headrace.build.shard_settings import ShardSettings
-from headrace.build.taken_over import audio_digest
 from headrace.catalog.stored.parts import partition_recordings
 from headrace.catalog.stored.update import update_catalog
 from headrace.config.partitioning import Partitioning, ShardSize

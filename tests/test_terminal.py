@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from building.terminal import TerminalProgress
+from headrace_dagster.build_command.terminal import TerminalProgress
 
 
 def test_waiting_for_recently_changed_files_is_shown(capsys):

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from headrace.build import update
-from headrace.build.update import PartitionTarget, bring_up_to_date
+from headrace.assemble import update
+from headrace.assemble.update import PartitionTarget, bring_up_to_date
 from headrace.errors import AlreadyExistsError, BuildError
 from headrace.format.indexes.index import index_name
 from headrace.format.indexes.index_entries import SampleEntry

@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from headrace.checks.shard_check import Depth
-from headrace.checks.verify import find_target, verify
 from headrace.format.indexes.index import index_name
 from headrace.format.indexes.index_files import parse_index
+from headrace.verification.shard_check import Depth
+from headrace.verification.verify import find_target, verify
 from tests.streaming.corpus import clips, write_dataset
 
 KINDS = ("audio", "latents/crepe")

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from headrace.build.views import WantedView, build_view, is_up_to_date, newest_view
+from headrace.assemble.views import WantedView, build_view, is_up_to_date, newest_view
 from headrace.errors import AlreadyExistsError, ConfigError, FormatError, IntegrityError, NotFoundError
 from headrace.format.beside import view_files
 from headrace.format.beside.view_files import partitions_of, read_counts, read_totals, read_view

@@ -6,9 +6,7 @@ import time
 import pytest
 from rich.console import Console
 
-from headrace.build.views import WantedView, build_view
-from headrace.checks.shard_check import Depth
-from headrace.checks.verify import find_target, verify
+from headrace.assemble.views import WantedView, build_view
 from headrace.cli.tables import print_facts
 from headrace.errors import ConfigError, FormatError
 from headrace.format.beside.view_files import read_view
@@ -16,8 +14,10 @@ from headrace.format.beside.views import ViewDefinition
 from headrace.format.snapshots.snapshots import read_snapshot, snapshot_numbers
 from headrace.locate import locate
 from headrace.stores.storage import LocalStorage
-from headrace.tools.gc import collect, find_garbage
-from headrace.tools.inspection import inspect
+from headrace.upkeep.gc import collect, find_garbage
+from headrace.upkeep.inspection import inspect
+from headrace.verification.shard_check import Depth
+from headrace.verification.verify import find_target, verify
 from tests.column_fixtures import write_columns
 from tests.streaming.corpus import clips, write_dataset
 

@@ -274,7 +274,7 @@ def test_lengths_are_read_from_sizes_json_or_indexes_or_are_unknown(tars):
     with pytest.raises(TypeError, match="headrace index"):
         len(loader)
     assert len(list(loader)) == 3
-    from headrace.tools.tar_indexes import index_tars
+    from headrace.upkeep.tar_indexes import index_tars
 
     index_tars(str(tars), num_threads=1)
     assert len(webdataset_loader(tars, batch_size=5)) == 3

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from headrace.checks.verify import find_target
 from headrace.errors import ConfigError
+from headrace.verification.verify import find_target
 from headrace_dagster.assets.verification import checked_on_workers
 from headrace_dagster.resources.environment import workers_of
 from headrace_dagster.resources.ray_workers import RayWorkersResource, num_processors, results_of, share_of, steps

@@ -13,18 +13,18 @@ from typing import TypeAlias
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from headrace.checks.rounds import plan_rounds, verify_rounds
-from headrace.checks.shard_check import Depth
-from headrace.checks.verify import checked_on_threads, find_target, verify
 from headrace.cli.tables import bytes_text, grid, plain_console, print_facts
 from headrace.errors import ConfigError
 from headrace.locate import locate
 from headrace.stores.storage import StoredObject, open_storage
-from headrace.tools.columns_export import export_columns
-from headrace.tools.export import export_snapshot
-from headrace.tools.gc import Garbage, collect, find_garbage, find_leftovers, remove_leftovers
-from headrace.tools.inspection import inspect
-from headrace.tools.tar_indexes import index_tars
+from headrace.upkeep.columns_export import export_columns
+from headrace.upkeep.export import export_snapshot
+from headrace.upkeep.gc import Garbage, collect, find_garbage, find_leftovers, remove_leftovers
+from headrace.upkeep.inspection import inspect
+from headrace.upkeep.tar_indexes import index_tars
+from headrace.verification.rounds import plan_rounds, verify_rounds
+from headrace.verification.shard_check import Depth
+from headrace.verification.verify import checked_on_threads, find_target, verify
 
 _SHOWN_FAULTS = 100
 

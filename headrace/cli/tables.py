@@ -1,6 +1,6 @@
 """Prints facts about data sets as tables on a terminal.
 
-Only layout and wording are decided here; the facts come from `headrace.tools.inspection`.
+Only layout and wording are decided here; the facts come from `headrace.upkeep.inspection`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from rich.text import Text
 from headrace.format.beside.column_files import SPECS_KEY
 from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.format.tars.unpacking import ZIP_SUFFIXES
-from headrace.tools.inspection import CatalogFacts, DatasetFacts, LengthFacts, PartFacts, TarFacts, ViewFacts
+from headrace.upkeep.inspection import CatalogFacts, DatasetFacts, LengthFacts, PartFacts, TarFacts, ViewFacts
 
 _SHOWN_SNAPSHOTS = 10
 _SHOWN_SHARDS = 30

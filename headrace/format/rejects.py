@@ -79,7 +79,7 @@ def counted(codes: Iterable[str]) -> list[tuple[str, int]]:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Rejected:
+class Reject:
     """A row of the table of rejects, with what messages need.
 
     Attributes:
@@ -107,14 +107,14 @@ class RejectChanges:
         asked_for: code → number of recordings that are left out as the YAML asks, in the later table.
     """
 
-    new: tuple[Rejected, ...]
+    new: tuple[Reject, ...]
     num_gone: int
-    left_out: tuple[Rejected, ...]
+    left_out: tuple[Reject, ...]
     faults: dict[str, int]
     asked_for: dict[str, int]
 
 
-def compare_rejects(before: Iterable[Rejected], after: Iterable[Rejected]) -> RejectChanges:
+def compare_rejects(before: Iterable[Reject], after: Iterable[Reject]) -> RejectChanges:
     """The differences between two tables of rejects, by subject: another reason for the same subject is not new.
 
     >>> old, new = Rejected("a.wav", "empty", "0 bytes"), Rejected("b.wav", "duplicate", "as a.wav")
@@ -133,33 +133,33 @@ def compare_rejects(before: Iterable[Rejected], after: Iterable[Rejected]) -> Re
     )
 
 
-def varied(rows: Iterable[Rejected]) -> list[Rejected]:
+def varied(rows: Iterable[Reject]) -> list[Reject]:
     """The same rows in another order: first one of each code, then a second of each, so that the first few differ.
 
     >>> [row.subject for row in varied(Rejected(path, code, "") for path, code in zip("abc", "xxy"))]
     ['a', 'c', 'b']
     """
     seen: Counter[str] = Counter()
-    places: list[tuple[int, int, Rejected]] = []
+    places: list[tuple[int, int, Reject]] = []
     for row in rows:
         places.append((seen[row.code], len(places), row))
         seen[row.code] += 1
     return [row for _, _, row in sorted(places, key=lambda place: place[:2])]
 
 
-def _divided(rows: Iterable[Rejected]) -> tuple[list[Rejected], list[Rejected]]:
+def _divided(rows: Iterable[Reject]) -> tuple[list[Reject], list[Reject]]:
     """Faults, and rejects that the YAML asks for."""
-    found: tuple[list[Rejected], list[Rejected]] = ([], [])
+    found: tuple[list[Reject], list[Reject]] = ([], [])
     for row in rows:
         found[row.code in ASKED_FOR].append(row)
     return found
 
 
-def _others(rows: Iterable[Rejected], known: Iterable[Rejected]) -> tuple[Rejected, ...]:
+def _others(rows: Iterable[Reject], known: Iterable[Reject]) -> tuple[Reject, ...]:
     """Rows with a subject that no row of `known` has."""
     subjects = {_identity(row) for row in known}
     return tuple(row for row in rows if _identity(row) not in subjects)
 
 
-def _identity(row: Rejected) -> tuple[bool, str]:
+def _identity(row: Reject) -> tuple[bool, str]:
     return row.is_row, row.subject

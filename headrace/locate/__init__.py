@@ -3,5 +3,5 @@
 `locate` is the one answer that the loaders and the commands share; `locate_shards` takes lists of names.
 """
 
-from headrace.locate.locating import Located as Located
+from headrace.locate.locating import Location as Location
 from headrace.locate.locating import locate as locate

@@ -16,7 +16,7 @@ from headrace.stores.storage import Storage, Transfer, open_storage
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class Location:
     """What a name leads to. `folder` or `tars` is None, and both where an output holds no audio.
 
     Attributes:
@@ -69,7 +69,7 @@ class Located:
 
 def locate(
     named: str, *, split: str | None = None, snapshot: int | None = None, transfer: Transfer | None = None
-) -> Located:
+) -> Location:
     """Find what a user named.
 
     A folder with snapshots is that shard folder, and a folder whose `audio/` has snapshots is an output. Any other
@@ -95,7 +95,7 @@ def locate(
         tars = tars_of_pattern(name, split, transfer, snapshot)
         if not tars.names:
             raise no_shards(name, tars.storage)
-        found = Located(name, tars.storage, tars=tars)
+        found = Location(name, tars.storage, tars=tars)
     else:
         found = _in_folder(name, open_storage(name, transfer), split)
     if found.tars is not None and snapshot not in {None, found.tars.snapshot}:
@@ -103,12 +103,12 @@ def locate(
     return found
 
 
-def _in_folder(name: str, storage: Storage, split: str | None) -> Located:
+def _in_folder(name: str, storage: Storage, split: str | None) -> Location:
     if (folder := meant_folder(storage)) is not None:
-        return Located(name, storage, folder)
+        return Location(name, storage, folder)
     tars = tars_of_folder(storage, split)
     if tars.names:
-        return Located(name, storage, tars=tars)
+        return Location(name, storage, tars=tars)
     if folders_of_output(storage):
-        return Located(name, storage)
+        return Location(name, storage)
     raise no_shards(name, storage)

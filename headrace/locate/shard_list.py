@@ -14,7 +14,7 @@ from headrace.errors import ConfigError, HeadraceError, StoreUnavailableError
 from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_files import find_index
 from headrace.format.snapshots.snapshots import NumberedSnapshot
-from headrace.locate.locating import Located, locate
+from headrace.locate.locating import Location, locate
 from headrace.locate.outputs import table_of_tars
 from headrace.locate.tars import PlainTars, tars_of_list
 from headrace.stores.storage import Storage, Transfer
@@ -90,7 +90,7 @@ def locate_shards(urls: Urls, *, split: str | None = None, snapshot: int | None 
     return list(chain.from_iterable(_shards_of_one(url, split, snapshot, transfer) for url in named))
 
 
-def shards_of(located: Located, split: str | None = None, snapshot: int | None = None) -> list[LocatedShard]:
+def shards_of(located: Location, split: str | None = None, snapshot: int | None = None) -> list[LocatedShard]:
     """The shards of what was located: those of a snapshot, or the tars, with counts from the `sizes.json` beside them.
 
     Raises:

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from headrace.build.latent_rejections import snapshot_rejections
-from headrace.checks.excerpts import read_audio, read_latents
+from headrace.assemble.latent_rejections import snapshot_rejections
 from headrace.errors import HeadraceError
 from headrace.format.indexes.audio_fields import AUDIO
 from headrace.format.indexes.index import ShardIndex
@@ -24,6 +23,7 @@ from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot, read_table, snapshot_numbers
 from headrace.report.catalog_figures import CatalogFigures
 from headrace.stores.storage import Storage
+from headrace.verification.excerpts import read_audio, read_latents
 
 Array = np.ndarray[Any, Any]
 

@@ -18,7 +18,7 @@ from headrace.format.indexes.audio_fields import AUDIO
 from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.report import figures
 from headrace.report.contents import Array, GalleryClip, ReportContents
-from headrace.tools.column_summary import SUMMARY_HEADERS, ColumnSummary, summary_cells
+from headrace.upkeep.column_summary import SUMMARY_HEADERS, ColumnSummary, summary_cells
 
 _SECONDS_PER_HOUR = 3600.0
 _CLIP_SECONDS = 8

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from headrace.checks.excerpts import read_latents
 from headrace.encoders import Encoder
 from headrace.encoding.alone import compared
 from headrace.encoding.batches import ClipPiece, EncodingBatch
@@ -35,6 +34,7 @@ from headrace.format.indexes.index_files import read_index
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.smoke.comparing import note
 from headrace.stores.storage import Storage
+from headrace.verification.excerpts import read_latents
 
 if TYPE_CHECKING:
     import torch

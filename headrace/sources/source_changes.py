@@ -1,7 +1,7 @@
 """Detects whether a source has changed since its last scan, by listing it, without opening a file.
 
 `list_within` lists a source within a time limit. `source_difference` compares the listing with the catalog's stamps.
-What to do about a change is decided elsewhere: `headrace.catalog.scanning.scan` scans, `headrace.build.reconcile` finds stale
+What to do about a change is decided elsewhere: `headrace.catalog.scanning.scan` scans, `headrace.assemble.reconcile` finds stale
 partitions.
 """
 

@@ -22,7 +22,7 @@ class StoredObject:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchResponse:
     """The response to a request for an object or a part of it.
 
     Attributes:

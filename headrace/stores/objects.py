@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from headrace.errors import ConfigError, FileChangedError, HeadraceError, NotFoundError
 from headrace.stores.client_errors import translated_errors
-from headrace.stores.contents import PIECE_BYTES, Content, Fetched, StoredObject, checked_path, exactly
+from headrace.stores.contents import PIECE_BYTES, Content, FetchResponse, StoredObject, checked_path, exactly
 from headrace.stores.forked_obstore import keep_over_forks
 from headrace.stores.requests import Transfer
 from headrace.stores.retry_after import asked_pause
@@ -132,7 +132,7 @@ class ObjectStorage:
         accept: Callable[[StoredObject], None],
         span: tuple[int, int] | None = None,
         tag: str | None = None,
-    ) -> Fetched:
+    ) -> FetchResponse:
         """An object or a part of it, by one request, with the size and time of the object that the bytes are from.
 
         Args:
@@ -154,7 +154,7 @@ class ObjectStorage:
         if tag is not None:
             options["if_match"] = tag
 
-        def request(client: "ObjectStore") -> Fetched:
+        def request(client: "ObjectStore") -> FetchResponse:
             try:
                 answer = obstore.get(client, self._full(path), options=options)
             except obstore.exceptions.PreconditionError as error:
@@ -162,7 +162,7 @@ class ObjectStorage:
             meta = answer.meta
             entry = StoredObject(path, meta["size"], meta["last_modified"].timestamp())
             accept(entry)
-            return Fetched(bytes(answer.bytes()), entry, meta["e_tag"])
+            return FetchResponse(bytes(answer.bytes()), entry, meta["e_tag"])
 
         found = self._answer(path, request)
         self._counted(found.data)

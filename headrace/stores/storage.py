@@ -14,7 +14,7 @@ from typing import BinaryIO, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from headrace.errors import ConfigError
-from headrace.stores.contents import Content, Fetched, StoredObject, checked_path
+from headrace.stores.contents import Content, FetchResponse, StoredObject, checked_path
 from headrace.stores.file_urls import is_file_url, path_of_file_url
 from headrace.stores.local import TEMPORARY_SUFFIX, LocalStorage
 from headrace.stores.objects import ObjectStorage
@@ -23,7 +23,7 @@ from headrace.stores.requests import Transfer
 __all__ = [
     "TEMPORARY_SUFFIX",
     "Content",
-    "Fetched",
+    "FetchResponse",
     "LocalStorage",
     "ObjectStorage",
     "Storage",

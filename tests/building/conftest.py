@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from building.instance import open_instance
+from headrace_dagster.build_command.instance import open_instance
 from tests.building.six_tones import run, six_tones
 from tests.built import BuiltProject
 from tests.instances import memory_instance
@@ -22,7 +22,7 @@ def project(tmp_path, undrawn):
 def once_built(tmp_path_factory):
     project, instance = six_tones(tmp_path_factory.mktemp("built")), memory_instance()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("building.command.open_instance", lambda: contextlib.nullcontext(instance))
+        patch.setattr("headrace_dagster.build_command.command.open_instance", lambda: contextlib.nullcontext(instance))
         assert run(project) == 0
     return BuiltProject(project, instance)
 
@@ -38,7 +38,9 @@ def built(once_built, instances, undrawn):
 def instances(monkeypatch):
     """Record every build of a test in the last of these in-memory instances. A real one takes a second to create."""
     instances = [memory_instance()]
-    monkeypatch.setattr("building.command.open_instance", lambda: contextlib.nullcontext(instances[-1]))
+    monkeypatch.setattr(
+        "headrace_dagster.build_command.command.open_instance", lambda: contextlib.nullcontext(instances[-1])
+    )
     return instances
 
 
@@ -46,5 +48,5 @@ def instances(monkeypatch):
 def home(tmp_path, monkeypatch):
     """Use a real instance in files instead."""
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("building.command.open_instance", open_instance)
+    monkeypatch.setattr("headrace_dagster.build_command.command.open_instance", open_instance)
     return tmp_path / "home"

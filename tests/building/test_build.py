@@ -10,8 +10,8 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from building.instance import open_instance
-from building.repository import REPOSITORY_ROOT
+from headrace_dagster.build_command.instance import open_instance
+from headrace_dagster.build_command.repository import REPOSITORY_ROOT
 from headrace_dagster.resources.storage import StorageResource
 from tests.building.six_tones import run, runs
 from tests.instances import memory_instance
@@ -70,7 +70,7 @@ def test_an_interrupted_build_reports_what_is_done_and_ends_with_one_clear_line(
         if len(calls) == 4:  # the scan and two partitions
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("building.interrupts.Interrupts.check", check)
+    monkeypatch.setattr("headrace_dagster.build_command.interrupts.Interrupts.check", check)
     assert run(project) == 130
     shown = capsys.readouterr()
     assert "files: 6 added" in shown.out

@@ -17,14 +17,14 @@ import headrace.catalog.tables.metadata_files
 import headrace.encoding.shards
 import headrace.streaming.loader  # noqa: F401 - the server of processes imports this module: each of them has it then
 from headrace import StreamingDataLoader, StreamingDataset, encoders, webdataset_loader
-from headrace.build.audio import build_partition
-from headrace.build.column_sets import bring_columns_up_to_date
-from headrace.build.column_tables import import_table
-from headrace.build.commit import commit_latents, commit_partitions
-from headrace.build.latents import build_latent_partition
-from headrace.build.reconcile import latent_settings, shard_settings, wanted_partitions
-from headrace.build.staleness import plan_build
-from headrace.build.views import WantedView, build_view
+from headrace.assemble.audio import build_partition
+from headrace.assemble.column_sets import bring_columns_up_to_date
+from headrace.assemble.column_tables import import_table
+from headrace.assemble.commit import commit_latents, commit_partitions
+from headrace.assemble.latents import build_latent_partition
+from headrace.assemble.reconcile import latent_settings, shard_settings, wanted_partitions
+from headrace.assemble.staleness import plan_build
+from headrace.assemble.views import WantedView, build_view
 from headrace.catalog.stored.parts import existing_catalog, partition_recordings
 from headrace.catalog.stored.storing import store_decode_rejects
 from headrace.catalog.stored.update import update_catalog
@@ -34,7 +34,7 @@ from headrace.encoding.plans import EncodingOptions
 from headrace.errors import HeadraceError
 from headrace.format.manifests.manifests import newest_manifests
 from headrace.stores.storage import open_storage
-from headrace.tools.gc import collect, find_garbage, find_leftovers, remove_leftovers
+from headrace.upkeep.gc import collect, find_garbage, find_leftovers, remove_leftovers
 from headrace_dagster.resources.storage import StorageResource
 from tests.drills.disk import Disk, Trouble, watch
 from tests.streaming.corpus import Clip, clips

@@ -67,6 +67,8 @@ def test_the_error_about_an_unknown_kind_names_the_known_kinds() -> None:
 
 def test_fingerprints_are_computed_without_torch() -> None:
     """Finding stale partitions is then fast."""
-    code = "import sys; import headrace.build.latents; from headrace import encoders; encoders.fingerprint('crepe', {})"
+    code = (
+        "import sys; import headrace.assemble.latents; from headrace import encoders; encoders.fingerprint('crepe', {})"
+    )
     code += "; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

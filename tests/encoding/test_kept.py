@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from headrace.build.latents import LatentSettings
+from headrace.assemble.latents import LatentSettings
 from headrace.format.indexes.index import index_name
 from tests.audio_shards import noise, write_partition
 from tests.latent_builds import Latents

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from headrace import encoders
-from headrace.build.latents import LatentSettings
+from headrace.assemble.latents import LatentSettings
 from headrace.encoders import EncoderInfo
 from headrace.errors import BuildError
 from headrace.format.manifests.manifests import newest_manifest

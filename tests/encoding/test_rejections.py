@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from headrace.build.commit import commit_latents
-from headrace.build.latents import LatentSettings
-from headrace.checks.audit import conservation_faults, index_faults, pairing_faults, snapshot_faults
-from headrace.checks.shard_check import Depth
-from headrace.checks.verify import find_target, verify
+from headrace.assemble.commit import commit_latents
+from headrace.assemble.latents import LatentSettings
 from headrace.encoders.protocol import EncoderInfo
 from headrace.errors import BuildError
 from headrace.format.indexes.index import ABSENT, REFUSED_NOTE, index_name
 from headrace.format.indexes.indexing import index_tar
 from headrace.format.manifests.manifests import newest_manifest
+from headrace.verification.audit import conservation_faults, index_faults, pairing_faults, snapshot_faults
+from headrace.verification.shard_check import Depth
+from headrace.verification.verify import find_target, verify
 from tests.audio_shards import commit, noise, write_partition
 from tests.latent_builds import PARTITION, Broken, Latents
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from headrace import encoders
-from headrace.build.latents import LatentSettings, build_latent_partition
+from headrace.assemble.latents import LatentSettings, build_latent_partition
 from headrace.encoding.plans import EncodingOptions
 from headrace.stores.storage import LocalStorage
 from tests.audio_shards import noise, write_partition

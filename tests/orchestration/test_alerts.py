@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from headrace.alerts.alerts import AlertChannel
-from headrace.build import recording_encoder
+from headrace.assemble import recording_encoder
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import AudioError
 from headrace_dagster.assets.project_dataset import ProjectDataset

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from building.repository import REPOSITORY_ROOT
+from headrace_dagster.build_command.repository import REPOSITORY_ROOT
 from tests.browser import Browser, find_browser
 from tests.live import DagsterDev
 

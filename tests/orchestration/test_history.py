@@ -6,10 +6,10 @@ import time
 import dagster as dg
 import pytest
 
-from building.repository import REPOSITORY_ROOT
 from headrace_dagster.assets.history import PastRun, forgettable, forgettable_runs
 from headrace_dagster.assets.maintenance import history_job
 from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.build_command.repository import REPOSITORY_ROOT
 from headrace_dagster.resources.dagster_internals.run_removal import remove_run
 from tests.daemons import Daemon
 from tests.projects import Graph, Project

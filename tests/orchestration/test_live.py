@@ -15,9 +15,9 @@ import pytest
 import soundfile
 import yaml
 
-from building.repository import REPOSITORY_ROOT
 from headrace.format.snapshots.snapshots import snapshot_numbers
 from headrace.stores.storage import open_storage
+from headrace_dagster.build_command.repository import REPOSITORY_ROOT
 from tests.live import DagsterDev, Run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]

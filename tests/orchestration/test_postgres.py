@@ -10,10 +10,10 @@ import time
 import dagster as dg
 import pytest
 
-from building.repository import REPOSITORY_ROOT
 from headrace.format.snapshots.snapshots import snapshot_numbers
 from headrace.stores.storage import open_storage
 from headrace_dagster.assets.history import forgettable_runs
+from headrace_dagster.build_command.repository import REPOSITORY_ROOT
 from headrace_dagster.resources.dagster_internals.run_removal import remove_run
 from tests.live import DagsterDev, Run
 from tests.postgres import find_server, postgres_url

@@ -24,7 +24,7 @@ from dagster._core.scheduler.instigation import (
 )
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
-from building.repository import REPOSITORY_ROOT
+from headrace_dagster.build_command.repository import REPOSITORY_ROOT
 
 DAY_SECONDS = 86_400
 TICKS_PER_DAY = DAY_SECONDS // 5  # the daemon looks at every sensor every five seconds

@@ -10,7 +10,7 @@ import dagster as dg
 import psutil
 import pytest
 
-from headrace.build.waves import Attempts
+from headrace.assemble.waves import Attempts
 from headrace_dagster.assets.tags import (
     ASSET_JOB,
     DATASET_TAG,

@@ -16,7 +16,7 @@ from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
 from dagster._core.remote_origin import InProcessCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
-from headrace.build.waves import (
+from headrace.assemble.waves import (
     FINISH,
     Attempts,
     Decision,

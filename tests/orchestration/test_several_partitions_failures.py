@@ -6,7 +6,7 @@ import pytest
 import headrace_dagster.assets.audio_shards as audio_assets
 import headrace_dagster.assets.latent_shards as latent_assets
 import tests.daemons
-from headrace.build.waves import RunPatience
+from headrace.assemble.waves import RunPatience
 from headrace.errors import BuildError
 from headrace_dagster.assets.checks import ShardChecks
 from headrace_dagster.assets.history import forgettable_runs

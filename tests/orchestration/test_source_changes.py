@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
-from headrace.build.waves import Attempts
+from headrace.assemble.waves import Attempts
 from headrace.config.dataset import DatasetConfig
 from headrace.sources.source_changes import SourceDifference
 from headrace_dagster.assets.events import INPUTS_TAG

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
-from headrace.build.waves import Attempts, PartitionWork
+from headrace.assemble.waves import Attempts, PartitionWork
 from headrace.config.dataset import DatasetConfig
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.tags import DATASET_TAG, REASON_TAG, WORK_TAG

@@ -12,7 +12,7 @@ from headrace.streaming.order.mixing import Mixture
 
 
 @dataclass
-class Known:
+class EarlierScan:
     """Lengths from a function (`order.lengths.KnownLengths`); counts the samples that were asked for.
 
     Attributes:

@@ -10,14 +10,14 @@ import torch
 import headrace
 from headrace import LengthBuckets, StreamingDataLoader, StreamingDataset, webdataset_loader
 from headrace.audio_names import check_audio_field
-from headrace.checks.shard_check import Depth
-from headrace.checks.verify import find_target, verify
 from headrace.cli import main
 from headrace.errors import ConfigError, FormatError, SampleError
 from headrace.format.indexes.index_files import read_index
 from headrace.plain.samples import decode_sample
 from headrace.stores.storage import LocalStorage
 from headrace.streaming.samples.fields import OF_LATENTS, OF_SAMPLES
+from headrace.verification.shard_check import Depth
+from headrace.verification.verify import find_target, verify
 from tests.streaming.corpus import RATE_HZ, clips, write_dataset
 from tests.streaming.stems import Song, foreign_stems, songs, write_stems
 from tests.tars import tar_of

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace import StreamingDataLoader, StreamingDataset
-from headrace.build.column_sets import bring_columns_up_to_date
+from headrace.assemble.column_sets import bring_columns_up_to_date
 from headrace.errors import SampleError
 from tests.builds import twenty_clips
 from tests.streaming.columns import spec, write_columns

@@ -13,7 +13,7 @@ from headrace.errors import SampleError
 from headrace.format.indexes.index_files import parse_index
 from headrace.format.shards.writer import ShardPlace
 from headrace.stores.storage import LocalStorage
-from headrace.tools.tar_indexes import index_tars
+from headrace.upkeep.tar_indexes import index_tars
 from tests.streaming.corpus import Clip, commit, write_audio_shard
 from tests.streaming.drills import check, keep_all, make
 from tests.streaming.fault_server import fault_server

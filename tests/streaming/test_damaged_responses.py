@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from headrace import StreamingDataLoader, StreamingDataset, webdataset_loader
-from headrace.checks.shard_check import Depth
-from headrace.checks.verify import find_target, verify
 from headrace.errors import FormatError, IntegrityError, SampleError
 from headrace.format.indexes.index_files import read_index
 from headrace.stores.storage import LocalStorage
+from headrace.verification.shard_check import Depth
+from headrace.verification.verify import find_target, verify
 from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.drills import check, keep_all, make
 from tests.streaming.fault_server import fault_server

@@ -24,7 +24,7 @@ BLOCKS = {"shuffle_block_size": 25, "num_canonical_nodes": 4, "predownload": 1, 
 """Settings with which 40 shards are read in blocks of five."""
 
 
-class Known:
+class EarlierScan:
     """The distances of some files; all others are of other jobs."""
 
     def __init__(self, **distances):
@@ -65,7 +65,7 @@ def full(tmp_path):
 def test_owners_take_turns_by_last_use_and_ours_leave_by_next_use(distances, num_indexes):
     coldest = [CachedFiles(f"i{n}", False, 10, n) for n in range(num_indexes)]
     coldest += [CachedFiles(f"s{n}.tar", True, 100, n) for n in range(len(distances))]
-    known = Known(**{f"s{n}": float(distance) for n, distance in enumerate(distances) if distance is not None})
+    known = EarlierScan(**{f"s{n}": float(distance) for n, distance in enumerate(distances) if distance is not None})
     order = list(turns(coldest, known))
     assert [turn.heir for turn in order] == coldest
     assert sorted(turn.victim.name for turn in order) == sorted(kept.name for kept in coldest)
@@ -83,14 +83,14 @@ def test_without_a_known_future_the_last_use_decides(full, uses):
 
 
 def test_the_shard_that_is_needed_last_goes(full):
-    full.next_uses = Known(a=1.0, b=7.0, c=np.inf, d=3.0)
+    full.next_uses = EarlierScan(a=1.0, b=7.0, c=np.inf, d=3.0)
     put(full, "e.tar", 200)
     assert names(full) == ["a", "d", "e"]
 
 
 def test_a_job_gives_up_as_much_for_others_as_by_last_use(full):
     """The turns go a (another job's), b (ours), c (another's), d (ours); of ours d is needed last."""
-    full.next_uses = Known(b=1.0, d=9.0)
+    full.next_uses = EarlierScan(b=1.0, d=9.0)
     put(full, "e.tar", 200)
     assert names(full) == ["b", "c", "e"]
     assert (full.folder / "b.tar").stat().st_mtime == 3  # b stays for d: for other jobs it was used when d was
@@ -100,7 +100,7 @@ def test_a_job_gives_up_as_much_for_others_as_by_last_use(full):
 
 
 def test_open_and_wanted_shards_stay_however_late_they_are_needed(full):
-    full.next_uses = Known(a=1.0, b=2.0, c=9.0, d=8.0)
+    full.next_uses = EarlierScan(a=1.0, b=2.0, c=9.0, d=8.0)
     reader = full.find("c.tar", 100)
     with full.receive("e.tar", 100, keep=["d.tar"]) as incoming:
         incoming.write(bytes(100))
@@ -110,7 +110,7 @@ def test_open_and_wanted_shards_stay_however_late_they_are_needed(full):
 
 def test_a_process_that_dies_while_it_evicts_leaves_a_cache_that_works(full, monkeypatch):
     """It dies between the removal of a shard and the note of its last use on the shard that stays."""
-    full.next_uses = Known(a=1.0, b=7.0, c=8.0, d=3.0)
+    full.next_uses = EarlierScan(a=1.0, b=7.0, c=8.0, d=3.0)
 
     def die(*_args, **_more):
         raise KeyboardInterrupt

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from building.repository import REPOSITORY_ROOT
 from headrace import StreamingDataLoader, StreamingDataset
+from headrace_dagster.build_command.repository import REPOSITORY_ROOT
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "ACCELERATE_USE_CPU": "true"}
 

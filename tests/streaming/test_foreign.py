@@ -16,7 +16,7 @@ import zstandard
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import ConfigError, FormatError, NoShardsError, NotFoundError, StorageError
 from headrace.locate.names import expand_braces
-from headrace.tools.tar_indexes import index_tars
+from headrace.upkeep.tar_indexes import index_tars
 from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.fault_server import fault_server
 

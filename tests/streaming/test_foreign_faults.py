@@ -10,7 +10,7 @@ import zstandard
 
 from headrace import StreamingDataset, webdataset_loader
 from headrace.errors import FormatError, IntegrityError, SampleError
-from headrace.tools.tar_indexes import index_tars
+from headrace.upkeep.tar_indexes import index_tars
 from tests.streaming.corpus import clips, write_dataset
 from tests.streaming.test_foreign import keys, write_tar
 

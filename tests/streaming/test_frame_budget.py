@@ -18,7 +18,7 @@ from headrace.streaming.order.spec import FrameBudget, OrderSpec
 from headrace.streaming.run.epochs import EpochRun
 from headrace.streaming.world import World
 from tests.strategies import mixtures, order_specs
-from tests.streaming.known import Known
+from tests.streaming.known import EarlierScan
 
 
 def frames_of(rows):
@@ -27,7 +27,7 @@ def frames_of(rows):
 
 
 def opened(spec, mixture, epoch=1, start=0):
-    known = Known(mixture, frames_of)
+    known = EarlierScan(mixture, frames_of)
     return in_buckets(EpochOrder(spec, mixture, epoch, start=start), known), known
 
 
@@ -81,7 +81,7 @@ def test_the_rows_of_a_run_are_those_of_its_plans_on_every_world(spec, mixture, 
     done = data.draw(st.integers(0, whole.num_batches))
     start = whole.batch_start(done)
     for size in (1, budget.batch_multiple):
-        known = Known(mixture, frames_of)
+        known = EarlierScan(mixture, frames_of)
         order = EpochOrder(spec, mixture, 1, start=start)
         run = EpochRun(order, in_buckets(order, known), World(size - 1, size))
         num_rows = run.num_rows
@@ -173,7 +173,7 @@ def test_a_stream_without_samples_and_one_of_no_length_are_no_obstacle():
     spec = OrderSpec(8, shuffle=True, buckets=FrameBudget(600))
     assert opened(spec, nothing)[0].num_batches == 0
     assert opened(spec, Mixture((StreamSpec("a", np.zeros(0, np.int64)),)))[0].num_batches == 0
-    silent = Known(one(1), lambda rows: np.zeros(len(rows), np.int64))
+    silent = EarlierScan(one(1), lambda rows: np.zeros(len(rows), np.int64))
     order = in_buckets(EpochOrder(spec, one(1), 0), silent)
     assert len(pairs_of(batches_of(order))) == 100
 
@@ -185,7 +185,7 @@ def test_a_sample_too_long_for_the_budget_is_an_error_that_says_how_much_it_need
 
 
 def test_an_index_that_differs_from_the_census_is_an_error():
-    known = Known(one(3), frames_of)
+    known = EarlierScan(one(3), frames_of)
     order = in_buckets(EpochOrder(OrderSpec(8, buckets=FrameBudget(600)), one(3), 0), known)
     known.frames_of = lambda rows: frames_of(rows) + 1
     with pytest.raises(FormatError, match="shard 0 of stream 0 has changed"):

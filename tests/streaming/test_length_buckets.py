@@ -9,7 +9,7 @@ from headrace.streaming.order.epoch_order import EpochOrder
 from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.spec import FrameBudget, LengthBuckets, OrderSpec
 from headrace.streaming.world import World
-from tests.streaming.known import Known
+from tests.streaming.known import EarlierScan
 
 NUM_SAMPLES = 100_000
 SECONDS = np.clip(np.random.default_rng(5).lognormal(1.8, 0.7, NUM_SAMPLES), 1, 30)
@@ -27,7 +27,7 @@ def frames_of(rows):
 
 
 def batches_of(spec, mixture, start=0, world=None):
-    order = in_buckets(EpochOrder(spec, mixture, 1, start=start), Known(mixture, frames_of))
+    order = in_buckets(EpochOrder(spec, mixture, 1, start=start), EarlierScan(mixture, frames_of))
     return order, [order.batch(index, *([world] if world else [])) for index in range(order.num_batches)]
 
 
@@ -107,7 +107,7 @@ def test_without_shuffling_the_batches_of_each_window_come_shortest_first():
 
 
 def test_each_length_is_looked_up_once_in_an_epoch():
-    lengths = Known(FEW, frames_of)
+    lengths = EarlierScan(FEW, frames_of)
     order = in_buckets(EpochOrder(OrderSpec(24, shuffle=True, buckets=LengthBuckets(4)), FEW, 1), lengths)
     for index in range(order.num_batches):
         order.batch(index)

@@ -17,7 +17,7 @@ from headrace.streaming.order.spec import BatchingMethod, FrameBudget, LengthBuc
 from headrace.streaming.order.state import StreamState, resume, save
 from headrace.streaming.world import World
 from tests.strategies import GLOBAL_BATCH, mixtures, order_specs
-from tests.streaming.known import Known
+from tests.streaming.known import EarlierScan
 
 WORLD_SIZES = [2, 3, 4, 6, 8, 12, 16]
 GOLDEN = Path(__file__).parents[1] / "golden" / "order.json"
@@ -317,8 +317,10 @@ def further_golden_orders(two):
     now = [StreamState(stream.name, None, 1, stream.name) for stream in two.streams]
     turned = Mixture(tuple(replace(stream, repeat=None, choose=30) for stream in two.streams))
     return {
-        "buckets": in_buckets(EpochOrder(replace(base, buckets=LengthBuckets(2)), two, 1), Known(two, frames)),
-        "budget": in_buckets(EpochOrder(replace(base, buckets=FrameBudget(60, 4, 20)), two, 1), Known(two, frames)),
+        "buckets": in_buckets(EpochOrder(replace(base, buckets=LengthBuckets(2)), two, 1), EarlierScan(two, frames)),
+        "budget": in_buckets(
+            EpochOrder(replace(base, buckets=FrameBudget(60, 4, 20)), two, 1), EarlierScan(two, frames)
+        ),
         "own batch sizes": EpochOrder(replace(base, batching_method="per_stream"), own, 1),
         "own portions": EpochOrder(replace(base, global_batch_size=12, batching_method="stratified"), own, 1),
         "fixed picks": EpochOrder(replace(base, sampling_method="fixed", sampling_granularity=3), fewer, 1),

@@ -14,7 +14,7 @@ from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.spec import BatchingMethod, FrameBudget, LengthBuckets, OrderSpec
 from headrace.streaming.order.state import OrderState, StreamState, ViewState, resume, save
 from tests.strategies import mixtures, order_specs
-from tests.streaming.known import Known
+from tests.streaming.known import EarlierScan
 from tests.streaming.states import frames_of, given_by, order_of, pairs, rows_of, snapshots, through_json, two
 
 KINDS = [None, LengthBuckets(3), FrameBudget(24 * 50, batch_multiple=12, window_samples=200)]
@@ -40,7 +40,7 @@ def check_cut(buckets, spec, mixture, data, *, worlds):
     if buckets is not None:
         spec = replace(spec, batching_method="random", buckets=buckets)
     order = order_of(spec, mixture, 1)
-    known = Known(mixture, frames_of)
+    known = EarlierScan(mixture, frames_of)
     whole = in_buckets(order, known)
     cut = data.draw(st.integers(0, whole.num_batches))
     state = through_json(save(order, whole.batch_start(cut), snapshots(mixture)))

@@ -11,7 +11,7 @@ from headrace.streaming.order.epoch_order import EpochOrder
 from headrace.streaming.order.mixing import Mixture
 from headrace.streaming.order.spec import BatchingMethod, FrameBudget, LengthBuckets, OrderSpec
 from headrace.streaming.order.state import resume, save
-from tests.streaming.known import Known
+from tests.streaming.known import EarlierScan
 from tests.streaming.states import frames_of, given_by, pairs, rows_of, snapshots, through_json, two
 
 
@@ -114,12 +114,12 @@ def test_the_mixture_changes_at_the_end_of_a_window_of_length_buckets_and_not_in
     inside = save(order, 100, snapshots(before))
     with pytest.raises(StateError, match=r"20 samples into a window of length buckets \(80 samples\)"):
         resume(inside, spec, after, snapshots(after), change_streams=True)
-    first = in_buckets(order, Known(before, frames_of))
+    first = in_buckets(order, EarlierScan(before, frames_of))
     ends = [index for index in range(first.num_batches) if first.batch_start(index + 1) == 80]
     given = [row for index in range(ends[0] + 1) for row in pairs(first.batch(index))]
     at_end = through_json(save(order, 80, snapshots(before)))
     resumed = resume(at_end, spec, after, snapshots(after), change_streams=True)
-    changed = in_buckets(resumed, Known(after, frames_of))
+    changed = in_buckets(resumed, EarlierScan(after, frames_of))
     rest = given_by(rows_of(changed), after)
     assert (given_by(given, before)["a"] + rest["a"] == 1).all()
     assert (rest["b"] == 1).all()
@@ -128,11 +128,13 @@ def test_the_mixture_changes_at_the_end_of_a_window_of_length_buckets_and_not_in
 def test_the_mixture_of_a_frame_budget_changes_between_epochs_only():
     spec = OrderSpec(20, shuffle=True, buckets=FrameBudget(1000, batch_multiple=4, window_samples=80))
     before, after = two(a={}), two(a={}, b={})
-    known = Known(before, frames_of)
+    known = EarlierScan(before, frames_of)
     start = in_buckets(EpochOrder(spec, before, 0), known).batch_start(1)
     inside = save(EpochOrder(spec, before, 0), start, snapshots(before))
     with pytest.raises(StateError, match="cannot change inside an epoch with FrameBudget"):
         resume(inside, spec, after, snapshots(after), change_streams=True)
     at_end = through_json(save(EpochOrder(spec, before, 1), 0, snapshots(before)))
-    changed = in_buckets(resume(at_end, spec, after, snapshots(after), change_streams=True), Known(after, frames_of))
+    changed = in_buckets(
+        resume(at_end, spec, after, snapshots(after), change_streams=True), EarlierScan(after, frames_of)
+    )
     assert all((taken == 1).all() for taken in given_by(rows_of(changed), after).values())

@@ -66,7 +66,7 @@ def test_the_condition_is_evaluated_once_for_a_cache_folder(output, tmp_path, mo
     def fail(*args):
         raise AssertionError(args)
 
-    monkeypatch.setattr(evaluation.Where, "_made", fail)
+    monkeypatch.setattr(evaluation.WhereCondition, "_made", fail)
     again = dataset(output, tmp_path, "snr > 10")
     assert again.size == first.size == 12
     latents = dataset(output, tmp_path, "snr > 10", remote=str(output / "latents/crepe"))

@@ -1,6 +1,6 @@
 """Compares two catalogs: which files, metadata and rejections have changed.
 
-Which partitions must be rebuilt because of a change is decided by `headrace.build.reconcile`.
+Which partitions must be rebuilt because of a change is decided by `headrace.assemble.reconcile`.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from headrace.catalog.stored.parts import StoredCatalog, read_rows
 from headrace.catalog.tables.buckets import PART_BYTES, Buckets, bucket_of_paths, parts_of
 from headrace.config.source import SampleKind
 from headrace.errors import CatalogError, FormatError
-from headrace.format.rejects import RejectChanges, Rejected, RejectSubject, compare_rejects
+from headrace.format.rejects import Reject, RejectChanges, RejectSubject, compare_rejects
 
 _LATER = "_later"
 _COMPARED = ("path", "sha256", "recording_digest")
@@ -162,9 +162,9 @@ def _past_rejects(catalog: StoredCatalog | None) -> pl.DataFrame:
         return nothing
 
 
-def rejected_rows(catalog: Catalog | None) -> list[Rejected]:
+def rejected_rows(catalog: Catalog | None) -> list[Reject]:
     """The rows of the rejected table as values, in order; empty without a catalog."""
-    return [] if catalog is None else [Rejected(*row) for row in rejected_columns(catalog.rejected).iter_rows()]
+    return [] if catalog is None else [Reject(*row) for row in rejected_columns(catalog.rejected).iter_rows()]
 
 
 def _empty() -> pl.DataFrame:

@@ -18,7 +18,7 @@ from headrace.catalog.compared.reject_changes import rejected_columns
 from headrace.catalog.tables.buckets import PART_BYTES, Buckets, PartTables, bucket_of_paths, parts_of
 from headrace.catalog.tables.metadata_files import ParquetTable
 from headrace.errors import ConfigError
-from headrace.format.rejects import Rejected, RejectSubject, compare_rejects
+from headrace.format.rejects import Reject, RejectSubject, compare_rejects
 from headrace.stores.storage import Storage
 from headrace.stores.temporary_room import temporary_room
 
@@ -136,8 +136,8 @@ class _Found:
     """What the parts have together; attributes as in `Regressions`."""
 
     state: PartTables
-    lost: list[Rejected] = field(default_factory=list)
-    others: list[Rejected] = field(default_factory=list)
+    lost: list[Reject] = field(default_factory=list)
+    others: list[Reject] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     seconds_before: float = 0.0
     seconds: float = 0.0
@@ -215,12 +215,12 @@ def _add_reported(reported: Buckets, output: Storage) -> bool:
     return True
 
 
-def _rejected(facts: pl.DataFrame) -> list[Rejected]:
+def _rejected(facts: pl.DataFrame) -> list[Reject]:
     """The rejected rows as values. The stored table has no reasons; they are empty then."""
     rejected = facts.filter(pl.col("code") != "")
     reasons = rejected["reason"] if "reason" in rejected.columns else pl.repeat("", rejected.height, eager=True)
     rows = zip(rejected["path"], rejected["code"], reasons, rejected["is_row"], strict=True)
-    return [Rejected(*row) for row in rows]
+    return [Reject(*row) for row in rows]
 
 
 def _first(lines: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from headrace.catalog.tables.buckets import PART_BYTES, Buckets, bucket_of_paths
-from headrace.format.rejects import ASKED_FOR, RejectChanges, Rejected, RejectSubject, counted
+from headrace.format.rejects import ASKED_FOR, Reject, RejectChanges, RejectSubject, counted
 
 COMPARED_REJECTS = ("path", "key", "code", "reason", "origin", "sha256")
 """The columns of the rejected table that are compared."""
@@ -23,7 +23,7 @@ _IS_ASKED_FOR = pl.col("code").is_in([str(code) for code in ASKED_FOR])
 
 
 def rejected_columns(rejected: pl.DataFrame, *others: pl.Expr) -> pl.DataFrame:
-    """The rejected table with the columns of `Rejected`, in their order, and then others."""
+    """The rejected table with the columns of `Reject`, in their order, and then others."""
     is_key = pl.col("origin") == RejectSubject.EXCLUDE
     is_row = pl.col("origin") == RejectSubject.METADATA
     return rejected.select(
@@ -100,5 +100,5 @@ def _others(rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
     return rows.join(known, on=_IDENTITY, how="anti", nulls_equal=True)
 
 
-def _values(rows: pl.DataFrame) -> tuple[Rejected, ...]:
-    return tuple(Rejected(*row) for row in rows.select(*_ROW).iter_rows())
+def _values(rows: pl.DataFrame) -> tuple[Reject, ...]:
+    return tuple(Reject(*row) for row in rows.select(*_ROW).iter_rows())

@@ -105,7 +105,7 @@ def bad_facts(rejected: pl.DataFrame) -> pl.DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class FileVerdicts:
     """A part of the files, or of the rows that name them, judged without regard to other parts.
 
     Attributes:
@@ -129,7 +129,9 @@ class Judged:
 NO_FILES = pl.DataFrame(schema={"path": pl.String, "code": pl.String, "reason": pl.String})
 
 
-def judge_files(facts: pl.DataFrame, rows: MetadataRows, unsettled: pl.Series, settings: CatalogSettings) -> Judged:
+def judge_files(
+    facts: pl.DataFrame, rows: MetadataRows, unsettled: pl.Series, settings: CatalogSettings
+) -> FileVerdicts:
     """Judge a part of the files of a source.
 
     Args:
@@ -152,7 +154,7 @@ def judge_files(facts: pl.DataFrame, rows: MetadataRows, unsettled: pl.Series, s
         settings.key_form,
     )
     excluded = _exclusions(candidates, [damaged["path"], unsettled], rows, settings)
-    return Judged(
+    return FileVerdicts(
         _reject_each(_exclude(candidates, excluded), settings.min_seconds),
         rejected_rows(damaged, RejectSubject.FILE),
         rejected_metadata_rows(rows, pl.concat([facts["path"], unsettled])),

@@ -10,7 +10,7 @@ import polars as pl
 
 from headrace.catalog.judging.acceptance import (
     CatalogSettings,
-    Judged,
+    FileVerdicts,
     finished_recordings,
     formed,
     rejected_rows,
@@ -64,7 +64,7 @@ def judge_rows(
     unsettled: pl.Series,
     settings: CatalogSettings,
     of_fields: FieldFacts | None = None,
-) -> Judged:
+) -> FileVerdicts:
     """Judge the rows of the metadata table that name a part of the files.
 
     Args:
@@ -86,7 +86,7 @@ def judge_rows(
         rejected_rows(damaged, RejectSubject.FILE),
         rejected_rows(_of_rejected_files(rows, damaged), RejectSubject.METADATA),
     ]
-    return Judged(
+    return FileVerdicts(
         judged,
         pl.concat(rejected),
         rejected_metadata_rows(rows, known),

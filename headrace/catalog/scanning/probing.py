@@ -51,7 +51,7 @@ class ListedFile(NamedTuple):
     mtime_ns: int
 
 
-class Examined(NamedTuple):
+class FileExamination(NamedTuple):
     """What was found in a file: the rest of its row of `FACT_SCHEMA`; None if it changed since it was listed."""
 
     file: ListedFile
@@ -130,7 +130,7 @@ class _Findings:
     not_kept: list[pl.DataFrame] = field(default_factory=list)
     num_new: int = 0  # files in tables since it was last tried to keep them
 
-    def add(self, examined: Examined) -> None:
+    def add(self, examined: FileExamination) -> None:
         """Add one file; keep what was found if it is time, or if it is much."""
         if examined.found is None:
             self.changing.append(examined.file)
@@ -168,9 +168,9 @@ def _files(to_open: Iterable[pl.DataFrame]) -> Iterator[ListedFile]:
         yield from (ListedFile(*row) for row in piece.select(*STAMP_SCHEMA).iter_rows())
 
 
-def examine(source: Source, probe: Probe, file: ListedFile) -> Examined:
+def examine(source: Source, probe: Probe, file: ListedFile) -> FileExamination:
     """Read one file."""
-    return Examined(file, _examine(source, file.path, FileStamp(file.num_bytes, file.mtime_ns), probe))
+    return FileExamination(file, _examine(source, file.path, FileStamp(file.num_bytes, file.mtime_ns), probe))
 
 
 def _examine(source: Source, path: str, listed: FileStamp, probe: Probe) -> tuple[Any, ...] | None:

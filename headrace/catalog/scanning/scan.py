@@ -16,7 +16,7 @@ from headrace.catalog.rows.field_files import files_of
 from headrace.catalog.scanning.checkpoint import ScanCheckpoint
 from headrace.catalog.scanning.scan_parts import ScannedParts, scan_parts
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
-from headrace.catalog.scanning.scan_tables import Known
+from headrace.catalog.scanning.scan_tables import EarlierScan
 from headrace.catalog.tables.metadata_files import MetadataTable, TableInMemory
 from headrace.format.rejects import RejectSubject
 from headrace.sources.sources import Source
@@ -67,7 +67,7 @@ class RecordingFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class ScanTotals:
     """What the finished parts of a scan have together; attributes as in `Scan`."""
 
     schema: pl.Schema
@@ -121,7 +121,7 @@ class Scan:
 
     @classmethod
     def of(
-        cls, parts: ScannedParts, finished: Finished, read: Callable[[Sequence[str] | None], pl.DataFrame]
+        cls, parts: ScannedParts, finished: ScanTotals, read: Callable[[Sequence[str] | None], pl.DataFrame]
     ) -> "Scan":
         """The result of a scan whose parts are finished."""
         return cls(
@@ -202,7 +202,7 @@ def scan_settled(  # noqa: PLR0913 - as `scan`
 
 def settled_parts(  # noqa: PLR0913, PLR0917 - as `scan`
     source: Source,
-    previous: Known | None,
+    previous: EarlierScan | None,
     settings: CatalogSettings,
     metadata: MetadataTable | None,
     runtime: ScanRuntime,
@@ -226,10 +226,10 @@ def settled_parts(  # noqa: PLR0913, PLR0917 - as `scan`
     return second
 
 
-def known_of(catalog: Catalog) -> Known:
+def known_of(catalog: Catalog) -> EarlierScan:
     """What a scan takes from a catalog in memory."""
     decode = catalog.rejected.filter(pl.col("origin") == RejectSubject.DECODE)
-    return Known(lambda: [facts_of(catalog.recordings, catalog.rejected)], decode, catalog.probe_version)
+    return EarlierScan(lambda: [facts_of(catalog.recordings, catalog.rejected)], decode, catalog.probe_version)
 
 
 def table_of(metadata: pl.DataFrame | MetadataTable | None) -> MetadataTable | None:
@@ -248,7 +248,7 @@ def _in_memory(parts: ScannedParts) -> Scan:
 
     figures = RecordingFigures()
     figures.add(recordings)
-    finished = Finished(recordings.schema, rejected, figures, recordings.height, files_of(recordings).height)
+    finished = ScanTotals(recordings.schema, rejected, figures, recordings.height, files_of(recordings).height)
     return Scan.of(parts, finished, read)
 
 

@@ -20,7 +20,7 @@ import polars as pl
 from headrace.catalog.judging.acceptance import (
     NO_FILES,
     CatalogSettings,
-    Judged,
+    FileVerdicts,
     decide_files,
     decode_rejects,
     finish_files,
@@ -42,7 +42,7 @@ from headrace.catalog.rows.schemas import CONTENT, FACT_SCHEMA, LISTING_SCHEMA, 
 from headrace.catalog.scanning.checkpoint import ScanCheckpoint
 from headrace.catalog.scanning.probing import Probing, probe_files
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
-from headrace.catalog.scanning.scan_tables import Known, ScanTables
+from headrace.catalog.scanning.scan_tables import EarlierScan, ScanTables
 from headrace.catalog.tables.buckets import ALL, Buckets, PartTables, bucket_of_paths
 from headrace.catalog.tables.metadata_files import MetadataTable
 from headrace.format.rejects import RejectSubject
@@ -122,7 +122,9 @@ class ScannedParts:
         probe_version: version of the probe that read the files.
     """
 
-    def __init__(self, tables: ScanTables, totals: ScanTotals, unsettled: pl.DataFrame, known: Known | None) -> None:
+    def __init__(
+        self, tables: ScanTables, totals: ScanTotals, unsettled: pl.DataFrame, known: EarlierScan | None
+    ) -> None:
         """Only `scan_parts` makes values."""
         self.totals = totals
         self.unsettled = unsettled
@@ -157,10 +159,10 @@ class ScannedParts:
             users = [name for name in accepted.columns if not name.startswith("\0")]
             yield accepted.select(users).filter(contents(accepted).is_in(self._shared.implode()))
 
-    def known(self) -> Known:
+    def known(self) -> EarlierScan:
         """What a scan that follows at once takes from this one."""
         decode = pl.DataFrame() if self._previous is None else self._previous.decode
-        return Known(self._good_facts, decode, self.probe_version)
+        return EarlierScan(self._good_facts, decode, self.probe_version)
 
     def close(self) -> None:
         """Delete the temporary files."""
@@ -207,7 +209,7 @@ class ScannedParts:
         """Name of the column that identifies a candidate."""
         return ROW_NUMBER if self._tables.is_of_rows else "path"
 
-    def _judged(self, number: int) -> Judged:
+    def _judged(self, number: int) -> FileVerdicts:
         tables, part = self._tables, self._tables.parts[number]
         unsettled = self.unsettled["path"]
         if not self.unsettled.is_empty() and part != ALL:
@@ -248,7 +250,7 @@ class ScannedParts:
 
 def scan_parts(  # noqa: PLR0913, PLR0917 - what a scan reads, and how it runs
     source: Source,
-    previous: Known | None,
+    previous: EarlierScan | None,
     settings: CatalogSettings,
     metadata: MetadataTable | None,
     runtime: ScanRuntime,

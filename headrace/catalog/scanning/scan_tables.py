@@ -16,7 +16,7 @@ from headrace.config.source import SampleKind
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class EarlierScan:
     """What a scan takes from an earlier one.
 
     Attributes:
@@ -65,7 +65,7 @@ class ScanTables:
         """Add rows to one of the tables."""
         buckets.add(table, bucket_of_paths(table["path"]))
 
-    def read(self, previous: Known | None, checkpoint: ScanCheckpoint | None) -> None:
+    def read(self, previous: EarlierScan | None, checkpoint: ScanCheckpoint | None) -> None:
         """Read the metadata and the facts of earlier scans, then decide about the parts."""
         for batch in self.table.batches():
             self.add(self.rows, batch)

@@ -2,7 +2,7 @@
 
 A scan divides a table that the YAML names under `columns` among the partitions, so that the run of a partition reads
 its own rows, and a sensor sees which partitions have other rows now. This module needs no polars, which would cost a
-code server 65 MB. `headrace.build.column_tables` writes the parts.
+code server 65 MB. `headrace.assemble.column_tables` writes the parts.
 """
 
 from collections.abc import Iterator, Mapping

@@ -21,7 +21,7 @@ from headrace.catalog.rows.schemas import (
     ColumnTypes,
 )
 from headrace.catalog.scanning.scan import Catalog
-from headrace.catalog.scanning.scan_tables import Known
+from headrace.catalog.scanning.scan_tables import EarlierScan
 from headrace.catalog.stored.header import (
     HEADER_PATH,
     SCAN_AGAIN,
@@ -174,7 +174,7 @@ def read_rows(output: Storage, entry: PartitionEntry, columns: Sequence[str] | N
     return joined.select(columns if columns is not None else [*RECORDING_SCHEMA, *users])
 
 
-def known_catalog(output: Storage, header: CatalogHeader | None, probe_version: str) -> Known | None:
+def known_catalog(output: Storage, header: CatalogHeader | None, probe_version: str) -> EarlierScan | None:
     """What a scan needs of the stored catalog: the facts of its files, and its rejects; None without any.
 
     A missing part is left out: its files are read again. Without a header, the facts of all parts are returned that
@@ -187,7 +187,7 @@ def known_catalog(output: Storage, header: CatalogHeader | None, probe_version: 
     nothing = pl.DataFrame(schema=REJECTED_SCHEMA)
     if header is None:
         paths = sorted(path for path in there if _FILES in path)
-        return Known(lambda: _facts_in(output, paths, probe_version), nothing, probe_version) if paths else None
+        return EarlierScan(lambda: _facts_in(output, paths, probe_version), nothing, probe_version) if paths else None
     totals = header.totals
     parts = [entry.files for entry in header.partitions.values() if entry.files is not None]
 
@@ -202,7 +202,7 @@ def known_catalog(output: Storage, header: CatalogHeader | None, probe_version: 
         yield bad_facts(rejected())
 
     decode = rejected().filter(pl.col("origin") == RejectSubject.DECODE)
-    return Known(facts, decode, totals.probe_version)
+    return EarlierScan(facts, decode, totals.probe_version)
 
 
 def _facts_in(output: Storage, paths: Sequence[str], probe_version: str) -> Iterator[pl.DataFrame]:

@@ -15,7 +15,7 @@ from headrace.catalog.judging.acceptance import REJECT_ORDER, CatalogSettings
 from headrace.catalog.rows.metadata_columns import check_group_by
 from headrace.catalog.rows.metadata_rows import NAMESAKE_HINT
 from headrace.catalog.scanning.checkpoint import ScanCheckpoint
-from headrace.catalog.scanning.scan import Finished, RecordingFigures, Scan, settled_parts, table_of
+from headrace.catalog.scanning.scan import RecordingFigures, Scan, ScanTotals, settled_parts, table_of
 from headrace.catalog.scanning.scan_parts import ScannedParts
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
 from headrace.catalog.stored.header import CatalogHeader
@@ -109,7 +109,7 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
             rejected = sorted_table(rejects, REJECT_ORDER, runtime.table_bytes)
             rejects.close()
             check.finish(parts.recordings, rejected)
-            finished = Finished(writer.schema, rejected, figures, writer.num_recordings, writer.count_files())
+            finished = ScanTotals(writer.schema, rejected, figures, writer.num_recordings, writer.count_files())
             scan = Scan.of(parts, finished, partial(_stored, output))
             _check_rows(scan, config)
             if metadata_check is not None:

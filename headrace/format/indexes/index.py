@@ -99,7 +99,7 @@ class ShardIndex:
         shard: file name of the tar.
         num_bytes: size of the tar.
         sha256: digest of the tar, hex; empty if it was not computed.
-        input_digest: digest of what the shard was made from (see `headrace.build.audio`); empty for tars that
+        input_digest: digest of what the shard was made from (see `headrace.assemble.audio`); empty for tars that
             Headrace did not build.
         fields: names of the fields; columns of `ranges`.
         key_bytes: uint8, all keys, UTF-8, end to end.

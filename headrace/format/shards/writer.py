@@ -19,7 +19,7 @@ from headrace.format.manifests.manifests import shard_name
 from headrace.format.shards.condemned import condemned_paths, is_condemned
 from headrace.format.shards.journal import note_shard
 from headrace.format.tars.tar import TarWriter
-from headrace.format.tars.tar_buffer import Collected
+from headrace.format.tars.tar_buffer import TarBuffer
 from headrace.stores.storage import Storage
 
 Payload = bytes | BinaryIO
@@ -42,12 +42,12 @@ class ShardWriter:
     storage: Storage
     place: ShardPlace
     _entries: list[SampleEntry] = field(default_factory=list)
-    _collected: Collected = field(init=False, repr=False)
+    _collected: TarBuffer = field(init=False, repr=False)
     _tar: TarWriter = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Start the archive."""
-        self._collected = Collected()
+        self._collected = TarBuffer()
         self._tar = TarWriter(self._collected)
 
     def __enter__(self) -> Self:

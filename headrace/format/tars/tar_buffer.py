@@ -18,7 +18,7 @@ _IN_MEMORY_BYTES = 64 << 20  # larger shards go through a temporary file
 
 
 @dataclass(slots=True)
-class Collected:
+class TarBuffer:
     """The bytes of a growing tar: in memory, as the pieces that were written; of a large tar, in a temporary file."""
 
     _pieces: list[bytes] = field(default_factory=list)

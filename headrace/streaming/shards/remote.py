@@ -42,7 +42,7 @@ from headrace.streaming.shards.matching import (
 )
 from headrace.streaming.shards.shard_set import DataIdentity, ShardSet, SnapshotShards, snapshot_shards
 from headrace.streaming.shards.view_shards import shards_of_view
-from headrace.streaming.shards.where import Where, columns_of
+from headrace.streaming.shards.where import WhereCondition, columns_of
 from headrace.views.names import NoColumnError
 
 
@@ -251,7 +251,7 @@ def _first_evaluated(
     """The newest of some snapshots whose columns `where` can be evaluated on, and the shards that `where` takes."""
     assert request.where is not None
     output = open_storage(output_of(request.remote, folder), request.transfer)
-    where = Where(request.where, output, request.cache_folder, dict(request.where_columns))
+    where = WhereCondition(request.where, output, request.cache_folder, dict(request.where_columns))
     fault: NoColumnError | None = None
     for found in snapshots:
         shards = _open_snapshot(folder.storage, found, request.split)

@@ -28,7 +28,7 @@ _COLUMNS = "columns"
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class WhereCondition:
     """A condition to evaluate.
 
     Attributes:

@@ -1,0 +1,193 @@
+"""Imports the tables that the YAML names under `columns`: divides their rows among the partitions.
+
+A scan does this after it has stored the catalog. Each row goes to the partition of the sample or recording that it
+names. Rows that name nothing are listed with reasons. The rows of a partition are sorted, so another order of the table
+changes nothing.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import polars as pl
+
+from headrace.assemble.column_rows import PARTITION, ROW, TableRows
+from headrace.assemble.samples import planned_samples
+from headrace.audio import AudioFormat
+from headrace.catalog.stored.column_header import (
+    ColumnTableHeader,
+    TablePart,
+    header_path,
+    read_table_header,
+    table_folder,
+)
+from headrace.catalog.stored.parquet_files import parquet_bytes, parsed_table, write_if_new
+from headrace.catalog.stored.partitions import recordings_of
+from headrace.catalog.stored.parts import StoredCatalog
+from headrace.catalog.tables.buckets import PART_BYTES, Buckets, bucket_of_numbers, divided_by_number, parts_of
+from headrace.catalog.tables.metadata_files import MetadataTable
+from headrace.config.content import ColumnSetConfig
+from headrace.config.dataset import DatasetConfig
+from headrace.errors import CatalogError, ConfigError, FormatError, NotFoundError
+from headrace.format.rejects import RejectReason
+from headrace.stores.storage import Storage
+
+_MIN_AGE_SECONDS = 86_400.0  # a younger part may belong to an import that has not written its header yet
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a table is stored: the catalog, the name of the set, and the files that exist already."""
+
+    catalog: StoredCatalog
+    name: str
+    there: Collection[str]
+
+    def write(self, label: str, table: pl.DataFrame) -> tuple[str, bytes, str]:
+        """Store a table, unless a file of its content exists. Returns its path, content and digest."""
+        blob = parquet_bytes(table, "")
+        sha256 = hashlib.sha256(blob).hexdigest()
+        path = f"{table_folder(self.name)}{label}-{sha256[:12]}.parquet"
+        if path not in self.there:
+            self.catalog.output.write(path, blob)
+        return path, blob, sha256
+
+
+def import_table(  # noqa: PLR0913, PLR0917 - what is joined with what, and how much at a time
+    catalog: StoredCatalog,
+    config: DatasetConfig,
+    entry: ColumnSetConfig,
+    stamp: object,
+    read: Callable[[], MetadataTable],
+    part_bytes: int = PART_BYTES,
+) -> ColumnTableHeader:
+    """Divide the table of a set of columns among the partitions. Nothing is read if nothing has changed.
+
+    The table need not fit in memory: it is joined in parts, through temporary files.
+
+    Args:
+        catalog: the stored catalog.
+        config: the settings of the data set.
+        entry: the set of columns.
+        stamp: size and modification time of the table's file.
+        read: opens the table.
+        part_bytes: about this much is kept in memory of each table, and joined at a time.
+
+    Raises:
+        ConfigError: the table is invalid, has neither a column `key` nor `path`, or has different rows for one of them.
+            What was imported before stays.
+    """
+    output = catalog.output
+    settings = (entry.model_dump_json(), config.audio.model_dump_json(), str(stamp), catalog.header.digest)
+    inputs = hashlib.sha256("\0".join(settings).encode()).hexdigest()
+    before = _last_header(output, entry.name)
+    there = {found.path for found in output.list(table_folder(entry.name))}
+    if before is not None and before.inputs == inputs and there.issuperset(before.paths()):
+        return before
+    try:
+        with closing(TableRows.of(read(), entry, part_bytes)) as rows:
+            header = _divided(rows, _Place(catalog, entry.name, there), config.audio.format(), inputs)
+    except ConfigError as error:
+        raise ConfigError(f"columns ({entry.name}): {error}") from error
+    write_if_new(output, header_path(entry.name), header.to_bytes())
+    kept = {header_path(entry.name), *header.paths(), *(() if before is None else before.paths())}
+    _remove_old(output, table_folder(entry.name), kept, time.time())
+    return header
+
+
+def imported_rows(output: Storage, header: ColumnTableHeader, partition: str) -> pl.DataFrame:
+    """The rows of a partition: the joined column, then the others by name.
+
+    Raises:
+        CatalogError: the table was imported for other partitions, or a part is missing.
+        FormatError: a part is damaged.
+    """
+    part = header.partitions.get(partition)
+    if part is None:
+        raise CatalogError(f"{output.uri}: the columns were imported without {partition}; scan the source again")
+    place = f"{output.uri}/{part.path}"
+    try:
+        blob = output.read(part.path)
+    except NotFoundError as error:
+        raise CatalogError(f"{place} is missing; scan the source again") from error
+    if (found := hashlib.sha256(blob).hexdigest()) != part.sha256:
+        raise FormatError(
+            f"{place} is damaged: SHA-256 {part.sha256} expected, {found} found; delete it and scan again"
+        )
+    return parsed_table(blob, place, {header.on: pl.String})[0]
+
+
+def _last_header(output: Storage, name: str) -> ColumnTableHeader | None:
+    try:
+        return read_table_header(output, name)
+    except FormatError:  # the import writes it again
+        return None
+
+
+def _divided(rows: TableRows, place: _Place, audio: AudioFormat, inputs: str) -> ColumnTableHeader:
+    """Store the rows of each partition, and those that match nothing."""
+    names = list(place.catalog.header.partitions)
+    num_names = []
+    for number, found in enumerate(_names(place.catalog, rows.on, audio)):
+        once = found.unique()
+        rows.add_names(once, number)
+        num_names.append(len(once))
+    joined = Buckets(pl.Schema({**rows.schema, PARTITION: pl.UInt32()}), rows.part_bytes)
+    with closing(joined):
+        unmatched, num_merged = [], 0
+        for matched in rows.matched():
+            joined.add(matched.joined, bucket_of_numbers(matched.joined[PARTITION], len(names)))
+            unmatched.append(matched.unmatched)
+            num_merged += matched.num_merged
+        parts: dict[str, TablePart] = {}
+        for run in parts_of([joined], rows.part_bytes):
+            sorted_rows = joined.part(run).sort(PARTITION, rows.on)
+            for number, part in divided_by_number(sorted_rows, PARTITION, run, len(names)):
+                path, blob, sha256 = place.write(f"parts/{names[number]}", part)
+                without_row = num_names[number] - part.height
+                parts[names[number]] = TablePart(path, len(blob), sha256, part.height, without_row)
+    listed = _unmatched(rows, pl.concat(unmatched))
+    path = place.write("unmatched", listed)[0] if listed.height else ""
+    return ColumnTableHeader(inputs, rows.on, rows.num_rows, num_merged, listed.height, path, parts)
+
+
+def _names(catalog: StoredCatalog, on: str, audio: AudioFormat) -> Iterator[pl.Series]:
+    """The keys of the samples, or the paths of the recordings, of each partition of the header in order."""
+    is_listed = on == "path" or audio.segment_seconds is None
+    stored = catalog.partitions([on] if is_listed else None)
+    for entry in catalog.header.partitions.values():
+        if entry.rows is None:
+            yield pl.Series(on, [], dtype=pl.String)
+            continue
+        _, recordings = next(stored)
+        if is_listed:
+            yield recordings[on]
+        else:
+            planned, _ = planned_samples(recordings_of(recordings), audio)
+            yield pl.Series(on, list(planned), dtype=pl.String)
+
+
+def _unmatched(rows: TableRows, unmatched: pl.DataFrame) -> pl.DataFrame:
+    """Rows that match nothing: their number in the table, what they name, and the reason."""
+    on = rows.on
+    what = "no sample of the catalog" if on == "key" else "no recording of the catalog"
+    unknown = unmatched.select(
+        pl.col(ROW).alias("row"),
+        pl.col(on).alias("name"),
+        code=pl.lit(RejectReason.NO_SAMPLE),
+        reason=pl.format(f"row {{}} of the table names {what}", ROW),
+    )
+    nameless = pl.DataFrame({"row": rows.nameless}, schema={"row": pl.Int64}).with_columns(
+        name=pl.lit(""),
+        code=pl.lit(RejectReason.BAD_NAME),
+        reason=pl.format(f"row {{}} of the table has no {on}", "row"),
+    )
+    return pl.concat([unknown, nameless]).sort("row")
+
+
+def _remove_old(output: Storage, folder: str, kept: set[str], now_seconds: float) -> None:
+    for entry in list(output.list(folder)):
+        if entry.path not in kept and now_seconds - entry.modified_seconds > _MIN_AGE_SECONDS:
+            output.delete(entry.path)

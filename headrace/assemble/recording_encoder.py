@@ -1,0 +1,81 @@
+"""Encodes samples from the files of recordings, each task on one thread."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import BinaryIO, TypeVar
+
+from headrace.assemble.encoding_tasks import EncodingTask
+from headrace.assemble.span_passes import EncodedSpan
+from headrace.audio import AudioFormat, decode_spans, encode_segments, prove, proves
+from headrace.catalog.rows.recordings import Recording
+from headrace.errors import AudioError, BuildError, FileChangedError
+from headrace.sources.listing import FileStamp
+from headrace.sources.sources import Source
+
+Encoded = Sequence[EncodedSpan] | AudioError
+"""The samples of a task; or the error of its file, which is that of all of them."""
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingEncoder:
+    """Opens the recordings of a source and encodes them in one format; safe for threads.
+
+    All methods raise `BuildError` if a file is not, or no longer, the one that was scanned.
+    """
+
+    source: Source
+    audio: AudioFormat
+
+    def encode(self, task: EncodingTask) -> Encoded:
+        """Encode samples of one file."""
+        if task.is_of_spans:
+            decoded = self.spans([recording for recording, _ in task.samples])
+            results = {number: encode() for number, encode in decoded}
+            return [results[number] for number in range(len(results))]
+        info = task.recording.info
+        return self._read(task.recording, lambda file: list(encode_segments(file, info, self.audio, task.segments)))
+
+    def encode_alone(self, task: EncodingTask) -> EncodedSpan:
+        """Encode one sample, after a check of its whole recording if encoding does not check it."""
+        fault = self.fault(task.recording) if self.needs_check(task) else None
+        if fault is not None:
+            return fault
+        found = self.encode(task)
+        return found if isinstance(found, AudioError) else found[0]
+
+    def needs_check(self, task: EncodingTask) -> bool:
+        """Whether encoding a task does not decode its whole recording, so that a damaged one may not be noticed."""
+        return not (task.is_of_spans or proves(task.recording.info, self.audio, task.segments))
+
+    def fault(self, recording: Recording) -> AudioError | None:
+        """Decode a whole recording. Returns what is wrong with it."""
+        return self._read(recording, partial(prove, info=recording.info))
+
+    def spans(self, spans: Sequence[Recording]) -> Iterator[tuple[int, Callable[[], EncodedSpan]]]:
+        """Decode spans of one file: see `decode_spans`."""
+        recording, frames = spans[0], [span.span for span in spans]
+        with self._opened(recording) as file:
+            yield from decode_spans(file, recording.info, self.audio, frames)
+
+    def _read(self, recording: Recording, use: Callable[[BinaryIO], _Result]) -> _Result | AudioError:
+        """The result of `use` on an open recording; or the `AudioError` that it raised, as a value."""
+        with self._opened(recording) as file:
+            try:
+                return use(file)
+            except AudioError as error:
+                return error  # at the end of the block: an error of a file that changed is not the recording's
+
+    @contextmanager
+    def _opened(self, recording: Recording) -> Iterator[BinaryIO]:
+        try:
+            with self.source.open(recording.path, FileStamp(recording.num_bytes, recording.mtime_ns)) as file:
+                yield file
+        except FileChangedError as error:
+            raise BuildError(
+                f"{recording.path}: the file changed since the catalog was scanned; build again"
+            ) from error
+        except OSError as error:
+            raise BuildError(f"{recording.path}: {error}; was it removed? The next build scans again") from error

@@ -1,0 +1,171 @@
+"""Decides which runs to start next to bring a data set up to date: order, limits, and waits after failures. Pure.
+
+A change leads to a wave of runs: a scan of the source, then the partitions that changed, then, once for all of them,
+the snapshots, the smoke test and the report. The decision depends only on the present state and not on events. Lost
+events, restarts, and changes that are undone therefore need no special handling. `headrace.assemble.staleness` finds stale
+partitions; the caller starts the runs.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+
+class Pause(StrEnum):
+    """Why work is not started now."""
+
+    RUNNING = "running"
+    """A run is doing this work, or work that it depends on."""
+    BACKING_OFF = "backing off"
+    """It failed, and the wait after the failure is not over."""
+    RESTING = "resting"
+    """It failed too often. A change of its input, or a run that the user starts, ends this state."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPatience:
+    """How often failed work is tried again.
+
+    Attributes:
+        waits_seconds: wait after the first, second, … failed attempt. After one attempt more than there are waits, the
+            work rests.
+    """
+
+    waits_seconds: tuple[float, ...] = (15.0, 120.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """The failed attempts at some work: their number, and the time since the last one ended."""
+
+    count: int
+    seconds_since_last: float
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionWork:
+    """The work that one partition needs.
+
+    Attributes:
+        stages: names of the assets to make, upstream first: `audio`, sets of columns, then sets of latents.
+        token: digest of the wanted input and of the present state; attempts are counted per token.
+        reason: the reason, unless it is a change of the input.
+        num_together: this many of the first stages are always one run: audio and columns, which cost little.
+    """
+
+    stages: tuple[str, ...]
+    token: str
+    reason: str | None = None
+    num_together: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The present state of a data set, as far as the decision depends on it.
+
+    Attributes:
+        partitions: the work of the partitions that need some, in the layout's order.
+        finish: token of the work for the whole data set (snapshots, smoke test, report); None if it is done.
+        hours: approximate length of the audio in `partitions`.
+        running: partitions that a run is working on.
+        is_scanning: whether the source is being scanned.
+        is_finishing: whether snapshots, smoke test or report are being made.
+        attempts: failed attempts by token.
+    """
+
+    partitions: Mapping[str, PartitionWork]
+    finish: str | None
+    hours: float = 0.0
+    running: AbstractSet[str] = frozenset()
+    is_scanning: bool = False
+    is_finishing: bool = False
+    attempts: Mapping[str, Attempts] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """Limits on the runs.
+
+    Attributes:
+        starts_per_tick: the most partitions to start at a time.
+        runs_in_flight: the most partitions that are running or queued.
+        whole_hours: with less audio than this, each partition is one run with audio and latents, which finishes
+            soonest. With more, audio with columns is a run, and each set of latents, so that CPUs and GPUs work at the
+            same time.
+        patience: waits after failures.
+    """
+
+    starts_per_tick: int = 8
+    runs_in_flight: int = 16
+    whole_hours: float = 10.0
+    patience: RunPatience = RunPatience()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to start.
+
+    Attributes:
+        partitions: partition → its work; consecutive ones may share a run.
+        finish: whether to make snapshots, smoke test and report; if `partitions` is not empty, in the same run.
+        paused: name of a partition, or `FINISH` → why its work is not started.
+    """
+
+    partitions: dict[str, PartitionWork]
+    finish: bool
+    paused: dict[str, Pause]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is nothing to start and nothing to wait for."""
+        return not (self.partitions or self.finish or self.paused)
+
+
+FINISH = "finish"
+"""The name of the last step in `Decision.paused`."""
+
+
+def decide(situation: Situation, limits: RunLimits | None = None) -> Decision:
+    """Decide what to start now. Equal situations give equal decisions."""
+    limits = limits or RunLimits()
+    starts: dict[str, PartitionWork] = {}
+    paused: dict[str, Pause] = {}
+    room = min(limits.starts_per_tick, limits.runs_in_flight - len(situation.running))
+    is_bulk = situation.hours > limits.whole_hours
+    for name, work in situation.partitions.items():
+        # A running scan may change the partition again: waiting for the scan saves a run.
+        is_held = situation.is_scanning or name in situation.running
+        pause = Pause.RUNNING if is_held else pause_of(situation, work.token, limits.patience)
+        if pause is not None:
+            paused[name] = pause
+        elif len(starts) < room:
+            starts[name] = replace(work, stages=work.stages[: work.num_together]) if is_bulk else work
+        else:
+            paused[name] = Pause.RUNNING
+    # The run of a wave's only partition also makes snapshots, smoke test and report, which is fastest.
+    finish = len(starts) == 1 == len(situation.partitions) and not situation.running and not situation.is_finishing
+    if situation.finish is not None and not situation.partitions:
+        pause = pause_of(situation, situation.finish, limits.patience)
+        if situation.is_scanning or situation.is_finishing or situation.running:
+            pause = Pause.RUNNING
+        if pause is None:
+            finish = True
+        else:
+            paused[FINISH] = pause
+    return Decision(starts, finish, paused)
+
+
+def pause_of(situation: Situation, token: str, patience: RunPatience) -> Pause | None:
+    """Why failed work has to wait; None if it may be started."""
+    attempts = situation.attempts.get(token)
+    return None if attempts is None else patience_left(attempts, patience)
+
+
+def patience_left(attempts: Attempts, patience: RunPatience) -> Pause | None:
+    """The same as `pause_of`, from the attempts."""
+    if attempts.count == 0:
+        return None
+    if attempts.count > len(patience.waits_seconds):
+        return Pause.RESTING
+    return Pause.BACKING_OFF if attempts.seconds_since_last < patience.waits_seconds[attempts.count - 1] else None

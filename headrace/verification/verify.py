@@ -1,0 +1,232 @@
+"""Re-reads every shard of a data set and compares it with everything that describes it: `headrace verify`.
+
+Each shard is read by `shard_check`. Here the counts in `sizes.json`, snapshot and manifests are compared as well.
+Nothing is changed. `rounds` verifies a part at a time, and continues where it stopped. `audit` makes the cheaper
+comparisons of a build.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from headrace.errors import ConfigError, HeadraceError, NotFoundError
+from headrace.format.beside.view_files import read_view
+from headrace.format.beside.views import VIEWS
+from headrace.format.manifests.manifests import newest_entries, numbered_files, read_listed
+from headrace.format.manifests.planned_keys import keys_fault
+from headrace.format.snapshots.shard_table import ShardTable
+from headrace.format.snapshots.snapshots import NumberedSnapshot, read_table
+from headrace.format.tars.member_names import KeyAt
+from headrace.format.versioned_json import versioned_json
+from headrace.locate import locate
+from headrace.locate.no_shards import no_samples
+from headrace.locate.outputs import AUDIO, COLUMNS, ShardFolder, view_folders
+from headrace.locate.shard_list import LocatedShard, shards_of
+from headrace.ordered import map_in_order
+from headrace.stores.refetch import read_sound
+from headrace.stores.storage import Storage
+from headrace.verification.audit import snapshot_faults
+from headrace.verification.column_fit import misfits, with_partners
+from headrace.verification.shard_check import CheckedShard, Depth, Fault, check_shard
+from headrace.verification.view_check import faults_of_view
+
+Checks: TypeAlias = Callable[[Sequence[LocatedShard]], Iterator[CheckedShard]]
+"""Reads shards, wherever that may be: yields the results in the order of the shards."""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """The result of verifying a data set.
+
+    Attributes:
+        faults: all faults; empty when there are none.
+        num_shards: number of shards read.
+        num_samples: number of samples in them.
+        num_bytes: number of bytes read.
+        num_decoded: number of samples decoded.
+    """
+
+    faults: list[Fault] = field(default_factory=list)
+    num_shards: int = 0
+    num_samples: int = 0
+    num_bytes: int = 0
+    num_decoded: int = 0
+
+    def add(self, checked: CheckedShard) -> None:
+        """Count a shard that was read."""
+        self.faults += checked.faults
+        self.num_shards += 1
+        self.num_samples += checked.num_samples
+        self.num_bytes += checked.num_bytes
+        self.num_decoded += checked.num_decoded
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is to be verified.
+
+    Attributes:
+        shards: the shards to read.
+        faults: faults that were found without reading a shard.
+        key_at: where keys end in plain tars.
+    """
+
+    shards: tuple[LocatedShard, ...]
+    faults: tuple[Fault, ...]
+    key_at: KeyAt = KeyAt.FIRST_DOT
+
+
+def find_target(path: str, key_at: KeyAt = KeyAt.FIRST_DOT) -> Target:
+    """The shards that a path names, and the faults of the files that describe them; see `headrace.locate.locate`.
+
+    Args:
+        path: what to verify.
+        key_at: where keys end in plain tars.
+
+    Raises:
+        NotFoundError: there are no shards.
+        ConfigError: `key_at` is given for an output of Headrace, whose keys are known.
+    """
+    located = locate(path)
+    if located.tars is not None:
+        return Target(tuple(shards_of(located)), (), key_at)
+    if key_at is not KeyAt.FIRST_DOT:
+        raise ConfigError(f"{path}: is an output of Headrace, which knows its keys: leave out --key-at {key_at}")
+    if not located.is_output and _is_view(located.storage):
+        raise ConfigError(f"{path}: a view, which has no shards: name its output, whose views are verified with it")
+    shards: list[LocatedShard] = []
+    faults: list[Fault] = []
+    for folder in located.all_folders():
+        found = _target_of_folder(folder)
+        faults += found.faults
+        if located.is_output and folder.name.startswith(f"{COLUMNS}/"):
+            audio = located.storage.at(AUDIO)
+            faults += misfits(audio, folder)
+            shards += with_partners(found.shards, shards, folder, audio)
+        else:
+            shards += found.shards
+    if located.is_output:
+        for view in view_folders(located.storage):
+            faults += faults_of_view(located.storage, view)
+    return Target(tuple(shards), tuple(faults))
+
+
+def verify(
+    target: Target,
+    depth: Depth,
+    progress: Callable[[CheckedShard], None] = lambda shard: None,  # noqa: ARG005
+) -> Verdict:
+    """Read and check every shard of the target.
+
+    Memory is bounded by one index and one sample per thread; a compressed tar is unpacked into a temporary file.
+
+    Args:
+        target: the shards.
+        depth: how much is read and decoded.
+        progress: called after each shard.
+    """
+    verdict = Verdict(list(target.faults))
+    for checked in checked_on_threads(target.shards, depth, target.key_at):
+        progress(checked)
+        verdict.add(checked)
+    if target.shards and not verdict.num_samples and not verdict.faults:
+        where = target.shards[0].url
+        verdict.faults.append(Fault(where, str(no_samples(where, len(target.shards))).removeprefix(f"{where}: ")))
+    return verdict
+
+
+def checked_on_threads(
+    shards: Sequence[LocatedShard], depth: Depth, key_at: KeyAt = KeyAt.FIRST_DOT
+) -> Iterator[CheckedShard]:
+    """The results of reading shards on threads of this process, in the order of the shards."""
+    with ThreadPoolExecutor(depth.num_threads, "verify") as pool:
+        yield from map_in_order(
+            pool, lambda shard: check_shard(shard, depth, key_at), shards, window=2 * depth.num_threads
+        )
+
+
+def _is_view(storage: Storage) -> bool:
+    if storage.uri.split("/")[-2:-1] != [VIEWS]:
+        return False
+    with contextlib.suppress(HeadraceError):
+        return bool(read_view(storage).snapshot.totals)
+    return False
+
+
+def _target_of_folder(folder: ShardFolder) -> Target:
+    """The shards of the newest snapshot; the faults of all snapshots, and of the files that the newest one names."""
+    faults: list[Fault] = []
+    newest: tuple[NumberedSnapshot, ShardTable] | None = None
+    for number in folder.numbers:
+        name = f"{folder.storage.uri}/snapshots/{number:08d}.json"
+        try:
+            numbered = folder.snapshot(number)
+            newest = numbered, read_table(folder.storage, numbered.snapshot)
+        except HeadraceError as error:
+            newest = None
+            faults.append(Fault(name, str(error)))
+    if newest is None:
+        return Target((), tuple(faults))
+    numbered, table = newest
+    counts = table.num_samples.tolist()
+    shards = [
+        LocatedShard(folder.storage, name, count, is_built=True)
+        for name, count in zip(table.names(), counts, strict=True)
+    ]
+    faults += _faults_of_names(folder.storage, numbered, table)
+    return Target(tuple(shards), tuple(faults))
+
+
+def _faults_of_names(storage: Storage, numbered: NumberedSnapshot, table: ShardTable) -> Iterator[Fault]:
+    """Disagreements between `sizes.json`, totals, manifests and the table of a snapshot."""
+    try:
+        yield from (Fault(storage.uri, fault) for fault in snapshot_faults(storage, numbered.snapshot))
+    except NotFoundError:
+        yield Fault(f"{storage.uri}/sizes.json", "missing; the next build writes it")
+    except (ValueError, AttributeError, TypeError) as error:
+        yield Fault(f"{storage.uri}/sizes.json", f"not an object of counts ({error}); the next build writes it again")
+    where = f"{storage.uri}/snapshots/{numbered.number:08d}.json"
+    if numbered.snapshot.num_samples != int(table.num_samples.sum()):
+        yield Fault(
+            where, f"its totals count {numbered.snapshot.num_samples} samples, its table {table.num_samples.sum()}"
+        )
+    yield from _faults_of_keys(storage)
+    named = _named_by_manifests(storage, numbered)
+    if isinstance(named, Fault):
+        yield named
+    elif named != set(table.names()):
+        yield Fault(where, f"its manifests and its table name other shards: {sorted(named ^ set(table.names()))[:3]}")
+
+
+def _faults_of_keys(storage: Storage) -> Iterator[Fault]:
+    """Missing and damaged files of planned keys of the newest manifests, which the next builds read."""
+    for partition, (number, entry) in sorted(newest_entries(storage).items()):
+        try:
+            found = read_listed(storage, partition, number, entry)
+            fault = None if found is None else keys_fault(storage, found)
+        except HeadraceError as error:
+            fault = str(error)
+        if fault is not None:
+            yield Fault(f"{storage.uri}/manifests/{partition}", fault)
+
+
+def _named_by_manifests(storage: Storage, numbered: NumberedSnapshot) -> set[str] | Fault:
+    """Names of the shards with samples in the manifests that a snapshot was made from."""
+    paths = {(path.split("/")[-2], number): path for number, path in numbered_files(storage, "manifests/")}
+    names: set[str] = set()
+    for partition, number in numbered.snapshot.manifests.items():
+        path = paths.get((partition, number))
+        if path is None:
+            return Fault(f"{storage.uri}/manifests/{partition}", f"manifest {number} is missing; restore it")
+        try:
+            content = read_sound(storage, path, _manifest)
+            names |= {shard["name"] for shard in content["shards"] if shard["num_samples"]}
+        except (HeadraceError, KeyError, TypeError) as error:
+            return Fault(f"{storage.uri}/{path}", str(error))
+    return names
+
+
+def _manifest(blob: bytes, name: str) -> dict[str, Any]:
+    return versioned_json(blob, name, "headrace_manifest")

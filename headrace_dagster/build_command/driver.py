@@ -1,0 +1,308 @@
+"""Brings a data set up to date: compares what is wanted with what exists, and runs the assets that differ.
+
+Only the present state of the output and of the Dagster instance matters, not how it came about. So a build that was
+killed, shards that were copied from another machine and an instance that was wiped need no cases of their own.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from headrace.assemble.changes import ShardsBefore
+from headrace.assemble.column_sets import rows_of_set
+from headrace.assemble.partition_columns import ColumnSettings, columns_source
+from headrace.assemble.reconcile import (
+    BuildReason,
+    Settings,
+    latent_settings,
+    shard_settings,
+    wanted_latents,
+    wanted_partitions,
+    why_build,
+)
+from headrace.assemble.run_groups import grouped
+from headrace.assemble.staleness import plan_build
+from headrace.catalog.stored.header import CatalogHeader
+from headrace.catalog.stored.partitions import PartitionSize, partition_sizes
+from headrace.config.content import LatentsConfig
+from headrace.config.dataset import DatasetConfig
+from headrace.format.manifests.manifests import newest_manifests
+from headrace.format.shards.condemned import lasting_sizes
+from headrace.format.snapshots.sizes_file import has_true_sizes
+from headrace.format.snapshots.snapshots import FrozenPartition, NumberedSnapshot, lost_parts
+from headrace.format.snapshots.summaries import newest_summaries
+from headrace.stores.storage import Storage
+from headrace_dagster.assets.dataset_report import has_report
+from headrace_dagster.assets.keys import DatasetKeys
+from headrace_dagster.assets.loader_smoke_test import smoke_inputs
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.records import is_committed, newest_snapshot
+from headrace_dagster.assets.views import has_view
+from headrace_dagster.build_command.ledger import Ledger
+from headrace_dagster.build_command.runs import Runner, RunOutcome
+from headrace_dagster.build_command.terminal import TerminalProgress
+from headrace_dagster.resources.storage import StorageResource
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One kind of shards: its asset, folder and settings, and the digest of each partition's source."""
+
+    key: dg.AssetKey
+    storage: Storage
+    settings: Settings
+    sources: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetBuild:
+    """One build of one data set.
+
+    Attributes:
+        dataset: the data set.
+        runner: runs assets.
+        storage: opens its folders.
+        progress: shows the progress.
+        selected: the assets to bring up to date; others stay as they are.
+        ledger: records the state of each kind of shards before it is built.
+    """
+
+    dataset: ProjectDataset
+    runner: Runner
+    storage: StorageResource
+    progress: TerminalProgress
+    selected: frozenset[dg.AssetKey]
+    ledger: Ledger
+
+    @property
+    def config(self) -> DatasetConfig:
+        """The data set's YAML."""
+        return self.dataset.config
+
+    @property
+    def keys(self) -> DatasetKeys:
+        """The data set's asset keys."""
+        return self.dataset.keys
+
+    def run(self) -> list[RunOutcome]:
+        """Bring the selected assets up to date, and stop after a stage that failed. Returns the runs, in order.
+
+        A view that fails stops neither another view nor the report.
+        """
+        self._scan()
+        self._audio()
+        for latents in self.config.latents:
+            self._latents(latents)
+        self._smoke_test()
+        if not self._failed:
+            for view in self.config.views:
+                self._view(view)
+            self._report()
+        return self.runner.outcomes
+
+    @property
+    def _failed(self) -> bool:
+        return any(outcome.stops for outcome in self.runner.outcomes)
+
+    def _scan(self) -> None:
+        if self.keys.catalog in self.selected:
+            with self.progress.stage("scanning the source", {}, unit="new files"):
+                self.runner.materialize(self.keys.catalog)
+
+    def _audio(self) -> None:
+        if self._failed:
+            return
+        built_from = self._build_audio()
+        if self._failed and self._has_source_changed(built_from):
+            self._build_audio()
+
+    def _build_audio(self) -> str:
+        """Bring the audio up to date with the stored catalog. Returns that catalog's digest."""
+        catalog = self.storage.catalog(self.config).header
+        audio = self.storage.audio(self.config)
+        fingerprints = catalog.fingerprints
+        wanted = wanted_partitions(fingerprints, self.config)
+        part = _Part(self.keys.audio_shards, audio, shard_settings(self.config), fingerprints)
+        self._partitions(part, partition_sizes(catalog), self._column_parts(catalog).values())
+        columns = self._column_parts(catalog)
+        for joined in columns.values():
+            if not self._failed:
+                self._partitions(joined, partition_sizes(catalog))
+        indexes = [self.keys.columns_index(name) for name in columns]
+        self._index(
+            self.keys.sizes_index, audio, catalog.digest, wanted, also=[k for k in indexes if k in self.selected]
+        )
+        snapshot = None if self._failed else newest_snapshot(audio)
+        for name, joined in columns.items():
+            if snapshot is not None:
+                wanted = {partition: joined.settings.wanted(source) for partition, source in joined.sources.items()}
+                key = self.keys.columns_index(name)
+                self._index(key, joined.storage, snapshot.snapshot.catalog, wanted, snapshot.number)
+        return catalog.digest
+
+    def _column_parts(self, catalog: CatalogHeader) -> dict[str, "_Part"]:
+        """The sets of columns whose rows are known, by name, for the newest audio manifests."""
+        output, audio = self.storage.output(self.config), newest_summaries(self.storage.audio(self.config))
+        parts = {}
+        for name in self.config.column_sets:
+            rows = rows_of_set(output, catalog, name)
+            if rows is not None:
+                there = {partition: audio[partition].digest for partition in rows if partition in audio}
+                sources = {partition: columns_source(digest, rows[partition]) for partition, digest in there.items()}
+                storage = self.storage.columns(self.config, name)
+                parts[name] = _Part(self.keys.columns(name), storage, ColumnSettings(), sources)
+        return parts
+
+    def _has_source_changed(self, built_from: str) -> bool:
+        """Whether the source changed while it was built, which explains the faults. Then the faults are dropped.
+
+        Scans the source again to find out.
+        """
+        faults = self.runner.take_faults()
+        self._scan()
+        if not self._failed and self.storage.catalog(self.config).header.digest != built_from:
+            return True
+        self.runner.outcomes.extend(faults)
+        return False
+
+    def _latents(self, latents: LatentsConfig) -> None:
+        audio = self.storage.audio(self.config)
+        snapshot = None if self._failed else newest_snapshot(audio)
+        if snapshot is None:
+            return
+        manifests = newest_summaries(audio)
+        partitions = {name: found for name, found in snapshot.snapshot.partitions.items() if name in manifests}
+        manifests = {name: manifests[name] for name in partitions}
+        storage = self.storage.latents(self.config, latents.name)
+        settings = latent_settings(latents)
+        wanted = wanted_latents(manifests, settings)
+        sources = {name: found.digest for name, found in manifests.items()}
+        self._partitions(_Part(self.keys.latent_shards(latents.name), storage, settings, sources), _work(partitions))
+        catalog = snapshot.snapshot.catalog
+        self._index(self.keys.latents_index(latents.name), storage, catalog, wanted, snapshot.number)
+
+    def _smoke_test(self) -> None:
+        key = self.keys.loader_smoke_test
+        snapshots = self._snapshots()
+        if (
+            self._failed
+            or snapshots is None
+            or key not in self.selected
+            or self.runner.records.is_made_from(key, smoke_inputs(self.config, snapshots))
+        ):
+            return
+        total = sum(numbered.snapshot.num_samples for numbered in snapshots.values())
+        with self.progress.stage("reading samples back", {"all": PartitionSize(total, 0.0)}):
+            self.runner.materialize(key)
+
+    def _view(self, name: str) -> None:
+        """Evaluate a view, unless it is up to date with audio, columns and YAML."""
+        key = self.keys.view(name)
+        if key not in self.selected:
+            return
+        if not has_view(self.dataset, self.storage.output(self.config), name, self.runner.records):
+            self.runner.materialize(key)
+
+    def _report(self) -> None:
+        key = self.keys.dataset_report
+        if key not in self.selected or self._snapshots() is None:
+            return
+        if not has_report(self.dataset, self.storage, self.runner.records):
+            self.runner.materialize(key)
+
+    def _snapshots(self) -> dict[str, NumberedSnapshot] | None:
+        """The newest snapshot of every part; None if one is missing."""
+        found = {part: newest_snapshot(shards) for part, shards in self.storage.parts(self.config).items()}
+        there = {part: snapshot for part, snapshot in found.items() if snapshot is not None}
+        return there if len(there) == len(found) else None
+
+    def _partitions(self, part: "_Part", work: Mapping[str, PartitionSize], also: Iterable["_Part"] = ()) -> None:
+        """Materialize the partitions that are stale, or that the instance has not recorded in their present state.
+
+        Args:
+            part: the shards.
+            work: partition → its size.
+            also: columns that are joined to them, in the same run.
+        """
+        if part.key not in self.selected:
+            return
+        before = self._before(part)
+        self.ledger.put_down(part.key, part.storage, before, part.sources)
+        if not before.why:
+            return
+        joined = [other for other in also if other.key in self.selected]
+        for other in joined:
+            self.ledger.put_down(other.key, other.storage, self._before(other, before.why), part.sources)
+        with self.progress.stage(
+            part.key.path[-1], {name: work.get(name, PartitionSize(0, 0.0)) for name in before.why}
+        ):
+            layout, most = self.config.partitioning().partition_keys(), self.config.runs.partitions_per_run
+            for partitions in grouped(dict.fromkeys(before.why), layout, most):
+                self.runner.materialize_partitions(part.key, partitions, [other.key for other in joined])
+
+    def _before(self, part: "_Part", with_audio: Collection[str] = ()) -> ShardsBefore:
+        """The present state of the shards, with the partitions to build and why.
+
+        Args:
+            part: the shards.
+            with_audio: for columns, partitions whose audio is built first.
+        """
+        sizes = lasting_sizes(part.storage)
+        manifests = newest_manifests(part.storage)
+        damaged = {partition for partition, found in manifests.items() if not found.manifest.is_whole(sizes)}
+        wanted = {name: part.settings.wanted(source) for name, source in part.sources.items()}
+        plan = plan_build(wanted, manifests, damaged)
+        unrecorded = self.runner.records.unrecorded(part.key, plan.current)
+        newest = newest_snapshot(part.storage)
+        held = {**wanted, **(newest.snapshot.manifests if newest else {})}
+        new_audio = {name: (BuildReason.AUDIO if name in manifests else BuildReason.NEW,) for name in with_audio}
+        return ShardsBefore(
+            {name: found.manifest for name, found in manifests.items() if name in held},
+            sizes,
+            {
+                name: why_build(
+                    manifests[name].manifest if name in manifests else None,
+                    source,
+                    part.settings,
+                    is_damaged=name in damaged,
+                )
+                or (BuildReason.UNRECORDED,)
+                for name, source in part.sources.items()
+                if name in plan.stale or name in unrecorded
+            }
+            | new_audio,
+        )
+
+    def _index(  # noqa: PLR0913, PLR0917 - what is committed, and what it is made from
+        self,
+        key: dg.AssetKey,
+        storage: Storage,
+        catalog: str,
+        wanted: Mapping[str, str],
+        audio_snapshot: int | None = None,
+        also: Sequence[dg.AssetKey] = (),
+    ) -> None:
+        """Commit the snapshot, unless the newest one has exactly these manifests and the instance has recorded it.
+
+        The same step repairs `sizes.json` and the table of shards of the newest snapshot. If it is needed, `also` are
+        committed in the same run.
+        """
+        if key not in self.selected or self._failed:
+            return
+        newest = newest_snapshot(storage)
+        plan = plan_build(wanted, newest_summaries(storage))
+        if (
+            newest is not None
+            and is_committed(newest, catalog, plan.current, audio_snapshot)
+            and self.runner.records.has_index(key, newest)
+            and has_true_sizes(storage, newest.snapshot)
+            and not lost_parts(storage, newest.snapshot)
+        ):
+            return
+        self.runner.materialize(key, also=also)
+
+
+def _work(partitions: Mapping[str, FrozenPartition]) -> dict[str, PartitionSize]:
+    """Samples and seconds of audio in each partition of a snapshot."""
+    return {name: PartitionSize(found.num_samples, found.seconds) for name, found in partitions.items()}
