@@ -32,8 +32,8 @@ from headrace import StreamingDataLoader, StreamingDataset  # noqa: E402
 from headrace.stores.storage import LocalStorage  # noqa: E402
 from headrace.streaming.batches import copied_batch, decode, in_place_batch  # noqa: E402
 from headrace.streaming.samples.stored_sample import StoredSample  # noqa: E402
-from tests.audio_shards import commit, write_partition  # noqa: E402
-from tests.sounds import music  # noqa: E402
+from tests.support.audio_shards import commit, write_partition  # noqa: E402
+from tests.support.sounds import music  # noqa: E402
 
 RATE_HZ, SECONDS, PER_SHARD = 44_100, 5, 50
 COLUMNS = {"species": "Turdus merula", "label": 17, "caption": "a blackbird sings in the rain at dawn " * 4}

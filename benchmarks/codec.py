@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `tests` from the
 
 from headrace.audio import AudioFormat, codec_version, decode_flac_into, encode_segments, plan_segments, probe
 from headrace.format.tars.tar import TarWriter
-from tests.sounds import file_of, music
+from tests.support.sounds import file_of, music
 
 NUM_FRAMES = 5 * 44_100
 LIMITS = {"decode": "decode: miniaudio to int16, scaled", "encode": "encode: libsndfile on ready arrays"}

@@ -37,7 +37,7 @@ from headrace.encoding.stats import EncodingStats
 from headrace.encoding.windows import plan_windows
 from headrace.format.manifests.manifests import newest_manifest
 from headrace.stores.storage import LocalStorage
-from tests.audio_shards import write_partition
+from tests.support.audio_shards import write_partition
 
 SAMPLE_RATE_HZ = 44_100
 SAMPLES_PER_SHARD = 50

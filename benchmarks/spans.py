@@ -40,7 +40,7 @@ from headrace.format.indexes.index_files import parse_index
 from headrace.format.tars.tar import payload
 from headrace.sources.sources import open_source
 from headrace.stores.storage import LocalStorage
-from tests.sounds import music
+from tests.support.sounds import music
 
 RATE_HZ = 44_100
 SUBTYPES = {"mp3": ("MP3", "MPEG_LAYER_III"), "flac": ("FLAC", "PCM_16")}

@@ -47,7 +47,7 @@ from headrace.catalog.stored.parts import partition_recordings  # noqa: E402
 from headrace.catalog.stored.update import update_catalog  # noqa: E402
 from headrace.config.partitioning import Partitioning, ShardSize  # noqa: E402
 from headrace.sources.sources import open_source  # noqa: E402
-from tests.builds import Project  # noqa: E402
+from tests.support.builds import Project  # noqa: E402
 
 PARTITION = "train-0000"
 Pending = Callable[[], PartitionBuild]

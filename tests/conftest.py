@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.leases import LEASES
-from tests.undrawn import nothing_drawn
+from tests.support.leases import LEASES
+from tests.support.undrawn import nothing_drawn
 
-collect_ignore = ["clusters"]  # scripts that run in other environments
+collect_ignore = ["readers/clusters"]  # scripts that run in other environments
 
 # A busy machine is not an error, so no example is too slow. All runs use the same examples, so none fails by chance:
 # look for new ones with `pytest --hypothesis-profile=random`.
@@ -81,7 +81,7 @@ def undrawn():
 
 @pytest.fixture(scope="session")
 def s3_server():
-    """A moto S3 server on loopback. Each test makes a bucket of its own (`tests.s3.new_bucket`)."""
+    """A moto S3 server on loopback. Each test makes a bucket of its own (`tests.support.s3.new_bucket`)."""
     moto = pytest.importorskip("moto.server")
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()

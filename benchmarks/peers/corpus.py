@@ -14,8 +14,8 @@ from headrace.format.indexes.index_entries import SampleEntry
 from headrace.format.shards.writer import ShardPlace, ShardWriter
 from headrace.format.tensors.pth import latent_facts
 from headrace.stores.storage import LocalStorage
-from tests.sounds import file_of, music
-from tests.streaming.corpus import commit
+from tests.support.sounds import file_of, music
+from tests.support.streaming.corpus import commit
 
 NUM_FRAMES = 5 * 44_100
 NUM_SOUNDS = 60

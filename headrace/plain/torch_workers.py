@@ -4,7 +4,7 @@ Used: `_shutdown_workers` of the iterator that `iter(loader)` returns, and `Data
 `persistent_workers=True` keeps that iterator. Why: after an error, Python's garbage collector ends the iterator and its
 queues in any order, and torch then waits 5 s for each worker. Public way: torch 2.6 has none; neither the loader nor
 its iterator has a `close`. On an upgrade of torch, the first test that fails is
-`test_after_an_error_workers_stop_at_once_and_the_next_epoch_can_be_read` in tests/test_webdataset.py.
+`test_after_an_error_workers_stop_at_once_and_the_next_epoch_can_be_read` in tests/plain/test_loader.py.
 """
 
 from collections.abc import Iterator

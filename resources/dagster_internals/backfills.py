@@ -3,7 +3,7 @@
 Uses: `DagsterInstance.get_backfills` with `BulkActionsFilter`, and `PartitionBackfill.get_asset_backfill_data`.
 Why: a sensor that looks at runs alone would start what a backfill is going to start a moment later.
 Missing: the public interface has nothing about backfills except `BackfillPolicy`.
-Fails first: tests/orchestration/test_backfills.py.
+Fails first: tests/sensors/test_backfills.py.
 """
 
 from collections.abc import Iterator

@@ -7,7 +7,7 @@ Why: the sensors ask about all partitions of all data sets at every tick, and a 
 Missing: the public interface has no query for results of asset checks, and none for the data versions of partitions
 (`fetch_materializations` returns whole events, one partition's newest one at a time). No public call frees the pool
 slots of a run.
-Fails first: tests/orchestration/test_sensors.py; for results of checks, tests/orchestration/test_sensors_failures.py.
+Fails first: tests/sensors/test_sensors.py; for results of checks, tests/sensors/test_failures.py.
 """
 
 import enum

@@ -4,7 +4,7 @@ Uses: `InstanceRef.from_dir` with overrides, the class path of `NoOpComputeLogMa
 Dagster raises for an invalid `dagster.yaml`.
 Why: `build.py` prints its progress, and captured output would redirect this process's own terminal.
 Missing: `DagsterInstance.get` and `from_config` read `dagster.yaml` as it is; neither takes overrides.
-Fails first: tests/building/test_build.py.
+Fails first: tests/headrace_dagster/build_command/test_command.py.
 """
 
 from pathlib import Path

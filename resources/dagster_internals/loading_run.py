@@ -6,7 +6,7 @@ Why: the process of a run loads the definitions of the whole code location. With
 many a partition.
 Missing: definitions are loaded by importing a module, and nothing says for which run
 (`DefinitionsLoadContext` has data of the repository only). No environment variable names the run either.
-Fails first: tests/orchestration/test_loading_run.py. Without the frame, all data sets are loaded, as without this.
+Fails first: tests/resources/dagster_internals/test_loading_run.py. Without the frame, all data sets are loaded, as without this.
 """
 
 import inspect

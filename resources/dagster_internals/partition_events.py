@@ -5,7 +5,7 @@ the names of the tags of data versions; `AssetCheckEvaluationTargetMaterializati
 Why: for the output of a step, Dagster records a materialization of every partition of the run, with one data version
 for all. An asset that gives no output would keep later steps of the same run from running.
 Missing: a `MaterializeResult` or an `AssetCheckResult` of one partition of several.
-Fails first: tests/orchestration/test_several_partitions.py.
+Fails first: tests/assets/test_partition_runs.py.
 """
 
 import hashlib

@@ -5,7 +5,7 @@ Uses: `SqlEventLogStorage.index_connection` and the table `AssetCheckExecutionsT
 Why: `DagsterInstance.delete_run`, the public way, leaves the rows of asset checks, the captured output, and for SQLite
 an empty database file per run. An instance that is built in every night would grow without limit.
 Missing: a public call that deletes these, or a retention setting for runs.
-Fails first: tests/orchestration/test_history.py; on PostgreSQL, tests/orchestration/test_postgres.py.
+Fails first: tests/assets/test_history.py; on PostgreSQL, tests/live/test_postgres.py.
 """
 
 from pathlib import Path

@@ -13,8 +13,8 @@ import pytest
 import soxr
 
 from headrace.audio import decode, decode_into
-from tests.audio.mpegs import mp3_of
-from tests.sounds import file_of, music
+from tests.support.mpegs import mp3_of
+from tests.support.sounds import file_of, music
 
 pytestmark = [
     pytest.mark.slow,

@@ -24,7 +24,7 @@ from headrace.audio import (
     with_serial,
 )
 from headrace.errors import AudioError, ConfigError
-from tests.sounds import FORMATS, encoded, file_of, music, probed, rate_of
+from tests.support.sounds import FORMATS, encoded, file_of, music, probed, rate_of
 
 COPY = AudioFormat(codec=Codec.COPY)
 OPUS = AudioFormat(codec=Codec.OPUS)

@@ -21,7 +21,7 @@ from headrace.audio import (
     plan_segments,
 )
 from headrace.errors import AudioError
-from tests.sounds import FORMATS, encoded, file_of, integers, music, pcm_of, probed, rate_of
+from tests.support.sounds import FORMATS, encoded, file_of, integers, music, pcm_of, probed, rate_of
 
 
 def reason_of(data, wanted=None, info=None):

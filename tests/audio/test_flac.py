@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.audio import AudioReject, decode, decode_flac_into, flac_info, whole_flac_info
 from headrace.errors import AudioError
-from tests.sounds import file_of, integers, music
+from tests.support.sounds import file_of, integers, music
 
 shapes = st.tuples(st.integers(1, 20_000), st.sampled_from([1, 2, 3, 8]), st.sampled_from([16, 24]))
 

@@ -9,7 +9,7 @@ import soundfile as sf
 
 from headrace.audio import AudioFormat, AudioReject, Segment, encode_segments, flac_info, plan_segments, prove
 from headrace.errors import AudioError
-from tests.sounds import encoded, file_of, integers, music, pcm_of, probed
+from tests.support.sounds import encoded, file_of, integers, music, pcm_of, probed
 
 SUBTYPES = ["PCM_S8", "PCM_16", "PCM_24"]
 WHOLE = [

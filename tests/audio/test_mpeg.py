@@ -12,8 +12,8 @@ import soundfile as sf
 from headrace.audio import AudioFormat, AudioReject, decode, encode_segments, flac_info, plan_segments
 from headrace.audio.sound import ForwardSound
 from headrace.errors import AudioError
-from tests.audio.mpegs import mp3_of
-from tests.sounds import encoded, pcm_of, probed
+from tests.support.mpegs import mp3_of
+from tests.support.sounds import encoded, pcm_of, probed
 
 ID3V2 = b"ID3\x04\0\0\0\0\x0f\x00" + bytes(range(1, 129)) * 15
 ID3V1 = b"TAG" + b"title".ljust(125, b"\0")

@@ -10,7 +10,7 @@ import soundfile as sf
 from headrace.audio import AudioFormat, AudioReject, decode
 from headrace.audio.ogg import page_checksum
 from headrace.errors import AudioError
-from tests.sounds import encoded, file_of, music, pcm_of, probed, rate_of
+from tests.support.sounds import encoded, file_of, music, pcm_of, probed, rate_of
 
 SUBTYPES = ["VORBIS", "OPUS"]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headrace.audio import AudioInfo, AudioReject, decode, probe
 from headrace.errors import AudioError
-from tests.sounds import FORMATS, file_of, music, probed, rate_of
+from tests.support.sounds import FORMATS, file_of, music, probed, rate_of
 
 ANNOUNCED = ["WAV", "WAVEX", "AIFF", "AU", "CAF", "W64", "RF64", "OGG"]
 """Containers that say how long they should be."""

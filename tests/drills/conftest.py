@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.drills.scale import Drill, is_full
+from tests.support.drills.scale import Drill, is_full
 
 
 def pytest_collection_modifyitems(items):

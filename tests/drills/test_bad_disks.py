@@ -5,10 +5,10 @@ import shutil
 import pytest
 
 from headrace.stores.storage import LocalStorage
-from tests.drills.apart import apart
-from tests.drills.disk import Trouble
-from tests.drills.subjects import change, check_readers, check_whole, tones, visible, yaml_of
-from tests.drills.works import build, build_on, command_on, gc_on
+from tests.support.drills.apart import apart
+from tests.support.drills.disk import Trouble
+from tests.support.drills.subjects import change, check_readers, check_whole, tones, visible, yaml_of
+from tests.support.drills.works import build, build_on, command_on, gc_on
 
 WORDS = {Trouble.FULL: "No space left on device", Trouble.FAIL: "Input/output error"}
 

@@ -8,8 +8,8 @@ import pytest
 from headrace.errors import NotFoundError
 from headrace.format.snapshots.snapshots import read_snapshot
 from headrace.stores.storage import open_storage
-from tests.drills.subjects import check_readers, check_whole, tones
-from tests.live import DagsterDev
+from tests.support.drills.subjects import check_readers, check_whole, tones
+from tests.support.live import DagsterDev
 
 NEVER = {"cron": "0 0 1 1 *", "enabled": False}
 SECONDS = 240

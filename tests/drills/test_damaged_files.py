@@ -6,11 +6,11 @@ import shutil
 import pytest
 import soundfile
 
-from tests.drills.apart import apart
-from tests.drills.subjects import tones, yaml_of
-from tests.drills.works import build, build_and_read, read_all, read_verify_build_read
-from tests.projects import Project
-from tests.sounds import FORMATS, file_of, music, rate_of
+from tests.support.drills.apart import apart
+from tests.support.drills.subjects import tones, yaml_of
+from tests.support.drills.works import build, build_and_read, read_all, read_verify_build_read
+from tests.support.projects import Project
+from tests.support.sounds import FORMATS, file_of, music, rate_of
 
 DEEDS = ("flip", "cut", "insert", "swap", "zeros")
 CHECKED = {"FLAC", "OGG"}

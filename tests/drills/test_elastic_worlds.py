@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from headrace import StreamingDataLoader, World
-from tests.streaming.corpus import clips, write_dataset
-from tests.streaming.fault_server import fault_server
-from tests.streaming.modes import BATCH_MULTIPLE, MODES, open_mode
+from tests.support.streaming.corpus import clips, write_dataset
+from tests.support.streaming.fault_server import fault_server
+from tests.support.streaming.modes import BATCH_MULTIPLE, MODES, open_mode
 
 WORLDS = [size for size in range(1, 13) if BATCH_MULTIPLE % size == 0]
 

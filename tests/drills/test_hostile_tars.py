@@ -2,9 +2,9 @@
 
 import shutil
 
-from tests.drills.apart import apart
-from tests.drills.hostile import LIES, index_of, mutated, tars
-from tests.drills.works import read_hostile
+from tests.support.drills.apart import apart
+from tests.support.drills.hostile import LIES, index_of, mutated, tars
+from tests.support.drills.works import read_hostile
 
 _MEMORY_BYTES = 3 << 30
 _MAY_GROW_BYTES = 400 << 20

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from headrace.stores.storage import LocalStorage
-from tests.drills.apart import Apart, apart
-from tests.drills.disk import Trouble
-from tests.drills.subjects import change, check_readers, check_whole, tones, visible, yaml_of
-from tests.drills.works import build, build_on, command, command_on, gc_on
-from tests.tars import tar_of
+from tests.support.drills.apart import Apart, apart
+from tests.support.drills.disk import Trouble
+from tests.support.drills.subjects import change, check_readers, check_whole, tones, visible, yaml_of
+from tests.support.drills.works import build, build_on, command, command_on, gc_on
+from tests.support.tars import tar_of
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ import numpy as np
 import soundfile
 
 from headrace import StreamingDataset
-from tests.drills.apart import apart
-from tests.drills.subjects import yaml_of
-from tests.drills.works import build
-from tests.projects import Project
-from tests.sounds import FORMATS, file_of, music, rate_of
+from tests.support.drills.apart import apart
+from tests.support.drills.subjects import yaml_of
+from tests.support.drills.works import build
+from tests.support.projects import Project
+from tests.support.sounds import FORMATS, file_of, music, rate_of
 
 EXACT = {"PCM_U8", "PCM_S8", "PCM_16", "PCM_24", "ALAC_16", "ALAC_24"}
 """Subtypes of integers that FLAC can hold."""

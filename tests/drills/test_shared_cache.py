@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from tests.drills.apart import Apart, apart
-from tests.drills.works import CORPUS, damage_file, fill_and_damage, is_latent_tar, train
-from tests.streaming.corpus import write_dataset
-from tests.streaming.fault_server import fault_server
+from tests.support.drills.apart import Apart, apart
+from tests.support.drills.works import CORPUS, damage_file, fill_and_damage, is_latent_tar, train
+from tests.support.streaming.corpus import write_dataset
+from tests.support.streaming.fault_server import fault_server
 
 LIMIT_KB = 60
 

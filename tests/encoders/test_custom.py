@@ -9,7 +9,7 @@ import pytest
 from headrace import encoders
 from headrace.errors import ConfigError
 
-NAME = "tests.encoders.custom_encoder:Loudness"
+NAME = "tests.support.custom_encoder:Loudness"
 
 
 @pytest.mark.parametrize(
@@ -18,8 +18,8 @@ NAME = "tests.encoders.custom_encoder:Loudness"
         ({}, "module:Class"),
         ({"encoder": "Loudness"}, "module:Class"),
         ({"encoder": "no.such.module:Loudness"}, "PYTHONPATH"),
-        ({"encoder": "tests.encoders.custom_encoder:Quietness"}, "Quietness"),
-        ({"encoder": "tests.encoders.custom_encoder:functional"}, "callable"),
+        ({"encoder": "tests.support.custom_encoder:Quietness"}, "Quietness"),
+        ({"encoder": "tests.support.custom_encoder:functional"}, "callable"),
         ({"encoder": NAME, "volume": 3}, "'volume'; it takes device, hop_seconds$"),
     ],
 )
@@ -47,7 +47,7 @@ def test_code_that_cannot_be_loaded_is_a_config_error_that_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, message: str
 ) -> None:
     """The fingerprint, which is computed before anything is built, raises the error."""
-    (tmp_path / "own_encoder.py").write_text(f"from tests.encoders.custom_encoder import Loudness\n{code}\n")
+    (tmp_path / "own_encoder.py").write_text(f"from tests.support.custom_encoder import Loudness\n{code}\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "own_encoder", raising=False)
     with pytest.raises(ConfigError, match=f"own_encoder:Own.*({message})") as caught:

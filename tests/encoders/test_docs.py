@@ -15,7 +15,7 @@ from headrace.config.dataset import load_config
 from headrace.encoders.crepe_settings import CrepeSettings
 from headrace.encoders.log_mel_settings import LogMelSettings
 from headrace.encoders.transformers_settings import TransformersSettings
-from tests.audio_shards import tone
+from tests.support.audio_shards import tone
 
 DOCUMENT = Path("docs/latents.md").read_text()
 

@@ -7,7 +7,7 @@ from headrace import encoders
 from headrace.encoders.log_mel_settings import LogMelSettings
 from headrace.encoders.log_mel_transform import mel_filters
 from headrace.errors import ConfigError
-from tests.audio_shards import tone
+from tests.support.audio_shards import tone
 
 
 def test_a_tone_is_loudest_in_the_band_of_its_frequency() -> None:

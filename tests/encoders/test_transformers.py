@@ -11,8 +11,8 @@ from torch import Tensor
 
 from headrace import encoders
 from headrace.errors import ConfigError, IntegrityError, MissingDependencyError
-from tests.audio_shards import noise
-from tests.encoders.tiny_models import OWN_CODE, Malice, describe, save
+from tests.support.audio_shards import noise
+from tests.support.tiny_models import OWN_CODE, Malice, describe, save
 
 Folder = Callable[[str], Path]
 WITH_LAYERS = ["wav2vec2_group_norm", "wav2vec2_layer_norm", "hubert", "wavlm", "data2vec", "whisper", "ast"]

@@ -13,8 +13,8 @@ from headrace.encoders import EncoderInfo
 from headrace.encoding.device_worker import BatchLimit
 from headrace.errors import BuildError, StorageError
 from headrace.stores.storage import LocalStorage
-from tests.audio_shards import noise, write_partition
-from tests.latent_builds import MEL, Latents
+from tests.support.audio_shards import noise, write_partition
+from tests.support.latent_builds import MEL, Latents
 
 NUM_CORES = 3
 

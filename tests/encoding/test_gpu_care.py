@@ -18,9 +18,9 @@ from headrace.encoding.sources import AudioShard, audio_shard
 from headrace.encoding.windows import ClipWindow
 from headrace.errors import BuildError, StorageError
 from headrace.stores.storage import LocalStorage, Storage
-from tests.audio_shards import noise, write_partition
-from tests.encoders.tiny_models import save
-from tests.latent_builds import MEL, Latents
+from tests.support.audio_shards import noise, write_partition
+from tests.support.latent_builds import MEL, Latents
+from tests.support.tiny_models import save
 
 
 class Watched:

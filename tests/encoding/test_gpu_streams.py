@@ -10,7 +10,7 @@ from headrace import encoders
 from headrace.encoding import device_worker
 from headrace.encoding.device_worker import BatchLimit, DeviceWorker
 from headrace.encoding.reading import EncodingJob
-from tests.latent_builds import MEL
+from tests.support.latent_builds import MEL
 
 NUM_BATCHES = 5
 

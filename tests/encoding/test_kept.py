@@ -6,8 +6,8 @@ import torch
 
 from headrace.assemble.latents import LatentSettings
 from headrace.format.indexes.index import index_name
-from tests.audio_shards import noise, write_partition
-from tests.latent_builds import Latents
+from tests.support.audio_shards import noise, write_partition
+from tests.support.latent_builds import Latents
 
 CLIPS = {f"k{i}": noise(4000 + 500 * i, i) for i in range(6)}
 SHARDS = [{key: CLIPS[key] for key in ("k0", "k1", "k2", "k3")}, {key: CLIPS[key] for key in ("k4", "k5")}]

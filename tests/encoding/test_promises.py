@@ -13,9 +13,9 @@ from headrace.assemble.latents import LatentSettings
 from headrace.encoders import EncoderInfo
 from headrace.errors import BuildError
 from headrace.format.manifests.manifests import newest_manifest
-from tests.audio_shards import noise, write_partition
-from tests.encoders.custom_encoder import Loudness
-from tests.latent_builds import PARTITION, Latents
+from tests.support.audio_shards import noise, write_partition
+from tests.support.custom_encoder import Loudness
+from tests.support.latent_builds import PARTITION, Latents
 
 NUM_FRAMES = (9001, 8000)  # of two clips at 16 kHz: 29 and 25 steps of 320
 

@@ -17,8 +17,8 @@ from headrace.format.manifests.manifests import newest_manifest
 from headrace.verification.audit import conservation_faults, index_faults, pairing_faults, snapshot_faults
 from headrace.verification.shard_check import Depth
 from headrace.verification.verify import find_target, verify
-from tests.audio_shards import commit, noise, write_partition
-from tests.latent_builds import PARTITION, Broken, Latents
+from tests.support.audio_shards import commit, noise, write_partition
+from tests.support.latent_builds import PARTITION, Broken, Latents
 
 RATE_HZ = 16_000
 NAN, HUGE = float("nan"), 1e5

@@ -14,8 +14,8 @@ from headrace.encoders import Encoder, EncoderInfo
 from headrace.encoding.assembly import Assembly
 from headrace.encoding.batches import ClipPiece, plan_batches
 from headrace.encoding.windows import blend_weights, plan_windows
-from tests.audio_shards import noise
-from tests.encoders.tiny_models import save
+from tests.support.audio_shards import noise
+from tests.support.tiny_models import save
 
 
 class Shape:

@@ -10,9 +10,9 @@ from headrace import encoders
 from headrace.assemble.latents import LatentSettings, build_latent_partition
 from headrace.encoding.plans import EncodingOptions
 from headrace.stores.storage import LocalStorage
-from tests.audio_shards import noise, write_partition
-from tests.encoders.tiny_models import save
-from tests.latent_builds import Latents
+from tests.support.audio_shards import noise, write_partition
+from tests.support.latent_builds import Latents
+from tests.support.tiny_models import save
 
 pytestmark = [
     pytest.mark.gpu,

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from headrace import StreamingDataLoader, StreamingDataset
-from tests.streaming.corpus import clips, write_dataset
+from tests.support.streaming.corpus import clips, write_dataset
 
 pytestmark = [
     pytest.mark.gpu,

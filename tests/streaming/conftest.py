@@ -3,8 +3,8 @@
 import pytest
 
 from headrace.streaming.samples.stream_reader import StreamReader
-from tests.streaming.corpus import Clip, clips, write_dataset
-from tests.streaming.fault_server import fault_server
+from tests.support.streaming.corpus import Clip, clips, write_dataset
+from tests.support.streaming.fault_server import fault_server
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from headrace.streaming.distributed import local_world_size
 from headrace.streaming.order.epoch_order import EpochOrder
 from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.spec import MAX_CANONICAL_NODES, OrderSpec
-from tests.streaming.corpus import clips, write_dataset
+from tests.support.streaming.corpus import clips, write_dataset
 
 
 def opened(folder, **more):

@@ -18,9 +18,9 @@ from headrace.stores.storage import LocalStorage
 from headrace.streaming.samples.fields import OF_LATENTS, OF_SAMPLES
 from headrace.verification.shard_check import Depth
 from headrace.verification.verify import find_target, verify
-from tests.streaming.corpus import RATE_HZ, clips, write_dataset
-from tests.streaming.stems import Song, foreign_stems, songs, write_stems
-from tests.tars import tar_of
+from tests.support.streaming.corpus import RATE_HZ, clips, write_dataset
+from tests.support.streaming.stems import Song, foreign_stems, songs, write_stems
+from tests.support.tars import tar_of
 
 SONGS = songs(10)
 BY_KEY = {song.key: song for song in SONGS}

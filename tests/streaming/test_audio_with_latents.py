@@ -9,7 +9,7 @@ import torch
 
 from headrace import StreamingDataLoader, StreamingDataset, webdataset_loader
 from headrace.errors import ConfigError
-from tests.streaming.corpus import clips
+from tests.support.streaming.corpus import clips
 
 
 @pytest.fixture

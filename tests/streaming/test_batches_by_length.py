@@ -10,8 +10,8 @@ from headrace import FrameBudget, LengthBuckets, Stream, StreamingDataLoader, St
 from headrace.errors import ConfigError, StateError
 from headrace.streaming.run.planner import Planner
 from headrace.streaming.shards.access import ShardAccess
-from tests.streaming.corpus import RATE_HZ, clips, write_dataset
-from tests.streaming.test_foreign import write_tar
+from tests.streaming.shards.test_foreign import write_tar
+from tests.support.streaming.corpus import RATE_HZ, clips, write_dataset
 
 CLIPS = clips(420, frames=(100, 3000))
 """As 1 to 30 s spread, a hundred frames a second."""

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from headrace import StreamingDataLoader, StreamingDataset, World, collate
-from tests.streaming.corpus import RATE_HZ, WIDTH, clips, write_dataset, write_latents
-from tests.tars import tar_of
+from tests.support.streaming.corpus import RATE_HZ, WIDTH, clips, write_dataset, write_latents
+from tests.support.tars import tar_of
 
 DOCUMENT = Path("docs/batches.md").read_text()
 LINES = [line.strip("|").split("|") for line in DOCUMENT.splitlines() if line.startswith("| `")]

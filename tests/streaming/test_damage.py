@@ -14,10 +14,10 @@ from headrace.format.indexes.index_files import parse_index
 from headrace.format.shards.writer import ShardPlace
 from headrace.stores.storage import LocalStorage
 from headrace.upkeep.tar_indexes import index_tars
-from tests.streaming.corpus import Clip, commit, write_audio_shard
-from tests.streaming.drills import check, keep_all, make
-from tests.streaming.fault_server import fault_server
-from tests.tars import tar_of
+from tests.support.streaming.corpus import Clip, commit, write_audio_shard
+from tests.support.streaming.drills import check, keep_all, make
+from tests.support.streaming.fault_server import fault_server
+from tests.support.tars import tar_of
 
 
 @pytest.mark.parametrize("cache_limit", ["50gb", "1kb"], ids=["whole shards", "ranges alone"])

@@ -12,10 +12,10 @@ from headrace.format.indexes.index_files import read_index
 from headrace.stores.storage import LocalStorage
 from headrace.verification.shard_check import Depth
 from headrace.verification.verify import find_target, verify
-from tests.streaming.corpus import clips, write_dataset
-from tests.streaming.drills import check, keep_all, make
-from tests.streaming.fault_server import fault_server
-from tests.tars import tar_of
+from tests.support.streaming.corpus import clips, write_dataset
+from tests.support.streaming.drills import check, keep_all, make
+from tests.support.streaming.fault_server import fault_server
+from tests.support.tars import tar_of
 
 pytestmark = [pytest.mark.filterwarnings("ignore:.*cache_limit"), pytest.mark.usefixtures("short_pauses")]
 RANGES_ALONE = {"cache_limit": "1kb"}

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from headrace import Stream, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError, NoShardsError, NotFoundError, StateError, StorageError
-from tests.streaming.corpus import clips, write_dataset
-from tests.streaming.fault_server import Fault
-from tests.streaming.modes import MODES, open_mode
+from tests.support.streaming.corpus import clips, write_dataset
+from tests.support.streaming.fault_server import Fault
+from tests.support.streaming.modes import MODES, open_mode
 
 GLOBAL_BATCH = 48
 WORLDS = (1, 2, 3, 8, 16)  # the order by itself is tried on more of them in test_order.py

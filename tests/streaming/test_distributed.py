@@ -10,8 +10,8 @@ import torch.multiprocessing
 
 from headrace import StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError
-from tests.streaming.corpus import clips, write_dataset
-from tests.view_fixtures import write_view
+from tests.support.streaming.corpus import clips, write_dataset
+from tests.support.view_fixtures import write_view
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ from headrace.errors import ConfigError, FormatError, HeadraceError, StateError
 from headrace.format.indexes.index_files import parse_index
 from headrace.format.indexes.indexing import index_tar
 from headrace.format.tars.member_names import Naming
-from tests.streaming.corpus import clips, write_dataset
-from tests.tars import tar_of
+from tests.support.streaming.corpus import clips, write_dataset
+from tests.support.tars import tar_of
 
 NAMES = {
     "numbers": (["x.01", "x.02", "y.01", "y.02"], ("flac", "json")),

@@ -17,9 +17,9 @@ import pytest
 
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import IntegrityError, SampleError, StorageError
-from tests.streaming.corpus import clips, write_dataset
-from tests.streaming.drills import check, keep_all, make, wait_for
-from tests.streaming.fault_server import Fault, fault_server
+from tests.support.streaming.corpus import clips, write_dataset
+from tests.support.streaming.drills import check, keep_all, make, wait_for
+from tests.support.streaming.fault_server import Fault, fault_server
 
 # A store that works
 

@@ -40,7 +40,7 @@ class _Ended:
 
 
 def _run(mode, remote, folder):
-    command = [sys.executable, "-m", "tests.streaming.forking", mode, remote, str(folder / "cache")]
+    command = [sys.executable, "-m", "tests.support.streaming.forking", mode, remote, str(folder / "cache")]
     with (folder / "out").open("w+") as out, (folder / "err").open("w+") as err:  # no pipe, which orphans would hold
         process = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL, start_new_session=True)
         try:

@@ -9,7 +9,7 @@ import pytest
 
 from headrace import Stream, StreamingDataset
 from headrace.errors import ConfigError, NoShardsError, NotFoundError, StateError
-from tests.streaming.corpus import clips, write_dataset, write_latents
+from tests.support.streaming.corpus import clips, write_dataset, write_latents
 
 SAMPLES = clips(20)
 OTHERS = [replace(clip, encoder=1) for clip in SAMPLES]

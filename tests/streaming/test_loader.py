@@ -16,9 +16,9 @@ import torch
 
 from headrace import LengthBuckets, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError, SampleError
-from tests.streaming.corpus import clips, write_dataset
-from tests.streaming.drills import wait_for
-from tests.streaming.modes import BATCH_MULTIPLE, MODES, open_mode
+from tests.support.streaming.corpus import clips, write_dataset
+from tests.support.streaming.drills import wait_for
+from tests.support.streaming.modes import BATCH_MULTIPLE, MODES, open_mode
 
 BATCH = 8
 

@@ -13,8 +13,8 @@ import yaml
 import headrace
 from headrace import Stream, StreamingDataLoader, StreamingDataset
 from headrace.config.dataset import parse_config
-from tests.streaming.corpus import clips
-from tests.tars import tar_of
+from tests.support.streaming.corpus import clips
+from tests.support.tars import tar_of
 
 DOCUMENT = Path("docs/migrating.md").read_text()
 WEBDATASET, MOSAIC, TARS, SHAR, NEMO_TARS, LOSS = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)

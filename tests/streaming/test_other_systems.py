@@ -8,7 +8,7 @@ import torch
 
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.streaming.batches.worker_batches import start_context
-from tests.streaming.drills import check, keep_all, make
+from tests.support.streaming.drills import check, keep_all, make
 
 LINUX_ALONE = ["copy_file_range", "memfd_create", "posix_fadvise", "posix_fallocate", "sched_getaffinity"]
 

@@ -15,8 +15,8 @@ from headrace.stores import objects
 from headrace.stores.retry_policy import RetryPolicy
 from headrace.stores.storage import Transfer, open_storage
 from headrace.streaming.opened import opening
-from tests.streaming.drills import check, make, wait_for
-from tests.streaming.fault_server import Fault
+from tests.support.streaming.drills import check, make, wait_for
+from tests.support.streaming.fault_server import Fault
 
 THREADS = {}
 WORKERS = {"num_workers": 2}

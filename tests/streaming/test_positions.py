@@ -8,8 +8,8 @@ import pytest
 
 from headrace import FrameBudget, Stream, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import StateError
-from tests.streaming.corpus import clips, write_dataset
-from tests.streaming.modes import MODES, open_mode
+from tests.support.streaming.corpus import clips, write_dataset
+from tests.support.streaming.modes import MODES, open_mode
 
 
 def test_a_state_of_one_split_is_rejected_on_another_of_as_many_samples(tmp_path):

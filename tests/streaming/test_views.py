@@ -16,9 +16,9 @@ from headrace.format.beside.views import PartitionCounts
 from headrace.streaming.order.spec import FrameBudget, LengthBuckets
 from headrace.streaming.shards.shard_set import Locator
 from headrace.streaming.stream import chosen as named_streams
-from tests.column_fixtures import write_columns
-from tests.streaming.corpus import clips, write_dataset, write_latents
-from tests.view_fixtures import write_view
+from tests.support.column_fixtures import write_columns
+from tests.support.streaming.corpus import clips, write_dataset, write_latents
+from tests.support.view_fixtures import write_view
 
 TRAIN = clips(53)
 TEST = clips(7, first=200)

@@ -8,9 +8,9 @@ import pytest
 from headrace import StreamingDataset, webdataset_loader
 from headrace.errors import ConfigError, NotFoundError, StorageError
 from headrace.locate.listing import UnlistedError, listed_snapshots
-from tests.streaming.corpus import clips, write_dataset
-from tests.streaming.fault_server import BUCKET, fault_server
-from tests.streaming.test_foreign import keys, write_tar
+from tests.streaming.shards.test_foreign import keys, write_tar
+from tests.support.streaming.corpus import clips, write_dataset
+from tests.support.streaming.fault_server import BUCKET, fault_server
 
 TRAIN = sorted(clip.key for clip in clips(8))
 

@@ -4,7 +4,7 @@ Used: `send_handle`, `recv_handle` and `DupFd`, and `multiprocessing.context.get
 epoch board are in anonymous memory files, which have no name that another process could open. Public way: there is one
 for sockets (`socket.send_fds`) but none for the pipe of a worker process or for a process that is being started. On an
 upgrade of Python, the first tests that fail are tests/streaming/test_forks.py (workers) and
-tests/streaming/test_torch_loaders.py (the epoch board).
+tests/streaming/run/test_epoch_board.py (the epoch board).
 """
 
 from multiprocessing import connection, reduction

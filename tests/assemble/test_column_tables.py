@@ -1,0 +1,238 @@
+"""Tables that are joined to the samples: the rules of the join, what is unmatched, and what a change makes stale."""
+
+import os
+
+import polars as pl
+import pytest
+
+from headrace.assemble.column_sets import bring_columns_up_to_date, build_columns, rows_of_set
+from headrace.assemble.column_tables import import_table
+from headrace.audio import AudioFormat
+from headrace.catalog.rows.path_spelling import spelled_as_files, tidy_paths
+from headrace.catalog.stored.column_header import read_table_header
+from headrace.catalog.stored.header import read_header
+from headrace.catalog.stored.parts import existing_catalog
+from headrace.catalog.tables.metadata_files import TableInMemory
+from headrace.config.content import ColumnSetConfig
+from headrace.errors import ConfigError
+from headrace.format.beside.column_sets import fitting_columns
+from headrace.format.beside.column_table import ColumnKind
+from headrace.format.indexes.index_files import read_index
+from headrace.format.snapshots.snapshots import read_snapshot, read_table
+from tests.support.builds import twenty_clips
+
+
+class Captioned:
+    """A built project of twenty clips, and a table of captions that is joined to it."""
+
+    def __init__(self, folder, **changes):
+        self.project = twenty_clips(folder)
+        vars(self.project).update(changes)
+        self.project.build()
+        self.stamp = 0
+
+    @property
+    def paths(self):
+        return existing_catalog(self.project.output).recordings(["path"])["path"].to_list()
+
+    @property
+    def keys(self):
+        return existing_catalog(self.project.output).recordings(["key"])["key"].to_list()
+
+    def join(self, table: pl.DataFrame, on=None):
+        """Import a table and build its columns. Returns the header of the import."""
+        config, self.stamp = self.project.config(), self.stamp + 1
+        entry = ColumnSetConfig(name="captions", table="captions.csv", on=on)
+        header = import_table(
+            existing_catalog(self.project.output), config, entry, self.stamp, lambda: TableInMemory(table)
+        )
+        bring_columns_up_to_date(self.project.output, config, "captions")
+        return header
+
+    def rows(self):
+        """Every sample's columns by key."""
+        audio = read_snapshot(self.project.shards).snapshot
+        columns, rows = fitting_columns(self.project.output.at("columns/captions"), audio), {}
+        for shard in read_table(self.project.shards, audio).names():
+            keys, table = read_index(self.project.shards, shard).keys(), columns.read(shard)
+            rows |= {key: table.row(row) for row, key in enumerate(keys)}
+        return rows
+
+    def files(self):
+        return {entry.path for entry in self.project.output.list("columns/captions/") if "captions/t" in entry.path}
+
+    def tars(self):
+        """Names, bytes and times of change of all files of the audio."""
+        root = self.project.folder / "output/audio"
+        return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    return Captioned(tmp_path_factory.mktemp("captioned"))
+
+
+def test_a_table_joins_by_key_and_missing_values_are_null(built):
+    before = built.tars()
+    first, second, *_ = built.keys
+    table = pl.DataFrame({"key": [second, first], "caption": ["two", None], "snr": [2, 1], "tags": [["x"], None]})
+    header = built.join(table)
+    rows = built.rows()
+    assert rows[first] == {"caption": None, "snr": 1, "tags": None}
+    assert rows[second] == {"caption": "two", "snr": 2, "tags": ["x"]}
+    assert [key for key, row in rows.items() if any(row.values())] == sorted([first, second], key=list(rows).index)
+    assert (header.on, header.num_rows, header.num_unmatched, header.num_without) == ("key", 2, 0, 18)
+    assert built.tars() == before
+
+
+def test_rows_that_name_no_sample_are_listed_with_their_number(built):
+    table = pl.DataFrame({"path": ["clip01.wav", "nowhere.wav", None, ""], "caption": ["1", "2", "3", "4"]})
+    header = built.join(table)
+    assert header.num_unmatched == 3
+    listed = pl.read_parquet(built.project.output.read(header.unmatched))
+    assert listed.select("row", "name", "reason").rows() == [
+        (2, "nowhere.wav", "row 2 of the table names no recording of the catalog"),
+        (3, "", "row 3 of the table has no path"),
+        (4, "", "row 4 of the table has no path"),
+    ]
+    assert {row["caption"] for row in built.rows().values()} == {"1", None}
+
+
+def test_one_changed_caption_writes_one_file_and_makes_one_partition_stale(built):
+    captions = [f"caption {number}" for number in range(20)]
+    built.join(pl.DataFrame({"path": built.paths, "caption": captions}))
+    catalog = read_header(built.project.output)
+    files, tars = built.files(), built.tars()
+    rows = rows_of_set(built.project.output, catalog, "captions")
+    captions[7] = "another"
+    built.join(pl.DataFrame({"path": built.paths, "caption": captions})[::-1])  # another order changes nothing
+    changed = rows_of_set(built.project.output, catalog, "captions")
+    assert len([name for name in rows if rows[name] != changed[name]]) == 1
+    assert len(built.files() - files) == 1
+    assert built.tars() == tars
+
+
+def test_the_join_reads_no_table_again_if_nothing_changed(built):
+    table = pl.DataFrame({"path": built.paths, "caption": "same"})
+    header = built.join(table)
+    config, entry = built.project.config(), ColumnSetConfig(name="captions", table="captions.csv")
+
+    def read():
+        raise AssertionError("read again")
+
+    assert import_table(existing_catalog(built.project.output), config, entry, built.stamp, read) == header
+    build = build_columns(built.project.output, config, "captions", "train-0000")
+    assert not build.written
+
+
+def test_types_are_those_of_the_table(built):
+    paths = built.paths[:2]
+    big = 1 << 63
+    table = pl.DataFrame({
+        "path": paths,
+        "a": pl.Series([1, 2], dtype=pl.UInt64),
+        "b": pl.Series([big, 1], dtype=pl.UInt64),
+        "c": pl.Series([1.5, float("nan")]),
+        "d": [True, None],
+        "e": pl.Series(["2024-05-01", None]).str.to_date(),
+        "f": [{"x": 1}, None],
+        "g": pl.Series([None, None], dtype=pl.String),
+    })  # fmt: skip
+    built.join(table)
+    columns = fitting_columns(built.project.output.at("columns/captions"), read_snapshot(built.project.shards).snapshot)
+    kinds = {spec.name: spec.kind for spec in columns.specs}
+    K = ColumnKind  # noqa: N806 - a short name
+    assert kinds == {"a": K.INT, "b": K.JSON, "c": K.FLOAT, "d": K.BOOL, "e": K.STRING, "f": K.JSON, "g": K.STRING}
+    rows = sorted((row for row in built.rows().values() if row["a"]), key=lambda row: row["a"])
+    assert rows == [
+        {"a": 1, "b": big, "c": 1.5, "d": True, "e": "2024-05-01", "f": {"x": 1}, "g": None},
+        {"a": 2, "b": 1, "c": None, "d": None, "e": None, "f": None, "g": None},
+    ]
+
+
+def test_equal_rows_are_merged_and_different_ones_are_an_error_that_names_them(built):
+    path = built.paths[0]
+    table = pl.DataFrame({"path": [path, "./" + path, path], "caption": ["a", "a", "a"]})
+    assert built.join(table).num_merged == 2
+    before = built.rows()
+    with pytest.raises(ConfigError, match=r"'clip00.wav' \(rows 1 and 3 differ in caption\); keep one row of each"):
+        built.join(table.with_columns(caption=pl.Series(["a", "a", "b"])))
+    assert built.rows() == before
+
+
+def test_the_joined_column_is_key_unless_the_yaml_says_path(built):
+    table = pl.DataFrame({"key": built.keys[:1], "path": built.paths[1:2], "caption": ["x"]})
+    assert (built.join(table).on, built.join(table, "path").on) == ("key", "path")
+    assert [row["key"] for row in built.rows().values() if row["caption"]] == built.keys[:1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"caption": ["x"]}, "has no column 'key' or 'path'"),
+        ({"key": ["x"]}, "has no column but 'key'"),
+        ({"key": ["x"], "headrace": [1]}, "the name of the provenance"),
+        ({"key": ["x"], "raw": [b"x"]}, "JSON cannot represent"),
+    ],
+)
+def test_a_table_that_cannot_be_joined_is_an_error(built, columns, message):
+    with pytest.raises(ConfigError, match=message):
+        built.join(pl.DataFrame(columns))
+
+
+def test_a_table_by_key_names_segments_and_one_by_path_all_of_them(tmp_path):
+    built = Captioned(tmp_path, audio=AudioFormat(None, None, None, segment_seconds=0.025))
+    key = built.keys[3]
+    header = built.join(pl.DataFrame({"key": [f"{key}-s000001", key, f"{key}-s000007"], "caption": ["a", "b", "c"]}))
+    assert {name: row["caption"] for name, row in built.rows().items() if row["caption"]} == {f"{key}-s000001": "a"}
+    assert header.num_unmatched == 2
+    header = built.join(pl.DataFrame({"path": ["clip03.wav"], "caption": ["d"]}))
+    assert [name for name, row in built.rows().items() if row["caption"]] == [f"{key}-s000000", f"{key}-s000001"]
+    assert (header.num_unmatched, header.num_without) == (0, 19)
+
+
+def test_a_row_of_a_rejected_recording_is_listed_in_the_manifest(tmp_path):
+    project = twenty_clips(tmp_path)
+    project.put("short.wav", num_frames=1)
+    project.audio = AudioFormat(1000, None, None)  # at which a frame of the recording is nothing
+    built = Captioned(tmp_path, audio=project.audio)
+    header = built.join(pl.DataFrame({"path": ["short.wav", "clip05.wav"], "caption": ["a", "b"]}))
+    manifests = [
+        build_columns(project.output, built.project.config(), "captions", name).manifest.manifest
+        for name in project.layout.partition_keys()
+    ]
+    listed = [(refusal.path, refusal.code) for manifest in manifests for refusal in manifest.refused]
+    assert (listed, header.num_unmatched) == ([("short.wav", "no_sample")], 0)
+    assert [row["caption"] for row in built.rows().values() if row["caption"]] == ["b"]
+
+
+def test_a_new_partition_layout_imports_the_table_again(tmp_path):
+    built = Captioned(tmp_path)
+    table = pl.DataFrame({"path": built.paths, "caption": "x"})
+    built.join(table)
+    built.project.layout.partitions["train"] = 3
+    built.project.build()
+    built.join(table)
+    assert len(read_table_header(built.project.output, "captions").partitions) == 4
+    assert {row["caption"] for row in built.rows().values()} == {"x"}
+
+
+def test_paths_are_spelled_as_files():
+    files = pl.Series(["a.wav", "Cafe\u0301.wav"])
+    assert tidy_paths(pl.Series(["./a.wav", "b//c.wav", None])).to_list() == ["a.wav", "b/c.wav", None]
+    assert spelled_as_files(pl.Series(["a.wav", "Caf\u00e9.wav", "x\u00e9"]), files).to_list() == [
+        "a.wav",
+        "Cafe\u0301.wav",
+        "x\u00e9",
+    ]
+
+
+def test_parts_that_are_not_needed_are_removed_after_a_day(tmp_path):
+    built = Captioned(tmp_path)
+    headers = []
+    for caption in ("first", "second", "third"):
+        headers.append(built.join(pl.DataFrame({"path": built.paths, "caption": caption})))
+        for path in (tmp_path / "output/catalog/columns").rglob("*.parquet"):
+            os.utime(path, (1e9, 1e9))
+    there = {entry.path for entry in built.project.output.list("catalog/columns/")}
+    assert there == {*headers[2].paths(), *headers[1].paths(), "catalog/columns/captions/table.json"}

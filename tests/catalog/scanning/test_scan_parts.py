@@ -1,0 +1,315 @@
+"""A scan in parts, through temporary files, gives what a scan in memory gives."""
+
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.catalog.judging.acceptance import CatalogSettings
+from headrace.catalog.rows.schemas import seconds_of
+from headrace.catalog.scanning.scan import scan, scan_settled
+from headrace.catalog.stored.storing import CatalogWriter
+from headrace.catalog.stored.update import update_catalog
+from headrace.catalog.tables.buckets import ALL, NUM_BUCKETS, Buckets, PartTables, bucket_of_paths, parts_of
+from headrace.catalog.tables.metadata_files import open_metadata, read_metadata
+from headrace.config.dataset import DatasetConfig
+from headrace.config.source import SampleKind
+from headrace.errors import ConfigError, HeadraceError, StorageError
+from headrace.stores.storage import open_storage
+from tests.support.catalog_fakes import NOW_NS, OLD_NS, FakeSource, fake_runtime
+
+NAMES = [*(f"{folder}/{name}.wav" for folder in "ab" for name in "uvwxyz"), "a/\u00e9.wav", "b/e\u0301.wav", "c.wav"]
+SPELLINGS = [*NAMES, "./a/u.wav", "a/e\u0301.wav", "u.wav", "../c.wav", "gone.wav", "", None]
+CONTENTS = [b"x" * 3, b"x" * 40, b"y" * 40, b"z" * 7, b"bad"]
+KEYS = ["k1", "k2", "k 3", "", None]
+
+FILES = st.dictionaries(
+    st.sampled_from(NAMES), st.tuples(st.sampled_from(CONTENTS), st.sampled_from([OLD_NS, NOW_NS])), max_size=12
+)
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "path": st.sampled_from(SPELLINGS),
+            "voice": st.sampled_from(SPELLINGS),
+            "key": st.sampled_from(KEYS),
+            "start": st.sampled_from([None, 0.0, 0.2, 9.0]),
+            "end": st.sampled_from([None, 0.7, 4.02, 99.0]),
+            "speaker": st.sampled_from(["s1", "s2", None]),
+            "tags": st.sampled_from([[1], [], None]),
+        }
+    ),
+    max_size=14,
+)
+SCHEMA = {
+    "path": pl.String,
+    "voice": pl.String,
+    "key": pl.String,
+    "start": pl.Float64,
+    "end": pl.Float64,
+    "speaker": pl.String,
+    "tags": pl.List(pl.Int64),
+}
+FIELDS = {"mix": "path", "voice": "voice"}
+VOICES = pl.List(pl.Struct({"path": pl.String}))
+KINDS = [{"samples": "files"}, {"samples": "rows"}, {"samples": "rows", "fields": FIELDS}]
+ASKED = st.fixed_dictionaries(
+    {
+        "kind": st.sampled_from(KINDS),
+        "duplicates": st.sampled_from(["keep", "drop", "group"]),
+        "key_form": st.sampled_from(["as_is", "slug"]),
+        "settle_seconds": st.sampled_from([0, 5]),
+        "min_seconds": st.sampled_from([0, 0.5]),
+    }
+).map(lambda asked: asked.pop("kind") | asked)
+
+
+def source_of(files):
+    fake = FakeSource()
+    for path, (content, mtime_ns) in files.items():
+        fake.put(path, content, mtime_ns)
+    return fake
+
+
+def outcome(act):
+    """What a scan gives, or the message of its error."""
+    try:
+        found = act()
+    except ConfigError as error:
+        return str(error)
+    names = ("num_found", "num_opened", "num_reused", "num_rows", "num_merged_rows", "num_waiting_rows", "num_cut_rows")
+    numbers = {name: getattr(found, name) for name in (*names, "num_recordings", "num_used")}
+    order = ["path", "start_frame", "stop_frame", "key"]
+    return found.recordings.sort(order), found.rejected, found.unsettled, numbers
+
+
+def assert_equal(one, other):
+    if isinstance(one, str) or isinstance(other, str):
+        assert one == other
+        return
+    for expected, given_ in zip(one[:3], other[:3], strict=True):
+        assert expected.schema == given_.schema
+        assert expected.rows() == given_.rows()
+    assert one[3] == other[3]
+
+
+@settings(deadline=None, max_examples=12)
+@given(files=FILES, later=FILES, rows=ROWS, asked=ASKED, table_bytes=st.sampled_from([300, 1500]))
+def test_any_source_and_table_give_the_same_catalog_in_parts(files, later, rows, asked, table_bytes):
+    source, table = source_of(files), pl.DataFrame(rows, schema=SCHEMA, orient="row")
+    asked = CatalogSettings(**asked, excluded=frozenset({"k1", "a_v-0a0a0a0a0a0a"}))
+    whole, parts = fake_runtime(), fake_runtime(table_bytes=table_bytes)
+    first = outcome(lambda: scan(source, None, asked, table, whole))
+    assert_equal(first, outcome(lambda: scan(source, None, asked, table, parts)))
+    if isinstance(first, str):
+        return
+    previous = scan(source, None, asked, table, whole).catalog
+    again = source_of({**files, **later})
+    assert_equal(
+        outcome(lambda: scan_settled(again, previous, asked, table, whole)),
+        outcome(lambda: scan_settled(again, previous, asked, table, parts)),
+    )
+
+
+@settings(deadline=None, max_examples=12)
+@given(files=FILES, rows=ROWS, asked=ASKED, group_by=st.sampled_from([None, "speaker"]))
+def test_any_catalog_is_stored_with_the_same_bytes(files, rows, asked, group_by):
+    config = DatasetConfig(
+        name="parts",
+        source={"uri": "fake", "metadata": "table.parquet", **asked},
+        group_by=group_by,
+        splits={"train": 0.7, "test": 0.3},
+        shards={"partitions": {"train": 5}},
+        output={"uri": "memory://"},
+    )
+    table = pl.DataFrame(rows, schema=SCHEMA, orient="row")
+    stored = []
+    for runtime in (fake_runtime(), fake_runtime(table_bytes=200)):
+        output = open_storage("memory://")
+        error = None
+        try:
+            update_catalog(config, source_of(files), table, output, runtime)
+        except HeadraceError as raised:
+            error = str(raised)
+        stored.append((error, {entry.path: bytes(output.read(entry.path)) for entry in output.list()}))
+    assert stored[0] == stored[1]
+
+
+def test_rows_with_audio_fields_find_their_files_in_other_parts():
+    """Shared files, other spellings, files that are missing, damaged, too long, or not settled yet."""
+    source, rows = FakeSource(), []
+    for number in range(47):
+        source.put(f"mix/{number}.wav", b"m%02d" % number + b"x" * 37)
+    for number in range(40):
+        source.put(f"voice/{number}.wav", b"v%02d" % number + b"x" * 37)
+        rows.append((f"mix/{number}.wav", f"voice/{number if number % 5 else 1}.wav"))
+    source.put("voice/e\u0301.wav", b"e" * 40)
+    source.put("voice/bad.wav", b"bad")
+    source.put("voice/long.wav", b"l" * 80)
+    source.put("voice/new.wav", b"n" * 40, NOW_NS)
+    others = ("./voice/\u00e9.wav", "voice/gone.wav", "voice/bad.wav", "voice/long.wav", "voice/new.wav", "", None)
+    rows += [(f"mix/{number}.wav", voice) for number, voice in enumerate(others, start=40)]
+    table = pl.DataFrame(rows, schema={"path": pl.String, "voice": pl.String}, orient="row")
+    asked = CatalogSettings(samples=SampleKind.ROWS, fields=FIELDS, settle_seconds=5)
+    whole = outcome(lambda: scan(source, None, asked, table, fake_runtime()))
+    assert_equal(whole, outcome(lambda: scan(source, None, asked, table, fake_runtime(table_bytes=1500))))
+    recordings, rejected, unsettled, numbers = whole
+    assert recordings.height == 41
+    assert numbers["num_waiting_rows"] == 1
+    assert unsettled["path"].to_list() == ["voice/new.wav"]
+    codes = dict(rejected.group_by("code").len().rows())
+    assert codes["metadata_without_file"] == 2  # the row, and its mix, which no other row names
+    assert codes["no_row"] == 8  # the voices of every fifth row, which name the voice of the second one
+    assert "voice/e\u0301.wav" in recordings["field_files"].str.json_decode(VOICES).list.last().struct["path"].to_list()
+
+
+def test_seconds_do_not_depend_on_the_other_rows():
+    rates = pl.DataFrame({"frames": [7]}).with_columns(rate=pl.lit(10))
+    assert rates.select(pl.col("frames") / pl.col("rate")).item() in {
+        0.7,
+        7 * 0.1,
+    }  # the latter if polars knows the rate
+    assert rates.select(seconds_of(pl.col("frames"), pl.col("rate"))).item() == 0.7
+    assert rates.select(seconds_of(pl.lit(None), pl.col("rate"))).item() is None
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.lists(st.integers(0, 40), max_size=9), max_size=6), st.sampled_from([1, 60, None]))
+def test_buckets_keep_every_row_once_and_rows_of_a_path_in_order(batches, most_bytes):
+    schema = pl.Schema({"path": pl.String, "n": pl.Int64})
+    buckets, added, count = Buckets(schema, most_bytes), [], 0
+    for batch in batches:
+        rows = [(f"{value}.wav", count + place) for place, value in enumerate(batch)]
+        count += len(rows)
+        added += rows
+        table = pl.DataFrame(rows, schema=schema, orient="row")
+        buckets.add(table, bucket_of_paths(table["path"]))
+    halves = [range(30), range(30, NUM_BUCKETS)]
+    for parts in (lambda: [ALL], lambda: halves, lambda: parts_of([buckets], 200), lambda: halves):  # the third writes
+        found = [row for part in parts() for row in buckets.part(part).iter_rows()]
+        assert sorted(found) == sorted(added)
+        for path in {path for path, _ in added}:
+            assert [row for row in found if row[0] == path] == [row for row in added if row[0] == path]
+    buckets.close()
+
+
+def test_part_tables_are_read_in_any_order():
+    tables = [pl.DataFrame({"n": range(size)}) for size in (3, 0, 500, 2, 700)]
+    kept = PartTables(most_bytes=1000)
+    for table in tables:
+        kept.append(table)
+    assert [kept[number].equals(tables[number]) for number in (4, 0, 2, 1, 3)] == [True] * 5
+    assert kept.num_rows == 1205
+    assert [table.height for table in kept] == [3, 0, 500, 2, 700]
+    kept.close()
+
+
+def test_two_spellings_of_an_accent_are_in_one_bucket():
+    assert bucket_of_paths(pl.Series(["\u00e9.wav", "e\u0301.wav"])).n_unique() == 1
+
+
+def test_a_parquet_table_in_batches_has_the_types_of_the_whole_table(tmp_path, monkeypatch):
+    monkeypatch.setattr("headrace.catalog.tables.metadata_files.BATCH_ROWS", 3)
+    table = pl.DataFrame({"path": range(8), "n": range(8), "none": [None] * 8, "lists": [[]] * 8})
+    table.write_parquet(tmp_path / "table.parquet")
+    opened = open_metadata(tmp_path / "table.parquet")
+    whole = read_metadata(tmp_path / "table.parquet")
+    batches = list(opened.batches())
+    assert [batch.height for batch in batches] == [3, 3, 2]
+    assert pl.concat(batches).equals(whole)
+    assert opened.schema == whole.schema == pl.concat(batches).schema
+
+
+@pytest.mark.parametrize("content", [b"", b"no parquet"])
+def test_a_damaged_parquet_table_is_an_error_by_name(tmp_path, content):
+    (tmp_path / "table.parquet").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"table\.parquet: not a readable Parquet file"):
+        open_metadata(tmp_path / "table.parquet")
+
+
+def test_a_writer_without_parts_says_so():
+    config = DatasetConfig(name="none", source={"uri": "x"}, output={"uri": "memory://"})
+    writer = CatalogWriter(open_storage("memory://"), config, "1", None, {})
+    with pytest.raises(ValueError, match="no part"):
+        writer.finish(pl.DataFrame(schema={"origin": pl.String}))
+
+
+GROWTH = """
+import sys
+from functools import partial
+from pathlib import Path
+import headrace.catalog.judging.validation
+from headrace.catalog.rows.schemas import seconds_of
+from headrace.catalog.tables.metadata_files import open_metadata
+from headrace.catalog.stored.update import update_catalog
+from headrace.config.dataset import DatasetConfig
+from headrace.config.source import SampleKind
+from headrace.stores.storage import open_storage
+from tests.support.catalog_fakes import FakeSource, fake_runtime
+
+def peak():
+    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) // 1024
+
+folder, table_bytes = Path(sys.argv[1]), int(sys.argv[2])
+source = FakeSource()
+for number in range(500):
+    source.put(f"{number}.wav", b"x" * 1000 + str(number).encode())
+config = DatasetConfig(
+    name="large",
+    source={"uri": "fake", "metadata": "table.parquet", "samples": "rows", "settle_seconds": 0},
+    splits={"train": 1.0},
+    shards={"partitions": {"train": 50}},
+    output={"uri": "x"},
+)
+table = open_metadata(folder / "table.parquet")
+before = peak()
+output = open_storage(str(folder / f"output {table_bytes}"))
+scan, _ = update_catalog(config, source, table, output, fake_runtime(table_bytes=table_bytes))
+print(scan.num_recordings, peak() - before)
+"""
+
+
+def growth_mb(folder, table_bytes):
+    """Rows of the catalog, and how much the memory of a process grows while it scans."""
+    command = [sys.executable, "-c", GROWTH, str(folder), str(table_bytes)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[3])
+    return tuple(map(int, done.stdout.split()))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of a process's memory from /proc")
+def test_a_table_in_parts_needs_a_fraction_of_the_memory(tmp_path):
+    """150 MB of text. Measured: 600 MB at once and 150 MB in parts."""
+    num_rows = 50_000
+    rows = pl.DataFrame({"n": range(num_rows)}).select(
+        path=pl.format("{}.wav", pl.col("n") % 500),
+        start=pl.col("n") // 500 * 0.1,
+        duration=pl.lit(0.1),
+        text=pl.format("{} ", "n").repeat_by(500).list.join(""),
+    )
+    rows.write_parquet(tmp_path / "table.parquet")
+    whole, parts = growth_mb(tmp_path, 1 << 40), growth_mb(tmp_path, 8 << 20)
+    assert whole[0] == parts[0] == num_rows
+    assert parts[1] < 0.6 * whole[1], (whole, parts)
+
+
+def test_a_parquet_file_of_a_type_that_cannot_be_read_is_an_error_that_names_it(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    arrow = pytest.importorskip("pyarrow")
+    wide = arrow.array([None], arrow.decimal256(60, 2))
+    parquet.write_table(arrow.table({"path": ["a.wav"], "wide": wide}), tmp_path / "m.parquet")
+    with pytest.raises(ConfigError, match=r"m\.parquet: not a readable Parquet file"):
+        open_metadata(tmp_path / "m.parquet")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
+def test_a_full_temporary_folder_is_an_error_that_names_it_and_the_way_out(monkeypatch):
+    monkeypatch.setattr("tempfile.TemporaryFile", partial(Path("/dev/full").open, "w+b"))
+    rows = Buckets(pl.Schema({"path": pl.String}), most_bytes=1)
+    with pytest.raises(StorageError, match=r"^temporary folder /\S+: .* \(No space left on device\); .* TMPDIR"):
+        rows.add(pl.DataFrame({"path": ["a.wav"]}), pl.Series([0]))
+    rows.close()

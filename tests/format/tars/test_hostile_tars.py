@@ -1,0 +1,85 @@
+"""Hostile headers and latents are errors that name the file, before memory is allocated for them."""
+
+import io
+import random
+import tarfile
+
+import pytest
+import torch
+
+from headrace import webdataset_loader
+from headrace.errors import FormatError, HeadraceError
+from headrace.format.tars.tar import read_members
+from headrace.format.tensors.pth import latent_facts
+from headrace.format.tensors.unpickling import unpickled
+from tests.support.drills.hostile import LATENTS, saved, tars
+
+HEADERS = {
+    "a long name of a terabyte": "a name or record of 1099511627776 bytes, at most 1048576 expected",
+    "a long link name of 2^62": "a name or record of .* bytes, at most 1048576 expected",
+    "a PAX header of a terabyte": "a name or record of .* bytes, at most 1048576 expected",
+    "a global PAX header of 2^80": "a name or record of .* bytes, at most 1048576 expected",
+    "a sparse file of two gibibytes": r"'x\.cls' is a sparse file; pack it as it is, without tar --sparse",
+    "a sparse file of a kibibyte": r"'x\.cls' is a sparse file",
+    "a PAX size that leads back for ever": "'ignored' has a size of -1024 bytes",
+    "another archive behind the end": r"another archive follows its end, with 'clip00002\.flac'",
+}
+
+
+@pytest.fixture(params=HEADERS)
+def hostile(request, tmp_path):
+    """A tar and the expected error."""
+    path = tmp_path / "theirs/a.tar"
+    path.parent.mkdir()
+    path.write_bytes(tars(tmp_path / "canary")[request.param](random.Random(0)))
+    return path, HEADERS[request.param]
+
+
+@pytest.mark.timeout(120)
+def test_a_hostile_header_is_an_error(hostile):
+    path, words = hostile
+    with path.open("rb") as file, pytest.raises(FormatError, match=rf"a\.tar: not a readable tar \(.*{words}"):
+        list(read_members(file, path.name))
+    with pytest.raises(HeadraceError, match=rf"a\.tar: .*{words}"):
+        list(webdataset_loader(str(path)))
+
+
+def test_padding_and_garbage_after_the_end_are_ignored(tmp_path):
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", bufsize=1 << 20) as archive:
+        archive.addfile(tarfile.TarInfo("a.cls"))
+    for behind in (b"", bytes(10), bytes(100_000), b"rubbish" * 1000):
+        whole = io.BytesIO(file.getvalue() + behind)
+        assert [member.name for member in read_members(whole, "a.tar")] == ["a.cls"]
+        (tmp_path / "a.tar").write_bytes(whole.getvalue())
+        assert len(list(webdataset_loader(str(tmp_path / "a.tar")))) == 1
+
+
+LARGE = torch.zeros(1, 1).expand(1 << 45, 8)
+REFUSED = {
+    "of strides": ({"encoder_hidden": LARGE, "encoder_length": 3}, r"made of a file of \d+ by strides \(0, 0\)"),
+    "nested": ([{"x": (1, LARGE)}], r"call \.contiguous\(\)"),
+}
+
+
+@pytest.mark.parametrize(("content", "words"), REFUSED.values(), ids=REFUSED)
+def test_a_tensor_larger_than_its_file_is_an_error(content, words):
+    with pytest.raises(FormatError, match=rf"\.pth rejected: .*{words}"):
+        unpickled(saved(content))
+    assert latent_facts(saved(content)) is None
+
+
+def test_a_pth_that_unpacks_to_more_than_its_size_is_an_error(tmp_path):
+    path = tmp_path / "a.tar"
+    path.write_bytes(tars(tmp_path)["latents that inflate to 64 mebibytes"](random.Random(0)))
+    with pytest.raises(HeadraceError, match=r"sample 'a': \.pth rejected: its \d+ bytes unpack to 6\d{7}"):
+        list(webdataset_loader(str(path)))
+
+
+def test_small_expanded_tensors_are_accepted():
+    assert unpickled(saved(torch.zeros(1, 1).expand(100, 8))).shape == (100, 8)
+
+
+@pytest.mark.parametrize("length", [-3, 4, 1 << 40])
+def test_a_length_that_does_not_fit_is_not_stored_in_an_index(length):
+    assert latent_facts(saved(LATENTS | {"encoder_length": length})) is None

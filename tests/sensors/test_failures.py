@@ -1,0 +1,242 @@
+"""Failed work is retried with growing pauses, then rests until a change; a failed check blocks later assets."""
+
+# ruff: noqa: TID251
+
+import multiprocessing
+import os
+import signal
+import socket
+import time
+
+import dagster as dg
+import pytest
+from dagster._core.code_pointer import ModuleCodePointer
+from dagster._core.events import EngineEventData
+from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
+from dagster._core.remote_origin import InProcessCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+
+from headrace.assemble.waves import (
+    FINISH,
+    Attempts,
+    Decision,
+    PartitionWork,
+    Pause,
+    RunLimits,
+    RunPatience,
+    Situation,
+    decide,
+)
+from headrace.config.dataset import DatasetConfig
+from headrace.format.manifests.manifests import newest_manifest
+from headrace.stores.storage import LocalStorage
+from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.sensors.activity import active_runs
+from tests.support.built import SettledDaemon
+from tests.support.daemons import Daemon, count
+from tests.support.failing_checks import fail_index_check
+from tests.support.projects import Project
+from tests.support.undrawn import nothing_drawn
+
+WORK = PartitionWork(("audio", "mel"), "token")
+
+
+def situation(**changes) -> Situation:
+    return Situation(**{"partitions": {"train-0000": WORK, "train-0001": WORK}, "finish": None, **changes})
+
+
+def test_stale_partitions_are_started_and_the_end_waits_for_them():
+    assert decide(situation()) == Decision({"train-0000": WORK, "train-0001": WORK}, finish=False, paused={})
+
+
+def test_the_only_partition_of_a_wave_takes_the_end_with_it():
+    assert decide(situation(partitions={"train-0000": WORK})).finish
+
+
+def test_a_partition_at_work_is_not_started_again():
+    decision = decide(situation(running={"train-0000"}))
+    assert list(decision.partitions) == ["train-0001"]
+    assert decision.paused == {"train-0000": Pause.RUNNING}
+
+
+def test_nothing_is_built_while_the_source_is_being_scanned():
+    assert set(decide(situation(is_scanning=True)).paused.values()) == {Pause.RUNNING}
+
+
+def test_starts_are_bounded_by_tick_and_by_what_is_in_flight():
+    many = {f"train-{i:04d}": WORK for i in range(100)}
+    assert len(decide(situation(partitions=many)).partitions) == RunLimits().starts_per_tick
+    running = {f"train-{i:04d}" for i in range(14)}
+    assert len(decide(situation(partitions=many, running=running)).partitions) == RunLimits().runs_in_flight - 14
+
+
+def test_of_much_audio_each_stage_is_a_run_of_its_own():
+    assert {work.stages for work in decide(situation(hours=100.0)).partitions.values()} == {("audio",)}
+    assert {work.stages for work in decide(situation(hours=1.0)).partitions.values()} == {WORK.stages}
+
+
+def test_the_end_is_made_once_and_not_beside_itself():
+    assert decide(situation(partitions={}, finish="end")).finish
+    assert decide(situation(partitions={}, finish="end", is_finishing=True)).paused == {FINISH: Pause.RUNNING}
+
+
+@pytest.mark.parametrize(
+    ("attempts", "pause"),
+    [
+        (Attempts(1, 5.0), Pause.BACKING_OFF),
+        (Attempts(1, 15.0), None),
+        (Attempts(2, 100.0), Pause.BACKING_OFF),
+        (Attempts(2, 121.0), None),
+        (Attempts(3, 1e9), Pause.RESTING),
+    ],
+)
+def test_failing_work_backs_off_and_then_rests(attempts, pause):
+    decision = decide(
+        situation(partitions={"train-0000": WORK}, attempts={"token": attempts}),
+        RunLimits(patience=RunPatience((15.0, 120.0))),
+    )
+    assert decision.paused == ({"train-0000": pause} if pause else {})
+
+
+@pytest.fixture(scope="module")
+@nothing_drawn()
+def settled(tmp_path_factory):
+    project = Project(tmp_path_factory.mktemp("failures"))
+    project.write_tones(4)
+    project.write_yaml(splits={"train": 1.0}, shards={"samples_per_shard": 2, "partitions": {"train": 2}})
+    daemon = Daemon(project)
+    daemon.settle()
+    return SettledDaemon(daemon)
+
+
+@pytest.fixture
+def daemon(settled, undrawn):
+    return settled.put_back()
+
+
+def test_a_partition_that_fails_its_check_blocks_latents_and_snapshot(daemon, monkeypatch):
+    """Shards are damaged between their writing and their check; what readers see stays as it was."""
+    before = daemon.project.sizes()
+    daemon.project.write_yaml(latents=[{"name": "mel", "encoder": {"kind": "log_mel"}}])
+    daemon.reload()
+    daemon.settle()
+    fail_index_check(monkeypatch)
+    daemon.project.write_tone("tone001", hz=999)
+    made = daemon.settle()
+    assert [run.success for run in made] == [True, False]
+    assert "backing off" in daemon.reasons["stale_partitions"]
+    assert daemon.project.sizes() == before
+    audio = newest_manifest(LocalStorage(daemon.project.output / "audio"), made[1].partition)
+    latents = newest_manifest(LocalStorage(daemon.project.output / "latents/mel"), made[1].partition)
+    assert audio.number == 2
+    assert latents.number == 1
+    blocked = daemon.run(dg.RunRequest(asset_selection=[daemon.project.keys.sizes_index]))
+    assert not blocked.success
+    assert daemon.project.sizes() == before
+    monkeypatch.undo()
+    assert daemon.run(
+        dg.RunRequest(asset_selection=[daemon.project.keys.audio_shards], partition_key=made[1].partition)
+    ).success
+    made = daemon.settle()
+    assert all(run.success for run in made)
+    assert count(made, "sizes_index") == 1
+    assert daemon.project.sizes() != before
+
+
+@pytest.mark.parametrize(("runs", "started"), [({"per_tick": 2}, 2), ({"per_tick": 9, "in_flight": 3}, 3)])
+def test_the_yaml_bounds_the_runs_that_a_tick_starts(daemon, runs, started):
+    layout = {"samples_per_shard": 1, "partitions": {"train": 5}}
+    daemon.project.write_yaml(latents=[], splits={"train": 1.0}, shards=layout, runs=runs)
+    daemon.reload()
+    for request in daemon.tick("source_changes"):
+        daemon.run(request)
+    assert len(daemon.tick("stale_partitions")) == started
+
+
+def test_an_empty_source_does_not_empty_the_data_set(daemon):
+    before = daemon.project.sizes()
+    for path in daemon.project.recordings.iterdir():
+        path.unlink()
+    made = daemon.settle()
+    assert [run.success for run in made] == [False]
+    assert "held back" in daemon.reasons["stale_partitions"]
+    assert daemon.project.sizes() == before
+
+
+TONES = ProjectDataset.named(DatasetConfig(name="tones", source={"uri": "a"}, output={"uri": "b"}))
+
+
+@pytest.fixture
+def instance(tmp_path):
+    """An instance in files."""
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        yield instance
+
+
+def test_a_run_whose_process_died_is_marked_failed_and_counts_as_not_running(instance):
+    process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
+    process.start()
+    started = _started_run(instance, process.pid)
+    assert len(active_runs(instance, TONES)) == 1
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert active_runs(instance, TONES) == []
+    assert instance.get_run_by_id(started).status == dg.DagsterRunStatus.FAILURE
+
+
+def test_a_run_that_waits_its_turn_counts_as_running(instance):
+    @dg.job
+    def work(): ...
+
+    location = InProcessCodeLocationOrigin(LoadableTargetOrigin(module_name="definitions"), location_name="headrace")
+    origin = RemoteJobOrigin(RemoteRepositoryOrigin(location, "__repository__"), "work")
+    code = JobPythonOrigin("work", RepositoryPythonOrigin("python", ModuleCodePointer("definitions", "work")))
+    instance.create_run_for_job(work, status=dg.DagsterRunStatus.QUEUED, remote_job_origin=origin, job_code_origin=code)
+    assert len(active_runs(instance, TONES)) == 1
+
+
+def test_another_process_with_the_pid_of_a_dead_one_does_not_keep_a_run_alive(instance):
+    _started_run(instance, os.getpid(), before_seconds=10_000_000.0)
+    assert active_runs(instance, TONES) == []
+
+
+def test_a_dead_run_of_something_else_in_the_project_is_left_to_dagster(instance):
+    _started_run(instance, os.getpid(), before_seconds=10_000_000.0, tags={"headrace/dataset": "others"})
+    assert len(active_runs(instance, TONES)) == 1
+
+
+def test_a_build_on_another_machine_is_not_taken_for_dead(instance):
+    here, there = (
+        _started_run(instance, os.getpid(), before_seconds=10_000_000.0, tags={"headrace/host": host})
+        for host in (socket.gethostname(), f"not-{socket.gethostname()}")
+    )
+    assert len(active_runs(instance, TONES)) == 1
+    assert instance.get_run_by_id(here).status == dg.DagsterRunStatus.FAILURE
+    assert instance.get_run_by_id(there).status == dg.DagsterRunStatus.STARTED
+
+
+def _started_run(
+    instance: dg.DagsterInstance, pid: int, before_seconds: float = 0.0, tags: dict[str, str] | None = None
+) -> str:
+    """A run of `tones` as a code server leaves it behind: started, with the process named in its log."""
+
+    @dg.op
+    def nothing() -> None: ...
+
+    @dg.job
+    def work():
+        nothing()
+
+    tags = {"headrace/dataset": "tones", **(tags or {})}
+    run = instance.create_run_for_job(work, status=dg.DagsterRunStatus.NOT_STARTED, tags=tags)
+    event = dg.DagsterEvent(
+        event_type_value=dg.DagsterEventType.ENGINE_EVENT.value,
+        job_name=run.job_name,
+        message=f"Started process for run (pid: {pid}).",
+        event_specific_data=EngineEventData.in_process(pid),
+    )
+    instance.report_dagster_event(event, run.run_id, timestamp=time.time() - before_seconds)
+    instance.report_dagster_event(
+        dg.DagsterEvent(event_type_value=dg.DagsterEventType.PIPELINE_START.value, job_name=run.job_name), run.run_id
+    )
+    return run.run_id

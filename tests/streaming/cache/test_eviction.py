@@ -1,0 +1,332 @@
+"""What leaves the cache first where the future is known, and how processes find out what others read."""
+
+import multiprocessing
+import os
+import signal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace import StreamingDataset, World
+from headrace.streaming.cache.cache import ShardCache
+from headrace.streaming.cache.cache_readers import ReadData, ReaderFacts, readers
+from headrace.streaming.cache.eviction import CachedFiles, turns
+from headrace.streaming.run.next_uses import FolderUses, RunOrders, order_digest
+from headrace.streaming.shards.shard_names import ShardNames
+from tests.support.streaming.corpus import clips, write_dataset
+from tests.support.streaming.drills import check
+from tests.support.streaming.fault_server import fault_server
+
+OURS = (ReadData("memory://ours", "train"),)
+BLOCKS = {"shuffle_block_size": 25, "num_canonical_nodes": 4, "predownload": 1, "shuffle": True}
+"""Settings with which 40 shards are read in blocks of five."""
+
+
+class EarlierScan:
+    """The distances of some files; all others are of other jobs."""
+
+    def __init__(self, **distances):
+        self.by_name = distances
+
+    def distances(self, names):
+        return np.array([self.by_name.get(name.removesuffix(".tar"), np.nan) for name in names])
+
+
+class Unsure:
+    """A job that another one disturbs."""
+
+    def distances(self, names):
+        return None
+
+
+def put(cache, name, num_bytes=100):
+    with cache.receive(name, num_bytes) as incoming:
+        assert incoming is not None
+        incoming.write(bytes(num_bytes))
+
+
+def names(cache):
+    return sorted(path.name.removesuffix(".tar") for path in cache.folder.iterdir() if path.name[0] != ".")
+
+
+@pytest.fixture
+def full(tmp_path):
+    """A cache of 400 bytes with four shards of 100, used one after the other."""
+    cache = ShardCache(tmp_path, 400)
+    for second, name in enumerate("abcd"):
+        put(cache, f"{name}.tar")
+        os.utime(tmp_path / f"{name}.tar", (second, second))
+    return cache
+
+
+@given(st.lists(st.none() | st.integers(0, 5), max_size=12), st.integers(0, 3))
+def test_owners_take_turns_by_last_use_and_ours_leave_by_next_use(distances, num_indexes):
+    coldest = [CachedFiles(f"i{n}", False, 10, n) for n in range(num_indexes)]
+    coldest += [CachedFiles(f"s{n}.tar", True, 100, n) for n in range(len(distances))]
+    known = EarlierScan(**{f"s{n}": float(distance) for n, distance in enumerate(distances) if distance is not None})
+    order = list(turns(coldest, known))
+    assert [turn.heir for turn in order] == coldest
+    assert sorted(turn.victim.name for turn in order) == sorted(kept.name for kept in coldest)
+    ours = {kept.name for kept, distance in zip(coldest[num_indexes:], distances, strict=True) if distance is not None}
+    assert all((turn.victim.name in ours) == (turn.heir.name in ours) for turn in order)
+    gone = [(-known.by_name[turn.victim.name[:-4]], turn.victim.used_ns) for turn in order if turn.victim.name in ours]
+    assert gone == sorted(gone)
+
+
+@pytest.mark.parametrize("uses", [None, Unsure()])
+def test_without_a_known_future_the_last_use_decides(full, uses):
+    full.next_uses = uses
+    put(full, "e.tar", 200)
+    assert names(full) == ["c", "d", "e"]
+
+
+def test_the_shard_that_is_needed_last_goes(full):
+    full.next_uses = EarlierScan(a=1.0, b=7.0, c=np.inf, d=3.0)
+    put(full, "e.tar", 200)
+    assert names(full) == ["a", "d", "e"]
+
+
+def test_a_job_gives_up_as_much_for_others_as_by_last_use(full):
+    """The turns go a (another job's), b (ours), c (another's), d (ours); of ours d is needed last."""
+    full.next_uses = EarlierScan(b=1.0, d=9.0)
+    put(full, "e.tar", 200)
+    assert names(full) == ["b", "c", "e"]
+    assert (full.folder / "b.tar").stat().st_mtime == 3  # b stays for d: for other jobs it was used when d was
+    full.next_uses = None
+    put(full, "f.tar", 100)
+    assert names(full) == ["b", "e", "f"]
+
+
+def test_open_and_wanted_shards_stay_however_late_they_are_needed(full):
+    full.next_uses = EarlierScan(a=1.0, b=2.0, c=9.0, d=8.0)
+    reader = full.find("c.tar", 100)
+    with full.receive("e.tar", 100, keep=["d.tar"]) as incoming:
+        incoming.write(bytes(100))
+    assert names(full) == ["a", "c", "d", "e"]
+    del reader
+
+
+def test_a_process_that_dies_while_it_evicts_leaves_a_cache_that_works(full, monkeypatch):
+    """It dies between the removal of a shard and the note of its last use on the shard that stays."""
+    full.next_uses = EarlierScan(a=1.0, b=7.0, c=8.0, d=3.0)
+
+    def die(*_args, **_more):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "utime", die)
+        with pytest.raises(KeyboardInterrupt):
+            put(full, "e.tar")
+    assert names(full) == ["a", "b", "d"]
+    put(full, "e.tar")
+    put(full, "f.tar")
+    assert names(full) == ["a", "d", "e", "f"]
+    assert full.usage_bytes() == 400
+
+
+# Readers of a folder
+
+
+def facts(order="A", rank=0, world_size=1, data=OURS):
+    return ReaderFacts(order, rank, world_size, data)
+
+
+def test_readers_find_each_other_until_they_close(tmp_path):
+    cache = ShardCache(tmp_path)
+    first, second = cache.register(facts()), ShardCache(tmp_path).register(facts("B", 1, 2))
+    first.moved(3, 40)
+    found = {reader.facts.order: reader for reader in readers(tmp_path)}
+    assert found["A"].facts == facts()
+    assert (found["A"].epoch, found["A"].row) == (3, 40)
+    assert (found["B"].facts.rank, found["B"].facts.world_size, found["B"].row) == (1, 2, 0)
+    second.close()
+    assert [reader.facts.order for reader in readers(tmp_path)] == ["A"]
+    first.close()
+    assert list(tmp_path.glob(".reader-*")) == []
+
+
+def _register_and_wait(folder, registered):
+    kept = ShardCache(folder).register(facts())  # noqa: F841 - its lock is held
+    registered.set()
+    signal.pause()
+
+
+def test_a_killed_reader_is_none_and_its_file_goes(tmp_path):
+    context = multiprocessing.get_context("fork")
+    registered = context.Event()
+    process = context.Process(target=_register_and_wait, args=(tmp_path, registered))
+    process.start()
+    assert registered.wait(60)
+    assert len(readers(tmp_path)) == 1
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert readers(tmp_path) == []
+    assert len(list(tmp_path.glob(".reader-*"))) == 1
+    put(ShardCache(tmp_path, 1000), "a.tar")
+    assert list(tmp_path.glob(".reader-*")) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"short", bytes(16) + b"{", bytes(16) + b"[]", b"\xff" * 16 + b"{}"])
+def test_an_unreadable_file_of_a_reader_is_ignored(tmp_path, content):
+    cache = ShardCache(tmp_path)
+    registered = cache.register(facts())
+    (path,) = tmp_path.glob(".reader-*")
+    path.write_bytes(content)
+    assert readers(tmp_path) == []
+    registered.close()
+
+
+def test_files_of_readers_stay_under_the_limit(tmp_path):
+    cache = ShardCache(tmp_path, 1000)
+    for name in "abcdefghij":
+        put(cache, f"{name}.tar")
+    registered = [cache.register(facts()) for _ in range(3)]
+    assert cache.usage_bytes() <= 1000
+    assert len(readers(tmp_path)) == 3
+    for one in registered:
+        one.close()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_shared"),
+    [("train", "train", True), ("train", "test", False), (None, "test", True), ("train", None, True)],
+)
+def test_data_of_two_jobs_overlap_within_a_split(one, other, is_shared):
+    assert ReadData("s3://b/audio", one).overlaps(ReadData("s3://b/audio", other)) is is_shared
+    assert not ReadData("s3://b/audio", one).overlaps(ReadData("s3://b/other", other))
+
+
+# Runs
+
+
+@pytest.fixture(scope="module")
+def many_shards(tmp_path_factory):
+    """40 shards of five samples for training and two for testing, with latents."""
+    folder = tmp_path_factory.mktemp("many")
+    samples = {"train": clips(200, frames=(300, 400)), "test": clips(10, first=900)}
+    write_dataset(folder, samples, latents=True)
+    return folder
+
+
+def opened(folder, cache, **more):
+    more = {"split": "train", "batch_size": 1, "local": str(cache)} | BLOCKS | more
+    return StreamingDataset(remote=f"{folder}/audio", **more)
+
+
+@pytest.fixture
+def uses_of():
+    """The uses of a dataset's next run in its cache folder; registered at once."""
+    kept = []
+
+    def make(dataset):
+        run, planner = dataset.epochs.next_run(), dataset._planner
+        orders = RunOrders(run, planner.state(run.order, run.order.start), planner.order)
+        (cache,) = dataset.reading.caches
+        kept.append(FolderUses(cache, dataset.reading.readers, run, orders))
+        kept[-1].moved(0)
+        return kept[-1]
+
+    yield make
+    for uses in kept:
+        uses.close()
+
+
+def shard_names(dataset):
+    access = dataset.reading.readers[0].primary
+    return [access.name(number) for number in range(len(access.shards))]
+
+
+def first_uses(dataset, epoch=0):
+    """The batch of this rank that needs each shard first; infinity for none."""
+    run, reader = dataset._planner.run(dataset._planner.order(epoch)), dataset.reading.readers[0]
+    found = np.full(len(reader.primary.shards), np.inf)
+    for index in reversed(range(len(run))):
+        rows = run.plan(index).rows
+        found[reader.locator.find(rows.sample_ids[~rows.is_padding])[0]] = index
+    return found
+
+
+def test_a_run_knows_its_shards_and_those_of_joined_latents_by_name(many_shards, tmp_path, uses_of):
+    dataset = opened(many_shards, tmp_path, latents=[f"{many_shards}/latents/crepe"])
+    uses = uses_of(dataset)
+    latents = dataset.reading.readers[0].joined[0]
+    ours = shard_names(dataset)
+    partners = [latents.name(number) for number in range(40)]
+    found = uses.distances([*ours, *partners, "test_0000_000000-0123456789ab.tar", "other.tar", f"{ours[0]}.gz"])
+    assert np.isnan(found[80:]).all()
+    assert np.array_equal(found[:40], found[40:80])
+    assert (found[:40] <= first_uses(dataset)).all()
+    assert (first_uses(dataset) - found[:40] < 30).all()
+
+
+def test_a_shard_of_another_snapshot_is_not_known(many_shards):
+    shards = opened(many_shards, many_shards).reading.readers[0].primary.shards.shards
+    known = ShardNames([(0, shards, shards)])
+    name = shards.name(7)
+    assert known.find(name) == [(0, 7)]
+    assert known.find(f"{name[:-16]}0123456789ab.tar") == []
+
+
+def test_ranks_that_register_protect_their_shards(many_shards, tmp_path, uses_of):
+    datasets = [opened(many_shards, tmp_path, world=World(rank, 2), num_canonical_nodes=2) for rank in range(2)]
+    alone = uses_of(datasets[0]).distances(shard_names(datasets[0]))
+    later = alone >= 200  # not before the next epoch
+    assert 10 <= later.sum() <= 20
+    assert np.array_equal(later, np.isinf(first_uses(datasets[0])))
+    uses_of(datasets[1])
+    (first, _) = readers(tmp_path)
+    assert first.facts.world_size == 2
+    together = uses_of(datasets[0]).distances(shard_names(datasets[0]))
+    assert (together <= 2 * np.minimum(first_uses(datasets[0]), first_uses(datasets[1])) + 1).all()
+    assert not (together >= 200).any()
+
+
+def test_a_run_that_is_behind_in_the_same_order_keeps_what_it_needs(many_shards, tmp_path, uses_of):
+    ahead = uses_of(opened(many_shards, tmp_path, batch_size=2))
+    ahead.moved(75)
+    names = shard_names(opened(many_shards, tmp_path))
+    alone = ahead.distances(names)
+    uses_of(opened(many_shards, tmp_path))  # at the beginning of the epoch, with another batch size
+    assert (ahead.distances(names) <= alone).all()
+    assert (ahead.distances(names) <= 200).all()
+    assert (alone > 200).any() or np.isinf(alone).any() or (alone > 50).sum() > 10
+
+
+def test_another_order_of_the_same_shards_leaves_the_decision_to_the_last_use(many_shards, tmp_path, uses_of):
+    ours = uses_of(opened(many_shards, tmp_path))
+    names = shard_names(opened(many_shards, tmp_path))
+    uses_of(opened(many_shards, tmp_path, split="test"))
+    assert ours.distances(names) is not None
+    other = uses_of(opened(many_shards, tmp_path, shuffle_seed=1))
+    assert ours.distances(names) is None
+    other.close()
+    assert ours.distances(names) is not None
+
+
+def test_the_digest_of_an_order_covers_what_it_depends_on(many_shards, tmp_path):
+    def digest(**more):
+        dataset = opened(many_shards, tmp_path, **more)
+        order = dataset.epochs.next_run().order
+        return order_digest(dataset._planner.state(order, 0))
+
+    same = [digest(), digest(batch_size=4), digest(world=World(1, 4))]
+    assert len(set(same)) == 1
+    others = [digest(shuffle_seed=1), digest(split="test"), digest(shuffle_block_size=30), digest(shuffle=False)]
+    assert len({*same, *others, digest(batching_method="stratified", batch_size=2)}) == 6
+
+
+def test_a_loader_downloads_less_again_than_by_last_use(many_shards, tmp_path, monkeypatch):
+    corpus = clips(200, frames=(300, 400))
+    with fault_server(many_shards) as server:
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        total = opened(many_shards, tmp_path).simulate().hosts[0].num_bytes
+        dataset = opened(f"{server.uri}", tmp_path / "cache", cache_limit=total * 7 // 10)
+        simulated = dataset.simulate(num_epochs=4)
+        fetched = [check(dataset, corpus).stats.num_bytes_fetched for _ in range(4)]
+    assert list((tmp_path / "cache").glob(".reader-*")) == []
+    again = fetched[-1] - fetched[0]
+    assert again >= simulated.hosts[0].num_bytes_again  # single samples of the first batches, and indexes, come on top
+    assert again < 0.75 * simulated.by_last_use[0].num_bytes_again
