@@ -1,1 +1,3 @@
 """Sends alerts to a webhook, by e-mail, and to the log."""
+
+__all__ = ["alerts"]

@@ -1,7 +1,7 @@
 """Prepares the rows of a table of columns for its join to the samples, in parts that fit in memory.
 
-The rows and the names that they may have are divided by the hash of the name (`headrace.catalog.tables.buckets`), so that all
-rows with one name, and the samples or recordings of that name, are in one part.
+The rows and the names that they may have are divided by the hash of the name (`headrace.catalog.tables.buckets`), so
+that all rows with one name, and the samples or recordings of that name, are in one part.
 """
 
 from collections.abc import Iterable, Iterator

@@ -99,7 +99,7 @@ class ShardRecipe(Protocol[PlanT, StoredT]):
         """The shards that should exist, in order, given the newest manifest."""
 
     def planned_keys(self, plans: Sequence[PlanT]) -> bytes:
-        """Content of the file of planned keys (`headrace.format.manifests.planned_keys`); empty if the plan needs none."""
+        """Content of the file of planned keys (`headrace.format.manifests.planned_keys`); empty if none is needed."""
 
     def write(self, plans: Sequence[PlanT]) -> dict[str, StoredT]:
         """Write these shards of the last plan. Returns them by input digest, in the order of the plans."""

@@ -2,8 +2,8 @@
 
 A change leads to a wave of runs: a scan of the source, then the partitions that changed, then, once for all of them,
 the snapshots, the smoke test and the report. The decision depends only on the present state and not on events. Lost
-events, restarts, and changes that are undone therefore need no special handling. `headrace.assemble.staleness` finds stale
-partitions; the caller starts the runs.
+events, restarts, and changes that are undone therefore need no special handling. `headrace.assemble.staleness` finds
+stale partitions; the caller starts the runs.
 """
 
 from collections.abc import Mapping

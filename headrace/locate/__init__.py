@@ -5,3 +5,5 @@
 
 from headrace.locate.locating import Location as Location
 from headrace.locate.locating import locate as locate
+
+__all__ = ["listing", "names", "no_shards", "outputs", "shard_list", "tars"]

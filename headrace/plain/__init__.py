@@ -1,1 +1,3 @@
 """Reads any WebDataset through the `webdataset` library: `webdataset_loader`."""
+
+__all__ = ["loader"]

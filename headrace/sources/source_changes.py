@@ -1,8 +1,8 @@
 """Detects whether a source has changed since its last scan, by listing it, without opening a file.
 
 `list_within` lists a source within a time limit. `source_difference` compares the listing with the catalog's stamps.
-What to do about a change is decided elsewhere: `headrace.catalog.scanning.scan` scans, `headrace.assemble.reconcile` finds stale
-partitions.
+What to do about a change is decided elsewhere: `headrace.catalog.scanning.scan` scans, `headrace.assemble.reconcile`
+finds stale partitions.
 """
 
 import time

@@ -1,1 +1,3 @@
 """Checks shards: what every build checks, `headrace verify`, and the alignment of columns with latent frames."""
+
+__all__ = ["audit", "column_fit", "excerpts", "frame_alignment", "rounds", "shard_check", "verify"]

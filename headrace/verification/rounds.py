@@ -1,7 +1,8 @@
 """Verifies shards a part at a time, and goes on where an interrupted verification stopped.
 
-Which part comes next is in the marks of each shard folder (`headrace.verification.marks`), which are written while the shards
-are read. A shard that had faults is read again in every round until it is sound or no longer in the newest snapshot.
+Which part comes next is in the marks of each shard folder (`headrace.verification.marks`), which are written while the
+shards are read. A shard that had faults is read again in every round until it is sound or no longer in the newest
+snapshot.
 """
 
 from collections.abc import Callable, Generator, Iterable

@@ -5,8 +5,8 @@ its local variable `dagster_run`.
 Why: the process of a run loads the definitions of the whole code location. With many data sets that takes longer than
 many a partition.
 Missing: definitions are loaded by importing a module, and nothing says for which run
-(`DefinitionsLoadContext` has data of the repository only). No environment variable names the run either.
-Fails first: tests/resources/dagster_internals/test_loading_run.py. Without the frame, all data sets are loaded, as without this.
+(`DefinitionsLoadContext` has data of the repository only). No environment variable names the run either. Fails first:
+tests/resources/dagster_internals/test_loading_run.py. Without the frame, all data sets are loaded, as without this.
 """
 
 import inspect

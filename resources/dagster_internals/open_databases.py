@@ -5,7 +5,8 @@ Uses: `SqliteEventLogStorage`, its methods `_connect` and `path_for_shard`, its 
 Why: Dagster makes a new engine for every statement: a run of 20 events opens and closes databases 70 times, and
 compiles each statement again. That is half of the processor time of a small run.
 Missing: a setting for it. PostgreSQL has one engine for all statements, with a pool.
-Fails first: tests/resources/dagster_internals/test_open_databases.py. If Dagster changes these names, databases are not kept open.
+Fails first: tests/resources/dagster_internals/test_open_databases.py. If Dagster changes these names, databases are not
+kept open.
 
 At most three files are open: the index of all runs, the events of one run, and the table of runs. Other processes write
 to them as before, as no transaction is left open.

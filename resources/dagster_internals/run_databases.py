@@ -4,7 +4,8 @@ Uses: `SqliteEventLogStorage`, its method `_initdb`, and `create_db_conn_string`
 Why: Dagster creates each run's file with its tables and compares it with its migrations, of which it imports 89 files
 twice. That is a sixth of the processor time of a small run, and the result is always the same bytes.
 Missing: a setting for it. `ConsolidatedSqliteEventLogStorage` has one file for all runs, which they then wait for.
-Fails first: tests/resources/dagster_internals/test_run_databases.py. If Dagster changes these names, the copy is not made.
+Fails first: tests/resources/dagster_internals/test_run_databases.py. If Dagster changes these names, the copy is not
+made.
 """
 
 import os

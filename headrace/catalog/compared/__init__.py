@@ -1,1 +1,3 @@
 """Compares catalogs: what has changed, and what has become worse."""
+
+__all__ = ["changes", "regressions"]

@@ -5,8 +5,8 @@ That is for `source.samples: files`; `headrace.catalog.judging.row_acceptance` d
 The decisions here depend on settings, on the metadata or on other files: keys, duplicates, exclusions, the shortest
 length. Facts of one file alone come from `headrace.catalog.scanning.probing`. The functions take and return tables.
 `judge_files` judges a part of the files, with all metadata rows that name them. `decide_files` decides between files of
-all parts that have the same key or content (`headrace.catalog.judging.rivals`). `finish_files` makes the recordings of a part.
-`recording_digests` computes the digest by which later steps detect that a recording has changed.
+all parts that have the same key or content (`headrace.catalog.judging.rivals`). `finish_files` makes the recordings of
+a part. `recording_digests` computes the digest by which later steps detect that a recording has changed.
 """
 
 import hashlib

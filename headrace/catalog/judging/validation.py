@@ -1,7 +1,7 @@
 """Checks a catalog with pandera schemas before anything is built from it: Headrace's own schema, and the user's.
 
-Single files are not rejected here; that is done by `headrace.catalog.judging.acceptance`. If a check fails here, the whole
-catalog is invalid and a person must correct the mistake. The message lists the failed checks.
+Single files are not rejected here; that is done by `headrace.catalog.judging.acceptance`. If a check fails here, the
+whole catalog is invalid and a person must correct the mistake. The message lists the failed checks.
 """
 
 import importlib

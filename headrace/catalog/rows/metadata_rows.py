@@ -50,8 +50,8 @@ class MetadataRows:
     """The metadata table with each row once; with `SampleKind.FILES`, with each path once.
 
     Attributes:
-        table: `path` as the source spells it, the columns of `headrace.catalog.rows.row_columns`, and the user's columns
-            under the catalog's names. Rows without a path are included.
+        table: `path` as the source spells it, the columns of `headrace.catalog.rows.row_columns`, and the user's
+            columns under the catalog's names. Rows without a path are included.
         num_merged: rows that were left out because they repeat another row.
         differing: paths whose rows differ although they must not, with the numbers of the rows and their contents.
     """
@@ -139,7 +139,8 @@ class TableReader:
 def prepared_rows(table: pl.DataFrame, samples: SampleKind, files: pl.Series) -> MetadataRows:
     """Rows of a `TableReader`, prepared for the join. Equal rows are merged.
 
-    The paths of other audio fields than the first stay as they are (`headrace.catalog.scanning.field_lookup` spells them).
+    The paths of other audio fields than the first stay as they are (`headrace.catalog.scanning.field_lookup` spells
+    them).
 
     Args:
         table: rows; if it has one row with a path, it has all of them.

@@ -1,8 +1,8 @@
 """`Recording`, a usable source file or a span of it as a typed value, and fingerprints of sets of recordings.
 
-A recording's own digest is computed by `headrace.catalog.judging.acceptance`. This module needs no tables and no polars, so
-that a sensor, and a run that builds shards, can do without them. `headrace.catalog.stored.partitions` makes the values from
-the catalog's rows.
+A recording's own digest is computed by `headrace.catalog.judging.acceptance`. This module needs no tables and no
+polars, so that a sensor, and a run that builds shards, can do without them. `headrace.catalog.stored.partitions` makes
+the values from the catalog's rows.
 """
 
 import hashlib
@@ -48,7 +48,8 @@ class Recording:
         num_bytes: size of the file when it was scanned.
         mtime_ns: modification time of the file when it was scanned, nanoseconds since 1970.
         info: facts from the file's header.
-        digest: digest of everything that can reach a shard, see `headrace.catalog.judging.acceptance.recording_digests`.
+        digest: digest of everything that can reach a shard, see
+            `headrace.catalog.judging.acceptance.recording_digests`.
         metadata: the user's columns, as JSON values.
         excluded_segments: keys of segments that do not become samples.
         start_frame: first frame of the span, at the recording's own rate.

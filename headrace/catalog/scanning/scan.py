@@ -1,8 +1,8 @@
 """Scans a source: lists it, reads new and changed files, joins the metadata, and returns the catalog.
 
-`scan` scans once; `scan_settled` also waits for files that are still being written. `headrace.catalog.scanning.scan_parts` does
-the work, part by part; here are the results in memory. Nothing is stored here; `headrace.catalog.stored.update` stores the
-catalog.
+`scan` scans once; `scan_settled` also waits for files that are still being written.
+`headrace.catalog.scanning.scan_parts` does the work, part by part; here are the results in memory. Nothing is stored
+here; `headrace.catalog.stored.update` stores the catalog.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,9 +1,10 @@
 """Scans a source part by part: lists it, reads new and changed files, and joins the metadata.
 
-No table of a scan needs to fit in memory. Each is divided by the hash of the path (`headrace.catalog.tables.buckets`), and the
-parts are planned, judged and finished one after the other. What must be known of all parts at once is small: hashes of
-keys and contents (`headrace.catalog.judging.rivals`), rejected rows, and files that have not settled. With named audio fields
-(`source.fields`) a row names files of several parts; `headrace.catalog.scanning.field_lookup` finds them.
+No table of a scan needs to fit in memory. Each is divided by the hash of the path (`headrace.catalog.tables.buckets`),
+and the parts are planned, judged and finished one after the other. What must be known of all parts at once is small:
+hashes of keys and contents (`headrace.catalog.judging.rivals`), rejected rows, and files that have not settled. With
+named audio fields (`source.fields`) a row names files of several parts; `headrace.catalog.scanning.field_lookup` finds
+them.
 
 The decisions are pure functions: `plan_scan` decides which files to read, `headrace.catalog.judging.acceptance` and
 `headrace.catalog.judging.row_acceptance` decide which files and rows are accepted.

@@ -47,8 +47,9 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
 ) -> tuple[Scan, CatalogHeader]:
     """Scan the source and store its catalog. Parts whose content has not changed are not written.
 
-    The scan waits for files that changed recently, see `headrace.catalog.scanning.scan.scan_settled`. Settings are checked
-    before the source is listed. What an interrupted update has read is not read again (`headrace.catalog.scanning.checkpoint`).
+    The scan waits for files that changed recently, see `headrace.catalog.scanning.scan.scan_settled`. Settings are
+    checked before the source is listed. What an interrupted update has read is not read again
+    (`headrace.catalog.scanning.checkpoint`).
 
     Args:
         config: the settings of the data set.

@@ -1,1 +1,3 @@
 """Reads the tables of users in pieces, and joins tables that need not fit in memory."""
+
+__all__ = ["buckets", "metadata_files", "sorted_tables"]

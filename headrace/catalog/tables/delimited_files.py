@@ -1,4 +1,4 @@
-"""Reads a CSV or TSV file in pieces. The cells are text; `headrace.catalog.tables.cell_types` finds the types of the columns.
+"""Reads a CSV or TSV file in pieces. The cells are text; `headrace.catalog.tables.cell_types` finds their types.
 
 The file is parsed once. Pieces that do not fit in memory are kept in a temporary file.
 """

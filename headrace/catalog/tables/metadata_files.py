@@ -1,7 +1,7 @@
 """Opens the metadata table and other tables of a user: CSV, TSV, JSON Lines or Parquet. Rows are read in batches.
 
-Errors name the file and the line. `headrace.catalog.rows.metadata_rows` prepares the rows for joining them to recordings.
-CSV has no types; `headrace.catalog.tables.cell_types` finds them.
+Errors name the file and the line. `headrace.catalog.rows.metadata_rows` prepares the rows for joining them to
+recordings. CSV has no types; `headrace.catalog.tables.cell_types` finds them.
 """
 
 import os

@@ -2,8 +2,8 @@
 
 They are a text file beside the partition's newest manifest: one key per line, and an empty line between shards. Only a
 build that plans the partition again, and the checks of it, read this file. Rejected samples are listed, too, so that
-they keep their place. Behind each key of audio is the sample's audio digest (`headrace.assemble.taken_over`), by which a
-build finds audio that it need not encode again.
+they keep their place. Behind each key of audio is the sample's audio digest (`headrace.assemble.taken_over`), by which
+a build finds audio that it need not encode again.
 """
 
 import contextlib

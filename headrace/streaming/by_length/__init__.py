@@ -1,1 +1,3 @@
 """Orders that make batches of samples of similar length."""
+
+__all__ = ["buckets", "frame_budget"]

@@ -7,7 +7,8 @@ Borrowed ground: this module reads a private attribute of the standard library.
 - Leans on: `multiprocessing.forkserver._forkserver._preload_modules`, the modules that the fork server will import.
 - Why: a list that the user has set stays.
 - Missing public way: `multiprocessing.set_forkserver_preload` replaces the list, and nothing returns it.
-- Breaks first on an upgrade: tests/streaming/concurrency/test_fork_server.py. Without the attribute, nothing is preloaded.
+- Breaks first on an upgrade: tests/streaming/concurrency/test_fork_server.py. Without the attribute, nothing is
+preloaded.
 """
 
 import multiprocessing

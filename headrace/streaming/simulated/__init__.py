@@ -1,1 +1,3 @@
 """Simulates a training job before it runs."""
+
+__all__ = ["simulation"]
