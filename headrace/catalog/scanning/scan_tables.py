@@ -1,4 +1,4 @@
-"""The tables of a scan, divided by the hash of the path (`headrace.catalog.tables.buckets`); large ones are in files."""
+"""The tables of a scan, divided by the hash of the path (`headrace.catalog.tables.buckets`); large ones are files."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
