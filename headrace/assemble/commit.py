@@ -176,7 +176,7 @@ def _origin(
 
 
 def _any_shard(storage: Storage, manifests: Mapping[str, KnownManifest]) -> str | None:
-    """Name of the first shard of the first partition that has any; None if there is none."""
+    """Name of the first shard of the first partition that has any; None without shards."""
     for partition, found in manifests.items():
         try:
             if shards := read_manifest(storage, partition, found.number).manifest.shards:

@@ -24,20 +24,13 @@ from headrace.format.shards.writer import ShardPlace
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.format.tars.member_names import KeyAt
 from headrace.locate.shard_list import LocatedShard, locate_shards
-from headrace.upkeep.columns_export import export_columns
 from headrace.upkeep.gc import find_garbage
 from headrace.upkeep.inspection import inspect
 from headrace.verification.shard_check import Depth, check_shard
 from headrace.verification.verify import find_target, verify
 from tests.support.audio_shards import commit, tone, write_partition
 from tests.support.builds import Project, twenty_clips
-
-
-def described(project: Project, **columns: list[object]) -> Project:
-    """The project with a metadata table that has a row for each of its twenty clips."""
-    paths = [f"clip{number:02d}.wav" for number in range(20)]
-    project.metadata = pl.DataFrame({"path": paths, **columns})
-    return project
+from tests.support.column_sets import described
 
 
 def metadata_of(project: Project):
@@ -292,20 +285,3 @@ def test_columns_are_no_tars(output, tmp_path, capsys):
     with pytest.raises(ConfigError, match="which has no tars"):
         locate_shards(folder)
     assert main(["verify", folder]) == 0
-
-
-def test_a_users_column_keeps_its_name_in_an_export(tmp_path):
-    project = described(twenty_clips(tmp_path), split=[1.5] * 20, key=["k"] * 20, tags=[["a"], None] * 10)
-    project.asked = {}
-    project.build()
-    bring_columns_up_to_date(project.output, project.config())
-    target = tmp_path / "metadata.parquet"
-    export_columns(project.output, "metadata", target)
-    table = pl.read_parquet(target)
-    assert {"fact.key", "fact.split", "shard", "key", "split", "tags"} < set(table.columns)
-    assert table["split"].to_list() == [1.5] * 20
-    assert set(table["tags"]) == {'["a"]', None}
-    assert set(table["key"]) == {"k"}
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(ConfigError, match="folder: is a folder"):
-        export_columns(project.output, "metadata", tmp_path / "folder")

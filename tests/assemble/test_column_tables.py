@@ -8,7 +8,6 @@ import pytest
 from headrace.assemble.column_sets import bring_columns_up_to_date, build_columns, rows_of_set
 from headrace.assemble.column_tables import import_table
 from headrace.audio import AudioFormat
-from headrace.catalog.rows.path_spelling import spelled_as_files, tidy_paths
 from headrace.catalog.stored.column_header import read_table_header
 from headrace.catalog.stored.header import read_header
 from headrace.catalog.stored.parts import existing_catalog
@@ -215,16 +214,6 @@ def test_a_new_partition_layout_imports_the_table_again(tmp_path):
     built.join(table)
     assert len(read_table_header(built.project.output, "captions").partitions) == 4
     assert {row["caption"] for row in built.rows().values()} == {"x"}
-
-
-def test_paths_are_spelled_as_files():
-    files = pl.Series(["a.wav", "Cafe\u0301.wav"])
-    assert tidy_paths(pl.Series(["./a.wav", "b//c.wav", None])).to_list() == ["a.wav", "b/c.wav", None]
-    assert spelled_as_files(pl.Series(["a.wav", "Caf\u00e9.wav", "x\u00e9"]), files).to_list() == [
-        "a.wav",
-        "Cafe\u0301.wav",
-        "x\u00e9",
-    ]
 
 
 def test_parts_that_are_not_needed_are_removed_after_a_day(tmp_path):

@@ -4,25 +4,15 @@ import polars as pl
 import pytest
 
 from headrace.assemble.partition_columns import ColumnSettings, columns_source
-from headrace.assemble.reconcile import BuildReason, is_current, wanted_columns, wanted_partitions, why_build
-from headrace.assemble.staleness import BuildNeed, plan_build
+from headrace.assemble.reconcile import BuildReason, is_current, wanted_columns, why_build
+from headrace.assemble.staleness import plan_build
 from headrace.catalog.stored.header import CatalogHeader, PartitionEntry
 from headrace.catalog.stored.partitions import PartitionSize, num_samples, partition_sizes
-from headrace.format.manifests.manifests import Manifest, ManifestSummary, NumberedManifest
+from headrace.format.manifests.manifests import Manifest, ManifestSummary
 from headrace.format.snapshots.snapshots import FrozenPartition, Snapshot
-from tests.support.catalog_fakes import fingerprints, with_partitions
+from tests.support.catalog_fakes import with_partitions
 from tests.support.projects import Project
-
-
-def numbered(partition: str, wanted: str) -> NumberedManifest:
-    return NumberedManifest(3, Manifest(partition, wanted, "source", {}, ()))
-
-
-def test_partitions_are_missing_changed_or_current():
-    manifests = {"train-0000": numbered("train-0000", "a"), "train-0001": numbered("train-0001", "b")}
-    plan = plan_build({"train-0000": "a", "train-0001": "new", "test-0000": "c"}, manifests)
-    assert plan.stale == {"train-0001": BuildNeed.CHANGED, "test-0000": BuildNeed.MISSING}
-    assert plan.current == {"train-0000": manifests["train-0000"]}
+from tests.support.reconcile import numbered, wanted
 
 
 def test_columns_are_stale_if_their_audio_or_their_rows_changed():
@@ -45,22 +35,6 @@ def test_partitions_that_left_the_layout_are_neither_stale_nor_current():
     )
     assert not plan.stale
     assert list(plan.current) == ["train-0000"]
-
-
-def test_a_partition_with_missing_files_is_damaged_although_its_manifest_matches():
-    manifests = {"train-0000": numbered("train-0000", "a"), "train-0001": numbered("train-0001", "b")}
-    plan = plan_build({"train-0000": "a", "train-0001": "new"}, manifests, damaged={"train-0000", "train-0001"})
-    assert plan.stale == {"train-0000": BuildNeed.DAMAGED, "train-0001": BuildNeed.CHANGED}
-
-
-def test_without_a_listing_the_manifest_is_trusted():
-    assert not plan_build({"train-0000": "a"}, {"train-0000": numbered("train-0000", "a")}).stale
-
-
-def test_summaries_of_manifests_give_the_same_result():
-    plan = plan_build({"train-0000": "a", "train-0001": "new"}, {"train-0000": ManifestSummary(3, "a", "digest")})
-    assert plan.current == {"train-0000": ManifestSummary(3, "a", "digest")}
-    assert plan.stale == {"train-0001": BuildNeed.MISSING}
 
 
 def test_a_snapshot_is_current_only_with_the_same_catalog_and_manifests():
@@ -89,12 +63,6 @@ def project(tmp_path):
     project = Project(tmp_path)
     project.write_yaml()
     return project
-
-
-def wanted(recordings, config):
-    """The wanted input digests of the partitions of these recordings."""
-    divided = with_partitions(recordings, config.partitioning(), config.group_by)
-    return wanted_partitions(fingerprints(divided, config.partitioning()), config)
 
 
 def test_every_partition_is_wanted_including_empty_ones(project):

@@ -12,10 +12,8 @@ from torch import Tensor
 from headrace import encoders
 from headrace.encoders import EncoderInfo
 from headrace.encoding import shards as encoding_shards
-from headrace.encoding.batches import plan_batches
 from headrace.encoding.plans import EncodingOptions
 from headrace.encoding.sources import AudioShard, audio_shard
-from headrace.encoding.windows import ClipWindow
 from headrace.errors import BuildError, StorageError
 from headrace.stores.storage import LocalStorage, Storage
 from tests.support.audio_shards import noise, write_partition
@@ -84,13 +82,6 @@ def test_rows_count_for_what_the_encoder_pads_them_to(tmp_path: Path) -> None:
     assert built.stats.padding_share == pytest.approx(0.8)
 
 
-def test_a_batch_in_halves_still_counts_its_padding() -> None:
-    """Else a worker would put too many rows together after memory ran out."""
-    (batch,) = plan_batches([(ClipWindow(0, 10),)] * 4, 400, padded_to=100)
-    assert batch.num_computed_frames == 400
-    assert [half.num_computed_frames for half in batch.halves()] == [200, 200]
-
-
 @pytest.mark.parametrize(("name", "padded"), [("whisper", 480_000), ("ast", 164_000), ("hubert", 0)])
 def test_families_say_what_they_pad_to(name: str, padded: int, tmp_path: Path) -> None:
     """Whisper hears 30 s whatever it is given, AST 10 s."""
@@ -153,23 +144,6 @@ def test_threads_that_decode_and_fetch_grow_with_the_devices(monkeypatch: pytest
     assert [options.decoding_threads(devices) for devices in (1, 2, 8)] == [16, 32, 64]
     assert [options.fetching_threads(devices) for devices in (1, 8, 32)] == [4, 32, 64]
     assert EncodingOptions(num_threads=3).decoding_threads(8) == 3
-
-
-def test_audio_shards_of_a_group_are_fetched_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each waits for another one to be fetched at the same time."""
-    together = threading.Barrier(2)
-
-    @contextmanager
-    def fetched(storage: Storage, name: str, field: str) -> Iterator[AudioShard]:
-        together.wait(timeout=60)  # raises when nobody comes
-        with audio_shard(storage, name, field) as shard:
-            yield shard
-
-    monkeypatch.setattr("headrace.encoding.plans.num_cores", lambda: 2)
-    monkeypatch.setattr(encoding_shards, "audio_shard", fetched)
-    latents = Latents(tmp_path)
-    write_partition(latents.audio, [{f"s{s}k{i}": noise(1600, i) for i in range(3)} for s in range(4)])
-    assert len(latents.build().manifest.manifest.shards) == 4
 
 
 def test_a_shard_that_cannot_be_fetched_leaves_none_of_its_group_open(

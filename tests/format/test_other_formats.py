@@ -1,16 +1,11 @@
 """Datasets of other libraries are recognized by their file names, and the error says how to convert them."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from headrace.errors import FormatError
 from headrace.format.other_formats import GUIDE, index_path, possible_texts, recognised, texts_beside
-from headrace.format.sizes import parse_sizes
-
-LITDATA = json.dumps({"chunks": [{"chunk_bytes": 9, "filename": "chunk-0-0.bin"}], "config": {}}).encode()
-MDS = json.dumps({"shards": [{"column_names": ["audio"]}], "version": 2}).encode()
+from tests.support.other_formats import LITDATA, MDS
 
 # paths below a folder, the start of its index.json → description
 FOLDERS = {
@@ -88,14 +83,6 @@ def test_the_error_about_tars_in_subfolders_names_each_folder_and_a_glob():
 def test_the_nearest_index_json_counts():
     assert index_path(["a/index.json", "index.json", "b/c/index.json", "index.json.gz"]) == "index.json"
     assert index_path(["b/c/index.json"]) is None
-
-
-def test_an_index_of_another_format_in_place_of_sizes_json_is_recognized():
-    for blob, whose in ((LITDATA, "LitData"), (MDS, "MosaicML")):
-        with pytest.raises(FormatError, match=rf"x/index\.json: expected .*belongs to an? .*{whose}.*{GUIDE}"):
-            parse_sizes(blob, "x/index.json")
-    with pytest.raises(FormatError, match="write it again with `headrace index`"):
-        parse_sizes(b'{"a.tar": "many"}', "x/sizes.json")
 
 
 @pytest.mark.parametrize(

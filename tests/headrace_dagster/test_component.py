@@ -24,7 +24,6 @@ from headrace_dagster import (
     dataset_definitions,
 )
 from headrace_dagster.assets.tags import dataset_of
-from headrace_dagster.project_resources import EncoderSettings
 from headrace_dagster.resources.encoders import _COMPILED
 from headrace_dagster.scaffolding import data_set_name
 from tests.support.instances import memory_instance
@@ -272,14 +271,6 @@ def test_runs_belong_to_the_data_set_with_the_longest_prefix_and_other_runs_to_n
     assert owner(job="their_verify") is None
     assert owner(job="their_job", **{"headrace/dataset": "gone"}) == "gone"
     assert owner() == "__ASSET_JOB"
-
-
-def test_the_launchpad_shows_the_fields_of_the_encoders():
-    schema = EncodersResource.to_config_schema().as_field()
-    fields = schema.config_type.fields
-    assert {*fields} == {"devices", "batch_seconds", "compile", "num_threads"}
-    assert all(field.description for field in fields.values())
-    assert {*EncoderSettings.model_fields} == {*fields}
 
 
 def test_compile_is_a_setting_of_these_kinds_and_changes_no_fingerprint():

@@ -1,7 +1,6 @@
 """The report page is one file, describes the dataset, and its cost does not grow with the dataset."""
 
 import re
-import warnings
 from collections import Counter
 from html import unescape
 from html.parser import HTMLParser
@@ -13,8 +12,7 @@ import soundfile
 
 from headrace.format.indexes.index_files import read_index
 from headrace.format.snapshots.snapshots import NumberedSnapshot, Snapshot, SplitTotals, read_snapshot
-from headrace.report import figures as report_figures
-from headrace.report.catalog_figures import CatalogFigures, catalog_figures
+from headrace.report.catalog_figures import CatalogFigures
 from headrace.report.contents import GalleryClip, ReportContents, ReportInputs, collect_contents, is_clipped
 from headrace.report.page import Report, render_report
 from headrace_dagster.resources.storage import StorageResource
@@ -172,19 +170,6 @@ def test_every_id_on_the_page_is_unique_and_every_reference_is_valid(page):
     assert set(references) <= set(ids)
 
 
-def test_ids_in_the_users_text_are_not_changed():
-    drawing = report_figures.bars({"train": {'a id="x" "url(#x)': 1.0, r"$\oops$": 2.0}})
-    assert 'a id="x" "url(#x)' in report_figures.with_own_ids(f'<p>"url(#y)</p>{drawing}')
-
-
-def test_names_that_matplotlib_cannot_draw_cause_no_warning():
-    """The browser draws them: they are text in the page."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        drawing = report_figures.bars({"train" * 60: {"日本語": 1.0, "long " * 80: 2.0}})
-    assert "日本語" in drawing
-
-
 def test_colours_follow_the_browsers_colour_scheme(page):
     assert "prefers-color-scheme:dark" in page
     assert "#010203" not in page
@@ -216,48 +201,6 @@ def test_a_clip_of_any_length_and_channel_count_has_a_player(seconds, channels):
     )
     assert len(elements(page.decode(), "audio")) == 1
     assert len(page) < 400_000
-
-
-def test_a_column_with_few_distinct_texts_is_a_category_and_a_title_is_not():
-    assert figures_of(title=[f"{i}" for i in range(40)], genre=["pop", "rock"] * 20).category == "genre"
-    assert figures_of(title=[f"{i}" for i in range(40)], genre=["pop"] * 40).category == ""
-    assert figures_of(zoo=["a", "b"] * 20, aria=["a", "b"] * 20).category == "aria"
-    assert figures_of(language=["a", "b"] * 20, aria=["a", "b"] * 20).category == "language"
-    assert figures_of().category == catalog_figures([], ["train"]).category == ""
-
-
-def figures_of(**columns):
-    """Figures of a catalog of 40 recordings in two partitions."""
-    rows = pl.DataFrame({"path": [f"{i}.wav" for i in range(40)], "duration_seconds": [36.0] * 40, **columns})
-    rows = rows.with_columns(num_channels=pl.lit(1))
-    return catalog_figures([("train-0000", rows[:10]), ("test-0000", rows[10:])], ["train", "validation", "test"])
-
-
-def test_hours_are_added_by_split_and_category():
-    genres = ["pop"] * 5 + [None] * 5 + ["rock"] * 30
-    hours = {
-        split: {k: round(v, 9) for k, v in found.items()} for split, found in figures_of(genre=genres).hours.items()
-    }
-    assert hours == {"train": {"(none)": 0.05, "pop": 0.05}, "validation": {}, "test": {"rock": 0.3}}
-    assert catalog_figures([], ["train"]).hours == {}
-
-
-@pytest.mark.parametrize("num_splits", [1, 3, 9])
-def test_the_legend_of_hours_is_outside_of_the_bars(monkeypatch, num_splits):
-    drawn = []
-    monkeypatch.setattr(report_figures, "_svg", lambda figure, label: drawn.append(figure))
-    report_figures.bars({f"split{number}": {"dog": 3.0, "cat": 1.0} for number in range(num_splits)})
-    (figure,) = drawn
-    figure.draw_without_rendering()
-    (legend,), (axes,) = figure.legends, figure.axes
-    assert legend.get_window_extent().y0 >= axes.get_window_extent().y1
-    assert axes.get_window_extent().height > 25
-
-
-@pytest.mark.parametrize(("numbers", "ticks"), [([1], ["1"]), ([7, 8], ["7", "8"])])
-def test_growth_is_counted_in_whole_snapshots(numbers, ticks):
-    texts = re.findall(r"<text[^>]*>([^<]*)<", report_figures.growth(numbers, [2.0] * len(numbers)))
-    assert texts[: texts.index("snapshot")] == ticks
 
 
 def test_clipped_samples_are_counted(tmp_path, undrawn):

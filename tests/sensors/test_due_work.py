@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import dagster as dg
 import pytest
 
 from headrace.format.manifests.manifests import ManifestSummary
@@ -230,8 +229,3 @@ def test_the_token_of_a_partition_changes_with_what_is_missing_and_since_when():
         for missing in ({}, {FIRST: 5.0}, {FIRST: 6.0})
     ]
     assert len(set(tokens)) == 3
-
-
-def test_hours_are_unknown_by_default():
-    assert DueWork({}).hours == 0
-    assert isinstance(DatasetKeys(("demo",)).sizes_index, dg.AssetKey)

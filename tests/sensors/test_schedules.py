@@ -1,9 +1,6 @@
 """Schedules follow the YAML; a changed YAML file is loaded without a click."""
 
-import os
 import shutil
-import subprocess
-import sys
 import threading
 
 import dagster as dg
@@ -14,7 +11,6 @@ from headrace.config.folder import find_configs
 from headrace.errors import ConfigError
 from headrace_dagster.assets.maintenance import gc_job
 from headrace_dagster.assets.verification import verify_job
-from headrace_dagster.resources.dagster_internals.code_server import code_server
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.resources.workers import WorkersResource
 from headrace_dagster.sensors.definitions_changes import definitions_changes_sensor
@@ -180,24 +176,3 @@ def test_without_a_reloadable_code_server_a_person_is_asked(project):
     sensor = watching(project)
     project.write_yaml(loader={"num_workers": 1})
     assert "press Reload" in tick(sensor).skip_message
-
-
-@pytest.mark.parametrize("has_proc", [True, False])
-def test_the_code_server_is_found_by_the_command_line_of_the_parent_process(tmp_path, monkeypatch, has_proc):
-    if not has_proc:  # as on macOS
-        if shutil.which("ps") is None:
-            pytest.skip("this system has no ps")
-        monkeypatch.setattr("headrace_dagster.resources.dagster_internals.code_server._PROC", tmp_path)
-    command = [sys.executable, "-c", "print(flush=True), input()", "code-server", "start", "--port", "4321"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
-        parent.stdout.readline()  # the kernel shows its command line a moment after it began
-        monkeypatch.setattr("os.getppid", lambda: parent.pid)
-        found = code_server()
-        parent.communicate("\n")
-    assert found is not None
-    assert (found.host, found.port) == ("localhost", 4321)
-
-
-def test_a_parent_that_is_not_a_code_server_is_not_asked(monkeypatch):
-    monkeypatch.setattr("os.getppid", os.getpid)
-    assert code_server() is None

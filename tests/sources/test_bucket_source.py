@@ -18,8 +18,8 @@ from headrace.sources.bucket_source import BucketSource
 from headrace.sources.content_digests import digest_of_tag
 from headrace.sources.listing import FileStamp
 from headrace.sources.sources import open_source
-from headrace.stores import objects
 from headrace.stores.storage import ObjectStorage, open_storage
+from tests.support.bucket_source import source_with
 from tests.support.instances import memory_instance
 from tests.support.projects import Project
 from tests.support.s3 import new_bucket
@@ -29,13 +29,6 @@ SECOND = 1_000_000_000
 
 def paths_of(source):
     return [path for chunk in source.list() for path in chunk.path]
-
-
-def source_with(*names, exclude=()):
-    storage = open_storage("memory://")
-    for name in names:
-        storage.write(name, name.encode())
-    return BucketSource(storage, exclude)
 
 
 def test_hidden_names_and_excluded_paths_are_not_recordings():
@@ -50,15 +43,6 @@ def stamp_in(source, path):
         for chunk in source.list()
         for name, num_bytes, mtime_ns in zip(chunk.path, chunk.num_bytes, chunk.mtime_ns, strict=True)
     }[path]
-
-
-def test_a_listing_is_given_in_the_pages_of_the_store_with_sizes_and_times(monkeypatch):
-    monkeypatch.setattr(objects, "_PAGE", 2)
-    source = source_with("a", "b/.hidden", "bb", "ccc", "out/x", "out/y", exclude=("out",))
-    chunks = list(source.list())
-    assert [chunk.path for chunk in chunks] == [["a"], ["bb", "ccc"], []]
-    assert [chunk.num_bytes for chunk in chunks] == [[1], [2, 3], []]
-    assert all(mtime_ns > 0 for chunk in chunks for mtime_ns in chunk.mtime_ns)
 
 
 def test_a_name_that_our_stores_do_not_support_is_rejected_with_a_reason():

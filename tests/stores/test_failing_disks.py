@@ -11,14 +11,12 @@ from headrace.catalog.stored.parts import existing_catalog
 from headrace.cli import main
 from headrace.errors import NotFoundError, StorageError
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
-from headrace.stores.regular_files import oddity
 from headrace.stores.storage import LocalStorage
 from headrace.upkeep.export import export_snapshot
 from headrace.upkeep.gc import collect, find_garbage, find_leftovers
 from tests.support.builds import twenty_clips
+from tests.support.failing_disks import FAILED
 from tests.support.streaming.corpus import clips, write_dataset
-
-FAILED = os.strerror(errno.EIO)
 
 
 @pytest.fixture
@@ -116,16 +114,3 @@ def test_an_error_when_reading_a_range_names_the_file(output, monkeypatch):
     monkeypatch.setattr(os, "pread", failing)
     with pytest.raises(StorageError, match=rf"sizes\.json in .*audio: {FAILED}"):
         LocalStorage(output / "audio").read_ranges("sizes.json", [(0, 2)])
-
-
-def test_a_file_whose_type_the_disk_cannot_report_counts_as_regular(tmp_path, monkeypatch):
-    """Opening it then gives the error of the disk, with the name of the file."""
-    (tmp_path / "dead").symlink_to("nowhere")
-    assert "(to nowhere)" in oddity(tmp_path / "dead")
-
-    def failing(*args, **more):
-        raise OSError(errno.EIO, FAILED)
-
-    for name in ("stat", "lstat", "readlink"):
-        monkeypatch.setattr(os, name, failing)
-    assert oddity(tmp_path / "a.idx") is None

@@ -4,7 +4,6 @@ import contextlib
 import logging
 import os
 import pickle
-import threading
 from datetime import datetime, timedelta
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from headrace.errors import NotFoundError, StorageError, StoreUnavailableError
 from headrace.stores.requests import Clock, RequestCounts, StoreRequests, Transfer
 from headrace.stores.retry_policy import RetryPolicy
-from headrace.stores.waiting import is_over, wait, waits_end_with
 from tests.support.dropped_errors import alive_after
 
 
@@ -286,25 +284,6 @@ def test_a_cancelled_request_is_not_sent_again(requests, time, said):
         ask(requests, store)
     assert len(store.asked) == 1
     assert len(said()) == 1
-
-
-def test_the_wait_of_a_thread_ends_when_its_work_is_cancelled():
-    end, is_wanted, began = threading.Event(), [], threading.Event()
-
-    def work():
-        with waits_end_with(end):
-            began.set()
-            is_wanted.append(wait(600))
-            assert is_over()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    began.wait()
-    end.set()
-    thread.join(60)
-    assert is_wanted == [False]
-    assert wait(0)
-    assert not is_over()
 
 
 def test_counts_are_kept_per_process(requests, time):

@@ -7,31 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from headrace import Stream, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError, NotFoundError, StateError
-from headrace.format.beside.views import PartitionCounts
 from headrace.streaming.order.spec import FrameBudget, LengthBuckets
-from headrace.streaming.shards.shard_set import Locator
 from headrace.streaming.stream import chosen as named_streams
 from tests.support.column_fixtures import write_columns
 from tests.support.streaming.corpus import clips, write_dataset, write_latents
 from tests.support.view_fixtures import write_view
+from tests.support.views import chosen, number
 
 TRAIN = clips(53)
 TEST = clips(7, first=200)
-
-
-def number(key):
-    return int(key.removeprefix("clip"))
-
-
-def chosen(key):
-    """0 for most, one copy or more of some; none of the clips 20 to 39, so four shards hold none."""
-    own = number(key)
-    return 0 if 20 <= own < 40 else (3 if own % 7 == 0 else own % 2)
 
 
 @pytest.fixture(scope="module")
@@ -345,21 +332,3 @@ def test_the_order_of_a_view_is_the_one_of_all_versions(output):
         lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(keys)}" for name, keys in found.items())
         GOLDEN.write_text(f"{{\n{lines}\n}}\n")
     assert found == json.loads(GOLDEN.read_text())
-
-
-@given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=6), min_size=1, max_size=6), st.data())
-def test_every_sample_of_a_view_has_its_row(counts, data):
-    """Any counts: sample number j of the line is the j-th of the rows, each as often as it counts."""
-    flat_counts = [(shard, row) for shard, rows in enumerate(counts) for row, n in enumerate(rows) for _ in range(n)]
-    sizes = np.array([len(rows) for rows in counts], np.int32)
-    part = PartitionCounts("train-0000", sizes, np.array([n for rows in counts for n in rows], np.uint8))
-    totals = part.of_shards()
-    assert totals.totals.tolist() == [sum(rows) for rows in counts]
-    chosen = np.flatnonzero(totals.totals)
-    locator = Locator.of(totals.totals[chosen])
-    if flat_counts:
-        wanted = data.draw(st.lists(st.integers(0, len(flat_counts) - 1), max_size=10))
-        shards, numbers = locator.find(np.array(wanted, np.int64))
-        rows = [np.repeat(np.arange(len(counts[s])), counts[s]) for s in chosen.tolist()]
-        found = [(int(chosen[s]), int(rows[s][n])) for s, n in zip(shards.tolist(), numbers.tolist(), strict=True)]
-        assert found == [flat_counts[number] for number in wanted]

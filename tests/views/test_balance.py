@@ -54,8 +54,3 @@ def test_more_than_255_copies_are_an_error_that_names_the_group():
         counts([256, 1], 0.0)
     with pytest.raises(ConfigError, match="at most 255"):  # 255 and one more
         counts([511, 2], 0.0)
-
-
-def test_no_samples_have_no_groups():
-    none = Balancing.of(Balance("g", 0.5), np.zeros(0, np.int64), [])
-    assert len(none.counts(np.zeros(0, np.int64), np.zeros((0, 2), np.uint64))) == 0

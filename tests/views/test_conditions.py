@@ -5,22 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
-from headrace.format.beside.column_table import Column, ColumnKind, ColumnSpec
+from headrace.format.beside.column_table import Column
 from headrace.views.expression import Condition
-from headrace.views.names import ColumnNames, NoColumnError
+from headrace.views.names import ColumnNames
 from headrace.views.sql import FUNCTIONS
-
-
-def spec(name, kind="float", *, is_fact=False):
-    return ColumnSpec(name, ColumnKind(kind), is_fact)
-
-
-NAMES = ColumnNames({
-    "metadata": [spec("speaker", "string"), spec("split", "int"), spec("split", "string", is_fact=True),
-                 spec("duration_seconds", is_fact=True)],
-    "captions": [spec("text", "string"), spec("lang", "string"), spec("speaker", "int"), spec("two words")],
-    "quality": [spec("snr"), spec("lang", "string")],
-})  # fmt: skip
+from tests.support.conditions import NAMES, spec
 
 
 @pytest.mark.parametrize(
@@ -40,52 +29,6 @@ NAMES = ColumnNames({
 def test_a_bare_name_is_the_users_then_a_fact_then_that_of_the_one_set(name, expected):
     found = NAMES.meant(name.split("."), "here")
     assert (found.set, found.spec.kind.value, found.spec.is_fact) == expected
-
-
-def test_a_name_in_several_sets_is_an_error_with_both_spellings():
-    with pytest.raises(ConfigError, match=r"where 'lang = 1': several sets .*: write captions\.lang or quality\.lang"):
-        Condition.of("lang = 1", NAMES)
-
-
-@pytest.mark.parametrize(
-    ("condition", "message"),
-    [
-        ("sn > 3", r"no column sn; did you mean snr \(quality\)"),
-        ("zzz > 3", r'no column zzz; there are duration_seconds, lang, snr, speaker, split, text, "two words"'),
-        ("quality.text = 'a'", r"no column quality\.text; did you mean text \(captions\)"),
-        ("caption.text = 'a'", "no set of columns 'caption'; there are fact, metadata, captions, quality"),
-        ("a.b.c = 1", r"no column a\.b\.c"),
-        ('text = "de"', "no column de; .*single quotation marks"),
-    ],
-)
-def test_an_unknown_name_is_an_error_that_lists_similar_ones(condition, message):
-    with pytest.raises(NoColumnError, match=message):
-        Condition.of(condition, NAMES)
-
-
-@pytest.mark.parametrize(
-    "condition",
-    [
-        "snr > ",
-        "(snr > 3",
-        "snr 3",
-        "text > 3",
-        "snr and text = 'a'",
-        "select from text",
-        "",
-        "snr > 3 end",
-        "text + 1 > 2",
-    ],
-)
-def test_a_condition_that_cannot_be_read_is_an_error_with_the_condition(condition):
-    with pytest.raises(ConfigError, match="where "):
-        Condition.of(condition, NAMES)
-
-
-@pytest.mark.parametrize("condition", ["snr", "snr + 1", "text", "1"])
-def test_what_is_neither_true_nor_false_is_an_error(condition):
-    with pytest.raises(ConfigError, match="not true or false"):
-        Condition.of(condition, NAMES)
 
 
 def kept(condition, **columns):

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -15,11 +14,10 @@ from headrace.catalog.rows.schemas import seconds_of
 from headrace.catalog.scanning.scan import scan, scan_settled
 from headrace.catalog.stored.storing import CatalogWriter
 from headrace.catalog.stored.update import update_catalog
-from headrace.catalog.tables.buckets import ALL, NUM_BUCKETS, Buckets, PartTables, bucket_of_paths, parts_of
 from headrace.catalog.tables.metadata_files import open_metadata, read_metadata
 from headrace.config.dataset import DatasetConfig
 from headrace.config.source import SampleKind
-from headrace.errors import ConfigError, HeadraceError, StorageError
+from headrace.errors import ConfigError, HeadraceError
 from headrace.stores.storage import open_storage
 from tests.support.catalog_fakes import NOW_NS, OLD_NS, FakeSource, fake_runtime
 
@@ -177,41 +175,6 @@ def test_seconds_do_not_depend_on_the_other_rows():
     assert rates.select(seconds_of(pl.lit(None), pl.col("rate"))).item() is None
 
 
-@settings(deadline=None, max_examples=40)
-@given(st.lists(st.lists(st.integers(0, 40), max_size=9), max_size=6), st.sampled_from([1, 60, None]))
-def test_buckets_keep_every_row_once_and_rows_of_a_path_in_order(batches, most_bytes):
-    schema = pl.Schema({"path": pl.String, "n": pl.Int64})
-    buckets, added, count = Buckets(schema, most_bytes), [], 0
-    for batch in batches:
-        rows = [(f"{value}.wav", count + place) for place, value in enumerate(batch)]
-        count += len(rows)
-        added += rows
-        table = pl.DataFrame(rows, schema=schema, orient="row")
-        buckets.add(table, bucket_of_paths(table["path"]))
-    halves = [range(30), range(30, NUM_BUCKETS)]
-    for parts in (lambda: [ALL], lambda: halves, lambda: parts_of([buckets], 200), lambda: halves):  # the third writes
-        found = [row for part in parts() for row in buckets.part(part).iter_rows()]
-        assert sorted(found) == sorted(added)
-        for path in {path for path, _ in added}:
-            assert [row for row in found if row[0] == path] == [row for row in added if row[0] == path]
-    buckets.close()
-
-
-def test_part_tables_are_read_in_any_order():
-    tables = [pl.DataFrame({"n": range(size)}) for size in (3, 0, 500, 2, 700)]
-    kept = PartTables(most_bytes=1000)
-    for table in tables:
-        kept.append(table)
-    assert [kept[number].equals(tables[number]) for number in (4, 0, 2, 1, 3)] == [True] * 5
-    assert kept.num_rows == 1205
-    assert [table.height for table in kept] == [3, 0, 500, 2, 700]
-    kept.close()
-
-
-def test_two_spellings_of_an_accent_are_in_one_bucket():
-    assert bucket_of_paths(pl.Series(["\u00e9.wav", "e\u0301.wav"])).n_unique() == 1
-
-
 def test_a_parquet_table_in_batches_has_the_types_of_the_whole_table(tmp_path, monkeypatch):
     monkeypatch.setattr("headrace.catalog.tables.metadata_files.BATCH_ROWS", 3)
     table = pl.DataFrame({"path": range(8), "n": range(8), "none": [None] * 8, "lists": [[]] * 8})
@@ -304,12 +267,3 @@ def test_a_parquet_file_of_a_type_that_cannot_be_read_is_an_error_that_names_it(
     parquet.write_table(arrow.table({"path": ["a.wav"], "wide": wide}), tmp_path / "m.parquet")
     with pytest.raises(ConfigError, match=r"m\.parquet: not a readable Parquet file"):
         open_metadata(tmp_path / "m.parquet")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
-def test_a_full_temporary_folder_is_an_error_that_names_it_and_the_way_out(monkeypatch):
-    monkeypatch.setattr("tempfile.TemporaryFile", partial(Path("/dev/full").open, "w+b"))
-    rows = Buckets(pl.Schema({"path": pl.String}), most_bytes=1)
-    with pytest.raises(StorageError, match=r"^temporary folder /\S+: .* \(No space left on device\); .* TMPDIR"):
-        rows.add(pl.DataFrame({"path": ["a.wav"]}), pl.Series([0]))
-    rows.close()

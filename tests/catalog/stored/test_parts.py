@@ -12,7 +12,7 @@ from headrace.catalog.judging.acceptance import CatalogSettings
 from headrace.catalog.rows.schemas import FILE_SCHEMA, ROW_SCHEMA
 from headrace.catalog.scanning.scan import Catalog, scan
 from headrace.catalog.stored.header import HEADER_PATH, PARTS_FOLDER, REJECTED_PATH, read_current_header, read_header
-from headrace.catalog.stored.parquet_files import parquet_bytes, parsed_table
+from headrace.catalog.stored.parquet_files import parsed_table
 from headrace.catalog.stored.partitions import recordings_of
 from headrace.catalog.stored.parts import (
     existing_catalog,
@@ -259,15 +259,6 @@ def test_an_error_about_a_damaged_part_names_it_and_deleting_it_is_the_way_out(c
     output.delete(part.path)
     assert update(config, source, output)[0] == header
     assert partition_recordings(output, config, entry.partition)
-
-
-def test_a_parquet_file_of_another_kind_or_version_is_refused():
-    table = pl.DataFrame({"path": ["a"]})
-    with pytest.raises(FormatError, match=r"here: columns \['num_bytes'"):
-        parsed_table(parquet_bytes(table, "1"), "here", FILE_SCHEMA)
-    blob = parquet_bytes(table, "1").replace(b"headrace.format", b"headrace.formax")
-    with pytest.raises(FormatError, match="expected format 1, found no version"):
-        parsed_table(blob, "here", FILE_SCHEMA)
 
 
 def test_a_catalog_of_other_settings_is_an_error_that_asks_for_a_scan(config, source, output, tmp_path):

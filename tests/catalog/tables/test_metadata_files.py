@@ -1,100 +1,16 @@
 """Tables of text that are read in pieces have the types and values that they have as a whole."""
 
-import itertools
 import json
 import math
-import re
 from unittest import mock
 
 import polars as pl
-import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.catalog.tables import delimited_files, json_lines
 from headrace.catalog.tables.buckets import PartTables
-from headrace.catalog.tables.cell_types import converted, type_of_column, typed
 from headrace.catalog.tables.metadata_files import open_metadata, read_metadata
-from headrace.errors import StorageError
-
-NUMBERS_AND_WORDS = ["", " ", "1", "-2", " 3 ", "007", "2.5", ".5", "1e3", "nan", "-inf", "true", "False", "x"]
-LISTS = [
-    "[]",
-    "[1, 2]",
-    "[0.5, null]",
-    '["a"]',
-    "[[1], []]",
-    "[true]",
-    "[NaN]",
-    "[1, 'a']",
-    '["\\ud800"]',
-    "[{}]",
-    "[x]",
-]
-CELLS = st.sampled_from(
-    [*NUMBERS_AND_WORDS, *LISTS, "9223372036854775807", "9223372036854775808", "[[0.5]]", '[["b"]]']
-)
-COLUMNS = st.one_of(
-    st.lists(CELLS, max_size=6),
-    st.lists(st.sampled_from(["1", "2", "", "9223372036854775808", "0.5"]), max_size=6),
-    st.lists(st.sampled_from(["[1]", "[]", "", "[0.5]", "[NaN]", "[[1]]", "[true]"]), max_size=6),
-)
-
-
-def oracle_type(cells):  # noqa: PLR0911 - one for each type
-    """The type of a column, from all of its cells at once and with Python alone."""
-    bare = [cell.strip() for cell in cells if cell]
-    if not bare:
-        return pl.String()
-    if all(re.fullmatch(r"-?(0|[1-9][0-9]*)", cell) for cell in bare):
-        return pl.Int64() if all(-(2**63) <= int(cell) < 2**63 for cell in bare) else pl.String()
-    number = r"-?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|(?i:[+-]?(nan|inf|infinity))"
-    if all(re.fullmatch(number, cell) for cell in bare):
-        return pl.Float64()
-    if all(cell.lower() in {"true", "false"} for cell in bare):
-        return pl.Boolean()
-    try:
-        lists = [json.loads(cell) if cell.startswith("[") else None for cell in bare]
-        if "NaN" in "".join(bare) or None in lists:
-            return pl.String()
-        inner = oracle_element(lists)
-    except ValueError:
-        return pl.String()
-    return pl.String() if inner is None else pl.List(inner)
-
-
-def oracle_element(lists):
-    elements = [element for element in itertools.chain(*lists) if element is not None]
-    kinds = {type(element) for element in elements}
-    if kinds == {list}:
-        inner = oracle_element(elements)
-        return inner and pl.List(inner)
-    if kinds == {int}:
-        return pl.Int64() if all(-(2**63) <= element < 2**63 for element in elements) else None
-    if kinds and kinds <= {int, float}:
-        return pl.Float64()
-    if kinds == {str}:
-        "".join(elements).encode()
-    return {(): pl.String(), (str,): pl.String(), (bool,): pl.Boolean()}.get(tuple(kinds))
-
-
-@settings(deadline=None, max_examples=150)
-@example(["9223372036854775808", "1"], [1])
-@example(["1", "0.5", "1"], [1, 2])
-@example(["[NaN]", "[1]"], [1])
-@example(["[x]", "[1]"], [1])
-@example(["[1]", "", "[[1]]"], [1])
-@example(["[99999999999999999999]", "[1]"], [1])
-@given(cells=COLUMNS, cuts=st.lists(st.integers(0, 6), max_size=3))
-def test_the_type_of_a_column_does_not_depend_on_its_pieces(cells, cuts):
-    edges = [0, *sorted(min(cut, len(cells)) for cut in cuts), len(cells)]
-    pieces = [pl.Series("c", cells[start:stop], dtype=pl.String) for start, stop in itertools.pairwise(edges)]
-    dtype = type_of_column(pieces)
-    assert dtype == oracle_type(cells)
-    whole = typed(pl.Series("c", cells, dtype=pl.String))
-    assert whole.dtype == dtype
-    assert pl.concat([converted(piece, dtype) for piece in pieces]).equals(whole)
-
 
 TEXT = st.text('ab,"\n 1\u00e9', max_size=4)
 ROWS = st.lists(st.tuples(TEXT, st.sampled_from(["1", "2.5", ""]), st.sampled_from(["[1]", "[]", "x"])), max_size=9)
@@ -199,13 +115,3 @@ def test_json_lines_have_the_types_that_polars_infers_from_the_whole_file(tmp_pa
     inferred = pl.read_ndjson(file, infer_schema_length=None).select(found.columns)
     assert found.drop("about").equals(inferred.drop("about"))
     assert found["about"].struct.unnest().select("a", "b").equals(inferred["about"].struct.unnest().select("a", "b"))
-
-
-def test_a_full_temporary_folder_is_said_for_a_file_of_lines(tmp_path):
-    file = tmp_path / "m.jsonl"
-    file.write_text('{"path": "a.wav", "n": NaN}\n')
-    with (
-        mock.patch.object(json_lines.tempfile, "NamedTemporaryFile", side_effect=OSError(28, "No space left")),
-        pytest.raises(StorageError, match=r"^temporary folder .*No space left.*TMPDIR"),
-    ):
-        open_metadata(file)

@@ -101,7 +101,3 @@ def test_names_of_shards_that_are_gone_are_dropped_when_they_are_most_of_a_journ
     assert len(noted_shards(storage, PREFIX)) == 150
     forget_missing(storage, PREFIX, {name(7): 3})
     assert noted_shards(storage, PREFIX) == [name(7)]
-
-
-def test_the_prefix_of_a_partition_is_that_of_no_other():
-    assert file_prefix_of("hold-out-0012", "latent_") == "latent_hold-out_0012_"

@@ -1,6 +1,5 @@
 import hashlib
 import io
-import zlib
 from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -13,7 +12,6 @@ from headrace.format.indexes.index_entries import SampleEntry
 from headrace.format.indexes.index_files import parse_index
 from headrace.format.shards.writer import ShardPlace, ShardWriter
 from headrace.format.tars.tar import payload
-from headrace.format.tars.tar_buffer import TarBuffer
 from headrace.format.tensors.tensors import TensorPlace
 from headrace.stores.storage import LocalStorage, open_storage
 
@@ -147,22 +145,6 @@ def test_a_full_temporary_folder_is_an_error_that_names_it_and_the_way_out(monke
     with pytest.raises(StorageError, match=message), ShardWriter(storage, ShardPlace("train", 0, 0)) as writer:
         fill(writer, 20)
     assert storage.written == []
-
-
-def test_collected_pieces_are_read_as_one_file():
-    collected = TarBuffer()
-    pieces = [b"abc", b"", b"defgh", b"i" * 20_000, b"jk"]
-    for piece in pieces:
-        collected.write(piece)
-    whole, file = b"".join(pieces), collected.opened()
-    assert file.read() == whole
-    for start, count in [(0, 4), (2, 1), (3, 0), (5, 20_010), (len(whole) - 1, 9), (len(whole) + 5, 3)]:
-        file.seek(start)
-        assert file.read(count) == whole[start : start + count]
-    assert file.seek(-2, io.SEEK_END) == len(whole) - 2
-    assert file.read() == b"jk"
-    for start, stop in [(0, 0), (0, 4), (2, 3), (3, 3), (5, 20_010), (0, len(whole)), (len(whole) - 1, len(whole) + 9)]:
-        assert collected.crc32((start, stop)) == zlib.crc32(whole[start:stop])
 
 
 def test_publishing_asks_for_the_index_once_and_writes_two_objects():

@@ -10,7 +10,6 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from headrace_dagster.build_command.instance import open_instance
 from headrace_dagster.build_command.repository import REPOSITORY_ROOT
 from headrace_dagster.resources.storage import StorageResource
 from tests.support.instances import memory_instance
@@ -264,18 +263,6 @@ def test_ctrl_c_ends_with_130_and_the_next_build_continues(project, home):
     assert "still to build" in shown
     assert run(project) == 0
     assert sum(project.sizes().values()) == 30
-
-
-@pytest.mark.slow
-def test_the_instance_on_disk_shows_every_asset_and_has_telemetry_off(project, home):
-    assert run(project) == 0
-    assert run(project) == 0
-    with open_instance() as instance:
-        assert not instance.telemetry_enabled
-        for key in ("catalog", "sizes_index", "loader_smoke_test", "dataset_report"):
-            assert instance.get_latest_materialization_event(dg.AssetKey(["tones", key])), key
-        partitions = instance.get_materialized_partitions(dg.AssetKey(["tones", "audio_shards"]))
-    assert partitions == set(project.config().partitioning().partition_keys())
 
 
 @pytest.mark.slow  # matplotlib searches for fonts in a new home directory

@@ -8,7 +8,6 @@ from dagster._core.definitions.reconstruct import ReconstructableRepository
 from dagster._grpc.impl import core_execute_run
 
 from headrace_dagster.assets.tags import ASSET_JOB, DATASET_TAG
-from headrace_dagster.folder import names_of_run
 from tests.support.projects import Project
 
 NAMES = ("birds", "drums", "tones")
@@ -62,7 +61,3 @@ def test_a_run_of_one_data_set_loads_only_that_one(folder):
 def test_a_run_that_names_no_data_set_loads_all(folder):
     assert "tones__catalog" in executed(folder, {})
     assert (folder / "loaded").read_text().split() == ["all", "all"]
-
-
-def test_outside_of_a_run_all_are_loaded():
-    assert names_of_run() is None

@@ -13,7 +13,6 @@ from headrace.streaming.batches import assembler as assembler_module
 from headrace.streaming.batches.arena import Arena
 from headrace.streaming.batches.copied_batch import CopiedBatch, copy_plan
 from headrace.streaming.batches.processing import SampleProcessing
-from headrace.streaming.batches.slots import SlotAllocator
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.epoch_order import PADDING, Rows
 from headrace.streaming.settings import SampleSettings
@@ -165,12 +164,3 @@ def test_a_bad_sample_that_is_skipped_costs_no_other(with_bad_json):
     assert batch["keys"] == ["clip00000", "clip00001", "", "clip00003", "clip00004", "clip00005"]
     for clip, hidden, length in zip(clips(6), batch["encoder_hidden"], batch["encoder_length"], strict=True):
         assert np.array_equal(hidden[:length].numpy(), clip.hidden()[:length])
-
-
-def test_memory_of_a_batch_that_was_given_up_is_free_again():
-    slots = SlotAllocator()
-    given_up = slots.empty((1 << 20,), np.uint8)
-    sent = slots.empty((1 << 20,), np.uint8)
-    slots.sent([slots.slot_of(sent.data)])
-    assert slots.empty((1 << 20,), np.uint8).ctypes.data == given_up.ctypes.data
-    assert len(slots.unseen()) == 2

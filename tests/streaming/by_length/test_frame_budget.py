@@ -9,9 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError, FormatError
-from headrace.format.manifests.length_census import cell_of, count_lengths
 from headrace.streaming.by_length.buckets import in_buckets
-from headrace.streaming.by_length.length_bins import choose_bins
 from headrace.streaming.order.epoch_order import EpochOrder
 from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.spec import FrameBudget, OrderSpec
@@ -193,55 +191,3 @@ def test_an_index_that_differs_from_the_census_is_an_error():
 
 
 # The census and the bins
-
-
-@given(st.lists(st.integers(0, 2**52), min_size=1, max_size=50))
-def test_cells_are_in_the_order_of_lengths_and_narrow(lengths):
-    lengths = np.sort(np.array(lengths))
-    cells = cell_of(lengths)
-    assert (np.diff(cells) >= 0).all()
-    for cell in set(cells.tolist()):
-        own = lengths[cells == cell]
-        assert own.max() <= own.min() * 17 / 16
-
-
-def test_lengths_next_to_each_other_are_in_the_same_cell_or_in_the_next():
-    steps = np.diff(cell_of(np.arange(1 << 20)))
-    assert set(steps.tolist()) == {0, 1}
-    assert (steps[:32] == 1).all()
-
-
-@given(st.lists(st.lists(st.integers(0, 5000), max_size=20), max_size=12), st.integers(1, 5))
-def test_a_census_counts_every_sample_of_every_shard(shards, at_once):
-    sizes = np.array([len(shard) for shard in shards], np.int64)
-    parts = [
-        (
-            sizes[at : at + at_once],
-            np.array([frames for shard in shards[at : at + at_once] for frames in shard], np.int64),
-        )
-        for at in range(0, len(shards), at_once)
-    ]
-    census = count_lengths(parts)
-    assert census.is_of(sizes)
-    assert not census.is_of(np.append(sizes, 1))
-    for shard, counts in zip(shards, census.counts, strict=True):
-        cells = cell_of(np.array(shard, np.int64)) - census.first_cell
-        assert np.array_equal(np.bincount(cells, minlength=len(counts)), counts)
-    assert census.longest.max(initial=0) == max((max(shard) for shard in shards if shard), default=0)
-
-
-@given(st.lists(st.integers(1, 5000), min_size=1, max_size=300), st.integers(1, 8), st.integers(0, 10**5), st.data())
-def test_bins_cover_all_lengths_and_fill_a_batch_in_two_windows_but_the_last(lengths, multiple, extra, data):
-    budget = FrameBudget(max(lengths) * multiple + extra, multiple, data.draw(st.integers(1, 400)))
-    census = count_lengths([(np.array([len(lengths)]), np.array(lengths))])
-    bins = choose_bins([census], [1.0], budget)
-    cells = cell_of(np.array(lengths))
-    number = np.searchsorted(bins.starts, cells, side="right") - 1
-    assert number.min() == 0
-    assert number.max() == len(bins) - 1
-    for bin_number, num_rows in enumerate(bins.num_rows.tolist()):
-        own = np.array(lengths)[number == bin_number]
-        assert num_rows % multiple == 0
-        assert num_rows * own.max() <= budget.frames_per_batch < (num_rows + multiple) * own.max()
-        if bin_number and bin_number + 1 < len(bins):
-            assert len(own) * 2 * budget.window_samples >= num_rows * len(lengths) * 0.999

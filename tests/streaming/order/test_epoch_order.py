@@ -12,24 +12,14 @@ from headrace.errors import ConfigError
 from headrace.streaming.by_length.buckets import in_buckets
 from headrace.streaming.order.epoch_order import EpochOrder, joined
 from headrace.streaming.order.mixing import Mixture, StreamSpec
-from headrace.streaming.order.passes import Picks
-from headrace.streaming.order.spec import BatchingMethod, FrameBudget, LengthBuckets, OrderSpec
+from headrace.streaming.order.spec import FrameBudget, LengthBuckets, OrderSpec
 from headrace.streaming.order.state import StreamState, resume, save
 from headrace.streaming.world import World
+from tests.support.epoch_order import order_of
 from tests.support.strategies import GLOBAL_BATCH, mixtures, order_specs
 from tests.support.streaming.known import EarlierScan
 
-WORLD_SIZES = [2, 3, 4, 6, 8, 12, 16]
 GOLDEN = Path(__file__).parents[2] / "golden" / "order.json"
-
-
-def order_of(spec, mixture, epoch=0):
-    """The order, unless a stream's share of a stratified batch rounds to nothing: then the example is of no use."""
-    try:
-        return EpochOrder(spec, mixture, epoch)
-    except ConfigError as error:
-        assume("no place in a global batch" not in str(error))
-        raise
 
 
 def rows_of(order):
@@ -65,19 +55,6 @@ def test_dropping_the_last_batch_leaves_whole_batches_without_padding(spec, mixt
     assert all(sample >= 0 for _, sample in rows)
 
 
-@given(order_specs(), mixtures(), st.sampled_from(WORLD_SIZES))
-@settings(max_examples=100)
-def test_global_batches_survive_a_change_of_world_size(spec, mixture, size):
-    order = order_of(spec, mixture)
-    indexes = range(min(order.num_batches, 2))
-    whole = [order.batch(index).sample_ids for index in indexes]
-    together = [np.full(len(batch), -2) for batch in whole]
-    for rank in range(size):
-        for index in indexes:
-            together[index][rank::size] = order.batch(index, World(rank, size)).sample_ids
-    assert all(np.array_equal(*pair) for pair in zip(together, whole, strict=True))
-
-
 @given(order_specs(), mixtures(), st.data())
 @settings(max_examples=40)
 def test_a_row_holds_the_same_sample_whether_asked_alone_or_in_a_range(spec, mixture, data):
@@ -101,18 +78,6 @@ def test_shuffled_epochs_differ_and_hold_the_same_samples(algo, sizes):
     first, second = (rows_of(EpochOrder(spec, one_stream(sizes), epoch)) for epoch in (0, 1))
     assert first != second
     assert sorted(first) == sorted(second)
-
-
-@given(st.integers(1, 400), st.data())
-def test_picks_are_increasing_distinct_and_counted_in_closed_form(size, data):
-    num_picked = data.draw(st.integers(1, size))
-    granularity = data.draw(st.integers(1, num_picked))
-    picks = Picks(size, num_picked, granularity, data.draw(st.integers(0, size - num_picked)))
-    places = picks.place(np.arange(num_picked))
-    assert (np.diff(places) > 0).all()
-    assert places[0] >= 0
-    assert places[-1] < size
-    assert np.array_equal(picks.num_before(np.arange(size + 1)), np.searchsorted(places, np.arange(size + 1)))
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -201,78 +166,6 @@ def test_rows_are_joined_end_to_end_and_those_of_nothing_are_none():
     assert np.array_equal(joined(parts).stream_ids, whole.stream_ids)
     nothing = joined([])
     assert (len(nothing), nothing.stream_ids.dtype, nothing.sample_ids.dtype) == (0, np.int32, np.int64)
-
-
-def test_the_defaults_that_an_order_depends_on_do_not_change():
-    """A run that does not state them gets another order from other ones."""
-    assert LengthBuckets() == LengthBuckets(window_batches=64)
-    assert FrameBudget(1) == FrameBudget(1, batch_multiple=8, window_samples=8192)
-    assert OrderSpec(1) == OrderSpec(
-        1,
-        shuffle=False,
-        shuffle_algo="block",
-        shuffle_seed=9176,
-        num_canonical_nodes=64,
-        shuffle_block_size=None,
-        batching_method="random",
-        sampling_method="balanced",
-        sampling_granularity=1,
-        last_batch="pad",
-        buckets=None,
-    )
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: LengthBuckets(0),
-        lambda: FrameBudget(0),
-        lambda: FrameBudget(1, batch_multiple=0),
-        lambda: FrameBudget(1, window_samples=0),
-        lambda: OrderSpec(0),
-        lambda: OrderSpec(1, num_canonical_nodes=0),
-        lambda: OrderSpec(1, num_canonical_nodes=2**20 + 1),
-        lambda: OrderSpec(1, sampling_granularity=0),
-        lambda: OrderSpec(1, shuffle_block_size=0),
-        lambda: OrderSpec(1, crop_frames=0),
-        lambda: OrderSpec(1, sample_rate=0),
-    ],
-)
-def test_counts_start_at_one_and_no_job_has_more_than_a_million_nodes(make):
-    with pytest.raises(ConfigError, match="expected"):
-        make()
-
-
-def test_the_order_depends_on_the_global_batch_in_all_cases_but_random_batches_and_frame_budgets():
-    methods = {method: OrderSpec(8, batching_method=method).needs_global_batch for method in BatchingMethod}
-    assert [method for method, needs in methods.items() if not needs] == [BatchingMethod.RANDOM]
-    assert OrderSpec(8, buckets=LengthBuckets(3)).needs_global_batch
-    assert not OrderSpec(8, buckets=FrameBudget(900)).needs_global_batch
-
-
-def test_the_least_and_the_largest_counts_are_allowed():
-    assert FrameBudget(1, batch_multiple=1, window_samples=1).window_samples == 1
-    spec = OrderSpec(
-        1,
-        num_canonical_nodes=1,
-        shuffle_block_size=1,
-        sampling_granularity=1,
-        buckets=LengthBuckets(1),
-        crop_frames=1,
-        sample_rate=1,
-    )
-    assert OrderSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
-    assert OrderSpec(1, num_canonical_nodes=2**20).num_canonical_nodes == 2**20
-
-
-@pytest.mark.parametrize("alias", ["py1e", "py1s", "py2s", "py1br", "naive"])
-def test_the_names_of_the_reference_are_known(alias):
-    assert OrderSpec(8, shuffle_algo=alias).shuffle_algo in {"block", "full"}
-
-
-def test_an_unknown_algorithm_is_rejected_by_a_message_that_lists_the_known_ones():
-    with pytest.raises(ConfigError, match=r"'py9' is not known: expected one of block, full, py1e"):
-        OrderSpec(8, shuffle_algo="py9")
 
 
 def test_a_world_that_does_not_fit_is_rejected_by_a_message_that_names_those_that_do():

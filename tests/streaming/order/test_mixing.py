@@ -17,6 +17,7 @@ from headrace.streaming.order.mixing import (
 from headrace.streaming.order.phases import current_phase, first_phase
 from headrace.streaming.order.spec import BatchingMethod, OrderSpec
 from headrace.streaming.world import World
+from tests.support.mixing import check_taken
 from tests.support.strategies import mixtures
 
 
@@ -263,23 +264,6 @@ def test_every_position_of_each_stream_is_in_one_row_and_rows_without_one_have_p
     assert len(behind) > 0
     assert (behind == -1).all() or method == "stratified"
     check_taken(layout)
-
-
-def check_taken(layout):
-    """What is taken before each batch is what the rows before it hold, in every slot of every stream."""
-    starts = [layout.batch_start(batch) for batch in range(layout.num_batches + 1)]
-    found, positions = layout.locate(np.arange(starts[-1]))
-    for start in starts:
-        taken = layout.taken(start)
-        for number, of_slots in enumerate(taken):
-            held = positions[:start][(found[:start] == number) & (positions[:start] >= 0)]
-            assert np.bincount(held % len(of_slots), minlength=len(of_slots)).tolist() == of_slots.tolist()
-
-
-@pytest.mark.parametrize("sizes", [(13, 11), (16, 8), (3, 2), (25, 0)])
-def test_what_is_taken_before_each_row_is_known_among_the_last_units_of_the_longer_slots_too(sizes):
-    streams = tuple(StreamSpec(name, np.array([size])) for name, size in zip("ab", sizes, strict=True))
-    check_taken(current_phase(OrderSpec(1, num_canonical_nodes=8), 0, (first_phase(Mixture(streams)),)).layout)
 
 
 @pytest.mark.parametrize("method", list(BatchingMethod))

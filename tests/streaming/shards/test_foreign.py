@@ -15,7 +15,6 @@ import zstandard
 
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import ConfigError, FormatError, NoShardsError, NotFoundError, StorageError
-from headrace.locate.names import expand_braces
 from headrace.upkeep.tar_indexes import index_tars
 from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.streaming.fault_server import fault_server
@@ -215,20 +214,6 @@ def test_folders_that_are_there_may_be_named_like_patterns(folder, tmp_path, nam
         assert len(StreamingDataset(remote=called)) == wanted
         assert len(StreamingDataset(remote=f"{called}/*.tar")) == wanted
         assert len(StreamingDataset(remote=f"{called}/sizes.json")) == 1
-
-
-def test_braces_expand_as_a_shell_does():
-    assert expand_braces("a-{8..10}.tar") == ["a-8.tar", "a-9.tar", "a-10.tar"]
-    assert expand_braces("{a,b}{0..1}") == ["a0", "a1", "b0", "b1"]
-    assert expand_braces("a-{02..00}") == ["a-02", "a-01", "a-00"]
-    assert expand_braces("plain.tar") == ["plain.tar"]
-    assert expand_braces("{a..c}-{00..10..5}") == [f"{letter}-{n}" for letter in "abc" for n in ("00", "05", "10")]
-    assert expand_braces("{a,b{1,2}}.tar") == ["a.tar", "b1.tar", "b2.tar"]
-
-
-@pytest.mark.parametrize("name", ["one{a}.tar", "half{a-{0..2}.tar", "back\\{slash.tar", "}{"])
-def test_braces_that_mean_nothing_are_part_of_a_name(name):
-    assert expand_braces(name) == [name]
 
 
 def test_a_foreign_state_is_rejected_when_the_shards_changed(folder):
