@@ -12,7 +12,7 @@ from typing import TypeAlias
 from headrace.arguments import each, optional, path, text, whole
 from headrace.errors import ConfigError, HeadraceError, StoreUnavailableError
 from headrace.format.indexes.index import ShardIndex
-from headrace.format.indexes.index_files import find_index
+from headrace.format.indexes.index_files import find_index, is_outdated
 from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.locate.locating import Location, locate
 from headrace.locate.outputs import table_of_tars
@@ -52,6 +52,11 @@ class LocatedShard:
             return self.num_samples
         index = self.index()
         return None if index is None else len(index)
+
+    def current_index(self) -> ShardIndex | None:
+        """The `index`; None for a local tar that was written again after its index."""
+        found = None if self.storage is None else find_index(self.storage, self.name)
+        return None if found is None or is_outdated(self.storage, self.name, found) else found.index
 
     def index(self) -> ShardIndex | None:
         """Headrace's index beside the shard; None where there is no index.

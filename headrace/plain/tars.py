@@ -7,11 +7,11 @@ end-of-archive mark, the number of samples and the names. Fields are not decoded
 import contextlib
 import functools
 import tarfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, BinaryIO, Self, TypeAlias, cast
 
+from headrace.checksums import crc32
 from headrace.errors import FormatError, HeadraceError, IntegrityError, NotFoundError, SampleCountError
 from headrace.format.indexes.audio_fields import stated_audio_fields
 from headrace.format.indexes.index import ShardIndex
@@ -29,13 +29,15 @@ RawSample: TypeAlias = dict[str, Any]
 """A sample as webdataset groups it: `__key__`, `__url__`, the bytes of each field, and names of audio fields."""
 
 _REST_BYTES = 1 << 20
+_DAMAGED = "damaged; copy the shard again, or run `headrace index` if it was changed on purpose"
 
 
 def raw_samples(shards: Iterator[LocatedShard], key_at: KeyAt = KeyAt.FIRST_DOT) -> Iterator[RawSample]:
     """The samples of these shards, each shard checked as it ends.
 
-    Fields of a shard in a store are compared with the CRC-32 in the index beside the shard, if there is one. A shard
-    that arrives damaged is downloaded again, past all caches, and continued behind the samples that were delivered.
+    Fields are compared with the CRC-32 in the index beside the shard, if there is one that is not older than the shard.
+    A shard of a store that arrives damaged is downloaded again, past all caches, and continued behind the samples that
+    were delivered.
 
     Args:
         shards: the shards to read.
@@ -50,7 +52,7 @@ def raw_samples(shards: Iterator[LocatedShard], key_at: KeyAt = KeyAt.FIRST_DOT)
     """
     for shard in shards:
         if shard.storage is None or is_local(shard.storage):
-            yield from _translated(shard, key_at, None)
+            yield from _translated(shard, key_at, shard.current_index())
         else:
             yield from _downloaded(shard, key_at)
 
@@ -104,7 +106,7 @@ def _samples_of(shard: LocatedShard, key_at: KeyAt, index: ShardIndex | None) ->
         for sample in group_by_keys(_files(stream, shard.url, key_at), lambda name: split_name(name, key_at)):
             _check_names(shard.url, sample, seen, naming)
             if index is not None:
-                _check_sums(shard.url, sample, index)
+                _check_sums(shard, sample, index)
             seen.add(sample["__key__"])
             yield sample
     if shard.num_samples is not None and len(seen) != shard.num_samples:
@@ -174,15 +176,16 @@ def _files(stream: BinaryIO, url: str, key_at: KeyAt) -> Iterator[dict[str, Any]
         check_end(cast("BinaryIO", archive.fileobj).read)
 
 
-def _check_sums(url: str, sample: RawSample, index: ShardIndex) -> None:
+def _check_sums(shard: LocatedShard, sample: RawSample, index: ShardIndex) -> None:
     """Compare the fields of a sample with the CRC-32 in the index; a key that it lacks is not checked."""
     number = index.find(sample["__key__"])
     if number is None:
         return
     for name, crc in zip(index.fields, index.row(number).crc32, strict=True):
-        if crc >= 0 and name in sample and zlib.crc32(sample[name]) != crc:
+        if crc >= 0 and name in sample and crc32(sample[name]) != crc:
+            fault = _DAMAGED if shard.storage is None or is_local(shard.storage) else DAMAGED_IN_STORE
             raise IntegrityError(
-                f"{url}: the CRC-32 of {sample['__key__']}.{name} is not that in the index: {DAMAGED_IN_STORE}"
+                f"{shard.url}: the CRC-32 of {sample['__key__']}.{name} is not that in the index: {fault}"
             )
 
 

@@ -18,6 +18,7 @@ from headrace.stores.storage import Storage
 
 _MARK = b'"headrace_index"'  # in the header of every index that Headrace writes
 _OTHER_SUFFIX = ".headrace.idx"
+_DIGITS_IN_NAME = 12  # of the digest, where a name holds it (`manifests.shard_name`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,21 @@ def find_index(storage: Storage, shard: str) -> IndexFile | None:
         if is_index(blob):
             return IndexFile(path, read_sound(storage, path, parse_index, blob))
     return None
+
+
+def is_outdated(storage: Storage, shard: str, found: IndexFile) -> bool:
+    """Whether a local tar was written after its index: tars are padded, so a changed one may have the same size.
+
+    A tar whose name holds the digest of the index is not outdated, whichever of the two a copy wrote first.
+    """
+    sha256 = found.index.sha256
+    if sha256 and shard.endswith(f"-{sha256[:_DIGITS_IN_NAME]}.tar"):
+        return False
+    tar, beside = storage.local_path(shard), storage.local_path(found.path)
+    if tar is None or beside is None:
+        return False
+    storage.stat(shard)  # raises a clear error for a broken link
+    return tar.stat().st_mtime_ns > beside.stat().st_mtime_ns
 
 
 def write_index(storage: Storage, shard: str, index: ShardIndex) -> None:

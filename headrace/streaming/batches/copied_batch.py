@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import numpy as np
 
+from headrace.checksums import crc32
 from headrace.format.indexes.index import ABSENT
 from headrace.format.tensors.tensors import storage_dtype
 from headrace.streaming.batches.arena import Allocator

@@ -30,7 +30,6 @@ from headrace.streaming.samples.plausibility import check_encoded, check_flac, c
 from headrace.streaming.samples.stored_sample import BatchRow, StoredAudio, StoredSample
 from headrace.streaming.settings import ArrayType, Decode, SampleSettings
 
-_LABEL_BYTES = 4 << 10
 _BYTE_ORDER_MARK = "\ufeff"
 _JSON = json.JSONDecoder()  # json.loads would guess encodings
 
@@ -142,7 +141,7 @@ def _fill_audio(
 ) -> None:
     first, count = window
     if not field.is_flac:
-        with open_encoded(blob) as audio:
+        with open_encoded(sample.checked(field.column, blob)) as audio:
             check_encoded(sample, field, audio.info)
             audio.read_into(out[:, :count], first)
         out[:, count:] = 0
@@ -173,16 +172,12 @@ def fill_latents(sample: StoredSample, out: NDArray[Any], window: FrameWindow) -
 def extra(sample: StoredSample, start: int, blob: memoryview) -> Iterator[tuple[str, bytes]]:
     """Name and bytes of the fields other than audio, latents and JSON, from `blob`; see `metadata`.
 
-    The checksum of a small field, such as a label, is checked: its content has no other protection. For a large field
-    that would take longer than reading it.
-
     Raises:
         ConfigError: a batch has a field of that name of its own.
-        IntegrityError: a small field does not have its checksum.
+        IntegrityError: a field does not have its checksum.
     """
     for name, column, (first, last) in sample.extra():
-        data = blob[first - start : last - start]
-        yield name, bytes(sample.checked(column, data) if len(data) <= _LABEL_BYTES else data)
+        yield name, bytes(sample.checked(column, blob[first - start : last - start]))
 
 
 def metadata(sample: StoredSample, start: int, blob: memoryview) -> dict[str, Any]:
@@ -302,7 +297,7 @@ class _OpenAudio:
             if bytes(blob[:4]) == b"fLaC" and (info := whole_flac_info(blob)).num_frames > 0:
                 check_flac(blob, info)
                 return cls(sample, field, blob, AudioFacts(*info[:3]))
-            encoded = stack.enter_context(open_encoded(blob))
+            encoded = stack.enter_context(open_encoded(sample.checked(field.column, blob)))
             check_encoded(sample, field, encoded.info)
         except AudioError as error:
             if field.name == AUDIO:
@@ -340,15 +335,22 @@ def _latents(sample: StoredSample) -> tuple[NDArray[Any], str, int]:
         hidden = np.empty((tensor.num_frames, tensor.width), storage_dtype(sample.tensor_dtype))
         fill_latents(sample, hidden, (0, tensor.num_frames))
         return hidden, sample.tensor_dtype, sample.num_frames
-    span = sample.span(sample.columns.latents)
-    if span is None:
+    if (content := _latent_file(sample)) is None:
         raise SampleError("the sample has neither audio nor latents")
-    stored, length = stored_latents(bytes(sample.opened().read(*span)))
+    stored, length = stored_latents(content)
     hidden, dtype = as_numpy(stored)
     if length < len(hidden):
         hidden = hidden.copy()  # rows of a stored tensor may share their memory
         hidden[length:] = 0
     return hidden, dtype, length
+
+
+def _latent_file(sample: StoredSample) -> bytes | None:
+    """The `.pth` of a sample, compared with its checksum; None without one."""
+    column = sample.columns.latents
+    if column is None or (span := sample.span(column)) is None:
+        return None
+    return bytes(sample.checked(column, sample.opened().read(*span)))
 
 
 def _beside_audio(sample: StoredSample, config: SampleSettings) -> Sample:
@@ -359,9 +361,8 @@ def _beside_audio(sample: StoredSample, config: SampleSettings) -> Sample:
     try:
         latents = _latents(sample)
     except FormatError:
-        if sample.tensor is not None or (span := sample.span(sample.columns.latents)) is None:
+        if sample.tensor is not None or (content := _latent_file(sample)) is None:
             raise  # according to the index it has latents
-        content = bytes(sample.opened().read(*span))
         return {LATENT_FIELD: decoded(LATENT_FIELD, content) if config.decode is Decode.BASIC else content}
     if config.crops:
         raise ConfigError(

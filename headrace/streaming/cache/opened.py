@@ -6,11 +6,11 @@
 import errno
 import fcntl
 import os
-import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
+from headrace.checksums import crc32
 from headrace.errors import IntegrityError, NotAFileError, NotFoundError, StorageError
 from headrace.format.indexes.index import ABSENT
 from headrace.stores.regular_files import open_regular
@@ -41,12 +41,15 @@ def is_stored(field: StoredField, file_descriptor: int) -> bool:
         return True
     found = 0
     for start in range(field.start, field.stop, _PIECE_BYTES):
-        found = zlib.crc32(os.pread(file_descriptor, min(_PIECE_BYTES, field.stop - start), start), found)
+        found = crc32(os.pread(file_descriptor, min(_PIECE_BYTES, field.stop - start), start), found)
     return found == field.crc32
 
 
 class OpenShard(Protocol):
     """Bytes of one shard; safe for threads."""
+
+    is_compared: ClassVar[bool]
+    """Whether the bytes of each field have been compared with its checksum when they were fetched."""
 
     def read(self, start: int, stop: int) -> memoryview:
         """Bytes [start, stop). Raises `IntegrityError` if the shard ends before `stop`."""
@@ -61,6 +64,8 @@ class FileShard:
     It is read with `pread` and not mapped: a file that shrinks gives an exception rather than a bus error, the read
     bytes do not count as memory of this process, and latents are copied once, from the page cache into the batch.
     """
+
+    is_compared = False
 
     def __init__(self, path: Path, num_bytes: int = UNKNOWN_SIZE) -> None:
         """Open `path`.
@@ -152,6 +157,8 @@ class FileShard:
 class BlobShard:
     """Pieces of a shard in memory, fetched by ranged reads."""
 
+    is_compared = True
+
     def __init__(self, name: str) -> None:
         """Make a shard without pieces; `name` is its name in messages."""
         self._name = name
@@ -165,11 +172,11 @@ class BlobShard:
 
     def is_sound(self, field: StoredField) -> bool:
         """Whether the bytes of a field have its checksum."""
-        return field.crc32 in (ABSENT, zlib.crc32(self._found(field.start, field.stop)))
+        return field.crc32 in (ABSENT, crc32(self._found(field.start, field.stop)))
 
     def mark_damaged(self, field: StoredField, reason: str) -> None:
         """Make every later read of bytes of this field raise `IntegrityError` with the reason."""
-        found = zlib.crc32(self._found(field.start, field.stop))
+        found = crc32(self._found(field.start, field.stop))
         self._damaged[field] = (
             f"{self._name}: {field.name}, bytes {field.start}..{field.stop}: CRC-32 {field.crc32:08x} expected, "
             f"{found:08x} found, {reason}"

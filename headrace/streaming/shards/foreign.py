@@ -16,7 +16,7 @@ import numpy as np
 
 from headrace.errors import FormatError, SampleCountError
 from headrace.format.indexes.index import ShardIndex
-from headrace.format.indexes.index_files import IndexFile, find_index, parse_index
+from headrace.format.indexes.index_files import find_index, is_outdated, parse_index
 from headrace.format.indexes.indexing import index_tar, key_rule_of
 from headrace.format.tars.member_names import KeyAt, Naming
 from headrace.format.tars.unpacking import ZIP_SUFFIXES, opened_tar
@@ -29,7 +29,6 @@ from headrace.streaming.concurrency.parallel import map_on_threads
 from headrace.streaming.shards.shard_set import DataIdentity, ListedShards, ShardSet
 
 _INDEXES_AT_ONCE = 8
-_DIGITS_IN_NAME = 12  # of the digest, where a name holds it (`manifests.shard_name`)
 
 VERSION = "version"
 """Name of an index's note that holds the version of its shard (`Storage.version`)."""
@@ -81,7 +80,7 @@ class IndexKeeper:
         beside = None if shard in self.versions else find_index(storage, shard)
         if beside and key_rule_of(beside.index) != self.key_at:
             beside = None
-        if beside and not _is_outdated(storage, shard, beside):
+        if beside and not is_outdated(storage, shard, beside):
             return beside.index
         audio_fields = beside.index.audio_fields if beside else self.audio_fields.get(shard, ())
         version = self.versions.get(shard) or storage.version(shard)
@@ -131,21 +130,6 @@ class IndexKeeper:
         rules = "\0".join((self.key_at, *audio_fields))
         digest = hashlib.sha256(f"{storage.uri}\0{shard}\0{version}\0{rules}".encode()).hexdigest()
         return self.folder / f"{digest[:32]}.idx"
-
-
-def _is_outdated(storage: Storage, shard: str, found: IndexFile) -> bool:
-    """Whether a local tar was written after its index: tars are padded, so a changed one may have the same size.
-
-    A tar whose name holds the digest of the index is not outdated, whichever of the two a copy wrote first.
-    """
-    sha256 = found.index.sha256
-    if sha256 and shard.endswith(f"-{sha256[:_DIGITS_IN_NAME]}.tar"):
-        return False
-    tar, beside = storage.local_path(shard), storage.local_path(found.path)
-    if tar is None or beside is None:
-        return False
-    storage.stat(shard)  # raises a clear error for a broken link
-    return tar.stat().st_mtime_ns > beside.stat().st_mtime_ns
 
 
 def _read_kept(path: Path) -> ShardIndex | None:
