@@ -6,7 +6,8 @@ are replaced by ones that do nothing), and with a CRC-32 of all audio besides. T
 FLAC's frames in all three. Reported is the CPU time of an epoch, each kind in relation to the one without checks of the
 same round: the median of the ratios, and the ratio of the least times, because other programs may run. Where they run,
 this is too coarse; so the CPU time inside of the functions that check is added up, too, with the cost of doing so.
-Writes `results/checks.json`.
+The same is done for audio that is kept as it is (`codec: copy`), whose bytes are all compared, with isal's CRC-32 and
+with zlib's. Writes `results/checks.json`.
 """
 
 import argparse
@@ -31,9 +32,12 @@ import numpy as np  # noqa: E402
 from headrace import StreamingDataLoader, StreamingDataset  # noqa: E402
 from headrace.stores.storage import LocalStorage  # noqa: E402
 from headrace.streaming.batches import copied_batch, decode, in_place_batch  # noqa: E402
+from headrace.streaming.samples import stored_sample  # noqa: E402
 from headrace.streaming.samples.stored_sample import StoredSample  # noqa: E402
+from headrace.upkeep.tar_indexes import index_tars  # noqa: E402
 from tests.support.audio_shards import commit, write_partition  # noqa: E402
-from tests.support.sounds import music  # noqa: E402
+from tests.support.sounds import file_of, music  # noqa: E402
+from tests.support.tars import tar_of  # noqa: E402
 
 RATE_HZ, SECONDS, PER_SHARD = 44_100, 5, 50
 COLUMNS = {"species": "Turdus merula", "label": 17, "caption": "a blackbird sings in the rain at dawn " * 4}
@@ -48,6 +52,19 @@ def corpus_of(num_clips: int, folder: Path) -> str:
     columns = dict.fromkeys(keys, COLUMNS)
     commit(storage, write_partition(storage, shards, sample_rate_hz=RATE_HZ, metadata=columns))
     return storage.uri
+
+
+def kept_corpus_of(num_clips: int, folder: Path, container: str, subtype: str, extension: str) -> str:
+    """A folder of one tar with audio as it is, and JSON. Returns its name."""
+    folder.mkdir()
+    members = {}
+    for number in range(num_clips):
+        sound = music(RATE_HZ * SECONDS, seed=number)
+        members[f"clip{number:06d}.{extension}"] = file_of(sound, container, subtype, RATE_HZ)
+        members[f"clip{number:06d}.json"] = json.dumps(COLUMNS).encode()
+    (folder / "a.tar").write_bytes(tar_of(members))
+    index_tars(str(folder), num_threads=1)
+    return str(folder)
 
 
 def epoch(folder: str) -> float:
@@ -107,6 +124,29 @@ def time_in_checks(folder: str) -> float:
     return spent / 1e9 / seconds
 
 
+def shares_of_kept(num_clips: int, folder: Path, rounds: int) -> dict[str, dict[str, float]]:
+    """The share of the default checks, for each form of kept audio and each implementation of CRC-32."""
+    found: dict[str, dict[str, float]] = {}
+    for form, kind in KEPT.items():
+        corpus = kept_corpus_of(num_clips, folder / form.replace(" ", "_"), *kind)
+        shares: dict[str, list[float]] = {"isal": [], "zlib": []}
+        time_in_checks(corpus)
+        for _ in range(rounds):
+            shares["isal"].append(time_in_checks(corpus))
+            with mock.patch.object(stored_sample, "crc32", zlib.crc32):
+                shares["zlib"].append(time_in_checks(corpus))
+        found[form] = {name: statistics.median(values) for name, values in shares.items()}
+        print(f"{form}: " + ", ".join(f"{100 * share:.2f}% with {name}" for name, share in found[form].items()))
+    return found
+
+
+KEPT = {
+    "WAV of 16 bits": ("WAV", "PCM_16", "wav"),
+    "WAV of 24 bits": ("WAV", "PCM_24", "wav"),
+    "WAV of floats": ("WAV", "FLOAT", "wav"),
+    "MP3": ("MP3", "MPEG_LAYER_III", "mp3"),
+    "Vorbis": ("OGG", "VORBIS", "ogg"),
+}
 KINDS = {"without": without_checks, "default": contextlib.nullcontext, "with CRC-32 of the audio": with_all}
 
 
@@ -126,6 +166,7 @@ def main() -> None:
                 if turn:  # the first round warms up
                     seconds[name].append(taken)
         shares = [time_in_checks(corpus) for _ in range(max(3, options.rounds // 4))]
+        kept = shares_of_kept(options.clips, Path(folder), max(3, options.rounds // 10))
     print(f"CPU time inside of the default checks: at most {100 * statistics.median(shares):.2f}%")
     ratios = {
         name: [one / bare for one, bare in zip(seconds[name], seconds["without"], strict=True)]
@@ -140,6 +181,7 @@ def main() -> None:
         "machine": {"cpus": len(os.sched_getaffinity(0)), "python": platform.python_version()},
         "options": vars(options),
         "share_in_checks": shares,
+        "share_in_checks_of_kept": kept,
         "cpu_seconds": seconds,
         "ratio_median": {name: statistics.median(found) for name, found in ratios.items()},
         "ratio_of_least": {name: min(seconds[name]) / min(seconds["without"]) for name in ratios},

@@ -80,7 +80,7 @@ class Names:
             found = Listing()
             for number in range(start, min(start + _CHUNK, self._count)):
                 fault = None if self._usable else (RejectReason.BAD_NAME.value, f"file {number} has an invalid name")
-                found.add(_path(number), 100_000, 10**18, *(fault or (None, None)))
+                found.add(_path(number), FileStamp(100_000, 10**18), *(fault or (None, None)))
             yield found
 
     @contextmanager

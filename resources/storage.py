@@ -110,7 +110,7 @@ class StorageResource(dg.ConfigurableResource):
             status = Path(place).stat()
         except OSError:
             return None
-        return FileStamp(status.st_size, status.st_mtime_ns)
+        return FileStamp.of(status)
 
     def output(self, config: DatasetConfig) -> Storage:
         """The whole output: `catalog/`, `audio/`, `latents/`."""

@@ -65,6 +65,7 @@ def fields_of(recording: Recording) -> tuple[Recording, ...]:
             sha256=file.sha256,
             num_bytes=file.num_bytes,
             mtime_ns=file.mtime_ns,
+            ctime_ns=file.ctime_ns,
             info=file.info,
             stop_frame=recording.span.stop_frame,
             fields=(),

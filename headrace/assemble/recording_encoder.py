@@ -1,8 +1,8 @@
 """Encodes samples from the files of recordings, each task on one thread."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import BinaryIO, TypeVar
 
@@ -11,7 +11,7 @@ from headrace.assemble.span_passes import EncodedSpan
 from headrace.audio import AudioFormat, decode_spans, encode_segments, prove, proves
 from headrace.catalog.rows.recordings import Recording
 from headrace.errors import AudioError, BuildError, FileChangedError
-from headrace.sources.listing import FileStamp
+from headrace.sources.listing import NO_CTIME, FileStamp
 from headrace.sources.sources import Source
 
 Encoded = Sequence[EncodedSpan] | AudioError
@@ -71,11 +71,26 @@ class RecordingEncoder:
     @contextmanager
     def _opened(self, recording: Recording) -> Iterator[BinaryIO]:
         try:
-            with self.source.open(recording.path, FileStamp(recording.num_bytes, recording.mtime_ns)) as file:
-                yield file
+            with ExitStack() as stack:
+                yield self._found(recording, stack)
         except FileChangedError as error:
             raise BuildError(
                 f"{recording.path}: the file changed since the catalog was scanned; build again"
             ) from error
         except OSError as error:
             raise BuildError(f"{recording.path}: {error}; was it removed? The next build scans again") from error
+
+    def _found(self, recording: Recording, stack: ExitStack) -> BinaryIO:
+        """The open file of a recording.
+
+        If only its change time is another one, as after `chmod` or a hard link, the content decides.
+        """
+        stamp = FileStamp(recording.num_bytes, recording.mtime_ns, recording.ctime_ns)
+        try:
+            return stack.enter_context(self.source.open(recording.path, stamp))
+        except FileChangedError:
+            bare = replace(stamp, ctime_ns=NO_CTIME)
+            with self.source.open_digested(recording.path, bare) as digested:
+                if digested.digest != recording.sha256:
+                    raise
+            return stack.enter_context(self.source.open(recording.path, bare))

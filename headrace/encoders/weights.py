@@ -38,13 +38,13 @@ def packaged_file(package: str, path: str, install: str) -> Path:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 (hex) of a file, computed once as long as the file's size and time stay the same."""
+    """SHA-256 (hex) of a file, computed once as long as the file's size and times stay the same."""
     stat = path.stat()
-    return _digest(path, (stat.st_size, stat.st_mtime_ns))
+    return _digest(path, (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
 
 
 @functools.lru_cache(maxsize=256)
-def _digest(path: Path, stamp: tuple[int, int]) -> str:  # noqa: ARG001 - part of the cache's key
+def _digest(path: Path, stamp: tuple[int, ...]) -> str:  # noqa: ARG001 - part of the cache's key
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -55,8 +55,9 @@ class LocatedShard:
 
     def current_index(self) -> ShardIndex | None:
         """The `index`; None for a local tar that was written again after its index."""
-        found = None if self.storage is None else find_index(self.storage, self.name)
-        return None if found is None or is_outdated(self.storage, self.name, found) else found.index
+        if self.storage is None or (found := find_index(self.storage, self.name)) is None:
+            return None
+        return None if is_outdated(self.storage, self.name, found) else found.index
 
     def index(self) -> ShardIndex | None:
         """Headrace's index beside the shard; None where there is no index.

@@ -104,9 +104,9 @@ def _add(found: Listing, entry: StoredObject) -> None:
     try:
         checked_path(entry.path)
     except UnsafePathError as error:
-        found.add(entry.path, stamp.num_bytes, stamp.mtime_ns, RejectReason.BAD_NAME.value, str(error))
+        found.add(entry.path, stamp, RejectReason.BAD_NAME.value, str(error))
     else:
-        found.add(entry.path, stamp.num_bytes, stamp.mtime_ns, None, None)
+        found.add(entry.path, stamp)
 
 
 def _check(entry: StoredObject, stamp: FileStamp) -> None:

@@ -17,14 +17,14 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
 from headrace.errors import ConfigError, FileChangedError, UnsafePathError
 from headrace.format.rejects import RejectReason
 from headrace.sources.content_digests import DigestedFile, read_digest
-from headrace.sources.listing import FileStamp, Listing
+from headrace.sources.listing import NO_CTIME, FileStamp, Listing
 from headrace.stores.file_urls import is_file_url, path_of_file_url
 from headrace.stores.regular_files import oddity
 
@@ -198,16 +198,19 @@ class _FolderWalk:
             self._reject(path, RejectReason.UNREADABLE, _NOT_REGULAR)
         elif not _is_text(path):
             reason = "its name or a folder's name is not valid UTF-8; rename it"
-            self._found.add(_shown(path), status.st_size, status.st_mtime_ns, RejectReason.BAD_NAME, reason)
+            self._found.add(_shown(path), FileStamp.of(status), RejectReason.BAD_NAME, reason)
         else:
-            self._found.add(path, status.st_size, status.st_mtime_ns, None, None)
+            self._found.add(path, FileStamp.of(status))
 
     def _reject(self, path: str, code: RejectReason, reason: str) -> None:
-        self._found.add(_shown(path), None, None, code, reason)
+        self._found.add(_shown(path), None, code, reason)
 
 
 def _check(path: str, stamp: FileStamp, status: os.stat_result) -> None:
-    if (status.st_size, status.st_mtime_ns) != (stamp.num_bytes, stamp.mtime_ns):
+    found = FileStamp.of(status)
+    if stamp.ctime_ns == NO_CTIME:  # not to be compared
+        found = replace(found, ctime_ns=NO_CTIME)
+    if found != stamp:
         raise FileChangedError(f"{path}: the file changed since it was listed")
 
 

@@ -1,11 +1,12 @@
-"""What a listing of a source contains about its files: path, size and modification time.
+"""What a listing of a source contains about its files: path, size, modification time and change time.
 
 `Listing` is a chunk of a listing as Python columns. `SourceStamps` holds the listing of a whole source as numpy arrays,
-32 bytes per file, so that a sensor compares a hundred thousand files within a few megabytes and without polars. To make
+40 bytes per file, so that a sensor compares a hundred thousand files within a few megabytes and without polars. To make
 its rows equally wide, it stores a digest of each path.
 """
 
 import hashlib
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,15 +17,30 @@ PATH_DIGEST = np.dtype("S16")
 """Numpy strips trailing zero bytes of such values. All rows have the same width, so comparing them is still exact."""
 
 ABSENT = -1
-"""Size and modification time of an entry that cannot be opened."""
+"""Size and times of an entry that cannot be opened."""
+
+NO_CTIME = 0
+"""Change time of an object of a store, which has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """Size and modification time of a file. A file whose stamp is unchanged is taken to be unchanged."""
+    """Size and times of a file. A file whose stamp is unchanged is taken to be unchanged.
+
+    Attributes:
+        num_bytes: size.
+        mtime_ns: modification time, nanoseconds since 1970. Programs can set it: `cp -p` gives a new content an old time.
+        ctime_ns: change time of the inode, which only the file system sets; `NO_CTIME` if it is not known.
+    """
 
     num_bytes: int
     mtime_ns: int
+    ctime_ns: int = NO_CTIME
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> "FileStamp":
+        """The stamp of a local file."""
+        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 @dataclass(slots=True)
@@ -35,6 +51,7 @@ class Listing:
         path: relative POSIX paths.
         num_bytes: sizes; None for an entry that cannot be opened.
         mtime_ns: modification times in nanoseconds since 1970; None for an entry that cannot be opened.
+        ctime_ns: change times in nanoseconds since 1970; None for an entry that cannot be opened.
         code: why an entry is rejected (`Reject`); None for a file that can be opened.
         reason: the same as a sentence.
     """
@@ -42,63 +59,67 @@ class Listing:
     path: list[str] = field(default_factory=list)
     num_bytes: list[int | None] = field(default_factory=list)
     mtime_ns: list[int | None] = field(default_factory=list)
+    ctime_ns: list[int | None] = field(default_factory=list)
     code: list[str | None] = field(default_factory=list)
     reason: list[str | None] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.path)
 
-    def add(self, path: str, size: int | None, mtime_ns: int | None, code: str | None, reason: str | None) -> None:
-        """Append one entry."""
+    def add(self, path: str, stamp: FileStamp | None, code: str | None = None, reason: str | None = None) -> None:
+        """Append one entry; without a stamp if it cannot be opened."""
         self.path.append(path)
-        self.num_bytes.append(size)
-        self.mtime_ns.append(mtime_ns)
+        self.num_bytes.append(None if stamp is None else stamp.num_bytes)
+        self.mtime_ns.append(None if stamp is None else stamp.mtime_ns)
+        self.ctime_ns.append(None if stamp is None else stamp.ctime_ns)
         self.code.append(code)
         self.reason.append(reason)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStamps:
-    """Stamps of all files of a source, one row per file, sorted by all three columns.
+    """Stamps of all files of a source, one row per file, sorted by all columns.
 
     Attributes:
         paths: S16 (n,), the first 16 bytes of the SHA-256 of each path (UTF-8).
         num_bytes: int64 (n,), sizes; `ABSENT` for an entry that cannot be opened.
         mtime_ns: int64 (n,), modification times in nanoseconds since 1970; `ABSENT` for an entry that cannot be opened.
+        ctime_ns: int64 (n,), change times likewise; `NO_CTIME` for an object of a store.
     """
 
     paths: np.ndarray[Any, np.dtype[np.bytes_]]
     num_bytes: np.ndarray[Any, np.dtype[np.int64]]
     mtime_ns: np.ndarray[Any, np.dtype[np.int64]]
+    ctime_ns: np.ndarray[Any, np.dtype[np.int64]]
 
     def __len__(self) -> int:
         return len(self.paths)
 
     @property
+    def columns(self) -> tuple[np.ndarray[Any, Any], ...]:
+        """All columns, in order."""
+        return self.paths, self.num_bytes, self.mtime_ns, self.ctime_ns
+
+    @property
     def digest(self) -> str:
-        """Fingerprint (32 hex digits): equal if and only if all paths, sizes and modification times are equal."""
+        """Fingerprint (32 hex digits): equal if and only if all paths, sizes and times are equal."""
         digest = hashlib.sha256()
-        for column in (self.paths, self.num_bytes, self.mtime_ns):
+        for column in self.columns:
             digest.update(column.tobytes())
         return digest.hexdigest()[:32]
 
     def equals(self, other: "SourceStamps") -> bool:
         """Whether both hold the same files with the same stamps."""
-        return (
-            np.array_equal(self.paths, other.paths)
-            and np.array_equal(self.num_bytes, other.num_bytes)
-            and np.array_equal(self.mtime_ns, other.mtime_ns)
-        )
+        return all(map(np.array_equal, self.columns, other.columns))
 
     def where(self, rows: np.ndarray[Any, Any]) -> "SourceStamps":
         """Selected rows: by row numbers, or by a mask, bool (n,)."""
-        return SourceStamps(self.paths[rows], self.num_bytes[rows], self.mtime_ns[rows])
+        return SourceStamps(*(column[rows] for column in self.columns))
 
     def distinct(self) -> "SourceStamps":
         """Each row once."""
-        columns = (self.paths, self.num_bytes, self.mtime_ns)
         is_new = np.ones(len(self), np.bool_)
-        is_new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+        is_new[1:] = np.any([column[1:] != column[:-1] for column in self.columns], axis=0)
         return self.where(is_new)
 
     def are_in(self, other: "SourceStamps") -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -106,36 +127,41 @@ class SourceStamps:
         if not len(other):
             return np.zeros(len(self), np.bool_)
         there = other.where(np.searchsorted(other.paths, self.paths).clip(max=len(other) - 1))
-        is_same = (there.num_bytes == self.num_bytes) & (there.mtime_ns == self.mtime_ns)
-        return np.asarray(is_same & (there.paths == self.paths), np.bool_)
+        is_same = [here == other for here, other in zip(self.columns, there.columns, strict=True)]
+        return np.asarray(np.all(is_same, axis=0), np.bool_)
 
 
-def stamps_of(paths: Iterable[str], num_bytes: Iterable[int | None], mtime_ns: Iterable[int | None]) -> SourceStamps:
-    """Stamps of files given as columns, in any order."""
+def stamps_of(
+    paths: Iterable[str],
+    num_bytes: Iterable[int | None],
+    mtime_ns: Iterable[int | None],
+    ctime_ns: Iterable[int | None] | None = None,
+) -> SourceStamps:
+    """Stamps of files given as columns, in any order; `ctime_ns` is None for objects of a store."""
     digests = b"".join(hashlib.sha256(path.encode()).digest()[: PATH_DIGEST.itemsize] for path in paths)
-    return _sorted(np.frombuffer(digests, PATH_DIGEST), _filled(num_bytes), _filled(mtime_ns))
+    sizes = _filled(num_bytes)
+    changed = np.full(len(sizes), NO_CTIME, np.int64) if ctime_ns is None else _filled(ctime_ns)
+    return _sorted(np.frombuffer(digests, PATH_DIGEST), sizes, _filled(mtime_ns), changed)
 
 
 def concatenated(parts: Sequence[SourceStamps]) -> SourceStamps:
     """Stamps of all parts together."""
     if not parts:
         return stamps_of((), (), ())
-    return _sorted(
-        np.concatenate([part.paths for part in parts]),
-        np.concatenate([part.num_bytes for part in parts]),
-        np.concatenate([part.mtime_ns for part in parts]),
-    )
+    return _sorted(*map(np.concatenate, zip(*(part.columns for part in parts), strict=True)))
 
 
 def _sorted(
     paths: np.ndarray[Any, np.dtype[np.bytes_]],
     num_bytes: np.ndarray[Any, np.dtype[np.int64]],
     mtime_ns: np.ndarray[Any, np.dtype[np.int64]],
+    ctime_ns: np.ndarray[Any, np.dtype[np.int64]],
 ) -> SourceStamps:
-    order = np.lexsort((mtime_ns, num_bytes, paths))
+    order = np.lexsort((ctime_ns, mtime_ns, num_bytes, paths))
     paths = paths[order]  # one column after the other, so that the unsorted ones are not all there at the end
     num_bytes = num_bytes[order]
-    return SourceStamps(paths, num_bytes, mtime_ns[order])
+    mtime_ns = mtime_ns[order]
+    return SourceStamps(paths, num_bytes, mtime_ns, ctime_ns[order])
 
 
 def _filled(values: Iterable[int | None]) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -40,7 +40,7 @@ def list_within(source: Source, seconds: float, clock: Callable[[], float] = tim
     deadline = clock() + seconds
     chunks = []
     for chunk in source.list():
-        chunks.append(stamps_of(chunk.path, chunk.num_bytes, chunk.mtime_ns))
+        chunks.append(stamps_of(chunk.path, chunk.num_bytes, chunk.mtime_ns, chunk.ctime_ns))
         if clock() > deadline:
             return None
     return concatenated(chunks)

@@ -76,7 +76,7 @@ class LocalStorage:
         """See `Storage.version`."""
         with translated_errors(path, self.uri):
             found = self.local_path(path).stat()
-        return f"{found.st_size}-{found.st_mtime_ns}"
+        return f"{found.st_size}-{found.st_mtime_ns}-{found.st_ctime_ns}"
 
     def exists(self, path: str) -> bool:
         """See `Storage.exists`."""

@@ -70,7 +70,7 @@ class ChunkedSource:
 
     def list(self):
         for name in ("b.wav", "a.wav"):
-            yield Listing([name], [1], [OLD_NS], [None], [None])
+            yield Listing([name], [1], [OLD_NS], [0], [None], [None])
 
 
 def test_a_listing_that_takes_too_long_is_abandoned():

@@ -50,7 +50,7 @@ class FakeSource:
     def list(self):
         found = Listing()
         for path, file in self.files.items():
-            found.add(path, len(file.content), file.mtime_ns, None, None)
+            found.add(path, FileStamp(len(file.content), file.mtime_ns))
         yield found
 
     @contextlib.contextmanager

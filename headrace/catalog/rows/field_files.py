@@ -14,7 +14,7 @@ from headrace.audio import AudioInfo
 from headrace.catalog.rows.recordings import FieldFile
 from headrace.catalog.rows.schemas import AUDIO_SCHEMA, FILE_SCHEMA
 
-_STAMP = ("path", "sha256", "num_bytes", "mtime_ns")
+_STAMP = ("path", "sha256", "num_bytes", "mtime_ns", "ctime_ns")
 _DIGESTED = ("name", "path", "sha256", *AUDIO_SCHEMA)
 _SLICE_ROWS = 10_000
 

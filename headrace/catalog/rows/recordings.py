@@ -26,6 +26,7 @@ class FieldFile:
         sha256: as `Recording.sha256`.
         num_bytes: size of the file when it was scanned.
         mtime_ns: modification time of the file when it was scanned, nanoseconds since 1970.
+        ctime_ns: change time of its inode likewise; 0 if it is not known.
         info: facts from the file's header.
     """
 
@@ -34,6 +35,7 @@ class FieldFile:
     sha256: str
     num_bytes: int
     mtime_ns: int
+    ctime_ns: int
     info: AudioInfo
 
 
@@ -47,6 +49,7 @@ class Recording:
         sha256: digest of the file's bytes, hex, or the ETag of its object (`headrace.sources.content_digests`).
         num_bytes: size of the file when it was scanned.
         mtime_ns: modification time of the file when it was scanned, nanoseconds since 1970.
+        ctime_ns: change time of its inode likewise; 0 if it is not known.
         info: facts from the file's header.
         digest: digest of everything that can reach a shard, see
             `headrace.catalog.judging.acceptance.recording_digests`.
@@ -63,6 +66,7 @@ class Recording:
     sha256: str
     num_bytes: int
     mtime_ns: int
+    ctime_ns: int
     info: AudioInfo
     digest: str
     metadata: dict[str, Any]

@@ -11,7 +11,7 @@ import polars as pl
 ColumnTypes = dict[str, type[pl.DataType]]
 """Names and types, in order. (A `pl.Schema` loses its value type under mypy when it is unpacked into another.)"""
 
-STAMP_SCHEMA = ColumnTypes({"path": pl.String, "num_bytes": pl.Int64, "mtime_ns": pl.Int64})
+STAMP_SCHEMA = ColumnTypes({"path": pl.String, "num_bytes": pl.Int64, "mtime_ns": pl.Int64, "ctime_ns": pl.Int64})
 LISTING_SCHEMA = ColumnTypes({**STAMP_SCHEMA, "code": pl.String, "reason": pl.String})
 
 AUDIO_SCHEMA = ColumnTypes(
@@ -67,6 +67,7 @@ REJECTED_SCHEMA = ColumnTypes(
         "key": pl.String,
         "num_bytes": pl.Int64,
         "mtime_ns": pl.Int64,
+        "ctime_ns": pl.Int64,
         "sha256": pl.String,
         **AUDIO_SCHEMA,
     }

@@ -49,6 +49,7 @@ class ListedFile(NamedTuple):
     path: str
     num_bytes: int
     mtime_ns: int
+    ctime_ns: int
 
 
 class FileExamination(NamedTuple):
@@ -170,7 +171,7 @@ def _files(to_open: Iterable[pl.DataFrame]) -> Iterator[ListedFile]:
 
 def examine(source: Source, probe: Probe, file: ListedFile) -> FileExamination:
     """Read one file."""
-    return FileExamination(file, _examine(source, file.path, FileStamp(file.num_bytes, file.mtime_ns), probe))
+    return FileExamination(file, _examine(source, file.path, FileStamp(*file[1:]), probe))
 
 
 def _examine(source: Source, path: str, listed: FileStamp, probe: Probe) -> tuple[Any, ...] | None:

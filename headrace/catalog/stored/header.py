@@ -29,7 +29,7 @@ PARTS_FOLDER = "catalog/parts/"
 HEADER_PATH = "catalog/catalog.jsonl"
 REJECTED_PATH = "catalog/rejected.parquet"
 """A copy of the newest table of rejects, for people."""
-CATALOG_FORMAT = 1
+CATALOG_FORMAT = 2
 SCAN_AGAIN = "materialize the asset `catalog` again, or run build.py"
 
 _VERSION = "headrace_catalog"
@@ -289,6 +289,7 @@ def stamps_bytes(stamps: SourceStamps) -> bytes:
         "path_digests": stamps.paths.view(np.uint8).reshape(-1, PATH_DIGEST.itemsize),
         "num_bytes": stamps.num_bytes,
         "mtime_ns": stamps.mtime_ns,
+        "ctime_ns": stamps.ctime_ns,
     }
     return pack(arrays, {_STAMPS_VERSION: str(CATALOG_FORMAT)})
 
@@ -305,7 +306,7 @@ def read_stamps(output: Storage, header: CatalogHeader) -> SourceStamps:
     arrays, _ = unpack(output.read(path), place)
     try:
         paths = np.frombuffer(arrays["path_digests"].tobytes(), PATH_DIGEST)
-        return SourceStamps(paths, arrays["num_bytes"], arrays["mtime_ns"])
+        return SourceStamps(paths, arrays["num_bytes"], arrays["mtime_ns"], arrays["ctime_ns"])
     except (KeyError, ValueError) as error:
         raise FormatError(f"{place}: incomplete stamps ({error}); scan the source again") from error
 

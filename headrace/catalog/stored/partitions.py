@@ -107,6 +107,7 @@ def _typed(rows: pl.DataFrame) -> Iterator[Recording]:
             sha256=row["sha256"],
             num_bytes=row["num_bytes"],
             mtime_ns=row["mtime_ns"],
+            ctime_ns=row["ctime_ns"],
             info=AudioInfo(**{name: row[name] for name in AUDIO_SCHEMA}),
             digest=row["recording_digest"],
             metadata=columns,

@@ -167,7 +167,7 @@ class CatalogWriter:
             self._rows = Buckets(divided.schema, self._most_bytes)
         self._rows.add(divided, bucket_of_numbers(numbers, len(self._names)))
         files = files_of(recordings)
-        self._stamps.append(stamps_of(files["path"], files["num_bytes"], files["mtime_ns"]))
+        self._stamps.append(stamps_of(*(files[name] for name in STAMP_SCHEMA)))
         self._seconds.append(recordings["duration_seconds"])
         self._num_duplicates += recordings["duplicate_of"].count()
         self.schema = recordings.schema
@@ -184,7 +184,7 @@ class CatalogWriter:
         config, writer = self._config, self._parts
         entries = dict(self._entries())
         files = rejected.select("origin", *STAMP_SCHEMA).filter(pl.col("origin") == RejectSubject.FILE)
-        stamps = [*self._stamps, stamps_of(files["path"], files["num_bytes"], files["mtime_ns"])]
+        stamps = [*self._stamps, stamps_of(*(files[name] for name in STAMP_SCHEMA))]
         self._stamps = []
         totals = CatalogTotals(
             digest=catalog_digest({name: entry.fingerprint for name, entry in entries.items()}),

@@ -65,7 +65,7 @@ class FileShard:
     bytes do not count as memory of this process, and latents are copied once, from the page cache into the batch.
     """
 
-    is_compared = False
+    is_compared: ClassVar[bool] = False
 
     def __init__(self, path: Path, num_bytes: int = UNKNOWN_SIZE) -> None:
         """Open `path`.
@@ -157,7 +157,7 @@ class FileShard:
 class BlobShard:
     """Pieces of a shard in memory, fetched by ranged reads."""
 
-    is_compared = True
+    is_compared: ClassVar[bool] = True
 
     def __init__(self, name: str) -> None:
         """Make a shard without pieces; `name` is its name in messages."""

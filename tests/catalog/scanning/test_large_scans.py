@@ -26,7 +26,7 @@ class Large:
         for start in range(0, self.num_files, 10_000):
             numbers = range(start, start + 10_000)
             paths, nothing = [f"{n // 1000}/file {n}.wav" for n in numbers], [None] * 10_000
-            yield Listing(paths, [1000] * 10_000, [OLD_NS] * 10_000, nothing, nothing)
+            yield Listing(paths, [1000] * 10_000, [OLD_NS] * 10_000, [0] * 10_000, nothing, nothing)
 
     def open_digested(self, path, stamp):
         raise AssertionError(path)
