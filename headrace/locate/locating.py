@@ -7,11 +7,11 @@ and snapshots are read, never a tar.
 from dataclasses import dataclass
 
 from headrace.arguments import path
-from headrace.errors import NoShardsError
+from headrace.errors import ConfigError, NoShardsError
 from headrace.locate.names import expanded, is_pattern
 from headrace.locate.no_shards import no_audio, no_shards, no_snapshots
 from headrace.locate.outputs import ITSELF, ShardFolder, folders_of_output, meant_folder
-from headrace.locate.tars import PlainTars, tars_of_folder, tars_of_pattern
+from headrace.locate.tars import PlainTars, is_bucket_folder, tars_of_folder, tars_of_pattern
 from headrace.stores.storage import Storage, Transfer, open_storage
 
 
@@ -91,7 +91,12 @@ def locate(
         FormatError: the `sizes.json` is not valid.
     """
     name = expanded(path("path", named))
-    if is_pattern(name):
+    if name.startswith(("http://", "https://")) and "?" in name:
+        raise ConfigError(
+            f"{name.partition('?')[0]}?…: a URL with a query, as a signed one, is read by headrace.webdataset_loader "
+            "alone: use that, or name the bucket (s3://…) with credentials in the environment, or copy the tars"
+        )
+    if is_pattern(name) and not is_bucket_folder(name, transfer):
         tars = tars_of_pattern(name, split, transfer, snapshot)
         if not tars.names:
             raise no_shards(name, tars.storage)

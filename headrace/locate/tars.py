@@ -15,11 +15,13 @@ from headrace.format.other_formats import may_be_texts, possible_texts, texts_be
 from headrace.format.sizes import parse_sizes
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
-from headrace.locate.listing import has_snapshots, listing
+from headrace.locate.listing import has_snapshots, is_web, listing
 from headrace.locate.names import SPECIAL, TAR_SUFFIXES, expand_braces, split_pattern
 from headrace.stores.refetch import read_sound
 from headrace.stores.regular_files import oddity
 from headrace.stores.storage import LocalStorage, Storage, Transfer, open_storage
+
+_BUCKETS = ("s3://", "gs://", "az://", "abfs://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,8 @@ def tars_of_pattern(
         chosen = _of_split(list(sizes), split)  # not looked up one by one: a missing tar is reported when it is opened
         return PlainTars(storage, tuple(chosen), tuple(sizes[name] for name in chosen), number)
     odd = set[str]()
-    names = [name for part in expand_braces(last) for name in _matching(storage, part, odd)]
+    parts = [last] if "{" in last and not is_web(storage) and storage.exists(last) else expand_braces(last)
+    names = [name for part in parts for name in _matching(storage, part, odd)]
     _warn_of_texts(storage, _texts_of(storage, names[:1]))
     there, number = _in_snapshots(storage, list(dict.fromkeys(names)), snapshot)
     return PlainTars(storage, _checked(storage, _of_split(there, split), odd), None, number)
@@ -109,6 +112,13 @@ def tars_of_list(storage: Storage, name: str, snapshot: int | None = None) -> tu
     return dict(zip(table.names(), table.num_samples.tolist(), strict=True)), number
 
 
+def is_bucket_folder(name: str, transfer: Transfer | None = None) -> bool:
+    """Whether a name with the characters of a pattern is, as it is spelled, a folder of a bucket."""
+    if not name.startswith(_BUCKETS) or name.endswith((".json", *TAR_SUFFIXES)):
+        return False
+    return next(iter(open_storage(name, transfer).list()), None) is not None
+
+
 def has_name(storage: Storage, path: str) -> bool:
     """Whether there is an object of this name, or something else in its place, such as a broken link."""
     return storage.exists(path) or _oddity(storage, path) is not None
@@ -117,6 +127,8 @@ def has_name(storage: Storage, path: str) -> bool:
 def _matching(storage: Storage, pattern: str, odd: set[str]) -> Iterator[str]:
     """Names that match a shell glob, sorted; `*` stops at `/`. A plain name must be there. For `odd` see `_tars`."""
     special = SPECIAL.search(pattern)
+    if special is not None and not is_web(storage) and storage.exists(pattern):  # a name with such characters
+        special = None
     if special is None:
         if not storage.exists(pattern):
             if not has_name(storage, pattern):

@@ -25,11 +25,16 @@ _SETTINGS = {
 }
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _STATUS = re.compile(r"status code: (\d{3})")
-_PASSING_STATUSES = {408, 425, 429, 500, 502, 503, 504}
+PASSING_STATUSES = {408, 425, 429, 500, 502, 503, 504}
 _PASSING_CODES = re.compile(r"<Code>(RequestTimeout|SlowDown|Throttl\w*|InternalError|ServiceUnavailable)</Code>")
 _UNANSWERED = re.compile(r"HTTP error|request or response body error|error sending request")
+_OTHER_RANGE = re.compile(r"Requested \d+\.\.\d+, got \d+\.\.\d+|CONTENT_RANGE header|Content-Range header not present")
 _UNTRUSTED = re.compile(r"certificate|builder error|invalid URL")
 _WHY = re.compile(r'(?:message|error): "([^"]+)"|kind: (Timeout)\b')
+
+
+class OtherRangeError(StoreUnavailableError):
+    """The answer has other bytes than were requested, which the store's client does not retry."""
 
 
 @contextlib.contextmanager
@@ -61,6 +66,11 @@ def _fault(error: Exception, path: str, uri: str) -> StorageError:
         return AlreadyExistsError(f"{path}: already exists in {uri}")
     if not may_pass(error):
         return StorageError(store_fault(error, path, uri))
+    if _OTHER_RANGE.search(str(error)):
+        return OtherRangeError(
+            f"{store_fault(error, path, uri)}: the store, or a proxy or cache on the way, sends other bytes than were "
+            "requested; if this does not pass, go around the proxy (NO_PROXY), or copy the data"
+        )
     unavailable = StoreUnavailableError(store_fault(error, path, uri))
     unavailable.status = status_of(error)
     return unavailable
@@ -112,7 +122,9 @@ def may_pass(error: BaseException) -> bool:
     """
     text = str(error)
     if (status := status_of(error)) is not None:
-        return status in _PASSING_STATUSES or bool(_PASSING_CODES.search(text))
+        return status in PASSING_STATUSES or bool(_PASSING_CODES.search(text))
+    if _OTHER_RANGE.search(text):  # a proxy that mixed up two answers
+        return True
     return bool(_UNANSWERED.search(text)) and not _UNTRUSTED.search(text) and not _NO_CREDENTIALS.search(text)
 
 

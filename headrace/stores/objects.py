@@ -9,25 +9,31 @@ import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 from urllib.parse import quote
 
-from headrace.errors import ConfigError, FileChangedError, HeadraceError, NotFoundError
-from headrace.stores.client_errors import translated_errors
+from headrace.errors import ConfigError, FileChangedError, HeadraceError, NotFoundError, StoreUnavailableError
+from headrace.stores import web_objects
+from headrace.stores.client_errors import OtherRangeError, translated_errors
 from headrace.stores.contents import PIECE_BYTES, Content, FetchResponse, StoredObject, checked_path, exactly
 from headrace.stores.forked_obstore import keep_over_forks
 from headrace.stores.requests import Transfer
 from headrace.stores.retry_after import asked_pause
 
 if TYPE_CHECKING:
+    from http.client import HTTPResponse
+
     from obstore import GetOptions, ListStream, ObjectMeta
     from obstore.store import ObjectStore
 
 T = TypeVar("T")
 
+_MORE_ATTEMPTS = 3
 _PAGE = 1000  # entries of a listing in one request
 _SIGNED_FOR = timedelta(minutes=1)
+_UNKNOWN_TIME = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,13 @@ class ObjectStorage:
     transfer: Transfer | None = None
     is_past_caches: bool = False
     _client: "dict[int, ObjectStore]" = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def opened(cls, url: str, transfer: Transfer | None) -> "ObjectStorage":
+        """The store of a URL. The key in the URL of a bucket is taken as it is spelled, also with `%`, `#` and `?`."""
+        scheme, _, rest = url.partition("://")
+        prefix = "" if scheme in {"http", "https", "memory"} else rest.partition("/")[2]
+        return cls(url, prefix, transfer)
 
     def __getstate__(self) -> tuple[str, str, Transfer | None, bool]:
         """State without the client, whose sockets and threads cannot be pickled."""
@@ -108,7 +121,9 @@ class ObjectStorage:
         import obstore
 
         full = self._full(path)
-        return self._counted(self._answer(path, lambda client: bytes(obstore.get(client, full).bytes())))
+        return self._counted(
+            self._answer(path, lambda client: bytes(obstore.get(client, full).bytes()), web_objects.read_whole)
+        )
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """See `Storage.read_ranges`. Adjacent ranges are one request; requests are sent concurrently."""
@@ -119,11 +134,11 @@ class ObjectStorage:
             return [b""] * len(ranges)
         full, starts, ends = self._full(path), [start for start, _ in asked], [stop for _, stop in asked]
         blobs = self._answer(
-            path, lambda client: obstore.get_ranges(client, full, starts=starts, ends=ends, coalesce=0)
+            path,
+            lambda client: list(map(bytes, obstore.get_ranges(client, full, starts=starts, ends=ends, coalesce=0))),
+            lambda url, limit: [web_objects.read_range(url, *span, limit) for span in asked],
         )
-        found = {
-            span: self._counted(exactly(bytes(blob), *span, path)) for span, blob in zip(asked, blobs, strict=True)
-        }
+        found = {span: self._counted(exactly(blob, *span, path)) for span, blob in zip(asked, blobs, strict=True)}
         return [found.get(span, b"") for span in ranges]
 
     def fetch(
@@ -236,7 +251,12 @@ class ObjectStorage:
         import obstore
 
         full = self._full(path)
-        return self._answer(path, lambda client: obstore.head(client, full))
+
+        def without_head(url: str, limit: float) -> "ObjectMeta":
+            size = web_objects.size_of(url, limit)
+            return {"path": full, "size": size, "last_modified": _UNKNOWN_TIME, "e_tag": None, "version": None}
+
+        return self._answer(path, lambda client: obstore.head(client, full), without_head)
 
     def _listed(self, prefix: str, below: str | None, start: str) -> "Iterator[Sequence[ObjectMeta]]":
         """Objects whose key begins with `start`, page by page; stores list keys in order.
@@ -262,14 +282,45 @@ class ObjectStorage:
             if last > start and not last.startswith(start):
                 return
 
-    def _answer(self, path: str, request: "Callable[[ObjectStore], T]") -> T:
-        """The result of a request, which is sent again while the store fails, as `transfer` says."""
+    def streamed(self, path: str) -> "contextlib.AbstractContextManager[HTTPResponse]":
+        """The answer to a request for a whole object of a web server, to be read from front to end."""
+        return web_objects.opened(self._url(path), self._timeout_seconds)
+
+    @property
+    def _timeout_seconds(self) -> float:
+        return (self.transfer or Transfer()).timeout_seconds
+
+    def _answer(
+        self,
+        path: str,
+        request: "Callable[[ObjectStore], T]",
+        of_odd_server: Callable[[str, float], T] | None = None,
+    ) -> T:
+        """The result of a request, which is sent again while the store fails, as `transfer` says.
+
+        Args:
+            path: the object.
+            request: sends the request by obstore.
+            of_odd_server: sends it by `web_objects`, given the URL and a time limit, if obstore rejects the answer.
+        """
 
         def once() -> T:
             with translated_errors(path, self.uri):
-                return request(self.client)
+                try:
+                    return request(self.client)
+                except Exception as error:
+                    if of_odd_server is None or not web_objects.is_odd(error, self.uri):
+                        raise
+                return of_odd_server(self._url(path), self._timeout_seconds)
 
+        return self.retried(path, once)
+
+    def retried(self, path: str, once: Callable[[], T]) -> T:
+        """The result of `once`, which is called again while it raises `StoreUnavailableError`, as `transfer` says."""
         if self.transfer is None:
+            for _ in range(_MORE_ATTEMPTS):  # obstore has repeated all other failures
+                with contextlib.suppress(OtherRangeError):
+                    return once()
             return once()
         requests, retries = self.transfer.requests, self.transfer.retries
         what = f"{self.uri}/{path}" if path else self.uri
@@ -300,11 +351,20 @@ def _just_before(start: str) -> str | None:
 
 
 class _RawReader(io.RawIOBase):
-    """An object as a raw file for `io.BufferedReader`. Each read is a request."""
+    """An object as a raw file for `io.BufferedReader`. Each read is a request.
+
+    If the server does not answer requests for ranges, the object is read from front to end instead.
+    """
 
     def __init__(self, storage: ObjectStorage, path: str) -> None:
         self._storage, self._path, self._at = storage, path, 0
         self._size = storage.size(path)
+        self._stream: _Stream | None = None
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        super().close()
 
     def readable(self) -> bool:
         return True
@@ -316,10 +376,19 @@ class _RawReader(io.RawIOBase):
         stop = min(self._at + len(buffer), self._size)
         if stop <= self._at:
             return 0
-        (data,) = self._storage.read_ranges(self._path, [(self._at, stop)])
+        data = self._read(stop)
         buffer[: len(data)] = data
         self._at = stop
         return len(data)
+
+    def _read(self, stop: int) -> bytes:
+        """Bytes from the current position to `stop`, which is behind it."""
+        if self._stream is None:
+            try:
+                return self._storage.read_ranges(self._path, [(self._at, stop)])[0]
+            except web_objects.NoRangesError:
+                self._stream = _Stream(self._storage, self._path)
+        return self._stream.read(self._at, stop)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         self._at = max(0, offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence])
@@ -327,3 +396,42 @@ class _RawReader(io.RawIOBase):
 
     def tell(self) -> int:
         return self._at
+
+
+class _Stream:
+    """One answer with a whole object, which is requested again to go back, or if the connection breaks."""
+
+    def __init__(self, storage: ObjectStorage, path: str) -> None:
+        self._storage, self._path, self._at = storage, path, 0
+        self._opened = contextlib.ExitStack()
+        self._answer: HTTPResponse | None = None
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Bytes [start, stop) of the object."""
+        found: bytes = self._storage.retried(self._path, lambda: self._once(start, stop))
+        return found
+
+    def close(self) -> None:
+        """End the request."""
+        self._answer = None
+        self._opened.close()
+
+    def _once(self, start: int, stop: int) -> bytes:
+        if self._answer is None or start < self._at:
+            self.close()
+            self._answer, self._at = self._opened.enter_context(self._storage.streamed(self._path)), 0
+        try:
+            while self._at < start:
+                self._advance(min(PIECE_BYTES, start - self._at))
+            return b"".join(iter(lambda: self._advance(stop - self._at) if self._at < stop else b"", b""))
+        except (OSError, HTTPException) as error:
+            self.close()
+            raise StoreUnavailableError(f"{self._path}: the connection broke at byte {self._at}: {error}") from error
+
+    def _advance(self, num_bytes: int) -> bytes:
+        assert self._answer is not None
+        data = self._answer.read(num_bytes)
+        if not data:
+            raise HTTPException("the object ended early")
+        self._at += len(data)
+        return data

@@ -111,6 +111,6 @@ def open_bucket(url: str, transfer: Transfer | None = None) -> ObjectStorage:
         if not url.startswith(f"{scheme}://"):
             rest = url.removeprefix(f"{scheme}:").lstrip("/")
             raise ConfigError(f"{url}: a URL has two slashes after its scheme: {scheme}://{rest}")
-        return ObjectStorage(url.rstrip("/"), transfer=transfer)
+        return ObjectStorage.opened(url.rstrip("/"), transfer)
     known = ", ".join(["file", *ObjectStorage.SCHEMES])
     raise ConfigError(f"{url}: unknown storage scheme {scheme!r}; use a folder name or one of {known}")

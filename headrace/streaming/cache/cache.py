@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.errors import HeadraceError, IntegrityError, NotAFileError, NotFoundError
+from headrace.errors import HeadraceError, IntegrityError, NotAFileError, NotFoundError, StorageError
 from headrace.machine import NO_ROOM, reserve
 from headrace.streaming.cache.cache_readers import ReaderFacts, RegisteredReader, is_of_reader, register
 from headrace.streaming.cache.eviction import NextUses, Turn, coldest_first, turns
@@ -81,6 +81,10 @@ class ShardCache:
         except (IntegrityError, NotAFileError):
             self.discard(name)
             return None
+        except StorageError as error:
+            if isinstance(error.__cause__, PermissionError):  # of another user; `receive` says so
+                return None
+            raise
         if not lock(found.file_descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB):
             return None  # being evicted
         with contextlib.suppress(OSError):
@@ -114,7 +118,7 @@ class ShardCache:
             CacheUnusableError: the cache cannot hold the shard.
         """
         with self._owned_part(name) as part:
-            if part is None or (self.folder / name).exists():
+            if part is None or self._is_there(name):
                 yield None
                 return
             with self._translated():
@@ -126,6 +130,19 @@ class ShardCache:
                 os.fsync(part)  # after a power cut, a file of zeros must not look like a whole shard
                 with self._folder_lock():  # without it, a process that makes room could see neither of the two names
                     self._part(name).rename(self.folder / name)
+
+    def _is_there(self, name: str) -> bool:
+        """Whether the folder has a shard. Raises `CacheUnusableError` if this user may not read it."""
+        path = self.folder / name
+        with self._translated():
+            if not path.exists():
+                return False
+        if not os.access(path, os.R_OK, effective_ids=True):
+            raise CacheUnusableError(
+                f"{path}: another user's file, which this user may not read: choose another local=…, or let that user "
+                "fill the cache with umask 002"
+            )
+        return True
 
     def evict(self, name: str) -> bool:
         """Remove a shard that no process has open. Returns whether it is gone."""

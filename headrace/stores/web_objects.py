@@ -1,0 +1,106 @@
+"""Reads objects of web servers whose answers obstore does not accept, with Python's HTTP client.
+
+Some servers do not answer HEAD, send no length (chunked answers), or leave the length out of `Content-Range`. All of
+that is valid HTTP. Requests carry no credentials.
+"""
+
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPException, HTTPResponse
+from typing import cast
+
+from headrace.errors import NotFoundError, StorageError, StoreUnavailableError
+from headrace.stores.client_errors import PASSING_STATUSES
+
+_ODD = re.compile(
+    r"Content-Length Header missing|CONTENT_RANGE header: \"bytes \d+-\d+/\*\""
+    r"|performing HEAD .*status code: (405|501)|Range request not supported",
+    re.DOTALL,
+)
+_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_PIECE_BYTES = 1 << 20
+_PARTIAL = 206
+
+
+class NoRangesError(StorageError):
+    """The server answers a request for a range of bytes with the whole object."""
+
+
+def is_odd(error: Exception, url: str) -> bool:
+    """Whether an error of obstore is about an answer that `Web` may be able to read."""
+    return url.startswith(("http://", "https://")) and _ODD.search(str(error)) is not None
+
+
+def read_whole(url: str, timeout_seconds: float) -> bytes:
+    """All bytes of an object. Raises as `opened`."""
+    with opened(url, timeout_seconds) as answer:
+        return answer.read()
+
+
+def read_range(url: str, start: int, stop: int, timeout_seconds: float) -> bytes:
+    """Bytes [start, stop) of an object, fewer if it is shorter.
+
+    Raises:
+        NoRangesError: the server does not answer requests for ranges.
+        StoreUnavailableError: as `opened`, or the answer has other bytes.
+    """
+    with opened(url, timeout_seconds, f"bytes={start}-{stop - 1}") as answer:
+        if answer.status != _PARTIAL:
+            raise NoRangesError(
+                f"{url}: this web server does not answer requests for byte ranges, which headrace.StreamingDataset and "
+                "headrace verify need: serve the shards with one that does (nginx, Apache, Caddy, rclone serve http), "
+                "or copy them to a local folder or a bucket; headrace.webdataset_loader needs no ranges"
+            )
+        found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+        if found is None or int(found[1]) != start or int(found[2]) >= stop:
+            raise StoreUnavailableError(
+                f"{url}: bytes {start}-{stop - 1} requested, {answer.headers.get('Content-Range')} received"
+            )
+        return answer.read()
+
+
+def size_of(url: str, timeout_seconds: float) -> int:
+    """Size of an object in bytes; if the server does not tell it, the object is downloaded. Raises as `opened`."""
+    with opened(url, timeout_seconds, "bytes=0-0") as answer:
+        found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+        if answer.status == _PARTIAL and found is not None and found[3] != "*":
+            return int(found[3])
+        if answer.status != _PARTIAL:
+            length = answer.headers.get("Content-Length")
+            return int(length) if length else sum(map(len, iter(lambda: answer.read(_PIECE_BYTES), b"")))
+    return len(read_whole(url, timeout_seconds))
+
+
+@contextmanager
+def opened(url: str, timeout_seconds: float, span: str = "") -> Iterator[HTTPResponse]:
+    """The answer to a GET request.
+
+    Raises:
+        NotFoundError: there is no such object.
+        StoreUnavailableError: the connection failed, or the server asks to try later.
+        StorageError: the server refuses.
+    """
+    request = urllib.request.Request(url, headers={"Range": span} if span else {})  # noqa: S310 - HTTP alone, see `is_odd`
+    try:
+        with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:  # noqa: S310
+            yield cast("HTTPResponse", answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise _refusal(url, error.code, error.reason) from error
+    except StorageError:
+        raise
+    except (OSError, HTTPException) as error:
+        raise StoreUnavailableError(f"{url}: {str(error) or type(error).__name__}") from error
+
+
+def _refusal(url: str, status: int, reason: str) -> StorageError:
+    if status in {404, 410}:
+        return NotFoundError(f"{url}: not found")
+    if status not in PASSING_STATUSES:
+        return StorageError(f"{url}: the server answers {status} {reason}")
+    unavailable = StoreUnavailableError(f"{url}: the server answers {status} {reason}")
+    unavailable.status = status
+    return unavailable
