@@ -62,7 +62,15 @@ manifests and shards that neither a kept snapshot nor the newest manifest of a p
 writers that died. Columns and views are treated likewise. Audio snapshots that kept latents, columns and views were
 made from stay. Files younger than a day stay, and all that a snapshot younger than a day names. A build may run at the
 same time. Training jobs on a removed snapshot fail. Files are removed without asking: try --dry-run first, which only
-lists them.
+lists them. With --now young files go as well, which is right only while no build is running: nothing is removed if
+there is a sign of a build, and a bucket, which shows no such sign, needs --no-build-is-running.
+""",
+    "find": """\
+List the files of OUTPUT that hold a sample: shards of audio and latents, columns and views, with the snapshots that
+name them. KEY is the key of a sample, or of a recording that was cut into segments; the path of a recording in the
+source; or a condition on columns, such as "speaker = 'p225'", of which the newest snapshot is asked. Files that no
+snapshot names any more are listed, too, until headrace gc has removed them. The exit code is 1 if there is no such
+file. Reads all indexes, and no shard.
 """,
     "simulate": """\
 Predict what a training job needs on each host: the shards and bytes that it reads, the size of its cache, and, with
@@ -110,10 +118,13 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _path(_command(commands, "inspect", "show what is in a data set"))
+    inspect = _command(commands, "inspect", "show what is in a data set")
+    _path(inspect)
+    _json(inspect)
 
     verify = _command(commands, "verify", "compare shards with their digests and indexes")
     _path(verify)
+    _json(verify)
     _jobs(verify)
     _key_at(verify)
     verify.add_argument(
@@ -133,6 +144,7 @@ def parser() -> argparse.ArgumentParser:
 
     index = _command(commands, "index", "write sizes.json and .idx for any WebDataset tars")
     index.add_argument("path", metavar="GLOB", help="folder, shell glob or brace pattern; quote it")
+    _json(index)
     _jobs(index)
     _key_at(index)
     index.add_argument(
@@ -147,6 +159,7 @@ def parser() -> argparse.ArgumentParser:
     export = _command(commands, "export", "export a snapshot as plain train_000000.tar …")
     export.add_argument("path", metavar="SOURCE", help="an output, or one of its shard folders")
     export.add_argument("target", metavar="TARGET", help="an empty folder, or an earlier export")
+    _json(export)
     export.add_argument("--snapshot", type=_count(1), metavar="N", help="number of the snapshot (default: the newest)")
     export.add_argument("--split", help="only this split")
 
@@ -156,14 +169,24 @@ def parser() -> argparse.ArgumentParser:
         "set", metavar="SET", nargs="?", default="metadata", help="name of the set (default: metadata)"
     )
     columns.add_argument("--parquet", metavar="FILE", required=True, help="the file to write")
+    _json(columns)
+
+    find = _command(commands, "find", "list the files that hold a sample")
+    find.add_argument("key", metavar="KEY", help="a key, the path of a recording, or a condition on columns; quote it")
+    find.add_argument("path", metavar="OUTPUT", help="a data set's output: the folder with audio/ in it")
+    _json(find)
 
     gc = _command(commands, "gc", "remove old snapshots and the shards that only they name")
     gc.add_argument("path", metavar="OUTPUT", help="a data set's output: the folder with audio/ in it")
     gc.add_argument("--keep", type=_count(1), default=10, metavar="N", help="snapshots to keep (default 10)")
     gc.add_argument("--dry-run", action="store_true", help="list the files that would be removed, and remove none")
+    gc.add_argument("--now", action="store_true", help="remove young files as well, if no build is running")
+    gc.add_argument("--no-build-is-running", action="store_true", help="with --now: you know that no build is running")
+    _json(gc)
 
     simulate = _command(commands, "simulate", "what a training job needs on each host")
     _path(simulate)
+    _json(simulate)
     _job(simulate)
     return top
 
@@ -182,6 +205,10 @@ def _command(
 
 def _path(command: argparse.ArgumentParser) -> None:
     command.add_argument("path", metavar="PATH", help="an output, a shard folder, or any WebDataset")
+
+
+def _json(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
 
 
 def _jobs(command: argparse.ArgumentParser) -> None:

@@ -13,18 +13,21 @@ from typing import TypeAlias
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from headrace.cli.as_json import facts_content, plain, print_json
 from headrace.cli.tables import bytes_text, grid, plain_console, print_facts
-from headrace.errors import ConfigError
+from headrace.errors import BuildError, ConfigError
 from headrace.locate import locate
-from headrace.stores.storage import StoredObject, open_storage
+from headrace.stores.storage import LocalStorage, Storage, StoredObject, open_storage
+from headrace.upkeep.activity import signs_of_builds
 from headrace.upkeep.columns_export import export_columns
 from headrace.upkeep.export import export_snapshot
-from headrace.upkeep.gc import Garbage, collect, find_garbage, find_leftovers, remove_leftovers
+from headrace.upkeep.gc import MIN_AGE_SECONDS, Garbage, collect, find_garbage, find_leftovers, remove_leftovers
 from headrace.upkeep.inspection import inspect
+from headrace.upkeep.takedown import find_samples
 from headrace.upkeep.tar_indexes import index_tars
 from headrace.verification.rounds import plan_rounds, verify_rounds
 from headrace.verification.shard_check import Depth
-from headrace.verification.verify import checked_on_threads, find_target, verify
+from headrace.verification.verify import Verdict, checked_on_threads, find_target, verify
 
 _SHOWN_FAULTS = 100
 
@@ -33,7 +36,11 @@ Command: TypeAlias = Callable[[argparse.Namespace], int]
 
 def run_inspect(options: argparse.Namespace) -> int:
     """`headrace inspect`."""
-    print_facts(plain_console(), inspect(options.path))
+    facts = inspect(options.path)
+    if options.json:
+        print_json(facts_content(facts))
+    else:
+        print_facts(plain_console(), facts)
     return 0
 
 
@@ -50,6 +57,10 @@ def run_verify(options: argparse.Namespace) -> int:
         with _progress("verifying", sum(part.num_shards for part in rounds)) as advance:
             checks = partial(checked_on_threads, depth=depth)
             verdict = verify_rounds(target, rounds, checks, time.time, lambda _: advance())
+    if options.json:
+        coverage = {part.storage.uri: part.coverage() for part in rounds}
+        print_json({"faults": verdict.faults, **_numbers_of(verdict), "coverage": coverage})
+        return 1 if verdict.faults else 0
     if verdict.faults:
         faults = [(fault.where, fault.what) for fault in verdict.faults[:_SHOWN_FAULTS]]
         more = f", the first {_SHOWN_FAULTS}" if len(verdict.faults) > _SHOWN_FAULTS else ""
@@ -73,6 +84,11 @@ def run_index(options: argparse.Namespace) -> int:
         )
     faults = [(result.name, result.fault) for result in results if result.fault]
     console = plain_console()
+    if options.json:
+        listed = [{"tar": name, "fault": fault} for name, fault in faults]
+        samples = sum(result.num_samples for result in results)
+        print_json({"num_indexed": len(results) - len(faults), "num_samples": samples, "faults": listed})
+        return 1 if faults else 0
     if faults:
         console.print(grid("not indexed; sizes.json was not changed", ("tar", "why"), faults))
     total = sum(result.num_samples for result in results)
@@ -92,6 +108,19 @@ def run_export(options: argparse.Namespace) -> int:
         )
     num_copied = len(done.shards) - done.num_linked
     samples = sum(shard.num_samples for shard in done.shards)
+    if options.json:
+        print_json(
+            {
+                "snapshot": done.snapshot,
+                "target": target.uri,
+                "num_shards": len(done.shards),
+                "num_samples": samples,
+                "num_linked": done.num_linked,
+                "num_copied": num_copied,
+                "num_removed": done.num_removed,
+            }
+        )
+        return 0
     removed = f", {done.num_removed} of an earlier export removed" if done.num_removed else ""
     plain_console().print(
         f"snapshot {done.snapshot}: {len(done.shards)} shards, {samples} samples → {target.uri} "
@@ -110,6 +139,9 @@ def run_columns(options: argparse.Namespace) -> int:
         raise ConfigError(f"{options.path}: is one shard folder of an output; name the output itself")
     target = Path(options.parquet)
     num_rows = export_columns(located.storage, options.set, target)
+    if options.json:
+        print_json({"set": options.set, "num_samples": num_rows, "file": str(target)})
+        return 0
     plain_console().print(f"columns {options.set}: {num_rows} samples → {target}", highlight=False, markup=False)
     return 0
 
@@ -119,17 +151,23 @@ def run_gc(options: argparse.Namespace) -> int:
     located, now = locate(options.path), time.time()
     located.check_snapshots("headrace gc")
     storage = located.storage
-    found = find_garbage(storage, keep=options.keep, now_seconds=now)
-    leftovers = find_leftovers(storage, now_seconds=now)
+    if options.now:
+        _check_no_build(storage, is_known=options.no_build_is_running)
+    min_age_seconds = 0.0 if options.now else MIN_AGE_SECONDS
+    found = find_garbage(storage, keep=options.keep, now_seconds=now, min_age_seconds=min_age_seconds)
+    leftovers = find_leftovers(storage, now_seconds=now, min_age_seconds=min_age_seconds)
     entries = {garbage.part: list(garbage.entries) for garbage in found}
     console = plain_console()
     if options.dry_run:
-        for garbage in found:
+        for garbage in found if not options.json else ():
             console.print(*(f"{garbage.storage.uri}/{path}" for path in garbage.paths), sep="\n", markup=False)
     else:
         with _progress("removing", sum(map(len, entries.values()))) as advance:
             entries = collect(storage, found, lambda _: advance())
             remove_leftovers(storage, leftovers)
+    if options.json:
+        print_json(_gc_content(found, entries, leftovers, is_dry=options.dry_run))
+        return 0
     rows = [(g.part, ", ".join(map(str, g.kept)), *_gc_numbers(entries[g.part])) for g in found]
     if leftovers:
         rows.append(("files of dead writers", "", *_gc_numbers(leftovers)))
@@ -138,6 +176,42 @@ def run_gc(options: argparse.Namespace) -> int:
     for line in _gc_notes(found, entries):
         console.print(line, markup=False)
     return 0
+
+
+def _check_no_build(output: Storage, *, is_known: bool) -> None:
+    """Raise `BuildError` if something may be writing to an output, unless the user knows better."""
+    if is_known:
+        return
+    if not isinstance(output, LocalStorage):
+        raise BuildError(
+            f"{output.uri}: a bucket does not show whether a build is running: stop all builds and sensors, and pass "
+            "--no-build-is-running"
+        )
+    if signs := signs_of_builds(output):
+        raise BuildError(
+            f"{output.uri}: nothing was removed, because a build may be running: {'; '.join(signs)}. Let builds end, "
+            "or build once more; or stop builds and sensors, and pass --no-build-is-running"
+        )
+
+
+def _gc_content(
+    found: Sequence[Garbage],
+    removed: Mapping[str, Sequence[StoredObject]],
+    leftovers: Sequence[StoredObject],
+    *,
+    is_dry: bool,
+) -> dict[str, object]:
+    parts = [
+        {
+            "part": garbage.part,
+            "snapshots_kept": garbage.kept,
+            "files": [{"path": entry.path, "num_bytes": entry.num_bytes} for entry in removed[garbage.part]],
+            "num_young": garbage.num_young + len(garbage.young),
+        }
+        for garbage in found
+    ]
+    paths = [entry.path for entry in leftovers]
+    return {"dry_run": is_dry, "parts": parts, "leftovers": paths, "notes": list(_gc_notes(found, removed))}
 
 
 def _gc_numbers(entries: Sequence[StoredObject]) -> tuple[int, int, str]:
@@ -161,13 +235,34 @@ def _gc_notes(found: Sequence[Garbage], removed: Mapping[str, Sequence[StoredObj
             )
 
 
+def run_find(options: argparse.Namespace) -> int:
+    """`headrace find`."""
+    located = locate(options.path)
+    located.check_snapshots("headrace find")
+    if not located.is_output:
+        raise ConfigError(f"{options.path}: is one shard folder of an output; name the output itself")
+    with _progress("searching", None) as advance:
+        keys, found = find_samples(located.storage, options.key, advance)
+    if options.json:
+        print_json({"output": located.storage.uri, "asked": options.key, "keys": keys, "found": found})
+    elif found:
+        rows = [(one.part, one.key, one.file, ", ".join(map(str, one.snapshots)) or "none") for one in found]
+        plain_console().print(grid(options.key, ("part", "key", "file", "snapshots"), rows))
+    else:
+        plain_console().print(f"{options.key}: in no file of {located.storage.uri}", highlight=False, soft_wrap=True)
+    return 0 if found else 1
+
+
 def run_simulate(options: argparse.Namespace) -> int:
     """`headrace simulate`."""
     from headrace.cli import simulation  # noqa: PLC0415 - it imports torch, which other commands need not wait for
 
     with _progress("simulating", None) as advance:
         found = simulation.simulate(options, advance)
-    simulation.print_simulation(plain_console(), found, options)
+    if options.json:
+        print_json({**plain(found), "advice": list(simulation.advice(found, options))})
+    else:
+        simulation.print_simulation(plain_console(), found, options)
     return 0
 
 
@@ -177,9 +272,19 @@ COMMANDS: dict[str, Command] = {
     "index": run_index,
     "export": run_export,
     "columns": run_columns,
+    "find": run_find,
     "gc": run_gc,
     "simulate": run_simulate,
 }
+
+
+def _numbers_of(verdict: Verdict) -> dict[str, int]:
+    return {
+        "num_shards": verdict.num_shards,
+        "num_samples": verdict.num_samples,
+        "num_bytes": verdict.num_bytes,
+        "num_decoded": verdict.num_decoded,
+    }
 
 
 def _judgement(num_faults: int) -> str:

@@ -29,7 +29,7 @@ class FileStamp:
 
     Attributes:
         num_bytes: size.
-        mtime_ns: modification time, nanoseconds since 1970. Programs can set it: `cp -p` gives a new content an old time.
+        mtime_ns: modification time, nanoseconds since 1970. Programs can set it, as `cp -p` does.
         ctime_ns: change time of the inode, which only the file system sets; `NO_CTIME` if it is not known.
     """
 

@@ -93,7 +93,9 @@ class Garbage:
         return [entry.path for entry in self.entries]
 
 
-def find_garbage(output: Storage, *, keep: int, now_seconds: float) -> list[Garbage]:
+def find_garbage(
+    output: Storage, *, keep: int, now_seconds: float, min_age_seconds: float = MIN_AGE_SECONDS
+) -> list[Garbage]:
     """Find the files that can be removed from the shard folders of an output.
 
     These stay: the newest `keep` snapshots of each folder, snapshots younger than a day, audio snapshots that kept
@@ -104,6 +106,7 @@ def find_garbage(output: Storage, *, keep: int, now_seconds: float) -> list[Garb
         output: the output of a data set.
         keep: how many snapshots to keep, at least 1.
         now_seconds: the current Unix time.
+        min_age_seconds: younger files and snapshots stay; 0 only while no build is running (`headrace.upkeep.activity`).
 
     Raises:
         ConfigError: `keep` is less than 1, or `output` is a shard folder: what the latents of its output need is then
@@ -115,10 +118,14 @@ def find_garbage(output: Storage, *, keep: int, now_seconds: float) -> list[Garb
     if keep < 1:
         raise ConfigError(f"--keep {keep}: expected at least 1; without a snapshot there is no data set")
     parts += view_folders(output)
-    past = {part.name: _past(part, keep, now_seconds) for part in parts}
+    oldest_young = now_seconds - min_age_seconds  # files that were written before are old
+    past = {part.name: _past(part, keep, oldest_young) for part in parts}
     kept = _kept(output, past)
     young = {part.name: sorted(set(part.numbers[:-keep]) - past[part.name]) for part in parts}
-    return [_garbage(part, past[part.name], kept[part.name], young[part.name], now_seconds) for part in parts]
+    return [
+        _garbage(part, past[part.name], kept[part.name], young[part.name], (oldest_young, now_seconds))
+        for part in parts
+    ]
 
 
 def collect(
@@ -161,8 +168,10 @@ def collect(
     return removed
 
 
-def find_leftovers(storage: Storage, *, now_seconds: float) -> list[StoredObject]:
-    """Temporary files of writers that died more than a day ago, anywhere below a local folder."""
+def find_leftovers(
+    storage: Storage, *, now_seconds: float, min_age_seconds: float = MIN_AGE_SECONDS
+) -> list[StoredObject]:
+    """Temporary files of writers that died more than a day (`min_age_seconds`) ago, anywhere below a local folder."""
     if not isinstance(storage, LocalStorage):
         return []  # object stores drop what was not uploaded whole
     found = []
@@ -171,7 +180,7 @@ def find_leftovers(storage: Storage, *, now_seconds: float) -> list[StoredObject
             entry = storage.stat(path.relative_to(storage.root).as_posix())
         except NotFoundError:  # its writer has finished since
             continue
-        if now_seconds - entry.modified_seconds > MIN_AGE_SECONDS:
+        if now_seconds - entry.modified_seconds > min_age_seconds:
             found.append(entry)
     return sorted(found, key=lambda entry: entry.path)
 
@@ -182,17 +191,18 @@ def remove_leftovers(storage: Storage, entries: Iterable[StoredObject]) -> None:
         storage.delete(entry.path)
 
 
-def _past(part: ShardFolder, keep: int, now_seconds: float) -> frozenset[int]:
-    """Numbers of snapshots that are neither among the newest `keep` nor younger than a day."""
-    ages = {entry.path: now_seconds - entry.modified_seconds for entry in part.storage.list("snapshots/")}
-    return frozenset(n for n in part.numbers[:-keep] if ages.get(snapshot_path(n), 0.0) > MIN_AGE_SECONDS)
+def _past(part: ShardFolder, keep: int, oldest_young: float) -> frozenset[int]:
+    """Numbers of snapshots that are neither among the newest `keep` nor young."""
+    times = {entry.path: entry.modified_seconds for entry in part.storage.list("snapshots/")}
+    return frozenset(n for n in part.numbers[:-keep] if times.get(snapshot_path(n), oldest_young) < oldest_young)
 
 
 def _garbage(
-    part: ShardFolder, past: Collection[int], kept: RetainedFiles, young: Collection[int], now_seconds: float
+    part: ShardFolder, past: Collection[int], kept: RetainedFiles, young: Collection[int], times: tuple[float, float]
 ) -> Garbage:
+    oldest_young, now_seconds = times
     unneeded = [entry for entry in _unneeded(part.storage.list(), kept) if _is_own(part.storage, entry.path)]
-    old = tuple(entry for entry in unneeded if now_seconds - entry.modified_seconds > MIN_AGE_SECONDS)
+    old = tuple(entry for entry in unneeded if entry.modified_seconds < oldest_young)
     records = condemnations(part.storage)
     expired = [r.path for r in records if r.is_dead or now_seconds - r.modified_seconds > RECORD_AGE_SECONDS]
     return Garbage(

@@ -47,6 +47,16 @@ def noted_shards(storage: Storage, file_prefix: str) -> list[str] | None:
     return list(names)
 
 
+def all_noted(storage: Storage) -> list[str]:
+    """Names of all shards that were noted, of every partition; none in a store that is not a local folder."""
+    folder = _folder(storage)
+    try:
+        journals = [] if folder is None else sorted(path.name for path in folder.iterdir())
+    except OSError:
+        return []
+    return [name for journal in journals for name in noted_shards(storage, f"{journal}_") or ()]
+
+
 def forget_missing(storage: Storage, file_prefix: str, names: Collection[str]) -> None:
     """Drop all names but these from a partition's journal, if most of it is about shards that do not exist any more.
 

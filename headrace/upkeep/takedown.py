@@ -1,0 +1,208 @@
+"""Finds every file of an output that holds a sample: what a takedown has to remove, and proves that it has.
+
+All shards in the folders count, also those that no snapshot names any more. Nothing is changed.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from headrace.errors import HeadraceError, NotFoundError
+from headrace.format.beside.column_files import read_columns
+from headrace.format.beside.column_table import ColumnTable, keys_digest
+from headrace.format.beside.view_files import partitions_of, read_counts, read_view
+from headrace.format.indexes.index import COLUMNS_SUFFIX, TAR_SUFFIX, ShardIndex
+from headrace.format.indexes.index_files import read_index
+from headrace.format.segment_keys import recording_key, span_recording
+from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_numbers
+from headrace.locate.outputs import AUDIO, COLUMNS, possible_folders, view_folders
+from headrace.stores.storage import Storage
+
+_PATH = "path"
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One file that holds a sample.
+
+    Attributes:
+        part: `audio`, `latents/<name>`, `columns/<set>` or `views/<name>`.
+        key: the sample's key.
+        file: path of the file in its part.
+        snapshots: numbers of the snapshots of the part that name the file, ascending; empty if none does.
+    """
+
+    part: str
+    key: str
+    file: str
+    snapshots: tuple[int, ...]
+
+
+class SampleSearch:
+    """Looks for samples in all shards, columns and views of an output. Indexes are read once, shards never."""
+
+    def __init__(self, output: Storage, progress: Callable[[], object] = lambda: None) -> None:
+        """Read nothing yet; `progress` is called for each index and each file of columns."""
+        self._output = output
+        self._progress = progress
+
+    def holdings(self, keys: Iterable[str]) -> list[Holding]:
+        """The files that hold one of these samples."""
+        wanted = frozenset(keys)
+        return [*self._in_shards(wanted), *self._in_columns(wanted), *self._in_views(wanted)] if wanted else []
+
+    def keys_of(self, what: str) -> frozenset[str]:
+        """The keys that a text means: a key, the key of a recording that was cut into segments, or a path.
+
+        The path is that of a recording in the source, as the columns `metadata` have it.
+        """
+        keys = {key for shards in self._shards.values() for index in shards.values() for key in index.keys()}
+        named = {key for key in keys if what in {key, recording_key(key), span_recording(key)}}
+        if not named:
+            recordings = {*self._keys_of_path(what), *self._keys_in_catalog(what)}
+            named = {key for key in keys if not recordings.isdisjoint({key, recording_key(key)})}
+        return frozenset(named)
+
+    def keys_where(self, condition: str) -> frozenset[str]:
+        """Keys of the samples of the newest audio snapshot that fulfil a condition on its columns.
+
+        Raises:
+            ConfigError: the condition is not valid.
+            MissingDependencyError: polars is not installed.
+        """
+        from headrace.streaming.dataset import StreamingDataset  # noqa: PLC0415 - torch, which other searches need not load
+
+        chosen = StreamingDataset(remote=self._output.uri, where=condition, batch_size=1, fields=["metadata"])
+        return frozenset(sample["__key__"] for sample in chosen)
+
+    @property
+    def _audio(self) -> Mapping[str, ShardIndex]:
+        return self._shards[AUDIO]
+
+    @cached_property
+    def _shards(self) -> Mapping[str, Mapping[str, ShardIndex]]:
+        """Folder of audio or latents → shard → its index."""
+        folders = {name: folder for name, folder in possible_folders(self._output).items() if not _is_of_columns(name)}
+        return {name: dict(self._indexes(folder)) for name, folder in folders.items()}
+
+    @cached_property
+    def _columns(self) -> Mapping[str, Mapping[str, ColumnTable]]:
+        """Folder → file → its columns."""
+        folders = {name: folder for name, folder in possible_folders(self._output).items() if _is_of_columns(name)}
+        return {name: dict(self._tables(folder)) for name, folder in folders.items()}
+
+    def _indexes(self, folder: Storage) -> Iterator[tuple[str, ShardIndex]]:
+        for entry in folder.list():
+            if entry.path.endswith(TAR_SUFFIX) and "/" not in entry.path:
+                self._progress()
+                yield entry.path, read_index(folder, entry.path)
+
+    def _tables(self, folder: Storage) -> Iterator[tuple[str, ColumnTable]]:
+        for entry in folder.list():
+            if entry.path.endswith(COLUMNS_SUFFIX) and "/" not in entry.path:
+                self._progress()
+                yield entry.path, read_columns(folder, entry.path)
+
+    def _in_shards(self, wanted: frozenset[str]) -> Iterator[Holding]:
+        for part, shards in self._shards.items():
+            named = _snapshots_by_file(self._output.at(part))
+            for shard, index in shards.items():
+                yield from (
+                    Holding(part, key, shard, named[shard]) for key in sorted(wanted) if index.find(key) is not None
+                )
+
+    def _in_columns(self, wanted: frozenset[str]) -> Iterator[Holding]:
+        rows = {
+            keys_digest(keys): [key for key in sorted(wanted) if key in set(keys)]
+            for keys in (index.keys() for index in self._audio.values())
+        }
+        for part, tables in self._columns.items():
+            named = _snapshots_by_file(self._output.at(part))
+            for file, table in tables.items():
+                held = rows.get(table.keys_sha256) or sorted(wanted.intersection(_fact(table, "key")))
+                yield from (Holding(part, key, file, named[file]) for key in held)
+
+    def _in_views(self, wanted: frozenset[str]) -> Iterator[Holding]:
+        audio = self._output.at(AUDIO)
+        for view in view_folders(self._output):
+            found: dict[tuple[str, str], list[int]] = defaultdict(list)
+            for number in view.numbers:
+                snapshot = read_view(view.storage, number).snapshot
+                try:
+                    table = read_table(audio, read_snapshot(audio, snapshot.audio_snapshot).snapshot)
+                except NotFoundError:  # its audio snapshot is gone, so its counts have no keys
+                    continue
+                for partition, rows in partitions_of(table):
+                    if (file := snapshot.counts.get(partition)) is None:
+                        continue
+                    indexes = [self._audio.get(table.name(row)) for row in range(rows.start, rows.stop)]
+                    keys = [key for index in indexes if index is not None for key in index.keys()]
+                    counts = read_counts(view.storage, file)[-len(keys) :]
+                    for key, count in zip(keys, counts, strict=True):
+                        if count and key in wanted:
+                            found[key, file.path].append(number)
+            yield from (Holding(view.name, *held, tuple(numbers)) for held, numbers in sorted(found.items()))
+
+    def _keys_in_catalog(self, path: str) -> list[str]:
+        """Keys of the recording of a path in the catalog, also if it is excluded; none without polars or a catalog."""
+        try:
+            from headrace.catalog.stored.parts import read_catalog  # noqa: PLC0415 - polars: a training node has none
+
+            catalog = read_catalog(self._output)
+        except (ImportError, HeadraceError):
+            return []
+        tables = [] if catalog is None else [catalog.recordings(), catalog.rejected()]
+        return [
+            key for table in tables for found, key in table.select(_PATH, "key").iter_rows() if found == path and key
+        ]
+
+    def _keys_of_path(self, path: str) -> Iterator[str]:
+        for tables in self._columns.values():
+            for table in tables.values():
+                pairs = zip(_fact(table, _PATH), _fact(table, "key"), strict=False)
+                yield from (key for found, key in pairs if found == path)
+
+
+def find_samples(output: Storage, what: str, progress: Callable[[], object]) -> tuple[list[str], list[Holding]]:
+    """The keys that a text means, and the files of an output that hold these samples.
+
+    Args:
+        output: the output of a data set.
+        what: a key, the path of a recording in the source, or a condition on the columns.
+        progress: called for each index and each file of columns.
+
+    Raises:
+        ConfigError: it is neither a known key nor a known path, and as a condition it is not valid.
+    """
+    search = SampleSearch(output, progress)
+    keys = search.keys_of(what)
+    if not keys and is_condition(what):
+        keys = search.keys_where(what)
+    return sorted(keys), search.holdings(keys)
+
+
+def is_condition(what: str) -> bool:
+    """Whether a text is a condition rather than a key or a path."""
+    return any(mark in f" {what} " for mark in ("=", "<", ">", "(", " is ", " in ", " like ", " between ", " not "))
+
+
+def _snapshots_by_file(folder: Storage) -> Mapping[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = defaultdict(tuple)
+    for number in snapshot_numbers(folder):
+        for name in read_table(folder, read_snapshot(folder, number).snapshot).names():
+            found[name] += (number,)
+    return found
+
+
+def _is_of_columns(part: str) -> bool:
+    return part.startswith(f"{COLUMNS}/")
+
+
+def _fact(table: ColumnTable, name: str) -> list[str]:
+    """The values of a fact; empty if the set does not have it."""
+    try:
+        column = table.column(name, is_fact=True)
+    except KeyError:
+        return []
+    return [str(value) for value in column.take(range(len(table)))]
