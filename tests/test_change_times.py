@@ -1,4 +1,4 @@
-"""A file that was replaced under its old size and modification time is noticed; other changes of an inode cost no write."""
+"""A file that was replaced under its old size and time is noticed; other changes of an inode write no shard."""
 
 import os
 import shutil

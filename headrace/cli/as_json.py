@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from headrace.format.beside.views import NumberedView
 from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.upkeep.inspection import DatasetFacts, PartFacts, ViewFacts
 
@@ -71,7 +70,7 @@ def _snapshot(numbered: NumberedSnapshot) -> dict[str, object]:
 
 
 def _view(view: ViewFacts) -> dict[str, object]:
-    newest: NumberedView = view.newest
+    newest = view.newest
     return {
         "name": view.name,
         "numbers": view.numbers,

@@ -53,9 +53,8 @@ def _named(folder: Storage) -> set[str]:
 
 def _writers(output: Storage) -> Iterator[str]:
     if isinstance(output, LocalStorage):
-        yield from (
-            f"{path}: a file that is being written, or was left by a killed writer" for path in output.leftovers()
-        )
+        for path in output.leftovers():
+            yield f"{path}: a file that is being written, or was left by a killed writer"
 
 
 def _runs() -> Iterator[str]:

@@ -122,10 +122,8 @@ def find_garbage(
     past = {part.name: _past(part, keep, oldest_young) for part in parts}
     kept = _kept(output, past)
     young = {part.name: sorted(set(part.numbers[:-keep]) - past[part.name]) for part in parts}
-    return [
-        _garbage(part, past[part.name], kept[part.name], young[part.name], (oldest_young, now_seconds))
-        for part in parts
-    ]
+    times = (oldest_young, now_seconds)
+    return [_garbage(part, past[part.name], kept[part.name], young[part.name], times) for part in parts]
 
 
 def collect(

@@ -6,14 +6,15 @@ All shards in the folders count, also those that no snapshot names any more. Not
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import chain
 
-from headrace.errors import HeadraceError, NotFoundError
+from headrace.errors import EmptyViewError, HeadraceError, NotFoundError
 from headrace.format.beside.column_files import read_columns
 from headrace.format.beside.column_table import ColumnTable, keys_digest
 from headrace.format.beside.view_files import partitions_of, read_counts, read_view
 from headrace.format.indexes.index import COLUMNS_SUFFIX, TAR_SUFFIX, ShardIndex
 from headrace.format.indexes.index_files import read_index
+from headrace.format.lazy import cached_property
 from headrace.format.segment_keys import recording_key, span_recording
 from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_numbers
 from headrace.locate.outputs import AUDIO, COLUMNS, possible_folders, view_folders
@@ -57,7 +58,8 @@ class SampleSearch:
 
         The path is that of a recording in the source, as the columns `metadata` have it.
         """
-        keys = {key for shards in self._shards.values() for index in shards.values() for key in index.keys()}
+        indexes = chain.from_iterable(shards.values() for shards in self._shards.values())
+        keys = set(chain.from_iterable(index.keys() for index in indexes))
         named = {key for key in keys if what in {key, recording_key(key), span_recording(key)}}
         if not named:
             recordings = {*self._keys_of_path(what), *self._keys_in_catalog(what)}
@@ -73,7 +75,10 @@ class SampleSearch:
         """
         from headrace.streaming.dataset import StreamingDataset  # noqa: PLC0415 - torch, which other searches need not load
 
-        chosen = StreamingDataset(remote=self._output.uri, where=condition, batch_size=1, fields=["metadata"])
+        try:
+            chosen = StreamingDataset(remote=self._output.uri, where=condition, batch_size=1, fields=["metadata"])
+        except EmptyViewError:
+            return frozenset()
         return frozenset(sample["__key__"] for sample in chosen)
 
     @property
@@ -137,7 +142,7 @@ class SampleSearch:
                     if (file := snapshot.counts.get(partition)) is None:
                         continue
                     indexes = [self._audio.get(table.name(row)) for row in range(rows.start, rows.stop)]
-                    keys = [key for index in indexes if index is not None for key in index.keys()]
+                    keys = list(chain.from_iterable(index.keys() for index in indexes if index is not None))
                     counts = read_counts(view.storage, file)[-len(keys) :]
                     for key, count in zip(keys, counts, strict=True):
                         if count and key in wanted:
@@ -153,9 +158,8 @@ class SampleSearch:
         except (ImportError, HeadraceError):
             return []
         tables = [] if catalog is None else [catalog.recordings(), catalog.rejected()]
-        return [
-            key for table in tables for found, key in table.select(_PATH, "key").iter_rows() if found == path and key
-        ]
+        rows = chain.from_iterable(table.select(_PATH, "key").iter_rows() for table in tables)
+        return [key for found, key in rows if found == path and key]
 
     def _keys_of_path(self, path: str) -> Iterator[str]:
         for tables in self._columns.values():

@@ -33,7 +33,7 @@ class Odd(BaseHTTPRequestHandler):
     folder: Path
     odd = frozenset()
     num_odd = 10**9  # answers that are still odd
-    requests = []
+    requests = ()  # of one server
 
     def log_message(self, *_):
         """Be quiet."""

@@ -64,7 +64,7 @@ DOORS = {
     "resampled": batches(sample_rate=8_000),
     "cropped": batches(crop_seconds=0.01),
     "by number": stream(),
-    "plain": lambda uri, cache: next(iter(webdataset_loader(uri, batch_size=1))),  # noqa: ARG005
+    "plain": lambda uri, cache: next(iter(webdataset_loader(uri, batch_size=1))),
 }
 NO_CROPS = {"latents", "latents beside audio"}  # they have no rate
 NO_RATES = {"latents"}
