@@ -63,7 +63,7 @@ def read_range(url: str, start: int, stop: int, timeout_seconds: float) -> bytes
 
 
 def size_of(url: str, timeout_seconds: float) -> int:
-    """Size of an object in bytes; if the server does not tell it, the object is downloaded. Raises as `opened`."""
+    """Size of an object in bytes; if the server does not send it, the object is downloaded. Raises as `opened`."""
     with opened(url, timeout_seconds, "bytes=0-0") as answer:
         found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
         if answer.status == _PARTIAL and found is not None and found[3] != "*":

@@ -189,7 +189,7 @@ def second_user():
     """A folder that everybody may enter, and a block in which this process is another user."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
-    folder = Path(tempfile.mkdtemp())
+    folder = Path(tempfile.mkdtemp(dir="/var/tmp"))  # the temporary folder of tests is closed to other users
     folder.chmod(0o777)
 
     @contextlib.contextmanager

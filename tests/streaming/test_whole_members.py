@@ -1,4 +1,4 @@
-"""No flipped bit of a member that is read whole is delivered, whatever it holds and whoever reads it."""
+"""No flipped bit of a member that is read whole is delivered, whatever it holds and by any reader."""
 
 import io
 import os
