@@ -21,6 +21,7 @@ from headrace.stores.refetch import read_sound
 from headrace.stores.regular_files import oddity
 from headrace.stores.storage import LocalStorage, Storage, Transfer, open_storage
 
+_LONGEST_NAME_BYTES = 255  # of a local file
 _BUCKETS = ("s3://", "gs://", "az://", "abfs://")
 
 
@@ -85,7 +86,7 @@ def tars_of_pattern(
         chosen = _of_split(list(sizes), split)  # not looked up one by one: a missing tar is reported when it is opened
         return PlainTars(storage, tuple(chosen), tuple(sizes[name] for name in chosen), number)
     odd = set[str]()
-    parts = [last] if "{" in last and not is_web(storage) and storage.exists(last) else expand_braces(last)
+    parts = [last] if "{" in last and _is_spelled_so(storage, last) else expand_braces(last)
     names = [name for part in parts for name in _matching(storage, part, odd)]
     _warn_of_texts(storage, _texts_of(storage, names[:1]))
     there, number = _in_snapshots(storage, list(dict.fromkeys(names)), snapshot)
@@ -124,10 +125,16 @@ def has_name(storage: Storage, path: str) -> bool:
     return storage.exists(path) or _oddity(storage, path) is not None
 
 
+def _is_spelled_so(storage: Storage, pattern: str) -> bool:
+    """Whether there is an object whose name has the characters of a pattern; a web server is not asked."""
+    is_name = all(len(part.encode()) <= _LONGEST_NAME_BYTES for part in pattern.split("/"))
+    return is_name and not is_web(storage) and storage.exists(pattern)
+
+
 def _matching(storage: Storage, pattern: str, odd: set[str]) -> Iterator[str]:
     """Names that match a shell glob, sorted; `*` stops at `/`. A plain name must be there. For `odd` see `_tars`."""
     special = SPECIAL.search(pattern)
-    if special is not None and not is_web(storage) and storage.exists(pattern):  # a name with such characters
+    if special is not None and _is_spelled_so(storage, pattern):
         special = None
     if special is None:
         if not storage.exists(pattern):
