@@ -12,7 +12,7 @@ from typing import BinaryIO
 import numpy as np
 
 from headrace.audio.codecs import FLAC_EXTENSION, kept_extension
-from headrace.audio.flac import MAGIC, flac_info
+from headrace.audio.flac import flac_info
 from headrace.audio.flac_sound import open_flac
 from headrace.audio.forms import (
     MAX_CHANNELS,
@@ -33,6 +33,7 @@ from headrace.audio.reader import FrameReader, covers, native_dtype, overlap_of,
 from headrace.audio.resampling import dtype_for, resampled
 from headrace.audio.segments import SourceWindow, resampling_window
 from headrace.audio.sound import position_kept
+from headrace.audio.tags import behind_tag
 from headrace.audio.writer import StreamForm, copy_file, write_stream
 from headrace.errors import AudioError
 
@@ -72,8 +73,10 @@ def encode_segments(
     if not segments:
         return
     form = form_of(info, wanted)
+    recording, file = file, behind_tag(file)
     block_frames = max(1, block_samples // info.num_channels)
-    if (extension := _extension_of_copy(file, info, wanted, form, segments)) is not None:
+    extension = _extension_of_copy(file, info, wanted, form, segments)
+    if extension is not None and file is recording:  # not every reader skips a tag
         _prove_whole(file, info, block_frames)
         yield _copied(file, info, extension)
         return
@@ -117,7 +120,7 @@ def prove(file: BinaryIO, info: AudioInfo, *, block_samples: int = BLOCK_SAMPLES
         AudioError: `truncated` or `undecodable`.
     """
     if info.container == _FLAC:
-        _prove_whole(file, info, max(1, block_samples // info.num_channels))
+        _prove_whole(behind_tag(file), info, max(1, block_samples // info.num_channels))
 
 
 def _prove_whole(file: BinaryIO, info: AudioInfo, block_frames: int) -> None:
@@ -219,11 +222,11 @@ def _extension_of_copy(
 
 
 def _is_plain_flac(file: BinaryIO, info: AudioInfo) -> bool:
-    """Whether a FLAC file has nothing before its magic, and its header has the recording's length and form."""
+    """Whether the header of a FLAC file has the recording's length and form."""
     with position_kept(file):
         file.seek(0)
         head = file.read(_FLAC_HEAD_BYTES)
-    return head.startswith(MAGIC) and flac_info(head) == (info.num_frames, *_form_of(info))
+    return flac_info(head) == (info.num_frames, *_form_of(info))
 
 
 def _form_of(info: AudioInfo) -> tuple[int, int, int | None]:

@@ -96,8 +96,7 @@ def open_flac(file: BinaryIO, info: AudioInfo) -> Iterator[FlacSound]:
         BuildError: the system has no `/dev/fd`.
     """
     with position_kept(file), contextlib.ExitStack() as stack:
-        stream_start = _stream_start(file)
-        file.seek(stream_start)
+        file.seek(0)
         head = file.read(_STREAMINFO_BYTES)
         descriptor = plain_descriptor(file)
         if descriptor is None:
@@ -119,10 +118,9 @@ def check_first_frame(file: BinaryIO) -> None:
     Raises:
         AudioError: `undecodable`, if rate, channels or bits differ.
     """
-    at = _stream_start(file)
-    file.seek(at)
+    file.seek(0)
     promised = flac_info(file.read(_STREAMINFO_BYTES))
-    at += len(MAGIC)
+    at = len(MAGIC)
     is_last = False
     while not is_last:
         file.seek(at)
@@ -140,17 +138,6 @@ def check_first_frame(file: BinaryIO) -> None:
                 AudioReject.UNDECODABLE,
                 f"damaged FLAC: its header promises {in_header} {name}, its first frame has {in_frame}; fetch it again",
             )
-
-
-def _stream_start(file: BinaryIO) -> int:
-    """Offset of the stream's magic, which is after ID3v2 tags, if any."""
-    at = 0
-    while True:
-        file.seek(at)
-        head = file.read(10)
-        if not head.startswith(b"ID3") or len(head) < 10:
-            return at
-        at += 10 + (head[6] << 21 | head[7] << 14 | head[8] << 7 | head[9]) + (10 if head[5] & 0x10 else 0)
 
 
 def _opened(descriptor: int) -> FlacDecoder:

@@ -2,26 +2,40 @@
 
 libsndfile opens a truncated file without an error, and reports the frames that are left. It also ignores audio after
 the length in a header that was not updated when the recording ended, or that cannot count more than 4 GB. The check
-finds both. It reads the chunk headers of WAV, AIFF, AU, CAF and Wave64 only; damaged audio is not found. A length that
-a streaming writer left open (0, -1, or close to the largest possible number) is not checked.
+finds both. It reads headers only; damaged audio is not found. A length that a streaming writer left open (0, -1, or
+close to the largest possible number) is not checked.
+
+Behind the audio there may be chunks, tags (ID3, APE, lyrics), and up to 4,096 zeros that pad the file to a sector. Any
+other byte could be audio that the header does not count.
 """
 
+import re
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
+from headrace.audio.containers import unsupported
 from headrace.audio.forms import AudioReject
 from headrace.errors import AudioError
 
 _OPEN_ENDS = (1 << 31, 1 << 32, 1 << 63, 1 << 64)  # ffmpeg writes -1, sox and arecord about 2**31
 _OPEN_MARGIN_BYTES = 1 << 16
 _MAX_CHUNKS = 4096  # more chunks than this are noise
-_STRAY_BYTES = 4096  # accepted after the audio without being a chunk: padding to a sector, or a stray tag
+_PADDING_BYTES = 4096
+_TAGS = (b"TAG", b"ID3", b"APETAGEX", b"LYRICSBEGIN")
+_WAV_CODINGS = {0x01, 0x02, 0x03, 0x06, 0x07, 0x11, 0x31, 0x38, 0x40, 0x45, 0x64, 0xFFFE}  # that libsndfile reads
+_SPHERE_HEAD_BYTES = 16 << 10
+_SPHERE_FIELD = re.compile(rb"^(\w+) -(?:i|s\d+) +(.*?) *$", re.MULTILINE)
+_SPHERE_CODINGS = ("", "pcm", "alaw", "ulaw", "mu-law")
+_MATLAB_BYTES = (8, 4, 4, 2, 2, 1)  # of a number, by the third digit of its type
+
+Unknown = Callable[[int], bool]
+"""Whether a length means that its writer did not know it."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
+class Layout:
     """The layout of a container's chunks.
 
     Attributes:
@@ -37,21 +51,36 @@ class _Layout:
     counts_header: bool = False
 
 
-_IFF = _Layout(12, ">4sI", 2)
-_CAF = _Layout(8, ">4sQ", 1)
+IFF = Layout(12, ">4sI", 2)
+CAF = Layout(8, ">4sQ", 1)
+_W64 = Layout(40, "<16sQ", 8, counts_header=True)
 
 
 def check_whole(file: BinaryIO, num_bytes: int) -> None:
     """Check that a file is neither shorter nor longer than its container says. Containers without a length pass.
 
     Raises:
-        AudioError: `truncated` or `undecodable`, with the expected and the found number of bytes.
+        AudioError: `truncated` or `undecodable`, with the expected and the found number of bytes; `unsupported`, for a
+            coding that is not read.
     """
+    _check(file, num_bytes, is_open)
+
+
+def check_closed(file: BinaryIO, num_bytes: int) -> None:
+    """Check that no audio follows a length of 0, which a recorder writes first and corrects at its end.
+
+    Raises:
+        AudioError: `undecodable`: there is audio, or anything else that is not in a chunk.
+    """
+    _check(file, num_bytes, lambda size: False)  # noqa: ARG005 - every length counts
+
+
+def _check(file: BinaryIO, num_bytes: int, unknown: Unknown) -> None:
     file.seek(0)
     head = file.read(64)
     for magic, promised in _PROMISES:
         if head.startswith(magic):
-            expected = promised(file, num_bytes)
+            expected = promised(file, num_bytes, unknown)
             if expected is not None and expected > num_bytes:
                 raise AudioError(
                     AudioReject.TRUNCATED,
@@ -61,56 +90,66 @@ def check_whole(file: BinaryIO, num_bytes: int) -> None:
             return
 
 
-def _riff(file: BinaryIO, num_bytes: int) -> int | None:
-    """End of the data chunk in RIFF, RIFX, RF64 and BW64 (EBU Tech 3306); None if the length is open."""
+def _riff(file: BinaryIO, num_bytes: int, unknown: Unknown) -> int | None:
+    """End of the data chunk in RIFF, RIFX and RF64 (EBU Tech 3306); None if the length is open."""
     file.seek(0)
     order = ">" if file.read(4) == b"RIFX" else "<"
     size64 = None
-    layout = _Layout(12, order + "4sI", 2)
-    for name, start, size in _chunks(file, num_bytes, layout):
-        if name == b"ds64":
+    layout = Layout(12, order + "4sI", 2)
+    for name, start, size in chunks(file, num_bytes, layout):
+        if name == b"fmt ":
+            file.seek(start)
+            _check_coding(_unpack(order + "H", file))
+        elif name == b"ds64":
             file.seek(start + 8)
             size64 = _unpack("<Q", file)
         elif name == b"data":
             promised = size64 if size == 0xFFFFFFFF and size64 is not None else size
-            return None if _is_open(promised) else _end(file, num_bytes, start + promised, layout)
+            return None if unknown(promised) else _end(file, num_bytes, start + promised, layout)
         if start + size > num_bytes:
             return start + size
     return None
 
 
-def _w64(file: BinaryIO, num_bytes: int) -> int | None:
+def _check_coding(coding: int | None) -> None:
+    """Raise `AudioError` for a coding of WAV that libsndfile does not read."""
+    if coding is not None and coding not in _WAV_CODINGS:
+        raise unsupported(f"WAV with the coding 0x{coding:04x}", "decode it first (ffmpeg -i OLD NEW.flac)")
+
+
+def _w64(file: BinaryIO, num_bytes: int, unknown: Unknown) -> int | None:
     """End of the data chunk in Sony Wave64, whose chunks have 16-byte names; None if the length is open."""
-    for name, start, size in _chunks(file, num_bytes, _Layout(40, "<16sQ", 8, counts_header=True)):
+    for name, start, size in chunks(file, num_bytes, _W64):
         if name.startswith(b"data"):
-            return None if _is_open(size) else start + size
+            return None if unknown(size) else _end(file, num_bytes, start + size, _W64)
         if start + size > num_bytes:
             return start + size
     return None
 
 
-def _aiff(file: BinaryIO, num_bytes: int) -> int | None:
-    """End of the SSND chunk in AIFF and AIFF-C; None if the length is open."""
-    for name, start, size in _chunks(file, num_bytes, _IFF):
-        if name == b"SSND":
-            is_open = size == 8 or _is_open(size)  # 8: two fields, then nothing
-            return None if is_open else _end(file, num_bytes, start + size, _IFF)
+def _iff(file: BinaryIO, num_bytes: int, unknown: Unknown) -> int | None:
+    """End of the audio in AIFF and AIFF-C (SSND), and in Amiga's SVX (BODY); None if the length is open."""
+    for name, start, size in chunks(file, num_bytes, IFF):
+        if name in {b"SSND", b"BODY"}:
+            num_fields = 8 if name == b"SSND" else 0  # two fields come first
+            is_unknown = unknown(size) or unknown(size - num_fields)
+            return None if is_unknown else _end(file, num_bytes, start + size, IFF)
         if start + size > num_bytes:
             return start + size
     return None
 
 
-def _caf(file: BinaryIO, num_bytes: int) -> int | None:
+def _caf(file: BinaryIO, num_bytes: int, unknown: Unknown) -> int | None:
     """End of the data chunk in Apple's Core Audio Format; None if the length is open."""
-    for name, start, size in _chunks(file, num_bytes, _CAF):
+    for name, start, size in chunks(file, num_bytes, CAF):
         if name == b"data":
-            return None if _is_open(size) else _end(file, num_bytes, start + size, _CAF)
+            return None if unknown(size) else _end(file, num_bytes, start + size, CAF)
         if start + size > num_bytes:
             return start + size
     return None
 
 
-def _au(file: BinaryIO, num_bytes: int) -> int | None:
+def _au(file: BinaryIO, num_bytes: int, unknown: Unknown) -> int | None:
     """End of the audio in Sun's AU, in either byte order; None if the length is open."""
     file.seek(0)
     order = ">" if file.read(4) == b".snd" else "<"
@@ -118,34 +157,93 @@ def _au(file: BinaryIO, num_bytes: int) -> int | None:
     if len(words) < 8:
         return None
     header, size = struct.unpack(order + "II", words)
-    return None if _is_open(size) else _end(file, num_bytes, header + size, None)
+    return None if unknown(size) else _end(file, num_bytes, header + size, None)
 
 
-def _end(file: BinaryIO, num_bytes: int, audio_stop: int, layout: _Layout | None) -> int:
+def _sphere(file: BinaryIO, num_bytes: int, unknown: Unknown) -> int | None:
+    """End of the audio in NIST SPHERE, which states its frames in text; None if it does not.
+
+    Raises:
+        AudioError: `unsupported`, for compressed audio.
+    """
+    file.seek(0)
+    head = file.read(_SPHERE_HEAD_BYTES).partition(b"end_head")[0]
+    fields = {name.decode(): value.decode("ascii", "replace") for name, value in _SPHERE_FIELD.findall(head)}
+    coding = fields.get("sample_coding", "")
+    if coding not in _SPHERE_CODINGS:
+        raise unsupported(f"SPHERE with the coding {coding!r}", "unpack it first (sph2pipe -f wav OLD NEW.wav)")
+    sizes = [fields.get(name, "1") for name in ("sample_count", "channel_count", "sample_n_bytes")]
+    start = head.split(b"\n")[1].strip() if head.count(b"\n") > 1 else b""
+    if "sample_count" not in fields or not start.isdigit() or not all(size.isdigit() for size in sizes):
+        return None
+    frames, channels, width = map(int, sizes)
+    return None if unknown(frames) else _end(file, num_bytes, int(start) + frames * channels * width, None)
+
+
+def _avr(file: BinaryIO, num_bytes: int, unknown: Unknown) -> int | None:
+    """End of the audio in Audio Visual Research's format; None if the length is open."""
+    file.seek(12)
+    head = file.read(18)
+    if len(head) < 18:
+        return None
+    is_stereo, bits, frames = struct.unpack(">HH10xI", head)
+    num_samples = frames * (1 + (is_stereo & 1))
+    return None if unknown(frames) else _end(file, num_bytes, 128 + num_samples * (bits // 8), None)
+
+
+def _matlab(file: BinaryIO, num_bytes: int, unknown: Unknown) -> int | None:
+    """End of the second matrix in MATLAB 4, after the one with the sample rate; None if it is empty."""
+    at = size = 0
+    for _ in range(2):
+        file.seek(at)
+        head = file.read(20)
+        if len(head) < 20:
+            return None
+        order = ">" if head[0] == head[1] == 0 and head[2:4] != b"\0\0" else "<"
+        kind, rows, columns, is_complex, name_bytes = struct.unpack(order + "5I", head)
+        size = rows * columns * (1 + is_complex) * _MATLAB_BYTES[kind // 10 % 10 % 6]
+        at += 20 + name_bytes + size
+    return None if unknown(size) else _end(file, num_bytes, at, None)
+
+
+def _end(file: BinaryIO, num_bytes: int, audio_stop: int, layout: Layout | None) -> int:
     """End of what the headers promise: of the audio, or of a chunk after it.
 
     Raises:
-        AudioError: `undecodable`: many bytes after the audio are not in a chunk.
+        AudioError: `undecodable`: bytes after the audio may be audio.
     """
-    at = audio_stop
+    if (at := audio_stop) >= num_bytes:
+        return at
     if layout is not None:
-        at += -at % layout.align
-        for _, start, size in _chunks(file, num_bytes, replace(layout, first_byte=at)):
-            if start + size > num_bytes:
-                return start + size if num_bytes - at > _STRAY_BYTES else audio_stop
-            at = start + size
-            at += -at % layout.align
-    if num_bytes - at > _STRAY_BYTES:
+        padded = min(at + -at % layout.align, num_bytes)
+        at = max(_after_chunks(file, num_bytes, layout, start) for start in {padded, at})  # some writers do not pad
+    if at < num_bytes and not _is_rest(file, at, num_bytes):
         raise AudioError(
             AudioReject.UNDECODABLE,
             f"its header promises audio up to byte {audio_stop}, and {num_bytes - at} bytes follow that are not in a "
             "chunk: perhaps the header was not updated when the recording ended; repair it (ffmpeg -ignore_length 1 "
             "-i OLD NEW, or sox --ignore-length OLD NEW)",
         )
-    return audio_stop
+    return at
 
 
-def _chunks(file: BinaryIO, num_bytes: int, layout: _Layout) -> Iterator[tuple[bytes, int, int]]:
+def _after_chunks(file: BinaryIO, num_bytes: int, layout: Layout, at: int) -> int:
+    """End of the chunks that follow each other from a byte on; the byte itself if there are none."""
+    for _, start, size in chunks(file, num_bytes, replace(layout, first_byte=at)):
+        at = start + size
+        if at < num_bytes:
+            at = min(at + -at % layout.align, num_bytes)
+    return at
+
+
+def _is_rest(file: BinaryIO, at: int, num_bytes: int) -> bool:
+    """Whether the last bytes of a file, from `at` on, are no audio: padding, or a tag."""
+    file.seek(at)
+    rest = file.read(_PADDING_BYTES + 16).lstrip(b"\0")
+    return rest.startswith(_TAGS) or (not rest and num_bytes - at <= _PADDING_BYTES)
+
+
+def chunks(file: BinaryIO, num_bytes: int, layout: Layout) -> Iterator[tuple[bytes, int, int]]:
     """Name, start and size of each chunk's content, up to the end of the file or to an invalid name."""
     header_bytes = struct.calcsize(layout.header)
     at = layout.first_byte
@@ -155,7 +253,7 @@ def _chunks(file: BinaryIO, num_bytes: int, layout: _Layout) -> Iterator[tuple[b
         if len(found) < header_bytes or not _is_name(found[:4]):
             return
         name, size = struct.unpack(layout.header, found)
-        if layout.counts_header and not _is_open(size):
+        if layout.counts_header and not is_open(size):
             size = max(0, size - header_bytes)
         start = at + header_bytes
         yield name, start, size
@@ -165,7 +263,7 @@ def _chunks(file: BinaryIO, num_bytes: int, layout: _Layout) -> Iterator[tuple[b
             return
 
 
-def _is_open(size: int) -> bool:
+def is_open(size: int) -> bool:
     """Whether a size means that its writer did not know it."""
     return size == 0 or any(end - _OPEN_MARGIN_BYTES <= size <= end for end in _OPEN_ENDS)
 
@@ -179,14 +277,17 @@ def _unpack(layout: str, file: BinaryIO) -> int | None:
     return int(struct.unpack(layout, data)[0]) if len(data) == struct.calcsize(layout) else None
 
 
-_PROMISES: tuple[tuple[bytes, Callable[[BinaryIO, int], int | None]], ...] = (
+_PROMISES: tuple[tuple[bytes, Callable[[BinaryIO, int, Unknown], int | None]], ...] = (
     (b"RIFF", _riff),
     (b"RIFX", _riff),
     (b"RF64", _riff),
-    (b"BW64", _riff),
     (b"riff", _w64),
-    (b"FORM", _aiff),
+    (b"FORM", _iff),
     (b"caff", _caf),
     (b".snd", _au),
     (b"dns.", _au),
+    (b"NIST_1A", _sphere),
+    (b"2BIT", _avr),
+    (b"\0\0\x03\xe8", _matlab),
+    (b"\0\0\0\0", _matlab),
 )

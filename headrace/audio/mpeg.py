@@ -19,7 +19,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from headrace.audio.containers import unsupported
 from headrace.audio.forms import AudioReject
+from headrace.audio.tags import id3_bytes
 from headrace.errors import AudioError
 
 _CHUNK_BYTES = 1 << 20
@@ -69,12 +71,14 @@ class InfoHeader:
         num_frames: number of frames that the header promises; None if it has no such field.
         lame: bytes after the other fields, which may be the LAME tag.
         num_bytes: size of the frame.
+        stream_bytes: size of the stream that the header promises; None if it has no such field.
     """
 
     head: bytes
     num_frames: int | None
     lame: bytes
     num_bytes: int
+    stream_bytes: int | None = None
 
     def counting(self, num_frames: int) -> bytes:
         """The header's frame with another number of frames, and everything else that a decoder uses."""
@@ -141,6 +145,8 @@ def mpeg_streams(file: BinaryIO, num_bytes: int) -> list[MpegStream]:
                 f"truncated: the MP3's Info header promises {promised} frames, the file has {stream.num_frames}; fetch "
                 "it again, or, if it is complete, write the header again (ffmpeg -i OLD -c copy NEW)",
             )
+        if stream.num_frames == 1 and (stream.info is None or not stream.info.head):
+            raise unsupported("MPEG audio of one frame", "join it with others, or leave it out of the source")
         if stream.num_frames:
             streams.append(stream)
     if not streams:
@@ -221,23 +227,24 @@ class _FrameScanner:
             return InfoHeader(b"", int.from_bytes(self._bytes(at + 50, 4), "big"), b"", kind.num_bytes)
         side_bytes = (32, 17) if kind.num_channels == 2 else (17, 9)
         mark_at = 4 + side_bytes[0 if kind.is_mpeg_1 else 1]
-        if self._bytes(at + mark_at, 4) not in {b"Xing", b"Info"}:
-            return None
         frame = self._bytes(at, kind.num_bytes)
-        if any(frame[4:mark_at]):
+        if frame[mark_at : mark_at + 4] not in {b"Xing", b"Info"}:
+            return None
+        has_crc = not frame[1] & 1
+        if any(frame[4 + 2 * has_crc : mark_at]):  # LAME writes the CRC, and yet the mark where it is without one
             return None
         flags = int.from_bytes(frame[mark_at + 4 : mark_at + 8], "big")
-        num_frames = int.from_bytes(frame[mark_at + 8 : mark_at + 12], "big") if flags & 1 else None
+        numbers = [int.from_bytes(frame[mark_at + at : mark_at + at + 4], "big") for at in (8, 12)]
+        num_frames, stream_bytes = (numbers[0], numbers[1] if flags & 2 else None) if flags & 1 else (None, None)
         sizes = (4, 4, 100, 4)  # count of frames, count of bytes, table of contents, quality
         fields = sum(size for bit, size in enumerate(sizes) if flags >> bit & 1)
-        return InfoHeader(frame[:mark_at], num_frames, frame[mark_at + 8 + fields :], kind.num_bytes)
+        return InfoHeader(frame[:mark_at], num_frames, frame[mark_at + 8 + fields :], kind.num_bytes, stream_bytes)
 
     def _tag_bytes(self, at: int) -> int:
         """Size of the tag, or of the run of zeros, at an offset; 0 if there is neither."""
         head = self._bytes(at, 32)
-        if head.startswith(b"ID3") and len(head) >= 10 and not any(byte & 0x80 for byte in head[6:10]):
-            size = 10 + (head[6] << 21 | head[7] << 14 | head[8] << 7 | head[9])
-            return size + (10 if head[5] & 0x10 else 0)
+        if size := id3_bytes(head[:10]):
+            return size
         if head.startswith(b"TAG"):
             return 227 if head.startswith(b"TAG+") else 128
         if head.startswith(b"APETAGEX") and len(head) == 32:

@@ -17,6 +17,7 @@ MAGIC = b"OggS"
 _HEADER_BYTES = 27
 _MOST_PAGE_BYTES = _HEADER_BYTES + 255 + 255 * 255
 _CONTINUED, _FIRST, _LAST = 1, 2, 4  # bits of a page's flags
+_SERIAL_AT, _CHECKSUM_AT = 14, 22
 _NO_GRANULE = -1  # no packet ends on the page
 _CHUNK_BYTES = 1 << 18
 _BITS_REVERSED = bytes(int(f"{value:08b}"[::-1], 2) for value in range(256))
@@ -72,12 +73,26 @@ def set_serial(file: BinaryIO, serial: int) -> None:
     num_bytes = file.seek(0, io.SEEK_END)
     for place in list(_pages(file, num_bytes)):
         file.seek(place.start)
-        page = bytearray(file.read(place.stop - place.start))
-        page[14:18] = serial.to_bytes(4, "little")
-        page[22:26] = bytes(4)
-        page[22:26] = page_checksum(bytes(page)).to_bytes(4, "little")
+        page = file.read(place.stop - place.start)
         file.seek(place.start)
-        file.write(page)
+        file.write(changed_page(page, _SERIAL_AT, serial.to_bytes(4, "little")))
+
+
+def changed_page(page: bytes, at: int, data: bytes) -> bytes:
+    """A whole page with other bytes from `at` on, and with its new checksum."""
+    changed = bytearray(page)
+    changed[at : at + len(data)] = data
+    changed[_CHECKSUM_AT : _CHECKSUM_AT + 4] = bytes(4)
+    changed[_CHECKSUM_AT : _CHECKSUM_AT + 4] = page_checksum(bytes(changed)).to_bytes(4, "little")
+    return bytes(changed)
+
+
+def page_at(file: BinaryIO, start: int) -> tuple[bytes, int]:
+    """The page at an offset of a valid file, and where its content begins."""
+    file.seek(start)
+    data = file.read(_MOST_PAGE_BYTES)
+    _, size = _page(data, 0, start)
+    return data[:size], _HEADER_BYTES + data[_HEADER_BYTES - 1]
 
 
 def page_checksum(page: bytes) -> int:

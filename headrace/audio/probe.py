@@ -5,9 +5,10 @@ from typing import BinaryIO
 
 from headrace.audio.flac_sound import check_first_frame
 from headrace.audio.forms import AudioInfo, AudioReject
-from headrace.audio.headers import check_whole
+from headrace.audio.headers import check_closed, check_whole
 from headrace.audio.opening import Sound, open_sound
 from headrace.audio.sound import UNKNOWN_FRAMES, position_kept
+from headrace.audio.tags import behind_tag, tag_bytes
 from headrace.errors import AudioError
 
 _BLOCK_SAMPLES = 1 << 18
@@ -26,22 +27,26 @@ def probe(file: BinaryIO, *, num_bytes: int) -> AudioInfo:
         num_bytes: size of the file.
 
     Raises:
-        AudioError: with one of `AudioReject` as its reason: `empty`; `truncated` if the container has a length (WAV and
-            relatives, AIFF, AU, CAF, Ogg, MPEG audio; truncated FLAC is found only by decoding); `unsupported`;
-            `undecodable`; `no_frames`.
+        AudioError: with one of `AudioReject` as its reason: `empty`; `truncated` (truncated FLAC is found only by
+            decoding); `unsupported`; `undecodable`; `no_frames`.
     """
     if num_bytes == 0:
         raise AudioError(AudioReject.EMPTY, "the file is empty (0 bytes); fetch it again or remove it")
     with position_kept(file):
-        check_whole(file, num_bytes)
+        num_bytes -= tag_bytes(file)
+        return _probed(behind_tag(file), num_bytes)
+
+
+def _probed(file: BinaryIO, num_bytes: int) -> AudioInfo:
+    check_whole(file, num_bytes)
     with open_sound(file) as sound:
         info = sound.info
         if info.num_frames >= UNKNOWN_FRAMES:
             info = replace(info, num_frames=_count_frames(sound))
     if info.container == _FLAC:
-        with position_kept(file):
-            check_first_frame(file)
+        check_first_frame(file)
     if info.num_frames <= 0:
+        check_closed(file, num_bytes)
         raise AudioError(
             AudioReject.NO_FRAMES, f"the {info.container} header announces no audio; remove or mend the file"
         )

@@ -15,7 +15,7 @@ import soundfile as sf
 from headrace.audio.forms import AudioInfo, AudioReject, bits_of_subtype
 from headrace.errors import AudioError
 
-_UNRECOGNISED = (1, 4)  # SF_ERR_UNRECOGNISED_FORMAT, SF_ERR_UNSUPPORTED_ENCODING
+_UNRECOGNISED = (1, 4, 18, 92, 106, 110)  # the format, or its coding, is unknown to libsndfile
 UNKNOWN_FRAMES = 1 << 62  # libsndfile reports 2**63 - 1 if the header has no length
 
 
@@ -87,7 +87,8 @@ def _opened(file: BinaryIO, descriptor: int | None) -> ForwardSound:
 def refusal(error: sf.LibsndfileError) -> AudioError:
     """The `AudioError` for an error of libsndfile."""
     if error.code in _UNRECOGNISED:
-        return AudioError(AudioReject.UNSUPPORTED, "not a format that libsndfile reads")
+        found = f"{error.error_string} Decode it to FLAC or WAV first (ffmpeg -i OLD NEW.flac)"
+        return AudioError(AudioReject.UNSUPPORTED, f"not a form of audio that is read: libsndfile reports: {found}")
     return AudioError(
         AudioReject.UNDECODABLE,
         f"damaged: libsndfile reports error {error.code}: {error.error_string} Fetch it again",

@@ -25,6 +25,7 @@ from headrace.audio.levels import Samples
 from headrace.audio.opening import open_sound
 from headrace.audio.reader import FrameReader
 from headrace.audio.segments import resampled_length
+from headrace.audio.tags import behind_tag
 from headrace.audio.writer import write_stream
 from headrace.errors import AudioError
 
@@ -77,6 +78,7 @@ def decode_spans(
     except AudioError as error:
         yield from ((number, partial(_same, error)) for number in range(len(spans)))
         return
+    file = behind_tag(file)
     block_frames = max(1, block_samples // info.num_channels)
     groups = deque(_overlapping(spans) if info.has_exact_seek else [_by_start(spans)])
     while groups:  # again after an error: a decoder may be unusable then
