@@ -7,7 +7,7 @@ sets, storage or threads.
 from headrace.audio.codecs import kept_extension, planned_bytes
 from headrace.audio.decode import EncodedAudio, decode, decode_into, open_encoded
 from headrace.audio.encode import encode_segments, prove, proves
-from headrace.audio.flac import FlacInfo, decode_flac_into, flac_info, whole_flac_info
+from headrace.audio.flac import FlacInfo, decode_flac_into, flac_info, known_flac, whole_flac_info
 from headrace.audio.forms import (
     AudioFormat,
     AudioInfo,
@@ -21,6 +21,7 @@ from headrace.audio.forms import (
 from headrace.audio.probe import probe
 from headrace.audio.segments import plan_segments
 from headrace.audio.spans import decode_spans, encode_spans
+from headrace.audio.tags import without_tag
 from headrace.audio.writer import codec_version, with_serial
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "encode_spans",
     "flac_info",
     "kept_extension",
+    "known_flac",
     "open_encoded",
     "plan_segments",
     "planned_bytes",
@@ -51,4 +53,5 @@ __all__ = [
     "proves",
     "whole_flac_info",
     "with_serial",
+    "without_tag",
 ]

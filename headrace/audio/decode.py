@@ -12,13 +12,14 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from headrace.audio.flac import MAGIC, FlacBytes, decode_flac_into, whole_flac_info
+from headrace.audio.flac import MAGIC, FlacBytes, decode_flac_into, known_flac
 from headrace.audio.forms import AudioInfo
 from headrace.audio.headers import check_whole
 from headrace.audio.opening import Sound, open_sound
 from headrace.audio.probe import probe
 from headrace.audio.reader import FrameReader
 from headrace.audio.sound import UNKNOWN_FRAMES
+from headrace.audio.tags import without_tag
 
 _BLOCK_FRAMES = 1 << 18
 _SKIPPED_FRAMES = 1 << 14  # decoded at a time before the wanted part: fits the cache
@@ -34,7 +35,8 @@ def decode(data: FlacBytes) -> tuple[npt.NDArray[np.float32], int]:
     Raises:
         AudioError: see `probe`; or the audio is damaged, truncated, or not finite.
     """
-    if bytes(data[:4]) == MAGIC and (info := whole_flac_info(data)).num_frames:
+    data = without_tag(data)
+    if (info := known_flac(data)) is not None:
         samples = np.empty((info.num_channels, info.num_frames), np.float32)
         decode_flac_into(data, samples)
         return samples, info.sample_rate_hz
@@ -56,6 +58,7 @@ def decode_into(data: FlacBytes, out: npt.NDArray[np.float32], start_frame: int 
         AudioError: see `probe`; or the audio is damaged, truncated, or not finite.
         ValueError: `out` has the wrong shape, or the frames are outside of the file.
     """
+    data = without_tag(data)
     if bytes(data[:4]) == MAGIC:
         decode_flac_into(data, out, start_frame, out.shape[1])
         return
@@ -108,6 +111,7 @@ def open_encoded(data: FlacBytes) -> Iterator[EncodedAudio]:
     Raises:
         AudioError: see `probe`.
     """
+    data = without_tag(data)
     file: BinaryIO = io.BytesIO(data)
     if len(data):
         check_whole(file, len(data))

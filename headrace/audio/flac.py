@@ -65,6 +65,18 @@ def whole_flac_info(data: FlacBytes) -> FlacInfo:
     return info
 
 
+def known_flac(data: FlacBytes) -> FlacInfo | None:
+    """STREAMINFO of a FLAC stream that states its length, which `decode_flac_into` decodes; None for other files.
+
+    Raises:
+        AudioError: see `whole_flac_info`.
+    """
+    if bytes(data[:4]) != MAGIC:
+        return None
+    info = whole_flac_info(data)
+    return info if info.num_frames else None
+
+
 def decode_flac_into(
     data: FlacBytes, out: npt.NDArray[np.float32], start_frame: int = 0, num_frames: int | None = None
 ) -> int:
@@ -84,7 +96,8 @@ def decode_flac_into(
 
     Raises:
         AudioError: the decoded part of the stream is damaged (`undecodable`) or truncated (`truncated`), as far as
-            checksums show it; or the stream's length is unknown and `num_frames` is None (`unsupported`).
+            checksums show it; audio follows after the last frame of the header (`undecodable`); or the stream's length
+            is unknown and `num_frames` is None (`unsupported`).
         ValueError: `out` has the wrong shape or dtype, or the frames are outside of the stream.
     """
     info = whole_flac_info(data)
@@ -108,6 +121,8 @@ def _decode(decoder: FlacDecoder, info: FlacInfo, out: npt.NDArray[np.float32], 
     decoded = _read(decoder, out)
     if decoded < out.shape[1]:
         raise flac_damage(decoder, info, f"{decoded} of {out.shape[1]} frames were decoded")
+    if start_frame + decoded == info.num_frames and _read(decoder, np.empty((info.num_channels, 1), np.float32)):
+        raise too_long(info.num_frames)
 
 
 def _checked_count(info: FlacInfo, out: npt.NDArray[np.float32], start_frame: int, num_frames: int | None) -> int:
@@ -145,6 +160,15 @@ def _read(decoder: FlacDecoder, out: npt.NDArray[np.float32]) -> int:
             out[channel, done : done + got] = block[:got, channel]
         done += got
     return done
+
+
+def too_long(num_frames: int) -> AudioError:
+    """The error for a stream that goes on behind the frames that its header promises."""
+    return AudioError(
+        AudioReject.UNDECODABLE,
+        f"damaged FLAC: more audio than the {num_frames} frames that its header promises; fetch it again, or, if the "
+        "rest is to be used, encode it again (flac -f)",
+    )
 
 
 def flac_damage(decoder: FlacDecoder, info: FlacInfo, found: str) -> AudioError:

@@ -13,7 +13,7 @@ from typing import BinaryIO
 import numpy as np
 
 from headrace.audio.dr_flac import FlacDecoder, open_file
-from headrace.audio.flac import MAGIC, FlacInfo, flac_damage, flac_info
+from headrace.audio.flac import MAGIC, FlacInfo, flac_damage, flac_info, too_long
 from headrace.audio.forms import AudioInfo, AudioReject
 from headrace.audio.levels import Samples
 from headrace.audio.parts import FilePart, part_file
@@ -70,11 +70,7 @@ class FlacSound:
 
     def _check_end(self) -> None:
         if len(self._decoded(1)):
-            raise AudioError(
-                AudioReject.UNDECODABLE,
-                f"damaged FLAC: more audio than the {self.info.num_frames} frames that its header promises; fetch it "
-                "again, or, if the rest is to be used, encode it again (flac -f)",
-            )
+            raise too_long(self.info.num_frames)
         if self._promised_md5 not in {_NO_MD5, self._md5.digest()}:
             raise AudioError(
                 AudioReject.UNDECODABLE,

@@ -23,7 +23,7 @@ _OPEN_ENDS = (1 << 31, 1 << 32, 1 << 63, 1 << 64)  # ffmpeg writes -1, sox and a
 _OPEN_MARGIN_BYTES = 1 << 16
 _MAX_CHUNKS = 4096  # more chunks than this are noise
 _PADDING_BYTES = 4096
-_TAGS = (b"TAG", b"ID3", b"APETAGEX", b"LYRICSBEGIN")
+_TAGS = (b"TAG", b"ID3\2", b"ID3\3", b"ID3\4", b"APETAGEX", b"LYRICSBEGIN")
 _WAV_CODINGS = {0x01, 0x02, 0x03, 0x06, 0x07, 0x11, 0x31, 0x38, 0x40, 0x45, 0x64, 0xFFFE}  # that libsndfile reads
 _SPHERE_HEAD_BYTES = 16 << 10
 _SPHERE_FIELD = re.compile(rb"^(\w+) -(?:i|s\d+) +(.*?) *$", re.MULTILINE)
@@ -229,7 +229,9 @@ def _end(file: BinaryIO, num_bytes: int, audio_stop: int, layout: Layout | None)
 
 def _after_chunks(file: BinaryIO, num_bytes: int, layout: Layout, at: int) -> int:
     """End of the chunks that follow each other from a byte on; the byte itself if there are none."""
-    for _, start, size in chunks(file, num_bytes, replace(layout, first_byte=at)):
+    for name, start, size in chunks(file, num_bytes, replace(layout, first_byte=at)):
+        if any(tag.startswith(name) or name.startswith(tag) for tag in _TAGS):
+            break
         at = start + size
         if at < num_bytes:
             at = min(at + -at % layout.align, num_bytes)

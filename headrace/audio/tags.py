@@ -7,6 +7,7 @@ audio are left to `headrace.audio.mpeg`.
 
 import io
 import os
+from collections.abc import Callable
 from typing import BinaryIO, cast
 
 _HEAD_BYTES = 10
@@ -38,11 +39,9 @@ def tag_bytes(file: BinaryIO) -> int:
 
     The position of the file is restored.
     """
-    before, at = file.tell(), 0
+    before = file.tell()
     try:
-        while size := id3_bytes(_read(file, at, _HEAD_BYTES)):
-            at += size
-        return 0 if at == 0 or is_mpeg(_read(file, at, _SYNC_BYTES)) else at
+        return _skipped(lambda at, size: _read(file, at, size))
     finally:
         file.seek(before)
 
@@ -55,10 +54,16 @@ def behind_tag(file: BinaryIO) -> BinaryIO:
 
 def without_tag(data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
     """The same bytes, or a view of those behind the tags; see `tag_bytes`."""
-    if bytes(data[:3]) != b"ID3":
-        return data
-    start = tag_bytes(io.BytesIO(data))
+    start = _skipped(lambda at, size: bytes(data[at : at + size]))
     return memoryview(data)[start:] if start else data
+
+
+def _skipped(read: Callable[[int, int], bytes]) -> int:
+    """Size of the tags to skip, given a function that reads bytes at an offset."""
+    at = 0
+    while size := id3_bytes(read(at, _HEAD_BYTES)):
+        at += size
+    return 0 if at == 0 or is_mpeg(read(at, _SYNC_BYTES)) else at
 
 
 def _read(file: BinaryIO, at: int, size: int) -> bytes:

@@ -1,8 +1,8 @@
 """Makes the index of a tar from the tar itself: a shard of any WebDataset, or a Headrace shard to be verified.
 
 Beyond names and byte ranges, an index has facts from the content of each sample: the length, rate and channels of
-audio, from its header, and the shape and place of the raw values of latents. No audio is decoded. A field of an unknown
-kind is indexed by its byte range alone.
+audio, from its header, and the shape and place of the raw values of latents. No audio is decoded, except FLAC whose
+header has no length. A field of an unknown kind is indexed by its byte range alone.
 """
 
 import io
@@ -187,12 +187,9 @@ def _audio_facts(file: BinaryIO, span: tuple[int, int]) -> AudioFacts | None:
     start, stop = span
     try:
         head = payload(file, (start, min(stop, start + _FLAC_HEAD_BYTES)))
-        if head.startswith(b"fLaC"):
-            num_frames, rate, channels, _ = flac_info(head)
-        else:
-            info = probe(io.BytesIO(payload(file, span)), num_bytes=stop - start)
-            num_frames, rate, channels = info.num_frames, info.sample_rate_hz, info.num_channels
+        if head.startswith(b"fLaC") and (flac := flac_info(head)).num_frames:
+            return AudioFacts(*flac[:3])
+        info = probe(io.BytesIO(payload(file, span)), num_bytes=stop - start)
     except AudioError:
         return None
-    # a FLAC stream whose writer did not know its length has 0 frames
-    return AudioFacts(num_frames if num_frames > 0 else ABSENT, rate, channels)
+    return AudioFacts(info.num_frames, info.sample_rate_hz, info.num_channels)

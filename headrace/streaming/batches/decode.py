@@ -13,7 +13,7 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from headrace.audio import EncodedAudio, decode_flac_into, open_encoded, whole_flac_info
+from headrace.audio import EncodedAudio, decode_flac_into, known_flac, open_encoded, without_tag
 from headrace.errors import AudioError, ConfigError, FormatError, SampleError
 from headrace.format.indexes.audio_fields import AUDIO, AudioFacts, common_facts, of_field
 from headrace.format.tars.member_names import LATENT_FIELD
@@ -140,14 +140,16 @@ def _fill_audio(
     sample: StoredSample, field: StoredAudio, blob: memoryview, out: NDArray[np.float32], window: FrameWindow
 ) -> None:
     first, count = window
-    if not field.is_flac:
-        with open_encoded(sample.checked(field.column, blob)) as audio:
+    bare = memoryview(without_tag(blob))
+    if (info := known_flac(bare)) is None:
+        sample.checked(field.column, blob)
+        with open_encoded(bare) as audio:
             check_encoded(sample, field, audio.info)
             audio.read_into(out[:, :count], first)
         out[:, count:] = 0
         return
-    check_header(sample, field, whole_flac_info(blob))
-    decoded = decode_flac_into(blob, out[:, :count], first, count)
+    check_header(sample, field, info)
+    decoded = decode_flac_into(bare, out[:, :count], first, count)
     if decoded != count:
         raise AudioError("truncated", f"{decoded} frames decoded, {count} promised: build or fetch the shard again")
     out[:, count:] = 0
@@ -294,7 +296,8 @@ class _OpenAudio:
     def of(cls, sample: StoredSample, field: StoredAudio, blob: memoryview, stack: ExitStack) -> "_OpenAudio":
         """Read the facts; `stack` closes the decoder. Raises `AudioError`."""
         try:
-            if bytes(blob[:4]) == b"fLaC" and (info := whole_flac_info(blob)).num_frames > 0:
+            blob = memoryview(without_tag(blob))
+            if (info := known_flac(blob)) is not None:
                 check_flac(blob, info)
                 return cls(sample, field, blob, AudioFacts(*info[:3]))
             encoded = stack.enter_context(open_encoded(sample.checked(field.column, blob)))
