@@ -9,7 +9,7 @@ import dagster as dg
 from headrace.config.dataset import DatasetConfig
 from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.smoke.choice import Coverage
-from headrace.smoke.verdicts import VERDICTS
+from headrace.smoke.verdicts import VERDICTS, WARNINGS
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
 from headrace_dagster.assets.metadata import part_name, smoke_metadata
 from headrace_dagster.assets.project_dataset import ProjectDataset
@@ -66,7 +66,8 @@ def loader_smoke_test_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             finally:
                 headrace_encoders.release()
         snapshots = {name: part.numbered for name, part in parts.items()}
-        is_good = not any(faults for result in results.values() for faults in result.faults.values())
+        decisive = VERDICTS.keys() - WARNINGS
+        is_good = not any(result.faults[name] for result in results.values() for name in decisive)
         covered = coverage.after(snapshots) if is_good else coverage
         return dg.MaterializeResult(
             data_version=dg.DataVersion(smoke_inputs(config, snapshots)),
@@ -90,5 +91,9 @@ def _verdict(name: str, results: "Mapping[str, SmokeResult]") -> dg.AssetCheckRe
     faults = [f"{part}: {fault}" for part, result in results.items() for fault in result.faults[name]]
     samples = {f"{part_name(part)}_samples": result.num_samples for part, result in results.items()}
     return dg.AssetCheckResult(
-        check_name=name, passed=not faults, metadata=samples, description="\n".join(faults) or None
+        check_name=name,
+        passed=not faults,
+        severity=dg.AssetCheckSeverity.WARN if name in WARNINGS else dg.AssetCheckSeverity.ERROR,
+        metadata=samples,
+        description="\n".join(faults) or None,
     )

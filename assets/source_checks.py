@@ -16,10 +16,11 @@ _CHECKS = {
     _EXCLUDED: "every key of `exclude` names a sample",
 }
 _LEAKS = (
-    "contents are in several splits; source.duplicates: group puts copies in one split, source.duplicates: drop keeps "
-    "the first copy of each"
+    ("content is", "contents are"),
+    "in several splits; source.duplicates: group puts copies in one split, source.duplicates: drop keeps the first copy "
+    "of each",
 )
-_UNKNOWN = "keys of exclude name no sample; correct or remove them"
+_UNKNOWN = (("key of exclude names", "keys of exclude name"), "no sample; correct or remove what is listed")
 
 
 def source_checks(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
@@ -43,14 +44,15 @@ def source_checks(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
 
 
 def _warning(
-    name: str, what: str, faults: Sequence[str], key: dg.AssetKey, numbers: Mapping[str, int]
+    name: str, what: tuple[tuple[str, str], str], faults: Sequence[str], key: dg.AssetKey, numbers: Mapping[str, int]
 ) -> dg.AssetCheckResult:
+    (one, several), rest = what
     listed = "\n".join(faults[:_SHOWN])
     more = f"\n… and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
     return dg.AssetCheckResult(
         passed=not faults,
         severity=dg.AssetCheckSeverity.WARN,
-        description=f"{len(faults)} {what}:\n{listed}{more}" if faults else None,
+        description=f"{len(faults)} {one if len(faults) == 1 else several} {rest}:\n{listed}{more}" if faults else None,
         metadata={"findings": len(faults), **numbers},
         check_name=name,
         asset_key=key,

@@ -69,7 +69,7 @@ _WITHOUT_SPEAKERS = (
 
 
 def wav_order(file: BinaryIO, form: Form, num_bytes: int) -> tuple[int, ...]:
-    """The channels of a recording in the order of WAV; empty if they already have it, or if no speakers are named.
+    """The channels of a recording in the order of WAV; empty if no speakers are named.
 
     Args:
         file: the recording; its position is moved.
@@ -80,12 +80,10 @@ def wav_order(file: BinaryIO, form: Form, num_bytes: int) -> tuple[int, ...]:
         AudioError: `unsupported`, for a layout of CAF or AIFF that is not known.
     """
     if form is Form.OGG:
-        order = _OGG.get(num_speakers(file), ())
-    else:
-        file.seek(0)
-        layout, name = _CHUNKS.get(file.read(4), (None, b""))
-        order = () if layout is None else _sorted(_labels(_chunk(file, num_bytes, layout, name)))
-    return order if list(order) != sorted(order) else ()
+        return _OGG.get(num_speakers(file), ())
+    file.seek(0)
+    layout, name = _CHUNKS.get(file.read(4), (None, b""))
+    return () if layout is None else _sorted(_labels(_chunk(file, num_bytes, layout, name)))
 
 
 def _chunk(file: BinaryIO, num_bytes: int, layout: Layout, wanted: bytes) -> bytes:

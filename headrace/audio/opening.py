@@ -104,7 +104,7 @@ def open_sound(file: BinaryIO) -> Iterator[Sound]:
                 f"{sound.info.num_channels} channels with a layout of {len(order)}",
                 "write it again (ffmpeg -i OLD NEW.wav)",
             )
-        yield _ReorderedSound(sound, order) if order else sound
+        yield _ReorderedSound(sound, order) if list(order) != sorted(order) else sound
 
 
 @contextlib.contextmanager

@@ -68,7 +68,7 @@ class CrepeEncoder:
         self.hop = max(1, round(settings.hop_seconds * self.sample_rate_hz))
         self.latent_dim = network.latent_dim
         context = _FRAME_SIZE // 2
-        cut = WindowSeconds(_WINDOW_SECONDS, 0.0).frames(self.sample_rate_hz, self.hop, context)
+        cut = WindowSeconds(_WINDOW_SECONDS, 0.0).default_frames(self.sample_rate_hz, self.hop, context)
         tolerance = running.batch_tolerance(settings.autocast)
         self.info = EncoderInfo(context, *cut, is_concurrent=not settings.compile, batch_tolerance=tolerance)
 

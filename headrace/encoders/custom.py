@@ -126,9 +126,8 @@ class CustomEncoder:
 
     def _default_info(self) -> EncoderInfo:
         context = max(self.hop, round(_CONTEXT_SECONDS * self.sample_rate_hz))
-        return EncoderInfo(
-            context, *WindowSeconds(_WINDOW_SECONDS, _OVERLAP_SECONDS).frames(self.sample_rate_hz, self.hop, context)
-        )
+        seconds = WindowSeconds(_WINDOW_SECONDS, _OVERLAP_SECONDS)
+        return EncoderInfo(context, *seconds.default_frames(self.sample_rate_hz, self.hop, context))
 
     def num_latent_frames(self, num_frames: int) -> int:
         """See `Encoder`. N / hop, rounded up, if the user's object has no such method.

@@ -24,7 +24,7 @@ class LogMelEncoder:
         self.hop = max(1, round(settings.hop_seconds * settings.sample_rate_hz))
         self.latent_dim = settings.num_mels
         context = settings.window_size
-        cut = WindowSeconds(_WINDOW_SECONDS, 0.0).frames(self.sample_rate_hz, self.hop, context)
+        cut = WindowSeconds(_WINDOW_SECONDS, 0.0).default_frames(self.sample_rate_hz, self.hop, context)
         self.info = EncoderInfo(context, *cut, is_concurrent=True)
         self._window = torch.hann_window(settings.window_size, device=device)
         self._filters = mel_filters(settings).to(device)

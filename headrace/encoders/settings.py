@@ -85,12 +85,20 @@ class WindowSeconds:
         Raises:
             ConfigError: the window is shorter than two overlaps.
         """
-        num_trimmed = -(-context // hop)
-        overlap = max(-(-round(self.overlap_seconds * sample_rate_hz) // hop), 2 * num_trimmed + 1) * hop
-        window = -(-round(self.window_seconds * sample_rate_hz) // hop) * hop
+        window, overlap = self._multiples(sample_rate_hz, hop, context)
         if window < 2 * overlap:
             least = 2 * overlap / sample_rate_hz
             raise ConfigError(
                 f"window_seconds {self.window_seconds:g} is too short for the overlap; use at least {least:.3g}"
             )
         return window, overlap
+
+    def default_frames(self, sample_rate_hz: int, hop: int, context: int) -> tuple[int, int]:
+        """Window and overlap as in `frames`, for encoders without the setting: a window that is too short is longer."""
+        window, overlap = self._multiples(sample_rate_hz, hop, context)
+        return max(window, 2 * overlap), overlap
+
+    def _multiples(self, sample_rate_hz: int, hop: int, context: int) -> tuple[int, int]:
+        num_trimmed = -(-context // hop)
+        overlap = max(-(-round(self.overlap_seconds * sample_rate_hz) // hop), 2 * num_trimmed + 1) * hop
+        return -(-round(self.window_seconds * sample_rate_hz) // hop) * hop, overlap

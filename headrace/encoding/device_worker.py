@@ -245,5 +245,5 @@ def _does_not_fit(decoded: DecodedJob, device: torch.device, error: Exception) -
     return BuildError(
         f"{clip.shard}: {piece.window.num_frames} PCM frames of sample {clip.key!r} do not fit the memory of {device}, "
         f"even alone ({str(error).splitlines()[0] if str(error) else type(error).__name__}); free memory of the "
-        "device, use a larger one, or set a shorter window_seconds for the encoder"
+        "device, use a larger one, or shorten the encoder's window (`window_seconds`, or `info` of a custom encoder)"
     )

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 _FRAMES_OFF = 2
 _SHARE_OFF = 0.01
+_FULL_SCALE = 1 - 2.0**-15
 _ONE_FIELD = ("audio",)
 _GREATEST_CRC32 = (1 << 32) - 1
 
@@ -27,6 +28,7 @@ class ArrivedSample:
         content: CRC-32 of the values.
         contradiction: differences between the sample and its JSON; empty if they agree.
         exceeds: whether audio has values outside [-1, 1], as lossy codings and recordings of floats may.
+        full_scale: share of the values of audio that are at full scale of 16 bits, or beyond it.
     """
 
     key: str
@@ -37,6 +39,7 @@ class ArrivedSample:
     content: int = 0
     contradiction: str = ""
     exceeds: bool = False
+    full_scale: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,7 @@ def _audio(key: str, fields: "Mapping[str, torch.Tensor]", rate_hz: int, stated:
         _crc_of(fields),
         "; ".join(wrong),
         any(bool((audio.abs() > 1).any()) for audio in fields.values()),
+        max(float((audio.abs() >= _FULL_SCALE).float().mean()) for audio in fields.values()),
     )
 
 

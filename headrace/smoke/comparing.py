@@ -17,6 +17,9 @@ from headrace.smoke.expected import ExpectedSamples
 MOST_SHOWN = 5
 """Number of errors of one kind that are described."""
 
+MOST_AT_FULL_SCALE = 0.1
+"""Largest share of the values of a sample that may be at full scale without a warning."""
+
 Counts = np.ndarray[Any, np.dtype[np.int64]]
 
 
@@ -100,6 +103,18 @@ class SampleComparer:
             if what:
                 seen.wrong[at] += 1
                 note(self.faults[verdict], f"{reader}: {self._place(at)} {sample.key}: {what}")
+        if sample.full_scale > MOST_AT_FULL_SCALE and seen.times[at] == 1:
+            self._warn(at, sample)
+
+    def _warn(self, at: int, sample: ArrivedSample) -> None:
+        """Record a sample that is mostly at full scale, once for both readers."""
+        warning = (
+            f"{self._place(at)} {sample.key}: {sample.full_scale:.0%} of its values are at full scale: perhaps a "
+            "recording of floats in another range than [-1, 1], such as that of 16-bit integers; divide it by its "
+            "full scale, or remove it"
+        )
+        if warning not in self.faults["full_scale"]:
+            note(self.faults["full_scale"], warning)
 
     def _count(self, reader: str, seen: SeenSamples) -> None:
         missing, twice = (np.flatnonzero(seen.times == 0), np.flatnonzero(seen.times > 1))

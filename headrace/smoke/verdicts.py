@@ -10,6 +10,7 @@ VERDICTS = {
     ),
     "shapes_and_lengths": "every sample has the length, channels, rate or dimension that is in its index",
     "finite_values": "all values are finite; audio that is stored as FLAC is in [-1, 1]",
+    "full_scale": "at most a tenth of the samples of a recording are at full scale or beyond it",
     "matches_json": "audio has the length in its JSON; latents have the length of their audio by their frame rate",
     "same_in_both_readers": "`StreamingDataset` and the plain pipeline return the same values for every key",
     "joined_by_key": "audio with its latents: every key arrives once, with the same values as when read alone",
@@ -19,3 +20,6 @@ VERDICTS = {
     "leaves_nothing": "the test leaves no process and no file behind",
     "result_table": "the table of results has the expected columns and ranges (pandera)",
 }
+
+WARNINGS = frozenset({"full_scale"})
+"""Checks that warn: what they find may be as the recording is, and does not keep the test from passing."""

@@ -168,4 +168,6 @@ def digest_check(name: str, value: object) -> bool:
     """
     if value is None or isinstance(value, bool | np.bool_):
         return bool(value)
-    return bool(one_of(name, value, "sha256"))
+    if value != "sha256":
+        raise ConfigError(f"{name} is {value!r}: expected None, True, False or 'sha256'")
+    return True

@@ -62,7 +62,7 @@ def test_copies_in_different_splits_warn_and_block_nothing(copied):
     assert not found.passed
     assert found.severity == dg.AssetCheckSeverity.WARN
     assert found.metadata["findings"].value == 1
-    assert found.description.startswith("1 contents are in several splits; source.duplicates: group")
+    assert found.description.startswith("1 content is in several splits; source.duplicates: group")
     assert "copy00.wav (" in found.description
     assert "(train)" in found.description
     assert "(test)" in found.description

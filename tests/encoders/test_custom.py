@@ -72,3 +72,12 @@ def test_fingerprints_are_computed_without_torch() -> None:
     )
     code += "; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("hop_seconds", [0.01, 1.0, 10.0, 60.0])
+def test_a_long_hop_makes_the_default_window_longer(hop_seconds: float) -> None:
+    encoder = encoders.load("custom", {"encoder": NAME, "hop_seconds": hop_seconds})
+    info, hop = encoder.info, encoder.hop
+    assert info.window >= max(30 * encoder.sample_rate_hz, 2 * info.overlap)
+    assert info.window % hop == info.overlap % hop == 0
+    assert info.overlap > 2 * info.context

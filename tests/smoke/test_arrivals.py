@@ -31,7 +31,9 @@ def latent_sample(length, seconds):
 
 def test_facts_of_audio():
     found = arrived_sample(audio_sample())
-    assert found == ArrivedSample("a", 4, 1, 8000, True, content_of(torch.tensor([[0.5, -1.0, 1.0, 0.0]])), "")
+    assert found == ArrivedSample(
+        "a", 4, 1, 8000, True, content_of(torch.tensor([[0.5, -1.0, 1.0, 0.0]])), "", full_scale=0.5
+    )
     assert found.content != arrived_sample(audio_sample((0.5, 0.0, 1.0, 0.0))).content
     beyond = arrived_sample(audio_sample((0.5, -1.001, 1.0, 0.0)))
     assert (beyond.is_finite, beyond.exceeds) == (True, True)

@@ -23,7 +23,7 @@ from headrace.stores.storage import LocalStorage
 from tests.support.comparing import sample
 from tests.support.streaming.corpus import clips, write_dataset
 
-CHECKS = ("every_key_once", "shapes_and_lengths", "finite_values", "matches_json", "same_in_both_readers")
+CHECKS = ("every_key_once", "shapes_and_lengths", "finite_values", "full_scale", "matches_json", "same_in_both_readers")
 
 
 def index_of(*keys, num_channels=1, sample_rate_hz=8000, field="flac"):

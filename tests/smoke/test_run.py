@@ -22,6 +22,7 @@ from headrace.smoke.choice import Coverage, ReadLimits, choose
 from headrace.smoke.comparing import SeenSamples
 from headrace.smoke.expected import read_expected
 from headrace.smoke.run import SmokePart, smoke_test, table_faults
+from headrace.smoke.verdicts import WARNINGS
 from headrace.stores.storage import LocalStorage
 from tests.support.audio_shards import commit, noise, write_partition
 
@@ -59,6 +60,14 @@ def test_every_sample_of_a_valid_dataset_is_read_and_every_check_passes(audio):
     assert result.num_new == result.num_shards == result.table.height
     assert 0 < result.stream_seconds_to_first <= result.stream_seconds
     assert result.seconds > 0
+
+
+def test_a_recording_at_full_scale_is_a_warning_that_names_it(tmp_path):
+    loud = np.where(noise(400, 1) > 0, 1.0, -1.0).astype(np.float32)
+    result = run(written(tmp_path, *(noise(400, seed) for seed in range(6)), loud))
+    assert faulty(result) == WARNINGS
+    (warning,) = result.faults["full_scale"]
+    assert " k6: 100% of its values are at full scale" in warning
 
 
 def test_worker_processes_read_the_same_samples(audio):
