@@ -17,8 +17,7 @@ _CHECKS = {
 }
 _LEAKS = (
     ("content is", "contents are"),
-    "in several splits; source.duplicates: group puts copies in one split, source.duplicates: drop keeps the first copy "
-    "of each",
+    "in several splits; source.duplicates: group puts copies in one split, source.duplicates: drop keeps one of them",
 )
 _UNKNOWN = (("key of exclude names", "keys of exclude name"), "no sample; correct or remove what is listed")
 

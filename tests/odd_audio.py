@@ -34,7 +34,7 @@ class Odd:
 
     @property
     def error(self):
-        """The code of the error of a door that decodes; None if there is none."""
+        """The code of the error of a door that decodes; None without one."""
         return self.decoded or (self.header if isinstance(self.header, str) else None)
 
 

@@ -15,7 +15,9 @@ from headrace.audio.ogg_heads import num_speakers
 
 _OGG = {3: (0, 2, 1), 5: (0, 2, 1, 3, 4), 6: (0, 2, 1, 5, 3, 4), 7: (0, 2, 1, 6, 5, 3, 4), 8: (0, 2, 1, 7, 5, 6, 3, 4)}
 """Number of channels → the channels of Ogg in the order of WAV."""
-_LABELS = {name: label for label, name in enumerate("L R C LFE Ls Rs Lc Rc Cs Lsd Rsd".split(), 1)} | {
+_LABELS = {
+    name: label for label, name in enumerate(["L", "R", "C", "LFE", "Ls", "Rs", "Lc", "Rc", "Cs", "Lsd", "Rsd"], 1)
+} | {
     "Rls": 33,
     "Rrs": 34,
 }

@@ -29,7 +29,7 @@ class Form(Enum):
 
 _READ = re.compile(
     rb"RIFF....WAVE|RIFX....WAVE|RF64....WAVE|riff|FORM....(AIFF|AIFC|8SVX|16SV)|caff|\.snd|dns\.|fLaC|NIST_1A|2BIT"
-    rb"|\x00\x00\x03\xe8\x00\x00\x00\x01\x00\x00\x00\x01|\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00",  # the last two: MATLAB 4, in both byte orders
+    rb"|\0{2}\x03\xe8\0{3}\x01\0{3}\x01|\0{4}\x01\0{3}\x01\0{3}",  # MATLAB 4 in both byte orders
     re.DOTALL,
 )
 _CONVERT = "decode it to FLAC or WAV first (ffmpeg -i OLD NEW.flac, or sox OLD NEW.flac)"

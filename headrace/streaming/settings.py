@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.arguments import convert, flag, function, number, one_of, optional, whole
+from headrace.arguments import convert, flag, function, number, optional, whole
 from headrace.errors import ConfigError
 
 Transform = Callable[..., dict[str, Any]]
