@@ -152,6 +152,7 @@ ODD = (
         "MP3 with CRC": Odd(mp3_with_crc(), WHOLE),
         "MP3 with CRC, stereo": Odd(mp3_with_crc(2), (NUM_FRAMES, RATE, 2)),
         "MP3 with CRC behind a tag": Odd(TAG + mp3_with_crc(), WHOLE),
+        "MP3 before a tag": Odd(_MP3.data + b"TAG" + bytes(125), WHOLE),  # its header states another size
         "MP3 half": Odd(_MP3.data[: len(_MP3.data) // 2], "truncated"),
         "MP3 of one frame": Odd(_FRAME, "unsupported"),
         "WAV, tail of noise": Odd(wav(tail=NOISE), "undecodable"),

@@ -28,7 +28,7 @@ from headrace.audio.ogg import set_serial
 from headrace.audio.sound import ForwardSound
 from headrace.errors import BuildError
 
-_OWN_VERSION = 2  # increase it if equal input gives other bytes for a reason that no library's version shows
+_OWN_VERSION = 3  # increase it if equal input gives other bytes for a reason that no library's version shows
 _IN_MEMORY_BYTES = 32 << 20  # of PCM; what may be larger goes to a temporary file
 _COPY_BYTES = 1 << 20
 _VENDOR = b"reference libFLAC "

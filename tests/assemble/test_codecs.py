@@ -10,15 +10,19 @@ import pytest
 from headrace import StreamingDataLoader, StreamingDataset, webdataset_loader
 from headrace.audio import AudioFormat, Codec, decode
 from headrace.config.partitioning import Partitioning, ShardSize
+from headrace.config.source import Digests
 from headrace.encoding import clips
 from headrace.encoding import sources as encoding_sources
 from headrace.encoding.clips import AudioForm, read_clip
 from headrace.encoding.sources import audio_shard
 from headrace.format.indexes.index_files import read_index
+from headrace.sources.bucket_source import BucketSource
+from headrace.stores.storage import open_storage
 from headrace.streaming.batches import assembler
 from headrace.verification.excerpts import read_audio
 from headrace.verification.shard_check import Depth
 from headrace.verification.verify import find_target, verify
+from tests.odd_audio import TAG
 from tests.support.builds import Project, check
 from tests.support.sounds import file_of, music
 
@@ -196,3 +200,23 @@ def test_a_shard_has_at_most_its_planned_bytes(tmp_path):
     project.put("new.wav")
     again = check(project, project.build())
     assert len(again.written) == 1
+
+
+@pytest.mark.parametrize("digests", ["read", "store"])
+@pytest.mark.parametrize("codec", [Codec.COPY, Codec.FLAC])
+def test_recordings_behind_a_tag_are_written_whole_as_flac(tmp_path, digests, codec):
+    """Libsndfile counts frames behind a tag differently in a file and in memory."""
+    project = Project(tmp_path, layout=ONE, audio=AudioFormat(codec=codec), asked={"digests": digests})
+    source = open_storage("memory://")
+    sounds = {name: file_of(music(12_000, 1, RATE), name.upper(), "PCM_16", RATE) for name in ("wav", "aiff", "flac")}
+    for name, sound in sounds.items():
+        source.write(f"{name}.bin", TAG + sound)
+    with mock.patch("tests.support.builds.open_source", return_value=BucketSource(source, digests=Digests(digests))):
+        check(project, project.build())
+    assert verify(find_target(project.shards.uri), Depth(1, 3)).faults == []
+    dataset = StreamingDataset(remote=project.shards.uri, batch_size=1)
+    streamed = {sample["__key__"]: sample["audio"].numpy() for sample in dataset}
+    assert len(streamed) == len(sounds)
+    for key, audio in streamed.items():
+        np.testing.assert_array_equal(audio, decode(sounds[key.partition("-")[0]])[0])
+    assert all(name.endswith((".flac", ".json")) for name in members(project))

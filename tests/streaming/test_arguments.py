@@ -118,6 +118,11 @@ WRONG = [
 ]
 
 
+def test_the_error_of_validate_hash_lists_all_values(dataset_folder):
+    with pytest.raises(ConfigError, match=r"^validate_hash is 'md5': expected None, True, False or 'sha256'$"):
+        opened(dataset_folder, validate_hash="md5")
+
+
 @pytest.mark.parametrize(("name", "value"), WRONG, ids=str)
 def test_wrong_arguments_of_a_dataset_are_rejected_by_name(dataset_folder, name, value):
     with pytest.raises(ConfigError, match=rf"^{name} .*: expected "):

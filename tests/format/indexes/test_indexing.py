@@ -140,11 +140,11 @@ def test_an_invalid_webdataset_is_an_error():
         index_of({"a.flac": b"", "b.flac": b"", "a.json": b"{}"})
 
 
-def test_a_flac_stream_that_does_not_state_its_length_has_an_unknown_one():
+def test_a_flac_stream_that_does_not_state_its_length_is_counted():
     stream = bytearray(encoded(1000))
     stream[21:26] = bytes([stream[21] & 0xF0, 0, 0, 0, 0])  # 36 bits of STREAMINFO
     index, _ = index_of({"a.flac": bytes(stream), "b.flac": encoded(1)})
-    assert index.num_frames.tolist() == [ABSENT, 1]
+    assert index.num_frames.tolist() == [1000, 1]
     assert index.sample_rate_hz.tolist() == [8000, 8000]
 
 
