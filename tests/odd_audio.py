@@ -136,6 +136,11 @@ ODD = (
         "FLAC with total 0": Odd(flac(NUM_FRAMES, 0), WHOLE),
         "FLAC with total 0 behind a tag": Odd(TAG + flac(NUM_FRAMES, 0), WHOLE),
         "FLAC before a tag": Odd(flac(NUM_FRAMES) + b"TAG" + bytes(125), WHOLE),
+        "FLAC by name, WAV by content": Odd(sound(), WHOLE),
+        "WAV by name, FLAC by content": Odd(flac(NUM_FRAMES), WHOLE),
+        "WAV by name, FLAC of half of its frames by content": Odd(
+            flac(NUM_FRAMES, 3_000), (3_000, RATE, 1), "undecodable"
+        ),
         "FLAC half": Odd(flac(20_000)[:7_000], (20_000, RATE, 1), "truncated"),
         "Vorbis": Odd(sound("OGG", "VORBIS"), WHOLE),
         "Vorbis behind a tag": Odd(TAG + sound("OGG", "VORBIS"), WHOLE),
@@ -180,6 +185,7 @@ ODD = (
         "CAF not closed": Odd(zeroed("CAF", b"data", 8, "big"), "undecodable"),
         "WAV with MP3": Odd(wav(coding=0x55), "unsupported"),
         "WAV with AAC": Odd(wav(coding=0xFF), "unsupported"),
+        "SPHERE without its length": Odd(sphere().replace(b"sample_count", b"sample_clock"), "unsupported"),
         "SPHERE with shorten": Odd(sphere(b"pcm,embedded-shorten-v2.00"), "unsupported"),
         "Ogg FLAC": Odd(ogg_of(b"\x7fFLAC\1\0\0\1fLaC" + bytes(38)), "unsupported"),
         "Ogg Speex": Odd(ogg_of(b"Speex   1.2"), "unsupported"),

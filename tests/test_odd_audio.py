@@ -3,8 +3,10 @@
 All doors have the same facts of a file, or the same error.
 """
 
+import contextlib
 import gzip
 import io
+import random
 import re
 import tarfile
 
@@ -161,10 +163,36 @@ def tar_member(tar):
         return archive.getnames()[0].rpartition(".")[2]
 
 
+@pytest.mark.parametrize("name", ODD)
+def test_noise_in_a_header_gives_no_other_errors(name):
+    rng = random.Random(name)
+    for _ in range(4):
+        data = bytearray(ODD[name].data or b"0")
+        at = rng.randrange(min(len(data), 160))
+        data[at : at + 8] = rng.choice([rng.randbytes(8), b"\xff" * 8, bytes(8)])[: rng.randint(1, 8)]
+        with contextlib.suppress(AudioError):
+            in_memory(bytes(data))
+
+
 def test_unsupported_forms_are_named_with_a_way_out():
     for name, odd in ODD.items():
         if odd.error == AudioReject.UNSUPPORTED:
             _, message = asked(lambda odd=odd: in_memory(odd.data))
             assert not re.search("damaged|fetch it again", message), name
             assert re.search(r"\(.+ .+\)|keep .* out of the source|leave it out|download", message), (name, message)
+    for name in (
+        "Ogg FLAC",
+        "Ogg Speex",
+        "SPHERE",
+        "git-lfs",
+        "HTML",
+        "JSON",
+        "zip",
+        "M4A",
+        "AAC",
+        "MPEG",
+        "PAF",
+        "VOC",
+    ):
+        assert any(name in asked(lambda odd=odd: in_memory(odd.data))[1] for odd in ODD.values()), name
     assert len(ODD) >= 60

@@ -61,6 +61,7 @@ _LAYOUTS = {
 }
 """Upper half of a layout's tag → the labels of its channels; the lower half is their number."""
 _BY_DESCRIPTIONS = 0
+_MOST_LAYOUT_BYTES = 1 << 16
 _CHUNKS = {b"caff": (CAF, b"chan"), b"FORM": (IFF, b"CHAN")}
 _WITHOUT_SPEAKERS = (
     1,
@@ -93,7 +94,7 @@ def _chunk(file: BinaryIO, num_bytes: int, layout: Layout, wanted: bytes) -> byt
     for name, start, size in chunks(file, num_bytes, layout):
         if name == wanted:
             file.seek(start)
-            return file.read(size)
+            return file.read(min(size, _MOST_LAYOUT_BYTES))
     return b""
 
 

@@ -27,6 +27,7 @@ _TAGS = (b"TAG", b"ID3\2", b"ID3\3", b"ID3\4", b"APETAGEX", b"LYRICSBEGIN")
 _WAV_CODINGS = {0x01, 0x02, 0x03, 0x06, 0x07, 0x11, 0x31, 0x38, 0x40, 0x45, 0x64, 0xFFFE}  # that libsndfile reads
 _SPHERE_HEAD_BYTES = 16 << 10
 _SPHERE_FIELD = re.compile(rb"^(\w+) -(?:i|s\d+) +(.*?) *$", re.MULTILINE)
+_SPHERE_NUMBER = re.compile(r"[0-9]{1,18}")
 _SPHERE_CODINGS = ("", "pcm", "alaw", "ulaw", "mu-law")
 _MATLAB_BYTES = (8, 4, 4, 2, 2, 1)  # of a number, by the third digit of its type
 
@@ -161,10 +162,10 @@ def _au(file: BinaryIO, num_bytes: int, unknown: Unknown) -> int | None:
 
 
 def _sphere(file: BinaryIO, num_bytes: int, unknown: Unknown) -> int | None:
-    """End of the audio in NIST SPHERE, which states its frames in text; None if it does not.
+    """End of the audio in NIST SPHERE, which states its frames in text; None if it states none.
 
     Raises:
-        AudioError: `unsupported`, for compressed audio.
+        AudioError: `unsupported`, for compressed audio, and without a length.
     """
     file.seek(0)
     head = file.read(_SPHERE_HEAD_BYTES).partition(b"end_head")[0]
@@ -172,12 +173,13 @@ def _sphere(file: BinaryIO, num_bytes: int, unknown: Unknown) -> int | None:
     coding = fields.get("sample_coding", "")
     if coding not in _SPHERE_CODINGS:
         raise unsupported(f"SPHERE with the coding {coding!r}", "unpack it first (sph2pipe -f wav OLD NEW.wav)")
-    sizes = [fields.get(name, "1") for name in ("sample_count", "channel_count", "sample_n_bytes")]
-    start = head.split(b"\n")[1].strip() if head.count(b"\n") > 1 else b""
-    if "sample_count" not in fields or not start.isdigit() or not all(size.isdigit() for size in sizes):
-        return None
-    frames, channels, width = map(int, sizes)
-    return None if unknown(frames) else _end(file, num_bytes, int(start) + frames * channels * width, None)
+    lines = head.decode("ascii", "replace").split("\n", 2)
+    numbers = [lines[1].strip() if len(lines) > 1 else ""]  # size of the header
+    numbers += [fields.get(name, "") for name in ("sample_count", "channel_count", "sample_n_bytes")]
+    if not all(_SPHERE_NUMBER.fullmatch(number) for number in numbers):
+        raise unsupported("SPHERE whose header lacks the length", "write it again (sox OLD NEW.wav)")
+    start, frames, channels, width = map(int, numbers)
+    return None if unknown(frames) else _end(file, num_bytes, start + frames * channels * width, None)
 
 
 def _avr(file: BinaryIO, num_bytes: int, unknown: Unknown) -> int | None:
@@ -195,6 +197,8 @@ def _matlab(file: BinaryIO, num_bytes: int, unknown: Unknown) -> int | None:
     """End of the second matrix in MATLAB 4, after the one with the sample rate; None if it is empty."""
     at = size = 0
     for _ in range(2):
+        if at > num_bytes:
+            return at
         file.seek(at)
         head = file.read(20)
         if len(head) < 20:

@@ -227,15 +227,16 @@ class _FrameScanner:
             return InfoHeader(b"", int.from_bytes(self._bytes(at + 50, 4), "big"), b"", kind.num_bytes)
         side_bytes = (32, 17) if kind.num_channels == 2 else (17, 9)
         mark_at = 4 + side_bytes[0 if kind.is_mpeg_1 else 1]
-        frame = self._bytes(at, kind.num_bytes)
-        if frame[mark_at : mark_at + 4] not in {b"Xing", b"Info"}:
+        if self._bytes(at + mark_at, 4) not in {b"Xing", b"Info"}:
             return None
+        frame = self._bytes(at, kind.num_bytes)
         has_crc = not frame[1] & 1
         if any(frame[4 + 2 * has_crc : mark_at]):  # LAME writes the CRC, and yet the mark where it is without one
             return None
         flags = int.from_bytes(frame[mark_at + 4 : mark_at + 8], "big")
-        numbers = [int.from_bytes(frame[mark_at + at : mark_at + at + 4], "big") for at in (8, 12)]
-        num_frames, stream_bytes = (numbers[0], numbers[1] if flags & 2 else None) if flags & 1 else (None, None)
+        first, second = (int.from_bytes(frame[mark_at + at : mark_at + at + 4], "big") for at in (8, 12))
+        num_frames = first if flags & 1 else None
+        stream_bytes = None if not flags & 2 else second if flags & 1 else first
         sizes = (4, 4, 100, 4)  # count of frames, count of bytes, table of contents, quality
         fields = sum(size for bit, size in enumerate(sizes) if flags >> bit & 1)
         return InfoHeader(frame[:mark_at], num_frames, frame[mark_at + 8 + fields :], kind.num_bytes, stream_bytes)

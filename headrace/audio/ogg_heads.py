@@ -21,6 +21,7 @@ _CHANNELS_AT = 9
 _MAPPING_AT = 18
 _MAPPED_AS_VORBIS = 1
 _VORBIS_CHANNELS_AT = 11
+_OPUS_BYTES, _VORBIS_BYTES = 19, 30  # of the shortest first packets
 _EXTRACT = "extract the audio (ffmpeg -i OLD -map 0:a:0 -c copy NEW)"
 _REJECTED = {
     b"\x7fFLAC": ("Ogg FLAC", "write it as plain FLAC (ffmpeg -i OLD -c copy NEW.flac)"),
@@ -56,15 +57,14 @@ def _part(file: BinaryIO, link: tuple[int, int]) -> FilePart:
     """A stream; of Opus with a rate that Opus does not have, with another first page."""
     start, stop = link
     page, packet_at = page_at(file, start)
-    if page.startswith(_VORBIS_HEAD, packet_at):
+    packet = page[packet_at:]
+    if packet.startswith(_VORBIS_HEAD) and len(packet) >= _VORBIS_BYTES:
         return FilePart((link,))
-    if not page.startswith(OPUS_HEAD, packet_at):
-        packet = page[packet_at : packet_at + 8]
+    if not packet.startswith(OPUS_HEAD) or len(packet) < _OPUS_BYTES:
         names = (named for mark, named in _REJECTED.items() if packet.startswith(mark))
-        raise unsupported(*next(names, (f"Ogg with a stream that begins with {packet!r}", _EXTRACT)))
-    rate_at = packet_at + _RATE_AT
-    rate_hz = int.from_bytes(page[rate_at : rate_at + 4], "little")
+        raise unsupported(*next(names, (f"Ogg with a stream that begins with {packet[:8]!r}", _EXTRACT)))
+    rate_hz = int.from_bytes(packet[_RATE_AT : _RATE_AT + 4], "little")
     if rate_hz in OPUS_RATES_HZ or OPUS_RATES_HZ[-2] < rate_hz <= _FULL_RATE_HZ:  # libsndfile takes these as 48 kHz
         return FilePart((link,))
-    head = changed_page(page, rate_at, _FULL_RATE_HZ.to_bytes(4, "little"))
+    head = changed_page(page, packet_at + _RATE_AT, _FULL_RATE_HZ.to_bytes(4, "little"))
     return FilePart(((start + len(page), stop),), head=head)
