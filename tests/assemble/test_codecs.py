@@ -22,8 +22,8 @@ from headrace.streaming.batches import assembler
 from headrace.verification.excerpts import read_audio
 from headrace.verification.shard_check import Depth
 from headrace.verification.verify import find_target, verify
-from tests.odd_audio import TAG
 from tests.support.builds import Project, check
+from tests.support.odd_audio import TAG
 from tests.support.sounds import file_of, music
 
 ONE = Partitioning({"train": 1.0}, {"train": 1}, 3)

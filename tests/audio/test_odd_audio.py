@@ -22,7 +22,7 @@ from headrace.sources.bucket_source import BucketSource, stamp_of
 from headrace.stores.storage import open_storage
 from headrace.verification.shard_check import Depth
 from headrace.verification.verify import find_target, verify
-from tests.odd_audio import ODD
+from tests.support.odd_audio import ODD
 
 NAMES = [
     (("FLAC",), "flac"),
