@@ -2,7 +2,8 @@
 
 from headrace.format.beside.views import ViewDefinition
 from headrace.views.names import FACT, ColumnNames, MeantColumn
-from headrace.views.sql import column_parts, tokens_of
+from headrace.views.sql import column_parts, described
+from headrace.views.syntax import names_in
 
 
 def columns_of_balance(definition: ViewDefinition, names: ColumnNames) -> tuple[MeantColumn, ...]:
@@ -26,6 +27,6 @@ def sets_of(definition: ViewDefinition, names: ColumnNames) -> tuple[str, ...]:
     Raises:
         ConfigError: a name is not that of one column.
     """
-    where = definition.where or ""
-    of_where = names.meant_by(tokens_of(where), f"where {where!r}").values()
+    where = definition.where
+    of_where = [] if where is None else names.meant_by(names_in(where), described(where)).values()
     return tuple(sorted({column.set for column in (*of_where, *columns_of_balance(definition, names))}))

@@ -1,7 +1,9 @@
 """Evaluates the condition of a view on columns, by polars."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from itertools import pairwise
 from typing import Any
 
@@ -11,8 +13,10 @@ from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
 from headrace.format.beside.column_table import Column, ColumnKind
+from headrace.views.functions import OPERATORS, function
 from headrace.views.names import ColumnNames, MeantColumn
-from headrace.views.sql import balanced, tokens_of
+from headrace.views.sql import column_name, described
+from headrace.views.syntax import Call, Literal, Name, Node, Scalar, names_in, parsed
 
 _DTYPES = {
     ColumnKind.STRING: pl.String,
@@ -21,6 +25,10 @@ _DTYPES = {
     ColumnKind.FLOAT: pl.Float64,
     ColumnKind.BOOL: pl.Boolean,
 }
+_CASTS = {
+    "int": pl.Int64, "integer": pl.Int64, "bigint": pl.Int64, "float": pl.Float64, "double": pl.Float64,
+    "text": pl.String, "varchar": pl.String, "boolean": pl.Boolean,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +37,15 @@ class Condition:
 
     Attributes:
         text: the condition, as the user wrote it.
-        columns: the columns that it reads; in the frames of `mask` they are called `c0`, `c1`, ….
-        expression: the condition over these.
+        columns: the columns that it reads, each once.
+        meant: name in the condition, by its parts → its number in `columns`.
+        tree: the condition.
     """
 
     text: str
     columns: tuple[MeantColumn, ...]
-    expression: pl.Expr
+    meant: Mapping[tuple[str, ...], int]
+    tree: Node
 
     @classmethod
     def of(cls, text: str, names: ColumnNames) -> "Condition":
@@ -44,21 +54,14 @@ class Condition:
         Raises:
             ConfigError: it is not a condition on the columns that there are; the message says what is wrong.
         """
-        what = f"where {text!r}"
-        tokens = tokens_of(text)
-        meant = names.meant_by(tokens, what)
-        columns = list(dict.fromkeys(meant.values()))
-        words = [f'"c{columns.index(meant[token])}"' if token in meant else token.text for token in tokens]
-        try:
-            expression = pl.sql_expr(balanced(words))
-            schema = {f"c{number}": _DTYPES[column.spec.kind] for number, column in enumerate(columns)}
-            frame = pl.DataFrame({"row": [0]}).with_columns(pl.lit(None, dtype).alias(c) for c, dtype in schema.items())
-            found = frame.select(expression.alias("found"))
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            raise _fault(what, error, columns) from error
-        if found.schema["found"] not in {pl.Boolean, pl.Null}:
-            raise ConfigError(f"{what}: gives {found.schema['found']}, not true or false: write a condition")
-        return cls(text, tuple(columns), expression)
+        tree = parsed(text)
+        meant = names.meant_by(names_in(text), described(text))
+        columns = tuple(dict.fromkeys(meant.values()))
+        made = cls(text, columns, {parts: columns.index(column) for parts, column in meant.items()}, tree)
+        found = made._values([pl.Series([None], dtype=_DTYPES[column.spec.kind]) for column in columns], 1)
+        if found.dtype not in {pl.Boolean, pl.Null}:
+            raise ConfigError(f"{described(text)}: gives {found.dtype}, not true or false: write a condition")
+        return made
 
     def mask(self, columns: Sequence[Column | Sequence[Column]], num_rows: int) -> NDArray[np.bool_]:
         """Whether each row fulfils the condition, bool (num_rows,); null counts as false.
@@ -70,14 +73,127 @@ class Condition:
         Raises:
             ConfigError: the condition cannot be evaluated on these values.
         """
-        frame = pl.DataFrame({f"c{number}": series(found) for number, found in enumerate(columns)})
-        frame = frame if columns else pl.DataFrame({"row": np.zeros(num_rows, np.int8)})
+        found = self._values([series(column) for column in columns], num_rows)
+        return found.cast(pl.Boolean).fill_null(value=False).to_numpy()
+
+    def _values(self, columns: Sequence[pl.Series], num_rows: int) -> pl.Series:
+        evaluation = _Evaluation({parts: columns[number] for parts, number in self.meant.items()}, num_rows)
         try:
-            found = frame.select(self.expression.cast(pl.Boolean).fill_null(value=False).alias("found"))["found"]
+            return evaluation.values(self.tree)
+        except ConfigError as error:
+            raise ConfigError(f"{described(self.text)}: {error}") from error
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            raise _fault(f"where {self.text!r}", error, self.columns) from error
-        mask = found.to_numpy()
-        return np.asarray(np.broadcast_to(mask, num_rows))
+            raise ConfigError(f"{described(self.text)}: {_reason(error)}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """The values of a part of a condition.
+
+    Attributes:
+        name: the column's name; `operand 1` and so on for what is computed or written in the condition.
+        content: a series, or a single value that is written in the condition.
+    """
+
+    name: str
+    content: pl.Series | Scalar
+
+    @property
+    def is_series(self) -> bool:
+        """Whether it has a value for each row."""
+        return isinstance(self.content, pl.Series)
+
+    @property
+    def series(self) -> pl.Series:
+        """Its values, of which there is one if it is not a series."""
+        return self.content if isinstance(self.content, pl.Series) else pl.Series([self.content])
+
+    @property
+    def dtype(self) -> pl.DataType:
+        """Null, Boolean, Int64, Float64 or String."""
+        return self.series.dtype
+
+    @property
+    def expression(self) -> pl.Expr:
+        """Its values, in a frame that has the series under its name."""
+        return pl.col(self.name) if self.is_series else pl.lit(self.content, self.dtype)
+
+    @property
+    def literal(self) -> object:
+        """The value that is written in the condition; None for a series."""
+        return None if isinstance(self.content, pl.Series) else self.content
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluation:
+    """Evaluates a tree call by call: the time of polars grows with the square of an expression's depth, or faster."""
+
+    columns: Mapping[tuple[str, ...], pl.Series]
+    num_rows: int
+
+    def values(self, tree: Node) -> pl.Series:
+        """A value for each row."""
+        found = self._value(tree, 1)
+        return self._selected(found.expression, [found])
+
+    def _value(self, node: Node, place: int) -> _Value:
+        if isinstance(node, Name):
+            return _Value(column_name(*node.parts), self.columns[node.parts])
+        return _Value(f"operand {place}", node.value if isinstance(node, Literal) else self._computed(node))
+
+    def _computed(self, call: Call) -> pl.Series:
+        first, *others = call.operands
+        match call.function:
+            case "and" | "or" as word:
+                return reduce(partial(self._called, word), others, self.values(first))
+            case "case":
+                branches = zip(call.operands[-3::-2], call.operands[-2::-2], strict=True)
+                return reduce(lambda rest, branch: self._called("if", *branch, rest), branches, self.values(others[-1]))
+            case "in":
+                items = [item.value for item in others if isinstance(item, Literal)]
+                if len(items) == len(others):
+                    return self._listed(self._value(first, 1), items)
+                return reduce(partial(self._called, "or"), (self._called("=", first, item) for item in others))
+            case "cast":
+                value, wanted = self._value(first, 1), str(self._value(others[0], 2).literal)
+                return self._selected(value.expression.cast(_CASTS[wanted]), [value])
+        return self._called(call.function, *call.operands)
+
+    def _called(self, name: str, *operands: Node | pl.Series) -> pl.Series:
+        """The values of a function or an operator, whose operands may be computed already."""
+        given = [
+            _Value(f"operand {place}", operand) if isinstance(operand, pl.Series) else self._value(operand, place)
+            for place, operand in enumerate(operands, 1)
+        ]
+        called = OPERATORS.get(name) or function(name)
+        if (
+            called.is_direct
+            and any(value.is_series for value in given)
+            and all(value.dtype != pl.Null for value in given)
+        ):
+            called.letters(name.upper(), given)
+            found: pl.Series = called.values(*(value.series for value in given))  # ten times as fast as a frame
+            return found
+        return self._selected(called.of(name.upper(), given), given)
+
+    def _listed(self, value: _Value, listed: Sequence[Scalar]) -> pl.Series:
+        """Whether a value is in a list; null if it is not, and null is in the list."""
+        items = [item for item in listed if item is not None]
+        if len({isinstance(item, str) for item in items}) > 1:
+            raise ConfigError("the list of IN has texts and numbers")
+        given = pl.Series(items, dtype=None if items else pl.Null, strict=False)
+        OPERATORS["="].letters("IN", [value, _Value("operand 2", given)])
+        types = {value.dtype, given.dtype}
+        target = next((dtype for dtype in (pl.String, pl.Float64, pl.Int64) if dtype in types), pl.Boolean)
+        found = value.expression.cast(target).is_in(pl.lit(given.cast(target)).implode())
+        return self._selected(found if len(items) == len(listed) else pl.when(found).then(statement=True), [value])
+
+    def _selected(self, expression: pl.Expr, operands: Sequence[_Value]) -> pl.Series:
+        """The values of an expression over operands, as one of the types that conditions know."""
+        given = {o.name: o.content for o in operands if isinstance(o.content, pl.Series)}
+        frame = pl.DataFrame({"": np.zeros(self.num_rows, np.int8)} | given)  # a literal alone has one row
+        found = frame.with_columns(expression.alias("")).get_column("")
+        return found.cast(pl.Int64) if found.dtype.is_integer() else found
 
 
 def series(column: Column | Sequence[Column]) -> pl.Series:
@@ -101,10 +217,9 @@ def series(column: Column | Sequence[Column]) -> pl.Series:
     return pl.select(pl.when(valid).then(found).otherwise(None)).to_series()
 
 
-def _fault(what: str, error: BaseException, columns: Sequence[MeantColumn]) -> ConfigError:
-    """What polars says, with the user's names of columns."""
+def _reason(error: BaseException) -> str:
+    """The first line of a message of polars, in the words of a condition."""
     first = str(error).strip().partition("\n")[0]
-    for number, column in enumerate(columns):
-        for quote in "'\"":
-            first = first.replace(f"{quote}c{number}{quote}", column.spec.name)
-    return ConfigError(f"{what}: {first}")
+    if "`i128` to `i64`" in first:
+        return "a whole number has more than 64 bits; compute with CAST(… AS DOUBLE) instead"
+    return re.sub(r"in column '([^']*)'", r"in column \1", first)

@@ -1,12 +1,12 @@
 """Finds the column that a name in a view means: a user's column, a fact of the catalog, or a column of another set."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from headrace.errors import ConfigError
 from headrace.format.beside.column_table import ColumnSpec
-from headrace.views.sql import Token, TokenKind, column_name
+from headrace.views.sql import column_name
 
 METADATA = "metadata"
 """The set with the columns of the user's table, and the facts."""
@@ -41,9 +41,9 @@ class ColumnNames:
 
     sets: Mapping[str, Sequence[ColumnSpec]]
 
-    def meant_by(self, tokens: Sequence[Token], what: str) -> dict[Token, MeantColumn]:
-        """The columns that the names in a condition mean. Raises as `meant`."""
-        return {token: self.meant(token.parts, what) for token in tokens if token.kind is TokenKind.COLUMN}
+    def meant_by(self, names: Iterable[tuple[str, ...]], what: str) -> dict[tuple[str, ...], MeantColumn]:
+        """The column that each name, by its parts, means. Raises as `meant`."""
+        return {parts: self.meant(parts, what) for parts in names}
 
     def meant(self, parts: Sequence[str], what: str) -> MeantColumn:
         """The column that a name means.

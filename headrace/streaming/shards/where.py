@@ -22,7 +22,7 @@ from headrace.stores.storage import LocalStorage, Storage
 from headrace.streaming.concurrency.host_lock import locked
 from headrace.views.definitions import sets_of
 from headrace.views.names import METADATA, ColumnNames, NoColumnError
-from headrace.views.sql import TokenKind, tokens_of
+from headrace.views.syntax import names_in
 
 _COLUMNS = "columns"
 
@@ -89,11 +89,7 @@ class WhereCondition:
 
     def _sets(self, audio: NumberedSnapshot) -> dict[str, ColumnSet]:
         """The sets that fit a snapshot: those that the condition names, or all if a name is in none of these."""
-        named = {
-            token.parts[0]
-            for token in tokens_of(self.condition)
-            if token.kind is TokenKind.COLUMN and len(token.parts) > 1
-        }
+        named = {parts[0] for parts in names_in(self.condition) if len(parts) > 1}
         found = dict(self._fitting(sorted({METADATA, *named}), audio))
         try:
             self._used(found)

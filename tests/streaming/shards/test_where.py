@@ -153,7 +153,7 @@ def test_a_condition_that_no_sample_fulfils_is_an_error(output, tmp_path):
     ("where", "message"),
     [
         ("snrr > 3", r"no column snrr; did you mean snr \(quality\)"),
-        ("lang = ", "where 'lang = ': unable to parse 'lang =' as Expr"),
+        ("lang = ", "where 'lang = ': expected a column, a number, a text or a function, found 'the end'"),
         (3, "where is 3: expected a string"),
     ],
 )
