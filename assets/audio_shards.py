@@ -46,6 +46,7 @@ def audio_shards_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         headrace_progress: dg.ResourceParam[BuildProgress],
     ) -> Iterator[PartitionEvent]:
         from headrace.catalog.stored.parts import partition_recordings  # noqa: PLC0415 - polars: not in a code server
+        from headrace.sources.late_source import LateSource  # noqa: PLC0415 - likewise
 
         pass_catalog(context.instance, keys.catalog)
         audio = headrace_storage.audio(config)
@@ -53,7 +54,7 @@ def audio_shards_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         def make(partition: str) -> dg.MaterializeResult:
             with readable_failures():
                 recordings = partition_recordings(headrace_storage.output(config), config, partition)
-                source = headrace_storage.source(config)
+                source = LateSource(partial(headrace_storage.source, config))
                 work = partial(build_partition, partition, recordings, settings, source, audio)
                 build = headrace_workers.run(work, headrace_progress.built)
             version = dg.DataVersion(build.manifest.digest)

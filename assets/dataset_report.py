@@ -49,7 +49,7 @@ def report_inputs(
 
 
 def has_report(dataset: ProjectDataset, storage: StorageResource, records: AssetRecords) -> bool:
-    """Whether the page exists and is up to date. Needs a snapshot of every part."""
+    """Whether the page exists and is up to date. Needs a snapshot of the audio."""
     config, output = dataset.config, storage.output(dataset.config)
     header = read_current_header(output, config)
     if header is None or not output.exists(REPORT_PATH):
@@ -61,7 +61,10 @@ def has_report(dataset: ProjectDataset, storage: StorageResource, records: Asset
 
 
 def _snapshots(config: DatasetConfig, storage: StorageResource) -> dict[str, NumberedSnapshot]:
-    return {part: read_snapshot(shards) for part, shards in storage.parts(config).items()}
+    """The newest snapshot of the audio, and of each set of latents that has one."""
+    audio, *latents = storage.parts(config).items()
+    found = {part: newest_snapshot(shards) for part, shards in latents}
+    return {audio[0]: read_snapshot(audio[1])} | {part: made for part, made in found.items() if made is not None}
 
 
 def _columns(config: DatasetConfig, storage: StorageResource) -> dict[str, NumberedSnapshot]:
@@ -95,6 +98,7 @@ def _read_report(config: DatasetConfig, storage: StorageResource) -> "Report":
     catalog = storage.catalog(config)
     rejected = catalog.rejected()
     latents = {entry.name: storage.latents(config, entry.name) for entry in config.latents}
+    latents = {name: shards for name, shards in latents.items() if newest_snapshot(shards) is not None}
     inputs = ReportInputs(
         catalog_figures(catalog.partitions(), tuple(config.splits)),
         rejected,

@@ -4,6 +4,7 @@ import time
 
 import dagster as dg
 
+from headrace.catalog.stored.header import HEADER_PATH, check_owner, read_header
 from headrace.upkeep.gc import collect, find_garbage, find_leftovers, remove_leftovers
 from headrace_dagster.assets.history import forgettable_runs
 from headrace_dagster.assets.project_dataset import ProjectDataset
@@ -18,6 +19,8 @@ def gc_job(dataset: ProjectDataset) -> dg.JobDefinition:
     @dg.op(name=f"{config.name}_collect_garbage")
     def collect_garbage(context: dg.OpExecutionContext, headrace_storage: StorageResource) -> dg.Output[None]:
         output, now_seconds = headrace_storage.output(config), time.time()
+        if (header := read_header(output)) is not None:
+            check_owner(header.totals, config, f"{output.uri}/{HEADER_PATH}")
         found = find_garbage(output, keep=config.schedules.gc.keep, now_seconds=now_seconds)
         removed = collect(output, found)
         leftovers = find_leftovers(output, now_seconds=now_seconds)

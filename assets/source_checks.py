@@ -1,9 +1,10 @@
-"""Asset checks that warn of copies across splits and of unknown keys in `exclude`. They block nothing."""
+"""Asset checks that warn of copies across splits, unknown keys in `exclude`, and empty splits. They block nothing."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 import dagster as dg
 
+from headrace.catalog.stored.empty_splits import empty_splits
 from headrace.format.rejects import RejectReason
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.storage import StorageResource
@@ -11,15 +12,18 @@ from headrace_dagster.resources.storage import StorageResource
 _SHOWN = 10
 _DUPLICATES = "no_duplicates_across_splits"
 _EXCLUDED = "excluded_keys_found"
+_FILLED = "splits_have_samples"
 _CHECKS = {
     _DUPLICATES: "no two recordings with the same bytes are in different splits",
     _EXCLUDED: "every key of `exclude` names a sample",
+    _FILLED: "every split with a share has a sample",
 }
 _LEAKS = (
     ("content is", "contents are"),
     "in several splits; source.duplicates: group puts copies in one split, source.duplicates: drop keeps one of them",
 )
 _UNKNOWN = (("key of exclude names", "keys of exclude name"), "no sample; correct or remove what is listed")
+_EMPTY = (("split is", "splits are"), "empty")
 
 
 def source_checks(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
@@ -38,6 +42,7 @@ def source_checks(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
         rejected = catalog.rejected()
         unknown = rejected.filter(rejected["code"] == RejectReason.EXCLUDES_NOTHING)["key"].to_list()
         yield _warning(_EXCLUDED, _UNKNOWN, unknown, key, {})
+        yield _warning(_FILLED, _EMPTY, empty_splits(catalog.header, config.splits), key, {})
 
     return checks
 

@@ -37,9 +37,15 @@ _Named = ColumnSetConfig | LatentsConfig
 
 
 class OutputConfig(Section):
-    """The output of the data set: a folder or a prefix of an object store."""
+    """The output of the data set: a folder or a prefix of an object store.
+
+    Attributes:
+        uri: its place.
+        takes_over: name of the data set that owned the output until now.
+    """
 
     uri: Uri
+    takes_over: Name | None = None
 
 
 class DatasetConfig(Section):

@@ -19,7 +19,7 @@ from headrace.errors import FileChangedError, UnsafePathError
 from headrace.format.rejects import RejectReason
 from headrace.machine import anonymous_file
 from headrace.sources.content_digests import DigestedFile, digest_of_tag, read_digest
-from headrace.sources.listing import FileStamp, Listing
+from headrace.sources.listing import FileStamp, Listing, tabled_ns
 from headrace.sources.object_file import ObjectFile
 from headrace.stores.storage import ObjectStorage, StoredObject, checked_path
 
@@ -96,7 +96,7 @@ class BucketSource:
 
 def stamp_of(entry: StoredObject) -> FileStamp:
     """Size and modification time of an object."""
-    return FileStamp(entry.num_bytes, round(entry.modified_seconds * _NS))
+    return FileStamp(entry.num_bytes, tabled_ns(round(entry.modified_seconds * _NS)))
 
 
 def _add(found: Listing, entry: StoredObject) -> None:

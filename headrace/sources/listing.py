@@ -22,6 +22,8 @@ ABSENT = -1
 NO_CTIME = 0
 """Change time of an object of a store, which has none."""
 
+_LATEST_NS = np.iinfo(np.int64).max
+
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
@@ -40,7 +42,15 @@ class FileStamp:
     @classmethod
     def of(cls, status: os.stat_result) -> "FileStamp":
         """The stamp of a local file."""
-        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        return cls(status.st_size, tabled_ns(status.st_mtime_ns), tabled_ns(status.st_ctime_ns))
+
+
+def tabled_ns(mtime_ns: int) -> int:
+    """A modification time as tables hold it, in 64 bits: times before 1677 and after 2262 become the nearest of these.
+
+    File systems and clocks give such times, and they say nothing about the recording.
+    """
+    return max(-_LATEST_NS, min(mtime_ns, _LATEST_NS))
 
 
 @dataclass(slots=True)
@@ -70,8 +80,8 @@ class Listing:
         """Append one entry; without a stamp if it cannot be opened."""
         self.path.append(path)
         self.num_bytes.append(None if stamp is None else stamp.num_bytes)
-        self.mtime_ns.append(None if stamp is None else stamp.mtime_ns)
-        self.ctime_ns.append(None if stamp is None else stamp.ctime_ns)
+        self.mtime_ns.append(None if stamp is None else tabled_ns(stamp.mtime_ns))
+        self.ctime_ns.append(None if stamp is None else tabled_ns(stamp.ctime_ns))
         self.code.append(code)
         self.reason.append(reason)
 

@@ -61,7 +61,8 @@ def source_difference(
         now_ns: current time, nanoseconds since 1970.
     """
     there = stamps_of((), (), ()) if known is None else known
-    is_recent = (np.abs(listing.mtime_ns - now_ns) < round(settle_seconds * _NS)) & (listing.num_bytes != ABSENT)
+    settle_ns, times = round(settle_seconds * _NS), listing.mtime_ns  # no difference of times, which may overflow
+    is_recent = (now_ns - settle_ns < times) & (times < now_ns + settle_ns) & (listing.num_bytes != ABSENT)
     is_young = is_recent & ~listing.are_in(there)
     settled = listing.where(~is_young)
     expected = there.where(~np.isin(there.paths, listing.paths[is_young]))

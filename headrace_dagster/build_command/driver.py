@@ -23,10 +23,11 @@ from headrace.assemble.reconcile import (
 )
 from headrace.assemble.run_groups import grouped
 from headrace.assemble.staleness import plan_build
-from headrace.catalog.stored.header import CatalogHeader
+from headrace.catalog.stored.header import CatalogHeader, read_current_header
 from headrace.catalog.stored.partitions import PartitionSize, partition_sizes
 from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
+from headrace.errors import ConfigError
 from headrace.format.manifests.manifests import newest_manifests
 from headrace.format.shards.condemned import lasting_sizes
 from headrace.format.snapshots.sizes_file import has_true_sizes
@@ -88,18 +89,28 @@ class DatasetBuild:
     def run(self) -> list[RunOutcome]:
         """Bring the selected assets up to date, and stop after a stage that failed. Returns the runs, in order.
 
-        A view that fails stops neither another view nor the report.
+        A source that is gone stops only partitions that need a recording, if there is a catalog. A set of latents that
+        fails stops only the smoke test, which joins all sets. A view that fails stops nothing.
         """
         self._scan()
+        faults = self.runner.take_faults() if self._is_source_gone() else []
         self._audio()
+        if not self._failed:
+            self._follow()
+        self.runner.outcomes.extend(faults)
+        return self.runner.outcomes
+
+    def _follow(self) -> None:
+        """Bring up to date what is made from the audio."""
         for latents in self.config.latents:
             self._latents(latents)
+        has_latents = not self._failed
         self._smoke_test()
-        if not self._failed:
-            for view in self.config.views:
-                self._view(view)
-            self._report()
-        return self.runner.outcomes
+        if self._failed and has_latents:
+            return
+        for view in self.config.views:
+            self._view(view)
+        self._report()
 
     @property
     def _failed(self) -> bool:
@@ -109,6 +120,16 @@ class DatasetBuild:
         if self.keys.catalog in self.selected:
             with self.progress.stage("scanning the source", {}, unit="new files"):
                 self.runner.materialize(self.keys.catalog)
+
+    def _is_source_gone(self) -> bool:
+        """Whether the scan failed because there is no source, and the catalog of an earlier scan is there."""
+        if not self._failed or read_current_header(self.storage.output(self.config), self.config) is None:
+            return False
+        try:
+            self.storage.source(self.config)
+        except ConfigError:
+            return True
+        return False
 
     def _audio(self) -> None:
         if self._failed:
@@ -130,9 +151,9 @@ class DatasetBuild:
             if not self._failed:
                 self._partitions(joined, partition_sizes(catalog))
         indexes = [self.keys.columns_index(name) for name in columns]
-        self._index(
-            self.keys.sizes_index, audio, catalog.digest, wanted, also=[k for k in indexes if k in self.selected]
-        )
+        if not self._failed:
+            also = [k for k in indexes if k in self.selected]
+            self._index(self.keys.sizes_index, audio, catalog.digest, wanted, also=also)
         snapshot = None if self._failed else newest_snapshot(audio)
         for name, joined in columns.items():
             if snapshot is not None:
@@ -167,8 +188,9 @@ class DatasetBuild:
         return False
 
     def _latents(self, latents: LatentsConfig) -> None:
+        """Bring a set of latents up to date, whether other sets have failed or not."""
         audio = self.storage.audio(self.config)
-        snapshot = None if self._failed else newest_snapshot(audio)
+        snapshot, before = newest_snapshot(audio), len(self.runner.outcomes)
         if snapshot is None:
             return
         manifests = newest_summaries(audio)
@@ -180,7 +202,8 @@ class DatasetBuild:
         sources = {name: found.digest for name, found in manifests.items()}
         self._partitions(_Part(self.keys.latent_shards(latents.name), storage, settings, sources), _work(partitions))
         catalog = snapshot.snapshot.catalog
-        self._index(self.keys.latents_index(latents.name), storage, catalog, wanted, snapshot.number)
+        if not any(outcome.stops for outcome in self.runner.outcomes[before:]):
+            self._index(self.keys.latents_index(latents.name), storage, catalog, wanted, snapshot.number)
 
     def _smoke_test(self) -> None:
         key = self.keys.loader_smoke_test
@@ -206,7 +229,7 @@ class DatasetBuild:
 
     def _report(self) -> None:
         key = self.keys.dataset_report
-        if key not in self.selected or self._snapshots() is None:
+        if key not in self.selected or newest_snapshot(self.storage.audio(self.config)) is None:
             return
         if not has_report(self.dataset, self.storage, self.runner.records):
             self.runner.materialize(key)
@@ -288,7 +311,7 @@ class DatasetBuild:
         The same step repairs `sizes.json` and the table of shards of the newest snapshot. If it is needed, `also` are
         committed in the same run.
         """
-        if key not in self.selected or self._failed:
+        if key not in self.selected:
             return
         newest = newest_snapshot(storage)
         plan = plan_build(wanted, newest_summaries(storage))

@@ -2,10 +2,13 @@ import os
 import socket
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from headrace.catalog.scanning.scan_parts import plan_scan
 from headrace.errors import ConfigError, FileChangedError, UnsafePathError
-from headrace.sources.listing import FileStamp
+from headrace.sources.listing import FileStamp, Listing, stamps_of
+from headrace.sources.source_changes import source_difference
 from headrace.sources.sources import open_source
 from tests.support.sources import write
 
@@ -195,3 +198,48 @@ def test_a_root_that_is_a_link_is_listed(tmp_path):
 def test_the_error_about_an_output_in_the_source_folder_names_it(tmp_path):
     with pytest.raises(ConfigError, match=r"output\.uri is the same folder"):
         open_source(tmp_path, exclude=[tmp_path / "."])
+
+
+_LISTED = {"path": pl.String, "num_bytes": pl.Int64, "mtime_ns": pl.Int64, "code": pl.String}
+ODD_TIMES = [
+    -(1 << 70),
+    -(1 << 63) - 1,
+    -(1 << 63),
+    -10_000_000_000_000_000_000,
+    -5,
+    0,
+    (1 << 63) - 1,
+    1 << 63,
+    1 << 70,
+]
+
+
+@pytest.mark.parametrize("mtime_ns", ODD_TIMES)
+def test_a_time_that_tables_cannot_hold_becomes_the_nearest_one(mtime_ns):
+    listing = Listing()
+    listing.add("a.wav", 4, mtime_ns, None, None)
+    (held,) = listing.mtime_ns
+    assert held == max(-(1 << 63) + 1, min(mtime_ns, (1 << 63) - 1))
+    chunk = pl.DataFrame({"path": ["a.wav"], "num_bytes": [4], "mtime_ns": [held], "code": [None]}, schema=_LISTED)
+    known = pl.DataFrame(schema=_LISTED)
+    for now_ns in (0, 1_764_000_000_000_000_000):
+        plan = plan_scan(chunk, known, 5 * 10**9, now_ns)
+        is_young = abs(held - now_ns) < 5 * 10**9
+        assert (plan.to_open.height, plan.unsettled.height) == (not is_young, is_young)
+        stamps = stamps_of(listing.path, listing.num_bytes, listing.mtime_ns)
+        assert source_difference(stamps, None, 5.0, now_ns).num_waiting == is_young
+
+
+@pytest.mark.parametrize("seconds", [2**33, 2**34 + 1, -(2**31) + 1, -(2**34), 2**40, -(2**40)])
+def test_a_file_of_a_far_year_is_listed_and_opened(tmp_path, seconds):
+    write(tmp_path / "a.wav", b"1234")
+    os.utime(tmp_path / "a.wav", (seconds, seconds))
+    source = open_source(tmp_path)
+    (chunk,) = source.list()
+    stamp = FileStamp(4, chunk.mtime_ns[0])
+    assert abs(stamp.mtime_ns) < 1 << 63
+    with source.open("a.wav", stamp) as file:
+        assert file.read() == b"1234"
+    os.utime(tmp_path / "a.wav", (5, 5))
+    with pytest.raises(FileChangedError), source.open("a.wav", stamp):
+        pytest.fail("opened")

@@ -82,7 +82,7 @@ def plan_scan(listing: pl.DataFrame, facts: pl.DataFrame, settle_ns: int, now_ns
     stamp = list(STAMP_SCHEMA)
     known = facts.join(listed, on=stamp, how="semi")
     new = listed.join(facts, on=stamp, how="anti")
-    is_young = (pl.col("mtime_ns") - now_ns).abs() < settle_ns
+    is_young = pl.col("mtime_ns").is_between(now_ns - settle_ns, now_ns + settle_ns, closed="none")
     return ScanPlan(
         known=pl.concat([known, rejected], how="diagonal"),
         num_reused=known.height,

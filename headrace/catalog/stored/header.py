@@ -90,6 +90,8 @@ class CatalogTotals:
     """The first line of a header: what concerns the whole catalog.
 
     Attributes:
+        dataset: name of the data set that owns the output.
+        source: where its recordings were, see `Source.uri`.
         digest: fingerprint of all partitions. It changes if something changes that can reach a shard.
         grouping: the settings that determine the partitions, see `grouping_of`.
         probe_version: version of the probe that read the files.
@@ -101,6 +103,8 @@ class CatalogTotals:
         stamps: the stamps of the files.
     """
 
+    dataset: str
+    source: str
     digest: str
     grouping: str
     probe_version: str
@@ -241,7 +245,7 @@ def read_current_header(output: Storage, config: DatasetConfig) -> CatalogHeader
         header = read_header(output)
     except FormatError:
         return None
-    if header is None or header.totals.grouping != grouping_of(config):
+    if header is None or (header.totals.dataset, header.totals.grouping) != (config.name, grouping_of(config)):
         return None
     there = sizes_of_parts(output)
     return header if all(there.get(part.path) == part.num_bytes for part in header.parts()) else None
@@ -269,8 +273,19 @@ def grouping_of(config: DatasetConfig) -> str:
     )
 
 
+def check_owner(totals: CatalogTotals, config: DatasetConfig, name: str) -> None:
+    """Raise `CatalogError` if a catalog belongs to another data set, which `output.takes_over` does not name."""
+    if totals.dataset not in {config.name, config.output.takes_over}:
+        raise CatalogError(
+            f"{name}: the output belongs to the data set {totals.dataset} (source {totals.source}), and {config.name} "
+            f"would replace it; give {config.name} an output of its own, or, if it is to take the place of "
+            f"{totals.dataset}, write output: {{uri: {config.output.uri}, takes_over: {totals.dataset}}}"
+        )
+
+
 def check_grouping(totals: CatalogTotals, config: DatasetConfig, name: str) -> None:
-    """Raise `CatalogError` if a catalog was divided into partitions by other settings."""
+    """Raise `CatalogError` if a catalog belongs to another data set, or has partitions by other settings."""
+    check_owner(totals, config, name)
     if totals.grouping != grouping_of(config):
         raise CatalogError(
             f"{name}: the source was scanned with other splits, partitions, group_by or source settings; {SCAN_AGAIN}"

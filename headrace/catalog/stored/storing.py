@@ -128,6 +128,7 @@ class CatalogWriter:
         previous: CatalogHeader | None,
         merged: Mapping[str, str],
         most_bytes: int = PART_BYTES,
+        source: str | None = None,
     ) -> None:
         """Nothing is written before `finish`.
 
@@ -138,6 +139,7 @@ class CatalogWriter:
             previous: header of the stored catalog, whose parts are not written again; None to write all.
             merged: groups that have the same bytes as others → name of their merged group.
             most_bytes: about this much is kept in memory.
+            source: where the recordings are; None for the place in the settings.
         """
         there = {} if previous is None else _parts_of(output, previous)
         self._parts = PartWriter(output, there, probe_version)
@@ -145,6 +147,7 @@ class CatalogWriter:
         self._names = config.partitioning().partition_keys()
         self._numbers = {name: number for number, name in enumerate(self._names)}
         self._most_bytes = most_bytes
+        self._source = config.source.uri if source is None else source
         self._rows: Buckets | None = None
         self._stamps: list[SourceStamps] = []
         self._seconds: list[pl.Series] = []
@@ -187,6 +190,8 @@ class CatalogWriter:
         stamps = [*self._stamps, stamps_of(*(files[name] for name in STAMP_SCHEMA))]
         self._stamps = []
         totals = CatalogTotals(
+            dataset=config.name,
+            source=self._source,
             digest=catalog_digest({name: entry.fingerprint for name, entry in entries.items()}),
             grouping=grouping_of(config),
             probe_version=writer.probe_version,

@@ -18,7 +18,8 @@ from headrace.catalog.scanning.checkpoint import ScanCheckpoint
 from headrace.catalog.scanning.scan import RecordingFigures, Scan, ScanTotals, settled_parts, table_of
 from headrace.catalog.scanning.scan_parts import ScannedParts
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
-from headrace.catalog.stored.header import CatalogHeader
+from headrace.catalog.stored.header import HEADER_PATH, CatalogHeader, check_owner
+from headrace.catalog.stored.moved_source import check_move
 from headrace.catalog.stored.partitions import merged_names
 from headrace.catalog.stored.parts import existing_catalog, known_catalog, last_catalog
 from headrace.catalog.stored.storing import CatalogWriter
@@ -62,8 +63,8 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
     Raises:
         ConfigError: the metadata table is invalid, the user's schema cannot be loaded, `group_by` does not name a
             metadata column, or the output cannot be written.
-        CatalogError: the tables or the metadata do not pass their checks, or all rows of the metadata have wrong paths.
-            Nothing is stored.
+        CatalogError: the tables or the metadata do not pass their checks, all rows of the metadata have wrong paths, or
+            the output belongs to another data set. Nothing is stored.
         FormatError: the stored catalog is damaged.
     """
     # Imported late: pandera imports pandas, a third of the start-up time of a run.
@@ -91,11 +92,13 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
     checkpoint = ScanCheckpoint(output)
     last = last_catalog(output)
     header = None if last is None else last.header
+    if header is not None:
+        check_owner(header.totals, config, f"{output.uri}/{HEADER_PATH}")
     known = known_catalog(output, header, runtime.probe_version())
     with closing(settled_parts(source, known, settings, table, runtime, checkpoint)) as parts:
         is_merged = config.source.duplicates == Duplicates.GROUP
         merged = merged_names(parts.with_shared_audio(), config.group_by) if is_merged else {}
-        writer = CatalogWriter(output, config, parts.probe_version, header, merged, runtime.table_bytes)
+        writer = CatalogWriter(output, config, parts.probe_version, header, merged, runtime.table_bytes, source.uri)
         with closing(writer), closing(PartTables(runtime.table_bytes)) as rejects:
             check, figures = PartCheck(), RecordingFigures()
             for part in parts.finished():
@@ -109,6 +112,8 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
                 rejects.append(others)
             rejected = sorted_table(rejects, REJECT_ORDER, runtime.table_bytes)
             rejects.close()
+            if last is not None:
+                check_move(last, parts.recordings, config, source.uri)
             check.finish(parts.recordings, rejected)
             finished = ScanTotals(writer.schema, rejected, figures, writer.num_recordings, writer.count_files())
             scan = Scan.of(parts, finished, partial(_stored, output))

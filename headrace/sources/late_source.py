@@ -1,0 +1,43 @@
+"""A source that is opened when it is first needed: partitions that need no recording are built without it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import BinaryIO
+
+from headrace.sources.content_digests import DigestedFile
+from headrace.sources.listing import FileStamp, Listing
+from headrace.sources.sources import Source
+
+
+@dataclass(frozen=True)
+class LateSource:
+    """A source that may not be there. Each method raises `ConfigError` if it cannot be opened.
+
+    Attributes:
+        opened: opens it.
+    """
+
+    opened: Callable[[], Source]
+
+    @cached_property
+    def _source(self) -> Source:
+        return self.opened()
+
+    @property
+    def uri(self) -> str:
+        """See `Source.uri`."""
+        return self._source.uri
+
+    def list(self) -> Iterator[Listing]:
+        """See `Source.list`."""
+        return self._source.list()
+
+    def open(self, path: str, stamp: FileStamp) -> AbstractContextManager[BinaryIO]:
+        """See `Source.open`."""
+        return self._source.open(path, stamp)
+
+    def open_digested(self, path: str, stamp: FileStamp) -> AbstractContextManager[DigestedFile]:
+        """See `Source.open_digested`."""
+        return self._source.open_digested(path, stamp)
