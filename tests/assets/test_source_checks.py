@@ -179,6 +179,24 @@ def test_a_missing_table_of_keys_is_named(tmp_path):
     assert "lost.csv (exclude): there is no such file" in message(Graph(project).scan())
 
 
+# Splits
+
+
+def test_an_empty_split_is_warned_of_until_it_has_a_sample(tmp_path):
+    project = Project(tmp_path)
+    project.write_tones(2)
+    project.write_yaml(splits={"train": 0.999, "test": 0.001})
+    graph = Graph(project)
+    result = graph.scan()
+    assert result.success
+    found = evaluations(result)["splits_have_samples"]
+    assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert "split test has none of 2 samples, with a share of 0.001" in found.description
+    project.write_yaml(splits={"train": 1.0, "test": 0.0})
+    graph.reload()
+    assert evaluations(graph.scan())["splits_have_samples"].passed
+
+
 # Rows of the metadata
 
 

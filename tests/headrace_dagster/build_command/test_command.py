@@ -302,3 +302,9 @@ def test_an_invalid_table_of_columns_or_view_stops_nothing_else(built, capsys):
     assert "failed tones/bad_view: view 'bad': where 'nope > 1': no column nope" in said
     assert "long_view" in said
     assert "failed tones/long_view" not in said
+
+
+def test_an_empty_split_is_a_warning_of_the_build(project, capsys):
+    project.write_yaml(splits={"train": 0.999, "test": 0.001})
+    assert run(project) == 0
+    assert "warning: split test has none of 6 samples" in capsys.readouterr().out
