@@ -44,7 +44,8 @@ class DueWork:
     Attributes:
         partitions: the work of each partition that is not up to date.
         finish: assets to materialize once all partitions are done, upstream first.
-        token: identifies what these assets are made from; empty while partitions are not done.
+        token: identifies what these assets, or those of `rest`, are made from; empty if there are none.
+        rest: while partitions lack only sets of latents, the assets that are made without these, upstream first.
         hours: about how many hours of audio the partitions hold.
     """
 
@@ -52,6 +53,7 @@ class DueWork:
     finish: tuple[dg.AssetKey, ...] = ()
     token: str = ""
     hours: float = 0.0
+    rest: tuple[dg.AssetKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,9 @@ class DueWorkReader:
         partitions = {name: work for name in audio.wanted if (work := _work(name, stages)) is not None}
         if partitions:
             hours = catalog.seconds / _SECONDS_PER_HOUR * len(partitions) / len(audio.wanted)
-            return DueWork(partitions, tuple(self._after(partitions, stages)), hours=hours)
+            rest = self._rest(catalog.digest, partitions, stages)
+            token = self._finish_token(catalog.digest, stages) if rest else ""
+            return DueWork(partitions, tuple(self._after(partitions, stages)), token, hours, rest)
         return DueWork({}, tuple(self._lacking(catalog.digest, stages)), self._finish_token(catalog.digest, stages))
 
     def assets_of(self, stages: Sequence[str]) -> list[dg.AssetKey]:
@@ -221,6 +225,20 @@ class DueWorkReader:
         if lacking or not has_report(self.dataset, self.storage, self.records):
             lacking.append(report)
         return lacking
+
+    def _rest(
+        self, catalog: str, partitions: Mapping[str, PartitionWork], stages: Mapping[str, _Stage]
+    ) -> tuple[dg.AssetKey, ...]:
+        """What is made without the sets of latents that partitions lack; the smoke test joins all sets, so it waits."""
+        lacking = {stage for work in partitions.values() for stage in work.stages}
+        if not lacking.isdisjoint([AUDIO, *filter(_is_columns, stages)]):
+            return ()
+        smoke, report = self.keys.loader_smoke_test, self.keys.dataset_report
+        done = {name: stage for name, stage in stages.items() if name not in lacking}
+        rest = [key for key in self._lacking(catalog, done) if key not in {smoke, report}]
+        if rest or not has_report(self.dataset, self.storage, self.records):
+            rest.append(report)
+        return tuple(rest)
 
     def _finish_token(self, catalog: str, stages: Mapping[str, _Stage]) -> str:
         numbers = [f"{stage} {name} {n.number}" for stage, s in stages.items() for name, n in s.current.items()]

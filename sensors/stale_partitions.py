@@ -79,6 +79,7 @@ def _situation(reader: DueWorkReader, due: DueWork, runs: Sequence[ActiveRun]) -
         partitions=due.partitions,
         hours=due.hours,
         finish=due.token if due.finish and not due.partitions else None,
+        rest=due.token if due.rest else None,
         running=frozenset(due.partitions if everything else [name for run in building for name in run.partitions]),
         is_scanning=any(run.makes([keys.catalog]) for run in runs),
         is_finishing=any(run.makes(reader.last_assets()) for run in runs),
@@ -91,6 +92,8 @@ def _requests(
 ) -> list[dg.RunRequest]:
     config = reader.config
     last = list(due.finish) if decision.finish else []
+    if decision.rest:
+        return [dg.RunRequest(asset_selection=list(due.rest), tags={DATASET_TAG: config.name, WORK_TAG: due.token})]
     if not decision.partitions and last:
         return [dg.RunRequest(asset_selection=last, tags={DATASET_TAG: config.name, WORK_TAG: due.token})]
     failed = [name for name, work in decision.partitions.items() if work.token in attempts]
@@ -114,7 +117,7 @@ def _request(reader: DueWorkReader, works: Mapping[str, PartitionWork], last: Se
 
 
 def _reason(due: DueWork, decision: Decision) -> dg.SkipReason | None:
-    if decision.partitions or decision.finish:
+    if decision.partitions or decision.finish or decision.rest:
         return None
     if not decision.paused:
         return dg.SkipReason("up to date")

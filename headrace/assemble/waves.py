@@ -67,6 +67,7 @@ class Situation:
     Attributes:
         partitions: the work of the partitions that need some, in the layout's order.
         finish: token of the work for the whole data set (snapshots, smoke test, report); None if it is done.
+        rest: token of what can be made without `partitions`, if they lack only sets of latents; else None.
         hours: approximate length of the audio in `partitions`.
         running: partitions that a run is working on.
         is_scanning: whether the source is being scanned.
@@ -76,6 +77,7 @@ class Situation:
 
     partitions: Mapping[str, PartitionWork]
     finish: str | None
+    rest: str | None = None
     hours: float = 0.0
     running: AbstractSet[str] = frozenset()
     is_scanning: bool = False
@@ -109,12 +111,14 @@ class Decision:
     Attributes:
         partitions: partition → its work; consecutive ones may share a run.
         finish: whether to make snapshots, smoke test and report; if `partitions` is not empty, in the same run.
+        rest: whether to make what needs none of the partitions, because all of these rest.
         paused: name of a partition, or `FINISH` → why its work is not started.
     """
 
     partitions: dict[str, PartitionWork]
     finish: bool
     paused: dict[str, Pause]
+    rest: bool = False
 
     @property
     def is_done(self) -> bool:
@@ -153,7 +157,10 @@ def decide(situation: Situation, limits: RunLimits | None = None) -> Decision:
             finish = True
         else:
             paused[FINISH] = pause
-    return Decision(starts, finish, paused)
+    is_resting = bool(paused) and set(paused.values()) == {Pause.RESTING} and not (starts or finish)
+    is_busy = situation.is_scanning or situation.is_finishing or bool(situation.running)
+    is_free = situation.rest is not None and pause_of(situation, situation.rest, limits.patience) is None
+    return Decision(starts, finish, paused, rest=is_resting and is_free and not is_busy)
 
 
 def pause_of(situation: Situation, token: str, patience: RunPatience) -> Pause | None:

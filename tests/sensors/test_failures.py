@@ -17,15 +17,41 @@ from dagster._core.remote_origin import InProcessCodeLocationOrigin, RemoteJobOr
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from headrace.config.dataset import DatasetConfig
+from headrace.errors import BuildError
 from headrace.format.manifests.manifests import newest_manifest
 from headrace.stores.storage import LocalStorage
+from headrace_dagster.assets import latent_shards
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.sensors.activity import active_runs
+from tests.support import daemons
 from tests.support.built import SettledDaemon
 from tests.support.daemons import Daemon, count
 from tests.support.failing_checks import fail_index_check
 from tests.support.projects import Project
 from tests.support.undrawn import nothing_drawn
+
+
+RESTS = {"token": Attempts(3, 1e9)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_made"),
+    [
+        ({}, True),
+        ({"rest": None}, False),
+        ({"attempts": {"token": Attempts(2, 1.0)}}, False),
+        ({"attempts": {}}, False),
+        ({"attempts": RESTS | {"the rest": Attempts(3, 1e9)}}, False),
+        ({"running": {"test-0000"}}, False),
+        ({"is_scanning": True}, False),
+        ({"is_finishing": True}, False),
+        ({"partitions": {}}, False),
+        ({"partitions": {"train-0000": WORK, "train-0001": PartitionWork(("mel",), "other")}}, False),
+    ],
+)
+def test_the_rest_is_made_once_all_partitions_rest(changes, is_made):
+    state = situation(**{"attempts": RESTS, "rest": "the rest", **changes})
+    assert decide(state, RunLimits(patience=RunPatience((15.0, 120.0)))).rest == is_made
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +97,29 @@ def test_a_partition_that_fails_its_check_blocks_latents_and_snapshot(daemon, mo
     assert all(run.success for run in made)
     assert count(made, "sizes_index") == 1
     assert daemon.project.sizes() != before
+
+
+def test_latents_that_fail_keep_neither_snapshots_nor_views_nor_the_report_from_being_made(daemon, monkeypatch):
+    build_partition = latent_shards.build_latent_partition
+
+    def build_or_fail(partition, settings, encoders, audio, storage, **options):
+        if storage.uri.endswith("broken"):
+            raise BuildError("the encoder is broken")
+        return build_partition(partition, settings, encoders, audio, storage, **options)
+
+    monkeypatch.setattr(latent_shards, "build_latent_partition", build_or_fail)
+    monkeypatch.setattr(daemons, "_PATIENCE", RunPatience(()))
+    sets = [{"name": name, "encoder": {"kind": "log_mel"}} for name in ("broken", "mel")]
+    daemon.project.write_yaml(latents=sets, views={"long": {"where": "duration_seconds > 0"}})
+    daemon.reload()
+    made = daemon.settle()
+    assert made[-1].success
+    assert made[-1].assets == {"mel_sizes_index", "long_view", "dataset_report"}
+    assert sum(run.success for run in made) == 1 + count(made, "catalog")
+    assert "resting" in daemon.reasons["stale_partitions"]
+    assert list((daemon.project.output / "views/long/snapshots").glob("*.json"))
+    assert list((daemon.project.output / "latents/mel/snapshots").glob("*.json"))
+    assert (daemon.project.output / "report.html").exists()
 
 
 @pytest.mark.parametrize(("runs", "started"), [({"per_tick": 2}, 2), ({"per_tick": 9, "in_flight": 3}, 3)])
