@@ -11,7 +11,8 @@ from headrace.views.sql import column_name, column_parts, tokens_of
 @pytest.mark.parametrize(
     "condition",
     ["select 1; drop", "x = 'unfinished", "x > 3; y", "x::int = 3", "a = `b`", "x = 3abc", "@x", "x = 0x10",
-     "x = 1_000",     "x /* y */ = 3 # z", "x[1] = 2", "x = ?", "x = $1", "x = {y}", "x & 1 = 1", "x ^ 2 > 1", "x ~ 'a'"],
+     "x = 1_000", "x /* y */ = 3 # z", "x[1] = 2", "x = ?", "x = $1", "x = {y}", "x & 1 = 1", "x ^ 2 > 1",
+     "x ~ 'a'"],
 )  # fmt: skip
 def test_characters_of_no_expression_are_an_error_that_shows_the_place(condition):
     with pytest.raises(ConfigError, match=r"cannot be read from .* on \(character \d+\)"):

@@ -71,7 +71,8 @@ def test_operators_bind_as_in_sql(condition, expected):
 OPERANDS = ["x", "15", "'ok'", '"ok"', "(x > 1)", "x > 15", "lower(t)", "case when a then b end", "cast(x as int)",
             "null", "a is null", "x in (1, 2)", "x between 1 and 2", "t like 'a'", "-3", "true", "a.b"]  # fmt: skip
 SECOND = ["ok", "15", "'ok'", '"ok"', "(x)", "lower(t)", "case when a then b end", "cast(x as int)",
-          "null", "not x", "as y", "true", "end", "from t", "where x", "limit 3", "collate x", "over (x)", "a.b", ".5"]  # fmt: skip
+          "null", "not x", "as y", "true", "end", "from t", "where x", "limit 3", "collate x", "over (x)",
+          "a.b", ".5"]  # fmt: skip
 
 
 @pytest.mark.parametrize("second", SECOND)
@@ -90,7 +91,8 @@ def test_two_operands_side_by_side_are_an_error(second):
         "snr > 15 ok", "snr > 15 'ok'", "(snr > 15) category", "snr > 15 -- comment", "snr = 'a' 'b'", "a = b = c",
         "1 < x < 3", "a is null = false", "a like 'x' like 'y'", "a between 1 and 2 between 3 and 4", "a = not b",
         "", "  ", "()", "x in ()", "x in 1", "x in (1,)", "f()", "f(,)", "x >", "x > and y", "and", "or x", "x and",
-        "not", "(x", "x)", "x between 1", "x between 1 or 2", "x is", "x is true", "x is not 3", "x not null", "x isnull",
+        "not", "(x", "x)", "x between 1", "x between 1 or 2", "x is", "x is true", "x is not 3",
+        "x not null", "x isnull",
         "case end", "case when a end", "case when a then b", "case x then 1 end", "cast(x)", "cast(x as date)",
         "cast(x int)", "cast x as int", "date '2020-01-01' = x", "interval 5 day = x", "N'5' = x", "select x from y",
         "x = 9223372036854775808", "x > -9223372036854775809", "a.f(x) = 1", '"lower"(x) = 1',

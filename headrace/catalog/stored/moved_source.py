@@ -1,4 +1,4 @@
-"""Tells a source that moved from the source of another project that writes to the same output."""
+"""Distinguishes a source that moved from the source of another project that writes to the same output."""
 
 from collections.abc import Callable, Iterable
 

@@ -19,7 +19,7 @@ def header(**samples):
 @pytest.mark.parametrize(
     ("samples", "shares", "empty"),
     [
-        ({"train_0000": 9, "validation_0000": 1, "test_0000": 0}, {"train": 0.9, "validation": 0.05, "test": 0.05}, ["test"]),
+        ({"train_0000": 9, "dev_0000": 1, "test_0000": 0}, {"train": 0.9, "dev": 0.05, "test": 0.05}, ["test"]),
         ({"train_0000": 10, "test_0000": 0, "test_0001": 0}, {"train": 0.9, "test": 0.1}, ["test"]),
         ({"train_0000": 0, "train_0001": 1, "test_0000": 1}, {"train": 0.9, "test": 0.1}, []),
         ({"train_0000": 10, "test_0000": 0}, {"train": 1.0, "test": 0.0}, []),
