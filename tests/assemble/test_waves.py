@@ -72,3 +72,26 @@ def test_failing_work_backs_off_and_then_rests(attempts, pause):
         RunLimits(patience=RunPatience((15.0, 120.0))),
     )
     assert decision.paused == ({"train-0000": pause} if pause else {})
+
+
+RESTS = {"token": Attempts(3, 1e9)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_made"),
+    [
+        ({}, True),
+        ({"rest": None}, False),
+        ({"attempts": {"token": Attempts(2, 1.0)}}, False),
+        ({"attempts": {}}, False),
+        ({"attempts": RESTS | {"the rest": Attempts(3, 1e9)}}, False),
+        ({"running": {"test-0000"}}, False),
+        ({"is_scanning": True}, False),
+        ({"is_finishing": True}, False),
+        ({"partitions": {}}, False),
+        ({"partitions": {"train-0000": WORK, "train-0001": PartitionWork(("mel",), "other")}}, False),
+    ],
+)
+def test_the_rest_is_made_once_all_partitions_rest(changes, is_made):
+    state = situation(**{"attempts": RESTS, "rest": "the rest", **changes})
+    assert decide(state, RunLimits(patience=RunPatience((15.0, 120.0)))).rest == is_made

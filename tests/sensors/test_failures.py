@@ -16,6 +16,7 @@ from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
 from dagster._core.remote_origin import InProcessCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
+from headrace.assemble.waves import RunPatience
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import BuildError
 from headrace.format.manifests.manifests import newest_manifest
@@ -29,29 +30,6 @@ from tests.support.daemons import Daemon, count
 from tests.support.failing_checks import fail_index_check
 from tests.support.projects import Project
 from tests.support.undrawn import nothing_drawn
-
-
-RESTS = {"token": Attempts(3, 1e9)}
-
-
-@pytest.mark.parametrize(
-    ("changes", "is_made"),
-    [
-        ({}, True),
-        ({"rest": None}, False),
-        ({"attempts": {"token": Attempts(2, 1.0)}}, False),
-        ({"attempts": {}}, False),
-        ({"attempts": RESTS | {"the rest": Attempts(3, 1e9)}}, False),
-        ({"running": {"test-0000"}}, False),
-        ({"is_scanning": True}, False),
-        ({"is_finishing": True}, False),
-        ({"partitions": {}}, False),
-        ({"partitions": {"train-0000": WORK, "train-0001": PartitionWork(("mel",), "other")}}, False),
-    ],
-)
-def test_the_rest_is_made_once_all_partitions_rest(changes, is_made):
-    state = situation(**{"attempts": RESTS, "rest": "the rest", **changes})
-    assert decide(state, RunLimits(patience=RunPatience((15.0, 120.0)))).rest == is_made
 
 
 @pytest.fixture(scope="module")
