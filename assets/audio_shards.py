@@ -7,6 +7,7 @@ import dagster as dg
 
 from headrace.assemble.audio import build_partition
 from headrace.assemble.reconcile import shard_settings
+from headrace.assemble.samples import planned_samples
 from headrace.audio import Codec
 from headrace_dagster.assets.checks import ShardChecks
 from headrace_dagster.assets.events import readable_failures
@@ -14,7 +15,9 @@ from headrace_dagster.assets.gates import pass_catalog
 from headrace_dagster.assets.metadata import shards_metadata
 from headrace_dagster.assets.partition_runs import PartitionEvent, backfill_policy_of, make_partitions
 from headrace_dagster.assets.partitions import partitions_of
+from headrace_dagster.assets.progress_lines import ProgressLines, both
 from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.resources.environment import cluster_of, counted_threads
 from headrace_dagster.resources.progress import BuildProgress
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.resources.workers import Workers
@@ -29,7 +32,7 @@ def audio_shards_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=keys.audio_shards,
-        deps=[keys.recordings],
+        deps=[keys.recordings, keys.catalog],  # the catalog orders them in a backfill, see CATALOG_VERSION
         partitions_def=partitions_of(config),
         backfill_policy=backfill_policy_of(config),
         code_version=settings.wanted("")[:16],
@@ -55,8 +58,13 @@ def audio_shards_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             with readable_failures():
                 recordings = partition_recordings(headrace_storage.output(config), config, partition)
                 source = LateSource(partial(headrace_storage.source, config))
+                num_samples = len(planned_samples(recordings, settings.audio)[0])
+                lines = ProgressLines(
+                    context.log.info, f"audio of {partition}", cluster_of(headrace_workers) or "the CPU", num_samples
+                )
+                lines.begin(f"as {settings.audio.codec}, {counted_threads(headrace_workers)}")
                 work = partial(build_partition, partition, recordings, settings, source, audio)
-                build = headrace_workers.run(work, headrace_progress.built)
+                build = headrace_workers.run(work, both(headrace_progress.built, lines.add))
             version = dg.DataVersion(build.manifest.digest)
             return dg.MaterializeResult(data_version=version, metadata=shards_metadata(audio, build, settings))
 

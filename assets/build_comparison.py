@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from headrace_dagster.assets.markdown import markdown_list
 from headrace_dagster.resources.dagster_internals.event_log import CheckResult, result_before
 
 _SHOWN = 20
@@ -60,8 +61,10 @@ def verdict(
     faults: Sequence[str], metadata: Mapping[str, object], name: str | None = None, key: dg.AssetKey | None = None
 ) -> dg.AssetCheckResult:
     """A result that passes without faults, and otherwise lists them. A step with several checks gives name and key."""
-    listed = "\n".join(faults[:_SHOWN])
-    more = f"\n… and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
     return dg.AssetCheckResult(
-        passed=not faults, metadata=dict(metadata), description=(listed + more) or None, check_name=name, asset_key=key
+        passed=not faults,
+        metadata=dict(metadata),
+        description=markdown_list(faults, _SHOWN) or None,
+        check_name=name,
+        asset_key=key,
     )

@@ -12,10 +12,12 @@ from headrace.config.source import SampleKind
 from headrace_dagster.assets.column_checks import read_tables, tables_spec
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
 from headrace_dagster.assets.metadata import catalog_metadata, left_folders, rejected_table
+from headrace_dagster.assets.progress_lines import ProgressLines
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.recordings import changed_partitions
 from headrace_dagster.assets.regression_checks import DROPPED_AUDIO, NEW_REJECTS, regression_result, regression_spec
 from headrace_dagster.resources.dagster_internals.cron import longest_pause
+from headrace_dagster.resources.environment import cluster_of, counted_threads
 from headrace_dagster.resources.progress import BuildProgress
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.resources.workers import Workers
@@ -23,6 +25,10 @@ from headrace_dagster.resources.workers import Workers
 if TYPE_CHECKING:
     from headrace.catalog.scanning.scan import Scan
 
+CATALOG_VERSION = dg.DataVersion("by partition in recordings")
+"""The data version of every catalog. The partitions depend on the catalog so that a backfill of everything makes it
+first; they are stale if `recordings` has another version of them, and not whenever the catalog is another one
+(docs/design/0095)."""
 _GRACE = timedelta(hours=2)
 
 
@@ -83,10 +89,18 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         inputs = source_inputs(
             config, headrace_storage
         )  # before the tables are read: a later change starts another scan
+        where = cluster_of(headrace_workers) or "the CPU"
+        lines = ProgressLines(context.log.info, f"scan of {config.name}", where, 0, "files")
+        context.log.info("%s: on %s, %s", lines.what, where, counted_threads(headrace_workers))
+
+        def scanned(done: int, total: int) -> None:
+            headrace_progress.scanned(done, total)
+            lines.reach(done, total)
+
         with readable_failures():
             runtime = ScanRuntime(
                 workers=headrace_workers,
-                progress=headrace_progress.scanned,
+                progress=scanned,
                 resuming=headrace_progress.resuming,
                 settling=headrace_progress.settling,
             )
@@ -114,7 +128,7 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         changes = compare_stored(before, stored)
         results = [regression_result(name, keys.catalog, regressions) for name in (NEW_REJECTS, DROPPED_AUDIO)]
         yield dg.MaterializeResult(
-            data_version=dg.DataVersion(header.digest),
+            data_version=CATALOG_VERSION,
             metadata={**catalog_metadata(scan, changes, tuple(partitions)), **left},
             tags={INPUTS_TAG: inputs},
             check_results=[_conservation(scan, config), _has_recordings(scan, config), *results, *tables],

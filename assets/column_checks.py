@@ -26,7 +26,8 @@ def tables_spec(catalog: dg.AssetKey) -> dg.AssetCheckSpec:
     return dg.AssetCheckSpec(
         READ,
         asset=catalog,
-        description="Every table of `columns` is valid. The columns of one that is not stay as they were.",
+        description="Every table of `columns` is valid. While a table is invalid, its columns keep the values of its "
+        "last valid version.",
     )
 
 

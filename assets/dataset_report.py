@@ -1,6 +1,7 @@
 """The asset NAME/dataset_report: writes `report.html`, a page about the data set, into its output."""
 
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,11 @@ from headrace.format.rejects import counted
 from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
+from headrace_dagster.assets.markdown import markdown_list
 from headrace_dagster.assets.metadata import location
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import AssetRecords, newest_snapshot
+from headrace_dagster.assets.report_summary import report_link, summary, where_words
 from headrace_dagster.resources.storage import StorageResource, columns_part
 
 if TYPE_CHECKING:
@@ -143,12 +146,15 @@ def dataset_report_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             held = {**report.snapshots, **_columns(config, headrace_storage)}
         inputs = report_inputs(report.name, held, report.reasons, report.views)
         unreadable = report.contents.unreadable
+        link, file = report_link(os.environ, config.name, REPORT_PATH), f"{output.uri}/{REPORT_PATH}"
         return dg.MaterializeResult(
             data_version=dg.DataVersion(inputs),
             metadata={
+                "summary": dg.MetadataValue.md(summary(report.snapshots, report.reasons, where_words(link, file))),
+                **({"page_link": dg.MetadataValue.url(link)} if link else {}),
                 "page": location(output, REPORT_PATH),
                 "page_bytes": len(page),
-                **({"pictures_missing": "\n".join(unreadable)} if unreadable else {}),
+                **({"pictures_missing": dg.MetadataValue.md(markdown_list(unreadable))} if unreadable else {}),
             },
             tags={}
             if unreadable

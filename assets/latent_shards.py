@@ -8,14 +8,17 @@ from headrace.assemble.latents import build_latent_partition
 from headrace.assemble.reconcile import latent_settings
 from headrace.assemble.update import PartitionBuild
 from headrace.config.content import LatentsConfig
+from headrace.format.manifests.manifests import newest_manifest
 from headrace_dagster.assets.checks import ShardChecks
 from headrace_dagster.assets.events import readable_failures, short_digest
 from headrace_dagster.assets.gates import pass_shards
 from headrace_dagster.assets.metadata import latents_metadata
 from headrace_dagster.assets.partition_runs import PartitionEvent, backfill_policy_of, make_partitions
 from headrace_dagster.assets.partitions import partitions_of
+from headrace_dagster.assets.progress_lines import ProgressLines, both
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.encoders import Encoders
+from headrace_dagster.resources.environment import cluster_of, counted_threads
 from headrace_dagster.resources.progress import BuildProgress
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.resources.workers import Workers
@@ -62,7 +65,12 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
                 )
 
             with readable_failures():
-                build = headrace_workers.run(work, headrace_progress.built, on_gpu=True)
+                found, options = newest_manifest(audio, partition), headrace_encoders.options(headrace_workers.count)
+                where = cluster_of(headrace_workers) or headrace_encoders.devices_in_words()
+                num_samples = found.manifest.num_samples if found else 0
+                lines = ProgressLines(context.log.info, f"{latents.name} of {partition}", where, num_samples)
+                lines.begin(f"batches of {options.batch_in_words}, {counted_threads(headrace_workers)}")
+                build = headrace_workers.run(work, both(headrace_progress.built, lines.add), on_gpu=True)
                 settings = latent_settings(latents)
             version = dg.DataVersion(build.manifest.digest)
             return dg.MaterializeResult(data_version=version, metadata=latents_metadata(audio, shards, build, settings))

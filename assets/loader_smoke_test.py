@@ -11,6 +11,7 @@ from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.smoke.choice import Coverage
 from headrace.smoke.verdicts import VERDICTS, WARNINGS
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
+from headrace_dagster.assets.markdown import markdown_list
 from headrace_dagster.assets.metadata import part_name, smoke_metadata
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.encoders import Encoders
@@ -95,5 +96,5 @@ def _verdict(name: str, results: "Mapping[str, SmokeResult]") -> dg.AssetCheckRe
         passed=not faults,
         severity=dg.AssetCheckSeverity.WARN if name in WARNINGS else dg.AssetCheckSeverity.ERROR,
         metadata=samples,
-        description="\n".join(faults) or None,
+        description=markdown_list(faults) or None,
     )

@@ -5,7 +5,7 @@ cannot be drawn is reported as missing, and the asset does not fail.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -25,6 +25,8 @@ from headrace.format.rejects import Reject, varied
 from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.stores.storage import Storage
 from headrace.verification.excerpts import read_audio, read_latents
+from headrace_dagster.assets.catalog_columns import catalog_schema
+from headrace_dagster.assets.markdown import markdown_list
 from headrace_dagster.assets.partition_pictures import AudioToDraw, histogram, latents_below_spectrogram, waveforms
 
 if TYPE_CHECKING:  # they bring polars, which a code server does without
@@ -33,6 +35,9 @@ if TYPE_CHECKING:  # they bring polars, which a code server does without
     from headrace.catalog.compared.changes import CatalogChanges
     from headrace.catalog.scanning.scan import Scan
     from headrace.smoke.run import SmokeResult
+
+REASON = "path: reason"
+"""The column of every table of rejects."""
 
 Metadata = dict[str, Any]  # what Dagster takes: raw values or MetadataValue
 
@@ -53,26 +58,37 @@ def table(rows: Sequence[dict[str, Any]], columns: dict[str, str]) -> dg.TableMe
 
 def rejected_table(rejected: "pl.DataFrame") -> dg.TableMetadataValue:
     """Rejected files and rows with their reasons."""
-    columns = {"path": "string", "code": "string", "reason": "string"}
-    return table(rejected.select(list(columns)).head(_MOST_ROWS).to_dicts(), columns)
+    return _reasons(rejected.select("path", "reason").head(_MOST_ROWS).iter_rows())
 
 
 def refused_table(refused: Sequence[ManifestRejection]) -> dg.TableMetadataValue:
     """Rejects of a manifest with their reasons: recordings, or samples without latents, these with their keys."""
-    names = [*(["key"] if any(refusal.key for refusal in refused) else []), "path", "code", "reason"]
-    rows = [{name: getattr(refusal, name) for name in names} for refusal in refused]
-    return table(rows, dict.fromkeys(names, "string"))
+    if not any(refusal.key for refusal in refused):
+        return _reasons((refusal.path, refusal.reason) for refusal in refused)
+    names = ("key", "path", "code")
+    rows = [
+        {REASON: f"{refusal.path}: {refusal.reason}", **{name: getattr(refusal, name) for name in names}}
+        for refusal in refused
+    ]
+    return table(rows, dict.fromkeys((REASON, *names), "string"))
+
+
+def _reasons(found: Iterable[tuple[str, str]]) -> dg.TableMetadataValue:
+    """A table with one wide column: the web interface cuts the last of several columns to a few letters."""
+    return table([{REASON: f"{path}: {reason}"} for path, reason in found], {REASON: "string"})
 
 
 def catalog_metadata(scan: "Scan", changes: "CatalogChanges", partitions: Sequence[str]) -> Metadata:
     """Numbers of a scan, what is new since the scan before, and the partitions whose recordings changed."""
     figures, new = scan.figures, changes.rejects.new
     reasons = scan.rejected["code"].value_counts(sort=True).rows()
-    columns = [dg.TableColumn(name, str(dtype)) for name, dtype in scan.schema.items()]
     named = ", ".join(partitions[:_MOST_PARTITIONS]) + (" …" if len(partitions) > _MOST_PARTITIONS else "")
+    tables = {"rejected_table": rejected_table(scan.rejected), "rejected_codes_table": codes_table(reasons)}
     return {
+        **({"rejected_new_table": _new_rejects(new)} if new else {}),  # first: what somebody may have to act on
+        **(tables if reasons else {}),
         "dagster/row_count": scan.num_recordings,
-        "dagster/column_schema": dg.TableSchema(columns),
+        "dagster/column_schema": catalog_schema(scan.schema),
         "files_found": scan.num_found,
         "files_opened": scan.num_opened,
         "files_resumed": scan.num_resumed,
@@ -93,12 +109,6 @@ def catalog_metadata(scan: "Scan", changes: "CatalogChanges", partitions: Sequen
         "changed_partitions": named or "none",
         **{f"{step}_seconds": round(value, 3) for step, value in scan.seconds.items()},
         **({"durations_picture": _markdown(histogram(figures.durations))} if figures.durations else {}),
-        **({"rejected_new_table": _new_rejects(new)} if new else {}),
-        **(
-            {"rejected_codes_table": codes_table(reasons), "rejected_table": rejected_table(scan.rejected)}
-            if reasons
-            else {}
-        ),
     }
 
 
@@ -233,7 +243,7 @@ def _smoke_speeds(part: str, result: "SmokeResult") -> Metadata:
         f"{name}_streamed_samples_per_second": round(result.num_streamed / max(result.stream_seconds, 1e-9), 1),
         f"{name}_first_batch_seconds": round(result.stream_seconds_to_first, 3),
         **({f"{name}_samples_with_latents": result.num_joined} if result.num_joined else {}),
-        **({f"{name}_encoded_again": "\n".join(result.encoded)} if result.encoded else {}),
+        **({f"{name}_encoded_again": _markdown(markdown_list(result.encoded))} if result.encoded else {}),
     }
 
 
@@ -264,6 +274,8 @@ def _manifest_metadata(build: PartitionBuild, settings: ShardSettings | LatentSe
     ]
     columns = {"shard": "string", "samples": "int", "audio_seconds": "float", "shard_bytes": "int", "written": "string"}
     return {
+        **({"rejected_table": refused_table(manifest.refused)} if manifest.refused else {}),
+        "partition": f"{manifest.partition}: all numbers on this page are of this partition alone",
         "dagster/row_count": manifest.num_samples,
         "manifest": build.manifest.number,
         "why": ", ".join(why) or "unchanged",
@@ -276,7 +288,6 @@ def _manifest_metadata(build: PartitionBuild, settings: ShardSettings | LatentSe
         "shards_reused": len(build.reused),
         "shards_removed": len(before - {shard.name for shard in manifest.shards}),
         "shards_table": table(rows, columns),
-        **({"rejected_table": refused_table(manifest.refused)} if manifest.refused else {}),
     }
 
 
@@ -328,8 +339,7 @@ def _encoded(audio: Storage, storage: Storage, shard: str) -> Metadata:
 
 def _new_rejects(new: Sequence[Reject]) -> dg.TableMetadataValue:
     """A table of new rejects, with one of each code first."""
-    rows = [{"path": row.subject, "code": row.code, "reason": row.reason} for row in varied(new)]
-    return table(rows, dict.fromkeys(("path", "code", "reason"), "string"))
+    return _reasons((row.subject, row.reason) for row in varied(new))
 
 
 def codes_table(counts: Sequence[tuple[Any, ...]]) -> dg.TableMetadataValue:

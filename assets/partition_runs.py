@@ -47,7 +47,11 @@ def make_partitions(
         dg.Failure: names the partitions that failed, each with its reason.
     """
     if context.has_partition_key:
-        yield make(context.partition_key)
+        try:
+            yield make(context.partition_key)
+        except dg.DagsterExecutionInterruptedError:
+            context.log.info("cancelled: finished shards are kept, and the next run goes on from them")
+            raise
         return
     recorder = PartitionRecorder.of_step(context, key)
     faults: dict[str, str] = {}

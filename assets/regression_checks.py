@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from headrace_dagster.assets.markdown import markdown_list
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.storage import StorageResource
 
@@ -34,8 +35,8 @@ def regression_result(name: str, asset: dg.AssetKey, regressions: "Regressions")
     hours, before = regressions.seconds / _SECONDS_PER_HOUR, regressions.seconds_before / _SECONDS_PER_HOUR
     numbers = {
         NEW_REJECTS: {
-            "rejected_good_until_now": len(regressions.lost_to_rejection),
-            "rejected_others": len(regressions.other_rejects),
+            "rejected_usable_before": len(regressions.lost_to_rejection),
+            "rejected_never_usable": len(regressions.other_rejects),
         },
         DROPPED_AUDIO: {"recordings_gone": len(regressions.gone), "audio_hours": hours, "earlier_audio_hours": before},
     }
@@ -44,7 +45,7 @@ def regression_result(name: str, asset: dg.AssetKey, regressions: "Regressions")
         check_name=name,
         passed=not lines,
         severity=dg.AssetCheckSeverity.WARN,
-        description="\n".join(lines) or None,
+        description="\n\n".join([*lines[:1], markdown_list(lines[1:])]).strip() or None,
         metadata=numbers[name],
     )
 

@@ -23,7 +23,7 @@ def rejected_check(latents: LatentsConfig, index: dg.AssetKey) -> dg.AssetCheckS
 def rejected_verdict(latents: LatentsConfig, index: dg.AssetKey, found: LatentRejections) -> dg.AssetCheckResult:
     """The result of the check. Its severity is ERROR where no snapshot may be committed, otherwise WARN."""
     reasons = counted(refusal.code for refusal in found.refused)
-    tables = {"rejected_codes_table": codes_table(reasons), "rejected_table": refused_table(found.refused)}
+    tables = {"rejected_table": refused_table(found.refused), "rejected_codes_table": codes_table(reasons)}
     return dg.AssetCheckResult(
         check_name=rejected_check(latents, index).name,
         asset_key=index,
@@ -31,11 +31,11 @@ def rejected_verdict(latents: LatentsConfig, index: dg.AssetKey, found: LatentRe
         severity=dg.AssetCheckSeverity.ERROR if is_too_much(latents, found) else dg.AssetCheckSeverity.WARN,
         description=_described(latents, found) if found.refused else None,
         metadata={
+            **(tables if found.refused else {}),
             "samples": found.num_samples,
             "rejected": len(found.refused),
             "rejected_share": round(found.share, 6),
             "most_rejected_share": latents.max_rejected,
-            **(tables if found.refused else {}),
         },
     )
 

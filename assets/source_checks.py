@@ -6,6 +6,7 @@ import dagster as dg
 
 from headrace.catalog.stored.empty_splits import empty_splits
 from headrace.format.rejects import RejectReason
+from headrace_dagster.assets.markdown import markdown_list
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.storage import StorageResource
 
@@ -51,12 +52,11 @@ def _warning(
     name: str, what: tuple[tuple[str, str], str], faults: Sequence[str], key: dg.AssetKey, numbers: Mapping[str, int]
 ) -> dg.AssetCheckResult:
     (one, several), rest = what
-    listed = "\n".join(faults[:_SHOWN])
-    more = f"\n… and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
+    counted = f"{len(faults)} {one if len(faults) == 1 else several} {rest}"
     return dg.AssetCheckResult(
         passed=not faults,
         severity=dg.AssetCheckSeverity.WARN,
-        description=f"{len(faults)} {one if len(faults) == 1 else several} {rest}:\n{listed}{more}" if faults else None,
+        description=f"{counted}:\n\n{markdown_list(faults, _SHOWN)}" if faults else None,
         metadata={"findings": len(faults), **numbers},
         check_name=name,
         asset_key=key,

@@ -9,8 +9,8 @@ from headrace_dagster.assets.project_dataset import ProjectDataset
 DATASET_TAG = "headrace/dataset"
 """Name of the data set."""
 
-WORK_TAG = "headrace/work"
-"""Token of the work: runs with the same token tried the same work."""
+WORK_TAG = ".dagster/headrace_work"
+"""Token of the work: runs with the same token tried the same work. The interface hides tags of this namespace."""
 
 REASON_TAG = "headrace/reason"
 """Why the work is needed, if not because of a change: `shards missing`."""
@@ -33,7 +33,7 @@ def work_tags(num_partitions: int) -> list[str]:
     """The tags with the tokens of the work of a run's partitions, in order.
 
     >>> work_tags(3)
-    ['headrace/work', 'headrace/work_2', 'headrace/work_3']
+    ['.dagster/headrace_work', '.dagster/headrace_work_2', '.dagster/headrace_work_3']
     """
     return [WORK_TAG, *(f"{WORK_TAG}_{number}" for number in range(2, num_partitions + 1))]
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,7 +10,7 @@ import dagster as dg
 from headrace.config.shares import share_of
 from headrace.locate.outputs import shard_folders
 from headrace.locate.shard_list import LocatedShard
-from headrace.ordered import map_in_order
+from headrace.ordered import TaskThreads, map_in_order
 from headrace.verification.rounds import plan_rounds, verify_rounds
 from headrace.verification.shard_check import CheckedShard, Depth
 from headrace.verification.verify import Verdict, checked_on_threads, find_target
@@ -21,7 +20,7 @@ from headrace_dagster.resources.workers import Workers
 
 _SHOWN = 20
 _SHARDS_PER_TASK = 64
-_REPORT_SECONDS = 60.0
+_REPORT_SECONDS = 10.0
 
 
 def verify_job(dataset: ProjectDataset) -> dg.JobDefinition:
@@ -63,7 +62,7 @@ def checked_on_workers(workers: Workers, shards: Sequence[LocatedShard]) -> Iter
     if not tasks:
         return
     num_tasks = workers.at_a_time
-    with ThreadPoolExecutor(num_tasks, "verify-tasks") as pool:
+    with TaskThreads(num_tasks, "verify-tasks") as pool:
         run = partial(_run, workers)
         for results in map_in_order(pool, run, tasks, window=2 * num_tasks):
             yield from results
@@ -86,7 +85,7 @@ def _checked(
 
 @dataclass(slots=True)
 class _Report:
-    """Says once a minute how far the verification is."""
+    """Says every ten seconds how far the verification is."""
 
     say: Callable[[str], None]
     total: int

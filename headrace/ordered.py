@@ -1,14 +1,17 @@
 """Runs tasks ahead of the consumer of their results, in order, with a bound on how many are under way.
 
 `map_in_order` runs a function over tasks on a pool. `start_in_order` is the same for tasks that the caller starts by
-itself. `Backlog` is for a caller that adds tasks one by one.
+itself. `Backlog` is for a caller that adds tasks one by one. `TaskThreads` is a pool whose tasks end soon after an
+error or Ctrl-C.
 """
 
 import math
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -24,6 +27,30 @@ class Pending(Protocol[R_co]):
 
     def cancel(self) -> bool:
         """Cancel the task, unless it is running or done."""
+
+
+class TaskThreads(ThreadPoolExecutor):
+    """Threads for the tasks of a `with` block, which end soon if the block ends with an exception, also with Ctrl-C.
+
+    Tasks that have not begun are cancelled. A task of several parts calls `go_on` between them.
+    """
+
+    def __init__(self, num_threads: int, name: str) -> None:
+        super().__init__(num_threads, name)
+        self._has_failed = threading.Event()
+
+    def go_on(self) -> None:
+        """Raise `CancelledError` if the block has ended with an exception: nobody takes the task's result."""
+        if self._has_failed.is_set():
+            raise CancelledError
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait for the tasks; after an exception only for the present part of those that are running."""
+        if kind is not None:
+            self._has_failed.set()
+        self.shutdown(cancel_futures=kind is not None)
 
 
 @dataclass(frozen=True, slots=True)

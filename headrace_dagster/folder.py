@@ -9,6 +9,7 @@ import dagster as dg
 from headrace.config.folder import find_configs
 from headrace.errors import ConfigError
 from headrace_dagster.assets.factory import build_assets, default_resources
+from headrace_dagster.assets.invalid_yaml import invalid_yaml_assets
 from headrace_dagster.assets.project_dataset import ProjectDataset, prefix_parts
 from headrace_dagster.assets.tags import DATASET_TAG
 from headrace_dagster.resources.dagster_internals.loading_run import loading_run
@@ -27,8 +28,9 @@ def dataset_definitions(  # noqa: PLR0913 - what projects may set
 ) -> dg.Definitions:
     """Assets, checks, sensors, schedules, jobs and resources of all data sets of a folder.
 
-    Reads the YAML files and does no other I/O. An invalid file is not loaded, but the others are: the log and the
-    sensor `headrace_definitions_changes` name the file, the key and what was expected.
+    Reads the YAML files and does no other I/O. An invalid file is not loaded, but the others are: the asset
+    `NAME/invalid_yaml`, the log and the sensor `headrace_definitions_changes` name the file, the key and what was
+    expected.
 
     Args:
         folder: has one YAML file for each data set, named after it; relative to `root`.
@@ -49,7 +51,7 @@ def dataset_definitions(  # noqa: PLR0913 - what projects may set
     above = prefix_parts(key_prefix)
     datasets = [ProjectDataset.named(config, [*above, config.name]) for config in found.configs]
     used = with_defaults(resources or {}, origin.root)
-    own = dg.Definitions(executor=executor)
+    own = dg.Definitions(assets=invalid_yaml_assets(found.invalid, above), executor=executor)
     automation = build_automation(datasets, used["headrace_storage"], origin)
     return dg.Definitions.merge(build_assets(datasets, used), automation, own)
 

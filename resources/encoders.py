@@ -10,6 +10,8 @@ from headrace.assemble.latents import EncodingOptions
 from headrace.config.content import EncoderConfig
 from headrace.encoders import Encoder, load
 
+AUTO = "auto"
+"""Stands for the devices that the machine has."""
 _COMPILED = frozenset({"crepe", "transformers"})
 """Kinds of encoders that have the setting `compile`, which does not change their fingerprint."""
 
@@ -23,6 +25,9 @@ class Encoders(Protocol):
     def release(self) -> None:
         """Free the memory of the loaded encoder."""
 
+    def devices_in_words(self) -> str:
+        """The devices of this machine on which encoders run, for messages."""
+
     def options(self, num_threads: int) -> EncodingOptions:
         """Batch size and threads of one partition, for which the caller has `num_threads` threads."""
 
@@ -34,13 +39,14 @@ class EncoderLoader:
     runs of many partitions.
 
     Attributes:
-        devices: torch devices, one copy of the encoder each; an empty tuple means every GPU, or the CPU without GPUs.
+        devices: torch devices, one copy of the encoder each; `auto`, or an empty tuple, means every GPU, or the CPU
+            without GPUs.
         wants_compiled: whether networks run through `torch.compile`; None leaves that to the YAML.
         keep: whether `release` keeps the encoder for the next partition.
     """
 
     def __init__(self, devices: Sequence[str] = (), *, wants_compiled: bool | None = None, keep: bool = False) -> None:
-        self.devices = tuple(devices)
+        self.devices = () if tuple(devices) == (AUTO,) else tuple(devices)
         self.wants_compiled = wants_compiled
         self.keep = keep
         self._loaded: tuple[EncoderConfig, list[Encoder]] | None = None
@@ -63,6 +69,10 @@ class EncoderLoader:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
+    def devices_in_words(self) -> str:
+        """See `Encoders.devices_in_words`."""
+        return ", ".join(self._devices())
+
     def options(self, num_threads: int) -> EncodingOptions:
         """See `Encoders.options`."""
         return EncodingOptions(num_threads=num_threads)
@@ -84,32 +94,34 @@ class EncodersResource(dg.ConfigurableResource):
     """Where and how fast encoders run. No field changes what latents are, so none makes a partition stale."""
 
     devices: list[str] = Field(
-        default=[],
-        description="torch devices, such as cuda:0, with one copy of the encoder each; [] for every GPU, or the "
+        default=[AUTO],
+        description="torch devices, such as cuda:0, with one copy of the encoder each; auto for every GPU, or the "
         "CPU on a machine without GPUs",
     )
     batch_seconds: float | None = Field(
         default=None,
         gt=0,
-        description="seconds of audio in one batch, padding included; null to choose by device. Make it smaller if GPU "
-        "memory runs out",
+        description="seconds of audio in one batch, padding included; null (auto) to choose by device. Make it "
+        "smaller if GPU memory runs out",
     )
     compile: bool | None = Field(
         default=None,
-        description="whether networks of the kinds crepe and transformers run through torch.compile; null for what the "
-        "data set's YAML says",
+        description="whether networks of the kinds crepe and transformers run through torch.compile; null (auto) for "
+        "what the data set's YAML says",
     )
     num_threads: int = Field(
-        default=0, ge=0, description="threads that decode audio for the encoder; 0 for those of headrace_workers"
+        default=0, ge=0, description="threads that decode audio for the encoder; 0 (auto) for those of headrace_workers"
     )
 
     _loader: EncoderLoader | None = PrivateAttr(default=None)
 
     def load(self, config: EncoderConfig) -> list[Encoder]:
         """See `Encoders.load`."""
-        if self._loader is None:
-            self._loader = EncoderLoader(self.devices, wants_compiled=self.compile)
-        return self._loader.load(config)
+        return self._own_loader().load(config)
+
+    def devices_in_words(self) -> str:
+        """See `Encoders.devices_in_words`."""
+        return self._own_loader().devices_in_words()
 
     def release(self) -> None:
         """See `Encoders.release`."""
@@ -119,3 +131,8 @@ class EncodersResource(dg.ConfigurableResource):
     def options(self, num_threads: int) -> EncodingOptions:
         """See `Encoders.options`."""
         return EncodingOptions(batch_seconds=self.batch_seconds, num_threads=self.num_threads or num_threads)
+
+    def _own_loader(self) -> EncoderLoader:
+        if self._loader is None:
+            self._loader = EncoderLoader(self.devices, wants_compiled=self.compile)
+        return self._loader

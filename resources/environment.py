@@ -1,4 +1,4 @@
-"""Reads from environment variables where partitions are built: on this machine, or on a Ray cluster."""
+"""Where partitions are built, on this machine or on a Ray cluster: from environment variables, and in words."""
 
 from collections.abc import Mapping
 
@@ -22,3 +22,15 @@ def workers_of(environment: Mapping[str, str]) -> Workers:
     if not cpus.isdecimal():
         raise ConfigError(f"{RAY_CPUS}={cpus}: expected a number of processors for each task, 0 for a whole node")
     return RayWorkersResource(address=address, num_cpus=int(cpus))
+
+
+def cluster_of(workers: Workers) -> str | None:
+    """The cluster that builds partitions, for messages; None for this machine."""
+    return f"the Ray cluster {workers.address}" if isinstance(workers, RayWorkersResource) else None
+
+
+def counted_threads(workers: Workers) -> str:
+    """The threads of this machine, for messages; those of a cluster are not known here."""
+    if cluster_of(workers) is not None:
+        return "with the threads of its nodes"
+    return f"with {workers.count} threads" if workers.count > 1 else "with 1 thread"

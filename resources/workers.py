@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Protocol, TypeVar
 
 import dagster as dg
+from pydantic import Field
 
 from headrace.catalog.scanning.scan_workers import FileWorkers, ReadingThreads
 from headrace.machine import num_cores
@@ -53,9 +54,11 @@ class Workers(FileWorkers, Protocol):
 
 
 class WorkersResource(dg.ConfigurableResource):
-    """Threads of this machine; 0 means one per core that this process may use."""
+    """Threads of this machine."""
 
-    num_threads: int = 0
+    num_threads: int = Field(
+        default=0, ge=0, description="threads of a run; 0 (auto) for one per core that the process may use"
+    )
 
     @property
     def count(self) -> int:

@@ -70,7 +70,8 @@ def attempts_at(
 ) -> Mapping[str, Attempts]:
     """How often and how recently each token was tried, by runs that ended, successful or not.
 
-    A token is asked about while its work is still to be done, so a successful run has not done it either.
+    A token is asked about while its work is still to be done, so a successful run has not done it either. A cancelled
+    run is no attempt. If it was the last run, nothing is tried again.
 
     Args:
         instance: the Dagster instance.
@@ -87,8 +88,25 @@ def attempts_at(
             token = record.dagster_run.tags[tag]
             before = found.get(token, Attempts(0, float("inf")))
             ended = record.end_time or record.update_timestamp.replace(tzinfo=UTC).timestamp()
-            found[token] = Attempts(before.count + 1, min(before.seconds_since_last, now - ended))
+            is_cancelled = record.dagster_run.status == dg.DagsterRunStatus.CANCELED
+            found[token] = with_run(before, now - ended, is_cancelled=is_cancelled)
     return found
+
+
+def with_run(attempts: Attempts, seconds_ago: float, *, is_cancelled: bool) -> Attempts:
+    """The attempts at some work, and one run more. The runs may come in any order.
+
+    Args:
+        attempts: those so far.
+        seconds_ago: how long ago the run ended.
+        is_cancelled: whether somebody cancelled it.
+    """
+    is_last = seconds_ago <= attempts.seconds_since_last
+    return Attempts(
+        attempts.count + (not is_cancelled),
+        min(attempts.seconds_since_last, seconds_ago),
+        is_cancelled if is_last else attempts.is_cancelled,
+    )
 
 
 def newest_run(instance: dg.DagsterInstance) -> str:

@@ -5,14 +5,17 @@ server of `dagster dev` or `dagster code-server start` to load them again. Witho
 click on Reload. An invalid file does not keep the others from being loaded.
 """
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import dagster as dg
 
+from headrace.alerts.alerts import Alert, send
 from headrace.config.dataset import DatasetConfig
 from headrace.config.folder import yaml_files
+from headrace.config.operation import AlertsConfig
 from headrace_dagster.resources.dagster_internals.code_server import code_server
 from headrace_dagster.sensors.loaded import DatasetFolder
 
@@ -28,25 +31,30 @@ def definitions_changes_sensor(folder: DatasetFolder, configs: Sequence[DatasetC
         configs: the data sets that were loaded from them.
     """
     loaded = {config.name: config for config in configs}
-    logged: set[tuple[str, ...]] = set()
+    logged: set[str] = set()
 
     @dg.sensor(
         name="headrace_definitions_changes",
         minimum_interval_seconds=_INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Loads the data sets' YAML files again when they change. An invalid file is not loaded: the tick "
-        "shows its error, and fails when it sees that error for the first time.",
+        "shows its error. When it sees that error for the first time, it fails and sends an alert.",
     )
     def definitions_changes(context: dg.SensorEvaluationContext) -> dg.SkipReason:  # noqa: ARG001 - Dagster's signature
-        found, faults = folder.configs_now()
+        found, invalid = folder.configs_now()
         if _differs(found, loaded, folder.path):
             return dg.SkipReason(_reload())
-        if not faults:
+        if not invalid:
             return dg.SkipReason("no change")
-        reason = "not loaded: " + "\n".join(faults)
-        if faults in logged:  # a failed tick is kept for a month
+        reason = "not loaded: " + "\n".join(invalid.values())
+        new = {path: fault for path, fault in invalid.items() if fault not in logged}
+        if not new:  # a failed tick is kept for a month
             return dg.SkipReason(reason)
-        logged.add(faults)
+        logged.update(new.values())
+        for path, fault in new.items():
+            config = loaded.get(path.stem)
+            recipients = config.alerts if config else AlertsConfig()
+            send(Alert(path.stem, f"not loaded: {path.name} is invalid", fault), recipients, os.environ)
         raise dg.Failure(reason, allow_retries=False)
 
     return definitions_changes

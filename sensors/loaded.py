@@ -34,8 +34,8 @@ class DatasetFolder:
     path: Path
     root: Path
 
-    def configs_now(self) -> tuple[dict[str, DatasetConfig], tuple[str, ...]]:
-        """The data sets of the folder by name, and one message for each invalid file, or for a missing folder."""
+    def configs_now(self) -> tuple[dict[str, DatasetConfig], dict[Path, str]]:
+        """The data sets of the folder by name, and the error of each invalid file, or that the folder is missing."""
         return _configs_of(self, _digest(yaml_files(self.path)))
 
     def why_held(self, config: DatasetConfig) -> str | None:
@@ -75,13 +75,13 @@ class LoadedFile:
 
 
 @lru_cache(maxsize=1)
-def _configs_of(folder: DatasetFolder, digest: str) -> tuple[dict[str, DatasetConfig], tuple[str, ...]]:  # noqa: ARG001 - its files
+def _configs_of(folder: DatasetFolder, digest: str) -> tuple[dict[str, DatasetConfig], dict[Path, str]]:  # noqa: ARG001 - its files
     """Files of one digest are read once."""
     try:
         found = find_configs(folder.path, folder.root)
     except ConfigError as error:
-        return {}, (str(error),)
-    return {config.name: config for config in found.configs}, found.faults
+        return {}, {folder.path: str(error)}
+    return {config.name: config for config in found.configs}, dict(found.invalid)
 
 
 def _digest(paths: list[Path]) -> str:

@@ -4,7 +4,7 @@ import time
 
 import dagster as dg
 
-from headrace.assemble.waves import RunPatience, patience_left
+from headrace.assemble.waves import Pause, RunPatience, patience_left
 from headrace.catalog.stored.header import header_version, read_current_header, read_stamps
 from headrace.config.dataset import DatasetConfig
 from headrace.sources.source_changes import list_within, source_difference
@@ -113,6 +113,8 @@ def _hold(
         return "a snapshot is being committed, and a new catalog would make the commit fail"
     attempts = attempts_at(instance, [token]).get(token)
     pause = patience_left(attempts, RunPatience()) if attempts else None
+    if pause is Pause.CANCELLED:
+        return f"the scan was {pause}"
     return f"the scan failed: {pause}" if pause else None
 
 

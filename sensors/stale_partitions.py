@@ -16,6 +16,7 @@ from headrace_dagster.assets.tags import DATASET_TAG, REASON_TAG, WORK_TAG, rang
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.sensors.activity import ActiveRun, active_runs, attempts_at, newest_run
 from headrace_dagster.sensors.backfills import pending_runs
+from headrace_dagster.sensors.cancelled_runs import note_cancelled_runs
 from headrace_dagster.sensors.due_work import AUDIO, DueWork, DueWorkReader
 from headrace_dagster.sensors.loaded import ConfigOrigin
 from headrace_dagster.sensors.missing_shards import SensorState
@@ -57,6 +58,8 @@ def stale_partitions_sensor(
             return _nothing(f"held back: the catalog failed its checks: {', '.join(failed)}", state)
         if origin is not None and (held := origin.why_held(config)):
             return _nothing(held, state)
+        tokens = {"": due.token, **{name: work.token for name, work in due.partitions.items()}}
+        note_cancelled_runs(context.instance, dataset, made, tokens)
         limits = RunLimits(starts_per_tick=config.runs.per_tick, runs_in_flight=config.runs.in_flight)
         situation = _situation(reader, due, runs)
         decision = decide(situation, limits)

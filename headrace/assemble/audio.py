@@ -8,7 +8,6 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
@@ -48,7 +47,7 @@ from headrace.format.manifests.manifests import (
 from headrace.format.manifests.planned_keys import PlannedKey, pack_keys, read_planned
 from headrace.format.manifests.stored_census import StoredCensus, census_of
 from headrace.format.shards.writer import ShardPlace, ShardWriter, published_index
-from headrace.ordered import Pending, WeightLimit, map_in_order, start_in_order
+from headrace.ordered import Pending, TaskThreads, WeightLimit, map_in_order, start_in_order
 from headrace.sources.sources import Source
 from headrace.stores.storage import Storage
 
@@ -186,7 +185,7 @@ class _AudioRecipe:
         found: dict[str, ShardIndex] = {}
         window = min(self.num_threads + 1, _COPIED_AT_A_TIME)  # one may wait for the disk
         with (
-            ThreadPoolExecutor(window, "copy") as pool,
+            TaskThreads(window, "copy") as pool,
             closing(map_in_order(pool, self._copy_shard, plans, window=window)) as results,
         ):
             for plan, copied in zip(plans, results, strict=False):
@@ -213,10 +212,10 @@ class _AudioRecipe:
         tasks = (part for plan in plans for task in self._tasks(plan) for part in _parts(task))
         with (
             Publisher() as publisher,
-            ThreadPoolExecutor(self.num_threads, "encode-spans") as encoders,
-            ThreadPoolExecutor(self.num_threads, "encode") as pool,
+            TaskThreads(self.num_threads, "encode-spans") as encoders,
+            TaskThreads(self.num_threads, "encode") as pool,
         ):
-            encoder, faults = self._encoder, self._faults(plans, pool)
+            encoder, faults = replace(self._encoder, go_on=pool.go_on), self._faults(plans, pool)
             spans = spans_of_passes(self._encoding_tasks(plans))
             passes = SpanPasses(pool, encoders, _LONG_TASKS_PER_THREAD * self.num_threads, spans, encoder.spans)
 
@@ -239,7 +238,7 @@ class _AudioRecipe:
                 publisher.add(shard.writer, plan.input_digest, shard.notes)
             return publisher.indexes()
 
-    def _faults(self, plans: Sequence[ShardPlan], pool: ThreadPoolExecutor) -> dict[str, AudioError]:
+    def _faults(self, plans: Sequence[ShardPlan], pool: TaskThreads) -> dict[str, AudioError]:
         """Path → error of damaged recordings whose segments are split into several tasks.
 
         They are checked as a whole first, because all segments of a damaged recording are rejected, not only some.

@@ -1,7 +1,7 @@
 """Encodes samples from the files of recordings, each task on one thread."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import BinaryIO, TypeVar
@@ -24,10 +24,16 @@ class RecordingEncoder:
     """Opens the recordings of a source and encodes them in one format; safe for threads.
 
     All methods raise `BuildError` if a file is not, or no longer, the one that was scanned.
+
+    Attributes:
+        source: the recordings.
+        audio: the format.
+        go_on: called between samples; raises to end a task whose result nobody waits for.
     """
 
     source: Source
     audio: AudioFormat
+    go_on: Callable[[], None] = lambda: None
 
     def encode(self, task: EncodingTask) -> Encoded:
         """Encode samples of one file."""
@@ -35,8 +41,7 @@ class RecordingEncoder:
             decoded = self.spans([recording for recording, _ in task.samples])
             results = {number: encode() for number, encode in decoded}
             return [results[number] for number in range(len(results))]
-        info = task.recording.info
-        return self._read(task.recording, lambda file: list(encode_segments(file, info, self.audio, task.segments)))
+        return self._read(task.recording, lambda file: list(self._while_wanted(self._segments(task, file))))
 
     def encode_alone(self, task: EncodingTask) -> EncodedSpan:
         """Encode one sample, after a check of its whole recording if encoding does not check it."""
@@ -58,7 +63,16 @@ class RecordingEncoder:
         """Decode spans of one file: see `decode_spans`."""
         recording, frames = spans[0], [span.span for span in spans]
         with self._opened(recording) as file:
-            yield from decode_spans(file, recording.info, self.audio, frames)
+            yield from self._while_wanted(decode_spans(file, recording.info, self.audio, frames))
+
+    def _segments(self, task: EncodingTask, file: BinaryIO) -> Generator[EncodedSpan, None, None]:
+        return encode_segments(file, task.recording.info, self.audio, task.segments)
+
+    def _while_wanted(self, samples: Generator[_Result, None, None]) -> Iterator[_Result]:
+        with closing(samples):  # before the file is closed
+            for sample in samples:
+                self.go_on()
+                yield sample
 
     def _read(self, recording: Recording, use: Callable[[BinaryIO], _Result]) -> _Result | AudioError:
         """The result of `use` on an open recording; or the `AudioError` that it raised, as a value."""

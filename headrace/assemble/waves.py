@@ -21,6 +21,7 @@ class Pause(StrEnum):
     """It failed, and the wait after the failure is not over."""
     RESTING = "resting"
     """It failed too often. A change of its input, or a run that the user starts, ends this state."""
+    CANCELLED = "cancelled: waits until its input changes or somebody starts it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,17 @@ class RunPatience:
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """The failed attempts at some work: their number, and the time since the last one ended."""
+    """The failed attempts at some work.
+
+    Attributes:
+        count: their number, without cancelled ones.
+        seconds_since_last: the time since the last one ended.
+        is_cancelled: whether somebody cancelled the last one.
+    """
 
     count: int
     seconds_since_last: float
+    is_cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,7 @@ class Situation:
         running: partitions that a run is working on.
         is_scanning: whether the source is being scanned.
         is_finishing: whether snapshots, smoke test or report are being made.
-        attempts: failed attempts by token.
+        attempts: failed and cancelled attempts by token.
     """
 
     partitions: Mapping[str, PartitionWork]
@@ -171,6 +179,8 @@ def pause_of(situation: Situation, token: str, patience: RunPatience) -> Pause |
 
 def patience_left(attempts: Attempts, patience: RunPatience) -> Pause | None:
     """The same as `pause_of`, from the attempts."""
+    if attempts.is_cancelled:
+        return Pause.CANCELLED
     if attempts.count == 0:
         return None
     if attempts.count > len(patience.waits_seconds):

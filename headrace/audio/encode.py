@@ -5,7 +5,7 @@ several recordings at once on threads.
 """
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -49,7 +49,7 @@ def encode_segments(
     segments: Sequence[Segment],
     *,
     block_samples: int = BLOCK_SAMPLES,
-) -> Iterator[EncodedSegment]:
+) -> Generator[EncodedSegment, None, None]:
     """Encode segments of a recording, lazily, in the given order, which must be ascending.
 
     A segment's bytes depend neither on the other segments nor on `block_samples`. Integers that fit are kept bit for

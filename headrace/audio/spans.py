@@ -12,7 +12,7 @@ Spans of one recording may overlap, and be in any order. Memory does not depend 
 
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import BinaryIO, cast
@@ -55,7 +55,7 @@ def decode_spans(
     spans: Sequence[Span],
     *,
     block_samples: int = BLOCK_SAMPLES,
-) -> Iterator[tuple[int, Callable[[], Encoded]]]:
+) -> Generator[tuple[int, Callable[[], Encoded]], None, None]:
     """Decode spans of a recording, lazily, for encoding on other threads.
 
     Yields the number of each span and a function that encodes its frames, which may be called once, on any thread, at

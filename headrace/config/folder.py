@@ -6,7 +6,7 @@ name, or with one output, are errors as well. `headrace.config.dataset.load_conf
 
 import os
 import posixpath
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,11 +21,16 @@ class FoundConfigs:
 
     Attributes:
         configs: the valid data sets, sorted by name.
-        faults: one error message for each invalid file; it names the file.
+        invalid: each invalid file, and the error message, which names the file.
     """
 
     configs: tuple[DatasetConfig, ...]
-    faults: tuple[str, ...]
+    invalid: Mapping[Path, str]
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """The error messages."""
+        return tuple(self.invalid.values())
 
 
 def yaml_files(folder: Path) -> list[Path]:
@@ -46,27 +51,27 @@ def find_configs(folder: Path, root: Path, names: Collection[str] | None = None)
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder of data sets; set HEADRACE_DATASETS or pass --datasets")
-    found, faults = load_each(folder, names)
+    found, invalid = load_each(folder, names)
     clashes = {path: fault for path, config in found.items() if (fault := clash(path, config, found, root)) is not None}
     usable = [config for path, config in found.items() if path not in clashes]
-    return FoundConfigs(tuple(sorted(usable, key=lambda config: config.name)), (*faults, *clashes.values()))
+    return FoundConfigs(tuple(sorted(usable, key=lambda config: config.name)), invalid | clashes)
 
 
-def load_each(folder: Path, names: Collection[str] | None = None) -> tuple[dict[Path, DatasetConfig], list[str]]:
-    """Load each file by itself. Returns the valid data sets, and one error message for every other file.
+def load_each(folder: Path, names: Collection[str] | None = None) -> tuple[dict[Path, DatasetConfig], dict[Path, str]]:
+    """Load each file by itself. Returns the valid data sets, and the error message of every other file.
 
     Args:
         folder: the YAML files.
         names: only files of these names are read; None for all.
     """
     found: dict[Path, DatasetConfig] = {}
-    faults = []
+    invalid: dict[Path, str] = {}
     for path in (path for path in yaml_files(folder) if names is None or path.stem in names):
         try:
             found[path] = load_config(path)
         except ConfigError as error:
-            faults.append(str(error))
-    return found, faults
+            invalid[path] = str(error)
+    return found, invalid
 
 
 def clash(path: Path, config: DatasetConfig, others: dict[Path, DatasetConfig], root: Path) -> str | None:

@@ -3,7 +3,6 @@
 import queue
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -15,7 +14,7 @@ from headrace.encoding.device_worker import BatchLimit, DeviceWorker, EncodedJob
 from headrace.encoding.plans import EncodingOptions, LatentDtype
 from headrace.encoding.reading import DecodedJob, EncodingJob, JobDecoder
 from headrace.encoding.stats import EncodingStats
-from headrace.ordered import map_in_order
+from headrace.ordered import TaskThreads, map_in_order
 
 _CUDA_BATCH_SECONDS = 320.0
 _CPU_BATCH_SECONDS = 10.0  # larger batches take more memory and are not faster
@@ -131,7 +130,7 @@ class Engine:
                 num_threads=self.options.decoding_threads(len(self.encoders)),
                 pin_memory=pin_memory,
             ) as reader,
-            ThreadPoolExecutor(len(slots), "headrace-encode") as pool,
+            TaskThreads(len(slots), "headrace-encode") as pool,
         ):
             decoded = reader.read(jobs, ahead=2 * len(slots))
             for parts in map_in_order(pool, encode, decoded, window=len(slots) + self.meter.num_computing):

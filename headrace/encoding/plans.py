@@ -80,6 +80,11 @@ class EncodingOptions:
     batch_seconds: float | None = None
     num_threads: int | None = None
 
+    @property
+    def batch_in_words(self) -> str:
+        """The length of a batch, for messages."""
+        return f"{self.batch_seconds:g} s" if self.batch_seconds else "a length that fits the device"
+
     def decoding_threads(self, num_devices: int) -> int:
         """Number of threads that decode audio."""
         return self.num_threads or min(_MOST_THREADS_PER_DEVICE * num_devices, num_cores())

@@ -8,8 +8,8 @@ are in memory.
 import json
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from typing import Any, TypeAlias
@@ -44,7 +44,7 @@ from headrace.format.indexes.index_entries import SampleEntry
 from headrace.format.manifests.manifests import ManifestRejection
 from headrace.format.shards.writer import ShardWriter
 from headrace.format.tensors.pth import saved_latents
-from headrace.ordered import Backlog, map_in_order
+from headrace.ordered import Backlog, TaskThreads, map_in_order
 
 _GROUP_BATCHES = 32  # of audio in a group: with lengths spread 1-30 s padding is 3-4%
 _GROUP_BYTES = 512 << 20  # of latents in a group; a single shard may have more
@@ -136,9 +136,9 @@ class ShardEncoding:
         num_fetching = self.engine.options.fetching_threads(len(self.engine.encoders))
         with (
             self._opened,
-            ThreadPoolExecutor(num_fetching, "headrace-fetch") as fetchers,
-            ThreadPoolExecutor(1, "headrace-open") as opener,
-            ThreadPoolExecutor(1, "headrace-publish") as publisher,
+            ThreadPoolExecutor(1, "headrace-publish") as publisher,  # what is encoded is written, also after an error
+            TaskThreads(1, "headrace-open") as opener,
+            TaskThreads(num_fetching, "headrace-fetch") as fetchers,  # ends first: `opener` waits for it
         ):
             self._publisher, self._fetchers = publisher, fetchers
             groups = map_in_order(opener, self._open, plan_groups(plans, self.encoder, self.engine), window=1)
@@ -172,7 +172,9 @@ class ShardEncoding:
             )
             for plan in plans
         ]
-        wait(fetches)  # also if one fails: none may enter a stack that is closed
+        for fetch in fetches:  # also if one fails: none may enter a stack that is closed
+            with suppress(CancelledError):
+                fetch.exception()
         return tuple(fetch.result() for fetch in fetches)
 
     def _jobs(self, groups: Iterator[ShardGroup]) -> Iterator[EncodingJob]:

@@ -5,7 +5,6 @@ Tars are read in parallel. `sizes.json` is written last, and only if every tar i
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from headrace.errors import ConfigError, FormatError, NotFoundError
@@ -20,7 +19,7 @@ from headrace.locate import locate
 from headrace.locate.listing import has_snapshots
 from headrace.locate.no_shards import no_samples
 from headrace.locate.tars import PlainTars, has_name
-from headrace.ordered import map_in_order
+from headrace.ordered import TaskThreads, map_in_order
 from headrace.stores.storage import Storage
 
 
@@ -101,7 +100,7 @@ def _indexed(
     def index(name: str) -> IndexedTar:
         return _index_one(found.storage, name, naming)
 
-    with ThreadPoolExecutor(num_threads, "index") as pool:
+    with TaskThreads(num_threads, "index") as pool:
         for result in map_in_order(pool, index, found.names, window=2 * num_threads):
             progress(result)
             yield result

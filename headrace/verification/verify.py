@@ -7,7 +7,6 @@ comparisons of a build.
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -24,7 +23,7 @@ from headrace.locate import locate
 from headrace.locate.no_shards import no_samples
 from headrace.locate.outputs import AUDIO, COLUMNS, ShardFolder, view_folders
 from headrace.locate.shard_list import LocatedShard, shards_of
-from headrace.ordered import map_in_order
+from headrace.ordered import TaskThreads, map_in_order
 from headrace.stores.refetch import read_sound
 from headrace.stores.storage import Storage
 from headrace.verification.audit import snapshot_faults
@@ -141,7 +140,7 @@ def checked_on_threads(
     shards: Sequence[LocatedShard], depth: Depth, key_at: KeyAt = KeyAt.FIRST_DOT
 ) -> Iterator[CheckedShard]:
     """The results of reading shards on threads of this process, in the order of the shards."""
-    with ThreadPoolExecutor(depth.num_threads, "verify") as pool:
+    with TaskThreads(depth.num_threads, "verify") as pool:
         yield from map_in_order(
             pool, lambda shard: check_shard(shard, depth, key_at), shards, window=2 * depth.num_threads
         )

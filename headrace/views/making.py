@@ -5,7 +5,6 @@ digest of their key and their group: 28 bytes each, besides the distinct values 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -19,7 +18,7 @@ from headrace.format.beside.view_files import partitions_of
 from headrace.format.beside.views import Balance, ColumnsOrigin, PartitionCounts, ViewDefinition
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import NumberedSnapshot
-from headrace.ordered import map_in_order
+from headrace.ordered import TaskThreads, map_in_order
 from headrace.stores.refetch import is_local
 from headrace.views.balance import Balancing, key_digests
 from headrace.views.definitions import columns_of_balance, sets_of
@@ -135,7 +134,7 @@ class ViewMaking:
             read: Iterable[ColumnTable] = map(found.read, names)
             yield from self._checked(name, read, shards)
             return
-        with ThreadPoolExecutor(_FILES_AT_ONCE, "columns") as pool:
+        with TaskThreads(_FILES_AT_ONCE, "columns") as pool:
             yield from self._checked(name, map_in_order(pool, found.read, names, window=2 * _FILES_AT_ONCE), shards)
 
     def _checked(self, name: str, read: Iterable[ColumnTable], shards: Sequence[int]) -> Iterator[ColumnTable]:

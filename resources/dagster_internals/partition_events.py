@@ -43,13 +43,14 @@ class PartitionRecorder:
         instance: the Dagster instance.
         key: the asset.
         code_version: of the asset.
-        inputs: the assets from which a partition is made: the newest storage id, and the data versions by partition.
+        inputs: the assets from which a partition is made: the newest storage id, and the data versions by partition;
+            of an unpartitioned asset, its one version is that of `None`.
     """
 
     instance: dg.DagsterInstance
     key: dg.AssetKey
     code_version: str
-    inputs: dict[dg.AssetKey, tuple[str, dict[str, str]]]
+    inputs: dict[dg.AssetKey, tuple[str, dict[str | None, str]]]
 
     @classmethod
     def of_step(cls, context: dg.AssetExecutionContext, key: dg.AssetKey) -> "PartitionRecorder":
@@ -59,10 +60,12 @@ class PartitionRecorder:
         for upstream in sorted(definition.asset_deps[key]):
             newest = instance.fetch_materializations(upstream, limit=1).records
             pointer = str(newest[0].storage_id) if newest else NULL_EVENT_POINTER
-            inputs[upstream] = (
-                pointer,
-                partition_versions(instance, upstream, dg.DagsterEventType.ASSET_MATERIALIZATION),
+            versions: dict[str | None, str] = dict(
+                partition_versions(instance, upstream, dg.DagsterEventType.ASSET_MATERIALIZATION)
             )
+            if newest and newest[0].partition_key is None:
+                versions[None] = _version_of(newest[0])
+            inputs[upstream] = (pointer, versions)
         return cls(instance, key, (definition.code_versions_by_key[key] or context.run.run_id), inputs)
 
     def materialization(self, partition: str, made: dg.MaterializeResult) -> dg.AssetMaterialization:
@@ -72,10 +75,17 @@ class PartitionRecorder:
             tags |= {DATA_VERSION_TAG: made.data_version.value, DATA_VERSION_IS_USER_PROVIDED_TAG: "true"}
         tags[CODE_VERSION_TAG] = self.code_version
         for upstream, (pointer, versions) in self.inputs.items():
-            # Dagster hashes the data versions of all partitions that an input has; here there is one.
-            digest = hashlib.sha256(versions.get(partition, "").encode()).hexdigest()
+            # Dagster hashes the data versions of all partitions that an input has; here there is one. It takes the
+            # version of an unpartitioned input as it is.
+            digest = versions.get(None) or hashlib.sha256(versions.get(partition, "").encode()).hexdigest()
             tags |= {get_input_data_version_tag(upstream): digest, get_input_event_pointer_tag(upstream): pointer}
         return dg.AssetMaterialization(self.key, partition=partition, metadata=dict(made.metadata or {}), tags=tags)
+
+
+def _version_of(record: dg.EventLogRecord) -> str:
+    """The data version of a materialization; empty without one."""
+    made = record.asset_materialization
+    return (made.tags or {}).get(DATA_VERSION_TAG, "") if made else ""
 
 
 def evaluations(

@@ -12,6 +12,8 @@ import dagster as dg
 import pytest
 
 from headrace.config.dataset import load_config
+from headrace.config.folder import find_configs
+from headrace_dagster import dataset_definitions
 from tests.support.projects import Project, assets_of
 
 ROOT = Path(__file__).parents[2]
@@ -113,3 +115,36 @@ def test_an_invalid_yaml_is_not_loaded_and_the_log_names_file_key_and_expectatio
     assert "broken.yaml" in caplog.text
     assert "shards.sample_per_shard" in caplog.text
     assert "did you mean samples_per_shard" in caplog.text
+
+
+INVALID = {
+    "no YAML": "source: {uri: x",
+    "a wrong key": "source: {uri: a}\noutput: {uri: b}\nshards: {sample_per_shard: 3}\n",
+    "nothing": "",
+    "another's output": None,
+}
+
+
+@pytest.mark.parametrize("text", INVALID.values(), ids=INVALID)
+@pytest.mark.parametrize("name", ["broken", "bro-ken.2", "tones"])
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_a_data_set_whose_yaml_is_invalid_is_an_asset_that_shows_the_error(project, text, name, is_alone):
+    own = project.datasets / "tones.yaml"
+    content = own.read_text() if text is None else text
+    if is_alone:
+        own.unlink()
+    (project.datasets / f"{name}.yml").write_text(content)
+    if text is None and is_alone:
+        return  # no fault
+    found = find_configs(project.datasets, project.folder)
+    definitions = dataset_definitions(project.datasets, root=project.folder, key_prefix="audio")
+    graph = definitions.resolve_asset_graph()
+    shown = {key.path[1]: graph.get(key) for key in graph.get_all_asset_keys() if key.path[-1] == "invalid_yaml"}
+    assert {path.stem.replace("-", "_").replace(".", "_") for path in found.invalid} == shown.keys()
+    for path, fault in found.invalid.items():
+        node = shown[path.stem.replace("-", "_").replace(".", "_")]
+        assert fault in node.description
+        assert node.group_name == node.key.path[1]
+        assert not node.is_materializable
+    assert {config.name for config in found.configs} == {key.path[1] for key in graph.materializable_asset_keys}
+    assert any(sensor.name == "headrace_definitions_changes" for sensor in definitions.sensors)

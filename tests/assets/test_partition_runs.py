@@ -12,6 +12,7 @@ from headrace.format.manifests.manifests import newest_manifest
 from headrace_dagster.assets.tags import (
     FIRST_PARTITION_TAG,
     LAST_PARTITION_TAG,
+    WORK_TAG,
     work_tags,
 )
 from headrace_dagster.resources.storage import StorageResource
@@ -166,7 +167,7 @@ def test_one_changed_recording_is_a_run_of_one_partition_as_ever(built):
     assert built.run(scan).success
     (request,) = built.tick("stale_partitions")
     assert request.partition_key == built.project.partition_of("tone004.wav")
-    assert [name for name in request.tags if name.startswith("headrace/work")] == work_tags(1)
+    assert [name for name in request.tags if name.startswith(WORK_TAG)] == work_tags(1)
     assert FIRST_PARTITION_TAG not in request.tags
     assert built.run(request).success
     assert built.settle() == []

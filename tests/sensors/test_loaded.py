@@ -45,7 +45,7 @@ def test_unchanged_files_are_read_once(folder, monkeypatch):
     find = loaded.find_configs
     monkeypatch.setattr(loaded, "find_configs", lambda *where: read.append(where) or find(*where))
     first, faults = folder.configs_now()
-    assert (sorted(first), faults) == (["birds", "whales"], ())
+    assert (sorted(first), faults) == (["birds", "whales"], {})
     assert folder.configs_now()[0] is first
     (folder.path / "birds.yaml").write_text(TEXT % "birds" + "adio: {}\n")
     (name,), (fault,) = folder.configs_now()
@@ -55,6 +55,6 @@ def test_unchanged_files_are_read_once(folder, monkeypatch):
 
 
 def test_a_missing_folder_has_no_data_sets_and_says_so(tmp_path):
-    configs, (fault,) = DatasetFolder(tmp_path / "gone", tmp_path).configs_now()
+    configs, faults = DatasetFolder(tmp_path / "gone", tmp_path).configs_now()
     assert configs == {}
-    assert "no such folder of data sets" in fault
+    assert "no such folder of data sets" in faults[tmp_path / "gone"]

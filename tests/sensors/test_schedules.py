@@ -1,5 +1,6 @@
 """Schedules follow the YAML; a changed YAML file is loaded without a click."""
 
+import contextlib
 import shutil
 import threading
 
@@ -148,6 +149,32 @@ def test_an_invalid_yaml_file_is_not_loaded_fails_one_tick_and_is_reported_until
     assert "num_workers" in tick(sensor).skip_message
     project.write_yaml(loader={"num_workers": 0})
     assert "no change" in tick(sensor).skip_message
+
+
+def test_an_invalid_yaml_file_is_reported_once_to_the_recipients_of_the_file_that_was_loaded(project, monkeypatch):
+    sent = []
+    monkeypatch.setattr(
+        "headrace_dagster.sensors.definitions_changes.send",
+        lambda alert, recipients, _: sent.append((alert.dataset, alert.title, alert.text, recipients.email_to)),
+    )
+    project.write_yaml(alerts={"email_to": ["ada@example.org"]})
+    sensor = watching(project)
+    tick(sensor)
+    assert sent == []
+    project.write_yaml(loader={"num_wrkers": 1})
+    (project.datasets / "other.yaml").write_text("source: {uri: x")
+    for _ in range(2):
+        with contextlib.suppress(dg.Failure):
+            tick(sensor)
+    assert [(name, title, to) for name, title, _, to in sent] == [
+        ("other", "not loaded: other.yaml is invalid", ()),
+        ("tones", "not loaded: tones.yaml is invalid", ("ada@example.org",)),
+    ]
+    assert "num_workers" in sent[1][2]
+    project.write_yaml(loader={"num_werkers": 1})
+    with contextlib.suppress(dg.Failure):
+        tick(sensor)
+    assert [name for name, *_ in sent] == ["other", "tones", "tones"]
 
 
 def test_an_invalid_file_does_not_keep_others_from_being_loaded(project):

@@ -49,12 +49,14 @@ class DagsterDev:
         ours = (REPOSITORY_ROOT / "dagster_home/dagster.yaml").read_text()
         (self.home / "dagster.yaml").write_text(ours + settings)
         self.log = folder / "dev.log"
+        self.command = [str(Path(sys.executable).parent / "dagster"), "dev", "--workspace", "workspace.yaml"]
+        self.place = REPOSITORY_ROOT
         self.environment = {
             **os.environ,
+            **(variables or {}),
             "DAGSTER_HOME": str(self.home),
             "HEADRACE_DATASETS": str(datasets),
             "DAGSTER_DISABLE_TELEMETRY": "1",
-            **(variables or {}),
         }
         self.port = 0
         self._process: subprocess.Popen | None = None
@@ -65,11 +67,10 @@ class DagsterDev:
 
     def start(self) -> None:
         """Start all processes and wait until the server answers."""
-        command = [str(Path(sys.executable).parent / "dagster"), "dev", "--workspace", "workspace.yaml"]
         with reserved_port() as self.port, self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "--host", "127.0.0.1", "--port", str(self.port)],
-                cwd=REPOSITORY_ROOT,
+                [*self.command, "--host", "127.0.0.1", "--port", str(self.port)],
+                cwd=self.place,
                 env=self.environment,
                 stdout=log,
                 stderr=log,
