@@ -17,6 +17,7 @@ from headrace_dagster.assets.partition_runs import PartitionEvent, backfill_poli
 from headrace_dagster.assets.partitions import partitions_of
 from headrace_dagster.assets.progress_lines import ProgressLines, both
 from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.superseded import while_audio_is_wanted
 from headrace_dagster.resources.environment import cluster_of, counted_threads
 from headrace_dagster.resources.progress import BuildProgress
 from headrace_dagster.resources.storage import StorageResource
@@ -35,6 +36,7 @@ def audio_shards_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         deps=[keys.recordings, keys.catalog],  # the catalog orders them in a backfill, see CATALOG_VERSION
         partitions_def=partitions_of(config),
         backfill_policy=backfill_policy_of(config),
+        output_required=False,  # without one, the run is superseded
         code_version=settings.wanted("")[:16],
         group_name=config.name,
         owners=config.owners,
@@ -55,8 +57,9 @@ def audio_shards_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         audio = headrace_storage.audio(config)
 
         def make(partition: str) -> dg.MaterializeResult:
-            with readable_failures():
-                recordings = partition_recordings(headrace_storage.output(config), config, partition)
+            output = headrace_storage.output(config)
+            with readable_failures(), while_audio_is_wanted(context, config, output, partition):
+                recordings = partition_recordings(output, config, partition)
                 source = LateSource(partial(headrace_storage.source, config))
                 num_samples = len(planned_samples(recordings, settings.audio)[0])
                 lines = ProgressLines(

@@ -11,6 +11,7 @@ from headrace.config.operation import SchedulesConfig
 from headrace.config.source import SampleKind
 from headrace_dagster.assets.column_checks import read_tables, tables_spec
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
+from headrace_dagster.assets.listing_check import estimated_listing, listing_spec
 from headrace_dagster.assets.metadata import catalog_metadata, left_folders, rejected_table
 from headrace_dagster.assets.progress_lines import ProgressLines
 from headrace_dagster.assets.project_dataset import ProjectDataset
@@ -61,6 +62,7 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         ),
         regression_spec(NEW_REJECTS, keys.catalog),
         regression_spec(DROPPED_AUDIO, keys.catalog),
+        listing_spec(keys.catalog),
         *([tables_spec(keys.catalog)] if config.columns else []),
     ]
 
@@ -126,12 +128,13 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             context.log_event(event)
         partitions = dict.fromkeys(str(event.partition) for event in events)
         changes = compare_stored(before, stored)
+        listing = estimated_listing(keys.catalog, scan.seconds.get("list", 0.0))
         results = [regression_result(name, keys.catalog, regressions) for name in (NEW_REJECTS, DROPPED_AUDIO)]
         yield dg.MaterializeResult(
             data_version=CATALOG_VERSION,
             metadata={**catalog_metadata(scan, changes, tuple(partitions)), **left},
             tags={INPUTS_TAG: inputs},
-            check_results=[_conservation(scan, config), _has_recordings(scan, config), *results, *tables],
+            check_results=[_conservation(scan, config), _has_recordings(scan, config), listing, *results, *tables],
         )
         if scan.num_recordings:  # an empty scan goes no further, and is not what the next scan is compared with
             mark_reported(output, regressions)

@@ -14,6 +14,11 @@ from headrace_dagster.assets.gates import pass_shards
 from headrace_dagster.assets.partition_runs import PartitionEvent, backfill_policy_of, make_partitions
 from headrace_dagster.assets.partitions import partitions_of
 from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.superseded import (
+    committed_unless_superseded,
+    unchecked,
+    while_audio_is_current,
+)
 from headrace_dagster.resources.progress import BuildProgress
 from headrace_dagster.resources.storage import StorageResource
 
@@ -29,6 +34,7 @@ def columns_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
         deps=[keys.audio_shards],
         partitions_def=partitions_of(config),
         backfill_policy=backfill_policy_of(config),
+        output_required=False,  # without one, the run is superseded
         code_version=ColumnSettings().wanted("")[:16],
         group_name=config.name,
         owners=config.owners,
@@ -47,7 +53,7 @@ def columns_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
 
         def make(partition: str) -> dg.MaterializeResult:
             pass_shards(context.instance, keys.audio_shards, [partition])
-            with readable_failures():
+            with readable_failures(), while_audio_is_current(context, config, keys, output, partition):
                 build = build_columns(output, config, name, partition, progress)
             version = dg.DataVersion(build.manifest.digest)
             return dg.MaterializeResult(data_version=version, metadata=columns_metadata(build))
@@ -67,6 +73,7 @@ def columns_index_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefiniti
         key=key,
         check_specs=column_check_specs(name, key),
         deps=[parts, keys.sizes_index],
+        output_required=False,  # without one, the run is superseded
         group_name=config.name,
         owners=config.owners,
         kinds={"json"},
@@ -74,10 +81,17 @@ def columns_index_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefiniti
         "summary of each column. Fails, and names the partitions, while partitions are not joined to that audio "
         "snapshot.",
     )
-    def columns_index(headrace_storage: StorageResource) -> Iterator[dg.MaterializeResult]:
+    def columns_index(
+        context: dg.AssetExecutionContext, headrace_storage: StorageResource
+    ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
         output, storage = headrace_storage.output(config), headrace_storage.columns(config, name)
         with readable_failures():
-            committed, is_new = commit_set(output, name)
+            made = committed_unless_superseded(context, config, output, lambda: commit_set(output, name))
+        if made is None:
+            yield from unchecked(column_check_specs(name, key))
+            return
+        committed, is_new = made
+        with readable_failures():
             checks = column_check_results(output, storage, committed.snapshot, name, key)
             metadata = columns_index_metadata(storage, committed, is_new=is_new)
         yield dg.MaterializeResult(

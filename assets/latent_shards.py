@@ -17,6 +17,7 @@ from headrace_dagster.assets.partition_runs import PartitionEvent, backfill_poli
 from headrace_dagster.assets.partitions import partitions_of
 from headrace_dagster.assets.progress_lines import ProgressLines, both
 from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.superseded import while_audio_is_current
 from headrace_dagster.resources.encoders import Encoders
 from headrace_dagster.resources.environment import cluster_of, counted_threads
 from headrace_dagster.resources.progress import BuildProgress
@@ -33,6 +34,7 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
         deps=[keys.audio_shards],
         partitions_def=partitions_of(config),
         backfill_policy=backfill_policy_of(config),
+        output_required=False,  # without one, the run is superseded
         code_version=short_digest(latents.model_dump_json()),
         pool="gpu",
         group_name=config.name,
@@ -64,7 +66,8 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
                     progress=progress,
                 )
 
-            with readable_failures():
+            output = headrace_storage.output(config)
+            with readable_failures(), while_audio_is_current(context, config, keys, output, partition):
                 found, options = newest_manifest(audio, partition), headrace_encoders.options(headrace_workers.count)
                 where = cluster_of(headrace_workers) or headrace_encoders.devices_in_words()
                 num_samples = found.manifest.num_samples if found else 0

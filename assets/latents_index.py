@@ -13,6 +13,7 @@ from headrace_dagster.assets.gates import checks_of_latents, pass_shards
 from headrace_dagster.assets.metadata import snapshot_metadata
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.rejected_latents import is_too_much, rejected_check, rejected_verdict, too_many_rejected
+from headrace_dagster.assets.superseded import committed_unless_superseded
 from headrace_dagster.resources.storage import StorageResource
 
 
@@ -26,6 +27,7 @@ def latents_index_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
         key=key,
         check_specs=[rejected_check(latents, key)],
         deps=[shards, keys.sizes_index],
+        output_required=False,  # without one, the run is superseded
         group_name=config.name,
         owners=config.owners,
         kinds={"json"},
@@ -44,8 +46,14 @@ def latents_index_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
         yield rejected_verdict(latents, key, rejected)
         if is_too_much(latents, rejected):
             raise too_many_rejected(latents, rejected)
+        audio, output = headrace_storage.audio(config), headrace_storage.output(config)
         with readable_failures():
-            committed, is_new = commit_latents(headrace_storage.audio(config), shards, latent_settings(latents))
+            made = committed_unless_superseded(
+                context, config, output, lambda: commit_latents(audio, shards, latent_settings(latents))
+            )
+        if made is None:
+            return
+        committed, is_new = made
         yield dg.MaterializeResult(
             data_version=dg.DataVersion(committed.snapshot.fingerprint),
             metadata={**snapshot_metadata(shards, committed, is_new=is_new), "rejected": len(rejected.refused)},

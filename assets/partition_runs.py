@@ -1,15 +1,16 @@
 """Makes the partitions of a run: one, or several one after the other, each with events of its own.
 
-In a run of several partitions, a partition that fails does not stop the others. At the end the step fails with the
-reasons, and the partitions that are done stay materialized. Their checks are made in the step of the asset, because
-steps that follow a failed one do not run.
+In a run of several partitions, a partition that fails or is superseded does not stop the others. At its end the step
+fails with the reasons, and the partitions that are done stay materialized. Their checks are made in the step of the
+asset, because steps that follow a failed one do not run.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import dagster as dg
 
 from headrace.config.dataset import DatasetConfig
+from headrace_dagster.assets.superseded import SupersededError, note_superseded
 from headrace_dagster.resources.dagster_internals.event_log import partitions_checked_by
 from headrace_dagster.resources.dagster_internals.partition_events import (
     PartitionRecorder,
@@ -47,36 +48,61 @@ def make_partitions(
         dg.Failure: names the partitions that failed, each with its reason.
     """
     if context.has_partition_key:
-        try:
-            yield make(context.partition_key)
-        except dg.DagsterExecutionInterruptedError:
-            context.log.info("cancelled: finished shards are kept, and the next run goes on from them")
-            raise
+        yield from _make_alone(context, make)
         return
     recorder = PartitionRecorder.of_step(context, key)
-    faults: dict[str, str] = {}
+    faults, superseded = dict[str, str](), dict[str, str]()
     partitions = context.partition_keys
     for partition in partitions:
-        failed = []
         try:
-            made = make(partition)
-            yield recorder.materialization(partition, made)
-            for result in evaluations(context.instance, key, partition, checks(partition, made)):
-                yield result
-                if not result.passed and result.severity == dg.AssetCheckSeverity.ERROR:
-                    failed.append(f"check {result.check_name} failed: {result.description}")
+            yield from _make_one(recorder, partition, make, checks)
+        except SupersededError as error:
+            superseded[partition] = str(error)
         except dg.Failure as failure:
-            failed.append(str(failure.description))
+            faults[partition] = str(failure.description)
         except Exception as error:  # the partition's edge: its failure must not stop the others
             context.log.exception("%s failed", partition)
-            failed.append(f"{type(error).__name__}: {error}")
-        if failed:
-            faults[partition] = "; ".join(failed)
+            faults[partition] = f"{type(error).__name__}: {error}"
+    if superseded:
+        note_superseded(context, _listed(superseded))
     if faults:
-        listed = "\n".join(f"{partition}: {reason}" for partition, reason in faults.items())
-        message = f"{len(faults)} of {len(partitions)} partitions failed:\n{listed}"
+        message = f"{len(faults)} of {len(partitions)} partitions failed:\n{_listed(faults)}"
         raise dg.Failure(message, metadata=faults, allow_retries=False)
-    yield recorded_output()
+    if not superseded:  # otherwise the next run makes what follows
+        yield recorded_output()
+
+
+def _make_alone(
+    context: dg.AssetExecutionContext, make: Callable[[str], dg.MaterializeResult]
+) -> Iterator[dg.MaterializeResult]:
+    """Make the only partition of a run; nothing if it is superseded."""
+    try:
+        made = make(context.partition_key)
+    except SupersededError as error:
+        note_superseded(context, str(error))
+    except dg.DagsterExecutionInterruptedError:
+        context.log.info("cancelled: finished shards are kept, and the next run goes on from them")
+        raise
+    else:
+        yield made
+
+
+def _make_one(
+    recorder: PartitionRecorder, partition: str, make: Callable[[str], dg.MaterializeResult], checks: PartitionChecks
+) -> Iterator[PartitionEvent]:
+    """Make one of several partitions, and yield its events. Raises `dg.Failure` if a blocking check failed."""
+    made, failed = make(partition), []
+    yield recorder.materialization(partition, made)
+    for result in evaluations(recorder.instance, recorder.key, partition, checks(partition, made)):
+        yield result
+        if not result.passed and result.severity == dg.AssetCheckSeverity.ERROR:
+            failed.append(f"check {result.check_name} failed: {result.description}")
+    if failed:
+        raise dg.Failure("; ".join(failed))
+
+
+def _listed(reasons: Mapping[str, str]) -> str:
+    return "\n".join(f"{partition}: {reason}" for partition, reason in reasons.items())
 
 
 def check_partitions(

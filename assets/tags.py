@@ -15,6 +15,12 @@ WORK_TAG = ".dagster/headrace_work"
 REASON_TAG = "headrace/reason"
 """Why the work is needed, if not because of a change: `shards missing`."""
 
+INPUT_TAG = "headrace/input"
+"""Version of the YAML, the catalog and the tables of columns for which a sensor asked for a run."""
+
+SUPERSEDED_TAG = "headrace/superseded"
+"""Marks a run whose input changed while it was queued or worked, so that it did not make all that it was asked for."""
+
 HOST_TAG = "headrace/host"
 """Name of the machine that executes a run of `build.py`, which can be another one than the code server's."""
 
@@ -58,6 +64,8 @@ def partitions_of_run(run: dg.DagsterRun, layout: Sequence[str]) -> tuple[str, .
     """
     if PARTITION_TAG in run.tags:
         return (run.tags[PARTITION_TAG],)
+    if run.partitions_subset is not None:
+        return tuple(run.partitions_subset.get_partition_keys())
     if FIRST_PARTITION_TAG not in run.tags:
         return ()
     first, last = run.tags[FIRST_PARTITION_TAG], run.tags[LAST_PARTITION_TAG]

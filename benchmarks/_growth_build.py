@@ -17,7 +17,7 @@ import numpy as np
 from headrace.catalog.stored.header import read_current_header, read_stamps
 from headrace.config.dataset import DatasetConfig
 from headrace.format.snapshots.summaries import newest_summaries
-from headrace.sources.source_changes import list_within, source_difference
+from headrace.sources.source_changes import GradualListing, source_difference
 from headrace.sources.sources import Source, open_source
 from headrace.stores.storage import LocalStorage
 
@@ -78,7 +78,7 @@ def no_op(folder: Path, size: dict[str, int]) -> Figures:
 def sensor_tick(folder: Path, size: dict[str, int]) -> Figures:
     """What a tick of both sensors reads when nothing has changed: listing, stamps, header, manifests."""
     config, output = _config(folder, size), LocalStorage(folder / "output")
-    header, listing = read_current_header(output, config), list_within(_source(folder), 600.0)
+    header, listing = read_current_header(output, config), GradualListing(_source(folder)).go_on(600.0)
     if header is None or listing is None:
         raise SystemExit("no catalog, or no listing")
     found = source_difference(listing, read_stamps(output, header), 0.0, time.time_ns())

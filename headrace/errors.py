@@ -99,5 +99,9 @@ class BuildError(HeadraceError, RuntimeError):
     """A build could not finish, or its result would be incomplete or incorrect."""
 
 
+class StaleError(BuildError):
+    """Partitions are not built from the present input, so what is made from all of them cannot be made yet."""
+
+
 class MissingDependencyError(HeadraceError, ImportError):
     """An optional package is not installed. The message names the extra that installs it."""

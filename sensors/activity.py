@@ -3,7 +3,7 @@
 All runs count, whether a sensor, a person in the UI or `build.py` started them.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -12,7 +12,7 @@ import dagster as dg
 from headrace.assemble.waves import Attempts
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.run_statuses import ENDED, UNDER_WAY
-from headrace_dagster.assets.tags import ASSET_JOB, dataset_of, partitions_of_run, work_tags
+from headrace_dagster.assets.tags import ASSET_JOB, SUPERSEDED_TAG, dataset_of, partitions_of_run, work_tags
 from headrace_dagster.sensors.dead_runs import bury_dead_runs
 
 _MOST_ATTEMPTS = 5000
@@ -40,29 +40,44 @@ class ActiveRun:
 def active_runs(instance: dg.DagsterInstance, dataset: ProjectDataset) -> list[ActiveRun]:
     """All runs in progress or queued, of any data set.
 
-    Runs of this data set whose process is gone are marked failed first, and are not among them.
+    Runs of this data set whose process is gone are marked failed first, and queued runs of partitions that the YAML no
+    longer has are taken out of the queue. They are not among the result.
     """
     now = datetime.now(UTC)
     records = list(instance.get_run_records(filters=dg.RunsFilter(statuses=UNDER_WAY)))
     names, layout = {dataset.name, ASSET_JOB}, dataset.partitions.get_partition_keys()
     own = [record for record in records if dataset_of(record.dagster_run, [dataset]) in names]
-    dead = bury_dead_runs(instance, own, now)
+    ended = bury_dead_runs(instance, own, now) | _cancel_outdated(instance, own, layout)
     return [
         ActiveRun(
-            _assets_of(record.dagster_run),
+            _assets_of(instance, record.dagster_run),
             partitions_of_run(record.dagster_run, layout),
             (now - record.create_timestamp.replace(tzinfo=UTC)).total_seconds(),
         )
         for record in records
-        if record.dagster_run.run_id not in dead
+        if record.dagster_run.run_id not in ended
     ]
 
 
-def _assets_of(run: dg.DagsterRun) -> frozenset[dg.AssetKey] | None:
+def _cancel_outdated(instance: dg.DagsterInstance, records: Sequence[dg.RunRecord], layout: Sequence[str]) -> set[str]:
+    """Cancel queued runs of partitions that are not in the layout any more. Returns their ids."""
+    queued = [record.dagster_run for record in records if record.dagster_run.status == dg.DagsterRunStatus.QUEUED]
+    outdated = [run.run_id for run in queued if not set(partitions_of_run(run, layout)) <= set(layout)]
+    for run_id in outdated:
+        instance.add_run_tags(run_id, {SUPERSEDED_TAG: "the YAML has no such partition"})
+        instance.run_coordinator.cancel_run(run_id)
+    return set(outdated)
+
+
+def _assets_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> frozenset[dg.AssetKey] | None:
     """The assets of a run; None for all of them, empty for jobs without assets (`verify`, `gc`)."""
-    if run.asset_selection is None and run.job_name == ASSET_JOB:
+    if run.asset_selection is not None:
+        return frozenset(run.asset_selection)
+    if run.job_name == ASSET_JOB:
         return None
-    return frozenset(run.asset_selection or ())
+    # A job of assets that somebody defined in a project has no selection of its own.
+    planned = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED)
+    return frozenset(entry.get_dagster_event().asset_key for entry in planned)
 
 
 def attempts_at(
@@ -70,8 +85,8 @@ def attempts_at(
 ) -> Mapping[str, Attempts]:
     """How often and how recently each token was tried, by runs that ended, successful or not.
 
-    A token is asked about while its work is still to be done, so a successful run has not done it either. A cancelled
-    run is no attempt. If it was the last run, nothing is tried again.
+    A token is asked about while its work is still to be done, so a successful run has not done it either. A run that
+    was cancelled or superseded is no attempt. If the last run was cancelled, nothing is tried again.
 
     Args:
         instance: the Dagster instance.
@@ -85,6 +100,8 @@ def attempts_at(
     for tag in work_tags(partitions_per_run):
         finished = dg.RunsFilter(tags={tag: list(tokens)}, statuses=ENDED)
         for record in instance.get_run_records(filters=finished, limit=_MOST_ATTEMPTS):
+            if _is_superseded(record.dagster_run):
+                continue
             token = record.dagster_run.tags[tag]
             before = found.get(token, Attempts(0, float("inf")))
             ended = record.end_time or record.update_timestamp.replace(tzinfo=UTC).timestamp()
@@ -107,6 +124,10 @@ def with_run(attempts: Attempts, seconds_ago: float, *, is_cancelled: bool) -> A
         min(attempts.seconds_since_last, seconds_ago),
         is_cancelled if is_last else attempts.is_cancelled,
     )
+
+
+def _is_superseded(run: dg.DagsterRun) -> bool:
+    return run.status != dg.DagsterRunStatus.FAILURE and SUPERSEDED_TAG in run.tags
 
 
 def newest_run(instance: dg.DagsterInstance) -> str:

@@ -10,7 +10,7 @@ import dagster as dg
 from headrace.alerts.alerts import EVERYWHERE, Alert, AlertChannel, gaps, send
 from headrace.config.operation import AlertsConfig
 from headrace_dagster.assets.project_dataset import ProjectDataset
-from headrace_dagster.assets.tags import PARTITION_TAG, dataset_of, partition_label
+from headrace_dagster.assets.tags import PARTITION_TAG, WORK_TAG, dataset_of, partition_label, partitions_of_run
 
 UI_VARIABLE = "HEADRACE_UI_URL"
 """Environment variable with the address of Dagster's UI, for the links in alerts."""
@@ -115,10 +115,10 @@ def _alert(
     """The alert about a run that has ended, if any, and the recipients of its data set."""
     run = instance.get_run_by_id(run_id)
     name = None if run is None else dataset_of(run, datasets)
-    if run is None or name is None:
+    dataset = next((dataset for dataset in datasets if dataset.name == name), None)
+    if run is None or name is None or (dataset is not None and _is_outdated(run, dataset)):
         return None, AlertsConfig()
     keys = sorted(run.asset_selection or (), key=lambda key: key.path)
-    dataset = next((dataset for dataset in datasets if dataset.name == name), None)
     config = dataset.config.alerts if dataset else AlertsConfig()
     checks = _failed_checks(instance, run)
     failures = _failures(instance, run_id) if run.status == dg.DagsterRunStatus.FAILURE else []
@@ -129,6 +129,12 @@ def _alert(
     title = f"failed: {made}{partition}" if failures or not checks else f"checks failed: {made}{partition}"
     base = os.environ.get(UI_VARIABLE, "").rstrip("/")
     return Alert(name, title, "\n".join([*checks, *failures]), f"{base}/runs/{run_id}" if base else ""), config
+
+
+def _is_outdated(run: dg.DagsterRun, dataset: ProjectDataset) -> bool:
+    """Whether a sensor asked for a run of partitions that the YAML no longer has: Dagster fails it before it begins."""
+    layout = dataset.partitions.get_partition_keys()
+    return WORK_TAG in run.tags and not set(partitions_of_run(run, layout)) <= set(layout)
 
 
 def _failed_checks(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[str]:

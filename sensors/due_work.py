@@ -14,10 +14,8 @@ from headrace.assemble.column_sets import rows_of_set
 from headrace.assemble.reconcile import latent_settings, wanted_columns, wanted_latents, wanted_partitions
 from headrace.assemble.staleness import BuildNeed, plan_build
 from headrace.assemble.waves import PartitionWork
-from headrace.catalog.stored.column_header import header_path
-from headrace.catalog.stored.header import CatalogHeader, header_version, read_current_header
+from headrace.catalog.stored.header import CatalogHeader, read_current_header
 from headrace.config.dataset import DatasetConfig
-from headrace.errors import NotFoundError
 from headrace.format.beside.views import VIEWS
 from headrace.format.manifests.manifests import ManifestSummary
 from headrace.format.snapshots.snapshots import SNAPSHOTS
@@ -29,6 +27,7 @@ from headrace_dagster.assets.keys import DatasetKeys
 from headrace_dagster.assets.loader_smoke_test import smoke_inputs
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import AssetRecords, is_committed, newest_snapshot
+from headrace_dagster.assets.superseded import input_version
 from headrace_dagster.assets.views import has_view
 from headrace_dagster.resources.storage import StorageResource, columns_part
 
@@ -102,13 +101,19 @@ class DueWorkReader:
         ]
         files += [f"{name} {entry.path}" for name in self.config.views for entry in output.list(_snapshots_of(name))]
         settings = [str(latent_settings(latents)) for latents in self.config.latents]
-        tables = [_version(output, header_path(entry.name)) for entry in self.config.columns]
-        return short_digest(self.config.model_dump_json(), *settings, header_version(output), *tables, *files)
+        return short_digest(self.input_version(), *settings, *files)
+
+    def input_version(self) -> str:
+        """See `headrace_dagster.assets.superseded.input_version`."""
+        return input_version(self.config, self.storage.output(self.config))
+
+    def stages(self) -> list[str]:
+        """The names of all stages of a partition, upstream first."""
+        return [AUDIO, *map(columns_part, self.config.column_sets), *(latents.name for latents in self.config.latents)]
 
     def folders(self) -> dict[str, Storage]:
         """All shard folders by the name of their stage."""
-        names = [AUDIO, *map(columns_part, self.config.column_sets), *(latents.name for latents in self.config.latents)]
-        return dict(zip(names, self.storage.folders(self.config).values(), strict=True))
+        return dict(zip(self.stages(), self.storage.folders(self.config).values(), strict=True))
 
     def read(self, missing: Callable[[str], Mapping[str, float]]) -> DueWork | None:
         """What the data set lacks, or None while the source has to be scanned first, see `read_current_header`.
@@ -273,14 +278,6 @@ def _snapshots_of(view: str) -> str:
 
 def _is_columns(stage: str) -> bool:
     return stage.startswith(columns_part(""))
-
-
-def _version(output: Storage, path: str) -> str:
-    """A string that changes with a file; empty while it does not exist."""
-    try:
-        return output.version(path)
-    except NotFoundError:
-        return ""
 
 
 def _base(stage: _Stage, partition: str) -> int:

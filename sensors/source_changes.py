@@ -1,28 +1,29 @@
 """The sensor NAME_source_changes: lists the source, and starts a scan when it differs from the catalog."""
 
 import time
+from dataclasses import dataclass
 
 import dagster as dg
 
 from headrace.assemble.waves import Pause, RunPatience, patience_left
 from headrace.catalog.stored.header import header_version, read_current_header, read_stamps
 from headrace.config.dataset import DatasetConfig
-from headrace.sources.source_changes import list_within, source_difference
+from headrace.sources.listing import SourceStamps
+from headrace.sources.source_changes import source_difference
 from headrace_dagster.assets.catalog import source_inputs
 from headrace_dagster.assets.events import INPUTS_TAG, short_digest
 from headrace_dagster.assets.keys import DatasetKeys
+from headrace_dagster.assets.listing_check import reported_listing
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.tags import DATASET_TAG, WORK_TAG
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.sensors.activity import ActiveRun, active_runs, attempts_at
 from headrace_dagster.sensors.backfills import pending_runs
 from headrace_dagster.sensors.loaded import ConfigOrigin
+from headrace_dagster.sensors.source_listing import SourceListing
 
 _INTERVAL_SECONDS = 1  # every round of the daemon, which takes 5 s
-_LOOK_SECONDS = 1.4
-_LARGE_REST_SECONDS = 300.0
 _COMMIT_SECONDS = 30.0
-_TOO_LARGE = "too large since "
 _FIRST = {"dagster/priority": "1"}
 _NS = 1_000_000_000
 
@@ -31,7 +32,7 @@ def source_changes_sensor(
     dataset: ProjectDataset, storage: StorageResource, origin: ConfigOrigin | None = None
 ) -> dg.SensorDefinition:
     """The sensor of a data set, whose relative URIs `storage` resolves and whose configuration is from `origin`."""
-    config, keys = dataset.config, dataset.keys
+    config, keys, listings = dataset.config, dataset.keys, SourceListing()
 
     @dg.sensor(
         name=f"{config.name}_source_changes",
@@ -39,64 +40,82 @@ def source_changes_sensor(
         minimum_interval_seconds=_INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Lists the source and compares names, sizes and times with the catalog. Starts a scan when files "
-        f"differ that have not changed for {config.source.settle_seconds:g} s. A source too large to list in a tick is "
-        "left to the schedule `refresh`.",
+        f"differ that have not changed for {config.source.settle_seconds:g} s. A large source is listed over several "
+        "ticks; one that takes more than an hour is left to the schedule `refresh`.",
     )
-    def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        inputs = source_inputs(config, storage)
-        is_resting = _is_resting(context.cursor)
-        listing = None if is_resting else list_within(storage.source(config), _LOOK_SECONDS)
-        if listing is None:
-            return _unlisted(context, dataset, storage, origin, inputs, is_resting=is_resting)
-        output = storage.output(config)
-        mark = short_digest(inputs, listing.digest, header_version(output))
-        if context.cursor == mark:
-            return dg.SkipReason("no change")
-        catalog = read_current_header(output, config)
-        known_files = None if catalog is None else read_stamps(output, catalog)
-        difference = source_difference(listing, known_files, config.source.settle_seconds, time.time_ns())
-        known, made = _last_scan(context.instance, keys.catalog)
-        is_other = inputs != known and not _is_young(config, storage)
-        if not (difference.is_changed or is_other):
-            waiting = difference.num_waiting or inputs != known
-            reason = f"{difference.num_waiting} files are still settling" if waiting else "no change"
-            return dg.SensorResult(skip_reason=reason, cursor=None if waiting else mark)
-        token = short_digest(inputs, difference.digest, made)
-        hold = _hold(context, dataset, origin, token)
-        return dg.SkipReason(hold) if hold else _scan(dataset, token)
+    def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        look, was_late = _Look(context, dataset, storage, origin), listings.is_late
+        inputs, version = source_inputs(config, storage), header_version(storage.output(config))
+        listing = listings.go_on(storage.source(config), version, time.time())
+        found = look.at_settings(inputs, listings.says) if listing is None else look.at(listing, inputs, version)
+        said = reported_listing(keys.catalog, listings.num_files, is_late=listings.is_late)
+        return dg.SensorResult(
+            run_requests=[] if found.token is None else [_scan(dataset, found.token)],
+            skip_reason=found.reason,
+            cursor=found.cursor,
+            asset_events=[said] if listings.is_late != was_late else [],
+        )
 
     return source_changes
 
 
-def _unlisted(  # noqa: PLR0913 - what a tick knows
-    context: dg.SensorEvaluationContext,
-    dataset: ProjectDataset,
-    storage: StorageResource,
-    origin: ConfigOrigin | None,
-    inputs: str,
-    *,
-    is_resting: bool,
-) -> dg.SensorResult:
-    """The tick of a source too large to list: starts a scan if there is no usable catalog, or if settings changed.
-
-    For some minutes after a listing that took too long, only the settings are compared.
-    """
-    config, keys = dataset.config, dataset.keys
-    cursor = None if is_resting else f"{_TOO_LARGE}{time.time()}"
-    known, made = _last_scan(context.instance, keys.catalog)
-    is_other = inputs != known and not _is_young(config, storage)
-    if not is_other and (is_resting or read_current_header(storage.output(config), config) is not None):
-        reason = f"not listed within {_LOOK_SECONDS} s: the source is left to the schedule `refresh`"
-        return dg.SensorResult(skip_reason=reason, cursor=cursor)
-    token = short_digest(inputs, made)
-    hold = _hold(context, dataset, origin, token)
-    return dg.SensorResult(skip_reason=hold, cursor=cursor) if hold else _scan(dataset, token, cursor)
-
-
-def _scan(dataset: ProjectDataset, token: str, cursor: str | None = None) -> dg.SensorResult:
+def _scan(dataset: ProjectDataset, token: str) -> dg.RunRequest:
     tags = {DATASET_TAG: dataset.name, WORK_TAG: token, **_FIRST}
-    request = dg.RunRequest(asset_selection=[dataset.keys.catalog], tags=tags)
-    return dg.SensorResult(run_requests=[request], cursor=cursor)
+    return dg.RunRequest(asset_selection=[dataset.keys.catalog], tags=tags)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a tick found: the token of a scan that is due, or why none starts; and the next cursor."""
+
+    token: str | None = None
+    reason: str | None = None
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One tick of the sensor."""
+
+    context: dg.SensorEvaluationContext
+    dataset: ProjectDataset
+    storage: StorageResource
+    origin: ConfigOrigin | None
+
+    def at(self, listing: SourceStamps, inputs: str, version: str) -> _Found:
+        """Compare a listing, and the settings, with the catalog of this version."""
+        config, output = self.dataset.config, self.storage.output(self.dataset.config)
+        if header_version(output) != version:
+            return self._nothing("the catalog changed while the source was listed: it is listed again")
+        mark = short_digest(inputs, listing.digest, version)
+        if self.context.cursor == mark:
+            return self._nothing("no change")
+        catalog = read_current_header(output, config)
+        known_files = None if catalog is None else read_stamps(output, catalog)
+        difference = source_difference(listing, known_files, config.source.settle_seconds, time.time_ns())
+        known, made = _last_scan(self.context.instance, self.dataset.keys.catalog)
+        is_other = inputs != known and not _is_young(config, self.storage)
+        if not (difference.is_changed or is_other):
+            waiting = difference.num_waiting or inputs != known
+            reason = f"{difference.num_waiting} files are still settling" if waiting else "no change"
+            return _Found(reason=reason, cursor=None if waiting else mark)
+        return self._due(short_digest(inputs, difference.digest, made))
+
+    def at_settings(self, inputs: str, says: str) -> _Found:
+        """Without a listing, a scan is due if there is no usable catalog, or if settings changed."""
+        config = self.dataset.config
+        known, made = _last_scan(self.context.instance, self.dataset.keys.catalog)
+        is_other = inputs != known and not _is_young(config, self.storage)
+        if not is_other and read_current_header(self.storage.output(config), config) is not None:
+            return self._nothing(says)
+        return self._due(short_digest(inputs, made))
+
+    def _due(self, token: str) -> _Found:
+        hold = _hold(self.context, self.dataset, self.origin, token)
+        return self._nothing(hold) if hold else _Found(token=token)
+
+    def _nothing(self, reason: str) -> _Found:
+        return _Found(reason=reason, cursor=self.context.cursor)
 
 
 def _hold(
@@ -106,7 +125,8 @@ def _hold(
     if origin is not None and (held := origin.why_held(dataset.config)):
         return held
     instance, keys, config = context.instance, dataset.keys, dataset.config
-    runs = [*active_runs(instance, dataset), *pending_runs(instance, context.repository_def.asset_graph)]
+    # What a backfill starts meanwhile is in both lists; in the other order, it could be in neither.
+    runs = [*pending_runs(instance, context.repository_def.asset_graph), *active_runs(instance, dataset)]
     if any(run.makes([keys.catalog]) for run in runs):
         return "a scan is in progress"
     if any(_commits(run, keys, config) for run in runs):
@@ -137,9 +157,3 @@ def _is_young(config: DatasetConfig, storage: StorageResource) -> bool:
     """Whether one of the user's tables changed less than `source.settle_seconds` ago, and may still be written."""
     stamps = [stamp for stamp in storage.table_stamps(config).values() if stamp is not None]
     return any(abs(time.time_ns() - stamp.mtime_ns) < config.source.settle_seconds * _NS for stamp in stamps)
-
-
-def _is_resting(cursor: str | None) -> bool:
-    if not (cursor or "").startswith(_TOO_LARGE):
-        return False
-    return time.time() - float(str(cursor).removeprefix(_TOO_LARGE)) < _LARGE_REST_SECONDS

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import dagster as dg
 
@@ -12,12 +13,12 @@ from headrace.assemble.waves import Attempts, Decision, PartitionWork, RunLimits
 from headrace_dagster.assets.gates import failed_catalog
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import AssetRecords
-from headrace_dagster.assets.tags import DATASET_TAG, REASON_TAG, WORK_TAG, range_tags, work_tags
+from headrace_dagster.assets.tags import DATASET_TAG, INPUT_TAG, REASON_TAG, WORK_TAG, range_tags, work_tags
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.sensors.activity import ActiveRun, active_runs, attempts_at, newest_run
 from headrace_dagster.sensors.backfills import pending_runs
 from headrace_dagster.sensors.cancelled_runs import note_cancelled_runs
-from headrace_dagster.sensors.due_work import AUDIO, DueWork, DueWorkReader
+from headrace_dagster.sensors.due_work import DueWork, DueWorkReader
 from headrace_dagster.sensors.loaded import ConfigOrigin
 from headrace_dagster.sensors.missing_shards import SensorState
 
@@ -44,7 +45,10 @@ def stale_partitions_sensor(
     def stale_partitions(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         graph = context.repository_def.asset_graph
         reader = DueWorkReader(dataset, storage, AssetRecords(context.instance, graph.asset_check_keys))
-        runs = [*active_runs(context.instance, dataset), *pending_runs(context.instance, graph)]
+        # What a backfill starts meanwhile is in both lists; in the other order, it could be in neither.
+        runs = [*pending_runs(context.instance, graph), *active_runs(context.instance, dataset)]
+        # Taken before anything is read, so that a later change is seen as one.
+        tags = {DATASET_TAG: config.name, INPUT_TAG: reader.input_version()}
         mark = json.dumps([reader.outline(), newest_run(context.instance)])
         state = SensorState.from_cursor(context.cursor)
         state = state.looked(reader.folders(), config.partitioning().partition_keys(), time.time())
@@ -64,7 +68,7 @@ def stale_partitions_sensor(
         situation = _situation(reader, due, runs)
         decision = decide(situation, limits)
         return dg.SensorResult(
-            run_requests=_requests(reader, due, decision, situation.attempts),
+            run_requests=_requests(reader, due, decision, situation.attempts, tags),
             skip_reason=_reason(due, decision),
             cursor=replace(state, mark=mark if decision.is_done else None).to_cursor(),
         )
@@ -74,16 +78,16 @@ def stale_partitions_sensor(
 
 def _situation(reader: DueWorkReader, due: DueWork, runs: Sequence[ActiveRun]) -> Situation:
     keys, config = reader.keys, reader.config
-    shards = reader.assets_of([AUDIO, *(latents.name for latents in config.latents)])
-    building = [run for run in runs if run.makes(shards)]
+    building = [run for run in runs if run.makes(reader.assets_of(reader.stages()))]
     everything = any(not run.partitions for run in building)
+    layout = config.partitioning().partition_keys()
     tokens = [*(work.token for work in due.partitions.values()), due.token]
     return Situation(
         partitions=due.partitions,
         hours=due.hours,
         finish=due.token if due.finish and not due.partitions else None,
         rest=due.token if due.rest else None,
-        running=frozenset(due.partitions if everything else [name for run in building for name in run.partitions]),
+        running=frozenset([*layout, *due.partitions] if everything else chain(*(run.partitions for run in building))),
         is_scanning=any(run.makes([keys.catalog]) for run in runs),
         is_finishing=any(run.makes(reader.last_assets()) for run in runs),
         attempts=attempts_at(reader.records.instance, tokens, config.runs.partitions_per_run),
@@ -91,22 +95,28 @@ def _situation(reader: DueWorkReader, due: DueWork, runs: Sequence[ActiveRun]) -
 
 
 def _requests(
-    reader: DueWorkReader, due: DueWork, decision: Decision, attempts: Mapping[str, Attempts]
+    reader: DueWorkReader,
+    due: DueWork,
+    decision: Decision,
+    attempts: Mapping[str, Attempts],
+    tags: Mapping[str, str],
 ) -> list[dg.RunRequest]:
     config = reader.config
     last = list(due.finish) if decision.finish else []
     if decision.rest:
-        return [dg.RunRequest(asset_selection=list(due.rest), tags={DATASET_TAG: config.name, WORK_TAG: due.token})]
+        return [dg.RunRequest(asset_selection=list(due.rest), tags={**tags, WORK_TAG: due.token})]
     if not decision.partitions and last:
-        return [dg.RunRequest(asset_selection=last, tags={DATASET_TAG: config.name, WORK_TAG: due.token})]
+        return [dg.RunRequest(asset_selection=last, tags={**tags, WORK_TAG: due.token})]
     failed = [name for name, work in decision.partitions.items() if work.token in attempts]
     layout = config.partitioning().partition_keys()
     kinds = {name: (work.stages, work.reason) for name, work in decision.partitions.items()}
     groups = grouped(kinds, layout, config.runs.partitions_per_run, alone=failed)
-    return [_request(reader, {name: decision.partitions[name] for name in group}, last) for group in groups]
+    return [_request(reader, {name: decision.partitions[name] for name in group}, last, tags) for group in groups]
 
 
-def _request(reader: DueWorkReader, works: Mapping[str, PartitionWork], last: Sequence[dg.AssetKey]) -> dg.RunRequest:
+def _request(
+    reader: DueWorkReader, works: Mapping[str, PartitionWork], last: Sequence[dg.AssetKey], tags: Mapping[str, str]
+) -> dg.RunRequest:
     """The run of partitions that need the same work for the same reason."""
     partitions, work = list(works), next(iter(works.values()))
     tokens = dict(zip(work_tags(len(works)), (work.token for work in works.values()), strict=True))
@@ -115,7 +125,7 @@ def _request(reader: DueWorkReader, works: Mapping[str, PartitionWork], last: Se
     return dg.RunRequest(
         asset_selection=[*reader.assets_of(work.stages), *last],
         partition_key=None if is_range else partitions[0],
-        tags={DATASET_TAG: reader.config.name, **tokens, **reason, **(range_tags(partitions) if is_range else {})},
+        tags={**tags, **tokens, **reason, **(range_tags(partitions) if is_range else {})},
     )
 
 

@@ -12,7 +12,14 @@ from headrace.assemble.commit import commit_columns
 from headrace.assemble.partition_columns import ColumnValues, build_column_partition
 from headrace.assemble.update import PartitionBuild
 from headrace.catalog.stored.column_header import ColumnTableHeader, read_table_header
-from headrace.catalog.stored.header import HEADER_PATH, CatalogHeader, partition_in, read_header
+from headrace.catalog.stored.header import (
+    HEADER_PATH,
+    CatalogHeader,
+    PartitionEntry,
+    check_grouping,
+    partition_in,
+    read_header,
+)
 from headrace.config.content import METADATA_SET
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import CatalogError, NotFoundError
@@ -70,9 +77,10 @@ def build_columns(
             blob = output.read(HEADER_PATH)
         except NotFoundError as error:
             raise CatalogError(f"{output.uri}: there is no catalog yet; {SCAN}") from error
-        _, entry = partition_in(blob, partition, f"{output.uri}/{HEADER_PATH}")
+        totals, entry = partition_in(blob, partition, place := f"{output.uri}/{HEADER_PATH}")
+        check_grouping(totals, config, place)
         rows = entry.rows.sha256 if entry.rows else ""
-        values = partial(_metadata, output, config, partition)
+        values = partial(_metadata, output, config, entry)
     else:
         header = imported(output, name)
         rows = header.rows.get(partition, "")
@@ -117,11 +125,12 @@ def imported(output: Storage, name: str) -> ColumnTableHeader:
     return header
 
 
-def _metadata(output: Storage, config: DatasetConfig, partition: str) -> "MetadataValues":
+def _metadata(output: Storage, config: DatasetConfig, entry: PartitionEntry) -> "MetadataValues":
+    """The rows of the header whose digest the manifest will have: a scan may replace the header meanwhile."""
     from headrace.assemble.column_values import MetadataValues  # noqa: PLC0415 - polars, see above
-    from headrace.catalog.stored.parts import read_partition  # noqa: PLC0415 - likewise
+    from headrace.catalog.stored.parts import rows_of_entry  # noqa: PLC0415 - likewise
 
-    return MetadataValues.of(partition, read_partition(output, config, partition), config.audio.format())
+    return MetadataValues.of(entry.partition, rows_of_entry(output, entry), config.audio.format())
 
 
 def _joined(output: Storage, config: DatasetConfig, partition: str, header: ColumnTableHeader) -> "TableValues":

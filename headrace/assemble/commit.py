@@ -12,7 +12,7 @@ from typing import TypeVar
 from headrace.assemble.latents import LatentSettings
 from headrace.assemble.partition_columns import ColumnSettings, columns_source
 from headrace.assemble.staleness import plan_build
-from headrace.errors import AlreadyExistsError, BuildError, NotFoundError
+from headrace.errors import AlreadyExistsError, BuildError, NotFoundError, StaleError
 from headrace.format.beside.column_files import SPECS_KEY, read_columns
 from headrace.format.indexes.index_files import read_index
 from headrace.format.manifests.manifests import KnownManifest, NumberedManifest, read_manifest
@@ -42,8 +42,8 @@ def commit_partitions(
         The newest snapshot, whether it is new, and those of its manifests that have rejected recordings.
 
     Raises:
-        BuildError: partitions are missing or were built from other input, every recording is rejected, or other
-            writers committed first five times in a row.
+        StaleError: partitions are missing or were built from other input.
+        BuildError: every recording is rejected, or other writers committed first five times in a row.
     """
     return _repeated(storage, lambda: _commit_partitions(storage, wanted, catalog))
 
@@ -60,8 +60,8 @@ def commit_latents(audio: Storage, storage: Storage, settings: LatentSettings) -
         The newest snapshot of latents, and whether it is new.
 
     Raises:
-        BuildError: partitions are missing or were encoded from other audio or with another encoder, or other writers
-            committed first five times in a row.
+        StaleError: partitions are missing or were encoded from other audio or with another encoder.
+        BuildError: other writers committed first five times in a row.
         NotFoundError: there is no audio snapshot yet.
     """
     return _repeated(storage, lambda: _commit_latents(audio, storage, settings))
@@ -82,8 +82,8 @@ def commit_columns(
         The newest snapshot of columns, and whether it is new.
 
     Raises:
-        BuildError: partitions are missing or have columns of other audio or rows, or other writers committed first five
-            times in a row.
+        StaleError: partitions are missing or have columns of other audio or rows.
+        BuildError: other writers committed first five times in a row.
         NotFoundError: there is no audio snapshot yet.
     """
     return _repeated(storage, lambda: _commit_columns(audio, storage, name, rows))
@@ -104,7 +104,7 @@ def _commit_partitions(
 ) -> tuple[NumberedSnapshot, bool, dict[str, NumberedManifest]]:
     plan = plan_build(wanted, newest_summaries(storage))
     if plan.stale:
-        raise BuildError(
+        raise StaleError(
             f"{storage.uri}: {len(plan.stale)} of {len(wanted)} partitions are not built from the current catalog and "
             f"settings: {_named(plan.stale)}; materialize them (build.py does), then this again"
         )
@@ -123,7 +123,7 @@ def _commit_latents(audio: Storage, storage: Storage, settings: LatentSettings) 
     wanted = {name: settings.wanted(frozen.digest) for name, frozen in origin.snapshot.partitions.items()}
     plan = plan_build(wanted, newest_summaries(storage))
     if plan.stale:
-        raise BuildError(
+        raise StaleError(
             f"{storage.uri}: {len(plan.stale)} of {len(wanted)} partitions have no latents of audio snapshot "
             f"{origin.number}: {_named(plan.stale)}; build these partitions first"
         )
@@ -143,7 +143,7 @@ def _commit_columns(
     }
     plan = plan_build(wanted, newest_summaries(storage))
     if plan.stale:
-        raise BuildError(
+        raise StaleError(
             f"{storage.uri}: {len(plan.stale)} of {len(wanted)} partitions have no columns of audio snapshot "
             f"{origin.number} and the present rows: {_named(plan.stale)}; build these partitions first"
         )

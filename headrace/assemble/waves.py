@@ -156,7 +156,9 @@ def decide(situation: Situation, limits: RunLimits | None = None) -> Decision:
         else:
             paused[name] = Pause.RUNNING
     # The run of a wave's only partition also makes snapshots, smoke test and report, which is fastest.
-    finish = len(starts) == 1 == len(situation.partitions) and not situation.running and not situation.is_finishing
+    finish = (
+        starts == situation.partitions and len(starts) == 1 and not situation.running and not situation.is_finishing
+    )
     if situation.finish is not None and not situation.partitions:
         pause = pause_of(situation, situation.finish, limits.patience)
         if situation.is_scanning or situation.is_finishing or situation.running:

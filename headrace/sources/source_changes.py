@@ -1,8 +1,8 @@
 """Detects whether a source has changed since its last scan, by listing it, without opening a file.
 
-`list_within` lists a source within a time limit. `source_difference` compares the listing with the catalog's stamps.
-What to do about a change is decided elsewhere: `headrace.catalog.scanning.scan` scans, `headrace.assemble.reconcile`
-finds stale partitions.
+`GradualListing` lists a source in as many steps of bounded length as it takes. `source_difference` compares the listing
+with the catalog's stamps. What to do about a change is decided elsewhere: `headrace.catalog.scanning.scan` scans,
+`headrace.assemble.reconcile` finds stale partitions.
 """
 
 import time
@@ -32,18 +32,32 @@ class SourceDifference:
     digest: str
 
 
-def list_within(source: Source, seconds: float, clock: Callable[[], float] = time.monotonic) -> SourceStamps | None:
-    """The whole listing, or None if listing takes longer than `seconds`.
+class GradualListing:
+    """A listing of a source that is made bit by bit, at 40 bytes for each file.
 
-    The clock is read after each chunk of the listing, so the limit is exceeded by one chunk at most.
+    Attributes:
+        num_files: how many files are listed so far.
     """
-    deadline = clock() + seconds
-    chunks = []
-    for chunk in source.list():
-        chunks.append(stamps_of(chunk.path, chunk.num_bytes, chunk.mtime_ns, chunk.ctime_ns))
-        if clock() > deadline:
-            return None
-    return concatenated(chunks)
+
+    def __init__(self, source: Source, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin the listing of `source`."""
+        self.num_files = 0
+        self._chunks, self._clock = source.list(), clock
+        self._found: list[SourceStamps] = []
+
+    def go_on(self, seconds: float) -> SourceStamps | None:
+        """Go on where the last call stopped. Returns the whole listing, or None if it takes longer than `seconds`.
+
+        The clock is read after each chunk of the listing, so the limit is exceeded by one chunk at most, and each call
+        lists one chunk at least. After an error, the listing cannot go on.
+        """
+        deadline = self._clock() + seconds
+        for chunk in self._chunks:
+            self._found.append(stamps_of(chunk.path, chunk.num_bytes, chunk.mtime_ns, chunk.ctime_ns))
+            self.num_files += len(chunk)
+            if self._clock() > deadline:
+                return None
+        return concatenated(self._found)
 
 
 def source_difference(

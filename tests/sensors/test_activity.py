@@ -16,6 +16,7 @@ from headrace_dagster.assets.tags import (
     DATASET_TAG,
     HOST_TAG,
     PARTITION_TAG,
+    SUPERSEDED_TAG,
     WORK_TAG,
     partition_label,
     range_tags,
@@ -33,7 +34,9 @@ STARTED, STARTING, QUEUED = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STA
 def record(run_id="r", *, seconds=0.0, ended=None, status=STARTED, job="job", assets=None, **tags):  # noqa: PLR0913
     """A run that was created and updated this long ago; Dagster's times have no time zone."""
     at = (NOW - timedelta(seconds=seconds)).replace(tzinfo=None)
-    run = SimpleNamespace(run_id=run_id, status=status, job_name=job, asset_selection=assets, tags=tags)
+    run = SimpleNamespace(
+        run_id=run_id, status=status, job_name=job, asset_selection=assets, tags=tags, partitions_subset=None
+    )
     return SimpleNamespace(dagster_run=run, create_timestamp=at, update_timestamp=at, end_time=ended)
 
 
@@ -41,12 +44,21 @@ class FakeInstance:
     """Answers every question about runs with the same records; remembers the questions and the failed runs."""
 
     def __init__(self, *records, launcher=None):
-        self.records, self.asked, self.failed = records, [], {}
+        self.records, self.asked, self.failed, self.canceled, self.tagged = records, [], {}, [], {}
+        self.run_coordinator = SimpleNamespace(cancel_run=self.canceled.append)
         self.run_launcher = launcher or dg.DefaultRunLauncher()
 
     def get_run_records(self, filters=None, limit=None):
         self.asked.append((filters, limit))
         return list(self.records)[:limit]
+
+    def all_logs(self, run_id, of_type):
+        assert of_type is dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
+        event = SimpleNamespace(asset_key=KEY)
+        return [SimpleNamespace(get_dagster_event=lambda: event)] if run_id == "of a job of somebody" else []
+
+    def add_run_tags(self, run_id, tags):
+        self.tagged[run_id] = tags
 
     def report_run_failed(self, run, message):
         self.failed[run.run_id] = message
@@ -105,6 +117,37 @@ def test_the_partitions_of_a_run_are_those_of_its_tags(monkeypatch, tags, partit
     (found,) = activity.active_runs(FakeInstance(record(**{DATASET_TAG: "demo"}, **tags)), DEMO)
     assert found.partitions == partitions
     assert partition_label(record(**tags).dagster_run) == label
+
+
+def test_a_run_of_a_job_of_somebody_makes_what_it_has_planned(monkeypatch):
+    monkeypatch.setattr(activity, "bury_dead_runs", lambda *_: set())
+    instance = FakeInstance(record("of a job of somebody", job="nightly"), record("verify", job="demo_verify"))
+    assert [run.assets for run in activity.active_runs(instance, DEMO)] == [frozenset({KEY}), frozenset()]
+
+
+def test_queued_runs_of_partitions_that_the_yaml_no_longer_has_are_cancelled():
+    own = {DATASET_TAG: "demo"}
+    instance = FakeInstance(
+        record("gone", status=QUEUED, **own, **{PARTITION_TAG: "train-0009"}),
+        record("half gone", status=QUEUED, **own, **range_tags(("train-0002", "train-0009"))),
+        record("there", status=QUEUED, **own, **{PARTITION_TAG: "train-0001"}),
+        record("closing", status=QUEUED, **own),
+        record("of others", status=QUEUED, **{DATASET_TAG: "other", PARTITION_TAG: "train-0009"}),
+    )
+    assert [run.partitions for run in activity.active_runs(instance, DEMO)] == [("train-0001",), (), ("train-0009",)]
+    assert instance.canceled == list(instance.tagged) == ["gone", "half gone"]
+
+
+def test_a_superseded_run_was_no_attempt():
+    class Tagged(FakeInstance):
+        def get_run_records(self, filters=None, limit=None):
+            return list(self.records)
+
+    success, failure = dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE
+    superseded = record(ended=time.time(), status=success, **{WORK_TAG: "a", SUPERSEDED_TAG: "the input changed"})
+    assert activity.attempts_at(Tagged(superseded), ["a"]) == {}
+    failed = record(ended=time.time(), status=failure, **{WORK_TAG: "a", SUPERSEDED_TAG: "the input changed"})
+    assert activity.attempts_at(Tagged(failed), ["a"])["a"].count == 1
 
 
 def test_attempts_of_runs_of_several_partitions_count_for_each_token():

@@ -178,19 +178,17 @@ def test_a_catalog_without_header_is_scanned_once_and_nothing_is_built(daemon):
     assert daemon.reasons == {"source_changes": "no change", "stale_partitions": "up to date"}
 
 
-def test_a_source_too_large_to_list_is_scanned_where_settings_or_the_catalog_ask_for_it(daemon):
-    daemon.look_seconds = -1.0
+def test_a_source_that_takes_several_ticks_to_list_is_scanned_as_any_other(daemon):
+    daemon.look_seconds = -1.0  # one chunk in each tick
     daemon.project.write_tone("tone004", hz=999)
-    assert daemon.settle() == []  # left to the nightly refresh
-    daemon.project.write_yaml(splits={"train": 0.6, "test": 0.4})
-    daemon.reload()
+    assert daemon.tick("source_changes") == []
+    assert daemon.reasons["source_changes"] == "listing the source: 12 files so far"
     made = daemon.settle()
+    assert partitions_made(made) == [daemon.project.partition_of("tone004.wav")]
     assert count(made, "catalog") == 1
-    assert partitions_made(made)
-    (daemon.project.output / HEADER_PATH).unlink()
-    assert daemon.settle() == []  # it rests
     daemon.restart()
-    assert [sorted(run.assets) for run in daemon.settle()] == [["catalog"]]
+    (daemon.project.output / HEADER_PATH).unlink()
+    assert [sorted(run.assets) for run in daemon.settle()] == [["catalog"]]  # it does not wait for the listing
 
 
 def test_ticks_need_no_polars(daemon, monkeypatch):

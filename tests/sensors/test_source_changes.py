@@ -31,6 +31,7 @@ class FakeProject:
         self.tables, self.runs, self.attempts, self.held = {}, [], {}, None
         self.last = dg.AssetMaterialization(KEYS.catalog, tags={INPUTS_TAG: "inputs"})
         self.made, self.now, self.listed, self.compared, self.cursor = "run1", 5000.0, [], [], None
+        self.is_late, self.num_files, self.says = False, 7, "listing the source: 7 files so far"
 
     def source(self, config):
         return "the source"
@@ -44,8 +45,8 @@ class FakeProject:
             for name, seconds in self.tables.items()
         }
 
-    def list_within(self, source, seconds):
-        self.listed.append(source)
+    def go_on(self, source, version, now):
+        self.listed.append((source, version, now))
         return self.listing and SimpleNamespace(digest=self.listing)
 
     def source_difference(self, listing, known, settle_seconds, now_ns):
@@ -71,7 +72,7 @@ def project(instance, monkeypatch):
     fake = FakeProject()
     replaced = {
         "source_inputs": lambda config, storage: fake.inputs,
-        "list_within": fake.list_within,
+        "SourceListing": lambda: fake,
         "header_version": lambda output: fake.header,
         "read_current_header": lambda output, config: fake.catalog,
         "read_stamps": lambda output, catalog: f"stamps of {catalog}",
@@ -92,7 +93,7 @@ def project(instance, monkeypatch):
         result = sensor(context)
         if isinstance(result, dg.SkipReason):
             return result.skip_message
-        fake.cursor = result.cursor
+        fake.cursor, fake.events = result.cursor, result.asset_events
         return result.run_requests[0] if result.run_requests else result.skip_reason.skip_message
 
     fake.tick, fake.sensor = tick, sensor
@@ -166,33 +167,55 @@ def test_other_settings_and_tables_are_scanned_when_no_table_is_still_being_writ
     if is_scanned:
         assert found.asset_selection == [KEYS.catalog]
     else:
-        assert found.endswith("to the schedule `refresh`" if is_large else "files are still settling")
+        assert found.endswith("7 files so far" if is_large else "files are still settling")
         project.tables = {"t": 10.0}
         assert project.tick().asset_selection == [KEYS.catalog]
 
 
-def test_a_source_too_large_to_list_rests_for_five_minutes(project):
-    project.listing = None
-    reason = "not listed within 1.4 s: the source is left to the schedule `refresh`"
-    assert project.tick() == reason
-    for seconds, times in ((0.0, 1), (299.5, 1), (300.0, 2), (599.5, 2), (600.0, 3)):
-        project.now = 5000.0 + seconds
-        assert project.tick() in {reason, "no change"}
-        assert len(project.listed) == times
-        project.cursor = project.cursor or "too large since 5000.0"
-    project.listing, project.now = "listing", 5900.0
-    assert project.tick() == "no change"
-    assert len(project.compared) == 1
+def test_a_source_is_compared_when_it_is_listed_and_a_tick_says_how_far_it_is(project):
+    project.listing, project.cursor = None, "a mark"
+    for _ in range(3):
+        assert project.tick() == "listing the source: 7 files so far"
+        assert (project.cursor, project.compared) == ("a mark", [])
+    assert project.listed == [("the source", "h1", 5000.0)] * 3
+    project.listing, project.difference = "listing", CHANGED
+    assert project.tick().asset_selection == [KEYS.catalog]
 
 
-def test_a_source_too_large_to_list_is_scanned_if_there_is_no_catalog_but_not_while_it_rests(project):
+def test_without_a_catalog_the_scan_does_not_wait_for_the_listing(project):
     project.listing = project.catalog = None
-    assert project.tick().tags[WORK_TAG]
-    assert project.cursor == "too large since 5000.0"
-    assert "not listed within" in project.tick()
-    project.cursor, project.held = None, "held"
+    project.held = "held"
     assert project.tick() == "held"
-    assert project.cursor == "too large since 5000.0"
+    project.held = None
+    assert project.tick().tags[WORK_TAG]
+
+
+def test_a_listing_is_not_compared_with_a_catalog_that_was_made_meanwhile(project, monkeypatch):
+    versions = iter(["h1", "h2"])
+    monkeypatch.setattr(source_changes, "header_version", lambda output: next(versions))
+    project.difference = CHANGED
+    assert project.tick() == "the catalog changed while the source was listed: it is listed again"
+
+
+def test_a_source_that_is_not_listed_in_time_is_a_check_of_the_catalog_until_it_is(project):
+    project.listing, project.says = None, "only 7 files were listed within 1 h"
+    own = project.go_on
+
+    def late(*asked, is_late=True):
+        project.is_late = is_late
+        return own(*asked)
+
+    project.go_on = late
+    assert project.tick() == "only 7 files were listed within 1 h"
+    (said,) = project.events
+    assert (said.asset_key, said.check_name, said.passed) == (KEYS.catalog, "listed_in_time", False)
+    assert said.severity is dg.AssetCheckSeverity.WARN
+    project.tick()
+    assert project.events == []  # it is said once
+    project.listing, project.go_on = "listing", lambda *asked: late(*asked, is_late=False)
+    assert project.tick() == "no change"
+    (said,) = project.events
+    assert said.passed
 
 
 def run_of(*keys, seconds=1.0):

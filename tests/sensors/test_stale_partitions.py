@@ -8,7 +8,7 @@ import pytest
 from headrace.assemble.waves import Attempts, PartitionWork
 from headrace.config.dataset import DatasetConfig
 from headrace_dagster.assets.project_dataset import ProjectDataset
-from headrace_dagster.assets.tags import DATASET_TAG, REASON_TAG, WORK_TAG
+from headrace_dagster.assets.tags import DATASET_TAG, INPUT_TAG, REASON_TAG, WORK_TAG
 from headrace_dagster.sensors import stale_partitions
 from headrace_dagster.sensors.activity import ActiveRun
 from headrace_dagster.sensors.due_work import DueWork
@@ -19,6 +19,7 @@ DATASET = ProjectDataset.named(DatasetConfig(name="birds", source={"uri": "a"}, 
 KEYS = DATASET.keys
 FINISH = (KEYS.sizes_index, KEYS.dataset_report)
 NOTHING = DueWork({})
+TAGS = {DATASET_TAG: "birds", INPUT_TAG: "input o"}
 
 
 def work(token="t", reason=None):
@@ -36,6 +37,12 @@ class FakeReader:
 
     def outline(self):
         return self.digest
+
+    def stages(self):
+        return ["audio", "columns metadata"]
+
+    def input_version(self):
+        return f"input {self.digest}"
 
     def folders(self):
         return {}
@@ -117,7 +124,7 @@ def test_a_partition_alone_is_one_run_with_all_that_follows(project):
     (request,) = project.tick()
     assert request.asset_selection == [KEYS.audio_shards, *FINISH]
     assert request.partition_key == "p"
-    assert request.tags == {DATASET_TAG: "birds", WORK_TAG: "t", REASON_TAG: "shards missing"}
+    assert request.tags == {**TAGS, WORK_TAG: "t", REASON_TAG: "shards missing"}
 
 
 def test_several_partitions_are_a_run_each_and_what_follows_is_another(project):
@@ -127,15 +134,15 @@ def test_several_partitions_are_a_run_each_and_what_follows_is_another(project):
         ("p", [KEYS.audio_shards]),
         ("q", [KEYS.audio_shards]),
     ]
-    assert [request.tags for request in requests] == [{DATASET_TAG: "birds", WORK_TAG: token} for token in ("t1", "t2")]
+    assert [request.tags for request in requests] == [{**TAGS, WORK_TAG: token} for token in ("t1", "t2")]
     project.due = DueWork({}, finish=FINISH, token="last")
     (request,) = project.tick()
     assert (request.asset_selection, request.partition_key) == (list(FINISH), None)
-    assert request.tags == {DATASET_TAG: "birds", WORK_TAG: "last"}
+    assert request.tags == {**TAGS, WORK_TAG: "last"}
 
 
 def running(*keys, partition=None):
-    return ActiveRun(frozenset(keys), partition, 5.0)
+    return ActiveRun(frozenset(keys), (partition,) if partition else (), 5.0)
 
 
 @pytest.mark.parametrize("where", ["runs", "pending"])
@@ -145,6 +152,7 @@ def running(*keys, partition=None):
         (running(KEYS.audio_shards, partition="p"), ["q"]),
         (running(KEYS.audio_shards, partition="other"), ["p", "q"]),
         (running(KEYS.audio_shards), []),
+        (running(dg.AssetKey(["birds", "columns metadata"]), partition="p"), ["q"]),
         (running(KEYS.catalog), []),
         (running(KEYS.loader_smoke_test), ["p", "q"]),
     ],

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.sources.bucket_source import BucketSource
 from headrace.sources.listing import Listing, SourceStamps, stamps_of
-from headrace.sources.source_changes import list_within, source_difference
+from headrace.sources.source_changes import GradualListing, source_difference
 from headrace.stores.storage import StoredObject
 
 NOW_NS = 1_000_000_000_000
@@ -73,13 +73,17 @@ class ChunkedSource:
             yield Listing([name], [1], [OLD_NS], [0], [None], [None])
 
 
-def test_a_listing_that_takes_too_long_is_abandoned():
-    ticks = iter([0.0, 0.5, 1.5])
-    assert list_within(ChunkedSource(), 1.0, lambda: next(ticks)) is None
+def test_a_listing_that_takes_too_long_goes_on_where_it_stopped():
+    ticks = iter([0.0, 1.5, 5.0, 6.5, 10.0])
+    listing, nums = GradualListing(ChunkedSource(), lambda: next(ticks)), []
+    while (found := listing.go_on(1.0)) is None:
+        nums.append(listing.num_files)
+    assert found.equals(stamps(a=OLD_NS, b=OLD_NS))
+    assert nums == [1, 2]
 
 
 def test_a_listing_contains_all_chunks():
-    assert list_within(ChunkedSource(), 1.0, lambda: 0.0).equals(stamps(a=OLD_NS, b=OLD_NS))
+    assert GradualListing(ChunkedSource(), lambda: 0.0).go_on(1.0).equals(stamps(a=OLD_NS, b=OLD_NS))
 
 
 @dataclass
@@ -103,12 +107,15 @@ class PagedBucket:
 def test_the_time_limit_holds_for_a_bucket_of_a_million_objects(exclude):
     clock = [0.0]
     bucket = PagedBucket(clock)
-    assert list_within(BucketSource(bucket, exclude), 1.4, lambda: clock[0]) is None
-    assert clock[0] <= 1.4 + 0.03 + 1e-9
-    assert bucket.num_pages == 47
+    listing = GradualListing(BucketSource(bucket, exclude), lambda: clock[0])
+    for step in range(1, 4):
+        before = clock[0]
+        assert listing.go_on(1.4) is None
+        assert clock[0] <= before + 1.4 + 0.03 + 1e-9
+        assert bucket.num_pages == 47 * step
 
 
 def test_a_bucket_that_is_listed_in_time_gives_all_objects():
     clock = [0.0]
-    listing = list_within(BucketSource(PagedBucket(clock, num_objects=3000)), 1.4, lambda: clock[0])
-    assert len(listing) == 3000
+    listing = GradualListing(BucketSource(PagedBucket(clock, num_objects=3000)), lambda: clock[0])
+    assert len(listing.go_on(1.4)) == listing.num_files == 3000

@@ -81,7 +81,7 @@ class Daemon:
             return decide(situation, replace(limits, patience=_PATIENCE))
 
         with (
-            mock.patch("headrace_dagster.sensors.source_changes._LOOK_SECONDS", self.look_seconds),
+            mock.patch("headrace_dagster.sensors.source_listing._LOOK_SECONDS", self.look_seconds),
             mock.patch("headrace_dagster.sensors.source_changes.RunPatience", return_value=_PATIENCE),
             mock.patch("headrace_dagster.sensors.stale_partitions.decide", slow_decide),
         ):

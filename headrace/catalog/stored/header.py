@@ -19,6 +19,7 @@ import numpy as np
 from headrace.config.dataset import DatasetConfig
 from headrace.config.source import SampleKind
 from headrace.errors import CatalogError, FormatError, NotFoundError
+from headrace.format.parsed_once import read_once
 from headrace.format.rejects import RejectSubject, counted
 from headrace.format.tables import pack, unpack
 from headrace.sources.listing import PATH_DIGEST, SourceStamps
@@ -223,16 +224,15 @@ def partition_in(blob: bytes, partition: str, name: str) -> tuple[CatalogTotals,
 
 
 def read_header(output: Storage) -> CatalogHeader | None:
-    """The header of the stored catalog; None before the first scan.
+    """The header of the stored catalog; None before the first scan. A process parses an unchanged header once.
 
     Raises:
         FormatError: the header is damaged, or has another format version.
     """
     try:
-        blob = output.read(HEADER_PATH)
+        return read_once(output, output.stat(HEADER_PATH), CatalogHeader.from_bytes)
     except NotFoundError:
         return None
-    return CatalogHeader.from_bytes(blob, f"{output.uri}/{HEADER_PATH}")
 
 
 def read_current_header(output: Storage, config: DatasetConfig) -> CatalogHeader | None:

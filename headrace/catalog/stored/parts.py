@@ -142,9 +142,12 @@ def read_partition(output: Storage, config: DatasetConfig, partition: str) -> pl
         raise no_catalog(output) from error
     totals, entry = partition_in(blob, partition, place)
     check_grouping(totals, config, place)
-    if entry.rows is None:
-        return pl.DataFrame(schema=RECORDING_SCHEMA)
-    return read_rows(output, entry)
+    return rows_of_entry(output, entry)
+
+
+def rows_of_entry(output: Storage, entry: PartitionEntry) -> pl.DataFrame:
+    """The recordings table of a partition, which may be empty. Raises as `read_partition`."""
+    return pl.DataFrame(schema=RECORDING_SCHEMA) if entry.rows is None else read_rows(output, entry)
 
 
 def no_catalog(output: Storage) -> CatalogError:

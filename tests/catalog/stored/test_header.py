@@ -18,7 +18,7 @@ from headrace.catalog.stored.parts import existing_catalog
 from headrace.catalog.stored.storing import store_catalog
 from headrace.catalog.stored.update import update_catalog
 from headrace.errors import CatalogError, ConfigError, FormatError
-from headrace.sources.source_changes import list_within
+from headrace.sources.source_changes import GradualListing
 from headrace.stores.storage import LocalStorage, open_storage
 from tests.support.catalog_fakes import FakeSource, fake_runtime, fingerprints, with_partitions
 from tests.support.projects import Project
@@ -65,7 +65,7 @@ def test_the_header_agrees_with_the_tables(source, output, project, is_remote):
     assert found.num_bytes == catalog.recordings["num_bytes"].sum()
     assert found.totals.num_duplicates == 0
     assert found.totals.durations == (1.1, 1.4, 1.7)
-    assert read_stamps(output, found).equals(list_within(source, 60.0))
+    assert read_stamps(output, found).equals(GradualListing(source).go_on(60.0))
 
 
 def test_there_is_no_header_before_the_first_scan(source, output, project):
@@ -191,7 +191,7 @@ def test_rejects_by_metadata_and_by_decoding_are_not_files_of_the_listing(source
     decoded = scan.rejected[:1].with_columns(origin=pl.lit("decode"), path=pl.lit("1.wav"))
     catalog = Catalog(scan.recordings, pl.concat([scan.rejected, decoded]), "1")
     header = store_catalog(output, catalog, project.config())
-    assert read_stamps(output, header).equals(list_within(source, 60.0))
+    assert read_stamps(output, header).equals(GradualListing(source).go_on(60.0))
     assert header.totals.rejects == (
         ("decode", "undecodable", 1),
         ("file", "undecodable", 1),
