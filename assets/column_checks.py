@@ -39,7 +39,7 @@ def read_tables(storage: StorageResource, config: DatasetConfig, catalog: dg.Ass
     for entry in config.columns:
         read = partial(storage.column_table, entry)
         try:
-            header = import_table(storage.catalog(config), config, entry, stamps[entry.table], read)
+            header = import_table(storage.catalog(config), config, entry, stamps[entry.table.uri], read)
         except ConfigError as error:
             faults.append(str(error))
         else:

@@ -71,7 +71,8 @@ class StorageResource(dg.ConfigurableResource):
             return None
         source = config.source
         owner = _Folder()
-        read = partial(open_metadata, path_column=source.path_column, text_columns=source.text_columns, owner=owner)
+        columns = {"path_column": source.path_column, "text_columns": source.text_columns}
+        read = partial(open_metadata, **columns, owner=owner, form=source.table)
         return self._table(config.source.metadata, "metadata table", read, owner)
 
     def excluded(self, config: DatasetConfig) -> frozenset[str]:
@@ -80,7 +81,7 @@ class StorageResource(dg.ConfigurableResource):
 
         if isinstance(config.exclude, tuple):
             return frozenset(config.exclude)
-        return self._table(config.exclude, "table of keys", read_keys)
+        return self._table(config.exclude.uri, "table of keys", partial(read_keys, form=config.exclude))
 
     def _table(self, uri: str, kind: str, read: Callable[[Path, str], Table], folder: "_Folder | None" = None) -> Table:
         """The result of `read` on the user's table: on the file, or on a copy of the object in a temporary folder."""
@@ -149,7 +150,8 @@ class StorageResource(dg.ConfigurableResource):
         from headrace.catalog.tables.metadata_files import open_table  # noqa: PLC0415 - see above
 
         owner = _Folder()
-        return self._table(entry.table, "table", partial(open_table, owner=owner), owner)
+        read = partial(open_table, owner=owner, form=entry.table, text_columns=tuple(entry.joined.values()))
+        return self._table(entry.table.uri, "table", read, owner)
 
     def parts(self, config: DatasetConfig) -> dict[str, Storage]:
         """The folders with samples of a data set by name: `audio`, `latents crepe`."""
@@ -169,8 +171,8 @@ class _Folder:
 
 def _tables(config: DatasetConfig) -> list[str]:
     """URIs of the user's tables: the metadata table, the table of keys to exclude, and tables of columns."""
-    keys = None if isinstance(config.exclude, tuple) else config.exclude
-    joined = (entry.table for entry in config.columns)
+    keys = None if isinstance(config.exclude, tuple) else config.exclude.uri
+    joined = (entry.table.uri for entry in config.columns)
     return [uri for uri in (config.source.metadata, keys, *joined) if uri is not None]
 
 

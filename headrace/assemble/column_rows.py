@@ -45,13 +45,15 @@ class TableRows:
     """The rows of a table: each name once, columns sorted by name after the joined one.
 
     Attributes:
-        on: the joined column, `key` or `path`.
+        on: what the rows are joined by, `key` or `path`.
+        column: the joined column.
         schema: the joined column and the others, without integers that are wider than they need to be.
         num_rows: number of rows.
         nameless: numbers of the rows without a name.
     """
 
     on: str
+    column: str
     schema: pl.Schema
     part_bytes: int
     num_rows: int = 0
@@ -62,7 +64,7 @@ class TableRows:
     def __post_init__(self) -> None:
         """No rows yet."""
         self._rows = Buckets(pl.Schema({**self.schema, ROW: pl.Int64()}), self.part_bytes)
-        self._names = Buckets(pl.Schema({self.on: pl.String(), PARTITION: pl.UInt32()}), self.part_bytes)
+        self._names = Buckets(pl.Schema({self.column: pl.String(), PARTITION: pl.UInt32()}), self.part_bytes)
 
     @classmethod
     def of(cls, table: MetadataTable, entry: ColumnSetConfig, part_bytes: int = PART_BYTES) -> "TableRows":
@@ -76,16 +78,16 @@ class TableRows:
         Raises:
             ConfigError: it has neither a column `key` nor `path`, or none besides, or one that cannot be stored.
         """
-        on = _joined_column(table.schema, entry)
+        on, column = _joined_column(table.schema, entry)
         if _RESERVED in table.schema:
             raise ConfigError(
                 f"the column {_RESERVED!r} has the name of the provenance in each sample's JSON; rename it"
             )
         check_types(table.schema.to_frame())
-        others = sorted(name for name in table.schema if name != on)
+        others = sorted(name for name in table.schema if name != column)
         if not others:
-            raise ConfigError(f"the table has no column but {on!r}; add the columns to join")
-        rows = cls(on, pl.Schema({name: table.schema[name] for name in (on, *others)}), part_bytes)
+            raise ConfigError(f"the table has no column but {column!r}; add the columns to join")
+        rows = cls(on, column, pl.Schema({name: table.schema[name] for name in (column, *others)}), part_bytes)
         narrow = {name for name in others if table.schema[name] in _WIDE}
         for batch in table.batches():
             rows._add(batch)
@@ -100,21 +102,21 @@ class TableRows:
             names: those of the samples or recordings of one partition.
             partition: its number.
         """
-        table = names.alias(self.on).to_frame().with_columns(pl.lit(partition, pl.UInt32).alias(PARTITION))
-        self._names.add(table, bucket_of_paths(table[self.on]))
+        table = names.alias(self.column).to_frame().with_columns(pl.lit(partition, pl.UInt32).alias(PARTITION))
+        self._names.add(table, bucket_of_paths(table[self.column]))
 
     def matched(self) -> Iterator[MatchedRows]:
         """The join, part by part. At the end it raises `ConfigError` if rows have the same name and differ."""
-        differing = _Differing(self.on)
+        differing = _Differing(self.column)
         for part in parts_of([self._rows, self._names], self.part_bytes):
             names = self._names.part(part)
             rows = self._rows.part(part).cast(pl.Schema({**self.schema, ROW: pl.Int64()}))
             if self.on == "path":
-                rows = rows.with_columns(spelled_as_files(rows[self.on], names[self.on].unique()))
+                rows = rows.with_columns(spelled_as_files(rows[self.column], names[self.column].unique()))
             differing.add(rows)
-            merged = rows.filter(pl.col(self.on).is_first_distinct())
-            joined = merged.drop(ROW).join(names, on=self.on, how="inner")
-            unmatched = merged.join(names, on=self.on, how="anti").select(ROW, self.on)
+            merged = rows.filter(pl.col(self.column).is_first_distinct())
+            joined = merged.drop(ROW).join(names, on=self.column, how="inner")
+            unmatched = merged.join(names, on=self.column, how="anti").select(ROW, self.column)
             yield MatchedRows(joined, unmatched, rows.height - merged.height)
         differing.check()
 
@@ -128,19 +130,22 @@ class TableRows:
         self.num_rows += batch.height
         table = batch.select(*self.schema, pl.int_range(first, first + pl.len()).alias(ROW))
         if self.on == "path":
-            table = table.with_columns(tidy_paths(table[self.on]))
-        is_named = pl.col(self.on).is_not_null() & (pl.col(self.on) != "")
+            table = table.with_columns(tidy_paths(table[self.column]))
+        is_named = pl.col(self.column).is_not_null() & (pl.col(self.column) != "")
         self.nameless += table.filter(~is_named)[ROW].to_list()
         named = table.filter(is_named)
-        self._rows.add(named, bucket_of_paths(named[self.on]))
+        self._rows.add(named, bucket_of_paths(named[self.column]))
 
 
-def _joined_column(names: Iterable[str], entry: ColumnSetConfig) -> str:
-    wanted = (entry.on,) if entry.on else ("key", "path")
-    found = next((name for name in wanted if name in names), None)
+def _joined_column(names: Iterable[str], entry: ColumnSetConfig) -> tuple[str, str]:
+    """What the rows are joined by, `key` or `path`, and the column that has it."""
+    found = next(((on, column) for on, column in entry.joined.items() if column in names), None)
     if found is None:
-        columns = ", ".join(names) or "none"
-        raise ConfigError(f"table {entry.table} has no column {' or '.join(map(repr, wanted))}; its columns: {columns}")
+        wanted, columns = " or ".join(map(repr, entry.joined.values())), ", ".join(names) or "none"
+        raise ConfigError(
+            f"table {entry.table.uri} has no column {wanted}; its columns: {columns}; `key` or `path` of this entry of "
+            "columns names the joining column"
+        )
     return found
 
 

@@ -142,4 +142,4 @@ def _joined(output: Storage, config: DatasetConfig, partition: str, header: Colu
     paths = None
     if header.on == "path":
         paths = paths_of_samples(partition_recordings(output, config, partition), config.audio.format())
-    return TableValues(table.drop(header.on), table[header.on].to_list(), paths)
+    return TableValues(table.drop(header.column), table[header.column].to_list(), paths)

@@ -116,7 +116,7 @@ def imported_rows(output: Storage, header: ColumnTableHeader, partition: str) ->
         raise FormatError(
             f"{place} is damaged: SHA-256 {part.sha256} expected, {found} found; delete it and scan again"
         )
-    return parsed_table(blob, place, {header.on: pl.String})[0]
+    return parsed_table(blob, place, {header.column: pl.String})[0]
 
 
 def _last_header(output: Storage, name: str) -> ColumnTableHeader | None:
@@ -143,14 +143,14 @@ def _divided(rows: TableRows, place: _Place, audio: AudioFormat, inputs: str) ->
             num_merged += matched.num_merged
         parts: dict[str, TablePart] = {}
         for run in parts_of([joined], rows.part_bytes):
-            sorted_rows = joined.part(run).sort(PARTITION, rows.on)
+            sorted_rows = joined.part(run).sort(PARTITION, rows.column)
             for number, part in divided_by_number(sorted_rows, PARTITION, run, len(names)):
                 path, blob, sha256 = place.write(f"parts/{names[number]}", part)
                 without_row = num_names[number] - part.height
                 parts[names[number]] = TablePart(path, len(blob), sha256, part.height, without_row)
     listed = _unmatched(rows, pl.concat(unmatched))
     path = place.write("unmatched", listed)[0] if listed.height else ""
-    return ColumnTableHeader(inputs, rows.on, rows.num_rows, num_merged, listed.height, path, parts)
+    return ColumnTableHeader(inputs, rows.on, rows.column, rows.num_rows, num_merged, listed.height, path, parts)
 
 
 def _names(catalog: StoredCatalog, on: str, audio: AudioFormat) -> Iterator[pl.Series]:
@@ -175,7 +175,7 @@ def _unmatched(rows: TableRows, unmatched: pl.DataFrame) -> pl.DataFrame:
     what = "no sample of the catalog" if on == "key" else "no recording of the catalog"
     unknown = unmatched.select(
         pl.col(ROW).alias("row"),
-        pl.col(on).alias("name"),
+        pl.col(rows.column).alias("name"),
         code=pl.lit(RejectReason.NO_SAMPLE),
         reason=pl.format(f"row {{}} of the table names {what}", ROW),
     )

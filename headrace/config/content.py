@@ -11,9 +11,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from headrace.arguments import parse_bytes
 from headrace.audio import AudioFormat, Codec
 from headrace.config.partitioning import ShardSize
-from headrace.config.section import Name, Section, Uri
+from headrace.config.section import Name, Section
+from headrace.config.tables import Table
 from headrace.encoders import KINDS
 from headrace.errors import ConfigError
+
+_ColumnName = Annotated[str, Field(min_length=1)]
 
 METADATA_SET = "metadata"
 _FACTS = "fact"  # `fact.split` is a fact of the catalog
@@ -143,7 +146,7 @@ class LatentsConfig(Section):
     encoder: EncoderConfig
     dtype: Literal["float16", "bfloat16", "float32"] = "float16"
     audio_field: str | None = Field(None, alias="field")
-    frame_aligned: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    frame_aligned: tuple[_ColumnName, ...] = ()
     max_rejected: float = Field(0.01, ge=0, le=1)
 
     @field_validator("frame_aligned")
@@ -159,14 +162,20 @@ class ColumnSetConfig(Section):
 
     Attributes:
         name: name of the folder and of the assets.
-        table: CSV, TSV, JSON Lines or Parquet file.
-        on: the column of the table that is joined: keys of samples, or paths of recordings. None takes `key` if the
-            table has it, otherwise `path`.
+        table: CSV, TSV, JSON Lines or Parquet file, and how it is read.
+        on: whether the table is joined by keys of samples or by paths of recordings. None takes what `key` or `path`
+            implies, and without them `key` if the table has such a column, otherwise `path`.
+        key: the column with the keys of samples; implies `on: key`.
+        path: the column with the paths of recordings; implies `on: path`.
+        optional: whether the table may come later: until then, this set is not made.
     """
 
     name: Name
-    table: Uri
+    table: Table
     on: Literal["key", "path"] | None = None
+    key: _ColumnName | None = None
+    path: _ColumnName | None = None
+    optional: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -175,6 +184,23 @@ class ColumnSetConfig(Section):
         if isinstance(content, Mapping) and True in content:
             return {("on" if key is True else key): value for key, value in content.items()}
         return content
+
+    @model_validator(mode="after")
+    def _joins_one_column(self) -> Self:
+        """The same. Raises `ValueError` if `key`, `path` and `on` contradict each other."""
+        if self.key is not None and self.path is not None:
+            raise ValueError("both key and path are given; keep the one that names the joining column")
+        implied = "key" if self.key is not None else "path" if self.path is not None else self.on
+        if self.on not in {None, implied}:
+            raise ValueError(f"on: {self.on} contradicts {implied}: {self.key or self.path}; remove one of them")
+        return self
+
+    @property
+    def joined(self) -> dict[str, str]:
+        """What the table may be joined by → the column that has it, the first choice first."""
+        if self.key is not None or self.path is not None:
+            return {"key": self.key} if self.key is not None else {"path": str(self.path)}
+        return {name: name for name in ((self.on,) if self.on else ("key", "path"))}
 
     @field_validator("name")
     @classmethod

@@ -1,12 +1,14 @@
 """The section `source` of a data set's YAML and the top-level key `exclude`: which recordings are in the data set."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from headrace.audio_names import check_audio_field
-from headrace.config.section import Section, Uri, checked_object, checked_uri
+from headrace.config.section import Section, Uri, checked_object
+from headrace.config.tables import TableConfig, TableFile, checked_table
 
 
 class SampleKind(StrEnum):
@@ -83,6 +85,8 @@ class SourceConfig(Section):
     Attributes:
         uri: folder or bucket prefix of the recordings.
         metadata: CSV, TSV, JSONL or Parquet file with a column `path`, joined to the recordings.
+        table: how the file of the metadata is read.
+        where: a condition on the columns of the metadata, in SQL: rows that do not fulfil it are left out.
         samples: what becomes a sample: a recording (`files`), or a row of the metadata (`rows`).
         columns: which columns of the metadata have a meaning.
         fields: audio field → column with the path of its file. The first is the recording itself. Empty: one field.
@@ -98,6 +102,8 @@ class SourceConfig(Section):
 
     uri: Uri
     metadata: Uri | None = None
+    table: TableConfig = TableConfig()
+    where: Annotated[str, Field(min_length=1, pattern=r"\S")] | None = None
     samples: SampleKind = SampleKind.FILES
     columns: ColumnsConfig = ColumnsConfig()
     fields: dict[Annotated[str, AfterValidator(check_audio_field)], _ColumnName] = Field(default_factory=dict)
@@ -109,6 +115,14 @@ class SourceConfig(Section):
     min_seconds: float = Field(0.0, ge=0, allow_inf_nan=False)
     json_content: JsonContent = Field(JsonContent.EMBED, alias="json")
     validation: Annotated[str, AfterValidator(checked_object)] | None = Field(None, alias="schema")
+
+    @model_validator(mode="after")
+    def _settings_have_a_table(self) -> Self:
+        if self.metadata is None and self.where is not None:
+            raise ValueError("where needs metadata: the table whose columns the condition is about")
+        if self.metadata is None and self.table != TableConfig():
+            raise ValueError("table needs metadata: the table that it describes")
+        return self
 
     @model_validator(mode="after")
     def _rows_have_a_table(self) -> Self:
@@ -146,10 +160,10 @@ class SourceConfig(Section):
 
 
 def _checked_exclude(value: object) -> object:
-    if isinstance(value, str):
-        if not value:
-            raise ValueError("the path is empty; write [] to exclude nothing")
-        return checked_uri(value)
+    if isinstance(value, str) and not value:
+        raise ValueError("the path is empty; write [] to exclude nothing")
+    if isinstance(value, str | Mapping | TableFile):
+        return checked_table(value)
     if not isinstance(value, list | tuple):
         raise ValueError("expected a list of keys: […], or the path or URI of a table with a column `key`")  # noqa: TRY004 - pydantic reports ValueError only
     if wrong := [key for key in value if not (isinstance(key, str) and key)]:
@@ -157,5 +171,5 @@ def _checked_exclude(value: object) -> object:
     return tuple(value)
 
 
-Exclude = Annotated[tuple[str, ...] | str, BeforeValidator(_checked_exclude)]
-"""Keys of samples to leave out, or the path or URL of a table of these keys."""
+Exclude = Annotated[tuple[str, ...] | TableFile, BeforeValidator(_checked_exclude)]
+"""Keys of samples to leave out, or a table of these keys (`headrace.config.tables.Table`)."""

@@ -171,7 +171,7 @@ def test_errors_contain_no_terms_of_python_or_pydantic(load, text):
 
 def test_exclude_is_a_list_of_keys_or_the_name_of_a_table(load):
     assert load(f"{MINIMAL}exclude: [a, '007']").exclude == ("a", "007")
-    assert load(f"{MINIMAL}exclude: keys.csv").exclude == "keys.csv"
+    assert load(f"{MINIMAL}exclude: keys.csv").exclude.uri == "keys.csv"
     assert load(MINIMAL).exclude == load(f"{MINIMAL}exclude:").exclude == load(f"{MINIMAL}exclude: []").exclude == ()
 
 

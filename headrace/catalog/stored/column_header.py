@@ -42,7 +42,8 @@ class ColumnTableHeader:
 
     Attributes:
         inputs: digest of what the table was imported from: its file, the settings and the catalog.
-        on: the column that is joined: `key` or `path`.
+        on: what the table is joined by: `key` or `path`.
+        column: the joined column.
         num_rows: rows of the table.
         num_merged: rows that were left out because they repeat another row.
         num_unmatched: rows that match no sample.
@@ -52,6 +53,7 @@ class ColumnTableHeader:
 
     inputs: str
     on: str
+    column: str
     num_rows: int
     num_merged: int
     num_unmatched: int

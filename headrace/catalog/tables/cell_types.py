@@ -17,6 +17,8 @@ _INTEGER_LIMIT = 1 << 63
 _INTEGER = r"^-?(0|[1-9][0-9]*)$"
 _FLOAT = r"^-?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$|^(?i)[+-]?(nan|inf|infinity)$"
 _BOOLEAN = r"^(?i)(true|false)$"
+TRUE_CELLS = ("true", "1")
+"""What a true cell is in lower case; `1` only in a column whose type is declared."""
 _LIST = r"^\[[\s\S]*\]$"
 
 
@@ -102,8 +104,8 @@ def converted(cells: pl.Series, dtype: pl.DataType) -> pl.Series:
         return cells.replace("", None)
     bare = _bare(cells)
     if dtype == pl.Boolean:
-        return bare.str.to_lowercase() == "true"
-    return bare.str.json_decode(dtype) if isinstance(dtype, pl.List) else bare.cast(dtype)
+        return bare.str.to_lowercase().is_in(TRUE_CELLS)
+    return bare.str.json_decode(dtype) if dtype.is_nested() else bare.cast(dtype)
 
 
 def typed(cells: pl.Series) -> pl.Series:

@@ -9,14 +9,16 @@ import io
 import json
 import math
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from headrace.catalog.declared_types import fits, misfit
 from headrace.catalog.tables.buckets import PartTables
+from headrace.config.tables import ColumnType
 from headrace.errors import ConfigError
 from headrace.stores.temporary_room import temporary_room
 
@@ -45,7 +47,9 @@ class JsonLinesTable:
         return iter(self.pieces)
 
 
-def read_json_lines(file: Path, name: str, texts: tuple[str, ...]) -> JsonLinesTable:
+def read_json_lines(
+    file: Path, name: str, texts: Sequence[str], types: Mapping[str, ColumnType] | None = None
+) -> JsonLinesTable:
     """Read a table of JSON Lines, piece by piece. What does not fit in memory is kept in a temporary file.
 
     Columns are in the order in which they first appear, the names in objects in alphabetical order. An object that has
@@ -55,12 +59,14 @@ def read_json_lines(file: Path, name: str, texts: tuple[str, ...]) -> JsonLinesT
         file: one JSON object per line; blank lines are skipped.
         name: name of the file in error messages.
         texts: columns that become text afterwards; numbers and booleans may be mixed with text there.
+        types: column → the type that it gets afterwards, which its values must fit.
 
     Raises:
-        ConfigError: a line is not a JSON object, or the values of a column have different kinds.
+        ConfigError: a line is not a JSON object, an object has a name twice, the values of a column have different
+            kinds, or a value does not fit the declared type of its column.
         StorageError: the temporary folder is full.
     """
-    seen = _seen(file, name, texts)
+    seen = _seen(file, name, texts, types or {})
     if not seen.columns:
         raise ConfigError(f"{name}: there is no row, so nobody knows its columns; write one, or take the table out")
     try:
@@ -143,16 +149,16 @@ def _without_special(lines: Iterable[bytes]) -> tuple[bytes, dict[str, dict[int,
         for column, value in row.items():
             if isinstance(value, float) and not math.isfinite(value):
                 special.setdefault(column, {})[number] = value
-        text.write(json.dumps({column: _plain(value) for column, value in row.items()}).encode() + b"\n")
+        text.write(json.dumps({column: plain(value) for column, value in row.items()}).encode() + b"\n")
     return text.getvalue(), special
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
-    """The value with null for empty objects, NaN and infinities."""
+def plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
+    """The same value with null for empty objects, NaN and infinities."""
     if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()} or None
+        return {name: plain(inner) for name, inner in value.items()} or None
     if isinstance(value, list):
-        return [_plain(inner) for inner in value]
+        return [plain(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -184,7 +190,26 @@ class _Seen:
         return any(kind == _KINDS[dict] and path not in named for path, (kind, _) in self.kinds.items())
 
 
-def _seen(file: Path, name: str, texts: tuple[str, ...]) -> _Seen:
+def parsed_json(text: str | bytes, parse_constant: Callable[[str], Any] | None = None) -> Any:  # noqa: ANN401 - any value of JSON
+    """A value of JSON. Raises `ValueError` if it is not valid, or has an object with one name twice.
+
+    Args:
+        text: the JSON.
+        parse_constant: what to do with NaN, Infinity and -Infinity; None reads them as numbers.
+    """
+    return json.loads(text, object_pairs_hook=_object, parse_constant=parse_constant)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in found if names.count(name) > 1)
+        raise ValueError(f"an object has the name {twice!r} twice; which value counts is not defined: keep one")
+    return found
+
+
+def _seen(file: Path, name: str, texts: Sequence[str], types: Mapping[str, ColumnType]) -> _Seen:
     """The columns of a JSON Lines file, and the kinds of their values: one for each column.
 
     The kinds are text, number, boolean, list and object. The rule also holds for the elements of a column's lists, and
@@ -194,31 +219,18 @@ def _seen(file: Path, name: str, texts: tuple[str, ...]) -> _Seen:
         file: one JSON object per line; blank lines are skipped.
         name: name of the file in error messages.
         texts: columns that become text in any case; numbers and booleans count as text there.
+        types: column → its declared type.
 
     Raises:
-        ConfigError: a line is not a JSON object, or a column has two kinds; the message names the lines.
+        ConfigError: see `read_json_lines`; the message names the lines.
     """
+    texts = (*texts, *(column for column, kind in types.items() if kind == ColumnType.TEXT))
     seen = _Seen()
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
-            try:
-                row = json.loads(line)
-                found = _kinds(row, (), texts) if isinstance(row, dict) else None
-                if b"\\ud" in line.lower():
-                    json.dumps(row, ensure_ascii=False).encode()
-            except UnicodeEncodeError as error:
-                raise ConfigError(
-                    f"{name}, line {number}: half of a surrogate pair ({error.object[error.start]!r}), which is not a "
-                    "character; write the text again"
-                ) from error
-            except ValueError as error:
-                raise ConfigError(f"{name}, line {number}: not valid JSON: {error}") from error
-            except RecursionError as error:
-                raise ConfigError(f"{name}, line {number}: lists or objects are nested too deeply") from error
-            if found is None:
-                raise ConfigError(f"{name}, line {number}: expected one JSON object per line")
+            row, found = _parsed_row(line, f"{name}, line {number}", texts, types)
             seen.columns.update(dict.fromkeys(row))
             for path, kind in found:
                 before, first = seen.kinds.setdefault(path, (kind, number))
@@ -230,9 +242,33 @@ def _seen(file: Path, name: str, texts: tuple[str, ...]) -> _Seen:
     return seen
 
 
-def _kinds(
-    row: dict[str, Any], above: tuple[str, ...], texts: tuple[str, ...] = ()
-) -> list[tuple[tuple[str, ...], str]]:
+def _parsed_row(
+    line: bytes, place: str, texts: Sequence[str], types: Mapping[str, ColumnType]
+) -> tuple[dict[str, Any], list[tuple[tuple[str, ...], str]]]:
+    """The object of a line, and path and kind of its values. Raises `ConfigError`, see `read_json_lines`."""
+    try:
+        row = parsed_json(line)
+        found = _kinds(row, (), texts) if isinstance(row, dict) else None
+        if b"\\ud" in line.lower():
+            json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            f"{place}: half of a surrogate pair ({error.object[error.start]!r}), which is not a "
+            "character; write the text again"
+        ) from error
+    except ValueError as error:
+        raise ConfigError(f"{place}: not valid JSON: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{place}: lists or objects are nested too deeply") from error
+    if found is None:
+        raise ConfigError(f"{place}: expected one JSON object per line")
+    for column in types.keys() & row.keys():
+        if not fits(row[column], types[column]):
+            raise misfit(place, column, row[column], types[column])
+    return row, found
+
+
+def _kinds(row: dict[str, Any], above: tuple[str, ...], texts: Sequence[str] = ()) -> list[tuple[tuple[str, ...], str]]:
     """Path and kind of each value of an object, nested values included."""
     found: list[tuple[tuple[str, ...], str]] = []
     for name, value in row.items():

@@ -5,26 +5,37 @@ recordings. CSV has no types; `headrace.catalog.tables.cell_types` finds them.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 import polars as pl
 
+from headrace.catalog.declared_types import DTYPES
+from headrace.catalog.delimited_rows import Dialect
+from headrace.catalog.parquet_tables import BATCH_ROWS, DeclaredTable, ParquetTable
 from headrace.catalog.tables.delimited_files import read_delimited
 from headrace.catalog.tables.json_lines import read_json_lines
+from headrace.config.tables import ColumnType, TableConfig, TableFormat
 from headrace.errors import ConfigError, StorageError
 
 _TEXT_COLUMNS = ("path", "key")
 """Columns that are text even if all of their values look like numbers, besides those that `source.columns` names."""
 
-BATCH_ROWS = 50_000
-"""Rows of a batch of a `MetadataTable`, at most."""
 
-_FIRST_ROWS = 1000
-_BATCH_BYTES = 8 << 20
+STANDARD = TableConfig()
+"""How a table is read without further settings."""
+
+_EXTENSIONS = {
+    ".csv": TableFormat.CSV,
+    ".tsv": TableFormat.TSV,
+    ".jsonl": TableFormat.JSONL,
+    ".ndjson": TableFormat.JSONL,
+    ".json": TableFormat.JSONL,
+    ".parquet": TableFormat.PARQUET,
+}
 
 
 class MetadataTable(Protocol):
@@ -55,36 +66,6 @@ class TableInMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetTable:
-    """A `MetadataTable` that is read from a Parquet file, some rows at a time.
-
-    Attributes:
-        schema: names and types of the columns.
-        file: the file.
-        name: its name in error messages.
-    """
-
-    schema: pl.Schema
-    file: Path | BinaryIO
-    name: str
-
-    def batches(self) -> Iterator[pl.DataFrame]:
-        """The rows in order, some at a time. Raises `ConfigError` if they cannot be read."""
-        rows = pl.scan_parquet(self.file, low_memory=True)
-        start, size = 0, min(_FIRST_ROWS, BATCH_ROWS)
-        while True:
-            try:
-                batch = rows.slice(start, size).collect()
-            except (pl.exceptions.PolarsError, OSError) as error:
-                raise ConfigError(f"{self.name}: not a readable Parquet file: {error}") from error
-            if batch.is_empty():
-                return
-            yield batch
-            start += size
-            size = max(1, min(BATCH_ROWS, _BATCH_BYTES * batch.height // max(1, int(batch.estimated_size()))))
-
-
-@dataclass(frozen=True, slots=True)
 class TypedTable:
     """A `MetadataTable` whose columns get other types.
 
@@ -103,13 +84,14 @@ class TypedTable:
         return (batch.cast(self.schema) for batch in self.table.batches())
 
 
-def open_metadata(
+def open_metadata(  # noqa: PLR0913 - a file, its form, and what its columns are for
     path: str | os.PathLike[str],
     shown: str | None = None,
     *,
     path_column: str = "path",
     text_columns: Sequence[str] = (),
     owner: object = None,
+    form: TableConfig = STANDARD,
 ) -> MetadataTable:
     """Open a metadata table that is read in batches. `path`, `key` and the columns of paths and keys are text.
 
@@ -122,6 +104,7 @@ def open_metadata(
         path_column: the column that the table needs; it is text.
         text_columns: other columns that are text.
         owner: see `TypedTable`.
+        form: how the file is read, and types of columns.
 
     Raises:
         ConfigError: the file does not exist, is not a regular file, is invalid (the message names the line if
@@ -129,7 +112,7 @@ def open_metadata(
         StorageError: the temporary folder is full.
     """
     name = f"metadata table {shown or path}"
-    table = _open(Path(path), name, (path_column, *text_columns), owner)
+    table = _open(Path(path), name, form, (path_column, *text_columns), owner)
     _check_column(table.schema, name, path_column, "relative to source.uri")
     return table
 
@@ -140,23 +123,31 @@ def read_metadata(
     *,
     path_column: str = "path",
     text_columns: Sequence[str] = (),
+    form: TableConfig = STANDARD,
 ) -> pl.DataFrame:
     """All rows of a metadata table in memory, in the file's order. Arguments and errors as for `open_metadata`."""
-    return in_memory(open_metadata(path, shown, path_column=path_column, text_columns=text_columns))
+    return in_memory(open_metadata(path, shown, path_column=path_column, text_columns=text_columns, form=form))
 
 
-def open_table(path: str | os.PathLike[str], shown: str, owner: object = None) -> MetadataTable:
+def open_table(
+    path: str | os.PathLike[str],
+    shown: str,
+    owner: object = None,
+    *,
+    form: TableConfig = STANDARD,
+    text_columns: Sequence[str] = (),
+) -> MetadataTable:
     """Open a table that is joined to samples (`columns`). Arguments, types and errors are those of `open_metadata`.
 
     Which column is joined, and whether the table has it, is checked by the caller.
     """
-    return _open(Path(path), f"table {shown} (columns)", (), owner)
+    return _open(Path(path), f"table {shown} (columns)", form, text_columns, owner)
 
 
-def read_keys(path: str | os.PathLike[str], shown: str | None = None) -> frozenset[str]:
+def read_keys(path: str | os.PathLike[str], shown: str | None = None, form: TableConfig = STANDARD) -> frozenset[str]:
     """Read the column `key` of a table, without empty cells. Arguments and errors are those of `open_metadata`."""
     name = f"table of keys {shown or path} (exclude)"
-    table = _open(Path(path), name)
+    table = _open(Path(path), name, form)
     _check_column(table.schema, name, "key", "keys of samples")
     return frozenset().union(*(batch["key"].drop_nulls() for batch in table.batches())) - {""}
 
@@ -173,42 +164,62 @@ def _check_column(schema: pl.Schema, name: str, column: str, meaning: str) -> No
         raise ConfigError(f"{name}: has no column {column!r} ({meaning}); its columns are: {found}")
 
 
-def _open(file: Path, name: str, others: Sequence[str] = (), owner: object = None) -> MetadataTable:
+def _open(file: Path, name: str, form: TableConfig, others: Sequence[str] = (), owner: object = None) -> MetadataTable:
     """Open a table; `path`, `key` and `others` are text. Error messages begin with `name`."""
     texts = tuple(dict.fromkeys((*_TEXT_COLUMNS, *others)))
-    reader = _READERS.get(file.suffix.lower())
-    if reader is None:
-        raise ConfigError(f"{name}: the file's name must end in one of {', '.join(_READERS)}")
+    kind = form.format or _EXTENSIONS.get(file.suffix.lower())
+    if kind is None:
+        extensions = ", ".join(_EXTENSIONS)
+        raise ConfigError(f"{name}: the file's name must end in one of {extensions}, or source.table.format be given")
     if not file.is_file():  # before it is opened: a pipe would wait for a writer
         raise ConfigError(f"{name}: {_why_no_file(file)}")
     try:
-        table = reader(file, name, texts)
+        table = _READERS[kind](file, name, texts, form)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{name}: not valid UTF-8 (byte {error.start}); convert the file to UTF-8") from error
     except StorageError:
         raise
     except OSError as error:
         raise ConfigError(f"{name}: cannot be read: {error.strerror or error}") from error
-    return TypedTable(_stored_types(table.schema, name, texts), table, owner)
+    if lacking := [column for column in form.types if column not in table.schema]:
+        raise ConfigError(
+            f"{name}: types: there is no column {lacking[0]!r}; the columns are {', '.join(table.schema)}"
+        )
+    return TypedTable(_stored_types(table.schema, name, texts, form.types), table, owner)
 
 
-def _open_parquet(file: Path, name: str, _texts: tuple[str, ...]) -> MetadataTable:
+def _read_delimited(file: Path, name: str, texts: tuple[str, ...], form: TableConfig, default: str) -> MetadataTable:
+    return read_delimited(file, name, texts, Dialect(form.delimiter or default, form.quotes, form.header), form.types)
+
+
+def _read_json_lines(file: Path, name: str, texts: tuple[str, ...], form: TableConfig) -> MetadataTable:
+    return read_json_lines(file, name, texts, form.types)
+
+
+def _open_parquet(file: Path, name: str, _texts: tuple[str, ...], form: TableConfig) -> MetadataTable:
     try:
         schema = pl.Schema(pl.read_parquet_schema(file))
         schema.to_frame()  # fails for types that no table can have, such as decimals of more than 38 digits
     except (pl.exceptions.PolarsError, OSError) as error:
         raise ConfigError(f"{name}: not a readable Parquet file: {error}") from error
-    return ParquetTable(schema, file, name)
+    table = ParquetTable(schema, file, name)
+    return DeclaredTable.of(table, form.types, name) if form.types else table
 
 
-def _stored_types(schema: pl.Schema, name: str, texts: Sequence[str]) -> pl.Schema:
-    """The types that the columns of a table get. Raises `ConfigError` if one of `texts` holds lists or objects."""
+def _stored_types(schema: pl.Schema, name: str, texts: Sequence[str], declared: Mapping[str, ColumnType]) -> pl.Schema:
+    """The types that the columns of a table get.
+
+    Raises `ConfigError` if one of `texts` holds lists or objects, or has another declared type.
+    """
     texts = tuple(text for text in texts if text in schema)
+    if other := [text for text in texts if declared.get(text, ColumnType.TEXT) != ColumnType.TEXT]:
+        raise ConfigError(f"{name}: types: column {other[0]!r} holds paths or keys, which are text; remove its type")
     if nested := [text for text in texts if schema[text].is_nested()]:
         raise ConfigError(f"{name}: column {nested[0]!r} must be text, found {schema[nested[0]]}")
     # A column of only nulls, or of only empty lists, becomes text, which every reader of Parquet supports.
     nothing = {pl.Null(): pl.String(), pl.List(pl.Null()): pl.List(pl.String())}
     types = {column: nothing.get(dtype, dtype) for column, dtype in schema.items()}
+    types |= {column: DTYPES[kind] for column, kind in declared.items() if kind in DTYPES}
     return pl.Schema(types | dict.fromkeys(texts, pl.String()))
 
 
@@ -223,13 +234,11 @@ def _why_no_file(path: Path) -> str:
     return "there is no such file"
 
 
-_Reader = Callable[[Path, str, tuple[str, ...]], MetadataTable]
+_Reader = Callable[[Path, str, tuple[str, ...], TableConfig], MetadataTable]
 
-_READERS: dict[str, _Reader] = {
-    ".csv": partial(read_delimited, delimiter=","),
-    ".tsv": partial(read_delimited, delimiter="\t"),
-    ".jsonl": read_json_lines,
-    ".ndjson": read_json_lines,
-    ".json": read_json_lines,
-    ".parquet": _open_parquet,
+_READERS: dict[TableFormat, _Reader] = {
+    TableFormat.CSV: partial(_read_delimited, default=","),
+    TableFormat.TSV: partial(_read_delimited, default="\t"),
+    TableFormat.JSONL: _read_json_lines,
+    TableFormat.PARQUET: _open_parquet,
 }

@@ -1,0 +1,84 @@
+"""Reads a column whose cells are JSON (`source.table.types`), by the rules for a column of JSON Lines."""
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import polars as pl
+
+from headrace.catalog.declared_types import misfit
+from headrace.catalog.tables.json_lines import parsed_json, plain, read_json_lines
+from headrace.config.tables import ColumnType
+from headrace.stores.temporary_room import temporary_room
+
+
+def _temporary() -> IO[bytes]:
+    return tempfile.NamedTemporaryFile(suffix=".jsonl")  # deleted with its object
+
+
+@dataclass(slots=True)
+class JsonCells:
+    """Finds the type of a column of JSON. Each piece is given to `plain_cells`; then `dtype` is its type.
+
+    Attributes:
+        name: name of the table in error messages.
+        column: name of the column.
+        unit: what the numbers of cells are: `line` or `row`.
+    """
+
+    name: str
+    column: str
+    unit: str = "line"
+    _file: IO[bytes] = field(default_factory=_temporary)
+    _line: int = 1
+
+    def plain_cells(self, cells: pl.Series, numbers: Sequence[int]) -> pl.Series:
+        """A piece of the column (text) in the form that `decoded` reads.
+
+        Args:
+            cells: the cells; empty ones are null.
+            numbers: the line, or row, of each cell, in ascending order.
+
+        Raises:
+            ConfigError: a cell is not JSON.
+            StorageError: the temporary folder is full.
+        """
+        found: list[str | None] = []
+        with temporary_room("a table"):
+            for number, cell in zip(numbers, cells, strict=True):
+                value = self._parsed(cell, number)
+                # The line is that of the table, so that messages about the column name it.
+                line = json.dumps({self.column: value}).encode()
+                self._file.write(b"\n" * (number - self._line) + line)
+                self._line = number
+                found.append(None if value is None else json.dumps(plain(value)))
+        return pl.Series(cells.name, found, dtype=pl.String)
+
+    def dtype(self) -> pl.DataType:
+        """The common type of all cells. Raises `ConfigError` if they have several kinds."""
+        self._file.flush()
+        nothing = {pl.Null(): pl.String(), pl.List(pl.Null()): pl.List(pl.String())}
+        if not self._file.tell():
+            return pl.String()
+        found = read_json_lines(Path(self._file.name), self.name, ()).schema[self.column]
+        return nothing.get(found, found)
+
+    def _parsed(self, cell: str | None, number: int) -> Any:  # noqa: ANN401 - any value of JSON
+        if not cell:
+            return None
+        try:
+            return parsed_json(cell, parse_constant=_rejected)
+        except (ValueError, RecursionError) as error:
+            raise misfit(f"{self.name}, {self.unit} {number}", self.column, cell, ColumnType.JSON) from error
+
+
+def decoded(cells: pl.Series, dtype: pl.DataType) -> pl.Series:
+    """The values of cells that `JsonCells.plain_cells` returned."""
+    return cells.replace("", None).str.json_decode(dtype)
+
+
+def _rejected(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")
