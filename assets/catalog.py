@@ -52,7 +52,8 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             "conservation",
             asset=keys.catalog,
             blocking=True,
-            description="found = recordings + rejected + unsettled; also for rows, if these are samples",
+            description="found = recordings + rejected + unsettled + left out by source.where; also for rows, if "
+            "these are samples",
         ),
         dg.AssetCheckSpec(
             "has_recordings",
@@ -153,7 +154,7 @@ def _freshness(schedules: SchedulesConfig) -> dg.FreshnessPolicy | None:
 def _conservation(scan: "Scan", config: DatasetConfig) -> dg.AssetCheckResult:
     num_recordings = scan.num_used
     num_rejected = int((scan.rejected["origin"] == "file").sum())
-    passed = scan.num_found == num_recordings + num_rejected + scan.num_unsettled
+    passed = scan.num_found == num_recordings + num_rejected + scan.num_unsettled + scan.num_left_out_files
     rows = {}
     if config.source.samples == SampleKind.ROWS:
         rejected_rows = int((scan.rejected["origin"] == "metadata").sum())
@@ -164,7 +165,9 @@ def _conservation(scan: "Scan", config: DatasetConfig) -> dg.AssetCheckResult:
             "rows_merged": scan.num_merged_rows,
             "rows_waiting": scan.num_waiting_rows,
         }
-        passed &= 2 * scan.num_rows == sum(rows.values())
+        passed &= 2 * scan.num_rows == sum(rows.values()) + scan.num_left_out_rows
+    if config.source.where is not None:
+        rows |= {"rows_left_out": scan.num_left_out_rows, "files_left_out": scan.num_left_out_files}
     return dg.AssetCheckResult(
         check_name="conservation",
         passed=passed,

@@ -105,6 +105,8 @@ def catalog_metadata(scan: "Scan", changes: "CatalogChanges", partitions: Sequen
         "source_bytes": figures.num_bytes,
         "duplicates": figures.num_duplicates,
         "merged_rows": scan.num_merged_rows,
+        "rows_left_out": scan.num_left_out_rows,
+        "files_left_out": scan.num_left_out_files,
         "cut_rows": scan.num_cut_rows,
         "changed_partitions": named or "none",
         **{f"{step}_seconds": round(value, 3) for step, value in scan.seconds.items()},

@@ -30,10 +30,10 @@ def sections(model, content, where=""):
         types = [info.annotation, *get_args(info.annotation)]
         inner = next((kind for kind in types if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
         if inner is not None:
-            below = next(iter(content[name]), {}) if isinstance(content[name], list) else content[name]
+            below = next(iter(content[name]), None) if isinstance(content[name], list) else content[name]
             if get_origin(info.annotation) is dict:  # of sections by name
                 below = next(iter(below.values()))
-            if not isinstance(below, dict):  # a table that is a path
+            if not isinstance(below, dict):  # a table that is a path, or a list of keys
                 continue
             yield from sections(inner, below, f"{where}.{name}")
 

@@ -55,6 +55,7 @@ class CatalogSettings:
         min_seconds: shorter recordings are rejected.
         samples: what becomes a sample.
         columns: which columns of the metadata have a meaning.
+        where: the condition that rows of the metadata fulfil; other rows are left out.
         fields: audio field → column with the path of its file, if rows are samples.
         key_form: what to do with keys that have other characters than a key may have.
         span_tolerance_seconds: a span that ends at most this much after its recording's end is cut there.
@@ -68,6 +69,7 @@ class CatalogSettings:
     min_seconds: float = 0.0
     samples: SampleKind = SampleKind.FILES
     columns: ColumnsConfig = field(default_factory=ColumnsConfig)
+    where: str | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
     key_form: KeyForm = KeyForm.AS_IS
     span_tolerance_seconds: float = 0.05

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from headrace.catalog.chosen_rows import RowCondition
 from headrace.catalog.rows.metadata_columns import check_types, json_rows, stored_names
 from headrace.catalog.rows.path_spelling import spelled_as_files, tidy_paths
 from headrace.catalog.rows.row_columns import (
@@ -74,12 +75,14 @@ class TableSettings:
         columns: which columns have a meaning.
         fields: audio field → column with the path of its file.
         root: the source's root; paths that begin with it are made relative.
+        where: the condition that rows fulfil; other rows are left out.
     """
 
     samples: SampleKind = SampleKind.FILES
     columns: ColumnsConfig = field(default_factory=ColumnsConfig)
     fields: Mapping[str, str] = field(default_factory=dict)
     root: str = ""
+    where: str | None = None
 
 
 class TableReader:
@@ -88,6 +91,7 @@ class TableReader:
     Attributes:
         schema: names and types of the columns of a batch.
         num_rows: rows that have been read.
+        num_left_out: those of them that the condition leaves out.
     """
 
     def __init__(self, metadata: MetadataTable | None, settings: TableSettings) -> None:
@@ -98,8 +102,8 @@ class TableReader:
             settings: how it is read.
 
         Raises:
-            ConfigError: the table has no column `path` or lacks a column that the settings name, or a column cannot be
-                stored.
+            ConfigError: the table has no column `path` or lacks a column that the settings name, a column cannot be
+                stored, or the condition is not one on the columns of the table.
         """
         self._metadata = metadata
         self._settings = settings if metadata is not None else TableSettings()
@@ -108,22 +112,36 @@ class TableReader:
         empty = pl.DataFrame(schema={"path": pl.String} if metadata is None else metadata.schema)
         check_types(empty)
         self._names = stored_names(name for name in names if name != self._roles.unmapped_path)
-        self.num_rows = 0
+        where = self._settings.where
+        self._condition = None if where is None else RowCondition.of(where, empty.schema)
+        self.num_rows = self.num_left_out = 0
         self.schema = self._tidy(empty).schema
 
-    def batches(self) -> Iterator[pl.DataFrame]:
-        """The rows, batch by batch. Raises `ConfigError` at the end if rows have both an end and a duration."""
+    def batches(self) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+        """The rows, batch by batch, and those of the batch that are left out.
+
+        Raises `ConfigError` at the end if rows have both an end and a duration.
+        """
         both: list[int] = []
         num_both = 0
         for batch in () if self._metadata is None else self._metadata.batches():
             table = self._tidy(batch)
+            self.num_rows += table.height
+            is_chosen = self._chosen(batch)
+            table, left_out = table.filter(is_chosen), table.filter(~is_chosen)
+            self.num_left_out += left_out.height
             found = rows_with_two_ends(table)
             num_both += len(found)
             both += found.head(SHOWN - len(both)).to_list() if len(both) < SHOWN else []
-            self.num_rows += table.height
-            yield table
+            yield table, left_out
         if num_both:
             raise two_ends(self._roles, both, num_both)
+
+    def _chosen(self, batch: pl.DataFrame) -> pl.Series:
+        """Whether each row of a batch fulfils the condition."""
+        if self._condition is None:
+            return pl.repeat(value=True, n=batch.height, eager=True)
+        return self._condition.chosen(batch)
 
     def _tidy(self, metadata: pl.DataFrame) -> pl.DataFrame:
         """A batch under the catalog's column names, with normalized paths, and the columns with a meaning."""

@@ -90,11 +90,14 @@ class Scan:
         unsettled: files left for the next scan (`STAMP_SCHEMA`).
         num_recordings: number of recordings, or rows, in the catalog.
         num_used: number of files that recordings or rows name, those of named audio fields included.
-        num_found: files of the source: those of the recordings, rejected ones of origin `file`, and unsettled ones.
+        num_found: files of the source: those of the recordings, rejected ones of origin `file`, unsettled ones, and
+            those that are left out.
         num_opened: files that were read.
         num_reused: files whose facts were taken from the previous catalog.
         num_resumed: files whose facts were taken from a scan that was interrupted.
         num_rows: rows of the metadata table.
+        num_left_out_rows: rows of the metadata table that `source.where` leaves out.
+        num_left_out_files: files of the source that only such rows name.
         num_merged_rows: rows of the metadata table that repeat another row.
         num_waiting_rows: rows that wait for files of `unsettled`, if rows are samples.
         num_cut_rows: rows whose spans were cut at their recordings' ends (`source.span_tolerance_seconds`).
@@ -114,6 +117,8 @@ class Scan:
     num_reused: int
     num_resumed: int = 0
     num_rows: int = 0
+    num_left_out_rows: int = 0
+    num_left_out_files: int = 0
     num_merged_rows: int = 0
     num_waiting_rows: int = 0
     num_cut_rows: int = 0

@@ -47,7 +47,7 @@ from headrace.catalog.scanning.scan_tables import EarlierScan, ScanTables
 from headrace.catalog.tables.buckets import ALL, Buckets, PartTables, bucket_of_paths
 from headrace.catalog.tables.metadata_files import MetadataTable
 from headrace.format.rejects import RejectSubject
-from headrace.sources.listing import Listing
+from headrace.sources.listing import Listing, concatenated
 from headrace.sources.sources import Source
 
 _NS = 1_000_000_000
@@ -100,6 +100,8 @@ class ScanTotals:
     num_reused: int = 0
     num_resumed: int = 0
     num_rows: int = 0
+    num_left_out_rows: int = 0
+    num_left_out_files: int = 0
     num_merged_rows: int = 0
     num_waiting_rows: int = 0
     num_cut_rows: int = 0
@@ -120,6 +122,7 @@ class ScannedParts:
     Attributes:
         totals: numbers of the scan.
         unsettled: files left for the next scan (`STAMP_SCHEMA`).
+        left_out: files that only rows name that `source.where` leaves out.
         probe_version: version of the probe that read the files.
     """
 
@@ -129,6 +132,7 @@ class ScannedParts:
         """Only `scan_parts` makes values."""
         self.totals = totals
         self.unsettled = unsettled
+        self.left_out = concatenated(tables.left_out)
         self.probe_version = tables.probe_version
         self._tables = tables
         self._previous = known
@@ -260,7 +264,8 @@ def scan_parts(  # noqa: PLR0913, PLR0917 - what a scan reads, and how it runs
     """Scan the source once. Arguments and errors are those of `headrace.catalog.scanning.scan.scan`."""
     watch = _Stopwatch()
     totals = ScanTotals(seconds=watch.seconds)
-    table = TableReader(metadata, TableSettings(settings.samples, settings.columns, settings.fields, source.uri))
+    how_read = TableSettings(settings.samples, settings.columns, settings.fields, source.uri, settings.where)
+    table = TableReader(metadata, how_read)
     tables = ScanTables(settings, table, runtime.probe_version(), runtime.table_bytes)
     with ExitStack() as stack:
         stack.callback(tables.close)
@@ -295,7 +300,7 @@ def _planned(tables: ScanTables, totals: ScanTotals, now_ns: int) -> Iterator[pl
         if tables.lookup is not None:
             tables.lookup.ask(rows.table)
         remembered, resumed = tables.earlier_facts(part)
-        listing = tables.listing.part(part)
+        listing = tables.listed(part)
         plan = plan_scan(listing, pl.concat([remembered, resumed]), settle_ns, now_ns)
         num_resumed = resumed.join(listing, on=list(STAMP_SCHEMA), how="semi").height
         totals.num_merged_rows += rows.num_merged
@@ -307,6 +312,7 @@ def _planned(tables: ScanTables, totals: ScanTotals, now_ns: int) -> Iterator[pl
     differing.check(tables.table.schema)
     tables.forget_earlier()
     totals.num_found, totals.num_rows = tables.listing.num_rows, tables.table.num_rows
+    totals.num_left_out_rows, totals.num_left_out_files = tables.table.num_left_out, sum(map(len, tables.left_out))
     totals.num_opened = tables.to_open.num_rows
 
 

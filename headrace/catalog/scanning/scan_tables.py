@@ -7,12 +7,17 @@ import polars as pl
 
 from headrace.catalog.judging.acceptance import CatalogSettings
 from headrace.catalog.rows.metadata_rows import MetadataRows, TableReader, prepared_rows
+from headrace.catalog.rows.path_spelling import spelled_as_files
+from headrace.catalog.rows.row_columns import path_columns
 from headrace.catalog.rows.schemas import FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA
 from headrace.catalog.scanning.checkpoint import ScanCheckpoint
 from headrace.catalog.scanning.field_lookup import FieldLookup
 from headrace.catalog.scanning.probing import still_valid
 from headrace.catalog.tables.buckets import ALL, Buckets, PartTables, bucket_of_paths, parts_of
 from headrace.config.source import SampleKind
+from headrace.sources.listing import SourceStamps, stamps_of
+
+_IS_LEFT_OUT = "\0is_left_out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,7 @@ class ScanTables:
         table: reads the metadata table.
         probe_version: version of the probe.
         parts: the buckets of each part.
+        left_out: stamps of the files that only rows name which `source.where` leaves out, of each part that was listed.
         lookup: finds the files of other parts that rows name; None if rows name one file each.
         most_bytes: as in `Buckets`.
     """
@@ -50,6 +56,8 @@ class ScanTables:
         facts = pl.Schema(FACT_SCHEMA)
         self.listing = Buckets(pl.Schema(LISTING_SCHEMA), self.most_bytes)
         self.rows = Buckets(table.schema, self.most_bytes)
+        self.named = Buckets(pl.Schema({"path": pl.String, _IS_LEFT_OUT: pl.Boolean}), self.most_bytes)
+        self.left_out: list[SourceStamps] = []
         self.remembered = Buckets(facts, self.most_bytes)
         self.kept = Buckets(facts, self.most_bytes)
         self.known = PartTables(self.most_bytes)
@@ -67,14 +75,30 @@ class ScanTables:
 
     def read(self, previous: EarlierScan | None, checkpoint: ScanCheckpoint | None) -> None:
         """Read the metadata and the facts of earlier scans, then decide about the parts."""
-        for batch in self.table.batches():
+        for batch, left_out in self.table.batches():
             self.add(self.rows, batch)
+            for rows in (batch, left_out) if self.settings.where is not None else ():
+                for name in path_columns(rows):
+                    paths = rows.select(pl.col(name).alias("path"), pl.lit(rows is left_out).alias(_IS_LEFT_OUT))
+                    self.add(self.named, paths.drop_nulls())
         if previous is not None:
             for facts in previous.facts():
                 self.add(self.remembered, still_valid(facts, previous.probe_version, self.probe_version))
         for facts in () if checkpoint is None else checkpoint.tables(self.probe_version):
             self.add(self.kept, facts)
-        self.parts = parts_of([self.listing, self.rows, self.remembered, self.kept], self.most_bytes)
+        self.parts = parts_of([self.listing, self.rows, self.named, self.remembered, self.kept], self.most_bytes)
+
+    def listed(self, part: range) -> pl.DataFrame:
+        """The listing of a part, without files that only rows name which `source.where` leaves out. Called once."""
+        listing = self.listing.part(part)
+        if self.settings.where is None:
+            return listing
+        named = self.named.part(part)
+        named = named.with_columns(spelled_as_files(named["path"], listing["path"]))
+        left_out = named.group_by("path").agg(pl.col(_IS_LEFT_OUT).all()).filter(_IS_LEFT_OUT)
+        files = listing.join(left_out, on="path", how="semi")
+        self.left_out.append(stamps_of(files["path"], files["num_bytes"], files["mtime_ns"]))
+        return listing.join(left_out, on="path", how="anti", maintain_order="left")
 
     def prepared(self, part: range) -> MetadataRows:
         """The metadata rows of a part, prepared for the join."""
@@ -109,7 +133,9 @@ class ScanTables:
 
     def close(self) -> None:
         """Delete the temporary files."""
-        for table in (self.listing, self.rows, self.remembered, self.kept, self.probed, self.known, self.to_open):
+        for table in (self.listing, self.rows, self.named, self.remembered, self.kept, self.probed):
             table.close()
+        self.known.close()
+        self.to_open.close()
         if self.lookup is not None:
             self.lookup.close()

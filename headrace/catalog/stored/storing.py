@@ -182,12 +182,18 @@ class CatalogWriter:
             self._stamps = [self._together(self._stamps)]
         return sum(map(len, self._stamps))
 
-    def finish(self, rejected: pl.DataFrame) -> CatalogHeader:
-        """Write the parts that changed, then the header."""
+    def finish(self, rejected: pl.DataFrame, left_out: SourceStamps | None = None) -> CatalogHeader:
+        """Write the parts that changed, then the header.
+
+        Args:
+            rejected: the table of rejects.
+            left_out: the files that `source.where` leaves out; None for none.
+        """
         config, writer = self._config, self._parts
         entries = dict(self._entries())
         files = rejected.select("origin", *STAMP_SCHEMA).filter(pl.col("origin") == RejectSubject.FILE)
         stamps = [*self._stamps, stamps_of(*(files[name] for name in STAMP_SCHEMA))]
+        stamps += [] if left_out is None else [left_out]
         self._stamps = []
         totals = CatalogTotals(
             dataset=config.name,

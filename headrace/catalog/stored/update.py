@@ -80,6 +80,7 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
         min_seconds=config.source.min_seconds,
         samples=config.source.samples,
         columns=config.source.columns,
+        where=config.source.where,
         fields=config.source.fields,
         key_form=config.source.key_form,
         span_tolerance_seconds=config.source.span_tolerance_seconds,
@@ -120,7 +121,7 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
             _check_rows(scan, config)
             if metadata_check is not None:
                 metadata_check.finish(partial(_whole, parts))
-            stored = writer.finish(rejected)
+            stored = writer.finish(rejected, parts.left_out)
     checkpoint.clear()
     return scan, stored
 
@@ -147,7 +148,7 @@ def _check_rows(scan: Scan, config: DatasetConfig) -> None:
         _check_some_row(scan, rows, config)
         return
     misspelt = rows.filter(pl.col("reason").str.contains(NAMESAKE_HINT, literal=True))
-    if rows.height < scan.num_rows - scan.num_merged_rows or not misspelt.height:
+    if rows.height < scan.num_rows - scan.num_merged_rows - scan.num_left_out_rows or not misspelt.height:
         return
     path, reason = misspelt.select("path", "reason").row(0)
     raise CatalogError(
@@ -204,6 +205,10 @@ def why_no_recordings(scan: Scan, uri: str) -> str | None:
         return None
     if not scan.num_found:
         return f"source.uri {uri}: the folder has no files; name the folder of the recordings"
+    if scan.num_left_out_files == scan.num_found:
+        return (
+            f"source.uri {uri}: source.where leaves out the rows of all {scan.num_found} files; correct the condition"
+        )
     said = f"source.uri {uri}: {scan.num_found} files found, none is usable"
     paths = scan.rejected.filter(pl.col("origin") == RejectSubject.FILE)["path"].to_list()
     if any(path.endswith(".tar") for path in paths):
