@@ -1,10 +1,12 @@
 """The checks of a set of columns, which its index makes: the columns fit the audio, and its table names samples."""
 
+from collections.abc import Iterator
 from functools import partial
 
 import dagster as dg
 
 from headrace.assemble.column_sets import imported
+from headrace.catalog.stored.column_header import read_table_header
 from headrace.config.content import METADATA_SET
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import ConfigError
@@ -27,16 +29,23 @@ def tables_spec(catalog: dg.AssetKey) -> dg.AssetCheckSpec:
         READ,
         asset=catalog,
         description="Every table of `columns` is valid. While a table is invalid, its columns keep the values of its "
-        "last valid version.",
+        "last valid version. Warns of an `optional` table that was there before and is gone.",
     )
 
 
 def read_tables(storage: StorageResource, config: DatasetConfig, catalog: dg.AssetKey) -> dg.AssetCheckResult:
-    """Divide the tables of columns among the partitions of the stored catalog. Invalid tables fail the check."""
+    """Divide the tables of columns among the partitions of the stored catalog. Invalid tables fail the check.
+
+    An optional table that is absent is not imported. It is no fault before its first import, and a warning later.
+    """
     from headrace.assemble.column_tables import import_table  # noqa: PLC0415 - polars: not in a code server
 
     stamps, faults, numbers = storage.table_stamps(config), [], {"rows": 0, "rows_unmatched": 0}
+    gone = []
     for entry in config.columns:
+        if entry.optional and not storage.has_table(entry):
+            gone += [entry.table.uri] if read_table_header(storage.output(config), entry.name) else []
+            continue
         read = partial(storage.column_table, entry)
         try:
             header = import_table(storage.catalog(config), config, entry, stamps[entry.table.uri], read)
@@ -45,6 +54,16 @@ def read_tables(storage: StorageResource, config: DatasetConfig, catalog: dg.Ass
         else:
             numbers["rows"] += header.num_rows
             numbers["rows_unmatched"] += header.num_unmatched
+    if gone and not faults:
+        return dg.AssetCheckResult(
+            check_name=READ,
+            asset_key=catalog,
+            passed=False,
+            severity=dg.AssetCheckSeverity.WARN,
+            description=f"optional tables that were there before are gone: {', '.join(gone)}; their columns stay as "
+            "they were. Put the table back, or take the entry out of `columns`",
+            metadata=numbers,
+        )
     return verdict(faults, numbers, READ, catalog)
 
 
@@ -60,6 +79,14 @@ def column_check_specs(name: str, index: dg.AssetKey) -> list[dg.AssetCheckSpec]
         dg.AssetCheckSpec(MATCHED, asset=index, description="Every row of the table names a sample. Warns."),
         dg.AssetCheckSpec(COMPLETE, asset=index, description="The table has a row for every sample. Warns."),
     ]
+
+
+def skipped_checks(name: str, index: dg.AssetKey) -> Iterator[dg.AssetCheckResult]:
+    """The results of the checks while an optional table has not come: there is nothing to compare."""
+    for spec in column_check_specs(name, index):
+        yield dg.AssetCheckResult(
+            check_name=spec.name, asset_key=index, passed=True, description="the optional table is not there yet"
+        )
 
 
 def column_check_results(

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from headrace.assemble.column_sets import build_columns, commit_set
+from headrace.assemble.column_sets import build_columns, commit_set, is_awaited
 from headrace.assemble.partition_columns import ColumnSettings
 from headrace.config.content import METADATA_SET
-from headrace_dagster.assets.column_checks import column_check_results, column_check_specs
+from headrace.config.dataset import DatasetConfig
+from headrace_dagster.assets.column_checks import column_check_results, column_check_specs, skipped_checks
 from headrace_dagster.assets.column_metadata import columns_index_metadata, columns_metadata
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, snapshot_inputs
 from headrace_dagster.assets.gates import pass_shards
@@ -34,7 +35,7 @@ def columns_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
         deps=[keys.audio_shards],
         partitions_def=partitions_of(config),
         backfill_policy=backfill_policy_of(config),
-        output_required=False,  # without one, the run is superseded
+        output_required=False,  # without one, the run is superseded, or an optional table has not come
         code_version=ColumnSettings().wanted("")[:16],
         group_name=config.name,
         owners=config.owners,
@@ -48,6 +49,9 @@ def columns_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
         headrace_progress: dg.ResourceParam[BuildProgress],
     ) -> Iterator[PartitionEvent]:
         output, selected = headrace_storage.output(config), context.run.asset_selection or ()
+        if is_awaited(output, config, name):
+            context.log.info("skipped: the optional table of the columns %s is not there yet", name)
+            return
         # In one run with the audio, its samples have been counted already.
         progress = (lambda _: None) if keys.audio_shards in selected else headrace_progress.built
 
@@ -73,7 +77,7 @@ def columns_index_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefiniti
         key=key,
         check_specs=column_check_specs(name, key),
         deps=[parts, keys.sizes_index],
-        output_required=False,  # without one, the run is superseded
+        output_required=False,  # without one, the run is superseded, or an optional table has not come
         group_name=config.name,
         owners=config.owners,
         kinds={"json"},
@@ -84,6 +88,9 @@ def columns_index_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefiniti
     def columns_index(
         context: dg.AssetExecutionContext, headrace_storage: StorageResource
     ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
+        if is_awaited(headrace_storage.output(config), config, name):
+            yield from skipped_checks(name, key)
+            return
         output, storage = headrace_storage.output(config), headrace_storage.columns(config, name)
         with readable_failures():
             made = committed_unless_superseded(context, config, output, lambda: commit_set(output, name))

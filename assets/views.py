@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from headrace.assemble.views import WantedView, build_view, is_up_to_date, newest_view
+from headrace.assemble.views import WantedView, awaited_sets, build_view, is_up_to_date, newest_view
 from headrace.errors import EmptyViewError
 from headrace.format.beside.views import NumberedView, ViewSnapshot
 from headrace.stores.storage import Storage
@@ -23,6 +23,7 @@ def view_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
     config, keys = dataset.config, dataset.keys
     key = keys.view(name)
     wanted = WantedView.of(config, name)
+    optional = any(entry.optional for entry in config.columns)  # while their tables are not there, the view may wait
     check = dg.AssetCheckSpec(
         f"{name}_chooses_samples",
         asset=key,
@@ -32,6 +33,7 @@ def view_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=key,
+        output_required=not optional,
         check_specs=[check],
         deps=[keys.sizes_index, *map(keys.columns_index, config.column_sets)],
         code_version=short_digest(str(wanted.definition))[:16],
@@ -43,6 +45,10 @@ def view_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
     )
     def view(headrace_storage: StorageResource) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
         output = headrace_storage.output(config)
+        if awaited := awaited_sets(output, wanted):
+            waits_for = f"waits for the table of the columns {' or '.join(awaited)}"
+            yield dg.AssetCheckResult(check_name=check.name, asset_key=key, passed=True, description=waits_for)
+            return
         with readable_failures():
             try:
                 built, is_new = build_view(output, wanted)
@@ -62,6 +68,11 @@ def view_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
         )
 
     return view
+
+
+def waits(dataset: ProjectDataset, output: Storage, name: str) -> bool:
+    """Whether a view is not built yet because it reads columns of optional tables that are not there."""
+    return bool(awaited_sets(output, WantedView.of(dataset.config, name)))
 
 
 def has_view(dataset: ProjectDataset, output: Storage, name: str, records: AssetRecords) -> bool:

@@ -153,6 +153,14 @@ class StorageResource(dg.ConfigurableResource):
         read = partial(open_table, owner=owner, form=entry.table, text_columns=tuple(entry.joined.values()))
         return self._table(entry.table.uri, "table", read, owner)
 
+    def has_table(self, entry: ColumnSetConfig) -> bool:
+        """Whether the table of a set of columns exists. Raises what a store raises that does not answer."""
+        place = self.resolve(entry.table.uri)
+        if "://" not in place:
+            return os.path.lexists(place)
+        root, _, name = place.rpartition("/")
+        return open_bucket(root).exists(name)
+
     def parts(self, config: DatasetConfig) -> dict[str, Storage]:
         """The folders with samples of a data set by name: `audio`, `latents crepe`."""
         latents = {latents_part(entry.name): self.latents(config, entry.name) for entry in config.latents}

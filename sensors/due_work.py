@@ -28,7 +28,7 @@ from headrace_dagster.assets.loader_smoke_test import smoke_inputs
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import AssetRecords, is_committed, newest_snapshot
 from headrace_dagster.assets.superseded import input_version
-from headrace_dagster.assets.views import has_view
+from headrace_dagster.assets.views import has_view, waits
 from headrace_dagster.resources.storage import StorageResource, columns_part
 
 _SECONDS_PER_HOUR = 3600.0
@@ -158,17 +158,22 @@ class DueWorkReader:
         """The assets that are materialized once all partitions of these stages, or of all, are done, upstream first."""
         return [
             *map(self._index, self.folders() if stages is None else stages),
-            *map(self.keys.view, self.config.views),
+            *self._views(),
             self.keys.loader_smoke_test,
             self.keys.dataset_report,
         ]
+
+    def _views(self) -> list[dg.AssetKey]:
+        """The views that do not wait for the table of an optional set of columns."""
+        output = self.storage.output(self.config)
+        return [self.keys.view(name) for name in self.config.views if not waits(self.dataset, output, name)]
 
     def _after(self, partitions: Mapping[str, PartitionWork], stages: Iterable[str]) -> list[dg.AssetKey]:
         """The assets that follow the work of partitions. Columns alone change neither other snapshots nor samples."""
         worked = {stage for work in partitions.values() for stage in work.stages}
         if all(map(_is_columns, worked)):
             indexes = [self._index(stage) for stage in stages if stage in worked]
-            return [*indexes, *map(self.keys.view, self.config.views), self.keys.dataset_report]
+            return [*indexes, *self._views(), self.keys.dataset_report]
         return self.last_assets(stages)
 
     def _columns(
@@ -218,7 +223,8 @@ class DueWorkReader:
         lacking += [
             self.keys.view(name)
             for name in self.config.views
-            if is_changed or not has_view(self.dataset, output, name, self.records)
+            if not waits(self.dataset, output, name)
+            and (is_changed or not has_view(self.dataset, output, name, self.records))
         ]
         columns = {*map(self.keys.view, self.config.views)} | {
             self.keys.columns_index(name) for name in self.config.column_sets

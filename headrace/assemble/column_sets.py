@@ -51,6 +51,12 @@ def rows_of_set(output: Storage, catalog: CatalogHeader, name: str) -> dict[str,
     return {name: entry.rows.sha256 if entry.rows else "" for name, entry in catalog.partitions.items()}
 
 
+def is_awaited(output: Storage, config: DatasetConfig, name: str) -> bool:
+    """Whether a set of columns is not made yet because its optional table has not come."""
+    is_optional = any(entry.optional and entry.name == name for entry in config.columns)
+    return is_optional and read_table_header(output, name) is None
+
+
 def build_columns(
     output: Storage,
     config: DatasetConfig,

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from headrace.catalog.stored.column_header import read_table_header
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import AlreadyExistsError, BuildError, ConfigError, NotFoundError
 from headrace.format.beside.column_files import specs_of
@@ -27,18 +28,21 @@ class WantedView:
         name: its name.
         definition: what it chooses.
         sets: names of all sets of columns of the output.
+        optional: names of those whose tables may come later.
     """
 
     name: str
     definition: ViewDefinition
     sets: tuple[str, ...]
+    optional: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, config: DatasetConfig, name: str) -> Self:
         """A view of a data set."""
         found = config.views[name]
         balance = None if found.balance is None else Balance(found.balance.by, found.balance.alpha)
-        return cls(name, ViewDefinition(found.where, balance), config.column_sets)
+        optional = tuple(entry.name for entry in config.columns if entry.optional)
+        return cls(name, ViewDefinition(found.where, balance), config.column_sets, optional)
 
     def folder(self, output: Storage) -> Storage:
         """The folder of the view."""
@@ -81,6 +85,23 @@ def build_view(output: Storage, view: WantedView) -> tuple[NumberedView, bool]:
         except AlreadyExistsError:
             continue
     raise BuildError(f"{view.folder(output).uri}: other writers committed first {_ATTEMPTS} times; build again")
+
+
+def awaited_sets(output: Storage, view: WantedView) -> tuple[str, ...]:
+    """The optional sets of columns that a view waits for, if it names a column that no other set has.
+
+    Empty if no table is absent, if the view can be built, or if what it lacks is an error. Before the first audio
+    snapshot, when columns are not known yet, a view waits for any absent table.
+    """
+    absent = tuple(name for name in view.optional if read_table_header(output, name) is None)
+    try:
+        if absent:
+            sets_of(view.definition, _names(fitting_sets(output, view.sets, read_snapshot(output.at("audio")))))
+    except (NoColumnError, NotFoundError):
+        return absent
+    except ConfigError:  # the build of the view says what is wrong
+        return ()
+    return ()
 
 
 def newest_view(output: Storage, view: WantedView) -> NumberedView | None:

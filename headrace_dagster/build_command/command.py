@@ -10,6 +10,7 @@ import dagster as dg
 from rich.console import Console
 
 from headrace.assemble.reconcile import latent_settings
+from headrace.assemble.views import WantedView, awaited_sets
 from headrace.catalog.stored.column_header import read_table_header
 from headrace.catalog.stored.empty_splits import empty_splits
 from headrace.catalog.stored.header import REJECTED_PATH, read_current_header
@@ -86,7 +87,8 @@ def build_dataset(command: CommandLine, console: Console) -> int:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     else:
         show_changes(console, changes, rejected_at)
-        for line in (*_empty_splits(config, storage), *_columns_left(config, storage)):
+        left = (*_empty_splits(config, storage), *_columns_left(config, storage), *_waiting_views(config, storage))
+        for line in left:
             console.print(line, markup=False, highlight=False, soft_wrap=True)
     if command.table or not is_idle:
         _show(config, storage, console)
@@ -105,12 +107,22 @@ def _columns_left(config: DatasetConfig, storage: StorageResource) -> Iterator[s
     output = storage.output(config)
     for entry in config.columns:
         header = read_table_header(output, entry.name)
+        if entry.optional and not storage.has_table(entry):
+            left = "not made yet" if header is None else "left as they were"
+            yield f"columns {entry.name}: the table {entry.table.uri} is not there; these columns are {left}"
         if header is not None and header.num_unmatched:
             where = f"{output.uri}/{header.unmatched}"
             yield f"columns {entry.name}: {header.num_unmatched} of {header.num_rows} rows match no sample: {where}"
         if header is not None and header.num_without:
             what = "samples" if header.on == "key" else "recordings"
             yield f"columns {entry.name}: {header.num_without} {what} have no row, so their values are null"
+
+
+def _waiting_views(config: DatasetConfig, storage: StorageResource) -> Iterator[str]:
+    """A line for each view that waits for an optional table."""
+    for name in config.views:
+        if awaited := awaited_sets(storage.output(config), WantedView.of(config, name)):
+            yield f"view {name}: waits for the table of the columns {' or '.join(awaited)}"
 
 
 def _check_siblings(config: DatasetConfig, path: Path) -> None:

@@ -39,7 +39,7 @@ from headrace_dagster.assets.keys import DatasetKeys
 from headrace_dagster.assets.loader_smoke_test import smoke_inputs
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import is_committed, newest_snapshot
-from headrace_dagster.assets.views import has_view
+from headrace_dagster.assets.views import has_view, waits
 from headrace_dagster.build_command.ledger import Ledger
 from headrace_dagster.build_command.runs import Runner, RunOutcome
 from headrace_dagster.build_command.terminal import TerminalProgress
@@ -224,7 +224,8 @@ class DatasetBuild:
         key = self.keys.view(name)
         if key not in self.selected:
             return
-        if not has_view(self.dataset, self.storage.output(self.config), name, self.runner.records):
+        output = self.storage.output(self.config)
+        if not waits(self.dataset, output, name) and not has_view(self.dataset, output, name, self.runner.records):
             self.runner.materialize(key)
 
     def _report(self) -> None:

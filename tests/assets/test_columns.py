@@ -10,7 +10,7 @@ from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace_dagster.resources.storage import StorageResource
 from tests.support.built import SettledDaemon
 from tests.support.daemons import Daemon, count
-from tests.support.projects import Project, touch
+from tests.support.projects import Graph, Project, touch
 from tests.support.undrawn import nothing_drawn
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -128,3 +128,52 @@ def test_a_new_set_over_an_existing_output_writes_no_tar(daemon):
     index = daemon.project.keys.columns_index("scores")
     assert checks(daemon, index) == {"columns_fit_audio": True, "rows_matched": True, "samples_have_rows": False}
     assert isinstance(index, dg.AssetKey)
+
+
+def optional_scores(daemon):
+    """A set whose table is not there yet, and views that read it by both spellings of its column."""
+    table = daemon.project.folder / "scores.csv"
+    scores = {"name": "scores", "table": str(table), "path": "file", "optional": True}
+    views = {"loud": {"where": "snr > 10"}, "louder": {"where": "scores.snr > 10"}, "all": {"where": "length > 0"}}
+    daemon.project.write_yaml(columns=[*daemon.project.settings["columns"], scores], views=views)
+    daemon.reload()
+    return table
+
+
+def test_an_optional_table_may_come_later_and_its_views_wait(daemon):
+    table, folder = optional_scores(daemon), daemon.project.output
+    made = daemon.settle()
+    assert all(run.success for run in made)
+    assert count(made, "scores_columns") == count(made, "loud_view") == count(made, "louder_view") == 0
+    assert count(made, "all_view") == count(made, "dataset_report") == 1
+    assert checks(daemon, daemon.project.keys.catalog)["column_tables"] is True
+    assert daemon.settle() == []
+
+    table.write_text("file,snr\n" + "".join(f"tone{i:03d}.wav,{4 * i}\n" for i in range(7)))
+    made = daemon.settle()
+    assert all(run.success for run in made)
+    assert count(made, "audio_shards") == 0
+    assert count(made, "loud_view") == count(made, "louder_view") == 1
+    assert daemon.settle() == []
+
+    snapshots = sorted((folder / "columns" / "scores" / "snapshots").iterdir())
+    table.unlink()
+    made = daemon.settle()
+    assert all(run.success for run in made)
+    assert sorted((folder / "columns" / "scores" / "snapshots").iterdir()) == snapshots
+    assert checks(daemon, daemon.project.keys.catalog)["column_tables"] is False
+    assert daemon.settle() == []
+
+
+def test_what_waits_for_an_optional_table_is_skipped_when_it_is_started_by_hand(daemon):
+    optional_scores(daemon)
+    daemon.settle()
+    graph, keys = Graph(daemon.project, daemon.instance), daemon.project.keys
+    for key, partition in (
+        (keys.columns("scores"), "test-0000"),
+        (keys.columns_index("scores"), None),
+        (keys.view("loud"), None),
+    ):
+        result = graph.run(key, partition)
+        assert result.success
+        assert daemon.instance.get_latest_materialization_event(key) is None
