@@ -16,7 +16,14 @@ from headrace_dagster.assets.metadata import catalog_metadata, left_folders, rej
 from headrace_dagster.assets.progress_lines import ProgressLines
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.recordings import changed_partitions
-from headrace_dagster.assets.regression_checks import DROPPED_AUDIO, NEW_REJECTS, regression_result, regression_spec
+from headrace_dagster.assets.regression_checks import (
+    COLUMN_TYPES,
+    DROPPED_AUDIO,
+    NEW_REJECTS,
+    regression_result,
+    regression_spec,
+    types_result,
+)
 from headrace_dagster.resources.dagster_internals.cron import longest_pause
 from headrace_dagster.resources.environment import cluster_of, counted_threads
 from headrace_dagster.resources.progress import BuildProgress
@@ -64,6 +71,7 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         regression_spec(NEW_REJECTS, keys.catalog),
         regression_spec(DROPPED_AUDIO, keys.catalog),
         listing_spec(keys.catalog),
+        regression_spec(COLUMN_TYPES, keys.catalog),
         *([tables_spec(keys.catalog)] if config.columns else []),
     ]
 
@@ -88,6 +96,7 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         from headrace.catalog.scanning.scan_runtime import ScanRuntime  # noqa: PLC0415 - polars: not in a code server
         from headrace.catalog.stored.parts import StoredCatalog, last_catalog  # noqa: PLC0415 - likewise
         from headrace.catalog.stored.update import update_catalog  # noqa: PLC0415 - likewise
+        from headrace.catalog.type_changes import column_types, type_changes  # noqa: PLC0415 - likewise
 
         inputs = source_inputs(
             config, headrace_storage
@@ -109,6 +118,7 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             )
             output = headrace_storage.output(config)
             before = last_catalog(output)
+            types = column_types(before)
             scan, header = update_catalog(
                 config,
                 headrace_storage.source(config),
@@ -118,12 +128,13 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
                 excluded=headrace_storage.excluded(config),
             )
             stored = StoredCatalog(output, header)
+            retyped = type_changes(types, column_types(stored), "the metadata")
             narrow = (rows for _, rows in stored.partitions(REGRESSION_COLUMNS))
             regressions = find_regressions(output, narrow, scan.rejected, scan.unsettled["path"].to_list())
             made = {f"latents/{latents.name}" for latents in config.latents}
             columns = {f"columns/{name}" for name in config.column_sets}
             left = left_folders(output, made | columns | {f"views/{name}" for name in config.views})
-            tables = [read_tables(headrace_storage, config, keys.catalog)] if config.columns else []
+            tables = [read_tables(headrace_storage, config, keys.catalog, retyped)] if config.columns else []
         events = changed_partitions(context.instance, keys.recordings, header.fingerprints)
         for event in events:
             context.log_event(event)
@@ -131,6 +142,7 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         changes = compare_stored(before, stored)
         listing = estimated_listing(keys.catalog, scan.seconds.get("list", 0.0))
         results = [regression_result(name, keys.catalog, regressions) for name in (NEW_REJECTS, DROPPED_AUDIO)]
+        results.append(types_result(keys.catalog, retyped))
         yield dg.MaterializeResult(
             data_version=CATALOG_VERSION,
             metadata={**catalog_metadata(scan, changes, tuple(partitions)), **left},

@@ -6,7 +6,6 @@ from functools import partial
 import dagster as dg
 
 from headrace.assemble.column_sets import imported
-from headrace.catalog.stored.column_header import read_table_header
 from headrace.config.content import METADATA_SET
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import ConfigError
@@ -33,18 +32,28 @@ def tables_spec(catalog: dg.AssetKey) -> dg.AssetCheckSpec:
     )
 
 
-def read_tables(storage: StorageResource, config: DatasetConfig, catalog: dg.AssetKey) -> dg.AssetCheckResult:
+def read_tables(
+    storage: StorageResource, config: DatasetConfig, catalog: dg.AssetKey, retyped: list[str]
+) -> dg.AssetCheckResult:
     """Divide the tables of columns among the partitions of the stored catalog. Invalid tables fail the check.
 
     An optional table that is absent is not imported. It is no fault before its first import, and a warning later.
+
+    Args:
+        storage: opens the tables.
+        config: the settings of the data set.
+        catalog: the asset that the check is about.
+        retyped: gets a line for each column that has another type than before.
     """
-    from headrace.assemble.column_tables import import_table  # noqa: PLC0415 - polars: not in a code server
+    from headrace.assemble.column_tables import import_table, last_header  # noqa: PLC0415 - polars: not in a code server
+    from headrace.catalog.type_changes import type_changes  # noqa: PLC0415 - likewise
 
     stamps, faults, numbers = storage.table_stamps(config), [], {"rows": 0, "rows_unmatched": 0}
-    gone = []
+    gone, output = [], storage.output(config)
     for entry in config.columns:
+        before = last_header(output, entry.name)
         if entry.optional and not storage.has_table(entry):
-            gone += [entry.table.uri] if read_table_header(storage.output(config), entry.name) else []
+            gone += [] if before is None else [entry.table.uri]
             continue
         read = partial(storage.column_table, entry)
         try:
@@ -52,6 +61,7 @@ def read_tables(storage: StorageResource, config: DatasetConfig, catalog: dg.Ass
         except ConfigError as error:
             faults.append(str(error))
         else:
+            retyped += [] if before is None else type_changes(before.types, header.types, f"columns ({entry.name})")
             numbers["rows"] += header.num_rows
             numbers["rows_unmatched"] += header.num_unmatched
     if gone and not faults:

@@ -1,6 +1,6 @@
 """Asset checks that report once what became worse: new rejects, and audio that is gone. They block nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 
 NEW_REJECTS = "new_rejects"
 DROPPED_AUDIO = "dropped_audio"
-REGRESSION_CHECKS = frozenset({NEW_REJECTS, DROPPED_AUDIO})
+COLUMN_TYPES = "column_types"
+REGRESSION_CHECKS = frozenset({NEW_REJECTS, DROPPED_AUDIO, COLUMN_TYPES})
 """Checks whose failure does not make their asset stale. They report a problem once and pass the next time."""
 
 _SECONDS_PER_HOUR = 3600.0
 _TEXTS = {
     NEW_REJECTS: "no file or row is rejected that was accepted, or missing, at the last report",
+    COLUMN_TYPES: "no column of the user's tables has another type than in the last scan",
     DROPPED_AUDIO: "no recording is gone, and there is not less accepted audio, since the last report",
 }
 
@@ -47,6 +49,18 @@ def regression_result(name: str, asset: dg.AssetKey, regressions: "Regressions")
         severity=dg.AssetCheckSeverity.WARN,
         description="\n\n".join([*lines[:1], markdown_list(lines[1:])]).strip() or None,
         metadata=numbers[name],
+    )
+
+
+def types_result(asset: dg.AssetKey, changes: Sequence[str]) -> dg.AssetCheckResult:
+    """The result of the check of the types of columns."""
+    return dg.AssetCheckResult(
+        asset_key=asset,
+        check_name=COLUMN_TYPES,
+        passed=not changes,
+        severity=dg.AssetCheckSeverity.WARN,
+        description="\n".join(changes) or None,
+        metadata={"changed_types": len(changes)},
     )
 
 

@@ -1,10 +1,14 @@
-"""Asset checks that warn of copies across splits, unknown keys in `exclude`, and empty splits. They block nothing."""
+"""Asset checks that warn of copies across splits, unknown keys in `exclude`, empty splits and rows that may be wrong.
+
+They block nothing.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 import dagster as dg
 
 from headrace.catalog.stored.empty_splits import empty_splits
+from headrace.config.source import SampleKind
 from headrace.format.rejects import RejectReason
 from headrace_dagster.assets.markdown import markdown_list
 from headrace_dagster.assets.project_dataset import ProjectDataset
@@ -14,10 +18,14 @@ _SHOWN = 10
 _DUPLICATES = "no_duplicates_across_splits"
 _EXCLUDED = "excluded_keys_found"
 _FILLED = "splits_have_samples"
+_SPANS = "rows_name_different_spans"
+_UNUSED = "columns_are_used"
 _CHECKS = {
     _DUPLICATES: "no two recordings with the same bytes are in different splits",
     _EXCLUDED: "every key of `exclude` names a sample",
     _FILLED: "every split with a share has a sample",
+    _SPANS: "no two rows name one span of one file",
+    _UNUSED: "no column has a meaning in other tools, such as `_skipme`, that no setting uses",
 }
 _LEAKS = (
     ("content is", "contents are"),
@@ -25,6 +33,8 @@ _LEAKS = (
 )
 _UNKNOWN = (("key of exclude names", "keys of exclude name"), "no sample; correct or remove what is listed")
 _EMPTY = (("split is", "splits are"), "empty")
+_REPEATED = (("row names", "rows name"), "the span of another row")
+_NOBODY = (("column is", "columns are"), "used by nothing")
 
 
 def source_checks(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
@@ -35,6 +45,8 @@ def source_checks(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
     @dg.multi_asset_check(name=f"{config.name}__source_checks", specs=specs)
     def checks(headrace_storage: StorageResource) -> Iterator[dg.AssetCheckResult]:
         from headrace.catalog.judging.leaks import LEAK_COLUMNS, leaks  # noqa: PLC0415 - polars: not in a code server
+        from headrace.catalog.row_hints import SPAN_COLUMNS, repeated_spans, unused_columns  # noqa: PLC0415 - likewise
+        from headrace.catalog.type_changes import column_types  # noqa: PLC0415 - likewise
 
         catalog = headrace_storage.catalog(config)
         group = {"largest_group": catalog.header.totals.largest_group}
@@ -44,6 +56,10 @@ def source_checks(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
         unknown = rejected.filter(rejected["code"] == RejectReason.EXCLUDES_NOTHING)["key"].to_list()
         yield _warning(_EXCLUDED, _UNKNOWN, unknown, key, {})
         yield _warning(_FILLED, _EMPTY, empty_splits(catalog.header, config.splits), key, {})
+        are_rows = config.source.samples == SampleKind.ROWS
+        spans = (rows for _, rows in catalog.partitions(SPAN_COLUMNS)) if are_rows else ()
+        yield _warning(_SPANS, _REPEATED, repeated_spans(spans, rejected), key, {})
+        yield _warning(_UNUSED, _NOBODY, unused_columns(column_types(catalog), config), key, {})
 
     return checks
 

@@ -28,6 +28,7 @@ from headrace.catalog.stored.partitions import recordings_of
 from headrace.catalog.stored.parts import StoredCatalog
 from headrace.catalog.tables.buckets import PART_BYTES, Buckets, bucket_of_numbers, divided_by_number, parts_of
 from headrace.catalog.tables.metadata_files import MetadataTable
+from headrace.catalog.type_changes import type_word
 from headrace.config.content import ColumnSetConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import CatalogError, ConfigError, FormatError, NotFoundError
@@ -82,7 +83,7 @@ def import_table(  # noqa: PLR0913, PLR0917 - what is joined with what, and how 
     output = catalog.output
     settings = (entry.model_dump_json(), config.audio.model_dump_json(), str(stamp), catalog.header.digest)
     inputs = hashlib.sha256("\0".join(settings).encode()).hexdigest()
-    before = _last_header(output, entry.name)
+    before = last_header(output, entry.name)
     there = {found.path for found in output.list(table_folder(entry.name))}
     if before is not None and before.inputs == inputs and there.issuperset(before.paths()):
         return before
@@ -95,6 +96,14 @@ def import_table(  # noqa: PLR0913, PLR0917 - what is joined with what, and how 
     kept = {header_path(entry.name), *header.paths(), *(() if before is None else before.paths())}
     _remove_old(output, table_folder(entry.name), kept, time.time())
     return header
+
+
+def last_header(output: Storage, name: str) -> ColumnTableHeader | None:
+    """The header of the last import of a table; None if there is none, or if it is damaged."""
+    try:
+        return read_table_header(output, name)
+    except FormatError:  # the import writes it again
+        return None
 
 
 def imported_rows(output: Storage, header: ColumnTableHeader, partition: str) -> pl.DataFrame:
@@ -117,13 +126,6 @@ def imported_rows(output: Storage, header: ColumnTableHeader, partition: str) ->
             f"{place} is damaged: SHA-256 {part.sha256} expected, {found} found; delete it and scan again"
         )
     return parsed_table(blob, place, {header.column: pl.String})[0]
-
-
-def _last_header(output: Storage, name: str) -> ColumnTableHeader | None:
-    try:
-        return read_table_header(output, name)
-    except FormatError:  # the import writes it again
-        return None
 
 
 def _divided(rows: TableRows, place: _Place, audio: AudioFormat, inputs: str) -> ColumnTableHeader:
@@ -150,7 +152,8 @@ def _divided(rows: TableRows, place: _Place, audio: AudioFormat, inputs: str) ->
                 parts[names[number]] = TablePart(path, len(blob), sha256, part.height, without_row)
     listed = _unmatched(rows, pl.concat(unmatched))
     path = place.write("unmatched", listed)[0] if listed.height else ""
-    return ColumnTableHeader(inputs, rows.on, rows.column, rows.num_rows, num_merged, listed.height, path, parts)
+    types = {name: type_word(dtype) for name, dtype in rows.schema.items() if name != rows.column}
+    return ColumnTableHeader(inputs, rows.on, rows.column, types, rows.num_rows, num_merged, listed.height, path, parts)
 
 
 def _names(catalog: StoredCatalog, on: str, audio: AudioFormat) -> Iterator[pl.Series]:

@@ -38,10 +38,10 @@ class Captioned:
     def keys(self):
         return existing_catalog(self.project.output).recordings(["key"])["key"].to_list()
 
-    def join(self, table: pl.DataFrame, on=None):
+    def join(self, table: pl.DataFrame, on=None, **joined):
         """Import a table and build its columns. Returns the header of the import."""
         config, self.stamp = self.project.config(), self.stamp + 1
-        entry = ColumnSetConfig(name="captions", table="captions.csv", on=on)
+        entry = ColumnSetConfig(name="captions", table="captions.csv", on=on, **joined)
         header = import_table(
             existing_catalog(self.project.output), config, entry, self.stamp, lambda: TableInMemory(table)
         )
@@ -165,10 +165,28 @@ def test_the_joined_column_is_key_unless_the_yaml_says_path(built):
     assert [row["key"] for row in built.rows().values() if row["caption"]] == built.keys[:1]
 
 
+@pytest.mark.parametrize("on", ["key", "path"])
+def test_the_joining_column_may_have_any_name_and_others_may_be_called_key_and_path(built, on):
+    names = {"key": built.keys, "path": built.paths}[on][:2]
+    table = pl.DataFrame({"utt": [*names, "no"], "key": ["x", "y", "z"], "path": ["p", "q", "r"], "on": [1, 2, 3]})
+    header = built.join(table, **{on: "utt"})
+    assert (header.on, header.column, header.num_unmatched, header.num_without) == (on, "utt", 1, 18)
+    assert header.types == {"key": "text", "on": "int", "path": "text"}
+    rows = built.rows()
+    first, second = built.keys[:2]
+    assert rows[first] == {"key": "x", "path": "p", "on": 1}
+    assert rows[second] == {"key": "y", "path": "q", "on": 2}
+    listed = pl.read_parquet(built.project.output.read(header.unmatched))
+    assert listed.rows() == [(3, "no", "no_sample", f"row 3 of the table names no {_WHAT[on]} of the catalog")]
+
+
+_WHAT = {"key": "sample", "path": "recording"}
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"caption": ["x"]}, "has no column 'key' or 'path'"),
+        ({"caption": ["x"]}, "has no column 'key' or 'path'.*names the joining column"),
         ({"key": ["x"]}, "has no column but 'key'"),
         ({"key": ["x"], "headrace": [1]}, "the name of the provenance"),
         ({"key": ["x"], "raw": [b"x"]}, "JSON cannot represent"),

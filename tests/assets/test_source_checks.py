@@ -247,3 +247,45 @@ def test_rows_become_samples_through_the_graph(copied):
     }
     graph.build()
     assert sum(graph.project.sizes().values()) == 4
+
+
+def test_a_nemo_manifest_is_reported_until_the_yaml_says_what_its_columns_mean(tmp_path):
+    project = Project(tmp_path)
+    project.write_tones(4)
+    table = tmp_path / "manifest.json"
+    rows = [
+        {"audio_filepath": f"tone{i:03d}.wav", "duration": 0.05, "channel": c, "_skipme": int(i == 3), "id": f"t{i}{c}"}
+        for i in range(4)
+        for c in range(1 + (i == 0))
+    ]
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = {
+        "uri": str(project.recordings),
+        "settle_seconds": 0,
+        "metadata": str(table),
+        "samples": "rows",
+        "columns": {"path": "audio_filepath", "duration": "duration", "key": "id"},
+    }
+    project.write_yaml(source=source)
+    graph = Graph(project)
+    result = graph.scan()
+    assert result.success
+    assert failed_checks(result) == {"rows_name_different_spans", "columns_are_used"}
+    found = evaluations(result)
+    assert "tone000.wav names a span" in found["rows_name_different_spans"].description
+    assert "source.where" in found["columns_are_used"].description
+
+    project.write_yaml(source={**source, "where": "_skipme = 0 and channel = 0"})
+    graph.reload()
+    result = graph.scan()
+    assert failed_checks(result) == {"dropped_audio"}
+    numbers = {name: value.value for name, value in evaluations(result)["conservation"].metadata.items()}
+    assert (numbers["rows_left_out"], numbers["files_left_out"], numbers["rejected"]) == (2, 1, 0)
+    event = graph.instance.get_latest_materialization_event(graph.keys.catalog)
+    assert event.asset_materialization.metadata["rows_left_out"].value == 2
+
+    table.write_text(table.read_text().replace('"_skipme": 0', '"_skipme": 0.0'))
+    result = graph.scan()
+    assert failed_checks(result) == {"column_types"}
+    assert "'_skipme' was int and is float now" in evaluations(result)["column_types"].description
+    assert failed_checks(graph.scan()) == set()

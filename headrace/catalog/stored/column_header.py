@@ -44,6 +44,7 @@ class ColumnTableHeader:
         inputs: digest of what the table was imported from: its file, the settings and the catalog.
         on: what the table is joined by: `key` or `path`.
         column: the joined column.
+        types: column → its type, for the columns that are joined.
         num_rows: rows of the table.
         num_merged: rows that were left out because they repeat another row.
         num_unmatched: rows that match no sample.
@@ -54,6 +55,7 @@ class ColumnTableHeader:
     inputs: str
     on: str
     column: str
+    types: Mapping[str, str]
     num_rows: int
     num_merged: int
     num_unmatched: int
