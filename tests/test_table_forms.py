@@ -1,9 +1,13 @@
 """How a user's table is read: quotation marks, delimiters, headers, declared types; at every door that reads tables."""
 
+import gzip
+import io
 import json
+import tempfile
 
 import polars as pl
 import pytest
+import zstandard
 
 from headrace.catalog.tables.metadata_files import in_memory, open_table, read_keys, read_metadata
 from headrace.config.tables import TableConfig
@@ -138,6 +142,37 @@ def test_the_format_can_be_given_for_any_name(tmp_path):
     file.write_text("path\ttext\na\tx\n")
     assert by_metadata(file, format="tsv").rows() == [("a", "x")]
     with pytest.raises(ConfigError, match="must end in one of"):
+        by_metadata(file)
+
+
+PACKED = {".gz": gzip.compress, ".zst": zstandard.compress}
+
+
+@pytest.mark.parametrize("packing", PACKED)
+@pytest.mark.parametrize("name", ["t.csv", "t.TSV", "t.jsonl", "t.parquet", "t.txt"])
+def test_a_compressed_table_is_the_table_that_it_holds(tmp_path, monkeypatch, packing, name):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    rows = pl.DataFrame({"path": ["a", "b"], "n": [1, 2]})
+    plain = io.BytesIO()
+    if name.endswith("parquet"):
+        rows.write_parquet(plain)
+    elif name.endswith("jsonl"):
+        rows.write_ndjson(plain)
+    else:
+        rows.write_csv(plain, separator="\t" if "TSV" in name else ",")
+    file = tmp_path / (name + packing)
+    file.write_bytes(PACKED[packing](plain.getvalue()))
+    form = {"format": "csv"} if name == "t.txt" else {}
+    assert by_metadata(file, **form).rows() == by_columns(file, **form).rows() == rows.rows()
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize("packing", PACKED)
+@pytest.mark.parametrize("damage", [lambda blob: b"path,n", lambda blob: blob[:-9]])
+def test_a_damaged_compressed_table_is_an_error_that_names_it(tmp_path, packing, damage):
+    file = tmp_path / f"t.csv{packing}"
+    file.write_bytes(damage(PACKED[packing](b"path,n\n" + b"a.wav,1\n" * 1000)))
+    with pytest.raises(ConfigError, match=r"metadata table .*t\.csv.*cannot be unpacked"):
         by_metadata(file)
 
 

@@ -99,7 +99,7 @@ def import_table(  # noqa: PLR0913, PLR0917 - what is joined with what, and how 
 
 
 def last_header(output: Storage, name: str) -> ColumnTableHeader | None:
-    """The header of the last import of a table; None if there is none, or if it is damaged."""
+    """The header of the last import of a table; None before the first import, and if the header is damaged."""
     try:
         return read_table_header(output, name)
     except FormatError:  # the import writes it again

@@ -89,7 +89,7 @@ def _split(lines: Iterable[str]) -> Iterator[tuple[int, int, list[str]]]:
 
 
 def _with_rest(cells: list[str], num_columns: int) -> list[str]:
-    """The cells of a line; the last takes the rest of it, and is empty if there is none."""
+    """The cells of a line. The last one takes the rest of the line, which may be empty."""
     found = [cell for line in cells for cell in line.rstrip("\r\n").split(maxsplit=num_columns - 1)]
     return [*found, ""] if found and len(found) == num_columns - 1 else found
 

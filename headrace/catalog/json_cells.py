@@ -2,10 +2,10 @@
 
 import json
 import tempfile
+import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import polars as pl
 
@@ -15,25 +15,22 @@ from headrace.config.tables import ColumnType
 from headrace.stores.temporary_room import temporary_room
 
 
-def _temporary() -> IO[bytes]:
-    return tempfile.NamedTemporaryFile(suffix=".jsonl")  # deleted with its object
-
-
-@dataclass(slots=True)
 class JsonCells:
-    """Finds the type of a column of JSON. Each piece is given to `plain_cells`; then `dtype` is its type.
+    """Finds the type of a column of JSON. Each piece is given to `plain_cells`; then `dtype` is its type."""
 
-    Attributes:
-        name: name of the table in error messages.
-        column: name of the column.
-        unit: what the numbers of cells are: `line` or `row`.
-    """
+    def __init__(self, name: str, column: str, unit: str = "line") -> None:
+        """No cells yet.
 
-    name: str
-    column: str
-    unit: str = "line"
-    _file: IO[bytes] = field(default_factory=_temporary)
-    _line: int = 1
+        Args:
+            name: name of the table in error messages.
+            column: name of the column.
+            unit: what the numbers of cells are: `line` or `row`.
+        """
+        self._name, self._column, self._unit = name, column, unit
+        with temporary_room("a table"):
+            self._file = tempfile.NamedTemporaryFile(suffix=".jsonl")  # noqa: SIM115 - closed by the finalizer
+        weakref.finalize(self, self._file.close)
+        self._line = 1
 
     def plain_cells(self, cells: pl.Series, numbers: Sequence[int]) -> pl.Series:
         """A piece of the column (text) in the form that `decoded` reads.
@@ -51,7 +48,7 @@ class JsonCells:
             for number, cell in zip(numbers, cells, strict=True):
                 value = self._parsed(cell, number)
                 # The line is that of the table, so that messages about the column name it.
-                line = json.dumps({self.column: value}).encode()
+                line = json.dumps({self._column: value}).encode()
                 self._file.write(b"\n" * (number - self._line) + line)
                 self._line = number
                 found.append(None if value is None else json.dumps(plain(value)))
@@ -63,7 +60,7 @@ class JsonCells:
         nothing = {pl.Null(): pl.String(), pl.List(pl.Null()): pl.List(pl.String())}
         if not self._file.tell():
             return pl.String()
-        found = read_json_lines(Path(self._file.name), self.name, ()).schema[self.column]
+        found = read_json_lines(Path(self._file.name), self._name, ()).schema[self._column]
         return nothing.get(found, found)
 
     def _parsed(self, cell: str | None, number: int) -> Any:  # noqa: ANN401 - any value of JSON
@@ -72,7 +69,7 @@ class JsonCells:
         try:
             return parsed_json(cell, parse_constant=_rejected)
         except (ValueError, RecursionError) as error:
-            raise misfit(f"{self.name}, {self.unit} {number}", self.column, cell, ColumnType.JSON) from error
+            raise misfit(f"{self._name}, {self._unit} {number}", self._column, cell, ColumnType.JSON) from error
 
 
 def decoded(cells: pl.Series, dtype: pl.DataType) -> pl.Series:

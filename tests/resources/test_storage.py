@@ -70,6 +70,35 @@ def test_a_table_of_keys_is_resolved_like_the_metadata_and_is_not_a_recording(st
     assert (storage.excluded(listed), storage.table_stamps(listed)) == ({"c"}, {})
 
 
+def test_every_table_of_the_yaml_is_read_as_its_section_says(storage, tmp_path):
+    """`source.table` for the metadata, and the same keys beside `uri` for `exclude` and `columns`."""
+    folder = tmp_path / "root"
+    folder.mkdir()
+    odd = '"Hello there\t1\nb\tso it is."\t2\nc\t"A" and "B"\t3\n'
+    for name, column in (("m", "path"), ("k", "key"), ("c", "utt")):
+        (folder / f"{name}.txt").write_text(f"{column}\ttext\tn\na\t{odd}")
+    form = {"format": "tsv", "quotes": "none", "types": {"n": "text"}}
+    config = DatasetConfig(
+        name="odd",
+        source={"uri": "birds", "metadata": "m.txt", "table": form},
+        exclude={"uri": "k.txt", **form},
+        columns=[{"name": "c", "table": {"uri": "c.txt", **form}, "key": "utt"}],
+        output={"uri": "out"},
+    )
+    assert storage.excluded(config) == {"a", "b", "c"}
+    for table in (storage.metadata(config), storage.column_table(config.columns[0])):
+        (batch,) = table.batches()
+        assert batch.rows() == [
+            ("a", '"Hello there', "1"),
+            ("b", 'so it is."', "2"),
+            ("c", '"A" and "B"', "3"),
+        ]
+    assert set(storage.table_stamps(config)) == {"m.txt", "k.txt", "c.txt"}
+    assert storage.has_table(config.columns[0])
+    (folder / "c.txt").unlink()
+    assert not storage.has_table(config.columns[0])
+
+
 def test_tables_in_a_bucket_are_read_and_errors_name_their_url(s3_server, monkeypatch, storage):
     bucket = new_bucket(s3_server, monkeypatch)
     source = {"uri": f"{bucket}/birds", "metadata": f"{bucket}/t/birds.csv"}

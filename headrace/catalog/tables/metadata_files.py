@@ -13,6 +13,7 @@ from typing import Protocol
 
 import polars as pl
 
+from headrace.catalog.compressed_files import UnpackedFile, is_compressed
 from headrace.catalog.declared_types import DTYPES
 from headrace.catalog.delimited_rows import Dialect
 from headrace.catalog.parquet_tables import BATCH_ROWS, DeclaredTable, ParquetTable
@@ -167,14 +168,19 @@ def _check_column(schema: pl.Schema, name: str, column: str, meaning: str) -> No
 def _open(file: Path, name: str, form: TableConfig, others: Sequence[str] = (), owner: object = None) -> MetadataTable:
     """Open a table; `path`, `key` and `others` are text. Error messages begin with `name`."""
     texts = tuple(dict.fromkeys((*_TEXT_COLUMNS, *others)))
-    kind = form.format or _EXTENSIONS.get(file.suffix.lower())
+    plain_name = file.with_suffix("") if is_compressed(file) else file
+    kind = form.format or _EXTENSIONS.get(plain_name.suffix.lower())
     if kind is None:
         extensions = ", ".join(_EXTENSIONS)
-        raise ConfigError(f"{name}: the file's name must end in one of {extensions}, or source.table.format be given")
+        raise ConfigError(
+            f"{name}: the file's name must end in one of {extensions} (.gz or .zst may follow), or `format` "
+            "of the table be given"
+        )
     if not file.is_file():  # before it is opened: a pipe would wait for a writer
         raise ConfigError(f"{name}: {_why_no_file(file)}")
     try:
-        table = _READERS[kind](file, name, texts, form)
+        copy = UnpackedFile(file, name) if is_compressed(file) else None
+        table = _READERS[kind](file if copy is None else copy.path, name, texts, form)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{name}: not valid UTF-8 (byte {error.start}); convert the file to UTF-8") from error
     except StorageError:
@@ -185,7 +191,7 @@ def _open(file: Path, name: str, form: TableConfig, others: Sequence[str] = (), 
         raise ConfigError(
             f"{name}: types: there is no column {lacking[0]!r}; the columns are {', '.join(table.schema)}"
         )
-    return TypedTable(_stored_types(table.schema, name, texts, form.types), table, owner)
+    return TypedTable(_stored_types(table.schema, name, texts, form.types), table, (owner, copy))
 
 
 def _read_delimited(file: Path, name: str, texts: tuple[str, ...], form: TableConfig, default: str) -> MetadataTable:
