@@ -27,7 +27,7 @@ from headrace_dagster.build_command.interrupts import Interrupts
 from headrace_dagster.build_command.ledger import Ledger
 from headrace_dagster.build_command.repository import REPOSITORY_ROOT, datasets_folder
 from headrace_dagster.build_command.runs import Runner
-from headrace_dagster.build_command.terminal import TerminalProgress, show_faults, show_snapshots
+from headrace_dagster.build_command.terminal import TerminalProgress, show_faults, show_snapshots, show_warnings
 from headrace_dagster.resources.encoders import EncoderLoader
 from headrace_dagster.resources.storage import StorageResource
 
@@ -92,6 +92,7 @@ def build_dataset(command: CommandLine, console: Console) -> int:
             console.print(line, markup=False, highlight=False, soft_wrap=True)
     if command.table or not is_idle:
         _show(config, storage, console)
+    show_warnings(console, outcomes)
     show_faults(console, failed)
     return 1 if failed else 0
 

@@ -2,7 +2,7 @@
 
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -12,6 +12,7 @@ from headrace_dagster.assets.column_checks import READ
 from headrace_dagster.assets.factory import build_assets, default_resources
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import AssetRecords
+from headrace_dagster.assets.regression_checks import DROPPED_AUDIO, NEW_REJECTS
 from headrace_dagster.assets.tags import HOST_TAG, range_tags
 from headrace_dagster.build_command.repository import REPOSITORY_ROOT
 
@@ -31,6 +32,7 @@ class RunOutcome:
         audio: how the audio of the asset's samples came into the shards.
         stops: whether assets that are made from this one are not built: there are faults, and not only invalid tables
             of columns, which leave the columns as they were.
+        warnings: one message per check that warns of something that the account of the build does not say.
     """
 
     key: dg.AssetKey
@@ -40,6 +42,7 @@ class RunOutcome:
     seconds: float
     audio: AudioCounts = NO_AUDIO
     stops: bool = False
+    warnings: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -61,6 +64,7 @@ class Runner:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.instance = instance
+        self._catalog = dataset.keys.catalog
         self._before_run = before_run
         self._clock = clock
         self._definitions = build_assets([dataset], {**default_resources(REPOSITORY_ROOT), **resources})
@@ -92,7 +96,8 @@ class Runner:
         own = self._clock() - began - sum(seconds.values())
         faults = tuple(_faults(result, apart=list(seconds)))
         stops = bool(_faults(result, apart=list(seconds), but=READ))
-        outcome = RunOutcome(key, partition, result.run_id, faults, own, _audio_of(result, key), stops)
+        warnings = tuple(_warnings(result)) if key == self._catalog else ()
+        outcome = RunOutcome(key, partition, result.run_id, faults, own, _audio_of(result, key), stops, warnings)
         self.outcomes.append(outcome)
         for other, spent in seconds.items():
             faults = tuple(_faults(result, only=other))
@@ -226,6 +231,14 @@ def _faults_by_partition(
 def _step_of(key: dg.AssetKey) -> str:
     """Key of the step that makes an asset."""
     return "__".join(key.path)
+
+
+def _warnings(result: dg.ExecuteInProcessResult) -> Iterator[str]:
+    """What checks warn of in a scan, without what the account of a build says: rejects, missing audio and tables."""
+    for evaluation in result.get_asset_check_evaluations():
+        is_warning = not evaluation.passed and evaluation.severity == dg.AssetCheckSeverity.WARN
+        if is_warning and evaluation.check_name not in {NEW_REJECTS, DROPPED_AUDIO, READ}:
+            yield f"check {evaluation.check_name}: {evaluation.description or 'see the run'}"
 
 
 def _faults(

@@ -106,6 +106,14 @@ def show_snapshots(console: Console, snapshots: Mapping[str, NumberedSnapshot]) 
     console.print(table)
 
 
+def show_warnings(console: Console, outcomes: list[RunOutcome]) -> None:
+    """Print what the checks of each run warn of."""
+    for outcome in outcomes:
+        for warning in outcome.warnings:
+            console.print(Text("warning", "bold yellow"), Text(f"{outcome.name}: "), end="")
+            console.print(warning, markup=False, highlight=False, soft_wrap=True)
+
+
 def show_faults(console: Console, outcomes: list[RunOutcome]) -> None:
     """Print the faults of each run."""
     for outcome in outcomes:

@@ -308,3 +308,14 @@ def test_an_empty_split_is_a_warning_of_the_build(project, capsys):
     project.write_yaml(splits={"train": 0.999, "test": 0.001})
     assert run(project) == 0
     assert "warning: split test has none of 6 samples" in capsys.readouterr().out
+
+
+def test_what_checks_of_the_catalog_warn_of_is_printed(built, capsys):
+    table = built.folder / "m.csv"
+    table.write_text("path,channel\n")
+    source = {"uri": str(built.recordings), "settle_seconds": 0, "metadata": str(table)}
+    built.write_yaml(source=source)
+    assert run(built) == 0
+    said = capsys.readouterr().out
+    assert "warning tones/catalog: check columns_are_used: " in said
+    assert "column 'channel': a sample has all channels of its file" in said
