@@ -93,10 +93,10 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
     ) -> Iterator[dg.MaterializeResult]:
         from headrace.catalog.compared.changes import compare_stored  # noqa: PLC0415 - likewise
         from headrace.catalog.compared.regressions import REGRESSION_COLUMNS, find_regressions, mark_reported  # noqa: PLC0415 - likewise
+        from headrace.catalog.compared.type_changes import column_types, type_changes  # noqa: PLC0415 - likewise
         from headrace.catalog.scanning.scan_runtime import ScanRuntime  # noqa: PLC0415 - polars: not in a code server
         from headrace.catalog.stored.parts import StoredCatalog, last_catalog  # noqa: PLC0415 - likewise
         from headrace.catalog.stored.update import update_catalog  # noqa: PLC0415 - likewise
-        from headrace.catalog.type_changes import column_types, type_changes  # noqa: PLC0415 - likewise
 
         inputs = source_inputs(
             config, headrace_storage

@@ -46,7 +46,7 @@ def read_tables(
         retyped: gets a line for each column that has another type than before.
     """
     from headrace.assemble.column_tables import import_table, last_header  # noqa: PLC0415 - polars: not in a code server
-    from headrace.catalog.type_changes import type_changes  # noqa: PLC0415 - likewise
+    from headrace.catalog.compared.type_changes import type_changes  # noqa: PLC0415 - likewise
 
     stamps, faults, numbers = storage.table_stamps(config), [], {"rows": 0, "rows_unmatched": 0}
     gone, output = [], storage.output(config)

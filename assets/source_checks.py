@@ -44,9 +44,9 @@ def source_checks(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
 
     @dg.multi_asset_check(name=f"{config.name}__source_checks", specs=specs)
     def checks(headrace_storage: StorageResource) -> Iterator[dg.AssetCheckResult]:
+        from headrace.catalog.compared.type_changes import column_types  # noqa: PLC0415 - likewise
         from headrace.catalog.judging.leaks import LEAK_COLUMNS, leaks  # noqa: PLC0415 - polars: not in a code server
-        from headrace.catalog.row_hints import SPAN_COLUMNS, repeated_spans, unused_columns  # noqa: PLC0415 - likewise
-        from headrace.catalog.type_changes import column_types  # noqa: PLC0415 - likewise
+        from headrace.catalog.judging.row_hints import SPAN_COLUMNS, repeated_spans, unused_columns  # noqa: PLC0415 - likewise
 
         catalog = headrace_storage.catalog(config)
         group = {"largest_group": catalog.header.totals.largest_group}

@@ -16,6 +16,7 @@ import polars as pl
 from headrace.assemble.column_rows import PARTITION, ROW, TableRows
 from headrace.assemble.samples import planned_samples
 from headrace.audio import AudioFormat
+from headrace.catalog.compared.type_changes import type_word
 from headrace.catalog.stored.column_header import (
     ColumnTableHeader,
     TablePart,
@@ -28,7 +29,6 @@ from headrace.catalog.stored.partitions import recordings_of
 from headrace.catalog.stored.parts import StoredCatalog
 from headrace.catalog.tables.buckets import PART_BYTES, Buckets, bucket_of_numbers, divided_by_number, parts_of
 from headrace.catalog.tables.metadata_files import MetadataTable
-from headrace.catalog.type_changes import type_word
 from headrace.config.content import ColumnSetConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import CatalogError, ConfigError, FormatError, NotFoundError

@@ -1,3 +1,3 @@
 """Makes views: evaluates their conditions on columns, and balances groups of samples."""
 
-__all__ = ["definitions", "making", "names", "syntax"]
+__all__ = ["definitions", "expression", "making", "names", "syntax"]

@@ -12,8 +12,7 @@ from rich.console import Console
 from headrace.assemble.reconcile import latent_settings
 from headrace.assemble.views import WantedView, awaited_sets
 from headrace.catalog.stored.column_header import read_table_header
-from headrace.catalog.stored.empty_splits import empty_splits
-from headrace.catalog.stored.header import REJECTED_PATH, read_current_header
+from headrace.catalog.stored.header import REJECTED_PATH
 from headrace.config.dataset import DatasetConfig, load_config
 from headrace.config.folder import clash, load_each
 from headrace.errors import ConfigError, HeadraceError
@@ -87,20 +86,13 @@ def build_dataset(command: CommandLine, console: Console) -> int:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     else:
         show_changes(console, changes, rejected_at)
-        left = (*_empty_splits(config, storage), *_columns_left(config, storage), *_waiting_views(config, storage))
-        for line in left:
+        for line in (*_columns_left(config, storage), *_waiting_views(config, storage)):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
     if command.table or not is_idle:
         _show(config, storage, console)
     show_warnings(console, outcomes)
     show_faults(console, failed)
     return 1 if failed else 0
-
-
-def _empty_splits(config: DatasetConfig, storage: StorageResource) -> list[str]:
-    """A warning for each split without samples."""
-    header = read_current_header(storage.output(config), config)
-    return [] if header is None else [f"warning: {line}" for line in empty_splits(header, config.splits)]
 
 
 def _columns_left(config: DatasetConfig, storage: StorageResource) -> Iterator[str]:

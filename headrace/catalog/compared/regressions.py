@@ -15,8 +15,8 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from headrace.catalog.compared.reject_changes import rejected_columns
-from headrace.catalog.parquet_tables import ParquetTable
 from headrace.catalog.tables.buckets import PART_BYTES, Buckets, PartTables, bucket_of_paths, parts_of
+from headrace.catalog.tables.parquet_tables import ParquetTable
 from headrace.errors import ConfigError
 from headrace.format.rejects import Reject, RejectSubject, compare_rejects
 from headrace.stores.storage import Storage

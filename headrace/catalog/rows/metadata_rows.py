@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from headrace.catalog.chosen_rows import RowCondition
+from headrace.catalog.rows.chosen_rows import RowCondition
 from headrace.catalog.rows.metadata_columns import check_types, json_rows, stored_names
 from headrace.catalog.rows.path_spelling import spelled_as_files, tidy_paths
 from headrace.catalog.rows.row_columns import (

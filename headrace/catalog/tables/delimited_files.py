@@ -9,11 +9,11 @@ from pathlib import Path
 
 import polars as pl
 
-from headrace.catalog.declared_types import DTYPES, check_cells
-from headrace.catalog.delimited_rows import Dialect, header_and_rows
-from headrace.catalog.json_cells import JsonCells, decoded
 from headrace.catalog.tables.buckets import PartTables
 from headrace.catalog.tables.cell_types import TypeFinder, checked_lists, converted
+from headrace.catalog.tables.declared_types import DTYPES, check_cells
+from headrace.catalog.tables.delimited_rows import Dialect, header_and_rows
+from headrace.catalog.tables.json_cells import JsonCells, decoded
 from headrace.config.tables import ColumnType
 from headrace.errors import ConfigError
 

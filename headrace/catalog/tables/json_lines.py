@@ -16,8 +16,8 @@ from typing import Any
 
 import polars as pl
 
-from headrace.catalog.declared_types import fits, misfit
 from headrace.catalog.tables.buckets import PartTables
+from headrace.catalog.tables.declared_types import fits, misfit
 from headrace.config.tables import ColumnType
 from headrace.errors import ConfigError
 from headrace.stores.temporary_room import temporary_room

@@ -13,12 +13,12 @@ from typing import Protocol
 
 import polars as pl
 
-from headrace.catalog.compressed_files import UnpackedFile, is_compressed
-from headrace.catalog.declared_types import DTYPES
-from headrace.catalog.delimited_rows import Dialect
-from headrace.catalog.parquet_tables import BATCH_ROWS, DeclaredTable, ParquetTable
+from headrace.catalog.tables.compressed_files import UnpackedFile, is_compressed
+from headrace.catalog.tables.declared_types import DTYPES
 from headrace.catalog.tables.delimited_files import read_delimited
+from headrace.catalog.tables.delimited_rows import Dialect
 from headrace.catalog.tables.json_lines import read_json_lines
+from headrace.catalog.tables.parquet_tables import BATCH_ROWS, DeclaredTable, ParquetTable
 from headrace.config.tables import ColumnType, TableConfig, TableFormat
 from headrace.errors import ConfigError, StorageError
 

@@ -176,7 +176,7 @@ def test_seconds_do_not_depend_on_the_other_rows():
 
 
 def test_a_parquet_table_in_batches_has_the_types_of_the_whole_table(tmp_path, monkeypatch):
-    monkeypatch.setattr("headrace.catalog.parquet_tables.BATCH_ROWS", 3)
+    monkeypatch.setattr("headrace.catalog.tables.parquet_tables.BATCH_ROWS", 3)
     table = pl.DataFrame({"path": range(8), "n": range(8), "none": [None] * 8, "lists": [[]] * 8})
     table.write_parquet(tmp_path / "table.parquet")
     opened = open_metadata(tmp_path / "table.parquet")

@@ -307,7 +307,9 @@ def test_an_invalid_table_of_columns_or_view_stops_nothing_else(built, capsys):
 def test_an_empty_split_is_a_warning_of_the_build(project, capsys):
     project.write_yaml(splits={"train": 0.999, "test": 0.001})
     assert run(project) == 0
-    assert "warning: split test has none of 6 samples" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "warning tones/catalog: check splits_have_samples: " in said
+    assert "split test has none of 6 samples" in said
 
 
 def test_what_checks_of_the_catalog_warn_of_is_printed(built, capsys):

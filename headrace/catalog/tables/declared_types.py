@@ -41,7 +41,7 @@ def check_cells(cells: pl.Series, kind: ColumnType, place: str, numbers: Sequenc
 
     Args:
         cells: a piece of the column, under its name.
-        kind: its declared type; cells of `json` are not checked here (`headrace.catalog.json_cells`).
+        kind: its declared type; cells of `json` are not checked here (`headrace.catalog.tables.json_cells`).
         place: what the message has before the number, such as `table x.csv, line`.
         numbers: the line, or row, of each cell.
     """

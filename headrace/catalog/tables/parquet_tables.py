@@ -7,9 +7,9 @@ from typing import BinaryIO
 
 import polars as pl
 
-from headrace.catalog.declared_types import DTYPES, check_values
-from headrace.catalog.json_cells import JsonCells, decoded
 from headrace.catalog.tables.cell_types import converted
+from headrace.catalog.tables.declared_types import DTYPES, check_values
+from headrace.catalog.tables.json_cells import JsonCells, decoded
 from headrace.config.tables import ColumnType
 from headrace.errors import ConfigError
 

@@ -3,12 +3,12 @@
 import polars as pl
 import pytest
 
+from headrace.catalog.compared.type_changes import column_types, type_changes
 from headrace.catalog.judging.acceptance import CatalogSettings
-from headrace.catalog.row_hints import SPAN_COLUMNS, repeated_spans, unused_columns
+from headrace.catalog.judging.row_hints import SPAN_COLUMNS, repeated_spans, unused_columns
 from headrace.catalog.scanning.scan import scan
 from headrace.catalog.stored.parts import StoredCatalog
 from headrace.catalog.stored.update import update_catalog
-from headrace.catalog.type_changes import column_types, type_changes
 from headrace.config.dataset import DatasetConfig
 from headrace.config.source import ColumnsConfig
 from headrace.stores.storage import open_storage

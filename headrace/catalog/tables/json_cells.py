@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from headrace.catalog.declared_types import misfit
+from headrace.catalog.tables.declared_types import misfit
 from headrace.catalog.tables.json_lines import parsed_json, plain, read_json_lines
 from headrace.config.tables import ColumnType
 from headrace.stores.temporary_room import temporary_room
