@@ -7,7 +7,6 @@ import dagster as dg
 from headrace.assemble.column_sets import build_columns, commit_set, is_awaited
 from headrace.assemble.partition_columns import ColumnSettings
 from headrace.config.content import METADATA_SET
-from headrace.config.dataset import DatasetConfig
 from headrace_dagster.assets.column_checks import column_check_results, column_check_specs, skipped_checks
 from headrace_dagster.assets.column_metadata import columns_index_metadata, columns_metadata
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, snapshot_inputs
