@@ -11,7 +11,7 @@ from rich.text import Text
 
 from headrace.format.beside.column_files import SPECS_KEY
 from headrace.format.snapshots.snapshots import NumberedSnapshot
-from headrace.format.tars.unpacking import ZIP_SUFFIXES
+from headrace.format.tar_names import is_packed_tar
 from headrace.upkeep.inspection import CatalogFacts, DatasetFacts, LengthFacts, PartFacts, TarFacts, ViewFacts
 
 _SHOWN_SNAPSHOTS = 10
@@ -170,7 +170,7 @@ def _print_lengths(console: Console, lengths: LengthFacts) -> None:
 def _tars(path: str, tars: TarFacts) -> Table:
     known = [count for _, count, _ in tars.shards if count is not None]
     unknown = [name for name, count, _ in tars.shards if count is None]
-    counts_them = "verify" if any(name.endswith(ZIP_SUFFIXES) for name in unknown) else "index"
+    counts_them = "verify" if any(map(is_packed_tar, unknown)) else "index"
     rows = [
         (name, "?" if count is None else count, bytes_text(size)) for name, count, size in tars.shards[:_SHOWN_SHARDS]
     ]

@@ -71,7 +71,7 @@ _MARKERS = (
 )
 _INDEX = re.compile(r"([^/]+/)?index\.json")
 _INDEX_KEY = re.compile(rb'"(chunks|shards)"\s*:')
-_TAR = re.compile(r"(.+)/[^/]+\.(?:tar|tgz|tar\.gz|tar\.zst)")
+_TAR = re.compile(r"(?i)(.+)/[^/]+\.(?:tar|tgz|tar\.gz|tar\.zst)")
 
 
 def recognised(paths: Sequence[str], index_json: bytes = b"") -> OtherFormat | None:

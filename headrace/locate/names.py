@@ -10,10 +10,9 @@ from urllib.parse import urlsplit
 
 from braceexpand import braceexpand
 
-from headrace.format.tars.unpacking import ZIP_SUFFIXES
+from headrace.format.tar_names import is_tar
 from headrace.stores.file_urls import is_file_url, path_of_file_url
 
-TAR_SUFFIXES = (".tar", *ZIP_SUFFIXES)
 SPECIAL = re.compile(r"[*?\[{]")
 """The characters that make a name a pattern."""
 
@@ -45,7 +44,7 @@ def is_pattern(name: str) -> bool:
     """
     if _is_local_folder(name):
         return False
-    return bool(SPECIAL.search(name)) or name.endswith((".json", *TAR_SUFFIXES))
+    return bool(SPECIAL.search(name)) or name.endswith(".json") or is_tar(name)
 
 
 def expand_braces(pattern: str) -> list[str]:

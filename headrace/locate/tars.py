@@ -15,8 +15,9 @@ from headrace.format.other_formats import may_be_texts, possible_texts, texts_be
 from headrace.format.sizes import parse_sizes
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
+from headrace.format.tar_names import is_tar
 from headrace.locate.listing import has_snapshots, is_web, listing
-from headrace.locate.names import SPECIAL, TAR_SUFFIXES, expand_braces, split_pattern
+from headrace.locate.names import SPECIAL, expand_braces, split_pattern
 from headrace.stores.refetch import read_sound
 from headrace.stores.regular_files import oddity
 from headrace.stores.storage import LocalStorage, Storage, Transfer, open_storage
@@ -115,7 +116,7 @@ def tars_of_list(storage: Storage, name: str, snapshot: int | None = None) -> tu
 
 def is_bucket_folder(name: str, transfer: Transfer | None = None) -> bool:
     """Whether a name with the characters of a pattern is, as it is spelled, a folder of a bucket."""
-    if not name.startswith(_BUCKETS) or name.endswith((".json", *TAR_SUFFIXES)):
+    if not name.startswith(_BUCKETS) or name.endswith(".json") or is_tar(name):
         return False
     return next(iter(open_storage(name, transfer).list()), None) is not None
 
@@ -144,8 +145,16 @@ def _matching(storage: Storage, pattern: str, odd: set[str]) -> Iterator[str]:
         yield pattern
         return
     for name in _tars(storage, odd, pattern[: special.start()])[0]:
-        if name.count("/") == pattern.count("/") and fnmatch.fnmatchcase(name, pattern):
+        if name.count("/") != pattern.count("/"):
+            continue
+        if fnmatch.fnmatchcase(name, pattern):
             yield name
+        elif fnmatch.fnmatchcase(name.lower(), pattern.lower()):
+            warnings.warn(
+                f"{storage.uri}/{name}: is not read, since {pattern!r} has other capital letters; name the folder, or "
+                "write the pattern as the names are",
+                stacklevel=2,
+            )
 
 
 def _directly_in(storage: Storage, odd: set[str]) -> list[str]:
@@ -175,12 +184,12 @@ def _tars(storage: Storage, odd: set[str], prefix: str = "") -> tuple[list[str],
     names, texts = set[str](), []
     with listing(storage):
         for entry in storage.list(prefix):
-            if entry.path.endswith(TAR_SUFFIXES):
+            if is_tar(entry.path):
                 names.add(entry.path)
             elif may_be_texts(entry.path):
                 texts.append(entry.path)
     if isinstance(storage, LocalStorage):
-        odd.update(path for path in storage.list_odd(prefix) if path.endswith(TAR_SUFFIXES))
+        odd.update(path for path in storage.list_odd(prefix) if is_tar(path))
     return sorted(names | {path for path in odd if path.startswith(prefix)}), texts
 
 

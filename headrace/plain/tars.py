@@ -17,9 +17,10 @@ from headrace.format.indexes.audio_fields import stated_audio_fields
 from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_entries import apart_fault
 from headrace.format.indexes.indexing import naming_of
+from headrace.format.tar_members import Member, MemberFinder
 from headrace.format.tars.member_names import JSON_FIELD, KeyAt, Naming, audio_field, check_fields, split_name
-from headrace.format.tars.tar import TarHeader, check_end, check_member
-from headrace.format.tars.unpacking import unpacked_stream
+from headrace.format.tars.tar import TarHeader, check_end, check_member, payload
+from headrace.format.tars.unpacking import opened_tar, unpacked_stream
 from headrace.locate.shard_list import LocatedShard
 from headrace.stores.refetch import DAMAGED_IN_STORE, is_local, say, sources, times
 from headrace.streaming.batches.decode import parsed
@@ -102,8 +103,8 @@ def _samples_of(shard: LocatedShard, key_at: KeyAt, index: ShardIndex | None) ->
 
     seen: set[str] = set()
     naming = functools.cache(lambda: naming_of(KeyAt.FIRST_DOT, shard.index()))  # read once, and only for dotted names
-    with _opened(shard) as stream:
-        for sample in group_by_keys(_files(stream, shard.url, key_at), lambda name: split_name(name, key_at)):
+    with _opened(shard) as stream, _LinkedFiles(shard) as linked:
+        for sample in group_by_keys(_files(stream, linked, key_at), lambda name: split_name(name, key_at)):
             _check_names(shard.url, sample, seen, naming)
             if index is not None:
                 _check_sums(shard, sample, index)
@@ -160,17 +161,47 @@ class _Header(TarHeader):
             raise  # the end
 
 
-def _files(stream: BinaryIO, url: str, key_at: KeyAt) -> Iterator[dict[str, Any]]:
-    """The regular files that belong to samples, in the form that webdataset's grouping takes.
+class _LinkedFiles(contextlib.ExitStack):
+    """The files of a shard that hard links lead to. They were passed already, so the shard is opened a second time."""
+
+    def __init__(self, shard: LocatedShard) -> None:
+        super().__init__()
+        self.shard = shard
+        self._tar: BinaryIO | None = None
+
+    def payload(self, member: Member) -> bytes:
+        """The bytes of a hard link.
+
+        Raises:
+            FormatError: the shard is a stream of webdataset's own openers, which cannot be read twice.
+        """
+        if self.shard.storage is None:
+            raise FormatError(
+                f"{self.shard.url}: {member.name!r} is a hard link, whose bytes this stream has already passed: pack "
+                "the tar again with tar --hard-dereference, or name it by a path or an address of a store"
+            )
+        if self._tar is None:
+            self._tar = self.enter_context(opened_tar(self.shard.storage, self.shard.name)).file
+        return payload(self._tar, (member.start, member.stop))
+
+
+def _files(stream: BinaryIO, linked: _LinkedFiles, key_at: KeyAt) -> Iterator[dict[str, Any]]:
+    """The files that belong to samples, in the form that webdataset's grouping takes.
 
     Raises:
         tarfile.TarError: not a tar, damaged, or without an end-of-archive mark.
+        FormatError: a field is a link without its file, a device or the like.
     """
+    finder, url = MemberFinder(), linked.shard.url
     with tarfile.open(fileobj=stream, mode="r|*", tarinfo=_Header) as archive:
-        for member in archive:
-            check_member(member)
-            if member.isreg() and split_name(member.name, key_at) is not None:
-                content = cast("BinaryIO", archive.extractfile(member)).read()
+        for info in archive:
+            check_member(info)
+            member = finder.member(info)
+            if member is not None and split_name(member.name, key_at) is not None:
+                if member.fault:
+                    raise FormatError(f"{url}: {member.fault}")
+                plain = archive.extractfile(info) if info.isreg() else None
+                content = linked.payload(member) if plain is None else plain.read()
                 yield {"fname": member.name, "data": content, "__url__": url}
             archive.members = []  # type: ignore[attr-defined] # tarfile keeps all members, for lookups by name
         check_end(cast("BinaryIO", archive.fileobj).read)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from headrace.errors import ConfigError, FormatError, NotFoundError
 from headrace.format.indexes.index import index_name
+from headrace.format.tar_names import is_plain_tar
 from headrace.format.versioned_json import json_bytes
 from headrace.stores.storage import Storage
 
@@ -39,7 +40,7 @@ def own_tars(target: Storage, wanted: Iterable[str]) -> dict[str, tuple[int, ...
     """
     marked = _read_mark(target)
     there = {entry.path: entry.num_bytes for entry in target.list()}
-    tars = sorted(path for path in there if path.endswith(".tar"))
+    tars = sorted(path for path in there if is_plain_tar(path))
     if marked is None:
         if there:
             held = f"{len(tars)} tars ({tars[0]})" if tars else f"files ({min(there)})"

@@ -13,6 +13,7 @@ from headrace.format.indexes.index_files import find_index, write_index
 from headrace.format.indexes.indexing import index_tar, key_rule_of, naming_of
 from headrace.format.sizes import parse_sizes
 from headrace.format.snapshots.sizes_file import write_sizes
+from headrace.format.tar_names import is_plain_tar
 from headrace.format.tars.member_names import KeyAt, Naming
 from headrace.format.tars.tar import sha256_of
 from headrace.locate import locate
@@ -77,7 +78,7 @@ def index_tars(
             f"{pattern}: is in a data set that Headrace built; its indexes belong to the build, and `headrace verify` "
             "checks them"
         )
-    if packed := [name for name in found.names if not name.endswith(".tar")]:
+    if packed := [name for name in found.names if not is_plain_tar(name)]:
         raise ConfigError(f"{packed[0]}: is compressed; an index holds byte ranges of a plain .tar, so unpack it first")
     for folder in _folders(found.storage, found.names):
         read_sizes(folder)  # raises for a file that must not be replaced

@@ -15,12 +15,12 @@ import numpy as np
 from headrace.errors import ConfigError, FormatError
 from headrace.format import tables
 from headrace.format.lazy import cached_property
+from headrace.format.tar_names import TAR_SUFFIX, is_plain_tar
 from headrace.format.tars.member_names import AUDIO_FIELDS, audio_field, members_of
 from headrace.format.tensors.tensors import TensorPlace
 
 FORMAT_VERSION = 1
 INDEX_SUFFIX = ".idx"
-TAR_SUFFIX = ".tar"
 COLUMNS_SUFFIX = ".columns"
 SHARD_SUFFIXES = (TAR_SUFFIX, COLUMNS_SUFFIX)
 FRAME_RATE_NOTE = "frame_rate_hz"
@@ -295,9 +295,9 @@ class ShardIndex:
 
 def index_name(shard: str) -> str:
     """File name of the index beside a shard."""
-    return shard.removesuffix(TAR_SUFFIX) + INDEX_SUFFIX
+    return shard.removesuffix(TAR_SUFFIX) + INDEX_SUFFIX  # `TR.TAR.idx`: `TR.tar` may be in the same folder
 
 
 def files_of_shard(shard: str) -> tuple[str, ...]:
     """The files of a shard: a tar and its index, or one file of columns."""
-    return (shard, index_name(shard)) if shard.endswith(TAR_SUFFIX) else (shard,)
+    return (shard, index_name(shard)) if is_plain_tar(shard) else (shard,)

@@ -10,8 +10,8 @@ from headrace.errors import FormatError
 from headrace.format.indexes.audio_fields import AudioFacts
 from headrace.format.indexes.index import ABSENT, NAME_ERRORS, ShardIndex, index_name
 from headrace.format.indexes.index_flaws import check_index
+from headrace.format.tar_members import Member
 from headrace.format.tars.member_names import WAY_OUT, KeyAt, split_name
-from headrace.format.tars.tar import Member
 from headrace.format.tensors.tensors import TensorPlace
 
 
@@ -99,19 +99,21 @@ def group_members(
     """Samples of a tar, as WebDataset groups them: neighbouring members with the same key are one sample.
 
     Args:
-        members: the plain files of the tar, in its order.
+        members: the members of the tar, in its order.
         shard: name of the tar, for messages.
         key_at: where a member's key ends.
 
     Raises:
         FormatError: the members of a sample are not neighbours (readers would silently split the sample), or a sample
-            has a field twice.
+            has a field twice, or a field is a link without its file, a device or the like.
     """
     seen: set[str] = set()
     key, ranges = "", dict[str, tuple[int, int]]()
     for member in members:
         if (found := split_name(member.name, key_at)) is None:
             continue
+        if member.fault:
+            raise FormatError(f"{shard}: {member.fault}")
         own_key, name = found
         if own_key != key:
             if ranges:

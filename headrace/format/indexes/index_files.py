@@ -12,6 +12,7 @@ from headrace.errors import FormatError, NotFoundError, StorageError
 from headrace.format import tables
 from headrace.format.indexes.index import AUDIO_COLUMN, COLUMNS, FORMAT_VERSION, NOTE_PREFIX, ShardIndex, index_name
 from headrace.format.indexes.index_flaws import check_index
+from headrace.format.tar_names import TAR_SUFFIX, is_plain_tar, without_suffix
 from headrace.stores.refetch import read_sound
 from headrace.stores.regular_files import oddity
 from headrace.stores.storage import Storage
@@ -75,7 +76,7 @@ def find_index(storage: Storage, shard: str) -> IndexFile | None:
     Raises:
         FormatError: it is damaged.
     """
-    if not shard.endswith(".tar"):
+    if not is_plain_tar(shard):
         return None
     for path in (index_name(shard), _other_name(shard)):
         if (blob := _content(storage, path)) is None:
@@ -91,7 +92,7 @@ def is_outdated(storage: Storage, shard: str, found: IndexFile) -> bool:
     A tar whose name holds the digest of the index is not outdated, whichever of the two a copy wrote first.
     """
     sha256 = found.index.sha256
-    if sha256 and shard.endswith(f"-{sha256[:_DIGITS_IN_NAME]}.tar"):
+    if sha256 and without_suffix(shard).endswith(f"-{sha256[:_DIGITS_IN_NAME]}"):
         return False
     tar, beside = storage.local_path(shard), storage.local_path(found.path)
     if tar is None or beside is None:
@@ -148,7 +149,7 @@ def _parsed_own(blob: bytes, name: str) -> ShardIndex:
 
 
 def _other_name(shard: str) -> str:
-    return shard.removesuffix(".tar") + _OTHER_SUFFIX
+    return shard.removesuffix(TAR_SUFFIX) + _OTHER_SUFFIX
 
 
 def _content(storage: Storage, path: str) -> bytes | None:

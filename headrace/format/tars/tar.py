@@ -11,10 +11,10 @@ import re
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple, Protocol, Self
 
 from headrace.errors import FormatError
+from headrace.format.tar_members import Member, MemberFinder
 
 _BLOCK_BYTES = tarfile.BLOCKSIZE
 _MAX_NAME_BYTES = 100  # ustar's name field; longer names need extension headers that simple readers cut off
@@ -55,15 +55,6 @@ class Sink(Protocol):
 
     def write(self, data: bytes, /) -> object:
         """Append."""
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One file in a tar: its payload is bytes `start` to `stop` of the archive."""
-
-    name: str
-    start: int
-    stop: int
 
 
 class WrittenPayload(NamedTuple):
@@ -219,7 +210,9 @@ def check_end(read: Callable[[int], bytes]) -> None:
 
 
 def read_members(file: BinaryIO, shard: str) -> Iterator[Member]:
-    """The plain files of a tar, in order; long names of the PAX and GNU forms are complete.
+    """The members of a tar that are not folders, in order; long names of the PAX and GNU forms are complete.
+
+    A hard link has the bytes of the file that it leads to. A symbolic link, a device or the like has a fault.
 
     Args:
         file: the tar, seekable.
@@ -229,26 +222,26 @@ def read_members(file: BinaryIO, shard: str) -> Iterator[Member]:
         FormatError: not a tar, damaged, or cut off: samples would be lost unnoticed.
     """
     num_bytes = file.seek(0, io.SEEK_END)
-    start = 0
+    finder, start = MemberFinder(), 0
     for member in _plain_members(file, num_bytes):
-        yield member
+        yield finder.noted(member)
         start = member.stop + -member.stop % _BLOCK_BYTES
-    yield from _members_from(start, file, shard, num_bytes)
+    yield from _members_from(start, file, shard, finder)
 
 
-def _members_from(start: int, file: BinaryIO, shard: str, num_bytes: int) -> Iterator[Member]:
-    """The plain files of a tar from the header at byte `start`; its end is checked. See `read_members`."""
+def _members_from(start: int, file: BinaryIO, shard: str, finder: MemberFinder) -> Iterator[Member]:
+    """The members of a tar from the header at byte `start`; its end is checked. See `read_members`."""
+    num_bytes, end = file.seek(0, io.SEEK_END), 0
     file.seek(start)
-    end = 0
     try:
         with tarfile.open(fileobj=file, mode="r:", tarinfo=TarHeader) as archive:
             for info in archive:
                 check_member(info)
-                end = info.offset_data + info.size
+                end = info.offset_data + (0 if info.islnk() else info.size)  # a link's size is that of its file
                 if end > num_bytes:
                     break
-                if info.isreg():
-                    yield Member(info.name, info.offset_data, end)
+                if (member := finder.member(info)) is not None:
+                    yield member
             file.seek(archive.offset)
             marker = file.read(_BLOCK_BYTES)
             if not any(marker) and end <= num_bytes:

@@ -17,10 +17,10 @@ from typing import Any, BinaryIO, Protocol, cast
 import zstandard
 
 from headrace.errors import FormatError, IntegrityError
+from headrace.format.tar_names import ZIP_SUFFIXES, is_packed_tar
 from headrace.format.tars.tar import sha256_of
 from headrace.stores.storage import Storage
 
-ZIP_SUFFIXES = (".tar.gz", ".tgz", ".tar.zst")
 _GZIP, _ZSTD = (".gz", ".tgz"), (".zst", ".zstd")
 _PACKED = (*_GZIP, *_ZSTD)
 _MAGIC_BYTES = 4
@@ -57,7 +57,7 @@ def opened_tar(storage: Storage, shard: str) -> Iterator[OpenedTar]:
         NotFoundError: it does not exist.
     """
     with storage.open(shard) as stored:
-        if not shard.endswith(ZIP_SUFFIXES):
+        if not is_packed_tar(shard):
             yield OpenedTar(stored)
             return
         digest = hashlib.sha256()
@@ -76,7 +76,9 @@ def unpacked_stream(file: BinaryIO, name: str) -> BinaryIO:
         file: the tar as stored, at its beginning.
         name: its name, which messages show.
     """
-    return io.BufferedReader(_UnpackedFile(_unpacked(file, name)), _READ_BYTES) if name.endswith(_PACKED) else file
+    return (
+        io.BufferedReader(_UnpackedFile(_unpacked(file, name)), _READ_BYTES) if name.lower().endswith(_PACKED) else file
+    )
 
 
 def _unpacked(file: BinaryIO, name: str, see: Callable[[bytes], object] = lambda piece: None) -> Iterator[bytes]:  # noqa: ARG005
@@ -194,9 +196,9 @@ class Unpacker:
 
 def unpacker_of(name: str) -> Unpacker:
     """An `Unpacker` for a compressed tar, chosen by the suffix of its name. Raises `FormatError` for other suffixes."""
-    if name.endswith(_GZIP):
+    if name.lower().endswith(_GZIP):
         return Unpacker(name, lambda: zlib.decompressobj(wbits=31), lambda magic: magic[:2] == b"\x1f\x8b")
-    if name.endswith(_ZSTD):
+    if name.lower().endswith(_ZSTD):
         return Unpacker(name, lambda: zstandard.ZstdDecompressor().decompressobj(), _begins_zstd)
     raise FormatError(f"{name}: not a compressed tar ({', '.join(ZIP_SUFFIXES)})")
 

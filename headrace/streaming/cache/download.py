@@ -16,7 +16,8 @@ from typing import TypeVar
 
 from headrace.errors import IntegrityError
 from headrace.format.indexes.index import ShardIndex
-from headrace.format.tars.unpacking import ZIP_SUFFIXES, unpacker_of
+from headrace.format.tar_names import is_packed_tar
+from headrace.format.tars.unpacking import unpacker_of
 from headrace.stores.refetch import DAMAGED_IN_STORE, until_sound
 from headrace.stores.storage import Storage
 from headrace.stores.waiting import is_over
@@ -52,7 +53,7 @@ class ShardDownload:
     @property
     def is_zipped(self) -> bool:
         """Whether the shard has to be unpacked."""
-        return self.source.endswith(ZIP_SUFFIXES)
+        return is_packed_tar(self.source)
 
     @property
     def uri(self) -> str:

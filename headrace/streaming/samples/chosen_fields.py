@@ -9,8 +9,8 @@ from functools import lru_cache
 
 from headrace.errors import ConfigError
 from headrace.format.indexes.index import ABSENT, ShardIndex
+from headrace.format.tar_names import is_packed_tar
 from headrace.format.tars.member_names import JSON_FIELD
-from headrace.format.tars.unpacking import ZIP_SUFFIXES
 from headrace.streaming.samples.stored_sample import FieldColumns, StoredSample, field_columns
 
 METADATA = "metadata"
@@ -50,7 +50,7 @@ class ChosenFields:
 
     def is_small_part(self, index: ShardIndex, shard: str) -> bool:
         """Whether the wanted fields are so small a part of a shard that they are fetched by ranges."""
-        if shard.endswith(ZIP_SUFFIXES) or not len(index):
+        if is_packed_tar(shard) or not len(index):
             return False
         kept = _kept(field_columns(index.fields, index.audio_fields), self)
         columns = {kept.latents, kept.json, *(column for _, column in kept.extra)}

@@ -18,8 +18,8 @@ from headrace.errors import FormatError, IntegrityError, StorageError, StoreUnav
 from headrace.format.indexes.index import ShardIndex, index_name
 from headrace.format.indexes.index_files import parse_index
 from headrace.format.lazy import cached_property
+from headrace.format.tar_names import TAR_SUFFIX, is_packed_tar, without_suffix
 from headrace.format.tars.tar import sha256_of
-from headrace.format.tars.unpacking import ZIP_SUFFIXES
 from headrace.stores.refetch import DAMAGED_IN_STORE, say, sources, times
 from headrace.stores.storage import Storage
 from headrace.stores.waiting import wait
@@ -72,8 +72,7 @@ class ShardAccess:
         index = self.index(shard)
         origin = f"{self.shards.storage.uri}/{name}\0{index.sha256 or index.notes.get(VERSION, '')}"
         mark = hashlib.sha256(origin.encode()).hexdigest()[:12]
-        stem = next((name.removesuffix(suffix) for suffix in ZIP_SUFFIXES if name.endswith(suffix)), None)
-        return f"{mark}-{(stem + '.tar' if stem else name).rpartition('/')[2]}"
+        return f"{mark}-{without_suffix(name).rpartition('/')[2]}{TAR_SUFFIX}"
 
     def index(self, shard: int) -> ShardIndex:
         """Index of a shard, from its index file or made from the shard."""
@@ -101,7 +100,7 @@ class ShardAccess:
     def in_place(self, shard: int) -> Path | None:
         """Path of a shard that is read in place; None for a shard that has to be fetched or unpacked."""
         name = self.name(shard)
-        return None if name.endswith(ZIP_SUFFIXES) else self.shards.storage.local_path(name)
+        return None if is_packed_tar(name) else self.shards.storage.local_path(name)
 
     def open_file(self, shard: int, *, patient: bool) -> FileShard | None:
         """Open a shard as a local file, in place or from the cache; None if it is only in its store.
@@ -142,7 +141,7 @@ class ShardAccess:
         if (found := self.open_file(shard, patient=patient)) is not None:
             return found
         self._traffic.missed()
-        if self.name(shard).endswith(ZIP_SUFFIXES):
+        if is_packed_tar(self.name(shard)):
             return self._unpacked(shard)
         if (reason := self._without_room.get(shard)) is not None:
             self._warn(reason)
@@ -191,7 +190,7 @@ class ShardAccess:
 
     def _download(self, shard: int) -> ShardDownload:
         index, name = self.index(shard), self.name(shard)
-        stored = self.shards.storage.size(name) if name.endswith(ZIP_SUFFIXES) else index.num_bytes
+        stored = self.shards.storage.size(name) if is_packed_tar(name) else index.num_bytes
         return ShardDownload(self.shards.storage, name, self.cache_name(shard), index, stored)
 
     def _into_cache(self, download: ShardDownload, keep: Collection[str]) -> bool:
@@ -232,7 +231,7 @@ class ShardAccess:
                 "been removed; the store is read instead. If this happens again, check the disk",
                 stacklevel=2,
             )
-        return self._unpacked(shard) if self.name(shard).endswith(ZIP_SUFFIXES) else self._ranged(shard, [fields])
+        return self._unpacked(shard) if is_packed_tar(self.name(shard)) else self._ranged(shard, [fields])
 
     def close_idle(self) -> None:
         """Close the kept files, so that their shards can be evicted; readers under way keep theirs open."""

@@ -18,8 +18,9 @@ from headrace.errors import FormatError, SampleCountError
 from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_files import find_index, is_outdated, parse_index
 from headrace.format.indexes.indexing import index_tar, key_rule_of
+from headrace.format.tar_names import is_packed_tar, without_suffix
 from headrace.format.tars.member_names import KeyAt, Naming
-from headrace.format.tars.unpacking import ZIP_SUFFIXES, opened_tar
+from headrace.format.tars.unpacking import opened_tar
 from headrace.locate.no_shards import no_samples
 from headrace.locate.tars import PlainTars
 from headrace.stores.refetch import is_local, until_sound
@@ -95,7 +96,7 @@ class IndexKeeper:
 
     def _made(self, storage: Storage, shard: str, audio_fields: tuple[str, ...]) -> ShardIndex:
         with opened_tar(storage, shard) as tar:
-            is_free = not is_local(storage) or shard.endswith(ZIP_SUFFIXES)  # all bytes are read anyway
+            is_free = not is_local(storage) or is_packed_tar(shard)  # all bytes are read anyway
             whole_name = f"{storage.uri}/{shard}"  # for messages: tars of several folders may have one name
             naming = Naming(self.key_at, audio_fields=audio_fields)
             made = index_tar(tar.file, whole_name, naming=naming, has_checksums=is_free)

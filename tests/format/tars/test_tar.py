@@ -121,7 +121,8 @@ def test_tars_of_every_format_are_read(form):
         link = tarfile.TarInfo("link.flac")
         link.type, link.linkname = tarfile.SYMTYPE, "short.json"
         archive.addfile(link)
-    members = list(read_members(file, "x.tar"))
+    *members, last = read_members(file, "x.tar")
+    assert (last.name, last.fault[:30]) == ("link.flac", "'link.flac' is a symbolic link")
     assert [member.name for member in members] == names
     assert [file.getvalue()[m.start : m.stop].decode() for m in members] == names
 
