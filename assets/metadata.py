@@ -168,7 +168,7 @@ def latents_metadata(audio: Storage, storage: Storage, build: PartitionBuild, se
     shard = manifest.shards[0].name
     return {
         **found,
-        **_if_readable(lambda: {"dtype": read_index(storage, shard).notes[DTYPE_NOTE]}),
+        **_if_readable(lambda: {"dtype": read_index(storage, shard).note(DTYPE_NOTE)}),
         **_if_readable(lambda: _encoded(audio, storage, shard)),
     }
 
@@ -332,7 +332,7 @@ def _encoded(audio: Storage, storage: Storage, shard: str) -> Metadata:
     """The latents of a shard's longest sample below the spectrogram of its audio."""
     index = read_index(storage, shard)
     longest, rate_hz = int(index.num_frames.argmax()), index.latent_rate_hz
-    clip = _clip(audio, read_index(audio, index.notes[AUDIO_SHARD_NOTE]), longest)
+    clip = _clip(audio, read_index(audio, index.note(AUDIO_SHARD_NOTE)), longest)
     hidden = read_latents(storage, index, longest, 1 + _DRAWN_SECONDS * rate_hz)
     if clip is None or hidden is None:
         return {}

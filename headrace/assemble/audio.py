@@ -157,7 +157,7 @@ class _AudioRecipe:
             num_bytes=index.num_bytes,
             num_samples=len(index),
             num_frames=int(index.num_frames.sum()),
-            seconds=float(index.notes[_SECONDS_NOTE]),
+            seconds=index.number(_SECONDS_NOTE),
             input_digest=plan.input_digest,
             num_planned=len(plan.samples),
         )

@@ -180,7 +180,7 @@ class _LatentRecipe:
             num_bytes=index.num_bytes,
             num_samples=len(index),
             num_frames=int(index.lengths.sum()),
-            seconds=float(index.notes[SECONDS_NOTE]),
+            seconds=index.number(SECONDS_NOTE),
             input_digest=plan.input_digest,
             num_planned=len(index),
         )

@@ -128,7 +128,7 @@ class KeptLatents:
             if (latents.notes.get(ENCODER_NOTE), latents.notes.get(DTYPE_NOTE)) != (self.encoder, self.dtype):
                 return None
             rejections = {refusal.key: NoLatents(refusal.code, refusal.reason) for refusal in rejections_of(latents)}
-            return _Donor(latents, read_index(self.audio, latents.notes[AUDIO_SHARD_NOTE]), rejections)
+            return _Donor(latents, read_index(self.audio, latents.note(AUDIO_SHARD_NOTE)), rejections)
         except (HeadraceError, OSError, KeyError, ValueError, TypeError):
             return None
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import FormatError
+from headrace.format.typed_json import json_value
 
 _CODES = {"U8": "<u1", "I16": "<i2", "I32": "<i4", "I64": "<i8", "F64": "<f8"}
 _DTYPES = {name: np.dtype(code) for name, code in _CODES.items()}
@@ -86,13 +87,39 @@ def unpack_verified(blob: bytes | memoryview, name: str) -> tuple[dict[str, np.n
     """The same for a blob whose SHA-256 has been compared: its own checksum is not computed again."""
     try:
         length = int.from_bytes(blob[:8], "little")
-        header = json.loads(bytes(blob[8 : 8 + length]))
+        header = json_value(bytes(blob[8 : 8 + length]))
         metadata = {str(key): str(text) for key, text in header.pop("__metadata__").items() if key != _CHECKSUM}
         body = memoryview(blob)[8 + length :]
         arrays = {key: _view(body, spec) for key, spec in header.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"{name}: not a Headrace table ({error}); {WAY_OUT}") from error
     return arrays, metadata
+
+
+def checked(
+    arrays: Mapping[str, np.ndarray[Any, Any]], forms: Mapping[str, tuple[Any, ...]], name: str
+) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays that a file must have, each with one row for every row of the others.
+
+    Args:
+        arrays: the arrays of the file.
+        forms: by name, the dtype of an array and its lengths after the first.
+        name: the file's name, for messages.
+
+    Raises:
+        FormatError: one is missing, or has another form.
+    """
+    num_rows: int | None = None
+    for key, (dtype, *rest) in forms.items():
+        found = arrays.get(key)
+        if found is None or found.ndim != 1 + len(rest) or found.dtype != dtype or found.shape[1:] != tuple(rest):
+            what = "nothing" if found is None else f"{found.dtype} {found.shape}"
+            wanted = f"{np.dtype(dtype)} {('n', *rest)}".replace("'", "")
+            raise FormatError(f"{name}: the array {key!r} should be {wanted}, found {what}; {WAY_OUT}")
+        num_rows = len(found) if num_rows is None else num_rows
+        if len(found) != num_rows:
+            raise FormatError(f"{name}: the array {key!r} has {len(found)} rows, others {num_rows}; {WAY_OUT}")
+    return {key: arrays[key] for key in forms}
 
 
 def _checksum(blob: bytes | memoryview) -> bytes:
@@ -105,6 +132,8 @@ def _checksum(blob: bytes | memoryview) -> bytes:
 def _view(body: memoryview, spec: Mapping[str, Any]) -> np.ndarray[Any, Any]:
     start, stop = spec["data_offsets"]
     shape, dtype = spec["shape"], _DTYPES[spec["dtype"]]
+    if any(type(number) is not int or number < 0 for number in (start, stop, *shape)):
+        raise ValueError(f"an array of shape {shape} at bytes {start}..{stop}")
     count = math.prod(shape)
     if stop - start != count * dtype.itemsize or stop > len(body):
         raise ValueError(f"array of {count} x {dtype} does not fit bytes {start}..{stop} of {len(body)}")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.errors import FormatError
+from headrace.format.typed_json import json_value
 
 FORMAT_VERSION = 1
 _CHECKSUM = "crc32"
@@ -43,10 +44,10 @@ def versioned_json(blob: bytes, name: str, key: str, *, before: str = "") -> dic
     """
     kind = key.replace("_", " ")
     try:
-        content = json.loads(_head(blob, before) if before else blob)
+        content = json_value(_head(blob, before) if before else blob)
         version, expected = content.pop(key), content.pop(_CHECKSUM, "none")
         found = b"%08x" % zlib.crc32(blob.replace(str(expected).encode(), _NO_CHECKSUM.encode(), 1))
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise FormatError(f"{name}: not a {kind} ({error}); {WAY_OUT}") from error
     if version != FORMAT_VERSION:
         raise FormatError(

@@ -129,7 +129,7 @@ class ReencodingCheck:
     @contextmanager
     def _clip(self, index: ShardIndex, row: int) -> Iterator[AudioClip]:
         """The sample's audio as a temporary file; only its byte range is read."""
-        audio = read_index(self.audio, index.notes[AUDIO_SHARD_NOTE])
+        audio = read_index(self.audio, index.note(AUDIO_SHARD_NOTE))
         field = index.notes.get(AUDIO_FIELD_NOTE, "")
         if (place := audio.find(index.key(row))) is None or (found := audio.audio_of(place, field)) is None:
             raise FormatError(f"the audio shard {audio.shard} does not contain this sample; build these latents again")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from headrace.errors import BuildError, ConfigError, NotFoundError
 from headrace.format.beside.view_files import read_view
 from headrace.format.beside.views import NumberedView
-from headrace.format.indexes.index import INDEX_SUFFIX, SHARD_SUFFIXES, TAR_SUFFIX
+from headrace.format.indexes.index import INDEX_SUFFIX, SHARD_SUFFIXES
 from headrace.format.indexes.index_files import is_index_file
 from headrace.format.manifests.manifests import (
     KEYS_SUFFIX,
@@ -35,6 +35,7 @@ from headrace.format.snapshots.snapshots import (
     snapshot_numbers,
     snapshot_path,
 )
+from headrace.format.tar_names import TAR_SUFFIX
 from headrace.locate.outputs import AUDIO, ITSELF, ShardFolder, possible_folders, shard_folders, view_folders
 from headrace.stores.storage import LocalStorage, Storage, StoredObject
 

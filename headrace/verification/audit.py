@@ -52,7 +52,7 @@ def pairing_faults(audio: Storage, storage: Storage, manifest: Manifest) -> list
     numbered = newest_manifest(audio, manifest.partition)
     shards = {shard.name for shard in numbered.manifest.shards if shard.num_samples} if numbered else set()
     indexes = [read_index(storage, shard.name) for shard in manifest.shards]
-    paired = {index.notes[AUDIO_SHARD_NOTE]: index for index in indexes}
+    paired = {index.note(AUDIO_SHARD_NOTE): index for index in indexes}
     faults = [f"{name}: an audio shard without latents" for name in sorted(shards - set(paired))]
     faults += [f"{name}: has latents, but is not in the audio" for name in sorted(set(paired) - shards)]
     faults += [

@@ -12,15 +12,17 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any
 
-from headrace.errors import FormatError, NotFoundError
+from headrace.errors import NotFoundError
+from headrace.format.typed_json import typed
 from headrace.format.versioned_json import versioned_bytes, versioned_json
 from headrace.stores.refetch import read_sound
 from headrace.stores.storage import Storage
 
 CIRCLE = 1 << 64
 """Number of places on the circle."""
+_PLACES = range(CIRCLE + 1)
 MARKS_FILE = "verified.json"
 _FORMAT_KEY = "headrace_verified"
 _MOST_SUSPECTS = 1000
@@ -64,8 +66,8 @@ class Arc:
 class VerifiedRange:
     """Places `start` to `stop` (half-open): their shards were last verified at `seconds` (Unix time) or later."""
 
-    start: int
-    stop: int
+    start: Annotated[int, _PLACES]
+    stop: Annotated[int, _PLACES]
     seconds: float
 
 
@@ -80,8 +82,8 @@ class Marks:
         suspects: names of shards that had faults when they were last read.
     """
 
-    next: int = 0
-    left: int = 0
+    next: Annotated[int, _PLACES] = 0
+    left: Annotated[int, _PLACES] = 0
     verified: tuple[VerifiedRange, ...] = ()
     suspects: tuple[str, ...] = ()
 
@@ -117,11 +119,10 @@ def read_marks(storage: Storage) -> Marks:
     """The marks of a shard folder. Without a file, or with a damaged one, nothing counts as verified."""
     try:
         content = read_sound(storage, MARKS_FILE, _parsed)
-        verified = tuple(VerifiedRange(**part) for part in content["verified"])
-        return Marks(content["next"], content["left"], verified, tuple(content["suspects"]))
+        return typed(Marks, content)
     except NotFoundError:
         return Marks()
-    except (FormatError, KeyError, TypeError) as error:
+    except ValueError as error:  # damaged, or not of its form
         _log.warning("%s/%s is damaged, so verification begins again: %s", storage.uri, MARKS_FILE, error)
         return Marks()
 

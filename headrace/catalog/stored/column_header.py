@@ -7,9 +7,9 @@ code server 65 MB. `headrace.assemble.column_tables` writes the parts.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from headrace.errors import FormatError, NotFoundError
+from headrace.format.typed_json import typed
 from headrace.format.versioned_json import versioned_bytes, versioned_json
 from headrace.stores.storage import Storage
 
@@ -85,11 +85,10 @@ class ColumnTableHeader:
     @classmethod
     def from_bytes(cls, blob: bytes, name: str) -> "ColumnTableHeader":
         """Parse a header. Raises `FormatError` if it is damaged, or has another format version."""
-        content: dict[str, Any] = versioned_json(blob, name, _VERSION)
+        content = versioned_json(blob, name, _VERSION)
         try:
-            parts = {partition: TablePart(**part) for partition, part in content.pop("partitions").items()}
-            return cls(**content, partitions=parts)
-        except (KeyError, TypeError, AttributeError) as error:
+            return typed(cls, content)
+        except ValueError as error:
             raise FormatError(f"{name}: an incomplete header ({error}); delete it and scan the source again") from error
 
 

@@ -19,9 +19,11 @@ import numpy as np
 from headrace.config.dataset import DatasetConfig
 from headrace.config.source import SampleKind
 from headrace.errors import CatalogError, FormatError, NotFoundError
+from headrace.format.manifests.manifests import check_partition
 from headrace.format.parsed_once import read_once
 from headrace.format.rejects import RejectSubject, counted
-from headrace.format.tables import pack, unpack
+from headrace.format.tables import checked, pack, unpack
+from headrace.format.typed_json import json_value, typed
 from headrace.sources.listing import PATH_DIGEST, SourceStamps
 from headrace.stores.storage import Storage
 
@@ -319,20 +321,19 @@ def read_stamps(output: Storage, header: CatalogHeader) -> SourceStamps:
     path = header.totals.stamps.path
     place = f"{output.uri}/{path}"
     arrays, _ = unpack(output.read(path), place)
-    try:
-        paths = np.frombuffer(arrays["path_digests"].tobytes(), PATH_DIGEST)
-        return SourceStamps(paths, arrays["num_bytes"], arrays["mtime_ns"], arrays["ctime_ns"])
-    except (KeyError, ValueError) as error:
-        raise FormatError(f"{place}: incomplete stamps ({error}); scan the source again") from error
+    numbers = {name: (np.int64,) for name in ("num_bytes", "mtime_ns", "ctime_ns")}
+    found = checked(arrays, {"path_digests": (np.uint8, PATH_DIGEST.itemsize), **numbers}, place)
+    paths = np.frombuffer(found["path_digests"].tobytes(), PATH_DIGEST)
+    return SourceStamps(paths, found["num_bytes"], found["mtime_ns"], found["ctime_ns"])
 
 
 def _checked(blob: bytes, name: str) -> tuple[CatalogTotals, list[bytes]]:
     """The first line of a header, and its other lines, which are not parsed."""
     first, *lines = blob.splitlines() or [b""]
     try:
-        content = json.loads(first)
+        content = json_value(first)
         version, expected = content.pop(_VERSION), str(content.pop(_CHECKSUM, "none"))
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise FormatError(f"{name}: not the header of a catalog ({error}); {_way_out(name)}") from error
     if version != CATALOG_FORMAT:
         raise FormatError(f"{name}: expected format {CATALOG_FORMAT}, found {version}; {_way_out(name)}")
@@ -340,8 +341,8 @@ def _checked(blob: bytes, name: str) -> tuple[CatalogTotals, list[bytes]]:
     if expected != found:
         raise FormatError(f"{name}: damaged: CRC-32 {expected} expected, {found} found; {_way_out(name)}")
     try:
-        return _totals(content), lines
-    except (KeyError, TypeError, ValueError) as error:
+        return typed(CatalogTotals, content), lines
+    except ValueError as error:
         raise FormatError(f"{name}: incomplete ({error}); {_way_out(name)}") from error
 
 
@@ -353,19 +354,10 @@ def _crc32(text: bytes) -> bytes:
     return b"%08x" % zlib.crc32(text)
 
 
-def _totals(content: dict[str, Any]) -> CatalogTotals:
-    low, middle, high = content.pop("durations")
-    rejects = tuple((str(origin), str(code), int(number)) for origin, code, number in content.pop("rejects"))
-    rejected, stamps = Part(**content.pop("rejected")), Part(**content.pop("stamps"))
-    durations = (low, middle, high)
-    return CatalogTotals(**content, durations=durations, rejects=rejects, rejected=rejected, stamps=stamps)
-
-
 def _entry(line: bytes, name: str) -> PartitionEntry:
     try:
-        content = json.loads(line)
-        for kind in ("files", "rows"):
-            content[kind] = None if content[kind] is None else Part(**content[kind])
-        return PartitionEntry(**content)
-    except (KeyError, TypeError, ValueError) as error:
+        found = typed(PartitionEntry, json_value(line))
+        check_partition(found.partition)
+    except ValueError as error:
         raise FormatError(f"{name}: an incomplete line ({error}); {_way_out(name)}") from error
+    return found

@@ -5,11 +5,12 @@ import hashlib
 from headrace.errors import ConfigError, FormatError, NotFoundError
 from headrace.format.beside.column_table import ColumnSpec, ColumnTable
 from headrace.format.indexes.index import COLUMNS_SUFFIX
-from headrace.format.manifests.manifests import shard_name
+from headrace.format.manifests.manifests import parsed_name, shard_name
 from headrace.format.shards.condemned import condemned_paths, is_condemned
 from headrace.format.shards.journal import note_shard
 from headrace.format.shards.writer import ShardPlace
 from headrace.format.snapshots.snapshots import Snapshot
+from headrace.format.typed_json import typed
 from headrace.stores.refetch import read_sound
 from headrace.stores.storage import Storage
 
@@ -28,7 +29,23 @@ def read_columns(storage: Storage, shard: str) -> ColumnTable:
         NotFoundError: the file does not exist.
         FormatError: it is damaged.
     """
-    return read_sound(storage, shard, ColumnTable.from_bytes)
+    return read_sound(storage, shard, parse_columns)
+
+
+def parse_columns(blob: bytes, name: str) -> ColumnTable:
+    """The columns in a file whose name holds the digest of its bytes.
+
+    Raises:
+        FormatError: it is damaged, or another file has its name.
+    """
+    table = ColumnTable.from_bytes(blob, name)
+    found, wanted = hashlib.sha256(blob).hexdigest(), parsed_name(name.rpartition("/")[2])["digest"]
+    if not found.startswith(wanted):
+        raise FormatError(
+            f"{name}: another file of columns has this name: its bytes have the digest {found[: len(wanted)]}; remove "
+            "it, and build again"
+        )
+    return table
 
 
 def published_columns(storage: Storage, shard: str, num_bytes: int) -> ColumnTable | None:
@@ -68,9 +85,9 @@ def specs_of(snapshot: Snapshot) -> tuple[ColumnSpec, ...]:
     if listed is None:
         raise ConfigError("not a snapshot of columns; name a folder columns/NAME of an output")
     try:
-        return tuple(ColumnSpec.from_dict(content) for content in listed)
-    except (KeyError, TypeError, ValueError) as error:
-        raise FormatError(f"a snapshot lists invalid columns ({error!r}); build again") from error
+        return typed(tuple[ColumnSpec, ...], listed)
+    except ValueError as error:
+        raise FormatError(f"a snapshot lists invalid columns ({error}); build again") from error
 
 
 def _name(place: ShardPlace, blob: bytes) -> str:

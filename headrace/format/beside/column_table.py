@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from headrace.errors import ConfigError, FormatError
 from headrace.format import tables
 from headrace.format.lazy import cached_property
+from headrace.format.typed_json import json_value, typed
 
 FORMAT_VERSION = 1
 _FORMAT_KEY = "headrace_columns"
@@ -48,6 +49,9 @@ _DTYPES: dict[ColumnKind, str] = {
 }
 
 
+_NOTHING: NDArray[Any] = np.zeros(0, np.uint8)
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnSpec:
     """Name and type of a column.
@@ -61,11 +65,6 @@ class ColumnSpec:
     name: str
     kind: ColumnKind
     is_fact: bool = False
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> "ColumnSpec":
-        """The specification that `asdict` turned into a dictionary. Raises `KeyError`, `TypeError`, `ValueError`."""
-        return cls(str(content["name"]), ColumnKind(content["kind"]), bool(content["is_fact"]))
 
 
 @dataclass(frozen=True)
@@ -118,14 +117,22 @@ class Column:
         return len(self) - int(self.is_valid.sum())
 
     def value(self, row: int) -> Any:  # noqa: ANN401 - the user's values
-        """The value of one row: None, str, int, float, bool, list or dict."""
+        """The value of one row: None, str, int, float, bool, list or dict.
+
+        Raises:
+            FormatError: it is text that is not UTF-8, or not JSON.
+        """
         if not self.is_valid[row]:
             return None
         if not self.spec.kind.is_text:
             value = self.values[row].item()
             return bool(value) if self.spec.kind is ColumnKind.BOOL else value
-        text = self.values[self.offsets[row] : self.offsets[row + 1]].tobytes().decode()
-        return json.loads(text) if self.spec.kind is ColumnKind.JSON else text
+        blob = self.values[self.offsets[row] : self.offsets[row + 1]].tobytes()
+        try:
+            text = blob.decode()
+            return json_value(text) if self.spec.kind is ColumnKind.JSON else text
+        except ValueError as error:
+            raise FormatError(f"column {self.spec.name!r}, row {row}: {error}; {tables.WAY_OUT}") from error
 
     def take(self, rows: Iterable[int]) -> list[Any]:
         """The values of some rows; see `value`."""
@@ -143,17 +150,30 @@ class Column:
 
     @classmethod
     def of_arrays(cls, spec: ColumnSpec, arrays: Mapping[str, NDArray[Any]], number: int, rows: int) -> "Column":
-        """Column `number` of a file. Raises `KeyError` or `ValueError` if its arrays do not fit."""
-        valid = arrays.get(f"{number}.valid")
-        is_valid = np.ones(rows, np.bool_) if valid is None else valid.view(np.bool_)
-        values = arrays[f"{number}.values"]
-        offsets = arrays[f"{number}.offsets"] if spec.kind.is_text else np.zeros(0, np.int32)
-        expected = (rows, np.dtype(_DTYPES[spec.kind]), rows + 1 if spec.kind.is_text else 0)
-        if (len(is_valid), values.dtype, len(offsets)) != expected:
-            raise ValueError(f"column {spec.name!r} does not have {rows} values of type {spec.kind}")
-        end = int(offsets[-1]) if spec.kind.is_text else rows
-        if end != len(values) or (spec.kind.is_text and (offsets[0] != 0 or (np.diff(offsets) < 0).any())):
-            raise ValueError(f"column {spec.name!r} has {len(values)} values, expected {end}")
+        """Column `number` of a file.
+
+        Nothing is allocated before the arrays of the file have `rows` rows.
+
+        Raises:
+            ValueError: its arrays do not fit.
+        """
+        names = (f"{number}.{part}" for part in ("values", "offsets", "valid"))
+        values, offsets, valid = (arrays.get(name, _NOTHING) for name in names)
+        sizes = (len(offsets) - 1, rows) if spec.kind.is_text else (rows, len(values))
+        if sizes[0] != sizes[1] or (valid is not _NOTHING and len(valid) != rows):
+            raise ValueError(f"column {spec.name!r} does not have {rows} values")
+        if (
+            values.dtype != _DTYPES[spec.kind]
+            or (spec.kind.is_text and offsets.dtype not in {np.dtype("<i4"), np.dtype("<i8")})
+            or valid.dtype != np.uint8
+            or {values.ndim, offsets.ndim, valid.ndim} != {1}
+        ):
+            raise ValueError(f"column {spec.name!r} does not have values of type {spec.kind}")
+        if spec.kind.is_text and (offsets[0] != 0 or offsets[-1] != len(values) or (np.diff(offsets) < 0).any()):
+            raise ValueError(f"column {spec.name!r}: its texts do not fit the {len(values)} bytes of all of them")
+        if valid.max(initial=0) > 1:
+            raise ValueError(f"column {spec.name!r} says {valid.max()} where 0 or 1 says whether there is a value")
+        is_valid = np.ones(rows, np.bool_) if valid is _NOTHING else valid.view(np.bool_)
         return cls(spec, is_valid, values, offsets)
 
     def arrays(self, number: int) -> dict[str, NDArray[Any]]:
@@ -175,12 +195,14 @@ class ColumnTable:
         num_rows: number of rows.
         keys_sha256: digest of the keys of the samples, see `keys_digest`.
         input_digest: digest of everything that the file is made from.
+        name: the file that it was read from, for messages.
     """
 
     columns: tuple[Column, ...]
     num_rows: int
     keys_sha256: str
     input_digest: str
+    name: str = field(default="", compare=False)
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -192,8 +214,18 @@ class ColumnTable:
         return tuple(column.spec for column in self.columns)
 
     def column(self, name: str, *, is_fact: bool = False) -> Column:
-        """The user's column of this name, or the fact. Raises `KeyError`."""
-        return self._by_name[is_fact, name]
+        """The user's column of this name, or the fact.
+
+        Raises:
+            FormatError: the file has no such column, so it is not of the snapshot that lists it.
+        """
+        try:
+            return self._by_name[is_fact, name]
+        except KeyError as error:
+            raise FormatError(
+                f"the file of columns {self.name} lacks the column {name!r}, which its snapshot lists; build the "
+                "columns again"
+            ) from error
 
     def row(self, row: int) -> dict[str, Any]:
         """All values of a row by name; of a user's column and a fact with one name, the user's."""
@@ -234,11 +266,11 @@ class ColumnTable:
         if (found := metadata.get(_FORMAT_KEY, "none")) != str(FORMAT_VERSION):
             raise FormatError(f"{name}: format of columns {found}, this version reads {FORMAT_VERSION}; build again")
         try:
-            specs = [ColumnSpec.from_dict(content) for content in json.loads(metadata["columns"])]
-            rows = int(metadata["num_rows"])
+            specs = typed(list[ColumnSpec], json_value(metadata["columns"]))
+            rows = typed(int, json_value(metadata["num_rows"]))
             columns = tuple(Column.of_arrays(spec, arrays, number, rows) for number, spec in enumerate(specs))
-            return cls(columns, rows, metadata["keys_sha256"], metadata["input_digest"])
-        except (KeyError, ValueError, TypeError, IndexError) as error:
+            return cls(columns, rows, metadata["keys_sha256"], metadata["input_digest"], name)
+        except (KeyError, ValueError) as error:
             raise FormatError(f"{name}: incomplete columns ({error!r}); {tables.WAY_OUT}") from error
 
 

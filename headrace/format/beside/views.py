@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from headrace.errors import FormatError
 from headrace.format import tables
 from headrace.format.snapshots.snapshots import SNAPSHOTS
+from headrace.format.typed_json import typed
 from headrace.format.versioned_json import versioned_bytes, versioned_json
 
 VIEWS = "views"
@@ -64,12 +65,6 @@ class ViewDefinition:
         if self.balance is not None:
             parts.append(f"balance by {self.balance.by} with alpha {self.balance.alpha:g}")
         return ", ".join(parts) or "every sample once"
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> "ViewDefinition":
-        """The definition that `asdict` turned into a dictionary. Raises `KeyError` or `TypeError`."""
-        balance = content["balance"]
-        return cls(content["where"], None if balance is None else Balance(**balance))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +170,8 @@ class ViewSnapshot:
         """
         content = versioned_json(blob, name, _SNAPSHOT_KEY)
         try:
-            content["definition"] = ViewDefinition.from_dict(content["definition"])
-            content["columns"] = tuple(ColumnsOrigin(**found) for found in content["columns"])
-            content["splits"] = {split: ViewTotals(**found) for split, found in content["splits"].items()}
-            content["totals"] = ViewFile(**content["totals"])
-            content["counts"] = {partition: ViewFile(**found) for partition, found in content["counts"].items()}
-            return cls(**content)
-        except (KeyError, TypeError, AttributeError) as error:
+            return typed(cls, content)
+        except ValueError as error:
             raise FormatError(f"{name}: an incomplete view snapshot ({error}); {tables.WAY_OUT}") from error
 
 
@@ -219,7 +209,8 @@ class ShardTotals:
         arrays, metadata = tables.unpack_verified(blob, name)
         if metadata.get(_TOTALS_KEY) != _VERSION:
             raise FormatError(f"{name}: not a file of totals in format {_VERSION}, which this version reads")
-        return cls(arrays["totals"], arrays["crc32"])
+        found = tables.checked(arrays, {"totals": (np.int32,), "crc32": (np.int64,)}, name)
+        return cls(found["totals"], found["crc32"])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -255,7 +246,7 @@ def counts_of(blob: bytes, name: str) -> NDArray[np.uint8]:
     arrays, metadata = tables.unpack(blob, name)
     if metadata.get(_COUNTS_KEY) != _VERSION:
         raise FormatError(f"{name}: not a file of counts in format {_VERSION}, which this version reads")
-    return np.asarray(arrays["counts"])
+    return tables.checked(arrays, {"counts": (np.uint8,)}, name)["counts"]
 
 
 def view_fingerprint(audio_fingerprint: str, counts: Mapping[str, str]) -> str:

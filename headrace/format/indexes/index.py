@@ -4,7 +4,7 @@
 makes an index from a list of samples, and `indexing` makes one from a tar.
 """
 
-import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -18,6 +18,7 @@ from headrace.format.lazy import cached_property
 from headrace.format.tar_names import TAR_SUFFIX, is_plain_tar
 from headrace.format.tars.member_names import AUDIO_FIELDS, audio_field, members_of
 from headrace.format.tensors.tensors import TensorPlace
+from headrace.format.typed_json import json_value
 
 FORMAT_VERSION = 1
 INDEX_SUFFIX = ".idx"
@@ -143,7 +144,23 @@ class ShardIndex:
     @cached_property
     def latent_rate_hz(self) -> float:
         """Latent frames per second; 0 if unknown or without latents."""
-        return float(self.notes.get(FRAME_RATE_NOTE, 0))
+        return self.number(FRAME_RATE_NOTE) if FRAME_RATE_NOTE in self.notes else 0.0
+
+    def note(self, name: str) -> str:
+        """A note that the writer of such a shard always leaves. Raises `FormatError` if there is none."""
+        if name not in self.notes:
+            raise FormatError(f"{self.shard}: its index lacks the note {name!r}; {tables.WAY_OUT}")
+        return self.notes[name]
+
+    def number(self, name: str) -> float:
+        """A note that is a finite number from 0 on. Raises `FormatError` if it is not."""
+        try:
+            found = float(self.note(name))
+        except ValueError:
+            found = math.nan
+        if not 0 <= found < math.inf:
+            raise FormatError(f"{self.shard}: the note {name!r} of its index is {self.notes[name]!r}; {tables.WAY_OUT}")
+        return found
 
     @cached_property
     def rejections(self) -> dict[str, str]:
@@ -153,7 +170,7 @@ class ShardIndex:
             FormatError: the note that lists them is damaged.
         """
         try:
-            listed = json.loads(self.notes.get(REFUSED_NOTE, "[]"))
+            listed = json_value(self.notes.get(REFUSED_NOTE, "[]"))
             return {row["key"]: str(row["reason"]) for row in listed if row.get("key")}
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise FormatError(f"{self.shard}: damaged index ({error!r}); {tables.WAY_OUT}") from error

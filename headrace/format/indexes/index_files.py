@@ -67,7 +67,12 @@ def read_index(storage: Storage, shard: str) -> ShardIndex:
         NotFoundError: the index does not exist.
         FormatError: it is damaged, or another tool's file has its name.
     """
-    return read_sound(storage, index_name(shard), _parsed_own)
+    index = read_sound(storage, index_name(shard), _parsed_own)
+    if index.shard != shard.rpartition("/")[2]:
+        raise FormatError(
+            f"{storage.uri}/{index_name(shard)}: is the index of {index.shard}; remove it, and build again"
+        )
+    return index
 
 
 def find_index(storage: Storage, shard: str) -> IndexFile | None:

@@ -7,17 +7,19 @@ partitions hold together is in `snapshots`; the keys that were planned for each 
 
 import contextlib
 import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Annotated, Protocol
 
 from headrace.errors import FormatError, NotFoundError
-from headrace.format.indexes.index import REFUSED_NOTE, TAR_SUFFIX, ShardIndex, files_of_shard
+from headrace.format import tables
+from headrace.format.indexes.index import REFUSED_NOTE, ShardIndex, files_of_shard
 from headrace.format.manifests.stored_census import StoredCensus
 from headrace.format.parsed_once import read_once
+from headrace.format.tar_names import TAR_SUFFIX
+from headrace.format.typed_json import json_value, typed
 from headrace.format.versioned_json import WAY_OUT, versioned_bytes, versioned_json
 from headrace.stores.refetch import read_sound
 from headrace.stores.storage import Storage, StoredObject
@@ -28,9 +30,11 @@ _MANIFESTS = "manifests/"
 _READ_ATTEMPTS = 3
 _FIELDS = ("partition", "wanted", "source", "layout", "keys", "refused", "lengths", "shards")
 _KEYS_FILE = re.compile(r"([^/]+)/(\d{8,})-[0-9a-f]{12}\.keys$")
+_INT32 = range(1 << 31)
+_PARTITION = re.compile(r"[^/\n]+-\d{1,9}")
 _NUMBERED = re.compile(r"(?:^|/)(\d{8,})\.json$")
 _SHARD_NAME = re.compile(
-    r"^(?P<prefix>.*?)(?P<split>[A-Za-z0-9-]+)_(?P<bucket>\d+)_(?P<sequence>\d+)-(?P<digest>[0-9a-f]{12})(?P<suffix>\.tar|\.columns)$"
+    r"^(?P<prefix>.*?)(?P<split>[A-Za-z0-9-]+)_(?P<bucket>\d{1,9})_(?P<sequence>\d{1,9})-(?P<digest>[0-9a-f]{12})(?P<suffix>\.tar|\.columns)$"
 )
 
 
@@ -50,7 +54,7 @@ class ShardEntry:
 
     name: str
     num_bytes: int
-    num_samples: int
+    num_samples: Annotated[int, _INT32]
     num_frames: int
     seconds: float
     input_digest: str
@@ -133,12 +137,13 @@ class Manifest:
         """
         content = versioned_json(blob, name, _FORMAT_KEY)
         try:
-            content["shards"] = tuple(ShardEntry(**shard) for shard in content["shards"])
-            content["refused"] = tuple(ManifestRejection(**refusal) for refusal in content["refused"])
-            content["lengths"] = _census(content)
-            return cls(**content)
-        except (KeyError, TypeError) as error:
+            found = typed(cls, content)
+            check_partition(found.partition)
+            for shard in found.shards:
+                parsed_name(shard.name)
+        except ValueError as error:
             raise FormatError(f"{name}: an incomplete manifest ({error}); {WAY_OUT}") from error
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +198,10 @@ class KnownManifest(Protocol):
 
 def rejections_of(index: ShardIndex) -> list[ManifestRejection]:
     """The recordings or latents that were planned for a shard and rejected, from the shard's index."""
-    return [ManifestRejection(**refusal) for refusal in json.loads(index.notes.get(REFUSED_NOTE, "[]"))]
+    try:
+        return typed(list[ManifestRejection], json_value(index.notes.get(REFUSED_NOTE, "[]")))
+    except ValueError as error:
+        raise FormatError(f"{index.shard}: damaged index ({error}); {tables.WAY_OUT}") from error
 
 
 def newest_manifest(storage: Storage, partition: str) -> NumberedManifest | None:
@@ -284,24 +292,24 @@ def _lengths(digest: str, blob: bytes, name: str) -> StoredCensus | None:
     if hashlib.sha256(blob).hexdigest() != digest:
         raise FormatError(f"{name}: does not have the digest in its snapshot; {WAY_OUT}")
     try:
-        return _census(versioned_json(blob, name, _FORMAT_KEY, before="shards"))
-    except TypeError as error:
+        found = versioned_json(blob, name, _FORMAT_KEY, before="shards").get("lengths")
+        return None if found is None else typed(StoredCensus, found)
+    except ValueError as error:
         raise FormatError(f"{name}: an incomplete manifest ({error}); {WAY_OUT}") from error
 
 
 def _parsed(number: int, blob: bytes, name: str) -> NumberedManifest:
-    return NumberedManifest(number, Manifest.from_json(blob, name), hashlib.sha256(blob).hexdigest())
-
-
-def _census(content: Mapping[str, Any]) -> StoredCensus | None:
-    return None if content.get("lengths") is None else StoredCensus(**content["lengths"])
+    found = Manifest.from_json(blob, name)
+    if found.partition != (partition := name.split("/")[-2]):
+        raise FormatError(f"{name}: is the manifest of {found.partition}, expected one of {partition}; {WAY_OUT}")
+    return NumberedManifest(number, found, hashlib.sha256(blob).hexdigest())
 
 
 def _summary(number: int, blob: bytes, name: str) -> ManifestSummary:
     head = versioned_json(blob, name, _FORMAT_KEY, before="refused")
     try:
-        return ManifestSummary(number, head["wanted"], hashlib.sha256(blob).hexdigest())
-    except KeyError as error:
+        return ManifestSummary(number, typed(str, head.get("wanted")), hashlib.sha256(blob).hexdigest())
+    except ValueError as error:
         raise FormatError(f"{name}: an incomplete manifest ({error}); {WAY_OUT}") from error
 
 
@@ -345,6 +353,12 @@ def parsed_name(name: str) -> re.Match[str]:
 def is_shard_name(name: str) -> bool:
     """Whether a file has the name of a Headrace shard."""
     return _SHARD_NAME.match(name) is not None
+
+
+def check_partition(name: str) -> None:
+    """Raise `FormatError` if a partition is not called like `train-0003`."""
+    if _PARTITION.fullmatch(name) is None:
+        raise FormatError(f"{name!r} is not the name of a partition, such as train-0003")
 
 
 def split_of(partition: str) -> str:

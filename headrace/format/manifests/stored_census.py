@@ -7,12 +7,12 @@ without reading the indexes of all shards (`streaming.stored_lengths`).
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
 
 from headrace.format.indexes.index import ShardIndex
-from headrace.format.manifests.length_census import KINDS, LengthCensus, count_lengths
+from headrace.format.manifests.length_census import KINDS, NUM_CELLS, LengthCensus, count_lengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class StoredCensus:
     """
 
     rate_hz: float
-    first_cell: int
+    first_cell: Annotated[int, range(NUM_CELLS)]
     longest: list[int]
     count_bytes: int
     counts: str

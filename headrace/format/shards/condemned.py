@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from headrace.errors import FormatError, NotFoundError
 from headrace.format.indexes.index import files_of_shard
+from headrace.format.typed_json import typed
 from headrace.format.versioned_json import versioned_bytes, versioned_json
 from headrace.stores.client_errors import translated_errors
 from headrace.stores.exclusive_files import name_exclusively
@@ -74,11 +75,15 @@ def condemnations(storage: Storage) -> list[Condemnation]:
             content = read_sound(storage, entry.path, _parsed)
         except NotFoundError:  # removed since it was listed: its files are deleted, or stay
             continue
-        if not isinstance(content.get("paths"), list):
-            raise FormatError(f"{entry.path}: a record without a list of paths; delete it when no gc is running")
+        try:
+            paths = typed(list[str], content.get("paths"))
+        except ValueError as error:
+            raise FormatError(
+                f"{entry.path}: a record without a list of paths ({error}); delete it when no gc is running"
+            ) from error
         is_ours = bool(content.get("is_locked")) and content.get("kernel") == _kernel()
         is_dead = is_ours and _is_free(storage.local_path(entry.path))
-        found.append(Condemnation(entry.path, entry.modified_seconds, frozenset(content["paths"]), is_dead))
+        found.append(Condemnation(entry.path, entry.modified_seconds, frozenset(paths), is_dead))
     return found
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from headrace.errors import FormatError
 from headrace.format import tables
-from headrace.format.indexes.index import TAR_SUFFIX
-from headrace.format.manifests.manifests import ShardEntry, parsed_name, shard_name
+from headrace.format.manifests.manifests import ShardEntry, is_shard_name, parsed_name, shard_name
+from headrace.format.tar_names import TAR_SUFFIX
 
 FORMAT_VERSION = 1
 
@@ -106,9 +106,23 @@ class ShardTable:
     def _of(cls, arrays: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str], name: str) -> "ShardTable":
         if metadata.get("headrace_shards") != str(FORMAT_VERSION):
             raise FormatError(f"{name}: not a table of shards in format {FORMAT_VERSION}, which this version reads")
-        splits = tuple(metadata["splits"].split("\n")) if metadata["splits"] else ()
-        columns = {column: arrays[column] for column in TABLE_COLUMNS}
-        return cls(metadata["prefix"], splits, **columns, suffix=metadata.get("suffix", TAR_SUFFIX))
+        columns = tables.checked(arrays, _FORMS, name)
+        splits = tuple(filter(None, metadata.get("splits", "").split("\n")))
+        table = cls(metadata.get("prefix", ""), splits, **columns, suffix=metadata.get("suffix", TAR_SUFFIX))
+        if (flaw := table.flaw()) is not None:
+            raise FormatError(f"{name}: {flaw}; {tables.WAY_OUT}")
+        return table
+
+    def flaw(self) -> str | None:
+        """Why the rows cannot be those of shards; None for a sound table."""
+        if len(self) and (row := int(self.split.argmax())) >= 0 and self.split[row] >= len(self.splits):
+            return f"a shard is of split {self.split[row]}, and the table has {len(self.splits)}"
+        if len(self) and not is_shard_name(self.name(0)):
+            return f"its shards would be called like {self.name(0)!r}"
+        for column in ("bucket", "sequence", "num_samples", "num_bytes", "num_frames"):
+            if (least := int(getattr(self, column).min(initial=0))) < 0:
+                return f"{column} of a shard is {least}"
+        return None
 
     @classmethod
     def from_entries(cls, entries: Sequence[ShardEntry]) -> "ShardTable":
@@ -144,6 +158,9 @@ _DTYPES: dict[str, type[np.generic]] = {
     "num_frames": np.int64,
 }
 TABLE_COLUMNS = tuple(_DTYPES)
+_FORMS = {name: (dtype, _DIGEST_BYTES) if name == "digest" else (dtype,) for name, dtype in _DTYPES.items()}
+ROW_BYTES = sum(np.dtype(dtype).itemsize for dtype in _DTYPES.values()) + _DIGEST_BYTES - 1
+"""Bytes of one row of a table, in memory and in a file."""
 
 
 def joined_table(parts: Iterable[ShardTable], num_shards: int) -> ShardTable:

@@ -14,16 +14,20 @@ from typing import Any
 
 from headrace.errors import FormatError, NotFoundError
 from headrace.format import tables
-from headrace.format.manifests.manifests import numbered_entries, numbered_files
+from headrace.format.manifests.manifests import check_partition, numbered_entries, numbered_files
 from headrace.format.parsed_once import read_once
-from headrace.format.snapshots.shard_table import ShardTable, joined_table
+from headrace.format.snapshots.shard_table import ROW_BYTES, ShardTable, joined_table
+from headrace.format.typed_json import typed
 from headrace.format.versioned_json import versioned_bytes, versioned_json
 from headrace.stores.refetch import is_local, read_sound
 from headrace.stores.storage import Storage
 
 SNAPSHOTS = "snapshots/"
 PROPOSED_SUFFIX = ".proposed"
+AUDIO_SNAPSHOT = "audio_snapshot"
+"""The field of `Snapshot.origin` with the number of the audio snapshot."""
 _FETCHES = 16
+_UNCHECKED_SHARDS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +150,14 @@ class Snapshot:
             raise FormatError(f"{name}: a snapshot of a view, which has no shards: name the audio, and pass view=…")
         content = versioned_json(blob, name, "headrace_snapshot")
         try:
-            content["partitions"] = {name: FrozenPartition(**found) for name, found in content["partitions"].items()}
-            content["splits"] = {split: SplitTotals(**totals) for split, totals in content["splits"].items()}
-            content["parts"] = tuple(TablePart(**part) for part in content["parts"])
-            return cls(**content)
-        except (KeyError, TypeError, AttributeError) as error:
+            found = typed(cls, content)
+            for partition in (*found.partitions, *(part.first for part in found.parts)):
+                check_partition(partition)
+            if found.origin and AUDIO_SNAPSHOT in found.origin:
+                typed(int, found.origin[AUDIO_SNAPSHOT])
+        except ValueError as error:
             raise FormatError(f"{name}: an incomplete snapshot ({error}); {tables.WAY_OUT}") from error
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +209,14 @@ def read_table(storage: Storage, snapshot: Snapshot) -> ShardTable:
         FormatError: a part is damaged, or its digest is not the one in the snapshot.
         NotFoundError: a part does not exist.
     """
-    return joined_table(_each_part(storage, snapshot.parts), sum(part.num_shards for part in snapshot.parts))
+    num_shards = sum(part.num_shards for part in snapshot.parts)
+    if num_shards > _UNCHECKED_SHARDS:  # so many rows are not allocated before their files are known to be there
+        there = sum(storage.size(part.path) for part in snapshot.parts)
+        if num_shards * ROW_BYTES > there:
+            raise FormatError(
+                f"{storage.uri}: a snapshot counts {num_shards} shards, its table has {there} bytes; {tables.WAY_OUT}"
+            )
+    return joined_table(_each_part(storage, snapshot.parts), num_shards)
 
 
 def read_part(storage: Storage, part: TablePart) -> ShardTable:

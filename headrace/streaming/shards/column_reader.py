@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import ConfigError, FormatError, IntegrityError, NotFoundError, SampleError
+from headrace.format.beside.column_files import parse_columns
 from headrace.format.beside.column_table import Column, ColumnTable, keys_digest
 from headrace.format.indexes.index import ABSENT
 from headrace.stores.refetch import read_sound
@@ -163,15 +164,9 @@ class ColumnReader:
         name = one.shards.name(place)
         table, num_bytes = self._table(one, name)
         self._check_keys(table, f"{one.storage.uri}/{name}", shard)
-        try:
-            joined = tuple(table.column(spec.name, is_fact=spec.is_fact) for spec in one.joined)
-            numbers = [tensor.spec for tensor in one.tensors]
-            tensors = tuple(table.column(spec.name, is_fact=spec.is_fact) for spec in numbers)
-        except KeyError as error:
-            raise FormatError(
-                f"{one.storage.uri}/{name}: lacks the column {error.args[0][1]!r}, which snapshot "
-                f"{one.identity.snapshot} lists; build the columns again"
-            ) from error
+        joined = tuple(table.column(spec.name, is_fact=spec.is_fact) for spec in one.joined)
+        numbers = [tensor.spec for tensor in one.tensors]
+        tensors = tuple(table.column(spec.name, is_fact=spec.is_fact) for spec in numbers)
         return _ShardColumns(joined, tensors, num_bytes)
 
     def _table(self, one: ColumnSet, name: str) -> tuple[ColumnTable, int]:
@@ -179,7 +174,7 @@ class ColumnReader:
         is_kept, cache = one.storage.local_path("any") is None, self._primary.cache
         if is_kept and (blob := cache.kept_index(name)) is not None:
             try:
-                return ColumnTable.from_bytes(blob, name), len(blob)
+                return parse_columns(blob, name), len(blob)
             except FormatError:  # the kept file is damaged: read the one of the store
                 pass
         table, blob = read_sound(one.storage, name, _parsed)
@@ -200,7 +195,7 @@ class ColumnReader:
 
 
 def _parsed(blob: bytes, name: str) -> tuple[ColumnTable, bytes]:
-    return ColumnTable.from_bytes(blob, name), blob
+    return parse_columns(blob, name), blob
 
 
 def _bytes_of(files: tuple[_ShardColumns | None, ...]) -> int:

@@ -1,0 +1,154 @@
+"""Reads dataclasses from JSON, comparing every value with the type of its field.
+
+A file with a valid checksum may still be forged, or be written by another program, so its numbers and texts are
+compared before anything relies on them. Which files there are, and what their fields mean, is decided elsewhere.
+"""
+
+import functools
+import json
+import types
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+COUNTS = range(1 << 63)
+"""The integers that a field may have, unless its type is `Annotated[int, range(…)]`: all that numpy counts with."""
+_LARGEST = 1.7976931348623157e308
+_SHOWN = 60
+_Reader = Callable[[Any], Any]
+
+
+def json_value(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON
+    """The value of a JSON text. Raises `ValueError` if it is not valid, or nested too deeply for Python's parser."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("brackets are nested too deeply") from error
+
+
+def typed(kind: type[T], content: object) -> T:
+    """The value that `asdict` and `json.dumps` made this JSON of.
+
+    Args:
+        kind: its type: a number, text or enum, a dataclass, or a list, tuple or dict of these.
+        content: the JSON.
+
+    Raises:
+        ValueError: a field is missing, unknown, or not of its type; the message has its name, and what was found.
+    """
+    return cast("T", _reader(cast("Hashable", kind))(content))
+
+
+def _record(kind: type[T], content: Any) -> T:  # noqa: ANN401 - any JSON
+    """A dataclass from a JSON object."""
+    known, required = _fields_of(cast("Hashable", kind))
+    _object(content)
+    if not known.keys() >= content.keys() >= required:
+        odd = sorted({*content} - {*known} | required - {*content}, key=str)
+        raise ValueError(f"expected the fields {', '.join(known)}; missing or unknown: {_shown(odd[0])}")
+    values = {}
+    for name, value in content.items():
+        try:
+            values[name] = known[name](value)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    return kind(**values)
+
+
+@functools.cache
+def _fields_of(kind: Any) -> tuple[dict[str, _Reader], frozenset[str]]:  # noqa: ANN401 - a dataclass
+    """The reader of each field of a dataclass, and the fields without a default."""
+    hints = get_type_hints(kind, include_extras=True)
+    own = [field for field in fields(kind) if field.init]
+    required = (f.name for f in own if f.default is MISSING and f.default_factory is MISSING)
+    return {field.name: _reader(hints[field.name]) for field in own}, frozenset(required)
+
+
+@functools.cache
+def _reader(kind: Any) -> _Reader:  # noqa: ANN401, PLR0911 - a type; one return for each kind of type
+    """The function that returns a value of this type, or raises `ValueError`."""
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return functools.partial(_whole, inner[1])
+    if origin in {Union, types.UnionType}:
+        (single,) = (_reader(one) for one in inner if one is not types.NoneType)
+        return lambda value: None if value is None else single(value)
+    if origin in {dict, Mapping}:
+        return functools.partial(_table, _reader(inner[1]))
+    if origin in {list, tuple}:
+        return _sequence_reader(cast("type", origin), inner)
+    if is_dataclass(kind):
+        return functools.partial(_record, cast("type", kind))
+    if issubclass(kind, Enum):
+        return cast("_Reader", kind)
+    raise TypeError(f"fields of type {kind} cannot be read from JSON")
+
+
+def _sequence_reader(origin: type, inner: tuple[Any, ...]) -> _Reader:
+    readers = [_reader(one) for one in inner if one is not ...]
+    if origin is list or ... in inner:
+        return lambda value: origin(map(readers[0], _items(value)))
+    return lambda value: origin(read(one) for read, one in zip(readers, _items(value, len(readers)), strict=True))
+
+
+def _items(value: Any, count: int | None = None) -> list[Any]:  # noqa: ANN401 - any JSON
+    if not isinstance(value, list | tuple) or count not in {None, len(value)}:
+        raise ValueError(f"expected a list{'' if count is None else f' of {count}'}, found {_shown(value)}")
+    return cast("list[Any]", value)
+
+
+def _table(read: _Reader, value: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    return {_text(name): read(one) for name, one in _object(value).items()}
+
+
+def _object(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    if not isinstance(value, dict):
+        raise ValueError(f"expected an object, found {_shown(value)}")  # noqa: TRY004 - one kind for callers
+    return value
+
+
+def _whole(allowed: range, value: Any) -> int:  # noqa: ANN401 - any JSON
+    if type(value) is not int or value not in allowed:
+        raise ValueError(f"expected a whole number from {allowed.start} to {allowed[-1]}, found {_shown(value)}")
+    return value
+
+
+def _number(value: Any) -> float:  # noqa: ANN401 - any JSON
+    if type(value) not in {int, float} or not -_LARGEST <= value <= _LARGEST:
+        raise ValueError(f"expected a finite number, found {_shown(value)}")
+    return cast("float", value)
+
+
+def _flag(value: Any) -> bool:  # noqa: ANN401 - any JSON
+    if not isinstance(value, bool):
+        raise ValueError(f"expected true or false, found {_shown(value)}")  # noqa: TRY004 - one kind for callers
+    return value
+
+
+def _text(value: Any) -> str:  # noqa: ANN401 - any JSON
+    if not isinstance(value, str):
+        raise ValueError(f"expected text, found {_shown(value)}")  # noqa: TRY004 - one kind for callers
+    if not value.isascii():
+        value.encode()  # raises a ValueError for half of a surrogate pair, which no file can be named by
+    return value
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict | list):
+        return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
+    text = repr(value) if isinstance(value, str) or not isinstance(value, int) else f"{value:.6g}"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+_PLAIN: dict[Any, _Reader] = {
+    int: functools.partial(_whole, COUNTS),
+    float: _number,
+    str: _text,
+    bool: _flag,
+    Any: lambda value: value,
+}
