@@ -4,11 +4,11 @@ There are two forms: WebDataset's plain one, `{"a.tar": 50, …}`, which Headrac
 `{"shardlist": [{"url": "a.tar", "nsamples": 50}, …]}`.
 """
 
-import json
 from typing import Any
 
 from headrace.errors import FormatError
 from headrace.format.other_formats import recognised
+from headrace.format.typed_json import json_value
 
 
 def parse_sizes(blob: bytes, uri: str) -> dict[str, int]:
@@ -22,7 +22,7 @@ def parse_sizes(blob: bytes, uri: str) -> dict[str, int]:
         FormatError: it is not JSON, or has neither form; the message names the format that it belongs to, if known.
     """
     try:
-        content = json.loads(blob)
+        content = json_value(blob)
     except ValueError as error:
         raise FormatError(f"{uri}: not valid JSON ({error}); {_WAY_OUT}") from error
     listed = content.get("shardlist") if isinstance(content, dict) else None
@@ -36,11 +36,12 @@ def parse_sizes(blob: bytes, uri: str) -> dict[str, int]:
     return sizes
 
 
+_COUNTS = range(1 << 31)
 _WAY_OUT = "write it again with `headrace index`, or name the tars by a glob or brace pattern"
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return type(value) is int and value in _COUNTS
 
 
 def _of_wids(listed: Any, base: Any, uri: str) -> dict[str, Any] | None:  # noqa: ANN401 - anybody's JSON

@@ -48,7 +48,7 @@ def _record(kind: type[T], content: Any) -> T:  # noqa: ANN401 - any JSON
     _object(content)
     if not known.keys() >= content.keys() >= required:
         odd = sorted({*content} - {*known} | required - {*content}, key=str)
-        raise ValueError(f"expected the fields {', '.join(known)}; missing or unknown: {_shown(odd[0])}")
+        raise ValueError(f"expected the fields {', '.join(known)}; missing or unknown: {shown(odd[0])}")
     values = {}
     for name, value in content.items():
         try:
@@ -98,7 +98,7 @@ def _sequence_reader(origin: type, inner: tuple[Any, ...]) -> _Reader:
 
 def _items(value: Any, count: int | None = None) -> list[Any]:  # noqa: ANN401 - any JSON
     if not isinstance(value, list | tuple) or count not in {None, len(value)}:
-        raise ValueError(f"expected a list{'' if count is None else f' of {count}'}, found {_shown(value)}")
+        raise ValueError(f"expected a list{'' if count is None else f' of {count}'}, found {shown(value)}")
     return cast("list[Any]", value)
 
 
@@ -108,37 +108,43 @@ def _table(read: _Reader, value: Any) -> dict[str, Any]:  # noqa: ANN401 - any J
 
 def _object(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
     if not isinstance(value, dict):
-        raise ValueError(f"expected an object, found {_shown(value)}")  # noqa: TRY004 - one kind for callers
+        raise ValueError(f"expected an object, found {shown(value)}")  # noqa: TRY004 - one kind for callers
     return value
 
 
 def _whole(allowed: range, value: Any) -> int:  # noqa: ANN401 - any JSON
     if type(value) is not int or value not in allowed:
-        raise ValueError(f"expected a whole number from {allowed.start} to {allowed[-1]}, found {_shown(value)}")
+        raise ValueError(f"expected a whole number from {allowed.start} to {allowed[-1]}, found {shown(value)}")
     return value
 
 
 def _number(value: Any) -> float:  # noqa: ANN401 - any JSON
     if type(value) not in {int, float} or not -_LARGEST <= value <= _LARGEST:
-        raise ValueError(f"expected a finite number, found {_shown(value)}")
+        raise ValueError(f"expected a finite number, found {shown(value)}")
     return cast("float", value)
 
 
 def _flag(value: Any) -> bool:  # noqa: ANN401 - any JSON
     if not isinstance(value, bool):
-        raise ValueError(f"expected true or false, found {_shown(value)}")  # noqa: TRY004 - one kind for callers
+        raise ValueError(f"expected true or false, found {shown(value)}")  # noqa: TRY004 - one kind for callers
     return value
 
 
 def _text(value: Any) -> str:  # noqa: ANN401 - any JSON
     if not isinstance(value, str):
-        raise ValueError(f"expected text, found {_shown(value)}")  # noqa: TRY004 - one kind for callers
+        raise ValueError(f"expected text, found {shown(value)}")  # noqa: TRY004 - one kind for callers
     if not value.isascii():
         value.encode()  # raises a ValueError for half of a surrogate pair, which no file can be named by
     return value
 
 
-def _shown(value: object) -> str:
+def _anything(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    json.dumps(value, ensure_ascii=False).encode()  # raises a ValueError for text that cannot be written
+    return value
+
+
+def shown(value: object) -> str:
+    """A value of a JSON in at most 60 characters, for messages."""
     if isinstance(value, dict | list):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
     text = repr(value) if isinstance(value, str) or not isinstance(value, int) else f"{value:.6g}"
@@ -150,5 +156,5 @@ _PLAIN: dict[Any, _Reader] = {
     float: _number,
     str: _text,
     bool: _flag,
-    Any: lambda value: value,
+    Any: _anything,
 }

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.errors import FormatError
-from headrace.format.typed_json import json_value
+from headrace.format.typed_json import json_value, shown
 
 FORMAT_VERSION = 1
 _CHECKSUM = "crc32"
@@ -51,10 +51,12 @@ def versioned_json(blob: bytes, name: str, key: str, *, before: str = "") -> dic
         raise FormatError(f"{name}: not a {kind} ({error}); {WAY_OUT}") from error
     if version != FORMAT_VERSION:
         raise FormatError(
-            f"{name}: format {version}, this version of headrace reads {FORMAT_VERSION}; upgrade headrace"
+            f"{name}: format {shown(version)}, this version of headrace reads {FORMAT_VERSION}; upgrade headrace"
         )
     if expected != found.decode():
-        raise FormatError(f"{name}: a damaged {kind}: CRC-32 {expected} expected, {found.decode()} found; {WAY_OUT}")
+        raise FormatError(
+            f"{name}: a damaged {kind}: CRC-32 {expected!s:.60} expected, {found.decode()} found; {WAY_OUT}"
+        )
     return dict(content)
 
 

@@ -5,8 +5,6 @@ before it stores it. Each function returns the faults as text. Only sizes and he
 every byte.
 """
 
-import json
-
 import numpy as np
 
 from headrace.encoding.plans import AUDIO_SHARD_NOTE
@@ -19,6 +17,7 @@ from headrace.format.manifests.planned_keys import read_planned_keys
 from headrace.format.rejects import RejectReason
 from headrace.format.segment_keys import recording_key
 from headrace.format.snapshots.snapshots import Snapshot, read_table
+from headrace.format.typed_json import json_value
 from headrace.stores.refetch import read_sound
 from headrace.stores.storage import Storage
 
@@ -119,7 +118,7 @@ def snapshot_faults(storage: Storage, snapshot: Snapshot) -> list[str]:
 def _counts(blob: bytes, name: str) -> dict[str, int]:
     """The counts of a `sizes.json`, by shard. Raises `FormatError`."""
     try:
-        content = json.loads(blob)
+        content = json_value(blob)
     except ValueError as error:
         raise FormatError(f"{name}: not JSON ({error})") from error
     if not isinstance(content, dict):

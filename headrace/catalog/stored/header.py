@@ -172,7 +172,10 @@ class CatalogHeader:
     @property
     def samples(self) -> SampleKind:
         """What becomes a sample."""
-        return SampleKind(json.loads(self.totals.grouping)[-1])
+        try:
+            return SampleKind(json_value(self.totals.grouping)[-1])
+        except (ValueError, LookupError, TypeError) as error:
+            raise FormatError(f"the header of the catalog has an invalid grouping ({error}); {SCAN_AGAIN}") from error
 
     @property
     def num_rejected_rows(self) -> int:

@@ -159,16 +159,16 @@ class Column:
         """
         names = (f"{number}.{part}" for part in ("values", "offsets", "valid"))
         values, offsets, valid = (arrays.get(name, _NOTHING) for name in names)
-        sizes = (len(offsets) - 1, rows) if spec.kind.is_text else (rows, len(values))
-        if sizes[0] != sizes[1] or (valid is not _NOTHING and len(valid) != rows):
-            raise ValueError(f"column {spec.name!r} does not have {rows} values")
+        num_values = offsets.size - 1 if spec.kind.is_text else values.size
         if (
-            values.dtype != _DTYPES[spec.kind]
+            num_values != rows
+            or (valid is not _NOTHING and valid.size != rows)
+            or values.dtype != _DTYPES[spec.kind]
             or (spec.kind.is_text and offsets.dtype not in {np.dtype("<i4"), np.dtype("<i8")})
             or valid.dtype != np.uint8
             or {values.ndim, offsets.ndim, valid.ndim} != {1}
         ):
-            raise ValueError(f"column {spec.name!r} does not have values of type {spec.kind}")
+            raise ValueError(f"column {spec.name!r} does not have {rows} values of type {spec.kind}")
         if spec.kind.is_text and (offsets[0] != 0 or offsets[-1] != len(values) or (np.diff(offsets) < 0).any()):
             raise ValueError(f"column {spec.name!r}: its texts do not fit the {len(values)} bytes of all of them")
         if valid.max(initial=0) > 1:

@@ -29,6 +29,7 @@ from headrace.format.tars.member_names import (
 )
 from headrace.format.tars.tar import crc32_of, payload, read_members
 from headrace.format.tensors.pth import RawTensor, latent_facts
+from headrace.format.typed_json import json_value
 
 _BY_WEBDATASET = Naming()
 _FLAC_HEAD_BYTES = 64  # marker and STREAMINFO, which must come first
@@ -116,7 +117,7 @@ def _rejection(file: BinaryIO, entry: SampleEntry) -> dict[str, str] | None:
     if set(entry.ranges) != {"json"}:
         return None
     try:
-        content = json.loads(payload(file, entry.ranges["json"]))
+        content = json_value(payload(file, entry.ranges["json"]))
     except ValueError:
         return None
     if (code := latents_rejection(content)) is None:
@@ -129,7 +130,7 @@ def _stated_audio_fields(file: BinaryIO, entries: Sequence[SampleEntry]) -> tupl
     for entry in entries:
         if JSON_FIELD in entry.ranges and any("." in name and audio_field([name]) for name in entry.ranges):
             try:
-                content = json.loads(payload(file, entry.ranges[JSON_FIELD]))
+                content = json_value(payload(file, entry.ranges[JSON_FIELD]))
             except ValueError:
                 return ()
             return stated_audio_fields(content, entry.ranges) if isinstance(content, dict) else ()

@@ -87,7 +87,11 @@ def _parsed(blob: bytes, name: str, manifest: Manifest) -> list[list[PlannedKey]
             f"{name}: does not have the digest in its manifest; `headrace verify` says whether the stored file itself "
             "is damaged; if so, restore it from a copy, or delete it: the next build takes the keys from the indexes"
         )
-    groups = [group.split("\n") for group in blob.decode().removesuffix("\n").split("\n\n")] if manifest.shards else []
+    try:
+        text = blob.decode()
+    except ValueError as error:
+        raise FormatError(f"{name}: not text in UTF-8 ({error}); build again") from error
+    groups = [group.split("\n") for group in text.removesuffix("\n").split("\n\n")] if manifest.shards else []
     if len(groups) != len(manifest.shards):
         raise FormatError(f"{name}: lists {len(groups)} shards, its manifest {len(manifest.shards)}; build again")
     return [[PlannedKey(*line.split(" ", 1)) for line in group] for group in groups]

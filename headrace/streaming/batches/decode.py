@@ -208,11 +208,14 @@ def parsed(blob: bytes | bytearray | memoryview) -> dict[str, Any]:
     """A JSON object from its bytes; another JSON value as `{"json": value}`. Raises `ValueError` if it is not JSON."""
     text = str(blob, "utf-8").removeprefix(_BYTE_ORDER_MARK)
     try:
-        found, end = _JSON.raw_decode(text)
-    except json.JSONDecodeError:
-        end = -1
-    if end != len(text):
-        found = _JSON.decode(text)  # spaces around the value, or an error
+        try:
+            found, end = _JSON.raw_decode(text)
+        except json.JSONDecodeError:
+            end = -1
+        if end != len(text):
+            found = _JSON.decode(text)  # spaces around the value, or an error
+    except RecursionError as error:
+        raise ValueError("brackets are nested too deeply") from error
     return found if isinstance(found, dict) else {"json": found}
 
 
@@ -242,7 +245,7 @@ def _object_at(text: str, start: int, end: int) -> dict[str, Any] | None:
     """The object in `text[start:end]`; None if that is anything else than exactly one object."""
     try:
         value, stop = _JSON.raw_decode(text, start)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         return None
     return value if stop == end and isinstance(value, dict) else None
 

@@ -10,9 +10,10 @@ from typing import Any, Self
 
 from headrace.errors import StateError
 from headrace.format.tars.member_names import KeyAt
+from headrace.format.typed_json import COUNTS, typed
 from headrace.streaming.order.epoch_order import EpochOrder
 from headrace.streaming.order.mixing import Mixture
-from headrace.streaming.order.phases import EpochPhase, PhaseStream, current_phase, first_phase, next_phase
+from headrace.streaming.order.phases import EpochPhase, current_phase, first_phase, next_phase
 from headrace.streaming.order.spec import FrameBudget, LengthBuckets, OrderSpec
 
 STATE_VERSION = 2
@@ -43,8 +44,8 @@ class ViewState:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """The view that `to_json` wrote. Raises `TypeError` or `AttributeError` when a field is invalid."""
-        return cls(**fields | {"columns": tuple(sorted(fields.get("columns", {}).items()))})
+        """The view that `to_json` wrote. Raises `ValueError` when a field is missing, unknown or invalid."""
+        return typed(cls, fields | {"columns": sorted(fields.get("columns", {}).items())})
 
     def __str__(self) -> str:
         """Definition and snapshot, for messages."""
@@ -101,14 +102,11 @@ class StreamState:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """The stream that `to_json` wrote. Raises `TypeError` or `ValueError` when a field is missing or unknown."""
-        read = {
-            "latents_snapshots": tuple(fields.get("latents_snapshots", ())),
-            "key_at": KeyAt(fields.get("key_at", KeyAt.FIRST_DOT)),
-            "columns_snapshots": tuple(dict(fields.get("columns_snapshots", {})).items()),
-            "view": ViewState.from_json(fields["view"]) if fields.get("view") is not None else None,
-        }
-        return cls(**fields | read)
+        """The stream that `to_json` wrote. Raises `ValueError` when a field is missing, unknown or invalid."""
+        view = fields.get("view")
+        pairs = list(fields.get("columns_snapshots", {}).items())
+        found = typed(cls, fields | {"columns_snapshots": pairs, "view": None})
+        return found if view is None else replace(found, view=ViewState.from_json(view))
 
     @property
     def data(self) -> tuple[str | None, str, str | None]:
@@ -184,10 +182,7 @@ class OrderState:
                 sample_in_epoch=_count(state, "sample_in_epoch"),
                 spec=OrderSpec.from_json(state["order"] | {name: state[name] for name in _TOP_LEVEL}),
                 streams=tuple(StreamState.from_json(stream) for stream in state["streams"]),
-                phases=tuple(
-                    EpochPhase(_count(phase, "start"), tuple(PhaseStream(**stream) for stream in phase["streams"]))
-                    for phase in state["phases"]
-                ),
+                phases=typed(tuple[EpochPhase, ...], state["phases"]),
             )
         except KeyError as error:
             raise StateError(f"the state lacks the field {error}: it was cut or edited") from error
@@ -197,7 +192,7 @@ class OrderState:
 
 def _count(fields: dict[str, Any], name: str) -> int:
     value = fields[name]
-    if type(value) is not int or value < 0:
+    if type(value) is not int or value not in COUNTS:
         raise ValueError(f"{name} is {value!r}, expected a whole number from 0 on")
     return value
 

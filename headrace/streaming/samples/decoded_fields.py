@@ -6,15 +6,20 @@ stay bytes. Audio, latents and the sample's JSON are decoded by `decode`.
 
 import importlib.util
 import io
-import json
+import math
+import zipfile
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from headrace.errors import FormatError
+from headrace.format.tensors.unpickling import unpickled
+from headrace.format.typed_json import json_value
 
 Bytes = bytes | memoryview
+MOST_BYTES = 1 << 28
+"""How much memory the content of a compressed file (an image, `.npz`) may take."""
 IMAGES = frozenset({"bmp", "gif", "jpeg", "jpg", "pbm", "pgm", "png", "pnm", "ppm", "tif", "tiff", "webp"})
 """Extensions of images, which are decoded if Pillow is installed."""
 
@@ -47,26 +52,38 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8")
 
 
-def _array(data: bytes) -> Any:  # noqa: ANN401 - an array of any dtype
-    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+def _array(data: Bytes) -> Any:  # noqa: ANN401 - an array of any dtype
+    file = io.BytesIO(data)
+    is_first = np.lib.format.read_magic(file) == (1, 0)
+    read_header = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read_header(file)
+    there = len(data) - file.tell()
+    if (wanted := math.prod(shape) * max(dtype.itemsize, 1)) > there and not dtype.hasobject:
+        raise ValueError(f"an array of {shape} {dtype} needs {wanted} bytes, the file has {there}")
+    file.seek(0)
+    return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def _arrays(data: bytes) -> dict[str, Any]:
-    with np.load(io.BytesIO(data), allow_pickle=False) as found:
-        return dict(found)
-
-
-def _tensors(data: bytes) -> Any:  # noqa: ANN401 - tensors in containers
-    import torch
-
-    return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        _check_size(sum(info.file_size for info in archive.infolist()))
+        files = {name.removesuffix(".npy"): archive.read(name) for name in archive.namelist()}
+    is_array = np.lib.format.MAGIC_PREFIX
+    return {name: _array(blob) if blob.startswith(is_array) else blob for name, blob in files.items()}
 
 
 def _image(data: bytes) -> Any:  # noqa: ANN401 - uint8 (height, width, 3)
     from PIL import Image  # noqa: PLC0415 - not a dependency
 
     with Image.open(io.BytesIO(data)) as image:
+        _check_size(3 * math.prod(image.size))
         return np.array(image.convert("RGB"))
+
+
+def _check_size(num_bytes: int) -> None:
+    """Raise `ValueError` if the content of a compressed file would take more memory than `MOST_BYTES`."""
+    if num_bytes > MOST_BYTES:
+        raise ValueError(f"it would take {num_bytes} bytes of memory, at most {MOST_BYTES} are allowed")
 
 
 def _has_pillow() -> bool:
@@ -76,6 +93,6 @@ def _has_pillow() -> bool:
 _DECODERS: dict[str, Callable[[bytes], Any]] = (
     dict.fromkeys(("txt", "text", "transcript"), _text)
     | dict.fromkeys(("cls", "cls2", "index", "inx", "id"), int)
-    | dict.fromkeys(("json", "jsn"), json.loads)
-    | {"npy": _array, "npz": _arrays, "pth": _tensors}
+    | dict.fromkeys(("json", "jsn"), json_value)
+    | {"npy": _array, "npz": _arrays, "pth": unpickled}
 )

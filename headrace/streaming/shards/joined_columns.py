@@ -5,7 +5,6 @@ sample is read. `column_reader` reads the files.
 """
 
 import contextlib
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from headrace.errors import ConfigError, FormatError, IntegrityError, NotFoundEr
 from headrace.format.beside.column_files import specs_of
 from headrace.format.beside.column_table import ColumnKind, ColumnSpec
 from headrace.format.snapshots.snapshots import NumberedSnapshot
+from headrace.format.typed_json import json_value
 from headrace.locate import locate
 from headrace.locate.listing import has_snapshots
 from headrace.locate.names import is_folder_name
@@ -225,7 +225,7 @@ def check_tensor_names(sets: Sequence[ColumnSet], taken: Mapping[str, str]) -> N
 def _names_in_json(blob: bytes) -> list[str]:
     """The names in the JSON of a sample; none if it is not valid, which a reader reports."""
     try:
-        found = json.loads(blob)
+        found = json_value(blob)
     except ValueError:
         return []
     return list(found) if isinstance(found, dict) else []
