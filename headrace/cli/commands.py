@@ -67,6 +67,8 @@ def run_verify(options: argparse.Namespace) -> int:
         console.print(grid(f"{len(verdict.faults)} faults{more}", ("where", "what is wrong"), faults))
     read = f"{verdict.num_shards} shards, {verdict.num_samples} samples, {bytes_text(verdict.num_bytes)} read"
     console.print(f"{read}, {verdict.num_decoded} samples decoded: {_judgement(len(verdict.faults))}", highlight=False)
+    for what in target.unseen[:_SHOWN_FAULTS]:
+        console.print(f"not looked at: {what}", highlight=False, soft_wrap=True)
     for part in rounds:
         console.print(f"{part.storage.uri}: {part.coverage()}", highlight=False, soft_wrap=True)
     return 1 if verdict.faults else 0

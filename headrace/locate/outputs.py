@@ -85,12 +85,17 @@ def folders_of_output(storage: Storage) -> list[ShardFolder]:
 
 def view_folders(storage: Storage) -> list[ShardFolder]:
     """The views of an output, by name; they have snapshots, and no shards."""
-    folders = {name: storage.at(name) for name in _below(storage, VIEWS)}
+    folders = {name: storage.at(name) for name in names_of_views(storage)}
     return [
         ShardFolder(name, folder, tuple(numbers))
         for name, folder in folders.items()
         if (numbers := snapshot_numbers(folder))
     ]
+
+
+def names_of_views(storage: Storage) -> list[str]:
+    """The folders of an output that may be views, with snapshots or without: `views/loud`, sorted."""
+    return _below(storage, VIEWS)
 
 
 def table_of_tars(storage: Storage, found: NumberedSnapshot, split: str | None) -> tuple[ShardTable, slice]:

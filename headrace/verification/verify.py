@@ -8,28 +8,43 @@ comparisons of a build.
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from headrace.errors import ConfigError, HeadraceError, NotFoundError
+from headrace.errors import ConfigError, HeadraceError
 from headrace.format.beside.view_files import read_view
 from headrace.format.beside.views import VIEWS
-from headrace.format.manifests.manifests import newest_entries, numbered_files, read_listed
-from headrace.format.manifests.planned_keys import keys_fault
-from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import NumberedSnapshot, read_table
 from headrace.format.tars.member_names import KeyAt
-from headrace.format.versioned_json import versioned_json
 from headrace.locate import locate
+from headrace.locate.names import is_pattern
 from headrace.locate.no_shards import no_samples
-from headrace.locate.outputs import AUDIO, COLUMNS, ShardFolder, view_folders
+from headrace.locate.outputs import (
+    AUDIO,
+    COLUMNS,
+    ShardFolder,
+    folders_of_output,
+    names_of_views,
+    possible_folders,
+    view_folders,
+)
 from headrace.locate.shard_list import LocatedShard, shards_of
 from headrace.ordered import TaskThreads, map_in_order
-from headrace.stores.refetch import read_sound
 from headrace.stores.storage import Storage
-from headrace.verification.audit import snapshot_faults
 from headrace.verification.column_fit import misfits, with_partners
 from headrace.verification.shard_check import CheckedShard, Depth, Fault, check_shard
+from headrace.verification.snapshot_check import (
+    faults_below,
+    faults_of_older,
+    faults_of_origin,
+    gaps,
+    lost_snapshots,
+    lost_view,
+)
+from headrace.verification.unseen import unseen_beside_tars, unseen_in_output
 from headrace.verification.view_check import faults_of_view
+
+if TYPE_CHECKING:
+    from headrace.format.snapshots.shard_table import ShardTable
 
 Checks: TypeAlias = Callable[[Sequence[LocatedShard]], Iterator[CheckedShard]]
 """Reads shards, wherever that may be: yields the results in the order of the shards."""
@@ -70,11 +85,13 @@ class Target:
         shards: the shards to read.
         faults: faults that were found without reading a shard.
         key_at: where keys end in plain tars.
+        unseen: what is beside the shards and is not looked at, a sentence each.
     """
 
     shards: tuple[LocatedShard, ...]
     faults: tuple[Fault, ...]
     key_at: KeyAt = KeyAt.FIRST_DOT
+    unseen: tuple[str, ...] = ()
 
 
 def find_target(path: str, key_at: KeyAt = KeyAt.FIRST_DOT) -> Target:
@@ -90,7 +107,8 @@ def find_target(path: str, key_at: KeyAt = KeyAt.FIRST_DOT) -> Target:
     """
     located = locate(path)
     if located.tars is not None:
-        return Target(tuple(shards_of(located)), (), key_at)
+        lost = () if is_pattern(located.named) else tuple(lost_snapshots(located.storage))
+        return Target(tuple(shards_of(located)), lost, key_at, tuple(unseen_beside_tars(located)))
     if key_at is not KeyAt.FIRST_DOT:
         raise ConfigError(f"{path}: is an output of Headrace, which knows its keys: leave out --key-at {key_at}")
     if not located.is_output and _is_view(located.storage):
@@ -107,9 +125,21 @@ def find_target(path: str, key_at: KeyAt = KeyAt.FIRST_DOT) -> Target:
         else:
             shards += found.shards
     if located.is_output:
-        for view in view_folders(located.storage):
-            faults += faults_of_view(located.storage, view)
-    return Target(tuple(shards), tuple(faults))
+        faults += _faults_of_output(located.storage)
+    return Target(tuple(shards), tuple(faults), unseen=tuple(unseen_in_output(located)))
+
+
+def _faults_of_output(output: Storage) -> Iterator[Fault]:
+    """Snapshots and views that should be there, and faults of views."""
+    for folder in possible_folders(output).values():
+        yield from lost_snapshots(folder)
+    for name in names_of_views(output):
+        yield from lost_view(output.at(name))
+    for part in [*folders_of_output(output), *view_folders(output)]:
+        yield from faults_of_origin(output, part)
+    for view in view_folders(output):
+        yield from gaps(view)
+        yield from faults_of_view(output, view)
 
 
 def verify(
@@ -174,58 +204,6 @@ def _target_of_folder(folder: ShardFolder) -> Target:
         LocatedShard(folder.storage, name, count, is_built=True)
         for name, count in zip(table.names(), counts, strict=True)
     ]
-    faults += _faults_of_names(folder.storage, numbered, table)
+    faults += faults_below(folder.storage, numbered, table)
+    faults += faults_of_older(folder)
     return Target(tuple(shards), tuple(faults))
-
-
-def _faults_of_names(storage: Storage, numbered: NumberedSnapshot, table: ShardTable) -> Iterator[Fault]:
-    """Disagreements between `sizes.json`, totals, manifests and the table of a snapshot."""
-    try:
-        yield from (Fault(storage.uri, fault) for fault in snapshot_faults(storage, numbered.snapshot))
-    except NotFoundError:
-        yield Fault(f"{storage.uri}/sizes.json", "missing; the next build writes it")
-    except (ValueError, AttributeError, TypeError) as error:
-        yield Fault(f"{storage.uri}/sizes.json", f"not an object of counts ({error}); the next build writes it again")
-    where = f"{storage.uri}/snapshots/{numbered.number:08d}.json"
-    if numbered.snapshot.num_samples != int(table.num_samples.sum()):
-        yield Fault(
-            where, f"its totals count {numbered.snapshot.num_samples} samples, its table {table.num_samples.sum()}"
-        )
-    yield from _faults_of_keys(storage)
-    named = _named_by_manifests(storage, numbered)
-    if isinstance(named, Fault):
-        yield named
-    elif named != set(table.names()):
-        yield Fault(where, f"its manifests and its table name other shards: {sorted(named ^ set(table.names()))[:3]}")
-
-
-def _faults_of_keys(storage: Storage) -> Iterator[Fault]:
-    """Missing and damaged files of planned keys of the newest manifests, which the next builds read."""
-    for partition, (number, entry) in sorted(newest_entries(storage).items()):
-        try:
-            found = read_listed(storage, partition, number, entry)
-            fault = None if found is None else keys_fault(storage, found)
-        except HeadraceError as error:
-            fault = str(error)
-        if fault is not None:
-            yield Fault(f"{storage.uri}/manifests/{partition}", fault)
-
-
-def _named_by_manifests(storage: Storage, numbered: NumberedSnapshot) -> set[str] | Fault:
-    """Names of the shards with samples in the manifests that a snapshot was made from."""
-    paths = {(path.split("/")[-2], number): path for number, path in numbered_files(storage, "manifests/")}
-    names: set[str] = set()
-    for partition, number in numbered.snapshot.manifests.items():
-        path = paths.get((partition, number))
-        if path is None:
-            return Fault(f"{storage.uri}/manifests/{partition}", f"manifest {number} is missing; restore it")
-        try:
-            content = read_sound(storage, path, _manifest)
-            names |= {shard["name"] for shard in content["shards"] if shard["num_samples"]}
-        except (HeadraceError, KeyError, TypeError) as error:
-            return Fault(f"{storage.uri}/{path}", str(error))
-    return names
-
-
-def _manifest(blob: bytes, name: str) -> dict[str, Any]:
-    return versioned_json(blob, name, "headrace_manifest")

@@ -108,11 +108,13 @@ def test_verify_names_a_missing_file_of_a_view(output):
     assert path.name in fault.where
 
 
-def test_verify_says_nothing_of_views_whose_audio_is_gone(output):
+def test_verify_names_the_views_whose_audio_is_gone(output):
     write_dataset(output.root, {"train": clips(9)})
     for path in (output.root / "audio/snapshots").glob("00000001*"):
         path.unlink()
-    assert [fault for fault in faults(output) if "views" in fault.where] == []
+    found = [fault for fault in faults(output) if "views" in fault.where]
+    assert found
+    assert all(fault.what.startswith("its audio snapshot 1 is missing in") for fault in found)
 
 
 def test_inspect_shows_what_a_view_chooses(output):

@@ -31,6 +31,8 @@ from headrace.format.snapshots.snapshots import SNAPSHOTS, NumberedSnapshot, sna
 from headrace.stores.refetch import read_sound, until_sound
 from headrace.stores.storage import Storage
 
+TOTALS_SUFFIX = ".totals"
+
 
 def read_view(storage: Storage, number: int | None = None) -> NumberedView:
     """Snapshot `number` of a view, or the newest one for None.
@@ -273,7 +275,7 @@ def _written(writer: _ViewWriter, origin: ViewOrigin, parts: Iterable[PartitionC
         columns=origin.columns,
         splits=splits,
         num_shards=len(table),
-        totals=writer.file("", ".totals", totals.to_bytes()),
+        totals=writer.file("", TOTALS_SUFFIX, totals.to_bytes()),
         counts=counts,
         fingerprint=view_fingerprint(
             origin.audio.snapshot.fingerprint, {name: file.sha256 for name, file in counts.items()}

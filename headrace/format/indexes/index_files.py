@@ -83,7 +83,7 @@ def find_index(storage: Storage, shard: str) -> IndexFile | None:
     """
     if not is_plain_tar(shard):
         return None
-    for path in (index_name(shard), _other_name(shard)):
+    for path in (index_name(shard), other_name(shard)):
         if (blob := _content(storage, path)) is None:
             return None
         if is_index(blob):
@@ -112,7 +112,7 @@ def write_index(storage: Storage, shard: str, index: ShardIndex) -> None:
     Raises:
         FormatError: both names are taken by other tools' files.
     """
-    first, second = index_name(shard), _other_name(shard)
+    first, second = index_name(shard), other_name(shard)
     for path in (first, second):
         if (blob := _content(storage, path)) is None or is_index(blob):
             storage.write(path, index.to_bytes())
@@ -124,7 +124,7 @@ def write_index(storage: Storage, shard: str, index: ShardIndex) -> None:
 
 def delete_index(storage: Storage, shard: str) -> None:
     """Delete Headrace's indexes beside a tar, and no other tool's."""
-    for path in (index_name(shard), _other_name(shard)):
+    for path in (index_name(shard), other_name(shard)):
         _delete_if_index(storage, path)
 
 
@@ -153,7 +153,8 @@ def _parsed_own(blob: bytes, name: str) -> ShardIndex:
     return parse_index(blob, name)
 
 
-def _other_name(shard: str) -> str:
+def other_name(shard: str) -> str:
+    """File name of the index beside a tar whose first name is taken by another tool's file."""
     return shard.removesuffix(TAR_SUFFIX) + _OTHER_SUFFIX
 
 
