@@ -3,7 +3,9 @@
 Only layout and wording are decided here; the facts come from `headrace.upkeep.inspection`.
 """
 
+import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -16,6 +18,7 @@ from headrace.upkeep.inspection import CatalogFacts, DatasetFacts, LengthFacts, 
 
 _SHOWN_SNAPSHOTS = 10
 _SHOWN_SHARDS = 30
+_CONTROLS = {"Cc", "Cf", "Cs"}  # controls, formats such as the direction of writing, halves of surrogate pairs
 
 
 def bytes_text(count: float) -> str:
@@ -34,9 +37,32 @@ def duration_text(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
+class _PlainConsole(Console):
+    """A console in which no name has a meaning for the terminal."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """See `Console.render_str`."""
+        return super().render_str(printable(text), **options)
+
+
 def plain_console(*, stderr: bool = False) -> Console:
-    """A console that prints names as they are: neither `[b]` nor `:x:` in a path has a meaning."""
-    return Console(stderr=stderr, markup=False, emoji=False)
+    """A console that prints names as they are: neither `[b]` nor `:x:` nor an escape sequence in a path has a meaning."""
+    return _PlainConsole(stderr=stderr, markup=False, emoji=False)
+
+
+def printable(text: object) -> str:
+    r"""A text in which characters that control a terminal, or turn the direction of writing, are escaped.
+
+    >>> printable("a\x1b[31m.wav"), printable("b\u202egpj.wav"), printable("é\n")
+    ('a\\x1b[31m.wav', 'b\\u202egpj.wav', 'é\n')
+    """
+    return "".join(
+        one if one == "\n" or unicodedata.category(one) not in _CONTROLS else _escaped(one) for one in str(text)
+    )
+
+
+def _escaped(one: str) -> str:
+    return one.encode("unicode_escape", "surrogatepass").decode()
 
 
 def grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
@@ -45,7 +71,7 @@ def grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -
     for column in columns:
         table.add_column(column.removesuffix("#"), justify="right" if column.endswith("#") else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))  # Text: brackets in a name are not markup
+        table.add_row(*(Text(printable(cell)) for cell in row))  # Text: brackets in a name are not markup
     return table
 
 
@@ -57,7 +83,7 @@ def print_facts(console: Console, facts: DatasetFacts) -> None:
     for view in facts.views:
         console.print(_view(view))
         snapshot = view.newest.snapshot
-        console.print(Text(f"of audio snapshot {snapshot.audio_snapshot}: {snapshot.definition}\n"))
+        console.print(Text(printable(f"of audio snapshot {snapshot.audio_snapshot}: {snapshot.definition}\n")))
     if facts.tars is not None:
         console.print(_tars(facts.path, facts.tars))
         _print_lengths(console, facts.tars.lengths)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 from headrace.errors import AlreadyExistsError, NotFoundError, StorageError, StoreUnavailableError
+from headrace.stores.own_host import NOWHERE
 
 _CODE, _MESSAGE = re.compile(r"<Code>([^<]*)</Code>"), re.compile(r"<Message>([^<]*)</Message>")
 _MARKUP = re.compile(r":?\s*<[?!a-zA-Z].*")
@@ -30,6 +31,7 @@ _PASSING_CODES = re.compile(r"<Code>(RequestTimeout|SlowDown|Throttl\w*|Internal
 _UNANSWERED = re.compile(r"HTTP error|request or response body error|error sending request")
 _OTHER_RANGE = re.compile(r"Requested \d+\.\.\d+, got \d+\.\.\d+|CONTENT_RANGE header|Content-Range header not present")
 _UNTRUSTED = re.compile(r"certificate|builder error|invalid URL")
+_REDIRECTED = re.compile(rf"{re.escape(NOWHERE)}\b")
 _WHY = re.compile(r'(?:message|error): "([^"]+)"|kind: (Timeout)\b')
 
 
@@ -64,6 +66,11 @@ def _fault(error: Exception, path: str, uri: str) -> StorageError:
     """The error to raise for an error of obstore."""
     if type(error).__name__ == "AlreadyExistsError":  # obstore's own class, not a FileExistsError
         return AlreadyExistsError(f"{path}: already exists in {uri}")
+    if _REDIRECTED.search(str(error)):
+        return StorageError(
+            f"{place(path, uri)}: the store redirects to another host, and requests with credentials stay on its own: "
+            "set AWS_ENDPOINT_URL and AWS_REGION to where the bucket is"
+        )
     if not may_pass(error):
         return StorageError(store_fault(error, path, uri))
     if _OTHER_RANGE.search(str(error)):

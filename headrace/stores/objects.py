@@ -19,6 +19,7 @@ from headrace.stores import web_objects
 from headrace.stores.client_errors import OtherRangeError, translated_errors
 from headrace.stores.contents import PIECE_BYTES, Content, FetchResponse, StoredObject, checked_path, exactly
 from headrace.stores.forked_obstore import keep_over_forks
+from headrace.stores.own_host import stays_on_own_host
 from headrace.stores.requests import Transfer
 from headrace.stores.retry_after import asked_pause
 
@@ -32,6 +33,7 @@ T = TypeVar("T")
 
 _MORE_ATTEMPTS = 3
 _PAGE = 1000  # entries of a listing in one request
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _SIGNED_FOR = timedelta(minutes=1)
 _UNKNOWN_TIME = datetime.fromtimestamp(0, UTC)
 
@@ -98,9 +100,11 @@ class ObjectStorage:
     def _options(self, base: str) -> dict[str, Any]:
         """Options of the client. Plain HTTP (a store inside a cluster) must be allowed explicitly."""
         options: dict[str, Any] = {"client_options": {}}
-        endpoint = os.environ.get("AWS_ENDPOINT_URL", os.environ.get("AWS_ENDPOINT", base))
-        if endpoint.startswith("http://"):
+        endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), None)
+        if (endpoint or base).startswith("http://"):
             options["client_options"]["allow_http"] = True
+        if base.startswith("s3:"):
+            options["client_options"] |= stays_on_own_host(endpoint)
         if self.is_past_caches:
             options["client_options"]["default_headers"] = {"Cache-Control": "no-cache", "Pragma": "no-cache"}
         if self.transfer is not None:
