@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import NoReturn
 
 from headrace.audio_names import check_audio_field
+from headrace.cli.printable import printable
 from headrace.config.shares import share_of
 from headrace.errors import HeadraceError
 from headrace.format.tars.member_names import KeyAt
@@ -98,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return commands.COMMANDS[options.command](options)
     except HeadraceError as error:
-        print(f"headrace {options.command}: {error}", file=sys.stderr)
+        print(f"headrace {options.command}: {printable(error)}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # the reader of the output has ended: `headrace inspect … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

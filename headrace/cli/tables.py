@@ -3,7 +3,6 @@
 Only layout and wording are decided here; the facts come from `headrace.upkeep.inspection`.
 """
 
-import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from headrace.cli.printable import printable
 from headrace.format.beside.column_files import SPECS_KEY
 from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.format.tar_names import is_packed_tar
@@ -18,7 +18,6 @@ from headrace.upkeep.inspection import CatalogFacts, DatasetFacts, LengthFacts, 
 
 _SHOWN_SNAPSHOTS = 10
 _SHOWN_SHARDS = 30
-_CONTROLS = {"Cc", "Cf", "Cs"}  # controls, formats such as the direction of writing, halves of surrogate pairs
 
 
 def bytes_text(count: float) -> str:
@@ -40,29 +39,14 @@ def duration_text(seconds: float) -> str:
 class _PlainConsole(Console):
     """A console in which no name has a meaning for the terminal."""
 
-    def render_str(self, text: str, **options: Any) -> Text:
+    def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401 - as in rich
         """See `Console.render_str`."""
         return super().render_str(printable(text), **options)
 
 
 def plain_console(*, stderr: bool = False) -> Console:
-    """A console that prints names as they are: neither `[b]` nor `:x:` nor an escape sequence in a path has a meaning."""
+    """A console that prints names as they are: neither `[b]` nor `:x:` nor an escape in a path has a meaning."""
     return _PlainConsole(stderr=stderr, markup=False, emoji=False)
-
-
-def printable(text: object) -> str:
-    r"""A text in which characters that control a terminal, or turn the direction of writing, are escaped.
-
-    >>> printable("a\x1b[31m.wav"), printable("b\u202egpj.wav"), printable("é\n")
-    ('a\\x1b[31m.wav', 'b\\u202egpj.wav', 'é\n')
-    """
-    return "".join(
-        one if one == "\n" or unicodedata.category(one) not in _CONTROLS else _escaped(one) for one in str(text)
-    )
-
-
-def _escaped(one: str) -> str:
-    return one.encode("unicode_escape", "surrogatepass").decode()
 
 
 def grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:

@@ -29,6 +29,7 @@ from headrace.pydantic_words import shown
 
 _SPLIT = re.compile(r"^[A-Za-z][A-Za-z0-9-]*$")
 _SHARES_TOLERANCE = 1e-6
+_MOST_NODES = 100_000
 _YAML_BOOL, _YAML_TEXT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:str"
 
 
@@ -137,7 +138,20 @@ class DatasetConfig(Section):
 
 
 class DatasetLoader(yaml.SafeLoader):
-    """Loader that rejects duplicate keys, of which PyYAML itself uses the last one. `on` and `no` are text as keys."""
+    """Loader that rejects duplicate keys, of which PyYAML itself uses the last one. `on` and `no` are text as keys.
+
+    A file whose aliases (`*name`) stand for more than `_MOST_NODES` values is rejected: a few lines can stand for
+    billions.
+    """
+
+    def get_single_node(self) -> yaml.Node | None:
+        """The root of the file. Raises `yaml.YAMLError` if it stands for too many values."""
+        root: yaml.Node | None = super().get_single_node()
+        if root is not None and _num_nodes(root, {}) > _MOST_NODES:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the aliases of the file stand for more than {_MOST_NODES} values", root.start_mark
+            )
+        return root
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
         """The mapping of a node. Raises `yaml.YAMLError` for a duplicate key."""
@@ -152,6 +166,16 @@ class DatasetLoader(yaml.SafeLoader):
                 )
             seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+def _num_nodes(node: yaml.Node, known: dict[int, int]) -> int:
+    """Number of values that a node stands for, those of aliases counted each time; `known` has those of nodes by id."""
+    if id(node) not in known:
+        known[id(node)] = _MOST_NODES  # of a node inside itself
+        inner = node.value if isinstance(node, yaml.CollectionNode) else ()
+        parts = [part for one in inner for part in (one if isinstance(one, tuple) else (one,))]
+        known[id(node)] = 1 + sum(_num_nodes(part, known) for part in parts)
+    return known[id(node)]
 
 
 def load_config(path: Path) -> DatasetConfig:

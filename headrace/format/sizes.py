@@ -52,7 +52,7 @@ def _of_wids(listed: Any, base: Any, uri: str) -> dict[str, Any] | None:  # noqa
         for entry in listed:
             url = f"{base.rstrip('/')}/{entry['url']}" if base else str(entry["url"])
             name = url.removeprefix(f"{folder}/")
-            if "://" in name or name.startswith("/"):
+            if "://" in name or (name.startswith("/") and "://" in uri):
                 raise FormatError(
                     f"{uri}: lists {url}, which is not below its folder; name the tars by a glob or brace pattern"
                 )

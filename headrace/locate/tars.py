@@ -5,12 +5,22 @@ snapshots share a folder. No tar is opened.
 """
 
 import fnmatch
+import os
 import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from headrace.errors import ConfigError, HeadraceError, NotAFileError, NotFoundError, StoreUnavailableError
+from headrace.errors import (
+    ConfigError,
+    FormatError,
+    HeadraceError,
+    NotAFileError,
+    NotFoundError,
+    StoreUnavailableError,
+    UnsafePathError,
+)
 from headrace.format.other_formats import may_be_texts, possible_texts, texts_beside
 from headrace.format.sizes import parse_sizes
 from headrace.format.snapshots.shard_table import ShardTable
@@ -18,6 +28,7 @@ from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.format.tar_names import is_tar
 from headrace.locate.listing import has_snapshots, is_web, listing
 from headrace.locate.names import SPECIAL, expand_braces, split_pattern
+from headrace.stores.contents import checked_path
 from headrace.stores.refetch import read_sound
 from headrace.stores.regular_files import oddity
 from headrace.stores.storage import LocalStorage, Storage, Transfer, open_storage
@@ -84,6 +95,7 @@ def tars_of_pattern(
     storage = open_storage(folder, transfer)
     if pattern.endswith(".json"):
         sizes, number = tars_of_list(storage, last, snapshot)
+        storage, sizes = _placed(storage, sizes, pattern)
         chosen = _of_split(list(sizes), split)  # not looked up one by one: a missing tar is reported when it is opened
         return PlainTars(storage, tuple(chosen), tuple(sizes[name] for name in chosen), number)
     odd = set[str]()
@@ -119,6 +131,31 @@ def is_bucket_folder(name: str, transfer: Transfer | None = None) -> bool:
     if not name.startswith(_BUCKETS) or name.endswith(".json") or is_tar(name):
         return False
     return next(iter(open_storage(name, transfer).list()), None) is not None
+
+
+def _placed(storage: Storage, sizes: dict[str, int], named: str) -> tuple[Storage, dict[str, int]]:
+    """The folder that holds all tars of a list, and their counts by path below it.
+
+    A local list may name tars anywhere on this machine. One that was fetched may lead only below its own folder.
+
+    Raises:
+        FormatError: it leads elsewhere.
+    """
+    outside = next((name for name in sizes if not _is_below(name)), None)
+    if outside is None:
+        return storage, sizes
+    if not isinstance(storage, LocalStorage) or "://" in outside or "\\" in outside or "\0" in outside:
+        raise FormatError(f"{named}: lists {outside!r}, which is not below its folder; name the tars one by one")
+    places = {os.path.normpath(storage.root.absolute() / name): count for name, count in sizes.items()}
+    root = os.path.commonpath([os.path.dirname(place) for place in places])  # noqa: PTH120 - texts, as normpath gives
+    return LocalStorage(Path(root)), {os.path.relpath(place, root): count for place, count in places.items()}
+
+
+def _is_below(name: str) -> bool:
+    try:
+        return bool(checked_path(name))
+    except UnsafePathError:
+        return False
 
 
 def has_name(storage: Storage, path: str) -> bool:

@@ -324,7 +324,7 @@ def read_stamps(output: Storage, header: CatalogHeader) -> SourceStamps:
     path = header.totals.stamps.path
     place = f"{output.uri}/{path}"
     arrays, _ = unpack(output.read(path), place)
-    numbers = {name: (np.int64,) for name in ("num_bytes", "mtime_ns", "ctime_ns")}
+    numbers = dict.fromkeys(("num_bytes", "mtime_ns", "ctime_ns"), (np.int64,))
     found = checked(arrays, {"path_digests": (np.uint8, PATH_DIGEST.itemsize), **numbers}, place)
     paths = np.frombuffer(found["path_digests"].tobytes(), PATH_DIGEST)
     return SourceStamps(paths, found["num_bytes"], found["mtime_ns"], found["ctime_ns"])
