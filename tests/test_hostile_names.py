@@ -72,7 +72,7 @@ def test_requests_with_credentials_are_not_redirected_to_another_host(monkeypatc
             values = {"ENDPOINT_URL": f"http://127.0.0.1:{store}", "ACCESS_KEY_ID": "k", "SECRET_ACCESS_KEY": "s"}
             for key, value in {**values, "SESSION_TOKEN": "TOKEN", "REGION": "us-east-1"}.items():
                 monkeypatch.setenv(f"AWS_{key}", value)
-            with pytest.raises(StorageError, match="(?i)redirect"):
+            with pytest.raises(StorageError, match=r"(?i)redirect"):
                 REQUESTS[name](open_storage("s3://bucket", transfer))
     assert received == []
 

@@ -140,12 +140,12 @@ class DatasetConfig(Section):
 class DatasetLoader(yaml.SafeLoader):
     """Loader that rejects duplicate keys, of which PyYAML itself uses the last one. `on` and `no` are text as keys.
 
-    A file whose aliases (`*name`) stand for more than `_MOST_NODES` values is rejected: a few lines can stand for
+    A file whose aliases (`*name`) stand for more than `_MOST_NODES` values is rejected: a few lines can hold
     billions.
     """
 
     def get_single_node(self) -> yaml.Node | None:
-        """The root of the file. Raises `yaml.YAMLError` if it stands for too many values."""
+        """The root of the file. Raises `yaml.YAMLError` if it holds too many values."""
         root: yaml.Node | None = super().get_single_node()
         if root is not None and _num_nodes(root, {}) > _MOST_NODES:
             raise yaml.constructor.ConstructorError(

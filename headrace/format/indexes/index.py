@@ -147,7 +147,7 @@ class ShardIndex:
         return self.number(FRAME_RATE_NOTE) if FRAME_RATE_NOTE in self.notes else 0.0
 
     def note(self, name: str) -> str:
-        """A note that the writer of such a shard always leaves. Raises `FormatError` if there is none."""
+        """A note that the writer of such a shard always leaves. Raises `FormatError` if it is missing."""
         if name not in self.notes:
             raise FormatError(f"{self.shard}: its index lacks the note {name!r}; {tables.WAY_OUT}")
         return self.notes[name]

@@ -210,7 +210,7 @@ def read_table(storage: Storage, snapshot: Snapshot) -> ShardTable:
         NotFoundError: a part does not exist.
     """
     num_shards = sum(part.num_shards for part in snapshot.parts)
-    if num_shards > _UNCHECKED_SHARDS:  # so many rows are not allocated before their files are known to be there
+    if num_shards > _UNCHECKED_SHARDS:  # this many rows are not allocated before their files are known to be there
         there = sum(storage.size(part.path) for part in snapshot.parts)
         if num_shards * ROW_BYTES > there:
             raise FormatError(
