@@ -13,7 +13,7 @@ from rich.text import Text
 from headrace.cli.printable import printable
 from headrace.format.beside.column_files import SPECS_KEY
 from headrace.format.snapshots.snapshots import NumberedSnapshot
-from headrace.format.tar_names import is_packed_tar
+from headrace.format.tars.tar_names import is_packed_tar
 from headrace.upkeep.inspection import CatalogFacts, DatasetFacts, LengthFacts, PartFacts, TarFacts, ViewFacts
 
 _SHOWN_SNAPSHOTS = 10

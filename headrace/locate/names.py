@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from braceexpand import braceexpand
 
-from headrace.format.tar_names import is_tar
+from headrace.format.tars.tar_names import is_tar
 from headrace.stores.file_urls import is_file_url, path_of_file_url
 
 SPECIAL = re.compile(r"[*?\[{]")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headrace.errors import ConfigError, FormatError, NoShardsError, StorageError
 from headrace.format.other_formats import index_path, recognised
-from headrace.format.tar_names import TAR_SUFFIXES
+from headrace.format.tars.tar_names import TAR_SUFFIXES
 from headrace.locate.listing import has_snapshots, is_web, way_out
 from headrace.locate.names import is_pattern
 from headrace.stores.regular_files import oddity

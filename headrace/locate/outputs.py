@@ -6,7 +6,7 @@ from headrace.errors import ConfigError
 from headrace.format.beside.views import VIEWS
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot, read_table, snapshot_numbers
-from headrace.format.tar_names import TAR_SUFFIX
+from headrace.format.tars.tar_names import TAR_SUFFIX
 from headrace.locate.listing import listed_snapshots
 from headrace.stores.storage import Storage
 

@@ -25,7 +25,7 @@ from headrace.format.other_formats import may_be_texts, possible_texts, texts_be
 from headrace.format.sizes import parse_sizes
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
-from headrace.format.tar_names import is_tar
+from headrace.format.tars.tar_names import is_tar
 from headrace.locate.listing import has_snapshots, is_web, listing
 from headrace.locate.names import SPECIAL, expand_braces, split_pattern
 from headrace.stores.contents import checked_path

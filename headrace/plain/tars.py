@@ -17,9 +17,9 @@ from headrace.format.indexes.audio_fields import stated_audio_fields
 from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_entries import apart_fault
 from headrace.format.indexes.indexing import naming_of
-from headrace.format.tar_members import Member, MemberFinder
 from headrace.format.tars.member_names import JSON_FIELD, KeyAt, Naming, audio_field, check_fields, split_name
 from headrace.format.tars.tar import TarHeader, check_end, check_member, payload
+from headrace.format.tars.tar_members import Member, MemberFinder
 from headrace.format.tars.unpacking import opened_tar, unpacked_stream
 from headrace.locate.shard_list import LocatedShard
 from headrace.stores.refetch import DAMAGED_IN_STORE, is_local, say, sources, times

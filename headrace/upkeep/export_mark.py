@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from headrace.errors import ConfigError, FormatError, NotFoundError
 from headrace.format.indexes.index import index_name
-from headrace.format.tar_names import is_plain_tar
+from headrace.format.tars.tar_names import is_plain_tar
 from headrace.format.versioned_json import json_bytes
 from headrace.stores.storage import Storage
 

@@ -35,7 +35,7 @@ from headrace.format.snapshots.snapshots import (
     snapshot_numbers,
     snapshot_path,
 )
-from headrace.format.tar_names import TAR_SUFFIX
+from headrace.format.tars.tar_names import TAR_SUFFIX
 from headrace.locate.outputs import AUDIO, ITSELF, ShardFolder, possible_folders, shard_folders, view_folders
 from headrace.stores.storage import LocalStorage, Storage, StoredObject
 

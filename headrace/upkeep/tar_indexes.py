@@ -13,9 +13,9 @@ from headrace.format.indexes.index_files import find_index, write_index
 from headrace.format.indexes.indexing import index_tar, key_rule_of, naming_of
 from headrace.format.sizes import parse_sizes
 from headrace.format.snapshots.sizes_file import write_sizes
-from headrace.format.tar_names import is_plain_tar
 from headrace.format.tars.member_names import KeyAt, Naming
 from headrace.format.tars.tar import sha256_of
+from headrace.format.tars.tar_names import is_plain_tar
 from headrace.locate import locate
 from headrace.locate.listing import has_snapshots
 from headrace.locate.no_shards import no_samples

@@ -12,8 +12,8 @@ from headrace.format.indexes.index import files_of_shard
 from headrace.format.indexes.index_files import other_name
 from headrace.format.manifests.manifests import manifest_path, newest_entries, numbered_keys
 from headrace.format.snapshots.snapshots import read_table, snapshot_path
+from headrace.locate import Location
 from headrace.locate.listing import UnlistedError, listing
-from headrace.locate.locating import Location
 from headrace.locate.names import is_pattern
 from headrace.locate.outputs import ITSELF, ShardFolder, view_folders
 from headrace.stores.storage import Storage

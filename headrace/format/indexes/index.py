@@ -15,8 +15,8 @@ import numpy as np
 from headrace.errors import ConfigError, FormatError
 from headrace.format import tables
 from headrace.format.lazy import cached_property
-from headrace.format.tar_names import TAR_SUFFIX, is_plain_tar
 from headrace.format.tars.member_names import AUDIO_FIELDS, audio_field, members_of
+from headrace.format.tars.tar_names import TAR_SUFFIX, is_plain_tar
 from headrace.format.tensors.tensors import TensorPlace
 from headrace.format.typed_json import json_value
 

@@ -10,8 +10,8 @@ from headrace.errors import FormatError
 from headrace.format.indexes.audio_fields import AudioFacts
 from headrace.format.indexes.index import ABSENT, NAME_ERRORS, ShardIndex, index_name
 from headrace.format.indexes.index_flaws import check_index
-from headrace.format.tar_members import Member
 from headrace.format.tars.member_names import WAY_OUT, KeyAt, split_name
+from headrace.format.tars.tar_members import Member
 from headrace.format.tensors.tensors import TensorPlace
 
 

@@ -12,7 +12,7 @@ from headrace.errors import FormatError, NotFoundError, StorageError
 from headrace.format import tables
 from headrace.format.indexes.index import AUDIO_COLUMN, COLUMNS, FORMAT_VERSION, NOTE_PREFIX, ShardIndex, index_name
 from headrace.format.indexes.index_flaws import check_index
-from headrace.format.tar_names import TAR_SUFFIX, is_plain_tar, without_suffix
+from headrace.format.tars.tar_names import TAR_SUFFIX, is_plain_tar, without_suffix
 from headrace.stores.refetch import read_sound
 from headrace.stores.regular_files import oddity
 from headrace.stores.storage import Storage

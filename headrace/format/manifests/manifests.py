@@ -18,7 +18,7 @@ from headrace.format import tables
 from headrace.format.indexes.index import REFUSED_NOTE, ShardIndex, files_of_shard
 from headrace.format.manifests.stored_census import StoredCensus
 from headrace.format.parsed_once import read_once
-from headrace.format.tar_names import TAR_SUFFIX
+from headrace.format.tars.tar_names import TAR_SUFFIX
 from headrace.format.typed_json import json_value, typed
 from headrace.format.versioned_json import WAY_OUT, versioned_bytes, versioned_json
 from headrace.stores.refetch import read_sound

@@ -12,7 +12,7 @@ import numpy as np
 from headrace.errors import FormatError
 from headrace.format import tables
 from headrace.format.manifests.manifests import ShardEntry, is_shard_name, parsed_name, shard_name
-from headrace.format.tar_names import TAR_SUFFIX
+from headrace.format.tars.tar_names import TAR_SUFFIX
 
 FORMAT_VERSION = 1
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple, Protocol, Self
 
 from headrace.errors import FormatError
-from headrace.format.tar_members import Member, MemberFinder
+from headrace.format.tars.tar_members import Member, MemberFinder
 
 _BLOCK_BYTES = tarfile.BLOCKSIZE
 _MAX_NAME_BYTES = 100  # ustar's name field; longer names need extension headers that simple readers cut off

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO, Protocol, cast
 import zstandard
 
 from headrace.errors import FormatError, IntegrityError
-from headrace.format.tar_names import ZIP_SUFFIXES, is_packed_tar
 from headrace.format.tars.tar import sha256_of
+from headrace.format.tars.tar_names import ZIP_SUFFIXES, is_packed_tar
 from headrace.stores.storage import Storage
 
 _GZIP, _ZSTD = (".gz", ".tgz"), (".zst", ".zstd")

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from headrace.errors import IntegrityError
 from headrace.format.indexes.index import ShardIndex
-from headrace.format.tar_names import is_packed_tar
+from headrace.format.tars.tar_names import is_packed_tar
 from headrace.format.tars.unpacking import unpacker_of
 from headrace.stores.refetch import DAMAGED_IN_STORE, until_sound
 from headrace.stores.storage import Storage

@@ -9,8 +9,8 @@ from functools import lru_cache
 
 from headrace.errors import ConfigError
 from headrace.format.indexes.index import ABSENT, ShardIndex
-from headrace.format.tar_names import is_packed_tar
 from headrace.format.tars.member_names import JSON_FIELD
+from headrace.format.tars.tar_names import is_packed_tar
 from headrace.streaming.samples.stored_sample import FieldColumns, StoredSample, field_columns
 
 METADATA = "metadata"

@@ -18,8 +18,8 @@ from headrace.errors import FormatError, IntegrityError, StorageError, StoreUnav
 from headrace.format.indexes.index import ShardIndex, index_name
 from headrace.format.indexes.index_files import parse_index
 from headrace.format.lazy import cached_property
-from headrace.format.tar_names import TAR_SUFFIX, is_packed_tar, without_suffix
 from headrace.format.tars.tar import sha256_of
+from headrace.format.tars.tar_names import TAR_SUFFIX, is_packed_tar, without_suffix
 from headrace.stores.refetch import DAMAGED_IN_STORE, say, sources, times
 from headrace.stores.storage import Storage
 from headrace.stores.waiting import wait

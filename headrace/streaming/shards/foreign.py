@@ -18,8 +18,8 @@ from headrace.errors import FormatError, SampleCountError
 from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_files import find_index, is_outdated, parse_index
 from headrace.format.indexes.indexing import index_tar, key_rule_of
-from headrace.format.tar_names import is_packed_tar
 from headrace.format.tars.member_names import KeyAt, Naming
+from headrace.format.tars.tar_names import is_packed_tar
 from headrace.format.tars.unpacking import opened_tar
 from headrace.locate.no_shards import no_samples
 from headrace.locate.tars import PlainTars

@@ -59,8 +59,8 @@ from headrace.sources.listing import PATH_DIGEST, SourceStamps
 from headrace.stores.storage import LocalStorage
 from headrace.streaming.samples.decoded_fields import MOST_BYTES, decoded
 from headrace.verification.marks import MARKS_FILE, Arc, Marks, VerifiedRange, read_marks, write_marks
-from tests.forging import forged, forged_json, forged_table, with_crc
 from tests.support.doors import JOB, run
+from tests.support.forging import forged, forged_json, forged_table, with_crc
 from tests.support.streaming.columns import spec, write_columns
 from tests.support.streaming.corpus import Clip, clips, write_dataset
 from tests.support.view_fixtures import write_view

@@ -8,8 +8,8 @@ import pytest
 from headrace.cli import main
 from headrace.verification.shard_check import Depth
 from headrace.verification.verify import find_target, verify
-from tests.forging import with_crc
 from tests.support.commands import runner
+from tests.support.forging import with_crc
 from tests.support.streaming.columns import spec, write_columns
 from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.view_fixtures import write_view
