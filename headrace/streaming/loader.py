@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 _MAX_THREADS = 16
 _AHEAD = 2
 
-_LIGHTNING = {"lightning.pytorch", "pytorch_lightning"}
+
+LIGHTNING = ("pytorch_lightning", "lightning.pytorch")
+"""The packages that Lightning comes in."""
 
 _ELSEWHERE = {
     "shuffle": "pass it to the StreamingDataset, which decides the order",
@@ -163,8 +166,15 @@ class StreamingDataLoader:
 
         With `whole_epoch_len`, the batches of its epoch before it are counted as well.
         """
+        return self._len_of(self.dataset.epochs.next_run() if self._run is None else self._run)
+
+    @property
+    def next_len(self) -> int:
+        """The length of the next iteration, also while one has not ended."""
+        return self._len_of(self.dataset.epochs.next_run())
+
+    def _len_of(self, run: "EpochRun") -> int:
         is_whole = _is_under_lightning() if self._whole_epoch_len is None else self._whole_epoch_len
-        run = self.dataset.epochs.next_run() if self._run is None else self._run
         return len(run) + (self.dataset.epochs.num_batches_before(run) if is_whole else 0)
 
     @property
@@ -230,6 +240,23 @@ class StreamingDataLoader:
         """Continue from a saved position at the next iteration. Raises like `StreamingDataset.load_state_dict`."""
         self.dataset.load_state_dict(state)
 
+    def set_epoch(self, epoch: int) -> None:
+        """Begin with an epoch, unless batches were delivered or a state was loaded: the loader counts from there on.
+
+        Trainers call this at the beginning of each epoch, also after they have resumed.
+        """
+        self.dataset.epochs.progress.tell_epoch(whole("epoch", epoch, least=0))
+
+    @property
+    def is_running(self) -> bool:
+        """Whether an iteration has begun and has not ended."""
+        return self._run is not None
+
+    @property
+    def batch_sampler(self) -> SimpleNamespace:
+        """What Lightning looks for to tell a loader the epoch: an object whose sampler has `set_epoch`."""
+        return SimpleNamespace(sampler=self, batch_size=self.batch_size)
+
     def _maker(self) -> BatchMaker:
         if self.num_workers == 0:
             return ThreadedBatches(
@@ -279,7 +306,7 @@ class StreamingDataLoader:
 
 def _is_under_lightning() -> bool:
     """Whether Lightning is in this process."""
-    return not sys.modules.keys().isdisjoint(_LIGHTNING)
+    return not sys.modules.keys().isdisjoint(LIGHTNING)
 
 
 def _can_pin() -> bool:

@@ -6,6 +6,7 @@ are made by `planner`.
 
 import json
 import os
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +71,7 @@ class EpochProgress:
         self._counted: tuple[EpochRun, int] | None = None
         self._elsewhere: EpochOrder | None = None  # the epoch that copies in workers are in
         self._first_batch = 0
+        self._is_fresh = True  # no run has begun, and no state was loaded
         self._board = EpochBoard()
         self._settled_in: int | None = None
         self._num_loaded = 0  # number of loaded states, also of those before this copy was made
@@ -101,9 +103,31 @@ class EpochProgress:
             self._counted = run, self._planner.num_batches_before(run)
         return self._counted[1]
 
+    def tell_epoch(self, epoch: int) -> None:
+        """Begin with this epoch of a trainer, unless a run has begun or a state was loaded: then the count here holds.
+
+        A trainer that is ahead of the count has resumed without the state: it warns.
+        """
+        ahead = epoch - self.next_epoch
+        if self._is_fresh:
+            self._epoch = epoch
+        elif ahead > 0 and not self._num_loaded:
+            warnings.warn(
+                f"the trainer begins epoch {epoch}, but the next one of this loader is {epoch - ahead}: the run was "
+                "resumed without the loader's state, so batches come again; save loader.state_dict() with each "
+                "checkpoint, and load it (docs/order.md, With trainers)",
+                stacklevel=3,
+            )
+
+    def restart(self, epoch: int) -> None:
+        """Make an epoch the next one, from its beginning."""
+        self._settle()
+        self._skip_to(epoch)
+
     def begin(self) -> EpochRun:
         """Start the next run."""
         run, self._upcoming = self.next_run(), None
+        self._is_fresh = False
         self._epoch, self._waiting, self._elsewhere = run.epoch + 1, None, None
         self._position = _Position(run)
         self._write(run.epoch)
@@ -159,6 +183,7 @@ class EpochProgress:
                 f"torchdata's StatefulDataLoader and num_workers={worker['num_workers']}"
             )
         self._waiting, self._position, self._elsewhere = state, None, None
+        self._is_fresh = False
         self._first_batch = 0 if worker is None else int(worker["next_batch"])
         if info is None:
             self._board.clear()
@@ -224,6 +249,7 @@ class EpochProgress:
 
     def _skip_to(self, epoch: int) -> None:
         self._epoch, self._waiting, self._position, self._first_batch = epoch, None, None, 0
+        self._is_fresh = False
 
     def _write(self, epoch: int) -> None:
         """Write the epoch for the other workers and the original dataset."""

@@ -1,0 +1,136 @@
+"""Gives loaders under Lightning their states where Lightning itself does not; Lightning finds it by its entry point.
+
+Lightning (2.6) saves the states of loaders with each checkpoint. It does not load them if the checkpoint is of the end
+of an epoch, or if `configure_optimizers` has read `trainer.estimated_stepping_batches`. So this callback loads them
+when training starts. Lightning adds it to every Trainer (`*.callbacks_factory` in pyproject.toml).
+
+It also makes epochs as long as they are, and validation the same in every run.
+
+Borrowed ground: this module sets `FitLoop.max_batches` and the limits of `FitLoop._combined_loader`, and reads the
+states from `checkpoint["loops"]`. On an upgrade of Lightning, tests/streaming/test_lightning.py fails first. Lightning is
+imported only in functions that it calls itself.
+"""
+
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from headrace.errors import StateError
+from headrace.streaming.loader import LIGHTNING, StreamingDataLoader
+
+
+class _Resume:
+    """The hooks, to be joined to the `Callback` of the Lightning that is imported (`lightning` or `pytorch_lightning`).
+
+    Trainers and modules are `Any`, since the types of the two packages differ.
+    """
+
+    _states: tuple[dict[str, Any], ...] = ()
+
+    def on_load_checkpoint(self, trainer: Any, _module: Any, checkpoint: dict[str, Any]) -> None:  # noqa: ANN401
+        """Keep the states of the training loaders until training starts."""
+        if trainer.state.fn == "fit":
+            loop = checkpoint.get("loops", {}).get("fit_loop", {}).get("state_dict", {})
+            self._states = tuple(loop.get("combined_loader", ()))
+
+    def on_train_start(self, trainer: Any, _module: Any) -> None:  # noqa: ANN401
+        """Load the states. No loader has begun, unless one beside it has no length.
+
+        Raises:
+            StateError: there are more or fewer loaders than states, or a state does not fit its loader.
+        """
+        states, self._states = self._states, ()
+        loaders = [one for one in _all_of(trainer.train_dataloader) if hasattr(one, "load_state_dict")]
+        ours = [one for one in loaders if isinstance(one, StreamingDataLoader)]
+        if not states or not ours:
+            return
+        if len(states) != len(loaders):
+            raise StateError(
+                f"the checkpoint has states of {len(states)} loaders, but there are {len(loaders)}: train with the "
+                "loaders that it was saved with, or load the weights alone"
+            )
+        for loader, state in zip(loaders, states, strict=True):
+            if loader in ours:
+                _load(loader, state)
+        _leave_ended_epoch(trainer.fit_loop)
+        _set_length(trainer)
+
+    def on_train_epoch_start(self, trainer: Any, _module: Any) -> None:  # noqa: ANN401
+        """Tell Lightning how long this epoch is."""
+        _set_length(trainer)
+
+    def on_validation_start(self, trainer: Any, _module: Any) -> None:  # noqa: ANN401
+        """Let validation loaders read the epoch of the training: the same in every run, also after a resume."""
+        if trainer.state.fn == "fit":
+            for loader in _ours_of(trainer.val_dataloaders):
+                loader.dataset.epochs.progress.restart(trainer.current_epoch)
+
+    def __reduce__(self) -> tuple[Callable[[], object], tuple[()], dict[str, Any]]:
+        """Pickle for processes that Lightning starts: the class is made when it is needed."""
+        return _callback, (), self.__dict__
+
+
+def callbacks() -> list[Any]:
+    """The callbacks that Lightning adds to every Trainer."""
+    return [_callback()]
+
+
+def _callback() -> object:
+    base = import_module(f"{_lightning()}.callbacks").Callback
+    return type("HeadraceResume", (_Resume, base), {})()
+
+
+def _lightning() -> str:
+    return next(name for name in LIGHTNING if name in sys.modules)
+
+
+def _all_of(loaders: object) -> Sequence[Any]:
+    """The loaders of any collection of loaders, in Lightning's order; none of None."""
+    if loaders is None:
+        return ()
+    combined = import_module(f"{_lightning()}.utilities").CombinedLoader(loaders)
+    return combined.flattened  # type: ignore[no-any-return]
+
+
+def _ours_of(loaders: object) -> list[StreamingDataLoader]:
+    return [one for one in _all_of(loaders) if isinstance(one, StreamingDataLoader)]
+
+
+def _load(loader: StreamingDataLoader, state: dict[str, Any]) -> None:
+    if loader.is_running:
+        warnings.warn(
+            "a loader beside this one has no length, so Lightning took a batch of both before it loaded their states: "
+            "the run goes on at the beginning of an epoch; give the other loader a length",
+            stacklevel=2,
+        )
+    loader.load_state_dict(state)
+
+
+def _leave_ended_epoch(loop: Any) -> None:  # noqa: ANN401
+    """Let the next epoch begin as any other, if the checkpoint is of the end of one.
+
+    With `max_steps`, Lightning continues an epoch that has ended: it takes one batch of the next, and ends it there.
+    """
+    epochs, batches = loop.epoch_progress.current, loop.epoch_loop.batch_progress
+    has_ended = batches.is_last_batch or batches.current.ready >= loop.max_batches
+    if loop.epoch_loop.restarting and has_ended and epochs.processed == epochs.started:
+        epochs.completed = epochs.processed
+        loop.epoch_loop.restarting = False
+        loop.on_iteration_done()
+
+
+def _set_length(trainer: Any) -> None:  # noqa: ANN401
+    """Let Lightning count the batches of this epoch; it counts those of the first alone, which may be fewer or more."""
+    loop, loaders = trainer.fit_loop, _all_of(trainer.train_dataloader)
+    is_whole = isinstance(trainer.limit_train_batches, float) and trainer.limit_train_batches == 1
+    if len(loaders) > 1 or not is_whole or not isinstance(loaders[0], StreamingDataLoader):
+        return  # how loaders are combined, or limits of the user, decide the number
+    length = loaders[0].next_len
+    if length == loop.max_batches:
+        return
+    loop.max_batches = length
+    loop._combined_loader.limits = [length]  # noqa: SLF001 - there is no public way to the limits
+    if isinstance(trainer.val_check_interval, float) and isinstance(trainer.val_check_batch, int):
+        trainer.val_check_batch = max(1, int(length * trainer.val_check_interval))
