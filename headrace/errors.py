@@ -91,6 +91,10 @@ class StateError(HeadraceError, ValueError):
     """A saved training state does not fit the data set or the settings."""
 
 
+class ForkedError(HeadraceError, RuntimeError):
+    """An iteration is continued in a process that was forked from the one that began it."""
+
+
 class SampleError(HeadraceError, RuntimeError):
     """A sample could not be read or decoded. The message names shard, key and reason."""
 

@@ -5,23 +5,26 @@ tars, `samples` decodes. As with webdataset itself, the order depends on ranks a
 numbers of batches; `headrace.StreamingDataset` has neither limit.
 """
 
+import pickle
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.arguments import convert, flag, function, instance, optional, whole
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, ForkedError
 from headrace.format.tars.member_names import KeyAt
 from headrace.locate.no_shards import no_samples
 from headrace.locate.shard_list import LocatedShard, Urls, locate_shards
+from headrace.machine import num_cores
 from headrace.plain.samples import SampleDecoder, decode_sample, with_shapes_of_padding
 from headrace.plain.tars import RawSample, raw_samples
 from headrace.plain.torch_workers import stop_workers
 from headrace.stores.storage import LocalStorage
 from headrace.streaming.batches.batch import Sample, collate
-from headrace.streaming.concurrency.fork_server import preload_workers
+from headrace.streaming.concurrency.fork_server import TodaysEnvironment, prepare_fork_server
 from headrace.streaming.distributed import current_world
+from headrace.streaming.forks import kept_home
 from headrace.streaming.settings import OnMissingLatents
 from headrace.streaming.stream import key_rule
 from headrace.streaming.world import World
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WebDatasetLoader", "decode_sample", "webdataset_loader"]
 
+_WORKERS = 2
 _MANY_SHARDS = 100  # with fewer, shuffling shards adds little to the sample buffer
 
 
@@ -38,7 +42,7 @@ def webdataset_loader(  # noqa: PLR0913 - the parameters that users of webdatase
     urls: Urls,
     *,
     batch_size: int | None = 1,
-    num_workers: int = 0,
+    num_workers: int | None = None,
     shuffle_buffer: int = 0,
     shuffle_shards: bool | None = None,
     seed: int = 0,
@@ -66,7 +70,8 @@ def webdataset_loader(  # noqa: PLR0913 - the parameters that users of webdatase
         urls: a folder, an output of Headrace, a `sizes.json`, a glob, a brace pattern, or a list of these; see
             `headrace.locate.shard_list.locate_shards`.
         batch_size: samples in a batch; None gives samples, not batches.
-        num_workers: number of worker processes, 0 for none; at most one per shard is started.
+        num_workers: number of worker processes, 0 for none; at most one per shard is started. None takes two, or one
+            if this process has one core.
         shuffle_buffer: number of undecoded samples per worker from which each next one is drawn; 0 keeps the order.
         shuffle_shards: whether the order of shards is shuffled; None shuffles them when the buffer is used and a rank
             has at least 100 shards.
@@ -95,24 +100,31 @@ def webdataset_loader(  # noqa: PLR0913 - the parameters that users of webdatase
     optional(function)("transform", transform)
     rule = key_rule("key_at", key_at)
     on_missing = _on_missing_latents(on_missing_latents)
-    wanted = whole("num_workers", num_workers, least=0)
+    wanted = optional(whole)("num_workers", num_workers, least=0)
     of_workers = {
         "persistent_workers": flag("persistent_workers", persistent_workers),
         "prefetch_factor": optional(whole)("prefetch_factor", prefetch_factor, least=1),
     }
     options: dict[str, Any] = {"pin_memory": flag("pin_memory", pin_memory)}
     own_world = optional(instance)("world", world, World, "World(rank, world_size)")
-    found = locate_shards(urls, split=split, snapshot=snapshot)
+    found = list(map(_anchored, locate_shards(urls, split=split, snapshot=snapshot)))
     if rule is not KeyAt.FIRST_DOT and (built := next((shard for shard in found if shard.is_built), None)):
         raise ConfigError(
             f"key_at={key_at!r} is for plain tars, and {built.url} belongs to an output of Headrace, which knows its "
             "keys: leave it out, or read the two with two loaders"
         )
     shards = _of_rank(found, own_world or current_world())
-    options["num_workers"] = min(wanted, len(shards))
+    options["num_workers"] = min(min(_WORKERS, num_cores()) if wanted is None else wanted, len(shards))
     if options["num_workers"]:  # DataLoader refuses these without workers
         options |= of_workers | {"multiprocessing_context": _start_method(shards)}
+        options["worker_init_fn"] = TodaysEnvironment()
     return WebDatasetLoader(shards, shuffle, batching, _Samples(rule, SampleDecoder(transform, on_missing)), options)
+
+
+def _anchored(shard: LocatedShard) -> LocatedShard:
+    """The same shard under a name that stays valid when the working directory changes, here or in a worker."""
+    storage = shard.storage
+    return replace(shard, storage=LocalStorage(storage.root.absolute())) if isinstance(storage, LocalStorage) else shard
 
 
 def _on_missing_latents(choice: str) -> OnMissingLatents:
@@ -129,7 +141,7 @@ class WebDatasetLoader:
     """The loader that `webdataset_loader` returns: an iterable of batches (or samples) with a length.
 
     Iterating raises `SampleError`, `FormatError` or `IntegrityError` for an invalid sample or shard, with its name, and
-    `FormatError` when no shard holds a sample.
+    `FormatError` when no shard holds a sample. In a process that was forked meanwhile, it raises `ForkedError`.
 
     Attributes:
         shards: the shards that this rank reads.
@@ -150,6 +162,7 @@ class WebDatasetLoader:
         self.epoch = 0
         self._batching = batching
         self._num_workers: int = options["num_workers"]
+        self._has_fork_server = options.get("multiprocessing_context") == "forkserver"
         # Shared with the workers, which outlive an epoch: they read its number here, and report that samples came.
         shared = torch.zeros(2, dtype=torch.int64)
         shared.share_memory_()  # type: ignore[no-untyped-call]
@@ -181,14 +194,30 @@ class WebDatasetLoader:
     def __iter__(self) -> Iterator[Any]:
         self._epochs.begin(whole("epoch", self.epoch))
         self.epoch += 1
-        batches = iter(self._loader)
+        if self._has_fork_server:
+            prepare_fork_server()
+        batches = self._begun()
         try:
-            yield from batches
+            yield from kept_home(batches)
+        except ForkedError:
+            raise  # the workers are those of another process
         except Exception:
             stop_workers(self._loader, batches)
             raise
         if self.shards and not self._epochs.has_samples:
             raise no_samples(self.shards[0].url, len(self.shards))
+
+    def _begun(self) -> Iterator[Any]:
+        """Batches of torch's loader, whose workers run from here on."""
+        try:
+            return iter(self._loader)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            if not self._has_fork_server:
+                raise
+            raise ConfigError(
+                f"transform or collate_fn cannot travel to worker processes ({error}): make it a function of a module, "
+                "or use num_workers=0"
+            ) from error
 
     def _counts(self) -> list[int]:
         counts = [shard.counted() for shard in self.shards]
@@ -296,7 +325,6 @@ def _start_method(shards: Sequence[LocatedShard]) -> str | None:
     """How workers are started: object-store clients run threads, which a fork loses; None for local files."""
     if all(isinstance(shard.storage, LocalStorage | None) for shard in shards):
         return None
-    preload_workers()
     return "forkserver"
 
 

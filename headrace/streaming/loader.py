@@ -24,6 +24,7 @@ from headrace.streaming.batches.pinning import PinnedMemory, pinned, pinned_ahea
 from headrace.streaming.batches.threaded_batches import ThreadedBatches
 from headrace.streaming.batches.worker_batches import WorkerBatches, start_context, start_method
 from headrace.streaming.dataset import StreamingDataset
+from headrace.streaming.forks import Home
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.settings import ArrayType
 from headrace.streaming.stats import ConsumerMeter, LoaderStats, StageSeconds, Traffic
@@ -201,7 +202,9 @@ class StreamingDataLoader:
         Raises:
             SampleError: a sample cannot be read, or more than `max_bad_samples` were skipped.
             RuntimeError: a worker process died.
+            ForkedError: the iteration began in a process that this one was forked from.
         """
+        home = Home()
         is_ending = sys.is_finalizing  # at the end of the interpreter, modules are empty and threads are gone
         run = self.dataset.epochs.begin()
         maker = self._maker()
@@ -212,6 +215,7 @@ class StreamingDataLoader:
             batches = pinned_ahead(batches, PinnedMemory())
         try:
             for index in range(len(run)):
+                home.check()
                 began = self._meter.begin()
                 batch = next(batches)
                 self._meter.waited(began)
@@ -224,7 +228,7 @@ class StreamingDataLoader:
                 yield shown
                 del shown
         finally:
-            if not is_ending():
+            if home.is_here and not is_ending():
                 self._run = None
                 self._add_up()
                 if prefetcher is not None:

@@ -97,3 +97,16 @@ def test_where_no_copy_can_be_made_workers_refuse_at_once_and_say_what_to_do(ser
 def test_threads_that_ask_at_once_all_get_the_error(server, tmp_path):
     ended = _run("crowd", f"{server.uri}/audio", tmp_path)
     assert json.loads(ended.output) == ["ConfigError"] * 16, ended.errors
+
+
+def test_an_iterator_that_a_forked_process_inherits_is_an_error_there_and_goes_on_here(server, tmp_path):
+    ended = _run("inherited", f"{server.uri}/audio", tmp_path)
+    assert (ended.code, ended.left) == (0, False), ended.errors
+    batches, samples = ["ForkedError", 7], ["ForkedError", 53]
+    assert json.loads(ended.output) == {
+        "threads": batches,
+        "workers": batches,
+        "samples": ["ForkedError", 56],  # with padding
+        "webdataset": samples,
+        "webdataset's workers": samples,
+    }

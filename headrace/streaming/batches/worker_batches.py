@@ -31,9 +31,10 @@ from headrace.streaming.batches.batch import Batch
 from headrace.streaming.batches.batch_transform import with_tensors, without_tensors
 from headrace.streaming.batches.slots import NewSlot, SlotAllocator, SlotViews
 from headrace.streaming.concurrency.descriptors import receive_descriptor, send_descriptor
-from headrace.streaming.concurrency.fork_server import preload_workers
+from headrace.streaming.concurrency.fork_server import prepare_fork_server, take_over
 from headrace.streaming.concurrency.lookahead import begun_ahead
 from headrace.streaming.concurrency.parallel import WorkThreads
+from headrace.streaming.forks import Home
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.bijection import mix
 from headrace.streaming.stats import Stage, StageSeconds, Traffic, TrafficCounts
@@ -106,7 +107,7 @@ class WorkerBatches:
         # waited to send one, it could not receive the batch.
         self._orders = WorkThreads(1, "orders")
         # An iterator may still exist when the interpreter ends.
-        self._at_exit = weakref.finalize(self, _end, self._workers, self._orders)
+        self._at_exit = weakref.finalize(self, _end, self._workers, self._orders, Home())
         try:
             for number in range(num_workers):
                 self._workers.append(_start(context, make, number, [worker.pipe for worker in self._workers]))
@@ -184,7 +185,7 @@ def start_context(name: str | None, *, is_local: bool) -> BaseContext:
     can_fork = is_local and sys.platform == "linux"
     method = name or ("fork" if can_fork else "forkserver")
     if method == "forkserver":
-        preload_workers()
+        prepare_fork_server()
     return multiprocessing.get_context(method)
 
 
@@ -223,24 +224,16 @@ def _own_signals() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
-def _take_over(environment: Mapping[str, str]) -> None:
-    """Set the consumer's environment variables, where clients of stores find their credentials.
-
-    A fork server is shared by the whole process and has the environment of when its first child was started.
-    """
-    for name in os.environ.keys() - environment.keys():
-        del os.environ[name]
-    os.environ.update(environment)
-
-
 def _send(pipe: Connection, order: _Order) -> None:
     """Send an order. If the worker is gone, waiting for its batch raises the error."""
     with contextlib.suppress(OSError):
         pipe.send(order)
 
 
-def _end(workers: list[_Worker], orders: WorkThreads) -> None:
-    """End workers at once."""
+def _end(workers: list[_Worker], orders: WorkThreads, home: Home) -> None:
+    """End workers at once; in a process that was forked from theirs, do nothing."""
+    if not home.is_here:
+        return
     for worker in workers:
         worker.process.terminate()
     orders.close(_END_SECONDS)  # the pipes are no longer read, but the workers are gone, so it does not block
@@ -283,7 +276,7 @@ def _work(
     for end in inherited:
         end.close()
     _own_signals()
-    _take_over(environment)
+    take_over(environment)  # of a fork server, which has that of when its first child was started
     if "torch" in sys.modules:
         import torch
 

@@ -15,6 +15,7 @@ from headrace.streaming.batches.arena import Allocator, Arena
 from headrace.streaming.batches.assembler import Assembler
 from headrace.streaming.batches.batch import Sample, padding_like
 from headrace.streaming.batches.processing import SampleProcessing
+from headrace.streaming.forks import Home
 from headrace.streaming.opened.opening import OpenStreams
 from headrace.streaming.order.state import OrderState
 from headrace.streaming.run.epochs import EpochRun, WorkerShare
@@ -121,7 +122,7 @@ class EpochReader:
             )
         info = torch.utils.data.get_worker_info()
         share = WorkerShare(info.id, info.num_workers) if info is not None else WorkerShare()
-        run = self.begin()
+        home, run = Home(), self.begin()
         start = self.progress.take_first_batch()
         assembler, prefetcher = self.assembler(), self.prefetcher(run, share, start)
         pattern: Sample | None = None
@@ -130,6 +131,7 @@ class EpochReader:
                 plan = run.plan(index)
                 rows = assembler.rows(plan)
                 for number, row in enumerate(rows, 1):
+                    home.check()
                     sample = None if row is None else self._read(assembler, row, plan.epoch)
                     pattern = sample or pattern or assembler.pattern(plan.epoch)
                     is_last = number == len(rows)
@@ -138,9 +140,10 @@ class EpochReader:
                 if prefetcher is not None:
                     prefetcher.delivered(index)
         finally:
-            if prefetcher is not None:
-                prefetcher.close()
-            self.close_idle()
+            if home.is_here:
+                if prefetcher is not None:
+                    prefetcher.close()
+                self.close_idle()
 
     def _read(self, assembler: Assembler, row: BatchRow, epoch: int) -> Sample | None:
         """A sample; None for a bad sample that is skipped."""

@@ -1,13 +1,17 @@
 """What the fork server imports before it starts workers."""
 
+import multiprocessing
+import os
+import shutil
 import subprocess
 import sys
-from multiprocessing import forkserver
+from multiprocessing import forkserver, util
+from pathlib import Path
 
 import pytest
 
 from headrace.streaming.batches.worker_batches import start_context
-from headrace.streaming.concurrency.fork_server import preload_workers
+from headrace.streaming.concurrency.fork_server import prepare_fork_server
 
 
 @pytest.fixture
@@ -16,7 +20,7 @@ def preloaded(monkeypatch):
 
     def call(before):
         monkeypatch.setattr(forkserver._forkserver, "_preload_modules", before)
-        preload_workers()
+        prepare_fork_server()
         return forkserver._forkserver._preload_modules
 
     return call
@@ -44,3 +48,35 @@ def test_what_is_preloaded_has_torch_and_no_client_of_a_store():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["True", "False"]
+
+
+@pytest.fixture
+def own_server(monkeypatch):
+    """A fork server of this test alone, which imports nothing."""
+    server = forkserver.ForkServer()
+    monkeypatch.setattr(forkserver, "_forkserver", server)
+    for name in ("ensure_running", "connect_to_new_process", "get_inherited_fds"):
+        monkeypatch.setattr(forkserver, name, getattr(server, name))
+    server.set_forkserver_preload([])
+    yield server
+    server._stop()
+
+
+@pytest.mark.parametrize("gone", ["socket", "folder"])
+def test_a_server_whose_socket_was_cleaned_away_is_replaced(own_server, gone):
+    def run():
+        process = multiprocessing.get_context("forkserver").Process(target=os.getpid)
+        process.start()
+        process.join(60)
+        return process.exitcode
+
+    assert run() == 0
+    first = own_server._forkserver_pid
+    prepare_fork_server()
+    assert own_server._forkserver_pid == first
+    Path(own_server._forkserver_address).unlink() if gone == "socket" else shutil.rmtree(util.get_temp_dir())
+    with pytest.raises((FileNotFoundError, ConnectionError)):
+        run()
+    prepare_fork_server()
+    assert run() == 0
+    assert own_server._forkserver_pid != first

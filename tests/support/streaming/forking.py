@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader
 
-from headrace import StreamingDataLoader, StreamingDataset, collate
+from headrace import StreamingDataLoader, StreamingDataset, collate, webdataset_loader
 from headrace.stores.storage import Storage, open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 
 def keys(mode: str, remote: str, cache: str) -> list[list[str]]:
@@ -70,6 +70,40 @@ def errors(remote: str, num_threads: int) -> list[str]:
         return list(json.loads(pipe.read()))
 
 
+def inherited(remote: str, cache: str) -> dict[str, list[object]]:
+    """For each iterator that a forked process inherits: its error there, and how many items the first process gets."""
+
+    def dataset() -> StreamingDataset:
+        return StreamingDataset(remote=remote, local=cache, split="train", batch_size=8)
+
+    kinds: dict[str, Iterable[Any]] = {
+        "threads": StreamingDataLoader(dataset()),
+        "workers": StreamingDataLoader(dataset(), num_workers=2),
+        "samples": dataset(),
+        "webdataset": webdataset_loader(remote, split="train", num_workers=0),
+        "webdataset's workers": webdataset_loader(remote, split="train", num_workers=2),
+    }
+    return {kind: _inherited(iter(loader)) for kind, loader in kinds.items()}
+
+
+def _inherited(items: "Iterator[Any]") -> list[object]:
+    next(items)
+    here, there = os.pipe()
+    if os.fork() == 0:
+        try:
+            next(items)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            os.write(there, type(error).__name__.encode())
+        del items  # which must not end the workers of the other process
+        os._exit(
+            0
+        )  # the interpreter's own end would terminate the workers: multiprocessing does not look whose they are
+    os.close(there)
+    with os.fdopen(here, "rb") as pipe:
+        name = pipe.read().decode()
+    return [name, 1 + sum(1 for _ in items)]
+
+
 def storage_error(storage: Storage) -> Exception | None:
     """What reading raises."""
     try:
@@ -83,6 +117,8 @@ def found(mode: str, remote: str, cache: str) -> object:
     """What is printed."""
     if mode == "generations":
         return generations(remote, 3)
+    if mode == "inherited":
+        return inherited(remote, cache)
     return errors(remote, 16) if mode == "crowd" else keys(mode, remote, cache)
 
 
