@@ -360,6 +360,13 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         """
         self.epochs.load(obj)
 
+    def set_epoch(self, epoch: int) -> None:
+        """Begin with an epoch, unless samples were delivered or a state was loaded: epochs are counted from there on.
+
+        Trainers call this before each epoch, also after they have resumed.
+        """
+        self.epochs.progress.tell_epoch(whole("epoch", epoch, least=0))
+
     # Shards and cache
 
     @property

@@ -29,11 +29,20 @@ class _Resume:
 
     _states: tuple[dict[str, Any], ...] = ()
 
+    def on_save_checkpoint(self, trainer: Any, _module: Any, checkpoint: dict[str, Any]) -> None:  # noqa: ANN401
+        """If a batch was under way, as after an error, let it come again: Lightning does not count it either."""
+        batches = trainer.fit_loop.epoch_loop.batch_progress.current
+        states = _states_in(checkpoint)
+        if not states or batches.ready == batches.processed:
+            return
+        for number, loader in enumerate(_stateful_of(trainer.train_dataloader)):
+            if isinstance(loader, StreamingDataLoader):
+                states[number] = loader.dataset.epochs.progress.state_before_last_batch()
+
     def on_load_checkpoint(self, trainer: Any, _module: Any, checkpoint: dict[str, Any]) -> None:  # noqa: ANN401
         """Keep the states of the training loaders until training starts."""
         if trainer.state.fn == "fit":
-            loop = checkpoint.get("loops", {}).get("fit_loop", {}).get("state_dict", {})
-            self._states = tuple(loop.get("combined_loader", ()))
+            self._states = tuple(_states_in(checkpoint))
 
     def on_train_start(self, trainer: Any, _module: Any) -> None:  # noqa: ANN401
         """Load the states. No loader has begun, unless one beside it has no length.
@@ -42,7 +51,7 @@ class _Resume:
             StateError: there are more or fewer loaders than states, or a state does not fit its loader.
         """
         states, self._states = self._states, ()
-        loaders = [one for one in _all_of(trainer.train_dataloader) if hasattr(one, "load_state_dict")]
+        loaders = _stateful_of(trainer.train_dataloader)
         ours = [one for one in loaders if isinstance(one, StreamingDataLoader)]
         if not states or not ours:
             return
@@ -92,6 +101,17 @@ def _all_of(loaders: object) -> Sequence[Any]:
         return ()
     combined = import_module(f"{_lightning()}.utilities").CombinedLoader(loaders)
     return combined.flattened  # type: ignore[no-any-return]
+
+
+def _stateful_of(loaders: object) -> list[Any]:
+    """The loaders that Lightning saves states of."""
+    return [one for one in _all_of(loaders) if hasattr(one, "state_dict") and hasattr(one, "load_state_dict")]
+
+
+def _states_in(checkpoint: dict[str, Any]) -> list[dict[str, Any]]:
+    """The states of the training loaders in a checkpoint."""
+    loop = checkpoint.get("loops", {}).get("fit_loop", {}).get("state_dict", {})
+    return loop.get("combined_loader", [])  # type: ignore[no-any-return]
 
 
 def _ours_of(loaders: object) -> list[StreamingDataLoader]:

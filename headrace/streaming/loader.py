@@ -51,6 +51,8 @@ _ELSEWHERE = {
 }
 """`torch.utils.data.DataLoader` arguments that this loader does not accept, and what to use instead."""
 
+_OF_THIS_PROCESS = {"_meter", "_work", "_past_work", "_traffic", "_past_traffic", "_run"}
+
 _WITHOUT_EFFECT = frozenset({"in_order"})  # batches always come in order, which `in_order=False` allows as well
 
 
@@ -150,16 +152,17 @@ class StreamingDataLoader:
         self._prefetch_factor = ahead
         self._collate = optional(function)("collate_fn", collate_fn)
         # Attributes of torch's loader, from which Accelerate's skip_first_batches makes another loader.
-        self.collate_fn, self.drop_last = collate_fn or collate, False
+        self.collate_fn = collate_fn or collate
         self.prefetch_factor = ahead if self.num_workers else None
         self._whole_epoch_len = optional(flag)("whole_epoch_len", whole_epoch_len)
         self._context = optional(start_method)("multiprocessing_context", multiprocessing_context)
+        self._start_counting()
+
+    def _start_counting(self) -> None:
         self._meter = ConsumerMeter()
         self._work, self._past_work = StageSeconds(), StageSeconds()
-        self._traffic, self._past_traffic = (
-            Traffic(),
-            Traffic(),
-        )  # of worker processes; see `StreamReaders` for this one
+        # Of worker processes; see `StreamReaders` for this one.
+        self._traffic, self._past_traffic = Traffic(), Traffic()
         self._run: EpochRun | None = None
 
     def __len__(self) -> int:
@@ -245,11 +248,19 @@ class StreamingDataLoader:
         self.dataset.load_state_dict(state)
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin with an epoch, unless batches were delivered or a state was loaded: the loader counts from there on.
+        """See `StreamingDataset.set_epoch`."""
+        self.dataset.set_epoch(epoch)
 
-        Trainers call this at the beginning of each epoch, also after they have resumed.
-        """
-        self.dataset.epochs.progress.tell_epoch(whole("epoch", epoch, least=0))
+    @property
+    def drop_last(self) -> bool:
+        """False. Accelerate's `skip_first_batches` asks for it, and then skips batches."""
+        if self.dataset.epochs.is_in_mid_epoch:
+            warnings.warn(
+                "a state in the middle of an epoch was loaded, and the batches before it are skipped once more: with "
+                "Hugging Face's Trainer, pass ignore_data_skip=True; with Accelerate, do not call skip_first_batches",
+                stacklevel=2,
+            )
+        return False
 
     @property
     def is_running(self) -> bool:
@@ -260,6 +271,14 @@ class StreamingDataLoader:
     def batch_sampler(self) -> SimpleNamespace:
         """What Lightning looks for to tell a loader the epoch: an object whose sampler has `set_epoch`."""
         return SimpleNamespace(sampler=self, batch_size=self.batch_size)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle without the counters, and without an iteration that has begun: the copy begins with the next epoch."""
+        return {name: value for name, value in vars(self).items() if name not in _OF_THIS_PROCESS}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start_counting()
 
     def _maker(self) -> BatchMaker:
         if self.num_workers == 0:

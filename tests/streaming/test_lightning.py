@@ -8,6 +8,7 @@ import pytest
 
 from headrace import FrameBudget, StreamingDataLoader, StreamingDataset
 from headrace.errors import StateError
+from headrace.streaming.lightning_resume import callbacks
 
 lightning = pytest.importorskip("pytorch_lightning")
 torch = pytest.importorskip("torch")
@@ -74,13 +75,13 @@ class Data(lightning.LightningDataModule):
             self.val_dataloader = lambda: loader_of(folder, "test", shuffle=True, batch_size=4)
 
 
-def fit(model, folder, *, saves=None, start=None, own=True, place="module", validates=False, **limits):
+def fit(model, folder, *, saves=None, start=None, place="module", validates=False, more=(), **limits):
     """Train until a limit. Returns the trainer."""
-    callbacks = [] if saves is None else [lightning.callbacks.ModelCheckpoint(folder, **saves)]
+    callbacks = [*more] if saves is None else [lightning.callbacks.ModelCheckpoint(folder, **saves), *more]
     trainer = lightning.Trainer(
         accelerator="cpu",
         callbacks=callbacks,
-        enable_checkpointing=saves is not None,
+        enable_checkpointing=bool(callbacks),
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -147,3 +148,78 @@ def test_a_resumed_run_reads_what_an_uninterrupted_one_reads(
         assert batches == validations[epoch] * (len(batches) // len(validations[epoch]))
     if validates != "no":
         assert {2, 3} - {3 if limit == "steps" and validates == "epochs" else None} <= set(then.validated)
+
+
+def test_lightning_finds_the_callback_itself():
+    for group in ("pytorch_lightning.callbacks_factory", "lightning.pytorch.callbacks_factory"):
+        assert [one.value for one in entry_points(group=group, name="headrace")] == [
+            "headrace.streaming.lightning_resume:callbacks"
+        ]
+
+
+def test_the_callback_travels_to_processes_that_lightning_starts():
+    (callback,) = callbacks()
+    callback._states = ({"epoch": 1},)
+    copy = pickle.loads(pickle.dumps(callback))
+    assert copy._states == ({"epoch": 1},)
+    assert isinstance(copy, lightning.Callback)
+
+
+def test_a_batch_that_failed_comes_again(dataset_folder, tmp_path, order):
+    class Failing(Model):
+        def training_step(self, batch, number):
+            loss = super().training_step(batch, number)
+            if len(self.trained) == 10:
+                raise RuntimeError("out of memory")
+            return loss
+
+    keeps = lightning.callbacks.OnExceptionCheckpoint(tmp_path)
+    first, then = Failing(dataset_folder), Model(dataset_folder)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        fit(first, tmp_path, more=[keeps], max_epochs=2)
+    fit(then, tmp_path, start=tmp_path / "on_exception.ckpt", max_epochs=2)
+    assert first.trained == order[:10]
+    assert then.trained == order[9:14]
+
+
+@pytest.mark.parametrize(
+    "limits", [{"max_epochs": 5}, {"max_epochs": 5, "reload_dataloaders_every_n_epochs": 1}, {"max_steps": 40}]
+)
+def test_epochs_of_different_lengths_are_read_whole(dataset_folder, tmp_path, limits):
+    """A frame budget over a part of a pass gives 9, 9, 8, 9 and 8 batches."""
+    how = {"epoch_size": 70, "batching": FrameBudget(8 * 900, batch_multiple=8)}
+    loader = loader_of(dataset_folder, **how)
+    lengths = [len(loader)]
+    expected = [batch["keys"][0] for _ in range(5) for batch in loader]
+    assert lengths[0] * 5 != len(expected)
+    first, then = Model(dataset_folder, **how), Model(dataset_folder, **how)
+    fit(first, tmp_path, saves={"every_n_train_steps": 23}, max_steps=23)
+    fit(then, tmp_path / "then", start=newest(tmp_path), **limits)
+    assert first.trained + then.trained == expected[: limits.get("max_steps")]
+
+
+def test_each_of_several_loaders_goes_on_where_it_was(dataset_folder, tmp_path):
+    def both():
+        return {"long": loader_of(dataset_folder), "short": loader_of(dataset_folder, "test", shuffle=True)}
+
+    class Two(Model):
+        train_dataloader = staticmethod(both)
+
+        def training_step(self, batch, _number):
+            self.trained.append((batch["long"]["keys"][0], batch["short"]["keys"][0]))
+            return self.weight.sum()
+
+    whole, first, then = (Two(dataset_folder, own=False) for _ in range(3))
+    fit(whole, tmp_path, max_epochs=3)
+    fit(first, tmp_path, saves={}, max_epochs=1)
+    fit(then, tmp_path / "then", start=newest(tmp_path), max_epochs=3)
+    assert first.trained + then.trained == whole.trained
+    one = Model(dataset_folder)
+    with pytest.raises(StateError, match="states of 2 loaders, but there are 1"):
+        fit(one, tmp_path / "one", start=newest(tmp_path), max_epochs=3)
+
+
+def test_a_loader_that_lightning_makes_anew_for_each_epoch_reads_the_next_one(dataset_folder, tmp_path, order):
+    model = Model(dataset_folder)
+    fit(model, tmp_path, max_epochs=3, reload_dataloaders_every_n_epochs=1)
+    assert model.trained == order[:21]

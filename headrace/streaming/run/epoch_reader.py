@@ -55,6 +55,12 @@ class EpochReader:
         """The next epoch, or the rest of the epoch of a loaded state; the run is not started."""
         return self.progress.next_run()
 
+    @property
+    def is_in_mid_epoch(self) -> bool:
+        """Whether the next run continues an epoch in its middle."""
+        waiting = self.progress.waiting
+        return waiting is not None and waiting.sample_in_epoch > 0
+
     def num_batches_before(self, run: EpochRun) -> int:
         """Batches of one rank before a run in its epoch: 0 unless a state was loaded."""
         return self.progress.num_batches_before(run)

@@ -162,6 +162,13 @@ class EpochProgress:
             return self._state_at(self._position.run, self._position.row).to_json()
         return self._state_before_next().to_json()
 
+    def state_before_last_batch(self) -> dict[str, Any]:
+        """The position before the batch that was delivered last, which comes again."""
+        position = self._position
+        if position is None or not position.num_batches:
+            return self.state(None, from_beginning=True)
+        return self._state_at(position.run, position.run.row_after(position.num_batches - 1)).to_json()
+
     def loaded_elsewhere(self) -> dict[str, Any] | None:
         """In a persistent worker: the state that the original dataset has loaded since the last call."""
         if torch.utils.data.get_worker_info() is None:
