@@ -28,7 +28,7 @@ from headrace.streaming.order.spec import (
 )
 from headrace.streaming.run import shard_tools
 from headrace.streaming.run.epoch_reader import EpochReader
-from headrace.streaming.run.planner import Planner
+from headrace.streaming.run.planner import Planner, in_frames
 from headrace.streaming.settings import (
     ArrayType,
     Decode,
@@ -115,7 +115,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
     ) -> None:
         """Open the streams. No thread starts, and no shard is read, before the first sample is needed.
 
-        For columns, the JSON of one sample is read, to compare names.
+        For columns, the JSON of one sample is read, to compare names; for `FrameBudget`, counts of lengths.
 
         Args:
             streams: data sets to mix, or one data set; instead of `remote`.
@@ -255,7 +255,12 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         )
         self._streams = OpenStreams(*chosen(streams, single), defaults, has_own_world=own_world is not None)
         self._planner = Planner(
-            spec, self._streams, self.world, self._samples, epoch_size, flag("change_streams", change_streams)
+            in_frames(spec, self._streams, self._samples),
+            self._streams,
+            self.world,
+            self._samples,
+            epoch_size,
+            flag("change_streams", change_streams),
         )
         self._planner.check()
         self.epochs = EpochReader(self._planner, self._streams, self.world, self._samples, self._fetch.predownload)

@@ -181,9 +181,8 @@ def test_hugging_faces_trainer_reads_what_an_uninterrupted_run_reads_or_warns(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = train(4, start)
-    texts = [
-        str(one.message) for one in caught if "skipped once more" in str(one.message) or "resumed" in str(one.message)
-    ]
     is_exact = found == order[steps:28]
-    assert is_exact or texts
-    assert is_exact == (steps == 14 or loads != skips and (loads or steps < 7))
+    assert is_exact == (steps == 14 or (loads != skips and (loads or steps < 7)))
+    if skips:  # else, without a state, it was told to begin the epoch again
+        said = [one for one in caught if "skipped once more" in str(one.message) or "resumed" in str(one.message)]
+        assert is_exact or said

@@ -86,13 +86,13 @@ def _merged(used: Ints, share: NDArray[np.float64], longest: Ints, budget: Frame
 
 
 def _num_rows(longest: int, budget: FrameBudget) -> int:
-    return budget.frames_per_batch // (max(1, longest) * budget.batch_multiple) * budget.batch_multiple
+    return budget.frames // (max(1, longest) * budget.batch_multiple) * budget.batch_multiple
 
 
 def _check_room(longest: int, budget: FrameBudget) -> None:
-    if longest * budget.batch_multiple > budget.frames_per_batch:
+    if longest * budget.batch_multiple > budget.frames:
         raise ConfigError(
-            f"frames_per_batch={budget.frames_per_batch} has no room for {budget.batch_multiple} rows "
+            f"frames_per_batch={budget.frames} has no room for {budget.batch_multiple} rows "
             f"(batch_multiple) of {longest} frames, the length of the longest sample: raise it to at least "
             f"{budget.batch_multiple * longest}, or crop the samples"
         )

@@ -96,6 +96,18 @@ class StreamReaders:
                 found[chosen] = frames_kept(config, frames, np.zeros(len(frames)))
         return found
 
+    def rates_hz(self, config: SampleSettings) -> set[float]:
+        """The different frames per second of the first sample of each stream, after resampling; without unknown ones.
+
+        Audio has the sample rate, latents alone their own rate.
+        """
+        found = set()
+        for reader in self.readers:
+            if reader.primary.shards.num_samples:
+                (audio,), (latents,) = (rates.tolist() for rates in reader.rates(np.zeros(1, np.int64)))
+                found.add(float((config.sample_rate_hz or audio) if audio else latents))
+        return found - {0.0}
+
     def census(self, key: object, count: Callable[[], LengthCensus]) -> LengthCensus:
         """The counts of a stream's lengths that this process keeps under a key; made at its first use."""
         if key not in self._censuses:

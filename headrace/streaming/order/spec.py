@@ -84,17 +84,35 @@ class FrameBudget:
 
     Attributes:
         frames_per_batch: limit of rows times longest row of a *global* batch, not of the batch of a rank.
+        seconds_per_batch: the same in seconds, instead of frames; needs samples of one rate, or resampling to one.
         batch_multiple: the number of rows is a multiple of this; every world size that divides it is possible.
         window_samples: samples whose batches are shuffled together. Ranges of lengths are chosen so that two windows
             fill a batch of each: more samples give narrower ranges, and less padding.
     """
 
-    frames_per_batch: int
+    frames_per_batch: int | None = None
     batch_multiple: int = 8
     window_samples: int = 8192
+    seconds_per_batch: float | None = None
 
     def __post_init__(self) -> None:
-        convert(self, whole, "frames_per_batch", "batch_multiple", "window_samples", least=1)
+        convert(self, whole, "batch_multiple", "window_samples", least=1)
+        convert(self, optional(whole), "frames_per_batch", least=1)
+        convert(self, optional(number), "seconds_per_batch")
+        if (self.frames_per_batch is None) == (self.seconds_per_batch is None):
+            raise ConfigError("FrameBudget needs one of frames_per_batch and seconds_per_batch")
+
+    @property
+    def frames(self) -> int:
+        """`frames_per_batch`, of a budget that is in frames."""
+        assert self.frames_per_batch is not None
+        return self.frames_per_batch
+
+    def at(self, rate_hz: float) -> "FrameBudget":
+        """The budget in frames, for samples of this many frames per second."""
+        if self.seconds_per_batch is None:
+            return self
+        return FrameBudget(max(1, int(self.seconds_per_batch * rate_hz)), self.batch_multiple, self.window_samples)
 
 
 def buckets_of(batching: object) -> LengthBuckets | FrameBudget | None:
@@ -189,7 +207,8 @@ class OrderSpec:
         The values are plain, not enum members, so `torch.load(weights_only=True)` loads a checkpoint with them.
         """
         fields = {name: value.value if isinstance(value, StrEnum) else value for name, value in asdict(self).items()}
-        fields["buckets"] = asdict(self.buckets) if self.buckets else None
+        if self.buckets is not None:
+            fields["buckets"] = {name: value for name, value in asdict(self.buckets).items() if value is not None}
         return fields
 
     @classmethod

@@ -4,8 +4,9 @@ The position of a dataset is in `progress`. The planner reads no data except len
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from headrace.errors import ConfigError
 from headrace.streaming.by_length.buckets import in_buckets
 from headrace.streaming.by_length.frame_budget import BATCH_MULTIPLE
 from headrace.streaming.opened.known_lengths import IndexLengths
@@ -19,6 +20,24 @@ from headrace.streaming.settings import SampleSettings
 from headrace.streaming.world import World
 
 _LEAST_AHEAD_BATCHES = 8
+
+
+def in_frames(spec: OrderSpec, streams: OpenStreams, samples: SampleSettings) -> OrderSpec:
+    """The same with a frame budget in frames, if it is in seconds, at the rate of the samples.
+
+    Raises:
+        ConfigError: the first samples of the streams have different rates, or none is known.
+    """
+    if not isinstance(spec.buckets, FrameBudget) or spec.buckets.seconds_per_batch is None:
+        return spec
+    rates = streams.reading.rates_hz(samples)
+    if len(rates) != 1:
+        raise ConfigError(
+            f"seconds_per_batch={spec.buckets.seconds_per_batch:g}, but samples have "
+            f"{', '.join(f'{rate:g}' for rate in sorted(rates)) or 'an unknown number of'} frames per second: expected "
+            "one rate; pass sample_rate=… to resample, or FrameBudget(frames_per_batch=…)"
+        )
+    return replace(spec, buckets=spec.buckets.at(rates.pop()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +75,9 @@ class Planner:
         return rows[~rows.is_padding]
 
     def check(self) -> None:
-        """Raise the errors of the settings now rather than in the first epoch; this is only arithmetic.
+        """Raise the errors of the settings now rather than in the first epoch.
+
+        This is only arithmetic, but for a frame budget, which counts lengths (`known_lengths`).
 
         Raises:
             ConfigError: weights or batch sizes contradict each other, there is nothing to cut out, or the world size
@@ -67,6 +88,7 @@ class Planner:
             self.streams.check_time_axes()
         if isinstance(self.spec.buckets, FrameBudget):
             self.world.batch_size(self.spec.buckets.batch_multiple, BATCH_MULTIPLE)
+            self.run(self.order(0))  # whether the budget has room
         if self.spec.batching_method is BatchingMethod.PER_STREAM:
             for stream in self.streams.mixture(self.epoch_size).streams:
                 size = stream.batch_size or self.spec.global_batch_size
