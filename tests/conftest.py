@@ -53,6 +53,14 @@ def cache_folder(tmp_path_factory):
         yield folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_workers_unless_asked():
+    """Let `webdataset_loader` start no processes by default: most tests look at what is read, not at who reads it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headrace.plain.loader._WORKERS", 0)
+        yield
+
+
 @pytest.fixture(scope="module", autouse=True)
 def leases():
     """Release the leases of a test file when its last test has ended."""

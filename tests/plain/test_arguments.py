@@ -27,7 +27,6 @@ WRONG = [
     ("batch_size", "4", "a whole number, at least 1"),
     ("batch_size", 1.5, "a whole number, at least 1"),
     ("num_workers", -1, "a whole number, at least 0"),
-    ("num_workers", None, "a whole number, at least 0"),
     ("shuffle_buffer", "many", "a whole number, at least 0"),
     ("shuffle_shards", "no", "True or False"),
     ("seed", "a", "a whole number"),

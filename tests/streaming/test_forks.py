@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from headrace import StreamingDataLoader, StreamingDataset
+from headrace.errors import ForkedError
 
 _LIMIT_SECONDS = 80
 _REQUEST_SECONDS = 60
@@ -99,6 +100,22 @@ def test_threads_that_ask_at_once_all_get_the_error(server, tmp_path):
     assert json.loads(ended.output) == ["ConfigError"] * 16, ended.errors
 
 
+def test_a_forked_process_that_inherits_an_iterator_gets_an_error(dataset_folder):
+    batches = iter(StreamingDataLoader(StreamingDataset(remote=f"{dataset_folder}/audio", split="train")))
+    next(batches)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            next(batches)
+        except ForkedError:
+            os._exit(7)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    assert sum(1 for _ in batches) == 52
+
+
+@pytest.mark.slow
 def test_an_iterator_that_a_forked_process_inherits_is_an_error_there_and_goes_on_here(server, tmp_path):
     ended = _run("inherited", f"{server.uri}/audio", tmp_path)
     assert (ended.code, ended.left) == (0, False), ended.errors

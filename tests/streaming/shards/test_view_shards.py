@@ -8,6 +8,7 @@ from headrace.errors import IntegrityError
 from headrace.streaming.shards.view_shards import reads_ranges
 from tests.support.column_fixtures import write_columns
 from tests.support.streaming.corpus import clips, write_dataset
+from tests.support.streaming.drills import keys_once_kept
 from tests.support.streaming.fault_server import Fault, fault_server
 from tests.support.view_fixtures import write_view
 
@@ -75,7 +76,7 @@ def test_of_a_sparse_shard_only_ranges_are_fetched(server, tmp_path):
 
 def test_of_a_dense_shard_the_whole_is_kept_in_the_cache(server, tmp_path):
     made = dataset(server, tmp_path, "mixed")
-    keys(made)
+    keys_once_kept(StreamingDataLoader(made), tmp_path, 1)
     assert sorted(path.name[:17] for path in tmp_path.glob("*.tar")) == ["train_0000_000002"]
 
 

@@ -33,6 +33,19 @@ def keep_all(dataset):
         dataset.prepare_shard(shard)
 
 
+def keys_once_kept(loader, folder, num_shards):
+    """The keys of an epoch that ends only when so many shards have come into the cache folder, and no others do.
+
+    A loader downloads shards ahead, but does not wait for those that the last batches did not need any more.
+    """
+    batches = iter(loader)
+    found = list(next(batches)["keys"])
+    wait_for(lambda: len(list(folder.glob("*.tar"))) >= num_shards)
+    found += [key for batch in batches for key in batch["keys"]]
+    assert len(list(folder.glob("*.tar"))) == num_shards
+    return found
+
+
 def wait_for(condition, seconds=60.0):
     """Until it holds, which may be for a moment only."""
     deadline = time.monotonic() + seconds
