@@ -264,6 +264,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         )
         self._planner.check()
         self.epochs = EpochReader(self._planner, self._streams, self.world, self._samples, self._fetch.predownload)
+        if isinstance(spec.buckets, FrameBudget):
+            self.epochs.next_run()  # raises if the budget has no room for the longest sample
 
     # Properties
 

@@ -201,11 +201,14 @@ def test_a_sample_of_unknown_length_is_named_with_a_remedy(tmp_path, kind):
     write_tar(tmp_path / "a.tar", clips(4))
     content = (tmp_path / "a.tar").read_bytes()
     (tmp_path / "a.tar").write_bytes(content.replace(b"fLaC", b"none", 1))
-    dataset = StreamingDataset(remote=str(tmp_path), local=str(tmp_path / "cache"), batch_size=4, batching=kind)
     with pytest.raises(
         ConfigError, match=r"/a\.tar: the index does not know the length of sample 'clip00000'.*'fixed'"
     ):
-        list(StreamingDataLoader(dataset))
+        list(
+            StreamingDataLoader(
+                StreamingDataset(remote=str(tmp_path), local=str(tmp_path / "cache"), batch_size=4, batching=kind)
+            )
+        )
 
 
 # Shards of one sample

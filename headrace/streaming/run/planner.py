@@ -75,9 +75,7 @@ class Planner:
         return rows[~rows.is_padding]
 
     def check(self) -> None:
-        """Raise the errors of the settings now rather than in the first epoch.
-
-        This is only arithmetic, but for a frame budget, which counts lengths (`known_lengths`).
+        """Raise the errors of the settings now rather than in the first epoch; this is only arithmetic.
 
         Raises:
             ConfigError: weights or batch sizes contradict each other, there is nothing to cut out, or the world size
@@ -88,7 +86,6 @@ class Planner:
             self.streams.check_time_axes()
         if isinstance(self.spec.buckets, FrameBudget):
             self.world.batch_size(self.spec.buckets.batch_multiple, BATCH_MULTIPLE)
-            self.run(self.order(0))  # whether the budget has room
         if self.spec.batching_method is BatchingMethod.PER_STREAM:
             for stream in self.streams.mixture(self.epoch_size).streams:
                 size = stream.batch_size or self.spec.global_batch_size
