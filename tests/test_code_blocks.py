@@ -110,5 +110,6 @@ def test_a_python_block_runs_as_it_stands(block, demo, stems, tmp_path, monkeypa
 
 @pytest.mark.parametrize("block", [one for one in HERE if one.language == "yaml"], ids=str)
 def test_a_yaml_block_is_a_valid_data_set_or_a_part_of_one(block):
-    base = {"source": {"uri": "/data/recordings"}, "output": {"uri": "/data/shards"}}
-    parse_config(base | yaml.safe_load(block.code), "example", REPOSITORY_ROOT / "example.yaml")
+    content = {"output": {"uri": "/data/shards"}} | yaml.safe_load(block.code)
+    content["source"] = {"uri": "/data/recordings"} | content.get("source", {})
+    parse_config(content, "example", REPOSITORY_ROOT / "example.yaml")
