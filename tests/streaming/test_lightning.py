@@ -75,7 +75,7 @@ class Data(lightning.LightningDataModule):
             self.val_dataloader = lambda: loader_of(folder, "test", shuffle=True, batch_size=4)
 
 
-def fit(model, folder, *, saves=None, start=None, place="module", validates=False, more=(), **limits):
+def fit(model, folder, *, saves=None, start=None, place="module", validates=False, more=(), **limits):  # noqa: PLR0913 - of Lightning
     """Train until a limit. Returns the trainer."""
     callbacks = [*more] if saves is None else [lightning.callbacks.ModelCheckpoint(folder, **saves), *more]
     trainer = lightning.Trainer(
@@ -101,20 +101,6 @@ def newest(folder):
     return max(folder.glob("*.ckpt"), key=lambda path: int(path.stem.partition("step=")[2].partition("-")[0]))
 
 
-@pytest.fixture(scope="module")
-def order(dataset_folder):
-    """The first keys of the batches of four epochs."""
-    loader = loader_of(dataset_folder)
-    return [batch["keys"][0] for _ in range(4) for batch in loader]
-
-
-@pytest.fixture(scope="module")
-def validations(dataset_folder):
-    """The first keys of the validation batches of each epoch."""
-    loader = loader_of(dataset_folder, "test", shuffle=True, batch_size=4)
-    return [[batch["keys"][0] for batch in loader] for _ in range(4)]
-
-
 FIRST = {"epochs": {"max_epochs": 2}, "steps": {"max_steps": 14}}
 THEN = {"epochs": {"max_epochs": 4}, "steps": {"max_steps": 26}}
 PLACES = ["module", "datamodule", "argument"]
@@ -124,13 +110,24 @@ CASES = [
     for case in itertools.product(SAVED, FIRST, PLACES, VALIDATES, [False, True])
     if not (case[0].endswith("after validation") and case[3] == "no")  # which saves nothing
 ]
-MATRIX = [pytest.param(*case, marks=[] if number % 29 == 4 else pytest.mark.slow) for number, case in enumerate(CASES)]
+MATRIX = [
+    pytest.param(case, marks=[] if number % 29 == 4 else pytest.mark.slow, id=" ".join(map(str, case)))
+    for number, case in enumerate(CASES)
+]
 
 
-@pytest.mark.parametrize(("saved", "limit", "place", "validates", "reads_steps"), MATRIX)
-def test_a_resumed_run_reads_what_an_uninterrupted_one_reads(
-    saved, limit, place, validates, reads_steps, dataset_folder, tmp_path, order, validations
-):
+@pytest.fixture(scope="module")
+def references(dataset_folder):
+    """The first keys of the batches of four epochs, and of the validation batches of each epoch."""
+    train, valid = loader_of(dataset_folder), loader_of(dataset_folder, "test", shuffle=True, batch_size=4)
+    order = [batch["keys"][0] for _ in range(4) for batch in train]
+    return order, [[batch["keys"][0] for batch in valid] for _ in range(4)]
+
+
+@pytest.mark.parametrize("case", MATRIX)
+def test_a_resumed_run_reads_what_an_uninterrupted_one_reads(case, dataset_folder, tmp_path, references):
+    saved, limit, place, validates, reads_steps = case
+    order, validations = references
     saves = SAVED[saved]
     how = {"place": place, "validates": validates != "no", **VALIDATES[validates]}
     mine = {"reads_steps": reads_steps, "own": place == "module", "validates": validates != "no"}
@@ -148,6 +145,11 @@ def test_a_resumed_run_reads_what_an_uninterrupted_one_reads(
         assert batches == validations[epoch] * (len(batches) // len(validations[epoch]))
     if validates != "no":
         assert {2, 3} - {3 if limit == "steps" and validates == "epochs" else None} <= set(then.validated)
+
+
+@pytest.fixture
+def order(references):
+    return references[0]
 
 
 def test_lightning_finds_the_callback_itself():

@@ -42,7 +42,7 @@ def test_a_state_has_the_budget_in_frames(dataset_folder):
 
 
 def test_streams_of_different_rates_need_frames_or_resampling(dataset_folder, tmp_path):
-    write_dataset(tmp_path, {"train": [clip for clip in clips(9)]}, latents=True)
+    write_dataset(tmp_path, {"train": clips(9)}, latents=True)
     streams = [Stream(f"{dataset_folder}/audio", split="train"), Stream(f"{tmp_path}/latents/crepe", split="train")]
     with pytest.raises(ConfigError, match=r"samples have 80, 8000 frames per second: .*frames_per_batch"):
         StreamingDataset(streams=streams, batching=FrameBudget(seconds_per_batch=2))

@@ -1,6 +1,6 @@
 """Hugging Face's Trainer, Accelerate and Fabric begin and resume at the right batch, or there is a warning."""
 
-import contextlib
+import itertools
 import json
 import pickle
 import warnings
@@ -127,14 +127,14 @@ HUGGING_FACE = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("limit", ["num_train_epochs", "max_steps"])
-@pytest.mark.parametrize("loads", [True, False])
-@pytest.mark.parametrize("skips", [True, False])
-@pytest.mark.parametrize("saved", HUGGING_FACE)
-def test_hugging_faces_trainer_reads_what_an_uninterrupted_run_reads_or_warns(
-    dataset_folder, tmp_path, order, saved, skips, loads, limit
-):
+@pytest.mark.parametrize(
+    "case",
+    list(itertools.product(HUGGING_FACE, [True, False], [True, False], ["num_train_epochs", "max_steps"])),
+    ids=str,
+)
+def test_hugging_faces_trainer_reads_what_an_uninterrupted_run_reads_or_warns(dataset_folder, tmp_path, order, case):
     """Exact with a loaded state and ignore_data_skip, at the beginning of an epoch, and in the first epoch."""
+    saved, skips, loads, limit = case
     transformers = pytest.importorskip("transformers")
 
     class Model(torch.nn.Module):

@@ -95,9 +95,8 @@ def _inherited(items: "Iterator[Any]") -> list[object]:
         except Exception as error:  # noqa: BLE001 - whatever it is
             os.write(there, type(error).__name__.encode())
         del items  # which must not end the workers of the other process
-        os._exit(
-            0
-        )  # the interpreter's own end would terminate the workers: multiprocessing does not look whose they are
+        # The interpreter's own end would terminate the workers, since multiprocessing does not look whose they are.
+        os._exit(0)
     os.close(there)
     with os.fdopen(here, "rb") as pipe:
         name = pipe.read().decode()
