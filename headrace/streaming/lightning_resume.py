@@ -67,7 +67,7 @@ class _Resume:
         _set_length(trainer)
 
     def on_train_epoch_start(self, trainer: Any, _module: Any) -> None:  # noqa: ANN401
-        """Tell Lightning how long this epoch is."""
+        """Set the number of batches of this epoch."""
         _set_length(trainer)
 
     def on_validation_start(self, trainer: Any, _module: Any) -> None:  # noqa: ANN401

@@ -269,7 +269,7 @@ class StreamingDataLoader:
 
     @property
     def batch_sampler(self) -> SimpleNamespace:
-        """What Lightning looks for to tell a loader the epoch: an object whose sampler has `set_epoch`."""
+        """An object whose sampler has `set_epoch`, by which Lightning names the epoch."""
         return SimpleNamespace(sampler=self, batch_size=self.batch_size)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -183,6 +183,6 @@ def test_hugging_faces_trainer_reads_what_an_uninterrupted_run_reads_or_warns(da
         found = train(4, start)
     is_exact = found == order[steps:28]
     assert is_exact == (steps == 14 or (loads != skips and (loads or steps < 7)))
-    if skips:  # else, without a state, it was told to begin the epoch again
+    if skips:  # else, without a state, the user wants the epoch from its beginning
         said = [one for one in caught if "skipped once more" in str(one.message) or "resumed" in str(one.message)]
         assert is_exact or said

@@ -34,7 +34,7 @@ def keep_all(dataset):
 
 
 def keys_once_kept(loader, folder, num_shards):
-    """The keys of an epoch that ends only when so many shards have come into the cache folder, and no others do.
+    """The keys of an epoch that ends only when this many shards have come into the cache folder, and no others do.
 
     A loader downloads shards ahead, but does not wait for those that the last batches did not need any more.
     """
