@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable, Mapping
 from multiprocessing import forkserver, util
 from pathlib import Path
+from typing import Any
 
 _DEFAULT = ["__main__"]
 _PRELOADED = ["__main__", "headrace.streaming.loader", "headrace.plain.loader"]
@@ -39,7 +40,7 @@ def prepare_fork_server() -> None:
         _forget(server)
 
 
-def _forget(server: forkserver.ForkServer) -> None:
+def _forget(server: Any) -> None:  # noqa: ANN401 - the types of the standard library have no private attributes
     os.close(server._forkserver_alive_fd)  # noqa: SLF001 - see above; the server ends when its children have
     threading.Thread(target=os.waitpid, args=(server._forkserver_pid, 0), daemon=True).start()  # noqa: SLF001
     server._forkserver_address = server._forkserver_alive_fd = server._forkserver_pid = None  # noqa: SLF001
