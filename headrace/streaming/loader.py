@@ -23,8 +23,8 @@ from headrace.streaming.batches.batch import Batch, Sample, collate
 from headrace.streaming.batches.pinning import PinnedMemory, pinned, pinned_ahead
 from headrace.streaming.batches.threaded_batches import ThreadedBatches
 from headrace.streaming.batches.worker_batches import WorkerBatches, start_context, start_method
+from headrace.streaming.concurrency.forks import Home
 from headrace.streaming.dataset import StreamingDataset
-from headrace.streaming.forks import Home
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.settings import ArrayType
 from headrace.streaming.stats import ConsumerMeter, LoaderStats, StageSeconds, Traffic

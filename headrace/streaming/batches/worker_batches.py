@@ -32,9 +32,9 @@ from headrace.streaming.batches.batch_transform import with_tensors, without_ten
 from headrace.streaming.batches.slots import NewSlot, SlotAllocator, SlotViews
 from headrace.streaming.concurrency.descriptors import receive_descriptor, send_descriptor
 from headrace.streaming.concurrency.fork_server import prepare_fork_server, take_over
+from headrace.streaming.concurrency.forks import Home
 from headrace.streaming.concurrency.lookahead import begun_ahead
 from headrace.streaming.concurrency.parallel import WorkThreads
-from headrace.streaming.forks import Home
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.bijection import mix
 from headrace.streaming.stats import Stage, StageSeconds, Traffic, TrafficCounts

@@ -10,8 +10,8 @@ Borrowed ground: this module uses private attributes of the standard library.
 - Why: a list that the user has set stays; a server that cannot be reached is replaced.
 - Missing public way: `multiprocessing.set_forkserver_preload` replaces the list, and nothing returns it. A server is
   replaced only if its process has ended.
-- Breaks first on an upgrade: tests/streaming/concurrency/test_fork_server.py. Without the attributes, nothing is preloaded or
-  replaced.
+- Breaks first on an upgrade: tests/streaming/concurrency/test_fork_server.py. Without the attributes, nothing is
+  preloaded or replaced.
 """
 
 import multiprocessing

@@ -15,7 +15,7 @@ from headrace.streaming.batches.arena import Allocator, Arena
 from headrace.streaming.batches.assembler import Assembler
 from headrace.streaming.batches.batch import Sample, padding_like
 from headrace.streaming.batches.processing import SampleProcessing
-from headrace.streaming.forks import Home
+from headrace.streaming.concurrency.forks import Home
 from headrace.streaming.opened.opening import OpenStreams
 from headrace.streaming.order.state import OrderState
 from headrace.streaming.run.epochs import EpochRun, WorkerShare
