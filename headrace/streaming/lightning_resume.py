@@ -7,8 +7,8 @@ when training starts. Lightning adds it to every Trainer (`*.callbacks_factory` 
 It also makes epochs as long as they are, and validation the same in every run.
 
 Borrowed ground: this module sets `FitLoop.max_batches` and the limits of `FitLoop._combined_loader`, and reads the
-states from `checkpoint["loops"]`. On an upgrade of Lightning, tests/streaming/test_lightning_resume.py fails first. It imports
-Lightning only in functions that Lightning itself calls.
+states from `checkpoint["loops"]`. On an upgrade of Lightning, tests/streaming/test_lightning_resume.py fails first. It
+imports Lightning only in functions that Lightning itself calls.
 """
 
 import sys

@@ -12,11 +12,12 @@ from headrace.errors import EmptyViewError, HeadraceError, NotFoundError
 from headrace.format.beside.column_files import read_columns
 from headrace.format.beside.column_table import ColumnTable, keys_digest
 from headrace.format.beside.view_files import partitions_of, read_counts, read_view
-from headrace.format.indexes.index import COLUMNS_SUFFIX, TAR_SUFFIX, ShardIndex
+from headrace.format.indexes.index import COLUMNS_SUFFIX, ShardIndex
 from headrace.format.indexes.index_files import read_index
 from headrace.format.lazy import cached_property
 from headrace.format.segment_keys import recording_key, span_recording
 from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_numbers
+from headrace.format.tars.tar_names import TAR_SUFFIX
 from headrace.locate.outputs import AUDIO, COLUMNS, possible_folders, view_folders
 from headrace.stores.storage import Storage
 
