@@ -97,7 +97,7 @@ class ScanTables:
         named = named.with_columns(spelled_as_files(named["path"], listing["path"]))
         left_out = named.group_by("path").agg(pl.col(_IS_LEFT_OUT).all()).filter(_IS_LEFT_OUT)
         files = listing.join(left_out, on="path", how="semi")
-        self.left_out.append(stamps_of(files["path"], files["num_bytes"], files["mtime_ns"]))
+        self.left_out.append(stamps_of(*(files[name] for name in STAMP_SCHEMA)))
         return listing.join(left_out, on="path", how="anti", maintain_order="left")
 
     def prepared(self, part: range) -> MetadataRows:

@@ -11,9 +11,10 @@ from headrace.catalog.tables.metadata_files import read_metadata
 from headrace.config.dataset import DatasetConfig
 from headrace.config.source import ColumnsConfig
 from headrace.errors import ConfigError
-from headrace.sources.source_changes import list_within
+from headrace.sources.source_changes import GradualListing
+from headrace.sources.sources import open_source
 from headrace.stores.storage import open_storage
-from tests.support.catalog_fakes import FakeSource, fake_runtime
+from tests.support.catalog_fakes import NOW_NS, FakeSource, fake_runtime
 
 ROWS = [  # path, another audio file, the condition's column
     ("a.wav", "v/a.wav", 1),
@@ -166,7 +167,19 @@ def config_of(**source):
 def test_the_stored_catalog_knows_the_files_that_are_left_out_so_that_no_sensor_takes_them_for_new(kind):
     source, output = source_of(), open_storage("memory://")
     _, header = update_catalog(config_of(where="ok = 1", **KINDS[kind]), source, TABLE, output, fake_runtime())
-    assert read_stamps(output, header).equals(list_within(source, 60.0))
+    assert read_stamps(output, header).equals(GradualListing(source).go_on(60.0))
+
+
+def test_the_stamps_of_files_that_are_left_out_are_those_of_a_folders_listing(tmp_path):
+    """With the change time of the inode, which a listing of a folder has."""
+    for name in ("a.wav", "b.wav"):
+        (tmp_path / name).write_bytes(b"x" * 20)
+    source, output = open_source(tmp_path), open_storage("memory://")
+    table = pl.DataFrame({"path": ["a.wav", "b.wav"], "ok": [1, 0]})
+    runtime = fake_runtime(clock=lambda: 2 * NOW_NS)
+    found, header = update_catalog(config_of(where="ok = 1"), source, table, output, runtime)
+    assert found.num_left_out_files == 1
+    assert read_stamps(output, header).equals(GradualListing(source).go_on(60.0))
 
 
 @pytest.mark.parametrize("samples", ["files", "rows"])
