@@ -56,7 +56,7 @@ def audio_shards_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         pass_catalog(context.instance, keys.catalog)
         audio = headrace_storage.audio(config)
 
-        def make(partition: str) -> dg.MaterializeResult:
+        def make(partition: str) -> dg.MaterializeResult[None]:
             output = headrace_storage.output(config)
             with readable_failures(), while_audio_is_wanted(context, config, output, partition):
                 recordings = partition_recordings(output, config, partition)

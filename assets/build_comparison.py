@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 
@@ -58,7 +59,7 @@ class BuildComparison:
 
 
 def verdict(
-    faults: Sequence[str], metadata: Mapping[str, object], name: str | None = None, key: dg.AssetKey | None = None
+    faults: Sequence[str], metadata: Mapping[str, Any], name: str | None = None, key: dg.AssetKey | None = None
 ) -> dg.AssetCheckResult:
     """A result that passes without faults, and otherwise lists them. A step with several checks gives name and key."""
     return dg.AssetCheckResult(

@@ -90,7 +90,7 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         headrace_storage: StorageResource,
         headrace_workers: dg.ResourceParam[Workers],
         headrace_progress: dg.ResourceParam[BuildProgress],
-    ) -> Iterator[dg.MaterializeResult]:
+    ) -> Iterator[dg.MaterializeResult[None]]:
         from headrace.catalog.compared.changes import compare_stored  # noqa: PLC0415 - likewise
         from headrace.catalog.compared.regressions import REGRESSION_COLUMNS, find_regressions, mark_reported  # noqa: PLC0415 - likewise
         from headrace.catalog.compared.type_changes import column_types, type_changes  # noqa: PLC0415 - likewise

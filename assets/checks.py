@@ -110,7 +110,7 @@ class ShardChecks:
     def of_build(self, context: dg.AssetExecutionContext, storage: StorageResource) -> PartitionChecks:
         """The checks of a partition that the step of the asset has just built."""
 
-        def results(partition: str, made: dg.MaterializeResult) -> Iterator[dg.AssetCheckResult]:
+        def results(partition: str, made: dg.MaterializeResult[None]) -> Iterator[dg.AssetCheckResult]:
             written = int(str((made.metadata or {})["shards_written"]))
             built = BuildComparison(context.instance, context.run.run_id, self.key, partition, written)
             return self._results(storage, partition, built)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import dagster as dg
 
@@ -121,7 +122,7 @@ def _of_table(
         for refusal in read_manifest(storage, partition, frozen.number).manifest.refused
     ]
     unmatched = header.num_unmatched + len(rejected)
-    metadata = {
+    metadata: dict[str, Any] = {
         "rows": header.num_rows,
         "rows_merged": header.num_merged,
         "rows_unmatched": unmatched,

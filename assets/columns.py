@@ -54,7 +54,7 @@ def columns_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
         # In one run with the audio, its samples have been counted already.
         progress = (lambda _: None) if keys.audio_shards in selected else headrace_progress.built
 
-        def make(partition: str) -> dg.MaterializeResult:
+        def make(partition: str) -> dg.MaterializeResult[None]:
             pass_shards(context.instance, keys.audio_shards, [partition])
             with readable_failures(), while_audio_is_current(context, config, keys, output, partition):
                 build = build_columns(output, config, name, partition, progress)
@@ -86,7 +86,7 @@ def columns_index_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefiniti
     )
     def columns_index(
         context: dg.AssetExecutionContext, headrace_storage: StorageResource
-    ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
+    ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
         if is_awaited(headrace_storage.output(config), config, name):
             yield from skipped_checks(name, key)
             return

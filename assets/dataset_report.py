@@ -135,7 +135,7 @@ def dataset_report_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         description="One HTML file that needs no other files: what the data set holds, how it grew, sounds to listen "
         "to, what was rejected and why, and code to load the data set.",
     )
-    def dataset_report(headrace_storage: StorageResource) -> dg.MaterializeResult:
+    def dataset_report(headrace_storage: StorageResource) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster wants it
         from headrace.report.page import render_report  # noqa: PLC0415 - polars: not in a code server
 
         output = headrace_storage.output(config)

@@ -1,6 +1,7 @@
 """Asset checks that warn when a new catalog differs much from the last snapshots. They block nothing."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import dagster as dg
 
@@ -47,7 +48,7 @@ def last_numbers(instance: dg.DagsterInstance, index: dg.AssetKey) -> list[Catal
     found: dict[object, CatalogNumbers] = {}
     for record in instance.fetch_materializations(index, limit=_RECORDS).records:
         metadata = record.asset_materialization.metadata if record.asset_materialization else {}
-        values = {name: metadata[name].value for name in CatalogNumbers.__slots__ if name in metadata}
+        values: dict[str, Any] = {name: metadata[name].value for name in CatalogNumbers.__slots__ if name in metadata}
         if "snapshot" in metadata and len(values) == len(CatalogNumbers.__slots__):
             found.setdefault(metadata["snapshot"].value, CatalogNumbers(**values))
     return list(found.values())[:_SNAPSHOTS]

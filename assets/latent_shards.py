@@ -52,7 +52,7 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
     ) -> Iterator[PartitionEvent]:
         audio, shards = headrace_storage.audio(config), headrace_storage.latents(config, latents.name)
 
-        def make(partition: str) -> dg.MaterializeResult:
+        def make(partition: str) -> dg.MaterializeResult[None]:
             pass_shards(context.instance, keys.audio_shards, [partition])
 
             def work(*, num_threads: int, progress: Callable[[int], None]) -> PartitionBuild:

@@ -37,7 +37,7 @@ def latents_index_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
     )
     def sizes_index(
         context: dg.AssetExecutionContext, headrace_storage: StorageResource
-    ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
+    ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
         partitions = config.partitioning().partition_keys()
         pass_shards(context.instance, keys.latent_shards(latents.name), partitions, checks_of_latents(latents))
         shards = headrace_storage.latents(config, latents.name)

@@ -18,9 +18,9 @@ from headrace_dagster.resources.dagster_internals.partition_events import (
     recorded_output,
 )
 
-PartitionEvent = dg.MaterializeResult | dg.AssetMaterialization | dg.AssetCheckEvaluation
+PartitionEvent = dg.MaterializeResult[None] | dg.AssetMaterialization | dg.AssetCheckEvaluation
 PartitionCheckEvent = dg.AssetCheckResult | dg.AssetCheckEvaluation | dg.Output[None]
-PartitionChecks = Callable[[str, dg.MaterializeResult], Iterable[dg.AssetCheckResult]]
+PartitionChecks = Callable[[str, dg.MaterializeResult[None]], Iterable[dg.AssetCheckResult]]
 
 
 def backfill_policy_of(config: DatasetConfig) -> dg.BackfillPolicy | None:
@@ -32,7 +32,7 @@ def backfill_policy_of(config: DatasetConfig) -> dg.BackfillPolicy | None:
 def make_partitions(
     context: dg.AssetExecutionContext,
     key: dg.AssetKey,
-    make: Callable[[str], dg.MaterializeResult],
+    make: Callable[[str], dg.MaterializeResult[None]],
     checks: PartitionChecks = lambda _partition, _made: (),
 ) -> Iterator[PartitionEvent]:
     """Make the partitions of a run, and yield what Dagster records of them.
@@ -73,8 +73,8 @@ def make_partitions(
 
 
 def _make_alone(
-    context: dg.AssetExecutionContext, make: Callable[[str], dg.MaterializeResult]
-) -> Iterator[dg.MaterializeResult]:
+    context: dg.AssetExecutionContext, make: Callable[[str], dg.MaterializeResult[None]]
+) -> Iterator[dg.MaterializeResult[None]]:
     """Make the only partition of a run; nothing if it is superseded."""
     try:
         made = make(context.partition_key)
@@ -88,7 +88,10 @@ def _make_alone(
 
 
 def _make_one(
-    recorder: PartitionRecorder, partition: str, make: Callable[[str], dg.MaterializeResult], checks: PartitionChecks
+    recorder: PartitionRecorder,
+    partition: str,
+    make: Callable[[str], dg.MaterializeResult[None]],
+    checks: PartitionChecks,
 ) -> Iterator[PartitionEvent]:
     """Make one of several partitions, and yield its events. Raises `dg.Failure` if a blocking check failed."""
     made, failed = make(partition), []

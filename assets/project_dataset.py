@@ -19,7 +19,7 @@ def prefix_parts(key_prefix: str | Sequence[str]) -> tuple[str, ...]:
     Raises:
         ConfigError: it is neither.
     """
-    parts = key_prefix.split("/") if isinstance(key_prefix, str) else key_prefix
+    parts: object = key_prefix.split("/") if isinstance(key_prefix, str) else key_prefix  # YAML may hold anything
     if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
         raise ConfigError(f"key_prefix is {key_prefix!r}: expected a name, or a list of names such as ['audio', 'raw']")
     return tuple(parts)

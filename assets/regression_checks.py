@@ -35,7 +35,7 @@ def regression_result(name: str, asset: dg.AssetKey, regressions: "Regressions")
     """The result of one of these checks. A failure has severity WARN and lists what is new."""
     lines = regressions.reject_lines() if name == NEW_REJECTS else regressions.drop_lines()
     hours, before = regressions.seconds / _SECONDS_PER_HOUR, regressions.seconds_before / _SECONDS_PER_HOUR
-    numbers = {
+    numbers: dict[str, dict[str, int | float]] = {
         NEW_REJECTS: {
             "rejected_usable_before": len(regressions.lost_to_rejection),
             "rejected_never_usable": len(regressions.other_rejects),

@@ -32,7 +32,7 @@ def sizes_index_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
     )
     def sizes_index(
         context: dg.AssetExecutionContext, headrace_storage: StorageResource
-    ) -> Iterator[dg.MaterializeResult]:
+    ) -> Iterator[dg.MaterializeResult[None]]:
         from headrace.catalog.stored.storing import store_decode_rejects  # noqa: PLC0415 - polars: not in a code server
 
         pass_catalog(context.instance, keys.catalog)

@@ -43,7 +43,7 @@ def view_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
         description=f"How often each sample comes in an epoch: {wanted.definition}. Evaluated on the newest audio "
         "snapshot and the columns that fit it. Training reads it by the name of the view.",
     )
-    def view(headrace_storage: StorageResource) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
+    def view(headrace_storage: StorageResource) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
         output = headrace_storage.output(config)
         if awaited := awaited_sets(output, wanted):
             waits_for = f"waits for the table of the columns {' or '.join(awaited)}"

@@ -13,6 +13,7 @@ from headrace.config.section import Name
 from headrace.errors import ConfigError
 from headrace_dagster.assets.factory import build_assets
 from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.folder import storage_of
 from headrace_dagster.project_resources import Resources, resources_of
 from headrace_dagster.scaffolding import DatasetScaffolder
 from headrace_dagster.sensors.alerts import alerts_sensor
@@ -73,7 +74,7 @@ class Dataset(dg.Component):
         path = context.component_path.file_path
         folder, file = (path, path / "defs.yaml") if path.is_dir() else (path.parent, path)
         given = {} if attributes is None else attributes.model_dump(exclude_unset=True, by_alias=True)
-        content = context.resolution_context.resolve_value(given)
+        content = dict(context.resolution_context.resolve_value(given))
         key_prefix, name = content.pop("key_prefix", None), content.pop("name", None) or folder.name
         dataset = ProjectDataset.named(parse_config(content, name, file), key_prefix)
         return cls(dataset, file, LoadedFile.now(file) if file.is_file() else None)
@@ -91,7 +92,7 @@ class Dataset(dg.Component):
         self._check_others(datasets, context.project_root)
         first = datasets[0]
         resources = first.shared_resources(context)
-        own = dataset_automation(self.dataset, resources["headrace_storage"], self.origin)
+        own = dataset_automation(self.dataset, storage_of(resources), self.origin)
         shared = [alerts_sensor([other.dataset for other in datasets])] if first is self else []
         return dg.Definitions.merge(build_assets([self.dataset], resources), own, dg.Definitions(sensors=shared))
 

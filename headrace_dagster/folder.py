@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import dagster as dg
 
@@ -13,6 +14,7 @@ from headrace_dagster.assets.invalid_yaml import invalid_yaml_assets
 from headrace_dagster.assets.project_dataset import ProjectDataset, prefix_parts
 from headrace_dagster.assets.tags import DATASET_TAG
 from headrace_dagster.resources.dagster_internals.loading_run import loading_run
+from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.sensors.factory import build_automation
 from headrace_dagster.sensors.loaded import DatasetFolder
 
@@ -52,7 +54,7 @@ def dataset_definitions(  # noqa: PLR0913 - what projects may set
     datasets = [ProjectDataset.named(config, [*above, config.name]) for config in found.configs]
     used = with_defaults(resources or {}, origin.root)
     own = dg.Definitions(assets=invalid_yaml_assets(found.invalid, above), executor=executor)
-    automation = build_automation(datasets, used["headrace_storage"], origin)
+    automation = build_automation(datasets, storage_of(used), origin)
     return dg.Definitions.merge(build_assets(datasets, used), automation, own)
 
 
@@ -64,6 +66,11 @@ def names_of_run() -> tuple[str, ...] | None:
     run = loading_run()
     name = None if run is None else run.tags.get(DATASET_TAG)
     return None if name is None else (name,)
+
+
+def storage_of(resources: Mapping[str, object]) -> StorageResource:
+    """The storage among the resources of a project, which sensors call outside of any run."""
+    return cast("StorageResource", resources["headrace_storage"])
 
 
 def with_defaults(resources: Mapping[str, object], root: Path) -> dict[str, object]:

@@ -10,7 +10,7 @@ import dagster as dg
 from headrace.config.dataset import DatasetConfig
 from headrace_dagster.assets.factory import build_assets
 from headrace_dagster.assets.project_dataset import ProjectDataset
-from headrace_dagster.folder import with_defaults
+from headrace_dagster.folder import storage_of, with_defaults
 from headrace_dagster.sensors.factory import build_automation
 
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -71,7 +71,7 @@ class MaterializedDataset:
 def _message(event: dg.DagsterEvent) -> str:
     data = event.step_failure_data
     own = data.user_failure_data.description if data.user_failure_data else None
-    return f"{event.step_key}: {own or data.error.message.strip()}"
+    return f"{event.step_key}: {own or (data.error.message.strip() if data.error else 'no reason given')}"
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def materialized_dataset(
     """
     own = ProjectDataset.named(dataset) if isinstance(dataset, DatasetConfig) else dataset
     used = with_defaults(resources or {}, root or Path.cwd())
-    automation = build_automation([own], used["headrace_storage"])
+    automation = build_automation([own], storage_of(used))
     definitions = dg.Definitions.merge(build_assets([own], used), automation, extra or dg.Definitions())
     with dg.DagsterInstance.ephemeral() as instance:
         made = MaterializedDataset(own, definitions, instance)

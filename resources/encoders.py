@@ -6,9 +6,9 @@ from typing import Any, Protocol
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from headrace.assemble.latents import EncodingOptions
 from headrace.config.content import EncoderConfig
 from headrace.encoders import Encoder, load
+from headrace.encoding.plans import EncodingOptions
 
 AUTO = "auto"
 """Stands for the devices that the machine has."""
@@ -90,7 +90,7 @@ class EncoderLoader:
         return [f"cuda:{i}" for i in range(torch.cuda.device_count())] or ["cpu"]
 
 
-class EncodersResource(dg.ConfigurableResource):
+class EncodersResource(dg.ConfigurableResource["EncodersResource"]):
     """Where and how fast encoders run. No field changes what latents are, so none makes a partition stale."""
 
     devices: list[str] = Field(

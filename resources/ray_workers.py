@@ -31,7 +31,7 @@ _TASKS_PER_PROCESSOR = 2  # one runs, one waits
 _RETRIES = 3
 
 
-class RayWorkersResource(dg.ConfigurableResource):
+class RayWorkersResource(dg.ConfigurableResource["RayWorkersResource"]):
     """Builds partitions as tasks of a Ray cluster.
 
     Attributes:
@@ -85,7 +85,8 @@ class RayWorkersResource(dg.ConfigurableResource):
         ray = _connected(self.address)
         task = ray.remote(results_of).options(num_cpus=1, max_retries=_RETRIES)
         function_reference = ray.put(function)
-        waiting, under_way = iter(items), []
+        waiting = iter(items)
+        under_way: list[Any] = []
         try:
             while True:
                 window = _TASKS_PER_PROCESSOR * num_processors(ray.nodes())  # nodes come and go

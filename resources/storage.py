@@ -34,7 +34,7 @@ Table = TypeVar("Table")
 _COPY_BYTES = 16 << 20
 
 
-class StorageResource(dg.ConfigurableResource):
+class StorageResource(dg.ConfigurableResource["StorageResource"]):
     """Stores of a data set."""
 
     root: str = Field(default=".", description="folder to which relative URIs in the configuration are relative")
@@ -71,8 +71,13 @@ class StorageResource(dg.ConfigurableResource):
             return None
         source = config.source
         owner = _Folder()
-        columns = {"path_column": source.path_column, "text_columns": source.text_columns}
-        read = partial(open_metadata, **columns, owner=owner, form=source.table)
+        read = partial(
+            open_metadata,
+            path_column=source.path_column,
+            text_columns=source.text_columns,
+            owner=owner,
+            form=source.table,
+        )
         return self._table(config.source.metadata, "metadata table", read, owner)
 
     def excluded(self, config: DatasetConfig) -> frozenset[str]:

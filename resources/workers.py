@@ -53,7 +53,7 @@ class Workers(FileWorkers, Protocol):
         """
 
 
-class WorkersResource(dg.ConfigurableResource):
+class WorkersResource(dg.ConfigurableResource["WorkersResource"]):
     """Threads of this machine."""
 
     num_threads: int = Field(

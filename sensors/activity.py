@@ -77,7 +77,8 @@ def _assets_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> frozenset[dg
         return None
     # A job of assets that somebody defined in a project has no selection of its own.
     planned = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED)
-    return frozenset(entry.get_dagster_event().asset_key for entry in planned)
+    keys = (entry.get_dagster_event().asset_key for entry in planned)
+    return frozenset(key for key in keys if key is not None)
 
 
 def attempts_at(

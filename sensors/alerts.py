@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Literal, TypeAlias
 
 import dagster as dg
 
@@ -18,7 +19,8 @@ UI_VARIABLE = "HEADRACE_UI_URL"
 _INTERVAL_SECONDS = 10
 _MOST_PER_TICK = 20
 _MOST_TRIES = 5
-_KINDS = {"failure": dg.DagsterEventType.RUN_FAILURE, "success": dg.DagsterEventType.RUN_SUCCESS}
+_Kind: TypeAlias = Literal[dg.DagsterEventType.RUN_FAILURE, dg.DagsterEventType.RUN_SUCCESS]
+_KINDS: dict[str, _Kind] = {"failure": dg.DagsterEventType.RUN_FAILURE, "success": dg.DagsterEventType.RUN_SUCCESS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,8 @@ def alerts_sensor(datasets: Sequence[ProjectDataset]) -> dg.SensorDefinition:
     )
     def alerts(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         if context.cursor is None:
-            start = ReadPosition(*(_newest(context.instance, kind) for kind in _KINDS.values()))
+            failure, success = (_newest(context.instance, kind) for kind in _KINDS.values())
+            start = ReadPosition(failure, success)
             return dg.SensorResult(skip_reason="reading runs from now on", cursor=json.dumps(asdict(start)))
         position, reason = _go_on(context.instance, ReadPosition(**json.loads(context.cursor)), datasets)
         reason = "; ".join([reason, *_all_gaps(datasets)])
@@ -160,6 +163,6 @@ def _failures(instance: dg.DagsterInstance, run_id: str) -> list[str]:
     return [str(text) for text in texts if text] or ["the run ended without a failed step; its process may have died"]
 
 
-def _newest(instance: dg.DagsterInstance, kind: dg.DagsterEventType) -> int:
+def _newest(instance: dg.DagsterInstance, kind: _Kind) -> int:
     records = instance.fetch_run_status_changes(kind, limit=1).records
     return records[0].storage_id if records else 0

@@ -6,11 +6,17 @@ that looked at runs alone would start the same work beside the backfill.
 
 import dagster as dg
 
-from headrace_dagster.resources.dagster_internals.backfills import BaseAssetGraph, remaining_targets
+from headrace_dagster.resources.dagster_internals.backfills import AssetGraph, remaining_targets
 from headrace_dagster.sensors.activity import ActiveRun
 
 
-def pending_runs(instance: dg.DagsterInstance, graph: BaseAssetGraph) -> list[ActiveRun]:
+def graph_of(context: dg.SensorEvaluationContext) -> AssetGraph:
+    """The asset graph of the code location that a sensor is part of."""
+    assert context.repository_def is not None  # the daemon gives it to every tick
+    return context.repository_def.asset_graph
+
+
+def pending_runs(instance: dg.DagsterInstance, graph: AssetGraph) -> list[ActiveRun]:
     """One run in progress for each asset and partition that backfills under way have still to materialize.
 
     What failed, or depends on what failed, is not among them. The runs count as having begun infinitely long ago.

@@ -18,7 +18,7 @@ from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.tags import DATASET_TAG, WORK_TAG
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.sensors.activity import ActiveRun, active_runs, attempts_at
-from headrace_dagster.sensors.backfills import pending_runs
+from headrace_dagster.sensors.backfills import graph_of, pending_runs
 from headrace_dagster.sensors.loaded import ConfigOrigin
 from headrace_dagster.sensors.source_listing import SourceListing
 
@@ -126,7 +126,7 @@ def _hold(
         return held
     instance, keys, config = context.instance, dataset.keys, dataset.config
     # What a backfill starts meanwhile is in both lists; in the other order, it could be in neither.
-    runs = [*pending_runs(instance, context.repository_def.asset_graph), *active_runs(instance, dataset)]
+    runs = [*pending_runs(instance, graph_of(context)), *active_runs(instance, dataset)]
     if any(run.makes([keys.catalog]) for run in runs):
         return "a scan is in progress"
     if any(_commits(run, keys, config) for run in runs):

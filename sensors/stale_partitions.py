@@ -16,7 +16,7 @@ from headrace_dagster.assets.records import AssetRecords
 from headrace_dagster.assets.tags import DATASET_TAG, INPUT_TAG, REASON_TAG, WORK_TAG, range_tags, work_tags
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.sensors.activity import ActiveRun, active_runs, attempts_at, newest_run
-from headrace_dagster.sensors.backfills import pending_runs
+from headrace_dagster.sensors.backfills import graph_of, pending_runs
 from headrace_dagster.sensors.cancelled_runs import note_cancelled_runs
 from headrace_dagster.sensors.due_work import DueWork, DueWorkReader
 from headrace_dagster.sensors.loaded import ConfigOrigin
@@ -43,7 +43,7 @@ def stale_partitions_sensor(
         "shards exist. Retries failed work with growing pauses, a limited number of times.",
     )
     def stale_partitions(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        graph = context.repository_def.asset_graph
+        graph = graph_of(context)
         reader = DueWorkReader(dataset, storage, AssetRecords(context.instance, graph.asset_check_keys))
         # What a backfill starts meanwhile is in both lists; in the other order, it could be in neither.
         runs = [*pending_runs(context.instance, graph), *active_runs(context.instance, dataset)]

@@ -95,7 +95,7 @@ class DatasetBuild:
         self._scan()
         faults = self.runner.take_faults() if self._is_source_gone() else []
         self._audio()
-        if not self._failed:
+        if not self._has_failed():
             self._follow()
         self.runner.outcomes.extend(faults)
         return self.runner.outcomes
@@ -104,16 +104,15 @@ class DatasetBuild:
         """Bring up to date what is made from the audio."""
         for latents in self.config.latents:
             self._latents(latents)
-        has_latents = not self._failed
+        has_latents = not self._has_failed()
         self._smoke_test()
-        if self._failed and has_latents:
+        if self._has_failed() and has_latents:
             return
         for view in self.config.views:
             self._view(view)
         self._report()
 
-    @property
-    def _failed(self) -> bool:
+    def _has_failed(self) -> bool:
         return any(outcome.stops for outcome in self.runner.outcomes)
 
     def _scan(self) -> None:
@@ -123,7 +122,7 @@ class DatasetBuild:
 
     def _is_source_gone(self) -> bool:
         """Whether the scan failed because there is no source, and the catalog of an earlier scan is there."""
-        if not self._failed or read_current_header(self.storage.output(self.config), self.config) is None:
+        if not self._has_failed() or read_current_header(self.storage.output(self.config), self.config) is None:
             return False
         try:
             self.storage.source(self.config)
@@ -132,10 +131,10 @@ class DatasetBuild:
         return False
 
     def _audio(self) -> None:
-        if self._failed:
+        if self._has_failed():
             return
         built_from = self._build_audio()
-        if self._failed and self._has_source_changed(built_from):
+        if self._has_failed() and self._has_source_changed(built_from):
             self._build_audio()
 
     def _build_audio(self) -> str:
@@ -148,13 +147,13 @@ class DatasetBuild:
         self._partitions(part, partition_sizes(catalog), self._column_parts(catalog).values())
         columns = self._column_parts(catalog)
         for joined in columns.values():
-            if not self._failed:
+            if not self._has_failed():
                 self._partitions(joined, partition_sizes(catalog))
         indexes = [self.keys.columns_index(name) for name in columns]
-        if not self._failed:
+        if not self._has_failed():
             also = [k for k in indexes if k in self.selected]
             self._index(self.keys.sizes_index, audio, catalog.digest, wanted, also=also)
-        snapshot = None if self._failed else newest_snapshot(audio)
+        snapshot = None if self._has_failed() else newest_snapshot(audio)
         for name, joined in columns.items():
             if snapshot is not None:
                 wanted = {partition: joined.settings.wanted(source) for partition, source in joined.sources.items()}
@@ -182,7 +181,7 @@ class DatasetBuild:
         """
         faults = self.runner.take_faults()
         self._scan()
-        if not self._failed and self.storage.catalog(self.config).header.digest != built_from:
+        if not self._has_failed() and self.storage.catalog(self.config).header.digest != built_from:
             return True
         self.runner.outcomes.extend(faults)
         return False
@@ -209,7 +208,7 @@ class DatasetBuild:
         key = self.keys.loader_smoke_test
         snapshots = self._snapshots()
         if (
-            self._failed
+            self._has_failed()
             or snapshots is None
             or key not in self.selected
             or self.runner.records.is_made_from(key, smoke_inputs(self.config, snapshots))

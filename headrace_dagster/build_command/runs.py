@@ -163,7 +163,7 @@ class Runner:
     def select(self, text: str) -> set[dg.AssetKey]:
         """The assets that an expression in Dagster's selection syntax names; empty if the expression is invalid."""
         try:
-            found = dg.AssetSelection.from_string(text).resolve(self._definitions.resolve_asset_graph())
+            found = set(dg.AssetSelection.from_string(text).resolve(self._definitions.resolve_asset_graph()))
         except dg.DagsterError:
             return set()
         return found & set(self.keys())

@@ -7,6 +7,7 @@ Fails first: tests/sensors/test_backfills.py.
 """
 
 from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 import dagster as dg
 from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph  # noqa: TID251 - see above
@@ -17,10 +18,12 @@ from dagster._core.execution.backfill import (  # noqa: TID251 - see above
     PartitionBackfill,
 )
 
+AssetGraph: TypeAlias = BaseAssetGraph[Any]
+"""Asset graph of a repository."""
 _UNDER_WAY = BulkActionsFilter(statuses=[BulkActionStatus.REQUESTED])
 
 
-def remaining_targets(instance: dg.DagsterInstance, graph: BaseAssetGraph) -> Iterator[tuple[dg.AssetKey, str | None]]:
+def remaining_targets(instance: dg.DagsterInstance, graph: AssetGraph) -> Iterator[tuple[dg.AssetKey, str | None]]:
     """Asset and partition of everything that backfills under way have not materialized.
 
     What failed, and what depends on it, is left out: a backfill does not try it again.
@@ -30,7 +33,7 @@ def remaining_targets(instance: dg.DagsterInstance, graph: BaseAssetGraph) -> It
             yield from _remaining(backfill, graph)
 
 
-def _remaining(backfill: PartitionBackfill, graph: BaseAssetGraph) -> Iterator[tuple[dg.AssetKey, str | None]]:
+def _remaining(backfill: PartitionBackfill, graph: AssetGraph) -> Iterator[tuple[dg.AssetKey, str | None]]:
     try:
         data = backfill.get_asset_backfill_data(graph)
     except DagsterDefinitionChangedDeserializationError:  # Dagster ends such a backfill itself

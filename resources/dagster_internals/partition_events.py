@@ -30,7 +30,7 @@ from dagster._core.definitions.source_asset import (  # noqa: TID251 - see above
 from headrace_dagster.resources.dagster_internals.event_log import DATA_VERSION_TAG, partition_versions
 
 
-def recorded_output() -> dg.MaterializeResult:
+def recorded_output() -> dg.MaterializeResult[None]:
     """The output of an asset whose partitions were recorded before. Later steps of the run follow it."""
     return dg.MaterializeResult(metadata={SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True})
 
@@ -56,19 +56,18 @@ class PartitionRecorder:
     def of_step(cls, context: dg.AssetExecutionContext, key: dg.AssetKey) -> "PartitionRecorder":
         """A recorder for the asset of a step that has just begun."""
         definition, instance = context.assets_def, context.instance
-        inputs = {}
+        inputs: dict[dg.AssetKey, tuple[str, dict[str | None, str]]] = {}
         for upstream in sorted(definition.asset_deps[key]):
             newest = instance.fetch_materializations(upstream, limit=1).records
             pointer = str(newest[0].storage_id) if newest else NULL_EVENT_POINTER
-            versions: dict[str | None, str] = dict(
-                partition_versions(instance, upstream, dg.DagsterEventType.ASSET_MATERIALIZATION)
-            )
+            by_partition = partition_versions(instance, upstream, dg.DagsterEventType.ASSET_MATERIALIZATION)
+            versions: dict[str | None, str] = dict[str | None, str](by_partition.items())
             if newest and newest[0].partition_key is None:
                 versions[None] = _version_of(newest[0])
             inputs[upstream] = (pointer, versions)
         return cls(instance, key, (definition.code_versions_by_key[key] or context.run.run_id), inputs)
 
-    def materialization(self, partition: str, made: dg.MaterializeResult) -> dg.AssetMaterialization:
+    def materialization(self, partition: str, made: dg.MaterializeResult[None]) -> dg.AssetMaterialization:
         """The materialization of one partition, with its data version and those of what it was made from."""
         tags = dict(made.tags or {})
         if made.data_version is not None:

@@ -30,7 +30,7 @@ class RunProcess:
 def run_process(instance: dg.DagsterInstance, run_id: str) -> RunProcess | None:
     """The last process that logged its number for a run; None if none did."""
     for entry in reversed(list(instance.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT))):
-        data = entry.get_dagster_event().event_specific_data
-        if data is not None and (pid := data.metadata.get("pid")) is not None:
-            return RunProcess(int(pid.value), entry.timestamp)
+        pid = entry.get_dagster_event().engine_event_data.metadata.get("pid")
+        if pid is not None:
+            return RunProcess(int(str(pid.value)), entry.timestamp)
     return None
