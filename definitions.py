@@ -1,4 +1,4 @@
-"""What Dagster loads: the data sets of `HEADRACE_DATASETS` (default `datasets/`; a relative path is below this folder).
+"""Definitions that Dagster loads: the data sets of `HEADRACE_DATASETS` (default `datasets/`; relative to this folder).
 
 The process of a run loads only its own data set, if a sensor or schedule started the run.
 This repository uses `headrace_dagster` as any other Dagster project does (docs/dagster.md).

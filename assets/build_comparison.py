@@ -14,7 +14,7 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class BuildComparison:
-    """What a run has already compared of a partition, because it has built the partition.
+    """Shards of a partition that a run has already compared, because it has built the partition.
 
     Attributes:
         instance: the Dagster instance.
@@ -34,7 +34,7 @@ class BuildComparison:
     def by_the_build(
         cls, instance: dg.DagsterInstance, run_id: str, key: dg.AssetKey, partition: str
     ) -> "BuildComparison":
-        """What the materialization of this partition in this run compared, if there is one."""
+        """Read from the materialization of this partition in this run, if there is one, how many shards were compared."""
         of_partition = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition])
         found = instance.fetch_materializations(of_partition, limit=1).records
         if not found or found[0].run_id != run_id:

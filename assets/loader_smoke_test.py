@@ -81,7 +81,7 @@ def loader_smoke_test_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
 
 
 def _coverage(instance: dg.DagsterInstance, key: dg.AssetKey) -> Coverage:
-    """What earlier smoke tests have read, from the metadata of the last one."""
+    """Coverage of earlier smoke tests, from the metadata of the last one."""
     event = instance.get_latest_materialization_event(key)
     materialization = event.asset_materialization if event else None
     said = materialization.metadata.get(COVERAGE) if materialization else None

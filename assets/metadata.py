@@ -152,7 +152,7 @@ def shards_metadata(storage: Storage, build: PartitionBuild, settings: ShardSett
 
 
 def _codecs(storage: Storage, shards: Sequence[str]) -> Metadata:
-    """How many samples of these shards have each extension: with `codec: copy`, which were written as FLAC."""
+    """Number of samples in these shards by extension: with `codec: copy`, it shows which were written as FLAC."""
     counts: Counter[str] = Counter()
     for index in (read_index(storage, shard) for shard in shards):
         counts.update(index.audio_counts)
@@ -217,7 +217,7 @@ def snapshot_metadata(storage: Storage, committed: NumberedSnapshot, *, is_new: 
 
 
 def smoke_metadata(results: "Mapping[str, SmokeResult]") -> Metadata:
-    """What a smoke test read and how fast, with a table row for each shard."""
+    """Samples that a smoke test read and its speed, with a table row for each shard."""
     rows = [
         {"part": part, **row} for part, result in results.items() for row in result.table.head(_MOST_ROWS).to_dicts()
     ]

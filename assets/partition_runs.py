@@ -24,7 +24,7 @@ PartitionChecks = Callable[[str, dg.MaterializeResult[None]], Iterable[dg.AssetC
 
 
 def backfill_policy_of(config: DatasetConfig) -> dg.BackfillPolicy | None:
-    """How many partitions Dagster's own backfills put into a run; None leaves it at one."""
+    """Limit of partitions that Dagster's own backfills put into one run; None leaves it at one."""
     most = config.runs.partitions_per_run
     return dg.BackfillPolicy.multi_run(most) if most > 1 else None
 

@@ -22,7 +22,7 @@ from headrace_dagster.resources.dagster_internals.event_log import (
 
 @dataclass(frozen=True, slots=True)
 class AssetRecords:
-    """What an instance has recorded of the assets of a graph.
+    """Records that an instance has of the assets of a graph.
 
     An asset whose checks have not all passed counts as not recorded. A check that only warns counts as passed.
 

@@ -26,7 +26,7 @@ def report_link(environment: Mapping[str, str], name: str, path: str) -> str | N
 
 
 def where_words(link: str | None, location: str) -> str:
-    """Where the page is, for somebody who reads this in a browser."""
+    """Sentence that says where the page is, for somebody who reads it in a browser."""
     if link is not None:
         return f"The page: [{link}]({link}). The file: `{location}`."
     return (

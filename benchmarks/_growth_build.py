@@ -76,7 +76,7 @@ def no_op(folder: Path, size: dict[str, int]) -> Figures:
 
 
 def sensor_tick(folder: Path, size: dict[str, int]) -> Figures:
-    """What a tick of both sensors reads when nothing has changed: listing, stamps, header, manifests."""
+    """Run a tick of both sensors when nothing has changed: it reads listing, stamps, header and manifests."""
     config, output = _config(folder, size), LocalStorage(folder / "output")
     header, listing = read_current_header(output, config), GradualListing(_source(folder)).go_on(600.0)
     if header is None or listing is None:
@@ -97,7 +97,7 @@ def opening(folder: Path, size: dict[str, int]) -> Figures:  # noqa: ARG001
 
 
 def gc(folder: Path, size: dict[str, int]) -> Figures:  # noqa: ARG001
-    """What a gc finds. Everything is kept."""
+    """Search for garbage as a gc does. Everything is kept."""
     from headrace.upkeep.gc import find_garbage  # noqa: PLC0415 - imports much
 
     found = find_garbage(LocalStorage(folder / "output"), keep=1, now_seconds=time.time())

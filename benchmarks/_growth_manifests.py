@@ -121,7 +121,7 @@ def open_table(folder: Path, size: dict[str, int]) -> Figures:
 
 
 def open_lengths(folder: Path, size: dict[str, int]) -> Figures:
-    """How many samples of which length each shard has, as the first start of `FrameBudget` on a host reads it."""
+    """Length counts of each shard, as the first start of `FrameBudget` on a host reads them."""
     storage = _audio(folder)
     shards, data = snapshot_shards(storage, read_snapshot(storage), "train")
     census = stored_census(ShardSet(storage, shards, data, read_index), SampleSettings())
@@ -131,7 +131,7 @@ def open_lengths(folder: Path, size: dict[str, int]) -> Figures:
 
 
 def gc_names(folder: Path, size: dict[str, int]) -> Figures:  # noqa: ARG001
-    """What a gc finds: manifests and tables are read, and the folder is listed."""
+    """Search for garbage as a gc does: manifests and tables are read, and the folder is listed."""
     (found,) = find_garbage(LocalStorage(folder), keep=1, now_seconds=4e9)
     return {"garbage_files": len(found.entries)}
 
@@ -158,7 +158,7 @@ def files_listed(folder: Path, size: dict[str, int]) -> Figures:  # noqa: ARG001
 
 
 def files_by_name(folder: Path, size: dict[str, int]) -> Figures:
-    """The same files by name, as a partition's run looks for them: those of its manifest and of its journal."""
+    """Files of one partition by name, as the partition's run finds them: those of its manifest and of its journal."""
     storage = _files(folder)
     names = [_name(_CHANGED, number) for number in range(size["shards"] // size["partitions"])]
     sizes = sizes_of_shards(storage, "train_0007_", names)

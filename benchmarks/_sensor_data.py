@@ -35,7 +35,7 @@ _CHANGED_NS = 10**18
 
 @dataclass(frozen=True)
 class Size:
-    """How much is written.
+    """Size of the data that is written.
 
     Attributes:
         recordings: recordings in source and catalog.
@@ -52,7 +52,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Dataset:
-    """What was written."""
+    """Data that was written."""
 
     config: DatasetConfig
     catalog: Catalog

@@ -76,7 +76,7 @@ def _mono(path: Path) -> np.ndarray:
 
 
 def encode(path: Path) -> bytes:
-    """What every writer has to do at the least."""
+    """Encode one recording: the least work of any writer."""
     samples, rate = sf.read(path, dtype="int16")
     return encode_samples(samples, rate)
 

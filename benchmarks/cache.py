@@ -1,4 +1,4 @@
-"""What a cache that knows the future saves, and what it costs.
+"""Measures the downloads that a cache saves by knowing future uses, and the cost of that knowledge.
 
     python benchmarks/cache.py [--shards 2000] [--epochs 4] [--json PATH]
 
@@ -158,7 +158,7 @@ def _cost() -> dict[str, float]:
 
 
 class _Uses:
-    """As `FolderUses`, for eight ranks in the middle of an epoch."""
+    """Next uses for eight ranks in the middle of an epoch, in place of `FolderUses`."""
 
     def __init__(self, names: ShardNames, uses: dict[int, EpochUses]) -> None:
         self._names = names

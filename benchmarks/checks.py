@@ -1,4 +1,4 @@
-"""What the loader's default checks of local shards cost: `python benchmarks/checks.py [--clips 150] [--rounds 60]`.
+"""Measures the loader's default checks of local shards: `python benchmarks/checks.py [--clips 150] [--rounds 60]`.
 
 Local FLAC shards with JSON, of 5 s clips, are read in whole epochs on one thread, in turn: with the default checks (the
 CRC-32 of JSON and of small fields, and FLAC's header compared with the index), without them (the functions that check

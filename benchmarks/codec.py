@@ -57,7 +57,7 @@ class Clips:
 
 
 def systems(clips: Clips) -> dict[str, Callable[[int], object]]:
-    """What is compared: a function of a clip's number each."""
+    """Systems to compare: for each a function of a clip's number."""
 
     def ours(i: int) -> None:
         decode_flac_into(clips.flac[i], np.empty((1, NUM_FRAMES), np.float32))

@@ -288,7 +288,7 @@ def real_shard(folder: Path, audio: AudioFormat) -> Form:
 
 
 def full(form: Form, count: int, steps: dict[str, dict[str, float]]) -> dict[str, float]:
-    """What the whole data set would be in this form, and what the new columns are beside it."""
+    """Extrapolate to the whole data set: its size and cost in this form, and those of the new columns in relation."""
     num_shards = count / SAMPLES_PER_SHARD
     num_bytes = form.shard_bytes * num_shards
     new = steps["new columns"]

@@ -1,4 +1,4 @@
-"""How the cost of building grows with the data set: one function per row of a table, each in a process of its own.
+"""Measures building costs by size of the data set: one function per row of a table, each in its own process.
 
     python benchmarks/growth.py [--rows build manifests …] [--sizes small full] [--json PATH] [--table]
 
@@ -182,7 +182,7 @@ def _cell(row: Figures | None) -> str:
 
 
 def exponents(costs: list[tuple[tuple[int, int], float]]) -> tuple[str, str]:
-    """How CPU seconds grow with the two sizes, as text; empty where that cannot be said."""
+    """Growth exponents of CPU seconds in the two sizes, as text; empty where they cannot be determined."""
     known = [(size, seconds) for size, seconds in costs if seconds > 0]
     if len(known) < 2 or max(seconds for _, seconds in known) < _LEAST_SECONDS:
         return "", ""

@@ -1,4 +1,4 @@
-"""How the cost of a catalog grows with the number of recordings: scan, store, one partition's run, sensors.
+"""Measures the costs of a catalog by number of recordings: scan, store, one partition's run, sensors.
 
 Each step runs in a process of its own, over a source that is a table of names: nothing is decoded, so the figures are
 those of the catalog alone. CPU seconds are user and system together, memory is the peak of the process, bytes are those
@@ -82,7 +82,7 @@ def _measured(step: str, folder: Path, count: int) -> dict[str, float]:
 
 
 def _act(step: str, folder: Path, count: int) -> Callable[[], dict[str, float]]:
-    """What a step does; everything that it needs is imported before. Returns its traffic with the output."""
+    """Function that performs a step, with all imports made before, and returns its traffic with the output."""
     if step in {"header", "stamps"}:
         return _sensor(step, folder)
     import polars as pl  # noqa: PLC0415 - sensors do without

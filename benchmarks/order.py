@@ -1,4 +1,4 @@
-"""What the order costs and how well it mixes, beside MosaicML's planning.
+"""Measures the cost of the order and its mixing, beside MosaicML's planning.
 
     python benchmarks/order.py [--max-samples 1e9] [--reference FOLDER] [--json PATH] [--parts PART ...]
 

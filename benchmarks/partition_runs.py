@@ -1,4 +1,4 @@
-"""What the run of a tiny partition costs in `build.py`: `python benchmarks/partition_runs.py [--rounds 3] [TREE ...]`.
+"""Measures a tiny partition's run in `build.py`: `python benchmarks/partition_runs.py [--rounds 3] [TREE ...]`.
 
 A data set of recordings of 50 ms, four for each partition, is built from nothing with few partitions and with many,
 each time by a new process of `build.py`, on SQLite in a new `DAGSTER_HOME`. The difference divided by the number of

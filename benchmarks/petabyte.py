@@ -1,4 +1,4 @@
-"""What one petabyte of audio would cost, computed from measured unit costs: `python benchmarks/petabyte.py`.
+"""Computes the cost of one petabyte of audio from measured unit costs: `python benchmarks/petabyte.py`.
 
 `--measure` measures the unit costs that no other benchmark records (scan, FLAC, index, decoding for encoders, CREPE on
 the CPU) on clips of 5 s cut from the demo's music, and writes them to `benchmarks/results/petabyte.json`. Without it,

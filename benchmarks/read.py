@@ -64,7 +64,7 @@ def _has(python: str, package: str) -> bool:
 
 
 def run_apart(entry: Entry, corpus: Path, kind: str, *flags: str) -> dict[str, object]:
-    """What `measure.py` prints in a fresh process."""
+    """Run `measure.py` in a fresh process and return the reading that it prints."""
     words = [entry.system.module, str(corpus), kind, str(entry.num_workers), entry.form, *flags]
     done = subprocess.run(
         [entry.python, "-m", "benchmarks.peers.measure", *words],
@@ -113,7 +113,7 @@ def check(chosen: Iterable[Entry], corpus: Path, kind: str) -> None:
 
 
 def hardware() -> dict[str, object]:
-    """What the figures were taken on."""
+    """Facts about the machine and the software that the figures were measured on."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line for line in lines if line.startswith("model name")), "").partition(": ")[2]
     cores = len(os.sched_getaffinity(0))

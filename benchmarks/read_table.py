@@ -39,7 +39,7 @@ Setting = tuple[str, str, str, int]
 
 
 def figures(paths: list[Path]) -> dict[Setting, Figures]:
-    """What the files say about each loader."""
+    """Figures of each loader in the files."""
     found: dict[Setting, Figures] = defaultdict(Figures)
     for path in paths:
         for reading in json.loads(path.read_text())["readings"]:

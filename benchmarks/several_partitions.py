@@ -1,4 +1,4 @@
-"""What several partitions in a run save: `python benchmarks/several_partitions.py [--rounds 3]`.
+"""Measures the savings of several partitions in a run: `python benchmarks/several_partitions.py [--rounds 3]`.
 
 The same tiny partitions as in `partition_runs.py`, with one and with eight partitions to a run, in turn:
 
@@ -59,7 +59,7 @@ def processes(per_run: int) -> tuple[float, float]:
 
 
 def build(per_run: int) -> tuple[float, float]:
-    """The same of one further partition in `build.py`."""
+    """Seconds of CPU and by the clock of one further partition in `build.py`."""
     few, many = (measure(ROOT, count, per_run) for count in (FEW, MANY))
     cpu, clock = ((more - less) / (MANY - FEW) for less, more in zip(few, many, strict=True))
     return cpu, clock

@@ -181,7 +181,7 @@ def run_apart(mode: str, uri: str, endpoint: str, cache: Path, sizes: Path) -> R
 
 
 def one(mode: str, uri: str, cache: str, sizes: str) -> None:
-    """What the fresh process does: prints a reading as JSON."""
+    """Read in a fresh process, and print the reading as JSON."""
     found = fetch_all(uri, json.loads(Path(sizes).read_text())) if "limit" in mode else read_all(uri, cache)
     print(json.dumps(asdict(found) | {"mode": mode}))
 

@@ -179,7 +179,7 @@ def dropped(paths: list[Path]) -> None:
 
 Files = Callable[[list[Path]], None]
 PLACES: dict[str, tuple[Files, Files]] = {"page cache": (in_page_cache, in_page_cache), "disk": (dropped, on_disk)}
-"""Where shards are → what is done with the files to read before the measurement, and with those written at its end."""
+"""Place of shards → operation on the files to read before the measurement, and on the written ones at its end."""
 
 
 @dataclass(slots=True)

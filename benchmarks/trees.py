@@ -156,7 +156,7 @@ def _ratio(others: list[Reading], found: list[Reading]) -> str:
 
 
 def _commit(tree: Path) -> str:
-    """What a working tree has checked out."""
+    """Commit that a working tree has checked out."""
     command = ["git", "-C", str(tree), "describe", "--always", "--dirty"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 

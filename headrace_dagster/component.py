@@ -57,7 +57,7 @@ class Dataset(dg.Component):
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
-        """What `dg list components` shows."""
+        """Description that `dg list components` shows."""
         return dg.ComponentTypeSpec(
             description="Raw audio to training-ready WebDataset shards: one data set with its checks, sensors and "
             "schedules.",

@@ -13,7 +13,7 @@ from headrace_dagster.resources.workers import WorkersResource
 
 
 class EncoderSettings(dg.Resolvable, dg.Model):
-    """Where and how fast encoders run: the fields of `EncodersResource`."""
+    """Devices and speed of encoders: the fields of `EncodersResource`."""
 
     devices: tuple[str, ...] = ()
     batch_seconds: float | None = None
@@ -22,7 +22,7 @@ class EncoderSettings(dg.Resolvable, dg.Model):
 
 
 class WorkerSettings(dg.Resolvable, dg.Model):
-    """Where partitions are built: threads of this machine, or a Ray cluster if `ray_address` is given."""
+    """Workers that build partitions: threads of this machine, or a Ray cluster if `ray_address` is given."""
 
     num_threads: int = 0
     ray_address: str | None = None

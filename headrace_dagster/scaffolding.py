@@ -1,4 +1,4 @@
-"""What `dg scaffold defs headrace_dagster.Dataset NAME` writes."""
+"""Writes the files of `dg scaffold defs headrace_dagster.Dataset NAME`."""
 
 import re
 

@@ -17,7 +17,7 @@ _COMPILED = frozenset({"crepe", "transformers"})
 
 
 class Encoders(Protocol):
-    """What assets need to encode audio."""
+    """Interface through which assets encode audio."""
 
     def load(self, config: EncoderConfig) -> list[Encoder]:
         """The encoder, once for each device. Raises as `headrace.encoders.load`."""
@@ -91,7 +91,7 @@ class EncoderLoader:
 
 
 class EncodersResource(dg.ConfigurableResource["EncodersResource"]):
-    """Where and how fast encoders run. No field changes what latents are, so none makes a partition stale."""
+    """Devices and speed of encoders. No field changes the latents, so none makes a partition stale."""
 
     devices: list[str] = Field(
         default=[AUTO],

@@ -1,4 +1,4 @@
-"""Where partitions are built, on this machine or on a Ray cluster: from environment variables, and in words."""
+"""Chooses the workers that build partitions, this machine or a Ray cluster, from environment variables."""
 
 from collections.abc import Mapping
 

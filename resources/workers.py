@@ -28,7 +28,7 @@ class BuildFunction(Protocol[Made_co]):
 
 
 class Workers(FileWorkers, Protocol):
-    """Where partitions are built and files are read, and how many threads other work may use."""
+    """Workers that build partitions and read files, and the number of threads that other work may use."""
 
     @property
     def count(self) -> int:
@@ -36,7 +36,7 @@ class Workers(FileWorkers, Protocol):
 
     @property
     def at_a_time(self) -> int:
-        """How many calls of `run` may be under way at a time, each on its own thread, at least 1."""
+        """Calls of `run` that may be in progress at a time, each on its own thread, at least 1."""
 
     def run(self, work: BuildFunction[Result], progress: Callable[[int], None], *, on_gpu: bool = False) -> Result:
         """Do the work of a partition and wait for its result.

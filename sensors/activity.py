@@ -84,7 +84,7 @@ def _assets_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> frozenset[dg
 def attempts_at(
     instance: dg.DagsterInstance, tokens: Collection[str], partitions_per_run: int = 1
 ) -> Mapping[str, Attempts]:
-    """How often and how recently each token was tried, by runs that ended, successful or not.
+    """Count the attempts for each token, with the time of the last: runs that ended, successful or not.
 
     A token is asked about while its work is still to be done, so a successful run has not done it either. A run that
     was cancelled or superseded is no attempt. If the last run was cancelled, nothing is tried again.

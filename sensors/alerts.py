@@ -25,7 +25,7 @@ _KINDS: dict[str, _Kind] = {"failure": dg.DagsterEventType.RUN_FAILURE, "success
 
 @dataclass(frozen=True, slots=True)
 class ReadPosition:
-    """How far the sensor has read the runs.
+    """Position up to which the sensor has read the runs.
 
     Attributes:
         failure: storage id of the last failed run.

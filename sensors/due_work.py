@@ -38,7 +38,7 @@ AUDIO = "audio"
 
 @dataclass(frozen=True, slots=True)
 class DueWork:
-    """What a data set lacks.
+    """Work that a data set needs to be up to date.
 
     Attributes:
         partitions: the work of each partition that is not up to date.
@@ -116,7 +116,7 @@ class DueWorkReader:
         return dict(zip(self.stages(), self.storage.folders(self.config).values(), strict=True))
 
     def read(self, missing: Callable[[str], Mapping[str, float]]) -> DueWork | None:
-        """What the data set lacks, or None while the source has to be scanned first, see `read_current_header`.
+        """Find the due work, or None while the source has to be scanned first, see `read_current_header`.
 
         Args:
             missing: returns for a stage the partitions that lack shards, and since when.
@@ -240,7 +240,7 @@ class DueWorkReader:
     def _rest(
         self, catalog: str, partitions: Mapping[str, PartitionWork], stages: Mapping[str, _Stage]
     ) -> tuple[dg.AssetKey, ...]:
-        """What is made without the sets of latents that partitions lack; the smoke test joins all sets, so it waits."""
+        """Assets that need no set of latents that partitions lack; the smoke test joins all sets, so it waits."""
         lacking = {stage for work in partitions.values() for stage in work.stages}
         if not lacking.isdisjoint([AUDIO, *filter(_is_columns, stages)]):
             return ()
@@ -259,7 +259,7 @@ class DueWorkReader:
 
 
 def _work(partition: str, stages: Mapping[str, _Stage]) -> PartitionWork | None:
-    """What one partition lacks, if anything. Where the audio is stale, all latents are, which are made from it."""
+    """Due work of one partition, if any. If its audio is stale, so are all latents, which are made from the audio."""
     if partition in stages[AUDIO].todo:
         lacking = list(stages)
     else:

@@ -16,7 +16,7 @@ from headrace.errors import ConfigError
 
 
 class ConfigOrigin(Protocol):
-    """Where the configuration of a data set was loaded from."""
+    """Origin of the loaded configuration of a data set."""
 
     def why_held(self, config: DatasetConfig) -> str | None:
         """Why the sensors of a data set must not start anything; None where its file is as it was loaded."""

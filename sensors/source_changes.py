@@ -66,7 +66,7 @@ def _scan(dataset: ProjectDataset, token: str) -> dg.RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a tick found: the token of a scan that is due, or why none starts; and the next cursor."""
+    """Result of a tick: the token of a scan that is due, or why none starts; and the next cursor."""
 
     token: str | None = None
     reason: str | None = None

@@ -53,7 +53,7 @@ class Finding:
 
 
 def parsed(text: str) -> dict[str, str]:
-    """What to write instead, by phrase, from the text of phrases.txt."""
+    """Replacements by phrase, from the text of phrases.txt."""
     rules = [line.partition("->") for line in text.splitlines() if line.strip() and not line.startswith("#")]
     return {phrase.strip(): instead.strip() for phrases, _, instead in rules for phrase in phrases.split(",")}
 

@@ -51,7 +51,7 @@ class FaceContract(Contract):
 
 
 def face_faults(room: str, graph: ImportGraph, most_names: int) -> list[str]:
-    """What is wrong with the face of a room: imports past it, modules in it that nobody imports, or its size."""
+    """List faults in the face of a room: imports past it, modules in it that nobody imports, or its size."""
     face = face_of(Path(*room.split("."), "__init__.py").read_text())
     inside = graph.find_descendants(room)
     imported = {}

@@ -60,7 +60,7 @@ class Recording:
 
 
 def spelling(name: str) -> str:
-    """What the README's name and the file's name have in common: `loop_3dprinter` is loop_3d_printer.flac."""
+    """Common spelling of a name in the README and in a file name: `loop_3dprinter` is loop_3d_printer.flac."""
     return name.replace("_", "")
 
 

@@ -32,7 +32,7 @@ MEMORY = 8 << 30
 
 
 class Outcome(StrEnum):
-    """What the tests of a module did with a mutant."""
+    """Outcome of a module's tests on a mutant."""
 
     KILLED = "killed"
     SURVIVED = "survived"
@@ -139,7 +139,7 @@ def _end_group(pid: int) -> None:
 
 
 def seconds_unchanged(tests: Tests) -> float:
-    """How long the tests take without a change.
+    """Duration of the tests without a change.
 
     Raises:
         SystemExit: They fail.

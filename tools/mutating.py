@@ -26,7 +26,7 @@ class Mutant:
     path: str
     """The module, relative to the repository's root."""
     operator: str
-    """What was changed into what, as cosmic-ray names it."""
+    """The change, as cosmic-ray names it."""
     source: str
     """The complete text with the change."""
     line: int
@@ -66,7 +66,7 @@ def behaviour(source: str) -> str:
 
 
 def _places(source: str, operators: Iterable[str]) -> list[tuple[str, int]]:
-    """What can be changed: cosmic-ray's name of an operator, and the number of the place where it applies."""
+    """Places that can be changed: cosmic-ray's name of an operator, and the number of the place where it applies."""
     from cosmic_ray.ast import ast_nodes, get_ast  # noqa: PLC0415 - cosmic-ray is an extra
     from cosmic_ray.plugins import get_operator, operator_names  # noqa: PLC0415
 

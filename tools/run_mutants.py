@@ -49,7 +49,7 @@ class Score:
 
     @property
     def mutants(self) -> int:
-        """How many mutants were run."""
+        """Number of mutants that were run."""
         return sum(self.outcomes.values())
 
     @property

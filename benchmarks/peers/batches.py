@@ -1,4 +1,4 @@
-"""What every torch-based peer shares: decoders and collates, as documented and at their best."""
+"""Decoders and collates that torch-based peers share, as documented and at their best."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What every system is given: the same clips in our tars, sizes, a seed. Standard library only: any environment."""
+"""Input of every system: equal clips in our tars, sizes, a seed. Standard library only, for any environment."""
 
 import json
 import tarfile
@@ -25,7 +25,7 @@ LATENT_SHAPE = (500, 256)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What to run.
+    """Settings of one run.
 
     Attributes:
         module: file of this package that reads.
@@ -58,7 +58,7 @@ class Run:
 
     @property
     def own(self) -> Path:
-        """Where the system's own form of the corpus is, if it does not read our tars."""
+        """Folder of the corpus in the system's own form, if the system does not read our tars."""
         return self.corpus / f"{self.module}-{self.kind}-{self.form if self.kind == 'latents' else 'bytes'}"
 
     @property

@@ -1,4 +1,4 @@
-"""The same limit with libsndfile, which the peers decode with."""
+"""Measures the limit of `limit.py` with libsndfile, which the peers decode with."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -29,7 +29,7 @@ MEMORY_SHARE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What one run took.
+    """Times of one run.
 
     Attributes:
         num_samples: that arrived.
@@ -54,13 +54,13 @@ class Timing:
 
     @property
     def steady_rate(self) -> float:
-        """The same without the first batch."""
+        """Samples per second without the first batch."""
         return (self.num_samples - self.first_samples) / (self.seconds - self.first_seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What one run needed.
+    """Memory of one run.
 
     Attributes:
         peak_mib: of this process and its children; pages that they share count once.
@@ -71,7 +71,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What one run delivered, whatever its order.
+    """Samples that one run delivered, in any order.
 
     Attributes:
         num_samples: rows of all batches.

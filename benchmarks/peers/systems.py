@@ -72,5 +72,5 @@ class Entry:
 
     @property
     def label(self) -> str:
-        """As printed."""
+        """Name in printed tables."""
         return f"{self.system.name}, {self.num_workers}" + (", documented" if self.form == DOCUMENTED else "")

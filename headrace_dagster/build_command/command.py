@@ -33,7 +33,7 @@ from headrace_dagster.resources.storage import StorageResource
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """What the command line asks for.
+    """Arguments of the command line.
 
     Attributes:
         name: name of the data set.

@@ -54,7 +54,7 @@ class Ledger:
         self._entries[key] = _Entry(storage, ShardsBefore(first.manifests, first.sizes, why), tuple(layout))
 
     def changes(self, outcomes: Sequence[RunOutcome]) -> BuildChanges:
-        """What the runs of a build changed, including a build that was stopped."""
+        """Changes that the runs of a build made, including a build that was stopped."""
         after = last_catalog(self.output)
         seconds: dict[dg.AssetKey, float] = {}
         for outcome in outcomes:

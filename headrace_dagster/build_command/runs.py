@@ -176,7 +176,7 @@ def _was_interrupted(result: dg.ExecuteInProcessResult) -> bool:
 
 
 def _seconds_of(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> float | None:
-    """How long the step of an asset took; 0 if it failed, None if it was not reached."""
+    """Duration of the step of an asset; 0 if it failed, None if it was not reached."""
     for event in result.all_events:
         if event.step_key == _step_of(key) and (event.is_step_success or event.is_step_failure):
             return event.step_success_data.duration_ms / 1000 if event.is_step_success else 0.0
@@ -218,7 +218,7 @@ def _outcomes_of_partitions(
 def _faults_by_partition(
     result: dg.ExecuteInProcessResult, key: dg.AssetKey, partitions: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
-    """What failed in a run of several partitions: the message of each partition that an asset's step names."""
+    """Failures in a run of several partitions: the message of each partition that an asset's step names."""
     found: dict[str, tuple[str, ...]] = {}
     for event in result.all_events:
         if event.is_step_failure and event.step_key == _step_of(key):
@@ -234,7 +234,7 @@ def _step_of(key: dg.AssetKey) -> str:
 
 
 def _warnings(result: dg.ExecuteInProcessResult) -> Iterator[str]:
-    """What checks warn of in a scan, without what the account of a build says: rejects, missing audio and tables."""
+    """Warnings of checks in a scan, except those that a build reports itself: rejects, missing audio and tables."""
     for evaluation in result.get_asset_check_evaluations():
         is_warning = not evaluation.passed and evaluation.severity == dg.AssetCheckSeverity.WARN
         if is_warning and evaluation.check_name not in {NEW_REJECTS, DROPPED_AUDIO, READ}:
@@ -248,7 +248,7 @@ def _faults(
     only: dg.AssetKey | None = None,
     but: str | None = None,
 ) -> list[str]:
-    """What failed in a run: all of it, without the steps and checks of some assets, or only those of one.
+    """Failures in a run: all of them, without the steps and checks of some assets, or only those of one asset.
 
     Checks with the name `but` do not count.
     """

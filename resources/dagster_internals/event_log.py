@@ -25,7 +25,7 @@ DATA_VERSION_TAG = "dagster/data_version"
 
 
 class CheckResult(enum.Enum):
-    """What the last execution of an asset check came to."""
+    """Result of the last execution of an asset check."""
 
     PASSED = "passed"
     WARNED = "warned"

@@ -14,7 +14,7 @@ from dagster._core.instance.ref import InstanceRef  # noqa: TID251 - see above
 from dagster_shared.check.functions import CheckError
 
 INVALID_HOME_ERRORS = (dg.DagsterError, CheckError)
-"""What `quiet_instance` raises for a `dagster.yaml` that Dagster rejects."""
+"""Errors that `quiet_instance` raises for a `dagster.yaml` that Dagster rejects."""
 
 _OVERRIDES = {
     "telemetry": {"enabled": False},
