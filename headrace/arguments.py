@@ -105,7 +105,7 @@ def each(name: str, value: object, check: Callable[[str, object], T], expected: 
 
 
 def optional(check: Callable[Concatenate[str, object, P], T]) -> Callable[Concatenate[str, object, P], T | None]:
-    """The same check for an argument that may be None.
+    """Make a check of an argument accept None as well.
 
     >>> optional(whole)("crop_frames", None, least=1)
     """

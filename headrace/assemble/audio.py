@@ -350,7 +350,7 @@ class _AudioRecipe:
 
 
 def _parts(task: CopyTask | EncodingTask) -> Sequence[CopyTask | EncodingTask]:
-    """What is done for a task: one copy, or an encoding of each audio field."""
+    """Parts of a task: one copy, or an encoding of each audio field."""
     return (task,) if isinstance(task, CopyTask) else tasks_of_fields(task)
 
 
@@ -369,7 +369,7 @@ def _each(result: Encoded, count: int) -> Sequence[EncodedSpan]:
 
 
 def _name(recording: Recording) -> tuple[str, str]:
-    """How rejections name a recording."""
+    """Path and key that name a recording in rejections."""
     return recording.path, rejection_key(recording)
 
 

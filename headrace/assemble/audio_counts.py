@@ -14,7 +14,7 @@ _COUNTS = {
 
 @dataclass(frozen=True, slots=True)
 class AudioCounts:
-    """How the audio of the samples came into the shards that a build wrote.
+    """Counts of the samples in the shards that a build wrote, by the origin of their audio.
 
     Attributes:
         num_encoded: samples that were decoded and encoded. With `codec: copy`, these are no whole recordings in the
@@ -42,7 +42,7 @@ class AudioCounts:
         return AudioCounts(*(getattr(self, name) + getattr(other, name) for name in _COUNTS.values()))
 
     def __str__(self) -> str:
-        """What is not 0, in words; empty if all are 0."""
+        """Counts that are not 0, in words; empty if all are 0."""
         words = {origin.value: getattr(self, name) for origin, name in _COUNTS.items()}
         return ", ".join(f"{count} {word}" for word, count in words.items() if count)
 

@@ -39,7 +39,7 @@ class ShardsBefore:
 
 @dataclass(frozen=True, slots=True)
 class ShardChanges:
-    """What a build changed in a folder of audio shards, or of one set of latents.
+    """Changes of a build in a folder of audio shards, or of one set of latents.
 
     Attributes:
         built: partition → why it was built, for partitions that were built.
@@ -84,7 +84,7 @@ class BuildStep:
 
 @dataclass(frozen=True, slots=True)
 class BuildChanges:
-    """What a build changed.
+    """Changes of a build.
 
     Attributes:
         catalog: difference between the catalogs before and after; None if there is no catalog after the build.

@@ -138,7 +138,7 @@ class TableRows:
 
 
 def _joined_column(names: Iterable[str], entry: ColumnSetConfig) -> tuple[str, str]:
-    """What the rows are joined by, `key` or `path`, and the column that has it."""
+    """Field of samples that the rows are joined by, `key` or `path`, and the column of the table that has it."""
     found = next(((on, column) for on, column in entry.joined.items() if column in names), None)
     if found is None:
         wanted, columns = " or ".join(map(repr, entry.joined.values())), ", ".join(names) or "none"

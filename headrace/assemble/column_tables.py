@@ -40,7 +40,7 @@ _MIN_AGE_SECONDS = 86_400.0  # a younger part may belong to an import that has n
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a table is stored: the catalog, the name of the set, and the files that exist already."""
+    """Place of a stored table: the catalog, the name of the set, and the files that exist already."""
 
     catalog: StoredCatalog
     name: str

@@ -82,7 +82,7 @@ class MetadataValues:
 
 
 def _start_seconds(recording: Recording, segment: Segment, rate_hz: int) -> float:
-    """Where a sample begins in its file: a span at the file's own rate, a segment at the shard's."""
+    """Start of a sample in its file: a span at the file's own rate, a segment at the shard's."""
     return recording.span.start_frame / recording.info.sample_rate_hz + segment.start_frame / rate_hz
 
 

@@ -158,14 +158,14 @@ def _commit_columns(
 
 
 def _audio_origin(audio: NumberedSnapshot) -> dict[str, object]:
-    """What a snapshot of latents or columns says of the audio snapshot that it belongs to."""
+    """Fields of a snapshot of latents or columns that name the audio snapshot that it belongs to."""
     return {"audio_snapshot": audio.number, "audio_fingerprint": audio.snapshot.fingerprint}
 
 
 def _origin(
     audio: NumberedSnapshot, storage: Storage, manifests: Mapping[str, KnownManifest], settings: LatentSettings
 ) -> dict[str, object]:
-    """What the snapshot says of the latents' origin: audio snapshot, encoder, frame rate."""
+    """Origin of latents in their snapshot: audio snapshot, encoder, frame rate."""
     name = _any_shard(storage, manifests)
     return {
         **_audio_origin(audio),

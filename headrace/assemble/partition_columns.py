@@ -35,7 +35,7 @@ _KEPT_BYTES = 64 << 20  # files that are planned and not written yet; beyond thi
 
 @dataclass(frozen=True, slots=True)
 class ColumnSettings:
-    """What, together with the audio shards and the rows of a partition, decides its columns: the format alone."""
+    """Settings that decide columns together with the audio shards and rows of a partition: only the format."""
 
     def wanted(self, source: str) -> str:
         """`Manifest.wanted` of up-to-date columns, given the result of `columns_source`."""

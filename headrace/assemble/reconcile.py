@@ -20,7 +20,7 @@ from headrace.format.manifests.manifests import KnownManifest, Manifest
 from headrace.format.snapshots.snapshots import Snapshot
 
 Settings = ShardSettings | LatentSettings | ColumnSettings
-"""What, together with a source, decides the shards of a partition."""
+"""Settings that, together with a source, decide the shards of a partition."""
 
 
 class BuildReason(StrEnum):

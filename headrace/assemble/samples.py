@@ -98,7 +98,7 @@ def _origin(file: FieldFile, encoded: EncodedSegment) -> dict[str, Any]:
 
 
 def _begin(recording: Recording, segment: Segment) -> dict[str, int]:
-    """Where a sample begins: a segment at the shard's rate, a span at the recording's own rate."""
+    """Start of a sample: a segment at the shard's rate, a span at the recording's own rate."""
     if not recording.is_span:
         return {"start_frame": segment.start_frame}
     return {

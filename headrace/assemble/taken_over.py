@@ -162,7 +162,7 @@ class CopyTask:
 
     @property
     def share(self) -> float:
-        """How much of a full task it is, 0 to 1."""
+        """Share of a full task, 0 to 1."""
         return min(1.0, self.num_bytes / _TASK_BYTES)
 
     def copied(self) -> list[EncodedSegment]:
@@ -175,7 +175,7 @@ class CopyTask:
         return until_sound(lambda storage: self._encoded(self._checked(storage)), self.storage, what)
 
     def unchecked(self) -> list[EncodedSegment]:
-        """The same, for a caller that compares all bytes with the CRC-32 of each field before they are published.
+        """Audio fields as of `copied`, for a caller that compares all bytes with each field's CRC-32 before publishing.
 
         Raises:
             HeadraceError: the shard cannot be read.

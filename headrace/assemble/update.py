@@ -74,7 +74,7 @@ class PlannedShard(Protocol):
 
 
 class StoredShard(Protocol):
-    """What is known of a shard that exists: an index, or a table of columns."""
+    """Facts about a shard that exists: an index, or a table of columns."""
 
     @property
     def input_digest(self) -> str:
@@ -89,7 +89,7 @@ FindShard = Callable[[Storage, str, int], StoredT | None]
 
 
 class ShardRecipe(Protocol[PlanT, StoredT]):
-    """What differs between shards of audio, latents and columns."""
+    """Operations that differ between shards of audio, latents and columns."""
 
     @property
     def target(self) -> PartitionTarget:
@@ -105,13 +105,13 @@ class ShardRecipe(Protocol[PlanT, StoredT]):
         """Write these shards of the last plan. Returns them by input digest, in the order of the plans."""
 
     def entry(self, plan: PlanT, stored: StoredT, /) -> ShardEntry:
-        """What the manifest says of a shard."""
+        """Entry of a shard in the manifest."""
 
     def rejected(self, stored: Sequence[StoredT], /) -> tuple[ManifestRejection, ...]:
-        """What the manifest says of rejected input, given all shards in order."""
+        """Rejected input in the manifest, given all shards in order."""
 
     def lengths(self, stored: Sequence[StoredT], /) -> StoredCensus | None:
-        """What the manifest says of the lengths of samples, given all shards in order; None if samples have none."""
+        """Lengths of samples in the manifest, given all shards in order; None if samples have no length."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ class Pause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunPatience:
-    """How often failed work is tried again.
+    """Waits before failed work is tried again, and the number of attempts.
 
     Attributes:
         waits_seconds: wait after the first, second, … failed attempt. After one attempt more than there are waits, the
@@ -114,7 +114,7 @@ class RunLimits:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to start.
+    """Work to start.
 
     Attributes:
         partitions: partition → its work; consecutive ones may share a run.
@@ -180,7 +180,7 @@ def pause_of(situation: Situation, token: str, patience: RunPatience) -> Pause |
 
 
 def patience_left(attempts: Attempts, patience: RunPatience) -> Pause | None:
-    """The same as `pause_of`, from the attempts."""
+    """Decide from the attempts why failed work has to wait; None if it may be started."""
     if attempts.is_cancelled:
         return Pause.CANCELLED
     if attempts.count == 0:

@@ -23,7 +23,7 @@ DEFAULT_OPUS_BITRATE = 64_000
 
 
 class Codec(StrEnum):
-    """How the audio of a sample is stored."""
+    """Storage form of the audio of a sample."""
 
     FLAC = "flac"
     OPUS = "opus"
@@ -216,7 +216,7 @@ class Span:
 
 
 class AudioOrigin(StrEnum):
-    """Where the bytes of a sample's audio come from."""
+    """Origin of the bytes of a sample's audio."""
 
     ENCODER = "encoded"
     """They were encoded."""

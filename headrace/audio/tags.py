@@ -47,13 +47,13 @@ def tag_bytes(file: BinaryIO) -> int:
 
 
 def behind_tag(file: BinaryIO) -> BinaryIO:
-    """The same file, or a view of it that begins behind its tags; see `tag_bytes`."""
+    """Return the file itself, or a view of it that begins behind its tags; see `tag_bytes`."""
     start = tag_bytes(file)
     return cast("BinaryIO", io.BufferedReader(_Rest(file, start))) if start else file
 
 
 def without_tag(data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
-    """The same bytes, or a view of those behind the tags; see `tag_bytes`."""
+    """Return the bytes themselves, or a view of those behind the tags; see `tag_bytes`."""
     start = _skipped(lambda at, size: bytes(data[at : at + size]))
     return memoryview(data)[start:] if start else data
 

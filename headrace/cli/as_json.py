@@ -33,7 +33,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - any result of a command
 
 
 def facts_content(facts: DatasetFacts) -> dict[str, object]:
-    """What `headrace inspect` prints; of snapshots their totals, not their partitions."""
+    """Content that `headrace inspect` prints; for snapshots their totals, not their partitions."""
     return {
         "path": facts.path,
         "parts": list(map(_part, facts.parts)),

@@ -100,7 +100,7 @@ def _part(part: PartFacts) -> Iterable[RenderableType]:
 
 
 def _view(view: ViewFacts) -> Table:
-    """How much of each split a view chooses."""
+    """Table of the share of each split that a view chooses."""
     snapshot = view.newest.snapshot
     rows = [
         (
@@ -145,7 +145,7 @@ def _snapshots(snapshots: Sequence[NumberedSnapshot]) -> Table:
 
 
 def _origin(numbered: NumberedSnapshot) -> str:
-    """What a snapshot was made from; of latents `audio snapshot 3, encoder 1a2b3c4d5e6f, …`."""
+    """Origin of a snapshot in words; of latents `audio snapshot 3, encoder 1a2b3c4d5e6f, …`."""
     parts = []
     for name, value in numbered.snapshot.origin.items():
         if name == SPECS_KEY:  # shown by themselves

@@ -187,7 +187,7 @@ class ColumnSetConfig(Section):
 
     @model_validator(mode="after")
     def _joins_one_column(self) -> Self:
-        """The same. Raises `ValueError` if `key`, `path` and `on` contradict each other."""
+        """Check the joining column. Raises `ValueError` if `key`, `path` and `on` contradict each other."""
         if self.key is not None and self.path is not None:
             raise ValueError("both key and path are given; keep the one that names the joining column")
         implied = "key" if self.key is not None else "path" if self.path is not None else self.on
@@ -197,7 +197,7 @@ class ColumnSetConfig(Section):
 
     @property
     def joined(self) -> dict[str, str]:
-        """What the table may be joined by → the column that has it, the first choice first."""
+        """Field that the table may be joined by → the column that has it, the first choice first."""
         if self.key is not None or self.path is not None:
             return {"key": self.key} if self.key is not None else {"path": str(self.path)}
         return {name: name for name in ((self.on,) if self.on else ("key", "path"))}
@@ -213,7 +213,7 @@ class ColumnSetConfig(Section):
 
 
 class BalanceConfig(Section):
-    """How groups of samples are balanced in a view.
+    """Balance of groups of samples in a view.
 
     Attributes:
         by: the column whose values are the groups; null is a group.

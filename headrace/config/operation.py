@@ -119,7 +119,7 @@ class SchedulesConfig(Section):
 
 
 class RunsConfig(Section):
-    """How many runs the sensors start for the partitions of the data set. Dagster has limits of its own for all runs.
+    """Limits of the runs that sensors start for the data set's partitions. Dagster has its own limits for all runs.
 
     Attributes:
         in_flight: the most partitions that are running or queued at a time.
@@ -165,7 +165,7 @@ class AlertsConfig(Section):
 
 
 class DriftConfig(Section):
-    """How far a catalog may differ from the last snapshots before a check warns, as shares: 0.5 is 50%.
+    """Limits of a catalog's drift from the last snapshots, as shares (0.5 is 50%); beyond them, a check warns.
 
     Attributes:
         hours: growth of the total duration.

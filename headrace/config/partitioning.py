@@ -53,7 +53,7 @@ class ShardSize:
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """How a data set is divided into splits, partitions and shards.
+    """Division of a data set into splits, partitions and shards.
 
     Attributes:
         splits: split → share of the groups; shares add up to 1.

@@ -12,7 +12,7 @@ from headrace.config.tables import TableConfig, TableFile, checked_table
 
 
 class SampleKind(StrEnum):
-    """What becomes a sample (`source.samples`)."""
+    """Unit that becomes a sample (`source.samples`)."""
 
     FILES = "files"
     """A recording, or its segments."""
@@ -21,7 +21,7 @@ class SampleKind(StrEnum):
 
 
 class KeyForm(StrEnum):
-    """What to do with a key that has other characters than a key may have (`source.key_form`)."""
+    """Treatment of a key with characters that a key may not have (`source.key_form`)."""
 
     AS_IS = "as_is"
     """The recording or row is rejected."""
@@ -30,7 +30,7 @@ class KeyForm(StrEnum):
 
 
 class Duplicates(StrEnum):
-    """What to do with recordings that have the same bytes (`source.duplicates`)."""
+    """Treatment of recordings that have the same bytes (`source.duplicates`)."""
 
     KEEP = "keep"
     """Keep all. A check warns if they are in different splits."""
@@ -41,7 +41,7 @@ class Duplicates(StrEnum):
 
 
 class Digests(StrEnum):
-    """Where the digests of recordings come from (`source.digests`)."""
+    """Origin of the digests of recordings (`source.digests`)."""
 
     READ = "read"
     """The scan reads every byte of a new or changed recording, and computes its SHA-256."""
@@ -50,7 +50,7 @@ class Digests(StrEnum):
 
 
 class JsonContent(StrEnum):
-    """What the JSON of a sample in a tar holds (`source.json`)."""
+    """Content of the JSON of a sample in a tar (`source.json`)."""
 
     EMBED = "embed"
     """The user's metadata and the provenance."""
@@ -141,7 +141,7 @@ class SourceConfig(Section):
         return self
 
     def _checked_fields(self) -> Self:
-        """The same. Raises `ValueError` if `columns.path` is not the column of the first field."""
+        """Check `fields`. Raises `ValueError` if `columns.path` is not the column of the first field."""
         first = next(iter(self.fields.values()), None)
         if first is not None and "path" in self.columns.model_fields_set and self.columns.path != first:
             raise ValueError(f"columns.path: expected {first!r}, the column of the first of fields, or no such key")

@@ -70,11 +70,11 @@ class Encoder(Protocol):
 
     @property
     def device(self) -> str:
-        """Where the encoder computes, for example `cpu` or `cuda:0`."""
+        """Device of the encoder, for example `cpu` or `cuda:0`."""
 
     @property
     def info(self) -> EncoderInfo:
-        """What the pipeline needs to know: windows, normalisation, threads."""
+        """Facts that the pipeline needs: windows, normalisation, threads."""
 
     def num_latent_frames(self, num_frames: int) -> int:
         """T for an input of `num_frames` PCM frames; at least 1."""

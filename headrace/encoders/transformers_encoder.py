@@ -87,7 +87,7 @@ class TransformersEncoder:
         return hidden[:, :longest]
 
     def _run_by_length(self, batch: Tensor, lengths: Tensor, num_latent: Tensor) -> Tensor:
-        """The same as `_run`, without padding: rows of one length at a time."""
+        """Latents as of `_run`, computed without padding: rows of one length at a time."""
         hidden = batch.new_zeros(len(batch), int(num_latent.max()), self.latent_dim)
         for length in sorted(set(lengths.tolist())):
             chosen = (lengths == length).nonzero()[:, 0]

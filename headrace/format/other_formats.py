@@ -16,7 +16,7 @@ _WITH_TABLE = f"{_BUILD}; {GUIDE} shows how its texts come along"
 
 @dataclass(frozen=True, slots=True)
 class OtherFormat:
-    """What a folder without shards is.
+    """Description of a folder without shards.
 
     Attributes:
         what: a few words, with the name that shows it: "a Lance data set (x.lance/_versions/1.manifest)".
@@ -75,7 +75,7 @@ _TAR = re.compile(r"(?i)(.+)/[^/]+\.(?:tar|tgz|tar\.gz|tar\.zst)")
 
 
 def recognised(paths: Sequence[str], index_json: bytes = b"") -> OtherFormat | None:
-    """What a folder without shards is; None if no name in it is known.
+    """Recognise the format of a folder without shards; None if no name in it is known.
 
     Args:
         paths: relative paths of the files below it, or of the first thousand; hidden files included.

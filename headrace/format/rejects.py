@@ -46,7 +46,7 @@ ASKED_FOR = frozenset({RejectReason.DUPLICATE, RejectReason.EXCLUDED})
 
 
 class RejectSubject(StrEnum):
-    """What a row of the table of rejects is about."""
+    """Subject of a row of the table of rejects."""
 
     FILE = "file"
     """A file that the scan rejected; it counts as found."""
@@ -134,7 +134,7 @@ def compare_rejects(before: Iterable[Reject], after: Iterable[Reject]) -> Reject
 
 
 def varied(rows: Iterable[Reject]) -> list[Reject]:
-    """The same rows in another order: first one of each code, then a second of each, so that the first few differ.
+    """Reorder rows: first one of each code, then a second of each, so that the first few differ.
 
     >>> [row.subject for row in varied(Rejected(path, code, "") for path, code in zip("abc", "xxy"))]
     ['a', 'c', 'b']

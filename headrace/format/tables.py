@@ -31,7 +31,7 @@ _CHECKSUM_AT = 8 + len(_OPENING)
 _AFTER_CHECKSUM = _CHECKSUM_AT + len(_NO_CHECKSUM)
 
 WAY_OUT = "`headrace verify` says whether the stored file itself is damaged; if so, build or index again"
-"""What to do about a damaged file. It never says "delete it": the stored file may be sound."""
+"""Advice about a damaged file. It never says "delete it": the stored file may be sound."""
 
 
 def pack(arrays: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]) -> bytes:
@@ -84,7 +84,7 @@ def unpack(blob: bytes | memoryview, name: str) -> tuple[dict[str, np.ndarray[An
 
 
 def unpack_verified(blob: bytes | memoryview, name: str) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, str]]:
-    """The same for a blob whose SHA-256 has been compared: its own checksum is not computed again."""
+    """Unpack a blob whose SHA-256 has been compared: its own checksum is not computed again."""
     try:
         length = int.from_bytes(blob[:8], "little")
         header = json_value(bytes(blob[8 : 8 + length]))

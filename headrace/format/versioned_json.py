@@ -16,7 +16,7 @@ FORMAT_VERSION = 1
 _CHECKSUM = "crc32"
 _NO_CHECKSUM = "00000000"
 WAY_OUT = "`headrace verify` says whether the stored file itself is damaged; if so, restore it from a copy"
-"""What to do about a damaged file."""
+"""Advice about a damaged file."""
 
 
 def json_bytes(content: Mapping[str, Any]) -> bytes:

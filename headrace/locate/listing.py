@@ -58,7 +58,7 @@ def listing(storage: Storage) -> Iterator[None]:
 
 
 def way_out(storage: Storage) -> str:
-    """What to do where a web server does not list a folder."""
+    """Advice for a folder that a web server does not list."""
     return f"name its shards, by a brace pattern like {storage.uri}/train-{{000..009}}.tar or by a sizes.json"
 
 
@@ -68,7 +68,7 @@ def is_web(storage: Storage) -> bool:
 
 
 def _asked_once(storage: Storage) -> Storage:
-    """The same store without the client's own retries: it would ask a server that answers 501 for minutes."""
+    """Turn off the client's own retries: it would ask a server that answers 501 for minutes."""
     if is_web(storage) and isinstance(storage, ObjectStorage) and storage.transfer is None:
         return open_storage(storage.uri, Transfer())
     return storage

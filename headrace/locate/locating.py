@@ -17,7 +17,7 @@ from headrace.stores.storage import Storage, Transfer, open_storage
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """What a name leads to. `folder` or `tars` is None, and both where an output holds no audio.
+    """Target of a name. `folder` or `tars` is None, and both where an output holds no audio.
 
     Attributes:
         named: the name that the user gave, with `~` replaced.

@@ -74,7 +74,7 @@ def no_samples(first: str, num_shards: int) -> FormatError:
 
 
 def _no_folder(storage: Storage) -> str | None:
-    """What is in the place of a local folder; None where it is a folder, and for other stores."""
+    """Describe what is in the place of a local folder; None where it is a folder, and for other stores."""
     if not isinstance(storage, LocalStorage) or storage.root.is_dir():
         return None
     root = storage.root
@@ -94,7 +94,7 @@ def _file_of(name: str) -> str:
 
 
 def _instead(storage: Storage, called: str) -> str:
-    """What a folder without shards is, and what to do about it; `called` names it in the sentence."""
+    """Describe a folder without shards, and say what to do; `called` names the folder in the sentence."""
     audio = storage.at("audio")
     if has_snapshots(audio) or (isinstance(audio, LocalStorage) and audio.root.is_dir()):
         return f"name its folder of shards: {audio.uri}"

@@ -242,7 +242,7 @@ def _checked(storage: Storage, names: Sequence[str], odd: Collection[str]) -> tu
 
 
 def _oddity(storage: Storage, name: str) -> str | None:
-    """What a local name is that does not lead to a file; None for a file, for a missing name, and in other stores."""
+    """Kind of a local name that does not lead to a file; None for a file, for a missing name, and in other stores."""
     path = storage.local_path(name)
     return None if path is None else oddity(path)
 

@@ -122,7 +122,7 @@ def webdataset_loader(  # noqa: PLR0913 - the parameters that users of webdatase
 
 
 def _anchored(shard: LocatedShard) -> LocatedShard:
-    """The same shard under a name that stays valid when the working directory changes, here or in a worker."""
+    """Rename a shard so that its name stays valid when the working directory changes, here or in a worker."""
     storage = shard.storage
     return replace(shard, storage=LocalStorage(storage.root.absolute())) if isinstance(storage, LocalStorage) else shard
 
@@ -244,7 +244,7 @@ class _Shuffle:
         convert(self, optional(flag), "shuffles_shards", called="shuffle_shards")
 
     def among(self, num_shards: int) -> "_Shuffle":
-        """The same, with `shuffles_shards` decided by the number of shards where it is None."""
+        """Decide `shuffles_shards` by the number of shards where it is None."""
         many = num_shards >= _MANY_SHARDS and self.buffer > 0
         return self if self.shuffles_shards is not None else replace(self, shuffles_shards=many)
 
@@ -267,7 +267,7 @@ class _Epochs:
         return self.shuffle.rng(int(self.now[0]), worker, purpose)
 
     def noting_samples(self, source: Iterator[RawSample]) -> Iterator[RawSample]:
-        """The same samples; notes the first one, because later stages may drop samples."""
+        """Pass samples through and note the first one, because later stages may drop samples."""
         for sample in source:
             self.now[1] = 1
             yield sample
@@ -322,7 +322,7 @@ def _of_rank(shards: list[LocatedShard], world: World) -> list[LocatedShard]:
 
 
 def _start_method(shards: Sequence[LocatedShard]) -> str | None:
-    """How workers are started: object-store clients run threads, which a fork loses; None for local files."""
+    """Start method of workers: object-store clients run threads, which a fork loses; None for local files."""
     if all(isinstance(shard.storage, LocalStorage | None) for shard in shards):
         return None
     return "forkserver"

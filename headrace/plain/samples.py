@@ -66,7 +66,7 @@ class SampleDecoder:
 
 
 def with_shapes_of_padding(source: Iterator[Any]) -> Iterator[Any]:
-    """The same samples, where padding takes the fields and shapes of the last sample before it, and no key.
+    """Give padding the fields and shapes of the last sample before it, and no key; other samples pass unchanged.
 
     So a batch of padding only has the fields of other batches, unless no sample came before it. (webdataset gives every
     mapped sample the key of its input.)

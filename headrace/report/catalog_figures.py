@@ -22,7 +22,7 @@ _Hours = dict[str, dict[str | None, float]]
 
 @dataclass(frozen=True, slots=True)
 class CatalogFigures:
-    """What a report shows of a catalog.
+    """Figures of a catalog in a report.
 
     Attributes:
         durations: durations of at most 100,000 recordings, in seconds.

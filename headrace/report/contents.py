@@ -92,7 +92,7 @@ class ReportContents:
 
 @dataclass(frozen=True, slots=True)
 class ReportInputs:
-    """What a report is made from: figures of the catalog, its table of rejects, and the shard folders.
+    """Inputs of a report: figures of the catalog, its table of rejects, and the shard folders.
 
     `num_channels` is the number of channels of all samples; None if samples keep the channels of their sources.
     """

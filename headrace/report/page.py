@@ -137,7 +137,7 @@ def _columns(report: Report) -> str:
 
 
 def _views(report: Report) -> str:
-    """What each view chooses; empty without views."""
+    """Table of the samples that each view chooses; empty without views."""
     rows = [
         (name, str(view.snapshot.definition), split, totals.num_samples, totals.num_chosen, totals.num_drawn)
         for name, view in report.views.items()

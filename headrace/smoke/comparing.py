@@ -25,7 +25,7 @@ Counts = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class SeenSamples:
-    """What one reader returned for each expected sample, int64 (n,) each.
+    """Results of one reader for each expected sample, int64 (n,) each.
 
     Attributes:
         times: how often the sample arrived.
@@ -131,7 +131,7 @@ class SampleComparer:
 
 
 def _wrong_values(sample: ArrivedSample, *, is_flac: bool) -> str:
-    """What is wrong with a sample's values; empty if nothing is."""
+    """Describe the fault in a sample's values; empty if there is none."""
     if not sample.is_finite:
         return "values are not finite"
     return "audio that is stored as FLAC is outside [-1, 1]" if sample.exceeds and is_flac else ""

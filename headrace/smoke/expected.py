@@ -110,7 +110,7 @@ def _expected_of(index: ShardIndex, row: int) -> ExpectedSamples:
 
 
 def _widths_of(index: ShardIndex) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """What `width_of` gives for each sample of audio."""
+    """Width (`width_of`) of each sample of audio."""
     if index.audio_facts is None:
         return index.num_channels.astype(np.int64)
     return np.array([width_of(channels) for channels in index.audio_facts[..., 1].tolist()], np.int64)

@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple
 from headrace.format.tars.tar import sha256_of
 
 DIGEST_PATTERN = "^([0-9a-f]{64}|etag-.+)$"
-"""What the column `sha256` of a catalog holds."""
+"""Pattern of the column `sha256` of a catalog."""
 
 _ETAG = "etag-"
 _MD5 = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")

@@ -55,7 +55,7 @@ def open_folder(uri: str | os.PathLike[str], *, exclude: Sequence[str | os.PathL
 
 
 def _why_no_folder(root: Path) -> str:
-    """What is found where a folder is expected."""
+    """Explain what is in the place of an expected folder."""
     if root.is_file():
         return f"a file, not a folder; name the folder of the recordings, such as {root.parent}"
     if (odd := oddity(root)) is not None:

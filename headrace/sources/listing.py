@@ -1,4 +1,4 @@
-"""What a listing of a source contains about its files: path, size, modification time and change time.
+"""Facts about files in a listing of a source: path, size, modification time and change time.
 
 `Listing` is a chunk of a listing as Python columns. `SourceStamps` holds the listing of a whole source as numpy arrays,
 40 bytes per file, so that a sensor compares a hundred thousand files within a few megabytes and without polars. To make

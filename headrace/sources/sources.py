@@ -48,7 +48,7 @@ class Source(Protocol):
         """
 
     def open_digested(self, path: str, stamp: FileStamp) -> AbstractContextManager[DigestedFile]:
-        """As `open`, with the digest of the file's content (`headrace.sources.content_digests`)."""
+        """Open a file as `open` does, with the digest of its content (`headrace.sources.content_digests`)."""
 
 
 def open_source(

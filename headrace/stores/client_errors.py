@@ -84,7 +84,7 @@ def _fault(error: Exception, path: str, uri: str) -> StorageError:
 
 
 def place(path: str, uri: str) -> str:
-    """What a message is about: a path in a store, or the store itself."""
+    """Subject of a message: a path in a store, or the store itself."""
     return f"{path} in {uri}" if path else uri
 
 

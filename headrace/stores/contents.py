@@ -6,7 +6,7 @@ from typing import BinaryIO, TypeAlias
 from headrace.errors import StorageError, UnsafePathError
 
 PIECE_BYTES = 1 << 20
-"""How much is copied at once: bytes that are written together are together in the page cache, and read faster."""
+"""Bytes copied at once: bytes that are written together are together in the page cache, and read faster."""
 
 Content: TypeAlias = bytes | list[bytes] | BinaryIO
 """The content to write to an object: its bytes, pieces of them that need not be joined first, or a file to read."""

@@ -99,7 +99,7 @@ def times(attempts: int) -> str:
 
 
 def _past_caches(storage: Storage) -> Storage:
-    """The same store, with headers that make caches on the way ask it for a fresh copy; a folder or memory as it is."""
+    """Add headers that make caches on the way ask the store for a fresh copy; a folder or memory stays as it is."""
     if isinstance(storage, ObjectStorage) and not storage.uri.startswith("memory:"):
         return ObjectStorage(storage.uri, storage.prefix, storage.transfer, is_past_caches=True)
     return storage

@@ -269,7 +269,7 @@ class StoreRequests:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """How a loader sends requests to its stores.
+    """Settings for the requests that a loader sends to its stores.
 
     Attributes:
         timeout_seconds: how long one request may take, from connecting to the last byte.

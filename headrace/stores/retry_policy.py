@@ -14,7 +14,7 @@ _MOST_DOUBLINGS = 20  # far beyond the longest pause; keeps powers of two small
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often, or for how long, a failed request is sent again (`download_retry`).
+    """Limit of the attempts, or of the time, for sending a failed request again (`download_retry`).
 
     Attributes:
         num_retries: further attempts after a failed one; None keeps trying for `window_seconds`.

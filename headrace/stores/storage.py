@@ -44,7 +44,7 @@ class Storage(Protocol):
         """The root as a user would write it."""
 
     def at(self, folder: str) -> "Storage":
-        """The same store with its root at `folder`."""
+        """Return this store with its root at `folder`."""
 
     def read(self, path: str) -> bytes:
         """All bytes. Raises `NotFoundError`."""

@@ -133,7 +133,7 @@ def _rows(catalog: StoredCatalog, partitions: Sequence[str]) -> Iterator[pl.Data
 
 
 def _past_rows(catalog: StoredCatalog, partitions: Sequence[str]) -> Iterator[pl.DataFrame]:
-    """The same of an earlier catalog, without parts that cannot be read any more."""
+    """Recordings of an earlier catalog, as of `_rows`, without parts that cannot be read any more."""
     for entry in _entries(catalog, partitions):
         with contextlib.suppress(CatalogError, FormatError):
             yield read_rows(catalog.output, entry, _READ)

@@ -35,7 +35,7 @@ _SECONDS_PER_HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Regressions:
-    """What has become worse since the last report.
+    """Changes for the worse since the last report.
 
     Attributes:
         lost_to_rejection: path and reason of recordings that were usable and are rejected now.
@@ -133,7 +133,7 @@ def mark_reported(output: Storage, regressions: Regressions) -> None:
 
 @dataclass(slots=True)
 class _Found:
-    """What the parts have together; attributes as in `Regressions`."""
+    """Findings of all parts together; attributes as in `Regressions`."""
 
     state: PartTables
     lost: list[Reject] = field(default_factory=list)

@@ -322,7 +322,7 @@ def _reject_copies(candidates: pl.DataFrame) -> pl.DataFrame:
 
 
 def with_rejects(rows: pl.DataFrame, condition: pl.Expr, code: str, reason: pl.Expr) -> pl.DataFrame:
-    """The same rows; those that meet the condition are rejected, unless they already are."""
+    """Reject the rows that meet the condition and are not rejected yet; returns all rows."""
     newly = pl.col("code").is_null() & condition
     if not rows.select(newly.any()).item():
         return rows

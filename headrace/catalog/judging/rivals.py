@@ -57,7 +57,7 @@ class RivalFinder:
 
 
 def verdicts(decided: pl.DataFrame, name: str) -> pl.DataFrame:
-    """What was decided about rivals: code, reason, and the path of the first recording with the same audio.
+    """Decisions about rivals: code, reason, and the path of the first recording with the same audio.
 
     Args:
         decided: rivals with `code` and `reason`, in the order of the recordings table.

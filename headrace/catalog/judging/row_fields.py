@@ -26,7 +26,7 @@ _CODE, _REASON, _RATE, _FRAMES = "\0field_code", "\0field_reason", "\0field_rate
 
 @dataclass(frozen=True, slots=True)
 class FieldFacts:
-    """What is known of the files that rows name, of all parts.
+    """Facts about the files that the rows of all parts name.
 
     Attributes:
         facts: one row per file (`FACT_SCHEMA`); at least those that the rows name and that the scan has read.

@@ -38,7 +38,7 @@ def parsed_field_files(text: str | None) -> tuple[FieldFile, ...]:
 
 
 def digested_field_files(text: str | None) -> str:
-    """What the digest of a row covers of its fields' files: all but times and sizes; empty for null."""
+    """Content of a row's digest about the files of its fields: everything but times and sizes; empty for null."""
     return json.dumps([[file[fact] for fact in _DIGESTED] for file in _listed(text)]) if text else ""
 
 

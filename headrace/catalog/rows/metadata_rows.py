@@ -68,7 +68,7 @@ class MetadataRows:
 
 @dataclass(frozen=True, slots=True)
 class TableSettings:
-    """How the metadata table is read.
+    """Settings for reading the metadata table.
 
     Attributes:
         samples: what becomes a sample.

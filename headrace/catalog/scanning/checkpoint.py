@@ -66,7 +66,7 @@ class ScanCheckpoint:
         return pl.concat([pl.DataFrame(schema=FACT_SCHEMA), *self.tables(probe_version)])
 
     def tables(self, probe_version: str) -> Iterator[pl.DataFrame]:
-        """The same, part by part."""
+        """Facts that are valid for this version of the probe, as of `facts`, part by part."""
         for entry in self._output.list(CHECKPOINT_FOLDER):
             yield self._read(entry.path, probe_version)
 

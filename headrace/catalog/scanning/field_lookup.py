@@ -22,7 +22,7 @@ _NAMED_SCHEMA = {"path": pl.String, "code": pl.String, "reason": pl.String, ROW_
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the rows of a part asked for.
+    """Files that the rows of a part asked for.
 
     Attributes:
         facts: the files that exist and are not left for the next scan (`FACT_SCHEMA`), one row per path.

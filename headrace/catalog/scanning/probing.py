@@ -53,7 +53,7 @@ class ListedFile(NamedTuple):
 
 
 class FileExamination(NamedTuple):
-    """What was found in a file: the rest of its row of `FACT_SCHEMA`; None if it changed since it was listed."""
+    """Result of examining a file: the rest of its row of `FACT_SCHEMA`; None if it changed since it was listed."""
 
     file: ListedFile
     found: tuple[Any, ...] | None
@@ -61,7 +61,7 @@ class FileExamination(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Probing:
-    """How files are read.
+    """Options for reading files.
 
     Attributes:
         probe: reads a header.

@@ -68,7 +68,7 @@ class RecordingFigures:
 
 @dataclass(frozen=True, slots=True)
 class ScanTotals:
-    """What the finished parts of a scan have together; attributes as in `Scan`."""
+    """Totals of the finished parts of a scan; attributes as in `Scan`."""
 
     schema: pl.Schema
     rejected: pl.DataFrame
@@ -232,7 +232,7 @@ def settled_parts(  # noqa: PLR0913, PLR0917 - as `scan`
 
 
 def known_of(catalog: Catalog) -> EarlierScan:
-    """What a scan takes from a catalog in memory."""
+    """Results in a catalog in memory that a scan reuses."""
     decode = catalog.rejected.filter(pl.col("origin") == RejectSubject.DECODE)
     return EarlierScan(lambda: [facts_of(catalog.recordings, catalog.rejected)], decode, catalog.probe_version)
 

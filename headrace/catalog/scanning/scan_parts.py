@@ -165,7 +165,7 @@ class ScannedParts:
             yield accepted.select(users).filter(contents(accepted).is_in(self._shared.implode()))
 
     def known(self) -> EarlierScan:
-        """What a scan that follows at once takes from this one."""
+        """Results of this scan that a scan directly after it reuses."""
         decode = pl.DataFrame() if self._previous is None else self._previous.decode
         return EarlierScan(self._good_facts, decode, self.probe_version)
 

@@ -13,7 +13,7 @@ from headrace.machine import num_cores
 
 @dataclass(frozen=True, slots=True)
 class ScanRuntime:
-    """How a scan runs. Nothing here changes the result for files that do not change meanwhile.
+    """Clock, workers and callbacks of a scan. Nothing here changes the result for files that do not change meanwhile.
 
     Attributes:
         clock: returns the current time in nanoseconds since 1970.

@@ -22,7 +22,7 @@ _IS_LEFT_OUT = "\0is_left_out"
 
 @dataclass(frozen=True, slots=True)
 class EarlierScan:
-    """What a scan takes from an earlier one.
+    """Results of an earlier scan that this scan reuses.
 
     Attributes:
         facts: reads the facts of the files (`FACT_SCHEMA`), table by table; a path may be in several.

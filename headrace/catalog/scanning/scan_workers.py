@@ -1,4 +1,4 @@
-"""Where the files of a scan are read: the interface `FileWorkers`, and its implementation with threads of this machine.
+"""Runs the reading of a scan's files: the interface `FileWorkers`, and its implementation with local threads.
 
 What is read of a file is decided in `headrace.catalog.scanning.probing`.
 """

@@ -171,7 +171,7 @@ class CatalogHeader:
 
     @property
     def samples(self) -> SampleKind:
-        """What becomes a sample."""
+        """Kind of samples: recordings or rows."""
         try:
             return SampleKind(json_value(self.totals.grouping)[-1])
         except (ValueError, LookupError, TypeError) as error:
@@ -214,7 +214,7 @@ class CatalogHeader:
 
 
 def partition_in(blob: bytes, partition: str, name: str) -> tuple[CatalogTotals, PartitionEntry]:
-    """What the content of a header says about one partition. Other partitions are not parsed.
+    """Parse the entry of one partition in the content of a header. Other partitions are not parsed.
 
     Raises:
         FormatError: the content is damaged, or has another format version.

@@ -64,7 +64,7 @@ def parsed_table(
 
 
 def way_out(place: str) -> str:
-    """What to do about a damaged part."""
+    """Advice for the user about a damaged part."""
     return f"delete {place.rpartition('/')[2]}, and the next scan writes it again"
 
 

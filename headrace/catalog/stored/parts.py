@@ -178,7 +178,7 @@ def read_rows(output: Storage, entry: PartitionEntry, columns: Sequence[str] | N
 
 
 def known_catalog(output: Storage, header: CatalogHeader | None, probe_version: str) -> EarlierScan | None:
-    """What a scan needs of the stored catalog: the facts of its files, and its rejects; None without any.
+    """Results in the stored catalog that a scan reuses: the facts of its files, and its rejects; None without any.
 
     A missing part is left out: its files are read again. Without a header, the facts of all parts are returned that
     were read with this version of the probe, because facts are true whatever part they are in.

@@ -18,7 +18,7 @@ _INTEGER = r"^-?(0|[1-9][0-9]*)$"
 _FLOAT = r"^-?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$|^(?i)[+-]?(nan|inf|infinity)$"
 _BOOLEAN = r"^(?i)(true|false)$"
 TRUE_CELLS = ("true", "1")
-"""What a true cell is in lower case; `1` only in a column whose type is declared."""
+"""Spellings of a true cell in lower case; `1` only in a column whose type is declared."""
 _LIST = r"^\[[\s\S]*\]$"
 
 

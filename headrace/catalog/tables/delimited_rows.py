@@ -25,7 +25,7 @@ _WAY_OUT = (
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How cells are written in a file.
+    """Syntax of the cells in a file.
 
     Attributes:
         delimiter: what is between cells. With a space, any white space is, and the last cell takes the rest of the

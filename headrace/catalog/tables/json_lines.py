@@ -154,7 +154,7 @@ def _without_special(lines: Iterable[bytes]) -> tuple[bytes, dict[str, dict[int,
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
-    """The same value with null for empty objects, NaN and infinities."""
+    """Replace empty objects, NaN and infinities in a value by null."""
     if isinstance(value, dict):
         return {name: plain(inner) for name, inner in value.items()} or None
     if isinstance(value, list):
@@ -174,7 +174,7 @@ def _in_order(dtype: pl.DataType) -> pl.DataType:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the rows of a table have.
+    """Columns and kinds of values in the rows of a table.
 
     Attributes:
         columns: names of the columns, in the order in which they first appear.

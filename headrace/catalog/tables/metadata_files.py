@@ -27,7 +27,7 @@ _TEXT_COLUMNS = ("path", "key")
 
 
 STANDARD = TableConfig()
-"""How a table is read without further settings."""
+"""Table configuration without further settings."""
 
 _EXTENSIONS = {
     ".csv": TableFormat.CSV,
@@ -230,7 +230,7 @@ def _stored_types(schema: pl.Schema, name: str, texts: Sequence[str], declared: 
 
 
 def _why_no_file(path: Path) -> str:
-    """What is found where a file is expected."""
+    """Explain what is in the place of an expected file."""
     if path.is_dir():
         return "a folder, not a file; name the file in it"
     if path.exists():

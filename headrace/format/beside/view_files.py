@@ -95,7 +95,7 @@ def read_counts(storage: Storage, file: ViewFile) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class CountsRange:
-    """Where the counts of one shard are, and their checksum.
+    """Place of the counts of one shard, and their checksum.
 
     Attributes:
         file: the file of its partition.
@@ -143,7 +143,7 @@ def read_counts_of_shard(storage: Storage, wanted: CountsRange) -> NDArray[np.ui
 
 @dataclass(frozen=True, slots=True)
 class ViewOrigin:
-    """What a view is made from.
+    """Sources of a view.
 
     Attributes:
         definition: what it chooses.

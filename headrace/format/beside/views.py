@@ -26,7 +26,7 @@ VIEWS = "views"
 """Folder of an output with its views."""
 
 MAX_COUNT = 255
-"""How often a sample may come in an epoch at most: counts take one byte."""
+"""Limit of the times that a sample comes in an epoch: counts take one byte."""
 
 _SNAPSHOT_KEY = "headrace_view"
 _TOTALS_KEY = "headrace_totals"
@@ -36,7 +36,7 @@ _VERSION = "1"
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """How groups of samples are balanced.
+    """Balance of groups of samples.
 
     Attributes:
         by: the column whose values are the groups, as an expression names it.
@@ -49,7 +49,7 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class ViewDefinition:
-    """What a view chooses. It does not say of which data.
+    """Choice of samples by a view. It does not name the data.
 
     Attributes:
         where: the condition, as the user wrote it; None takes every sample.

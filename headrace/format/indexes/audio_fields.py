@@ -15,7 +15,7 @@ from headrace.format.tars.member_names import members_of
 AUDIO = "audio"
 """Name of the audio field of samples without named audio fields."""
 FIELD_TOLERANCE_SECONDS = 0.05
-"""How much the fields of one sample may differ in length; the sample then ends with the shortest field."""
+"""Tolerated difference in length of the fields of one sample; the sample then ends with the shortest field."""
 
 
 def stated_audio_fields(metadata: Mapping[str, Any], fields: Collection[str]) -> tuple[str, ...]:
@@ -32,7 +32,7 @@ def stated_audio_fields(metadata: Mapping[str, Any], fields: Collection[str]) ->
 
 
 class AudioFacts(NamedTuple):
-    """What the header of an audio file says; `num_frames` is -1 if it is unknown."""
+    """Facts in the header of an audio file; `num_frames` is -1 if it is unknown."""
 
     num_frames: int
     sample_rate_hz: int

@@ -31,13 +31,13 @@ REFUSED_NOTE = "refused"
 ABSENT = -1
 
 NAME_ERRORS = "surrogateescape"
-"""How keys that are not UTF-8 are decoded and encoded: as tarfile does, so that they survive."""
+"""Error handler for decoding and encoding keys that are not UTF-8: as in tarfile, so that they survive."""
 COLUMNS = ("key_bytes", "key_offsets", "ranges", "crc32", "num_frames", "sample_rate_hz", "num_channels", "tensors")
 """The arrays of an `.idx` file: attributes of `ShardIndex`."""
 AUDIO_COLUMN = "audio_facts"
 """The array that only indexes of shards with named audio fields have."""
 NOTE_PREFIX = "note:"
-"""What the names of notes begin with in the metadata of an `.idx` file."""
+"""Prefix of the names of notes in the metadata of an `.idx` file."""
 
 
 class IndexRow(NamedTuple):

@@ -17,7 +17,7 @@ from headrace.format.tensors.tensors import TensorPlace
 
 @dataclass(frozen=True, slots=True)
 class SampleEntry:
-    """What an index says of one sample.
+    """Entry of one sample in an index.
 
     Attributes:
         key: WebDataset's `__key__`.

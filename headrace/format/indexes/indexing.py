@@ -83,7 +83,7 @@ def key_rule_of(index: ShardIndex) -> str:
 
 
 def naming_of(key_at: KeyAt, index: ShardIndex | None) -> Naming:
-    """How to read the names in a shard that has this index: an index that a build wrote declares its fields."""
+    """Rules for reading names in a shard with this index: an index that a build wrote declares its fields."""
     if index is None:
         return Naming(key_at)
     return Naming(key_at, frozenset(index.fields if index.input_digest else ()), index.audio_fields)
@@ -184,7 +184,7 @@ def _with_audio(file: BinaryIO, entry: SampleEntry, name: str) -> SampleEntry:
 
 
 def _audio_facts(file: BinaryIO, span: tuple[int, int]) -> AudioFacts | None:
-    """What the header of an audio file says; None if it cannot be parsed."""
+    """Facts in the header of an audio file; None if it cannot be parsed."""
     start, stop = span
     try:
         head = payload(file, (start, min(stop, start + _FLAC_HEAD_BYTES)))

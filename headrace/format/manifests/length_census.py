@@ -38,7 +38,7 @@ def cell_of(lengths: Ints) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class LengthCensus:
-    """How many samples of which length each shard of a stream has.
+    """Counts of samples by length for each shard of a stream.
 
     Attributes:
         first_cell: cell of the first column.

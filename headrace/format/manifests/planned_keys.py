@@ -68,7 +68,7 @@ def read_planned(storage: Storage, numbered: NumberedManifest) -> list[list[Plan
 
 
 def keys_fault(storage: Storage, numbered: NumberedManifest) -> str | None:
-    """What is wrong with the file of planned keys of a manifest, if anything."""
+    """Describe the fault in the file of planned keys of a manifest, if there is one."""
     manifest = numbered.manifest
     path = keys_path(manifest.partition, numbered.number, manifest.keys)
     try:

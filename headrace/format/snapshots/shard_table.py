@@ -99,7 +99,7 @@ class ShardTable:
 
     @classmethod
     def from_verified_bytes(cls, blob: bytes, name: str) -> "ShardTable":
-        """The same for bytes whose SHA-256 has been compared."""
+        """Parse a `.shards` file as `from_bytes` does; the SHA-256 of `blob` must have been compared."""
         return cls._of(*tables.unpack_verified(blob, name), name)
 
     @classmethod

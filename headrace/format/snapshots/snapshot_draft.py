@@ -37,7 +37,7 @@ class Draft:
 
 @dataclass(slots=True)
 class Drafting:
-    """What a draft is made from.
+    """Sources of a draft.
 
     Attributes:
         base: the newest snapshot; None for the first one.
@@ -74,7 +74,7 @@ class Drafting:
         return Draft(snapshot, new_parts, tuple(self._tables))
 
     def _partitions(self) -> dict[str, FrozenPartition]:
-        """What the snapshot holds of each partition; manifests are read one at a time."""
+        """Entry of each partition in the snapshot; manifests are read one at a time."""
         old = self.base.partitions if self.base else {}
         partitions = {}
         for name, found in sorted(self.manifests.items()):

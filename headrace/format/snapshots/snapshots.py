@@ -42,7 +42,7 @@ class SplitTotals:
 
 @dataclass(frozen=True, slots=True)
 class FrozenPartition:
-    """What a snapshot holds of one partition: enough to plan and to commit without reading its manifest.
+    """Entry of one partition in a snapshot: enough to plan and to commit without reading its manifest.
 
     Attributes:
         number: number of its manifest.

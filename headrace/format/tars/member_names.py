@@ -25,7 +25,7 @@ WAY_OUT = 'pass key_at="last_dot" (on the command line --key-at last_dot)'
 
 
 class KeyAt(StrEnum):
-    """Where the key ends in the last component of a member's name; the field is what follows that dot."""
+    """Rule for the end of a key in the last component of a member's name; the field is what follows that dot."""
 
     FIRST_DOT = "first_dot"
     """WebDataset's rule: `x.01.flac` is the field `01.flac` of sample `x`."""
@@ -72,7 +72,7 @@ def members_of(audio_field: str, fields: Collection[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How the names of a shard's members are read.
+    """Rules for reading the names of a shard's members.
 
     Attributes:
         key_at: where keys end.

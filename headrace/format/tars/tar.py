@@ -51,7 +51,7 @@ _HEADER = b"".join(
 
 
 class Sink(Protocol):
-    """Where an archive is written: a file, or another object that takes its bytes in order."""
+    """Destination of an archive: a file, or another object that takes its bytes in order."""
 
     def write(self, data: bytes, /) -> object:
         """Append."""

@@ -19,7 +19,7 @@ class TensorPlace(NamedTuple):
     width: int
 
     def after(self, offset: int) -> "TensorPlace":
-        """The same place in a file that has `offset` more bytes before it."""
+        """Move the place to a file that has `offset` more bytes before it."""
         return self._replace(start=self.start + offset, stop=self.stop + offset)
 
 

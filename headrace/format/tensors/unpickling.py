@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 FORM = 'torch.save({"encoder_hidden": dense tensor (T, D) of real numbers, "encoder_length": int}, file)'
-"""How a `.pth` of latents is written, for messages."""
+"""Form of a `.pth` of latents, for messages."""
 _ZIP = b"PK\x03\x04"
 _BROADCAST_BYTES = 16 << 20  # by which a tensor may be larger than its file: small tensors may be expanded ones
 _GLOBAL = re.compile(r"GLOBAL (\S+)")  # in torch's message about a pickle that it refuses
