@@ -1,1 +1,1 @@
-"""What a training job imports: an exact, elastic, resumable order of samples, and the loader that follows it."""
+"""Streaming for training jobs: an exact, elastic, resumable order of samples, and the loader that follows it."""

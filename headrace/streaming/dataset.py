@@ -281,7 +281,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
 
     @property
     def max_bad_samples(self) -> int:
-        """How many bad samples a rank may skip."""
+        """Number of bad samples that a rank may skip."""
         return self._samples.max_bad_samples
 
     @property

@@ -183,7 +183,7 @@ class StreamingDataLoader:
 
     @property
     def stats(self) -> LoaderStats:
-        """How long the training loop waits for data, and the reasons; counted over all epochs of this loader."""
+        """Waits of the training loop for data, and their reasons; counted over all epochs of this loader."""
         meter, elapsed = self._meter, self._meter.elapsed_seconds
         here, past, now = self.dataset.reading.traffic, self._past_traffic, self._traffic
         counts = here.counts() + past.counts() + now.counts()

@@ -18,7 +18,7 @@ Transform = Callable[..., dict[str, Any]]
 
 
 class OnBadSample(StrEnum):
-    """What happens to a sample that cannot be read."""
+    """Treatment of a sample that cannot be read."""
 
     RAISE = "raise"
     """`SampleError`, naming shard, key and reason."""
@@ -27,7 +27,7 @@ class OnBadSample(StrEnum):
 
 
 class OnMissingLatents(StrEnum):
-    """What happens to a sample whose latents were rejected when they were made."""
+    """Treatment of a sample whose latents were rejected when they were made."""
 
     RAISE = "raise"
     """`SampleError`, naming shard, key and reason."""
@@ -45,7 +45,7 @@ class ArrayType(StrEnum):
 
 
 class Decode(StrEnum):
-    """What the files of other people's samples become that are neither audio, latents nor the sample's JSON."""
+    """Decoding of the files in other people's samples that are neither audio, latents nor the sample's JSON."""
 
     NONE = "none"
     """Bytes."""
@@ -55,7 +55,7 @@ class Decode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SampleSettings:
-    """How samples are processed.
+    """Settings for processing samples.
 
     Attributes:
         crop_frames: frames (of the stored audio, or latent frames if only latents are read) to cut out at a place that
@@ -117,7 +117,7 @@ class SampleSettings:
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """How shards are fetched. Only speed depends on it.
+    """Settings for fetching shards. Only speed depends on them.
 
     Attributes:
         download_retry: how often a failed request is sent again, with growing pauses; None keeps trying for 120 s.

@@ -21,7 +21,7 @@ _WARN_AFTER_BATCHES = 50
 
 
 class Stage(StrEnum):
-    """What threads and workers spend time on."""
+    """Work that threads and workers spend time on."""
 
     FETCH = "fetch"
     DECODE = "decode"
@@ -78,7 +78,7 @@ class TrafficCounts:
 
 
 class Traffic:
-    """What came from stores and caches; safe for threads, and travels without its counts."""
+    """Counters of the data from stores and caches; safe for threads, and travels without its counts."""
 
     def __init__(self, requests: StoreRequests | None = None) -> None:
         """Count, beside what is reported here, the requests that are sent by `requests`."""
@@ -108,7 +108,7 @@ class Traffic:
             self._counts += counts
 
     def counts(self) -> TrafficCounts:
-        """What was counted so far, in this process and added to it."""
+        """Counts so far, in this process and added to it."""
         sent = self.requests.counts()
         with self._lock:
             return self._counts + TrafficCounts(

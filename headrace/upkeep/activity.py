@@ -18,7 +18,7 @@ RUNS_GROUP = "headrace.active_runs"
 
 
 def signs_of_builds(output: Storage) -> list[str]:
-    """What suggests that something is writing to an output; empty if nothing does.
+    """Signs that something is writing to an output; empty if there are none.
 
     Only a local folder shows shards that are being written: in a bucket they appear when they are complete.
     """

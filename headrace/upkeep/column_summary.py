@@ -55,7 +55,7 @@ class ColumnSummary:
 
 
 SUMMARY_HEADERS = ("column", "type", "nulls", "distinct", "smallest", "median", "largest", "most frequent")
-"""What `summary_cells` returns."""
+"""Headers of the columns that `summary_cells` returns."""
 
 
 def summary_cells(summary: ColumnSummary) -> list[str]:
@@ -112,7 +112,7 @@ def _summary(columns: Sequence[Column]) -> ColumnSummary:
 
 
 def _histogram(numbers: NDArray[Any]) -> tuple[int, ...]:
-    """How many values are in each of equal parts of their range.
+    """Counts of the values in equal parts of their range.
 
     `numpy.histogram` rejects integers that differ in digits that float64 lacks, and ranges beyond its largest number.
     """

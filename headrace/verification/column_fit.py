@@ -42,7 +42,7 @@ def shard_misfits(audio: Storage, columns: Storage, snapshot: Snapshot) -> list[
 
 
 def misfits(audio: Storage, folder: ShardFolder) -> Iterator[Fault]:
-    """What does not fit between the newest snapshot of a set of columns and its audio, unless a gc removed the audio.
+    """Misfits between a set of columns' newest snapshot and its audio, unless a gc removed the audio.
 
     A snapshot that cannot be read is reported elsewhere.
     """

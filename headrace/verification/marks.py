@@ -43,7 +43,7 @@ class Arc:
     length: int
 
     def distance(self, place: int) -> int:
-        """How far a place is from the start."""
+        """Distance of a place from the start."""
         return (place - self.start) % CIRCLE
 
     def __contains__(self, place: int) -> bool:
@@ -73,7 +73,7 @@ class VerifiedRange:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What was verified when.
+    """Record of the parts that were verified, and when.
 
     Attributes:
         next: the place where the next verification of a part begins.
@@ -88,7 +88,7 @@ class Marks:
     suspects: tuple[str, ...] = ()
 
     def arc(self, share: Fraction | None) -> Arc:
-        """What to verify next.
+        """Part of the circle to verify next.
 
         Args:
             share: the share of all shards; None for what an interrupted verification left, or otherwise all shards.
@@ -137,7 +137,7 @@ def _parsed(blob: bytes, name: str) -> dict[str, Any]:
 
 
 def _without(old: VerifiedRange, cuts: Sequence[tuple[int, int]]) -> list[VerifiedRange]:
-    """What is left of a part outside of some ranges."""
+    """Cut some ranges out of a part, and return the rest."""
     parts = [old]
     for start, stop in cuts:
         edges = [(part, (part.start, min(part.stop, start)), (max(part.start, stop), part.stop)) for part in parts]
@@ -146,7 +146,7 @@ def _without(old: VerifiedRange, cuts: Sequence[tuple[int, int]]) -> list[Verifi
 
 
 def _joined(parts: Sequence[VerifiedRange]) -> list[VerifiedRange]:
-    """The same parts; neighbours that were verified at the same time are one."""
+    """Join neighbouring parts that were verified at the same time."""
     found: list[VerifiedRange] = []
     for part in parts:
         if found and found[-1].stop == part.start and found[-1].seconds == part.seconds:

@@ -23,7 +23,7 @@ _SAVE_SECONDS = 60.0
 
 @dataclass(slots=True)
 class Round:
-    """What is verified of one shard folder.
+    """Shards of one folder to verify, and the progress so far.
 
     Attributes:
         storage: the folder.
@@ -47,7 +47,7 @@ class Round:
         return len(self.suspects) + len(self.due)
 
     def coverage(self) -> str:
-        """How much of the folder was verified, and since when, in words."""
+        """Number of shards of the folder that were verified, and since when, in words."""
         times = [seconds for name in self.names if (seconds := self.marks.verified_seconds(name)) is not None]
         if len(times) < len(self.names):
             return f"{len(times)} of {len(self.names)} shards were verified so far"

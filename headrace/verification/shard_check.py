@@ -39,7 +39,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How much is read at a time, and how much is decoded.
+    """Numbers of shards to read at a time, and of samples to decode.
 
     Attributes:
         num_threads: number of shards read at a time.

@@ -23,7 +23,7 @@ _OF_FOLDERS = ("sizes.json", "verified.json")
 
 
 def unseen_in_output(located: Location) -> Iterator[str]:
-    """What is not looked at in an output or a shard folder, one sentence for each folder."""
+    """List files that are not looked at in an output or a shard folder, one sentence for each folder."""
     seen = set[str]()
     for folder in located.all_folders():
         seen |= {_below(folder, path) for path in _seen_of(folder)}
@@ -34,7 +34,7 @@ def unseen_in_output(located: Location) -> Iterator[str]:
 
 
 def unseen_beside_tars(located: Location) -> Iterator[str]:
-    """What is not looked at in a folder of tars; nothing for a pattern, which says what is meant."""
+    """List files that are not looked at in a folder of tars; nothing for a pattern, which says what is meant."""
     assert located.tars is not None
     if is_pattern(located.named):
         return iter(())

@@ -79,7 +79,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is to be verified.
+    """Shards to verify, and faults that are known already.
 
     Attributes:
         shards: the shards to read.

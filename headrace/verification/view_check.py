@@ -17,7 +17,7 @@ from headrace.verification.shard_check import Fault
 
 
 def faults_of_view(output: Storage, folder: ShardFolder) -> Iterator[Fault]:
-    """What is wrong with a view: damaged snapshots, and files of the newest one that are damaged or do not agree.
+    """Faults of a view: damaged snapshots, and files of the newest one that are damaged or do not agree.
 
     Args:
         output: the output that the view belongs to.

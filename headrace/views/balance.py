@@ -13,7 +13,7 @@ from headrace.format.beside.views import MAX_COUNT, Balance
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Balancing:
-    """How often the samples of each group come.
+    """Numbers of times that the samples of each group come.
 
     Attributes:
         whole: int64 (groups,), how often each sample of a group comes at least.
@@ -54,7 +54,7 @@ class Balancing:
         return cls(whole, num_more)
 
     def counts(self, groups: NDArray[np.int64], digests: NDArray[np.uint64]) -> NDArray[np.uint8]:
-        """How often each sample comes, uint8 (n,).
+        """Number of times that each sample comes, uint8 (n,).
 
         Args:
             groups: int64 (n,), group of each sample.

@@ -217,7 +217,7 @@ OPERATORS = {
     "/": Function("nn", truediv, pl.Float64),
     "%": Function("nn", _remainder, pl.Int128),
 }  # fmt: skip
-"""What `Call.function` can be besides the names of functions, `in` and `cast`."""
+"""Values of `Call.function` besides the names of functions, `in` and `cast`."""
 
 FUNCTIONS = {
     "abs": Function("n", lambda value: value.abs(), pl.Int128),

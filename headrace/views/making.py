@@ -31,7 +31,7 @@ _FILES_AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class ViewData:
-    """What a view is made from.
+    """Sources of a view.
 
     Attributes:
         audio: the audio snapshot.

@@ -35,7 +35,7 @@ _MOST_BETWEEN = 4 << 10  # bytes between a sample's latents and its JSON that ar
 
 
 class SampleCopy(NamedTuple):
-    """What is copied of one sample, and into which row.
+    """Copy of one sample into a row of the batch.
 
     Attributes:
         row: row of the batch.
@@ -72,7 +72,7 @@ class SampleRead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """What to copy for one batch.
+    """Copies to make for one batch.
 
     Attributes:
         copies: a copy for each row that is not padding, in order; they keep their files open.
@@ -101,7 +101,7 @@ class CopyPlan:
 
 
 def copy_plan(streams: Sequence[StreamReader], plan: BatchPlan, processing: SampleProcessing) -> CopyPlan | None:
-    """How to make a batch by copying; None unless all of its samples are raw latents in local files."""
+    """Plan a batch that is made by copying; None unless all of its samples are raw latents in local files."""
     config = processing.config
     if config.transform is not None or config.sample_rate_hz is not None or config.pad:
         return None
@@ -146,7 +146,7 @@ def _samples(streams: Sequence[StreamReader], rows: Rows) -> dict[int, LocalLate
 def _cropped(
     samples: dict[int, LocalLatents], plan: BatchPlan, processing: SampleProcessing
 ) -> tuple[list[SampleCopy], int]:
-    """What a crop keeps of samples, and T of the batch; nothing if a frame rate is needed and unknown."""
+    """Copies of the cropped samples, and T of the batch; no copies if a frame rate is needed and unknown."""
     rates_hz = np.array([sample.shard.index.latent_rate_hz for sample in samples.values()])
     if processing.config.crop_seconds is not None and not rates_hz.all():
         return [], 0

@@ -90,7 +90,7 @@ def read_around(sample: StoredSample) -> Around:
 
 
 def _read_parts(sample: StoredSample) -> Around:
-    """As `read_around`, without reading what is between the fields."""
+    """Read the fields of a sample as `read_around` does, without the bytes between the fields."""
     columns = sample.columns.beside_latents if sample.tensor is not None else range(len(sample.spans) // 2)
     spans = [span for column in columns if (span := sample.span(column)) is not None]
     begin = min((start for start, _ in spans), default=0)

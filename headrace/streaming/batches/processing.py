@@ -1,4 +1,4 @@
-"""What is done to each sample after it is decoded: the crop, then the user's transform.
+"""Processes each sample after it is decoded: the crop, then the user's transform.
 
 Random crops and transforms depend on the seed, the epoch and the sample's position in the epoch only, so they are the
 same for every world size, thread and worker.
@@ -25,7 +25,7 @@ _TRANSFORM = 1
 
 @dataclass(frozen=True)
 class SampleProcessing:
-    """What is done to each sample.
+    """Processing of each sample.
 
     Attributes:
         config: the user's settings: crop, sample rate, transform.

@@ -142,7 +142,7 @@ class _Parts:
             return self._num_left == 0
 
     def outcome(self, finish: Callable[[], T]) -> T | BaseException:
-        """What `finish` makes, or the error of the first part that has one. All parts have ended."""
+        """Return the result of `finish`, or the error of the first part that has one. All parts have ended."""
         errors, self._errors = self._errors, {}
         return errors[min(errors)] if errors else _result_of(finish)
 

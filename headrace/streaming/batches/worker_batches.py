@@ -176,7 +176,7 @@ def start_method(name: str, value: object) -> str:
 
 
 def start_context(name: str | None, *, is_local: bool) -> BaseContext:
-    """How workers are started: forked on Linux if all shards are local; else from a fork server.
+    """Context that starts workers: forked on Linux if all shards are local; else from a fork server.
 
     A process that has used an object store has threads that do not survive a fork. A forked worker works nevertheless
     (`forked_obstore`), but a worker of a fork server has neither these threads nor locks that they held. On macOS the
@@ -256,7 +256,7 @@ _NOT_STARTED = (
     " before it could start; it printed the reason. Workers that are not forked import the script that starts them: "
     'put its code under `if __name__ == "__main__":`, or use num_workers=0'
 )
-"""What to do if a worker ends before its first batch, as Python ends it in a script without this line."""
+"""Advice if a worker ends before its first batch, as Python ends it in a script without this line."""
 
 
 def _death(worker: _Worker) -> RuntimeError:

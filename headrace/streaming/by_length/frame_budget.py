@@ -228,7 +228,7 @@ class BudgetedOrder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Cuts:
-    """How the samples of all bins are cut into full batches.
+    """Division of the samples of all bins into full batches.
 
     The samples of a bin that do not fill a batch join the next longer bin: its own last ones, and only if these are too
     few, some of those that have joined it. So every batch is full, except the last of the longest bin.

@@ -42,7 +42,7 @@ class ReadData:
 
 @dataclass(frozen=True, slots=True)
 class ReaderFacts:
-    """What a process reads.
+    """Order, rank and data of a process that reads.
 
     Attributes:
         order: digest of all that the order of its samples depends on, besides the epoch.

@@ -25,10 +25,10 @@ class CachedFiles:
 
 
 class NextUses(Protocol):
-    """What a job knows of its future."""
+    """Knowledge of a job about its next uses of files."""
 
     def distances(self, names: Sequence[str]) -> NDArray[np.float64] | None:
-        """How far away the next use of each file is, float64 (n,), in any unit.
+        """Distance to the next use of each file, float64 (n,), in any unit.
 
         Infinity for a file of this job that it does not need again, NaN for a file of others. None if only the last
         use should decide.

@@ -35,7 +35,7 @@ class Home:
 
 
 def kept_home(items: Iterator[T]) -> Iterator[T]:
-    """The same items; in a forked process, `ForkedError` instead of the next one."""
+    """Pass items through; in a forked process, raise `ForkedError` instead of the next one."""
     home = Home()
     while True:
         home.check()

@@ -61,7 +61,7 @@ class IndexLengths:
         return self.streams.reading.lengths(rows, self.samples)
 
     def census(self, stream: int) -> LengthCensus:
-        """How many samples of which length each shard of a stream has.
+        """Counts of samples by length for each shard of a stream.
 
         If it is not kept yet, it comes from the manifests, or from all indexes.
 
@@ -89,7 +89,7 @@ def _crop(samples: SampleSettings) -> tuple[float | None, ...]:
 
 
 def _path(reading: StreamReaders, stream: int, samples: SampleSettings) -> Path:
-    """Where the census of a stream is kept."""
+    """Path of the kept census of a stream."""
     data = reading.readers[stream].primary.shards.identity
     origin = json.dumps([_VERSION, data.fingerprint, data.split, *_crop(samples)])
     return reading.cache_folders[stream] / _FOLDER / f"{hashlib.sha256(origin.encode()).hexdigest()[:32]}.lengths"

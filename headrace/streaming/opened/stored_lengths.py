@@ -24,7 +24,7 @@ _FETCHES = 16
 
 
 def stored_census(shards: ShardSet, samples: SampleSettings) -> LengthCensus | None:
-    """How many samples of which length each shard has, after crop and resampling, from the manifests.
+    """Counts of samples by length for each shard, after crop and resampling, from the manifests.
 
     Args:
         shards: the shards of a stream.

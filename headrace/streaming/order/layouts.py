@@ -76,20 +76,20 @@ class SlotLayout:
 
     @cached_property
     def num_rows(self) -> int:
-        """As `RowLayout.num_rows`."""
+        """Number of rows; see `RowLayout.num_rows`."""
         return int(self._interleave.counts.sum()) * self.unit
 
     @cached_property
     def num_batches(self) -> int:
-        """As `RowLayout.num_batches`."""
+        """Number of global batches; see `RowLayout.num_batches`."""
         return self.num_rows // self.batch_size if self.drop_last else -(-self.num_rows // self.batch_size)
 
     def batch_start(self, batch: int) -> int:
-        """As `RowLayout.batch_start`."""
+        """First row of a global batch; see `RowLayout.batch_start`."""
         return batch * self.batch_size
 
     def locate(self, row: Ints) -> tuple[Ints, Ints]:
-        """As `RowLayout.locate`."""
+        """Stream and position of each row; see `RowLayout.locate`."""
         streams, positions = np.zeros_like(row), np.full_like(row, -1)
         slot, unit, offset = self._unit_of(row)
         held = unit >= 0
@@ -115,7 +115,7 @@ class SlotLayout:
         return stream, np.where(item < self.counts[stream, slot], position, -1)
 
     def taken(self, row: int) -> Ints:
-        """As `RowLayout.taken`."""
+        """Samples taken before a row; see `RowLayout.taken`."""
         num_slots = self.counts.shape[1]
         rounds, leftovers = self._split
         round_, rest = divmod(row, num_slots * self.unit)
@@ -167,12 +167,12 @@ class StratifiedLayout:
 
     @cached_property
     def num_rows(self) -> int:
-        """As `RowLayout.num_rows`."""
+        """Number of rows; see `RowLayout.num_rows`."""
         return self.num_batches * int(self.portions.sum())
 
     @cached_property
     def num_batches(self) -> int:
-        """As `RowLayout.num_batches`."""
+        """Number of global batches; see `RowLayout.num_batches`."""
         used = self.portions > 0
         if not used.any():
             return 0
@@ -180,11 +180,11 @@ class StratifiedLayout:
         return int((counts // portions).min() if self.drop_last else (-(-counts // portions)).max())
 
     def batch_start(self, batch: int) -> int:
-        """As `RowLayout.batch_start`."""
+        """First row of a global batch; see `RowLayout.batch_start`."""
         return batch * int(self.portions.sum())
 
     def locate(self, row: Ints) -> tuple[Ints, Ints]:
-        """As `RowLayout.locate`."""
+        """Stream and position of each row; see `RowLayout.locate`."""
         batch, row_in_batch = np.divmod(row, int(self.portions.sum()))
         streams, positions = np.empty_like(row), np.empty_like(row)
         for wanted in sorted(set(batch.tolist())):
@@ -207,7 +207,7 @@ class StratifiedLayout:
         return streams, positions
 
     def taken(self, row: int) -> Ints:
-        """As `RowLayout.taken`."""
+        """Samples taken before a row; see `RowLayout.taken`."""
         batch = row // max(1, int(self.portions.sum()))  # 0 where no stream has a sample
         return np.minimum(batch * self.portions, self.counts)[:, None]
 
@@ -232,20 +232,20 @@ class OwnBatchLayout:
 
     @cached_property
     def num_rows(self) -> int:
-        """As `RowLayout.num_rows`."""
+        """Number of rows; see `RowLayout.num_rows`."""
         return int(self._interleave.counts[:, 0] @ self.batch_sizes)
 
     @cached_property
     def num_batches(self) -> int:
-        """As `RowLayout.num_batches`."""
+        """Number of global batches; see `RowLayout.num_batches`."""
         return int(self._interleave.counts.sum())
 
     def batch_start(self, batch: int) -> int:
-        """As `RowLayout.batch_start`."""
+        """First row of a global batch; see `RowLayout.batch_start`."""
         return int(self._starts(np.array([batch]))[0])
 
     def locate(self, row: Ints) -> tuple[Ints, Ints]:
-        """As `RowLayout.locate`."""
+        """Stream and position of each row; see `RowLayout.locate`."""
         streams, positions = np.zeros_like(row), np.full_like(row, -1)
         inside = row < self.num_rows
         batch = self._batch_of(row[inside])
@@ -256,7 +256,7 @@ class OwnBatchLayout:
         return streams, positions
 
     def taken(self, row: int) -> Ints:
-        """As `RowLayout.taken`."""
+        """Samples taken before a row; see `RowLayout.taken`."""
         batch = self._batch_of(np.array([row]))
         batches = self._interleave.num_before(np.zeros_like(batch), batch)
         return np.asarray(np.minimum(batches * self.batch_sizes[:, None], self.counts[:, None]))

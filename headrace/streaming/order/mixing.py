@@ -25,7 +25,7 @@ _EPOCH_UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StreamSpec:
-    """What the order needs to know of one stream in a mixture.
+    """Facts about one stream in a mixture that the order depends on.
 
     Attributes:
         name: name of the stream in saved states; unique in a mixture.

@@ -117,7 +117,7 @@ class Picks:
         return -(-self.num_picked // self.granularity)
 
     def __call__(self, pick: Ints) -> Ints:
-        """As `place`, like the permutations."""
+        """Return `place` of the selected samples, so that the object is called like the permutations."""
         return self.place(pick)
 
     def place(self, pick: Ints) -> Ints:

@@ -25,7 +25,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class PhaseStream:
-    """How much of one stream is in a phase.
+    """Part of one stream that is in a phase.
 
     Attributes:
         name: name of the stream.
@@ -103,7 +103,7 @@ def _share_of(stream: StreamSpec) -> float:
 
 
 def _num_below(taken: Ints, stop: int) -> int:
-    """How many of the positions below `stop` are taken: some slots are ahead of others, perhaps beyond `stop`."""
+    """Number of taken positions below `stop`: some slots are ahead of others, perhaps beyond `stop`."""
     slots = np.arange(len(taken))
     return int(np.minimum(taken, np.maximum(-((slots - stop) // len(slots)), 0)).sum())
 

@@ -81,7 +81,7 @@ class ShardUses:
 
 
 class _PassUses:
-    """Where the shards of a stream are in one pass. Keeps 8 bytes for each shard."""
+    """Places of a stream's shards in one pass. Keeps 8 bytes for each shard."""
 
     def __init__(self, made: Pass, stream: StreamOrder, number: int) -> None:
         self._permutation = made.permutation

@@ -18,7 +18,7 @@ MAX_CANONICAL_NODES = 1 << 20  # more than any job has devices; some arrays have
 
 
 class ShuffleAlgo(StrEnum):
-    """How one stream is shuffled."""
+    """Shuffle of one stream."""
 
     BLOCK = "block"
     """Shuffles the shards, then the samples within blocks of `shuffle_block_size`; few shards are open at a time."""
@@ -37,7 +37,7 @@ ALGORITHM_ALIASES = {
 
 
 class BatchingMethod(StrEnum):
-    """How the samples of several streams are combined in global batches."""
+    """Combination of the samples of several streams in global batches."""
 
     RANDOM = "random"
     """Each row may be of any stream; the proportions hold everywhere in the epoch."""
@@ -56,11 +56,11 @@ class SamplingMethod(StrEnum):
     BALANCED = "balanced"
     """Different samples in each epoch."""
     FIXED = "fixed"
-    """The same samples in each epoch."""
+    """Each epoch takes the same samples."""
 
 
 class LastBatch(StrEnum):
-    """What happens to samples that do not fill a global batch."""
+    """Treatment of samples that do not fill a global batch."""
 
     PAD = "pad"
     """All samples are delivered; the rest of the batch is padding, with sample id -1."""
@@ -134,7 +134,7 @@ def buckets_of(batching: object) -> LengthBuckets | FrameBudget | None:
 
 @dataclass(frozen=True, slots=True)
 class OrderSpec:
-    """What an order depends on, besides the data, the weights of the streams and the epoch. It does not hold the world.
+    """Settings that an order depends on, besides data, weights of streams and epoch. It does not hold the world.
 
     Attributes:
         global_batch_size: rows of a global batch, over all ranks. The order of the samples itself depends on it only

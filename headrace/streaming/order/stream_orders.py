@@ -56,7 +56,7 @@ class StreamOrders:
         return self._joined.sample_ids(code, within)
 
     def _split(self, stream: Ints, position: Ints) -> tuple[Ints, Ints]:
-        """As `StreamOrder.split`, for rows of many streams."""
+        """Pass of each position, and position in that pass, for rows of many streams; see `StreamOrder.split`."""
         size, planned = self._sizes[stream], self._planned[stream]
         number, within = np.divmod(position, size)
         past = position - planned

@@ -89,7 +89,7 @@ class EpochUses:
 
 
 def ranks_apart(order: EpochOrder, world_size: int) -> int:
-    """How many groups of ranks take different positions of the streams: positions are equal modulo this number."""
+    """Number of groups of ranks that take different positions of the streams: those equal modulo this number."""
     is_in_slots = order.spec.batching_method is BatchingMethod.RANDOM and order.spec.buckets is None
     return gcd(order.spec.num_canonical_nodes, world_size) if is_in_slots else 1
 
@@ -150,7 +150,7 @@ def _distances(
 
 
 class FolderUses:
-    """What the readers of one cache folder need next (`eviction.NextUses`); registers this process there."""
+    """Next uses by the readers of one cache folder (`eviction.NextUses`); registers this process there."""
 
     def __init__(self, cache: ShardCache, streams: Sequence[StreamReader], run: EpochRun, orders: "RunOrders") -> None:
         """Nothing is read or written before `moved`."""

@@ -23,7 +23,7 @@ _LEAST_AHEAD_BATCHES = 8
 
 
 def in_frames(spec: OrderSpec, streams: OpenStreams, samples: SampleSettings) -> OrderSpec:
-    """The same with a frame budget in frames, if it is in seconds, at the rate of the samples.
+    """Convert a frame budget in seconds to frames, at the rate of the samples; other specs stay as they are.
 
     Raises:
         ConfigError: the first samples of the streams have different rates, or none is known.
@@ -120,7 +120,7 @@ class Planner:
         return save(order, row, self.streams.states())
 
     def batches_ahead(self, run: EpochRun, num_samples: int | None) -> int:
-        """How many batches of a run to download ahead: `num_samples` of this rank, or else a shuffle block.
+        """Number of batches of a run to download ahead: `num_samples` of this rank, or else a shuffle block.
 
         It is at least 8 batches: a loader would otherwise read by ranges the shards that are downloaded right after.
         """

@@ -28,7 +28,7 @@ FrameWindow: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Crop:
-    """How samples are cropped.
+    """Crop of samples.
 
     Attributes:
         config: length of the crop.

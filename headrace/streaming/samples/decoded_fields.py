@@ -19,7 +19,7 @@ from headrace.format.typed_json import json_value
 
 Bytes = bytes | memoryview
 MOST_BYTES = 1 << 28
-"""How much memory the content of a compressed file (an image, `.npz`) may take."""
+"""Limit of the memory for the content of a compressed file (an image, `.npz`)."""
 IMAGES = frozenset({"bmp", "gif", "jpeg", "jpg", "pbm", "pgm", "png", "pnm", "ppm", "tif", "tiff", "webp"})
 """Extensions of images, which are decoded if Pillow is installed."""
 

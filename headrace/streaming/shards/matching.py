@@ -19,15 +19,15 @@ VIEWS = "views"
 
 
 class Offering(Protocol):
-    """What is joined to a stream's own folder: a folder of latents, a set of columns, or a view."""
+    """Data that is joined to a stream's own folder: a folder of latents, a set of columns, or a view."""
 
     @property
     def named(self) -> str:
-        """What the user called it, for messages."""
+        """Name that the user gave, for messages."""
 
     @property
     def what(self) -> str:
-        """What it holds: `LATENTS`, `COLUMNS` or `VIEWS`."""
+        """Kind of its content: `LATENTS`, `COLUMNS` or `VIEWS`."""
 
     @property
     def offers(self) -> Mapping[str, object]:
@@ -115,7 +115,7 @@ def _lack(folder: ShardFolder, number: int | None, companions: Sequence[Offering
 
 
 def _held(companion: Offering, numbers: Sequence[int]) -> str:
-    """What a companion holds: what belongs to these snapshots (`numbers`), or to other audio."""
+    """Describe the content of a companion: data of these snapshots (`numbers`), or of other audio."""
     if numbers:
         return f"has those of snapshot{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
     if not any(companion.offers):

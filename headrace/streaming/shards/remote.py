@@ -48,7 +48,7 @@ from headrace.views.names import NoColumnError
 
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
-    """What a stream asks to open.
+    """Data that a stream asks to open.
 
     Attributes:
         remote: a name that `headrace.locate.locate` takes.
@@ -150,7 +150,7 @@ class OpenedRemote:
 
     @property
     def identity(self) -> DataIdentity:
-        """What a saved state records of it; with latents, the fingerprint covers all of them."""
+        """Identity of the data in a saved state; with latents, the fingerprint covers all of them."""
         own = self.primary.identity
         if not self.joined:
             return own

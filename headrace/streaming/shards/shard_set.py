@@ -26,7 +26,7 @@ _INDEXES_KEPT = 1024  # a shuffle block is about 64 shards; an index of 50 sampl
 
 @dataclass(frozen=True, slots=True)
 class ViewIdentity:
-    """What a saved state records of the view of a stream.
+    """Identity of a stream's view in a saved state.
 
     Attributes:
         definition: what it chooses, in a line.
@@ -43,7 +43,7 @@ class ViewIdentity:
 
 @dataclass(frozen=True, slots=True)
 class DataIdentity:
-    """What a saved state records of a stream's data.
+    """Identity of a stream's data in a saved state.
 
     Attributes:
         uri: where it was read from.

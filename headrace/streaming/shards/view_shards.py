@@ -40,7 +40,7 @@ _REQUEST_BYTES = 256 << 10  # this many bytes cost about as much as another requ
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ViewCounts:
-    """Where the counts of a view's shards are.
+    """Places of the counts of a view's shards.
 
     Attributes:
         storage: the folder of the view.
@@ -57,7 +57,7 @@ class ViewCounts:
     crc32: NDArray[np.int64] = field(repr=False)
 
     def range_of(self, row: int) -> CountsRange:
-        """Where the counts of a shard are, by its row in the table of shards."""
+        """Place of the counts of a shard, by its row in the table of shards."""
         partition = int(np.searchsorted(self.first_rows, row, side="right")) - 1
         file = self.files[partition]
         assert file is not None, "only shards with chosen samples are read"
@@ -108,7 +108,7 @@ class ViewShards:
         return int(self.whole.num_samples[self.chosen[shard]])
 
     def range_of(self, shard: int) -> CountsRange:
-        """Where the counts of a shard are."""
+        """Place of the counts of a shard."""
         return self.counts.range_of(self.whole.rows.start + int(self.chosen[shard]))
 
 

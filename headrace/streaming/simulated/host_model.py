@@ -26,7 +26,7 @@ Need = tuple[int, int]
 
 
 NextUsesAt = Callable[[int], NDArray[np.float64]]
-"""How far away the next use of every shard of `HostNeeds.shards` is at a batch, float64 (n,), in any unit."""
+"""Distance to the next use of every shard of `HostNeeds.shards` at a batch, float64 (n,), in any unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class HostUsage:
-    """What the batches of one host take: shards, bytes and time.
+    """Shards, bytes and time that the batches of one host take.
 
     Attributes:
         shards_per_batch: mean number of shards of a batch.

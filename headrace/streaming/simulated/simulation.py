@@ -76,7 +76,7 @@ class Simulation:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How much of a job to simulate.
+    """Part of a job to simulate.
 
     Attributes:
         num_batches: batches of a rank, from each epoch's first on; None for all.
@@ -168,7 +168,7 @@ class _HostRuns:
         return HostNeeds(self._sizes, batches, len(self._epochs))
 
     def next_uses(self, num_batches: int, planner: Planner) -> NextUsesAt:
-        """What the cache knows of the future, see `next_uses`."""
+        """Future that the cache knows; see `next_uses`."""
         numbers = np.array(self._sources, np.int64).reshape(-1, 2)
         of_stream = [np.flatnonzero(numbers[:, 0] == stream) for stream in range(len(self._readers))]
         shards = [numbers[places, 1] for places in of_stream]
