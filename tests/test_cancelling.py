@@ -22,7 +22,7 @@ NUM_CLIPS = 60
 
 
 class Cancelled(BaseException):
-    """What Dagster raises in the main thread: no `Exception`."""
+    """Exception that Dagster raises in the main thread: not an `Exception`."""
 
 
 class Gate:

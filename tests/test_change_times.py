@@ -26,14 +26,14 @@ OLD, FUTURE = 1_600_000_000 * NS, 4_000_000_000 * NS
 
 
 def in_place(path, other):
-    """As `cp -p`: the same inode gets another content and its old time."""
+    """Write another content into the same inode and keep its old time, as `cp -p` does."""
     status = path.stat()
     path.write_bytes(other.read_bytes())
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def renamed(path, other):
-    """As `rsync -t`, or a restored backup: another inode with the old time takes the name."""
+    """Give the name to another inode with the old time, as `rsync -t` or a restored backup does."""
     status = path.stat()
     copy = path.with_name(f".{path.name}.part")
     shutil.copyfile(other, copy)
@@ -74,7 +74,7 @@ def other(tmp_path):
 
 
 def difference(project):
-    """What the sensor sees."""
+    """Difference that the sensor sees."""
     known = read_stamps(project.output, read_current_header(project.output, project.config()))
     return source_difference(list_within(open_source(project.folder / "source"), 60), known, 5, time.time_ns())
 

@@ -123,7 +123,7 @@ def files_with(folder, content):
 
 
 def test_after_a_takedown_no_file_of_the_output_holds_the_sample(run, project):
-    """As docs/operations.md describes it."""
+    """Follow the steps of docs/operations.md."""
     output = project.folder / "output"
     key, content = pcm_of(project, "clip03")
     assert found_parts(run, "clip03.wav", output) == ([key], {"audio"})

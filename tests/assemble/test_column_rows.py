@@ -58,7 +58,7 @@ def divided(config, output, table, part_bytes):
 
 
 def expected(rows, known):
-    """The same with dictionaries: partition → path → row, listed rows, and numbers."""
+    """Result of `divided`, computed with dictionaries: partition → path → row, listed rows, and numbers."""
     found, listed, merged = {}, [], 0
     for number, (name, n, wide) in enumerate(rows, 1):
         path = SPELLINGS.get(name, name)

@@ -29,7 +29,7 @@ def plan(previous, samples, size=4, digest="settings", reshuffle=0):
 
 
 def carried_out(plans, size=4, reshuffle=0):
-    """What a partition remembers after executing these plans: its layout, and the keys of each shard."""
+    """State of a partition after executing these plans: its layout, and the keys of each shard."""
     return layout_of(ShardSize(size), reshuffle), {
         shard.sequence: [sample.key for sample in shard.samples] for shard in plans
     }

@@ -1,4 +1,4 @@
-"""What the page of the catalog shows: rejects with their whole reasons, one in a line, and what its columns are."""
+"""Checks the page of the catalog: rejects with their whole reasons, one in a line, and descriptions of its columns."""
 
 import pytest
 

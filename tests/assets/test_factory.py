@@ -1,4 +1,4 @@
-"""What Dagster loads: the assets, their edges and their checks."""
+"""Checks the definitions that Dagster loads: the assets, their edges and their checks."""
 
 import json
 import os

@@ -33,7 +33,7 @@ def policies(project: Project) -> dict[str, dg.FreshnessPolicy]:
 
 
 def state(project: Project, instance: dg.DagsterInstance) -> FreshnessState:
-    """What the freshness daemon finds now."""
+    """State that the freshness daemon finds now."""
     node = assets_of(project.config()).resolve_asset_graph().get(project.keys.catalog)
     evaluator = FRESHNESS_EVALUATORS_BY_POLICY_TYPE[type(node.freshness_policy_or_from_metadata)]()
     return asyncio.run(evaluator.evaluate_freshness(context=LoadingContextForTest(instance), node=node))

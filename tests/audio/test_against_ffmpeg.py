@@ -33,7 +33,7 @@ class Made:
 
 
 def by_ffmpeg(data: bytes, *options: str) -> bytes:
-    """What ffmpeg writes to its output, given a file at its input."""
+    """Output of ffmpeg, given a file at its input."""
     command = ["ffmpeg", "-v", "error", "-nostdin", *options]
     done = subprocess.run(command, input=data, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
@@ -95,7 +95,7 @@ def oggs(tmp_path):
 
 
 def compared(made: Made, theirs: np.ndarray) -> str | None:
-    """What differs between our decoding and ffmpeg's; None if both agree."""
+    """Describe the difference between our decoding and ffmpeg's; None if both agree."""
     ours, rate = decode(made.data)
     if made.name.startswith("opus") and rate != 48_000:
         factor = 48_000 // rate

@@ -36,7 +36,7 @@ def with_checksum(page):
 
 
 def renamed(data, serial):
-    """The same stream under another serial number."""
+    """Stream with another serial number."""
     return b"".join(with_checksum(page[:14] + serial.to_bytes(4, "little") + page[18:]) for page in pages_of(data))
 
 

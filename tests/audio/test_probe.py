@@ -1,4 +1,4 @@
-"""What probing says of recordings, whole and broken."""
+"""Checks the results of probing recordings, whole and broken."""
 
 import contextlib
 import gzip

@@ -1,4 +1,4 @@
-"""What is not there, or is something else, gives the same error at every door."""
+"""Names that lead nowhere, or to something else, give equal errors at every door."""
 
 import pytest
 

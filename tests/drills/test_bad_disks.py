@@ -60,7 +60,7 @@ def test_builds_on_a_disk_that_is(project, drill, trouble):
 
 
 def test_builds_whose_recordings_fail_to_be_read(project, drill):
-    """What cannot be read now is a row in the rejects, or ends the build, and is a sample once it can be read."""
+    """Unreadable recordings are rows in the rejects, or end the build, and are samples once they can be read."""
     change(project, "three")
     put_back(project, None)
     num_accesses, _ = apart(build_on, yaml_of(project), project.recordings, None, Trouble.FAIL).well()

@@ -167,7 +167,7 @@ def test_damaged_outputs(project, drill):
 
 
 def test_a_sound_file_of_each_format_is_what_its_codec_says():
-    """What the drill compares with."""
+    """Sound files are the reference of the drill."""
     for number, (container, subtype) in enumerate(FORMATS):
         rate_hz = rate_of(subtype)
         blob = file_of(music(rate_hz // 3, 1, rate_hz, number), container, subtype, rate_hz)

@@ -23,7 +23,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def elsewhere(folder, monkeypatch):
-    """The same files behind an HTTP server."""
+    """Files of `folder` behind an HTTP server."""
     with fault_server(folder) as face:
         for name, value in face.environment().items():
             monkeypatch.setenv(name, value)

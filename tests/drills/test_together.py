@@ -150,7 +150,7 @@ def test_gc_beside_builds_and_readers(project, drill):
 
 
 def test_gc_beside_builds_on_a_bucket(in_bucket, drill):
-    """As in a folder; builds go back to recordings whose shards a gc removes."""
+    """Builds go back to recordings whose shards a gc removes, as in the test of a folder."""
     project, renew = in_bucket
     number = len(list(project.recordings.glob("tone*.wav")))
 

@@ -90,7 +90,7 @@ def test_latents_after_the_length_are_zeros(encoder: Encoder) -> None:
 
 
 def test_encoding_is_deterministic(encoder: Encoder) -> None:
-    """The same batch twice gives the same bits."""
+    """Encoding a batch twice gives equal bits."""
     batch = _batch(encoder, [_clip(encoder, encoder.sample_rate_hz, seed) for seed in range(2)])
     assert torch.equal(encoder.encode(*batch)[0], encoder.encode(*batch)[0])
 

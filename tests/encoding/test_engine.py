@@ -1,4 +1,4 @@
-"""How batches run on devices: beside each other on a CPU, halved once when memory runs out."""
+"""Batches run on devices: beside each other on a CPU, halved once when memory runs out."""
 
 import threading
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ NUM_CORES = 3
 
 @pytest.fixture
 def cores() -> Iterator[int]:
-    """As many cores as a test needs, whatever the machine has."""
+    """Give a test a fixed number of cores, regardless of the machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(NUM_CORES)
     yield NUM_CORES

@@ -1,4 +1,4 @@
-"""What keeps a GPU exact, within its memory and fed, as far as it can be shown without one."""
+"""Precautions that keep a GPU exact, within its memory and fed, as far as a test without a GPU can show them."""
 
 import threading
 from collections.abc import Iterator

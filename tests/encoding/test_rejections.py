@@ -28,7 +28,7 @@ SHARDS = [{key: CLIPS[key] for key in KEYS[:5]}, {key: CLIPS[key] for key in KEY
 
 
 class Broken30(Broken):
-    """The same for recordings that are cut into windows of 0.4 s: a loud window gives no number."""
+    """Encoder `Broken` for recordings that are cut into windows of 0.4 s: a loud window gives no number."""
 
     info = EncoderInfo(context=1600, window=6400, overlap=4800, is_concurrent=True)
 
@@ -221,7 +221,7 @@ def test_why_a_long_recording_is_rejected_does_not_depend_on_the_order_of_its_wi
 
 
 class Spreading(Broken):
-    """Where one row of a batch gives no number, none does."""
+    """Encoder that gives no number for all rows of a batch if it gives none for one of them."""
 
     def encode(self, batch: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         hidden, num_latent = super().encode(batch, lengths)

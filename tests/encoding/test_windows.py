@@ -19,7 +19,7 @@ from tests.support.tiny_models import save
 
 
 class Shape:
-    """As much of an encoder as the arithmetic needs; `shortfall` frames are lost at the end, as in wav2vec2."""
+    """Facts of an encoder that the arithmetic needs; `shortfall` frames are lost at the end, as in wav2vec2."""
 
     def __init__(self, hop: int, context: int, window: int, overlap: int, shortfall: int) -> None:
         self.hop, self.shortfall = hop, shortfall

@@ -211,7 +211,7 @@ def _is_building(live: Live, known: set[str]) -> bool:
 
 
 def _is_level(live: Live) -> bool:
-    """What the sensors themselves say, asked from outside."""
+    """Whether the sensor itself reports, asked from outside, that everything is up to date."""
     ticks = """query($s: SensorSelector!) { sensorOrError(sensorSelector: $s) { ... on Sensor {
       sensorState { ticks(limit: 1) { skipReason } } } } }"""
     selector = {

@@ -45,7 +45,7 @@ def test_relative_names_are_those_of_when_the_loader_was_made(tars, tmp_path_fac
 
 
 def seen(sample):
-    """What a worker knows."""
+    """Add the environment that a worker sees to a sample."""
     return sample | {"seen": (os.environ.get("HEADRACE_SEEN", ""), os.environ.get("HEADRACE_GONE", ""))}
 
 

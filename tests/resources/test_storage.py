@@ -1,4 +1,4 @@
-"""How URIs in a dataset's YAML are resolved to folders."""
+"""URIs in a data set's YAML resolve to folders."""
 
 import io
 import tempfile

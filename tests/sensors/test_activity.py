@@ -1,4 +1,4 @@
-"""What sensors conclude from the records of runs: which are in progress, which died, and which were tried before."""
+"""Conclusions of sensors from records of runs: which are in progress, which died, and which were tried before."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""What somebody cancelled is not started again until its input changes or somebody starts it."""
+"""Cancelled work is not started again until its input changes or somebody starts it."""
 
 import dagster as dg
 import pytest

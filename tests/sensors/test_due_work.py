@@ -1,4 +1,4 @@
-"""What a data set lacks, decided from wanted and existing manifests, snapshots and records, without any of them."""
+"""Due work of a data set, decided from fakes of wanted and existing manifests, snapshots and records."""
 
 from types import SimpleNamespace
 

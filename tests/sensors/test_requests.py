@@ -1,4 +1,4 @@
-"""How many requests a build sends to an object store: what is written here is the most that it may send."""
+"""Limits of the requests that a build sends to an object store: more than these numbers is a fault."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a tick of `source_changes` decides: about listings, settings, tables and runs, and what its cursor keeps."""
+"""Decisions of a tick of `source_changes` about listings, settings, tables and runs, and the content of its cursor."""
 
 from types import SimpleNamespace
 
@@ -23,7 +23,7 @@ NS = 10**9
 
 
 class FakeProject:
-    """What a tick asks for; changes between ticks are made by setting attributes."""
+    """Project that a tick asks; changes between ticks are made by setting attributes."""
 
     def __init__(self):
         self.inputs, self.header, self.catalog, self.listing = "inputs", "h1", "a catalog", "listing"

@@ -1,4 +1,4 @@
-"""What a tick of `stale_partitions` requests and says, and what its cursor keeps."""
+"""Requests and messages of a tick of `stale_partitions`, and the content of its cursor."""
 
 from types import SimpleNamespace
 

@@ -76,7 +76,7 @@ def test_a_dataset_without_shards_expects_nothing(tmp_path):
 
 
 def compared(*arrivals, error=None, keys="ab", expected=None):
-    """What a comparison notes of these samples, where 'a' and 'b' are expected; and its result."""
+    """Faults that a comparison notes of these samples, where 'a' and 'b' are expected; and its result."""
     expected = expected or expected_of(index_of(*keys))
     faults = {name: [] for name in CHECKS}
     seen = SeenSamples.none_of(expected)

@@ -69,7 +69,7 @@ def data(tmp_path):
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory):
-    """The same data. Tests must not change it."""
+    """Data as of `data`, made once for the module. Tests must not change it."""
     made = Data(tmp_path_factory.mktemp("sound"))
     made.commit()
     return made

@@ -23,7 +23,7 @@ def dataset_folder(tmp_path_factory, corpus):
 
 @pytest.fixture
 def server(dataset_folder, monkeypatch):
-    """The same output behind a server that a test can make fail."""
+    """Output of `dataset_folder` behind a server that a test can make fail."""
     with fault_server(dataset_folder) as face:
         for name, value in face.environment().items():
             monkeypatch.setenv(name, value)

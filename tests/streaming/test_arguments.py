@@ -1,4 +1,4 @@
-"""What users pass: taken as plain values, or refused by name before anything is read."""
+"""Arguments of users: accepted as plain values, or rejected by name before anything is read."""
 
 import io
 import json

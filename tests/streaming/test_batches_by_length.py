@@ -14,7 +14,7 @@ from tests.streaming.shards.test_foreign import write_tar
 from tests.support.streaming.corpus import RATE_HZ, clips, write_dataset
 
 CLIPS = clips(420, frames=(100, 3000))
-"""As 1 to 30 s spread, a hundred frames a second."""
+"""Clips with the spread of 1 to 30 s, at a hundred frames a second."""
 LONGEST = max(clip.num_frames for clip in CLIPS)
 FRAMES = 20 * LONGEST
 BUDGET = FrameBudget(FRAMES, batch_multiple=4, window_samples=202)

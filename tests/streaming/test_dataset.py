@@ -1,4 +1,4 @@
-"""What arrives: the same on every world, with any number of workers, and after any stop."""
+"""Samples arrive equally on every world, with any number of workers, and after any stop."""
 
 import functools
 import json

@@ -35,7 +35,7 @@ def are_equal(one, two):
 
 
 def saved(folder, count=8):
-    """What an uninterrupted run gives after `count` samples, and the state there, as a file would give it back."""
+    """Rest of an uninterrupted run after `count` samples, and the state there, as a file would give it back."""
     whole = arrived(joined(folder))
     stopped = joined(folder)
     arrived(stopped, count)

@@ -1,4 +1,4 @@
-"""What docs/migrating.md shows runs, and names nothing that is not there."""
+"""Runs the code in docs/migrating.md, and looks up the names in it."""
 
 import gzip
 import inspect

@@ -1,4 +1,4 @@
-"""Where a dataset stands, how long it is and what padding looks like, seen through the dataset itself."""
+"""Position and length of a dataset, and the form of its padding, seen through the dataset itself."""
 
 import itertools
 import sys
@@ -22,7 +22,7 @@ def test_a_state_of_one_split_is_rejected_on_another_of_as_many_samples(tmp_path
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_state_saved_inside_a_batch_loads_and_loses_no_sample(dataset_folder, mode):
-    """Where batches make the order, the batch that was cut comes again as a whole.
+    """In modes where batches make the order, a cut batch comes again as a whole.
 
     Where only padding would follow, the next epoch does.
     """

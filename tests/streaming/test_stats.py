@@ -23,7 +23,7 @@ def clock():
 
 @pytest.fixture
 def warned(monkeypatch, recwarn):
-    """What was said of starving, early and at half of the time: others' threads may warn, too."""
+    """Warnings about starving, early and at half of the time: others' threads may warn, too."""
     for name, value in IN_SECONDS.items():
         monkeypatch.setattr(f"headrace.streaming.stats.{name}", value)
     return lambda: [text for warning in recwarn if "training loop" in (text := str(warning.message))]

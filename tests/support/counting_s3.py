@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 
 @dataclass
 class Requests:
-    """What a server was asked for.
+    """Requests that a server received.
 
     Attributes:
         kinds: number of requests by kind: `LIST`; `GET` and `HEAD`, with ` tar` or ` idx` for these files; and other

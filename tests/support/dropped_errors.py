@@ -5,7 +5,7 @@ import weakref
 
 
 def alive_after(kind, use):
-    """How many errors of `kind` were raised while `use` ran, and how many of them were alive afterwards.
+    """Number of errors of `kind` raised while `use` ran, and number of them that were alive afterwards.
 
     Args:
         kind: a class of errors.

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def check_taken(layout):
-    """What is taken before each batch is what the rows before it hold, in every slot of every stream."""
+    """Check that the samples taken before each batch are those of the rows before it, in every slot of every stream."""
     starts = [layout.batch_start(batch) for batch in range(layout.num_batches + 1)]
     found, positions = layout.locate(np.arange(starts[-1]))
     for start in starts:

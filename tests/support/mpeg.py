@@ -10,7 +10,7 @@ from tests.support.sounds import probed
 
 
 def reference(data):
-    """What libsndfile makes of a sound file, (channels, frames); its seek to 0 would change the last bit of some."""
+    """Samples (channels, frames) that libsndfile reads of a file; its seek to 0 would change the last bit of some."""
     with ForwardSound(io.BytesIO(data)) as sound:
         return sound.read(sound.frames, dtype="float32", always_2d=True).T
 

@@ -20,7 +20,7 @@ class Mp3:
 
     @property
     def num_frames(self):
-        """What the Info header promises."""
+        """Number of frames that the Info header promises."""
         return int.from_bytes(self.data[self.mark_at + 8 : self.mark_at + 12], "big")
 
     @property
@@ -30,7 +30,7 @@ class Mp3:
         return packed >> 12, packed & 0xFFF
 
     def promising(self, num_frames):
-        """The same file with another count in its header."""
+        """File with another count in its header."""
         at = self.mark_at + 8
         return self.data[:at] + num_frames.to_bytes(4, "big") + self.data[at + 4 :]
 

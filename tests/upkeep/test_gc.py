@@ -72,7 +72,7 @@ def test_gc_keeps_a_shard_that_a_build_has_reused_since_gc_looked(reverting):
 
 @pytest.fixture
 def killed(reverting):
-    """The same project after a `gc` on another machine was killed with its deletion record written."""
+    """Project after a `gc` on another machine was killed with its deletion record written."""
     (found,) = garbage(reverting)
     condemn_elsewhere(reverting.shards, found.paths)
     return reverting

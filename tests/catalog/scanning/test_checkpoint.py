@@ -163,7 +163,7 @@ def test_an_output_that_cannot_be_written_delays_a_part_and_does_not_end_the_sca
 
 @pytest.mark.parametrize("num_failures", [0, 2])
 def test_many_files_are_kept_before_it_is_time(source, output, monkeypatch, num_failures):
-    """What waits to be kept is in memory, so it may not be more and more. A part that failed is tried with the next."""
+    """Facts that wait to be kept are in memory, so their number is limited. A failed part is tried with the next."""
     monkeypatch.setattr(probing, "_SLICE_ROWS", 2)
     monkeypatch.setattr(probing, "_MOST_NOT_KEPT", 6)
     checkpoint = ScanCheckpoint(Full(output, num_failures), clock=lambda: 0.0)

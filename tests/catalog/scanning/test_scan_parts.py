@@ -74,7 +74,7 @@ def source_of(files):
 
 
 def outcome(act):
-    """What a scan gives, or the message of its error."""
+    """Result of a scan, or the message of its error."""
     try:
         found = act()
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""How a user's table is read: quotation marks, delimiters, headers, declared types; at every door that reads tables."""
+"""Forms of a user's table: quotation marks, delimiters, headers, declared types; at every door that reads tables."""
 
 import gzip
 import io

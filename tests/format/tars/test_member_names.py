@@ -1,4 +1,4 @@
-"""Where the key ends in a member name, and which samples look like several samples."""
+"""Rules for the end of a key in a member name, and the error about samples that look like several samples."""
 
 import pytest
 

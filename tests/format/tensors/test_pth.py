@@ -1,4 +1,4 @@
-"""What a `.pth` must contain, and the errors about others, which never repeat torch's advice to run their code."""
+"""Contents of a `.pth`, and the errors about others, which never repeat torch's advice to run their code."""
 
 import io
 import os

@@ -29,7 +29,7 @@ def once_built(tmp_path_factory):
 
 @pytest.fixture
 def built(once_built, instances, undrawn):
-    """The same dataset, built."""
+    """Built data set of six tones."""
     instances[-1] = once_built.instance
     return once_built.put_back()
 

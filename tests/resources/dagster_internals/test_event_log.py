@@ -1,4 +1,4 @@
-"""What Dagster records of a run of several partitions, without Headrace: the facts of docs/design/0080.
+"""Records that Dagster makes of a run of several partitions, without Headrace: the facts of docs/design/0080.
 
 If a new version of Dagster makes one of these tests fail, `resources/dagster_internals/partition_events.py` may have
 become simpler, or wrong.

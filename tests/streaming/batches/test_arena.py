@@ -13,7 +13,7 @@ SLACK = 1 << 16
 
 
 def taken_by_filling(array):
-    """How much more memory the process has in the mappings of an array, once it is written to."""
+    """Growth of the process's memory in the mappings of an array when it is filled."""
     before = resident_bytes(array)
     array[:] = 1
     return resident_bytes(array) - before

@@ -1,4 +1,4 @@
-"""How threads share out the making of batches."""
+"""Threads share the making of batches: order, errors, and batches that are dropped."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What the cache evicts to stay under its limit, to the byte, and what it makes of files that are not shards."""
+"""Evictions that keep the cache under its limit, to the byte, and the treatment of files that are not shards."""
 
 import errno
 import fcntl

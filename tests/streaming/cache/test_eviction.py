@@ -1,4 +1,4 @@
-"""What leaves the cache first where the future is known, and how processes find out what others read."""
+"""Order of evictions where the future is known, and the ways in which processes find out what others read."""
 
 import os
 

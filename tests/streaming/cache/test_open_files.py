@@ -1,4 +1,4 @@
-"""How many files a process keeps open, and which."""
+"""Number and choice of the files that a process keeps open."""
 
 import resource
 import subprocess

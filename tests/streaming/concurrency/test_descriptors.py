@@ -35,7 +35,7 @@ def nothing_older():
 
 @pytest.fixture
 def opened():
-    """How many files this process has open, shards and all others, while no cycle is collected."""
+    """Count the open files of this process, shards and all others, while no cycle is collected."""
     gc.collect()
     gc.disable()
     yield lambda: len(list(DESCRIPTORS.iterdir()))
@@ -168,7 +168,7 @@ def test_a_shard_that_is_gone_leaves_nothing_open_once_its_error_is_dropped(data
 
 
 def cached(folder):
-    """How many files of a folder this process has open."""
+    """Number of files of a folder that this process has open."""
     links = []
     for path in DESCRIPTORS.iterdir():
         with contextlib.suppress(OSError):
@@ -197,7 +197,7 @@ def test_a_loader_over_a_store_lets_go_of_its_cache(server, tmp_path, opened):
 
 
 def test_a_file_is_closed_without_a_word_when_modules_are_empty_already(dataset_folder, opened, monkeypatch):
-    """As they are at the interpreter's end, if a daemon thread or a global still holds an iterator."""
+    """Modules are empty at the interpreter's end, where a daemon thread or a global may still hold an iterator."""
     unraisable = []
     monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
     before = opened()

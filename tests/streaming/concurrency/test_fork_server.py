@@ -1,4 +1,4 @@
-"""What the fork server imports before it starts workers."""
+"""Imports that the fork server makes before it starts workers."""
 
 import multiprocessing
 import os

@@ -23,7 +23,7 @@ _REQUEST_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """How a run ended.
+    """Outcome of a run.
 
     Attributes:
         code: its exit code; negative for a signal.

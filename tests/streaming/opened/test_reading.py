@@ -1,4 +1,4 @@
-"""Where shards are kept when nobody says where: in a folder that no other user can have prepared."""
+"""Default folder of the cache: one that no other user can have prepared."""
 
 import os
 import stat

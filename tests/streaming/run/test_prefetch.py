@@ -1,4 +1,4 @@
-"""What is downloaded ahead: the shards that come next, in their order, and not too much planned at once."""
+"""Downloads ahead of use: the shards that come next, in their order, and not too much planned at once."""
 
 import threading
 import time

@@ -31,7 +31,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def decoded(monkeypatch):
-    """What was decoded: `audio`, `latents` and `json`."""
+    """List of the decoded kinds: `audio`, `latents` and `json`."""
     found = []
     for module, name, what in (
         (decode, "fill_audio", "audio"),

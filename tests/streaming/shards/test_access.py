@@ -1,4 +1,4 @@
-"""What is asked of a store when just some samples of a shard are needed, and what is counted of it."""
+"""Requests to a store when only some samples of a shard are needed, and the counts of these requests."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What is wrong with other people's files is said with the file's name and the way out."""
+"""Errors about other people's files name the file and the way out."""
 
 import gzip
 import json

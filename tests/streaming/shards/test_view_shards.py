@@ -1,4 +1,4 @@
-"""What a view asks of a store: no byte of shards without chosen samples, ranges of sparse shards, counts once."""
+"""Requests of a view: no byte of shards without chosen samples, ranges of sparse shards, counts once."""
 
 import numpy as np
 import pytest

@@ -19,7 +19,7 @@ _CHECKED = (".tar", ".idx", ".shards")
 
 
 class Fault(enum.Enum):
-    """What the proxy does with a request."""
+    """Fault of the proxy at a request."""
 
     SLOW_DOWN = "503"
     LOST = "reset before the store has it"
@@ -49,7 +49,7 @@ class BadProxy:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def fault(self) -> Fault | None:
-        """What to do with the next request."""
+        """Draw the fault of the next request; None to pass it on."""
         with self._lock:
             found = self.chance.choice(list(Fault)) if self.chance.random() < self.share else None
             self.came[found.value if found else "passed on"] += 1

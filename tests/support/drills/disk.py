@@ -19,7 +19,7 @@ _NEEDS_ROOM = {"write", "open for writing", "link", "rename", "mkdir", "posix_fa
 
 
 class Trouble(enum.Enum):
-    """What happens at the chosen access, and at later ones."""
+    """Trouble at the chosen access, and at later ones."""
 
     KILL = enum.auto()  # SIGKILL; of what is written half is there
     FULL = enum.auto()  # ENOSPC, and again of all that needs room; of what is written half is there

@@ -72,7 +72,7 @@ class _Evil:
 
 
 def saved(content: object) -> bytes:
-    """What torch.save writes."""
+    """Bytes that torch.save writes."""
     file = io.BytesIO()
     torch.save(content, file)
     return file.getvalue()

@@ -292,7 +292,7 @@ def build_and_read(yaml: Path, output: str) -> tuple[dict[str, Heard], dict[str,
 
 
 def read_verify_build_read(output: str, yaml: Path) -> tuple[object, tuple[int, str], str, object]:
-    """What is read, what verify says, an error of the next build, and what is read then."""
+    """Read, verify, build and read again. Returns samples or error, verdict, error of the build, samples or error."""
     warnings.simplefilter("ignore")
 
     def read() -> object:

@@ -47,7 +47,7 @@ class Clip:
         return noise.astype(np.int16)
 
     def audio(self) -> NDArray[np.float32]:
-        """What a loader must give: float32 (channels, frames)."""
+        """Audio that a loader must give: float32 (channels, frames)."""
         return np.ascontiguousarray(self.pcm().T.astype(np.float32) / 32768)
 
     def flac(self) -> bytes:

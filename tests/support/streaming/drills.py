@@ -1,4 +1,4 @@
-"""What the drills share: a dataset to break, and proof that all of it arrived."""
+"""Shared parts of the drills: a dataset to break, and proof that all of it arrived."""
 
 import time
 

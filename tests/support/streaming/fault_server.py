@@ -21,7 +21,7 @@ BUCKET = "bucket"
 
 
 class Fault(enum.Enum):
-    """What the server does instead of answering."""
+    """Fault of the server in place of an answer."""
 
     STALL = enum.auto()
     RESET = enum.auto()
@@ -79,7 +79,7 @@ class FaultServer:
         return f"s3://{BUCKET}"
 
     def environment(self) -> dict[str, str]:
-        """What a client needs to find it."""
+        """Environment variables with which a client finds the server."""
         return {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
             "AWS_ACCESS_KEY_ID": "test",

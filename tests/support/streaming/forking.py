@@ -38,7 +38,7 @@ def keys(mode: str, remote: str, cache: str) -> list[list[str]]:
 
 
 def generations(remote: str, depth: int) -> int:
-    """How many processes, each forked from the one before, read the same; they exit in order."""
+    """Number of processes, each forked from the one before, that read equal entries; they exit in order."""
     storage = open_storage(remote)
     entries = list(storage.list("snapshots/"))
     pid = os.fork() if depth else None
@@ -49,7 +49,7 @@ def generations(remote: str, depth: int) -> int:
 
 
 def errors(remote: str, num_threads: int) -> list[str]:
-    """What each thread of a forked process meets when all begin at once and no copy can be made."""
+    """Error of each thread of a forked process when all begin at once and no copy can be made."""
     storage = open_storage(remote)
     list(storage.list("snapshots/"))
     del os.memfd_create
@@ -104,7 +104,7 @@ def _inherited(items: "Iterator[Any]") -> list[object]:
 
 
 def storage_error(storage: Storage) -> Exception | None:
-    """What reading raises."""
+    """Error that reading raises."""
     try:
         storage.read("sizes.json")
     except Exception as error:  # noqa: BLE001 - whatever it is
@@ -113,7 +113,7 @@ def storage_error(storage: Storage) -> Exception | None:
 
 
 def found(mode: str, remote: str, cache: str) -> object:
-    """What is printed."""
+    """Result of a mode, to be printed."""
     if mode == "generations":
         return generations(remote, 3)
     if mode == "inherited":

@@ -57,7 +57,7 @@ def two(**weights):
 
 
 def given_by(rows, mixture):
-    """How often each sample was taken, by stream name."""
+    """Number of times that each sample was taken, by stream name."""
     rows = np.array([row for row in rows if row[1] >= 0]).reshape(-1, 2)
     return {
         stream.name: np.bincount(rows[rows[:, 0] == number, 1], minlength=stream.num_samples)

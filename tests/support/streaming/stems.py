@@ -43,7 +43,7 @@ class Song:
         return {"mix": mix, "vocals": -mix[: self.num_frames - self.missing, :1]}
 
     def audio(self) -> dict[str, NDArray[np.float32]]:
-        """What a loader must give: float32 (channels, frames), all fields as long as the shortest."""
+        """Audio that a loader must give: float32 (channels, frames), all fields as long as the shortest."""
         length = self.num_frames - self.missing
         return {
             name: np.ascontiguousarray(pcm[:length].T.astype(np.float32) / 32768) for name, pcm in self.fields().items()
