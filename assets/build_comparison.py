@@ -34,7 +34,7 @@ class BuildComparison:
     def by_the_build(
         cls, instance: dg.DagsterInstance, run_id: str, key: dg.AssetKey, partition: str
     ) -> "BuildComparison":
-        """Read from the materialization of this partition in this run, if there is one, how many shards were compared."""
+        """Read how many shards the materialization of this partition in this run compared, if there is one."""
         of_partition = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition])
         found = instance.fetch_materializations(of_partition, limit=1).records
         if not found or found[0].run_id != run_id:

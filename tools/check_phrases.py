@@ -1,4 +1,4 @@
-"""Lists phrases that the project's texts do not use, each with what to write instead.
+"""Lists phrases and openings of docstrings that the project's texts do not use, each with what to write instead.
 
 Usage:
     python tools/check_phrases.py [PATH ...]
@@ -8,6 +8,9 @@ outside of code blocks and inline code. Identifiers do not count, nor do strings
 doctests. Each finding is a line `path:line: phrase -> instead`; with any, the exit status is 1. There is no list of
 exceptions: a phrase that has a good use in some text must become narrower in phrases.txt, or leave it.
 
+Docstrings, those of attributes included, begin with a noun or a verb: a first line that begins with a word of `OPENING`
+needs its context to be understood, and is a finding as well.
+
 Left out for their technical uses: `stands` alone (a pattern stands for names), `walk` (a walk over a folder tree),
 `bring` (to bring up to date) and `doubt`. phrases.txt has the combinations that these uses do not need. `leg` and
 `lane` are in it as they are: they have no use in audio, storage or data loading.
@@ -15,6 +18,7 @@ Left out for their technical uses: `stands` alone (a pattern stands for names), 
 
 from __future__ import annotations
 
+import ast
 import io
 import itertools
 import os
@@ -40,12 +44,13 @@ ESCAPE = re.compile(r"\\[nrt]")
 DOCTEST = re.compile(r"^\s*(?:>>>|\.\.\.) .*$", re.MULTILINE)
 INLINE_CODE = re.compile(rf"(`+)(?:(?!\n\s*\n)[^`{CODE}])+\1")
 LINK_TARGET = re.compile(r"(?<=\])\([^)\s]*\)|\w+://\S+")
+OPENING = re.compile(r"\s*(What|How|Where|The same|As)(?![\w-])", re.IGNORECASE)  # of a docstring
 FENCE = re.compile(r"^ *(?P<fence>```+|~~~+).*?(?:^ *(?P=fence)|\Z)", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A phrase in a text: its line, counted from 1, and what to write instead."""
+    """A phrase or opening in a text: its line, counted from 1, and what to write instead."""
 
     line: int
     phrase: str
@@ -69,6 +74,17 @@ def findings(prose: str, phrases: Mapping[str, str]) -> list[Finding]:
         if "None" not in match[0]:
             found.append(Finding(prose.count("\n", 0, match.start()) + 1, phrase, phrases[phrase]))
     return found
+
+
+def openings(source: str) -> list[Finding]:
+    """Docstrings in `source` that begin with neither a noun nor a verb, in any order."""
+    literals = (node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Expr))
+    return [
+        Finding(literal.lineno + opening[0].count("\n"), opening[1], "begin with a noun or a verb")
+        for literal in literals
+        if isinstance(literal, ast.Constant) and isinstance(literal.value, str)
+        if (opening := OPENING.match(literal.value))
+    ]
 
 
 def python_prose(source: str) -> str:
@@ -127,13 +143,20 @@ def files(paths: Iterable[Path]) -> Iterator[Path]:
             yield from (Path(folder, name) for name in sorted(names) if Path(name).suffix in PROSE)
 
 
+def file_findings(path: Path, phrases: Mapping[str, str]) -> list[Finding]:
+    """Phrases and openings of docstrings in a Python or Markdown file, in order."""
+    text = path.read_text()
+    found = findings(PROSE[path.suffix](text), phrases) + (openings(text) if path.suffix == ".py" else [])
+    return sorted(found, key=lambda finding: finding.line)
+
+
 def main(arguments: list[str]) -> int:
     """Print the findings below `arguments`, or below the repository; 1 if there are any."""
     phrases = parsed(PHRASES.read_text())
     lines = [
         f"{path}:{finding.line}: {finding.phrase} -> {finding.instead}"
         for path in files(map(Path, arguments or ["."]))
-        for finding in findings(PROSE[path.suffix](path.read_text()), phrases)
+        for finding in file_findings(path, phrases)
     ]
     print("\n".join(lines), end="\n" if lines else "")
     return bool(lines)

@@ -131,7 +131,7 @@ class SampleComparer:
 
 
 def _wrong_values(sample: ArrivedSample, *, is_flac: bool) -> str:
-    """Describe the fault in a sample's values; empty if there is none."""
+    """Describe the fault in a sample's values; empty for a sound sample."""
     if not sample.is_finite:
         return "values are not finite"
     return "audio that is stored as FLAC is outside [-1, 1]" if sample.exceeds and is_flac else ""

@@ -1,11 +1,11 @@
-"""The search for unwanted phrases reads prose alone: comments, string literals and Markdown, and no code."""
+"""The search for unwanted phrases reads prose alone, and docstrings must begin with a noun or a verb."""
 
 import subprocess
 import sys
 
 import pytest
 
-from tools.check_phrases import PHRASES, files, findings, markdown_prose, parsed, python_prose
+from tools.check_phrases import PHRASES, files, findings, markdown_prose, openings, parsed, python_prose
 
 RULES = {"gizmo": "device", "all sorts": "kinds", "of none": "of no"}
 
@@ -74,6 +74,39 @@ def test_markdown_is_read_outside_of_code_and_link_targets():
     assert found(markdown_prose(text)) == [(9, "gizmo")]
 
 
+@pytest.mark.parametrize("words", ["What", "How", "Where", "The same", "As", "what"])
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ('"""{} it is."""', 1),
+        ("'{} it is.'", 1),
+        ('# Comment\n"""{}, it is.\n\nMore.\n"""', 2),
+        ('def f():\n    """{}\n    it is."""', 2),
+        ('async def f():\n    r"""{} it is."""', 2),
+        ('class A:\n    """\n    {} it is.\n    """', 3),
+        ('class A:\n    def f(self):\n        """{} it is."""', 3),
+        ('class A:\n    x = 1\n    """{} it is."""', 3),
+        ('x = 1\n"""{} it is."""', 2),
+    ],
+)
+def test_a_docstring_begins_with_a_noun_or_a_verb(source, line, words):
+    (finding,) = openings(source.format(words))
+    assert (finding.line, finding.phrase, finding.instead) == (line, words, "begin with a noun or a verb")
+
+
+@pytest.mark.parametrize("words", ["Whatever", "However", "Whereas", "The sameness", "Assets", "As-is", "The", "`As`"])
+def test_other_words_begin_a_docstring(words):
+    assert not openings(f'"""{words} it is."""')
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["# What it is\n", "x = 'What it is'\n", "f('How it is')\n", '"""Results.\n\nWhere it is.\n"""\n', "b'As it is'\n"],
+)
+def test_only_docstrings_have_an_opening_and_only_their_first_line(source):
+    assert not openings(source)
+
+
 def test_the_rules_name_a_phrase_once_and_say_what_to_write_instead():
     text = PHRASES.read_text()
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
@@ -91,9 +124,10 @@ def test_hidden_folders_and_what_builds_write_are_skipped(tmp_path):
 
 def test_the_command_prints_findings_and_fails_where_there_are_any(tmp_path):
     phrase, instead = next(iter(parsed(PHRASES.read_text()).items()))
-    bad, good = tmp_path / "bad.md", tmp_path / "good.md"
+    bad, good, opened = tmp_path / "bad.md", tmp_path / "good.md", tmp_path / "opened.py"
     bad.write_text(f"Text.\n\nAgain: {phrase}\n")
     good.write_text("Text.\n")
+    opened.write_text(f'"""What is text."""\n\n# {phrase}\n')
 
     def run(*paths):
         return subprocess.run(
@@ -102,4 +136,9 @@ def test_the_command_prints_findings_and_fails_where_there_are_any(tmp_path):
 
     assert run(good).returncode == 0
     outcome = run(tmp_path)
-    assert (outcome.returncode, outcome.stdout) == (1, f"{bad}:3: {phrase} -> {instead}\n")
+    assert outcome.returncode == 1
+    assert outcome.stdout.splitlines() == [
+        f"{bad}:3: {phrase} -> {instead}",
+        f"{opened}:1: What -> begin with a noun or a verb",
+        f"{opened}:3: {phrase} -> {instead}",
+    ]
