@@ -117,7 +117,7 @@ class RejectChanges:
 def compare_rejects(before: Iterable[Reject], after: Iterable[Reject]) -> RejectChanges:
     """The differences between two tables of rejects, by subject: another reason for the same subject is not new.
 
-    >>> old, new = Rejected("a.wav", "empty", "0 bytes"), Rejected("b.wav", "duplicate", "as a.wav")
+    >>> old, new = Reject("a.wav", "empty", "0 bytes"), Reject("b.wav", "duplicate", "as a.wav")
     >>> changes = compare_rejects([old], [old, new])
     >>> changes.new, changes.left_out == (new,), changes.faults, changes.asked_for
     ((), True, {'empty': 1}, {'duplicate': 1})
@@ -136,7 +136,7 @@ def compare_rejects(before: Iterable[Reject], after: Iterable[Reject]) -> Reject
 def varied(rows: Iterable[Reject]) -> list[Reject]:
     """Reorder rows: first one of each code, then a second of each, so that the first few differ.
 
-    >>> [row.subject for row in varied(Rejected(path, code, "") for path, code in zip("abc", "xxy"))]
+    >>> [row.subject for row in varied(Reject(path, code, "") for path, code in zip("abc", "xxy"))]
     ['a', 'c', 'b']
     """
     seen: Counter[str] = Counter()
