@@ -9,6 +9,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "path": "path of the recording below the source",
     "num_bytes": "size of the file",
     "mtime_ns": "modification time of the file, in nanoseconds since 1970",
+    "ctime_ns": "change time of the file's inode, in nanoseconds since 1970; 0 for an object of a store",
     "sha256": "SHA-256 of the file; with source.digests: store, etag- and the store's ETag",
     "container": "format of the file, such as WAV, FLAC or MP3",
     "subtype": "encoding of the audio in the file, such as PCM_16",

@@ -14,7 +14,7 @@ from headrace.catalog.stored.parts import partition_recordings
 from headrace.catalog.stored.update import update_catalog
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import AudioError, BuildError
-from headrace.sources.source_changes import list_within, source_difference
+from headrace.sources.source_changes import GradualListing, source_difference
 from headrace.sources.sources import open_source
 from headrace.stores.storage import LocalStorage
 from headrace_dagster.resources.storage import StorageResource
@@ -76,7 +76,8 @@ def other(tmp_path):
 def difference(project):
     """Difference that the sensor sees."""
     known = read_stamps(project.output, read_current_header(project.output, project.config()))
-    return source_difference(list_within(open_source(project.folder / "source"), 60), known, 5, time.time_ns())
+    listing = GradualListing(open_source(project.folder / "source")).go_on(60)
+    return source_difference(listing, known, 5, time.time_ns())
 
 
 @pytest.mark.parametrize(("way", "times"), list(zip(WAYS.values(), [OLD, FUTURE, 0], strict=True)), ids=WAYS)

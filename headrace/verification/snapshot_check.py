@@ -6,6 +6,7 @@ Only lists, manifests and sizes are read here. `verify` reads the shards.
 from collections.abc import Iterator
 from itertools import pairwise
 
+from headrace.catalog.stored.header import HEADER_PATH
 from headrace.errors import HeadraceError, NotFoundError
 from headrace.format.beside.view_files import TOTALS_SUFFIX, read_view
 from headrace.format.beside.views import VIEWS
@@ -147,9 +148,12 @@ def lost_view(storage: Storage) -> Iterator[Fault]:
 def faults_of_origin(output: Storage, folder: ShardFolder) -> Iterator[Fault]:
     """Faults of the audio snapshots that snapshots of latents, columns or a view name: missing, or in another order.
 
-    The newest snapshot must have its audio, which a gc keeps.
+    The newest snapshot must have its audio, which a gc keeps. Latents and columns that were copied alone, without the
+    output's audio and catalog, need none.
     """
     audio, before = output.at(AUDIO), 0
+    known = snapshot_numbers(audio)
+    is_copied = not known and not folder.name.startswith(f"{VIEWS}/") and not output.exists(HEADER_PATH)
     for number in folder.numbers:
         where = f"{folder.storage.uri}/{snapshot_path(number)}"
         try:
@@ -161,7 +165,7 @@ def faults_of_origin(output: Storage, folder: ShardFolder) -> Iterator[Fault]:
         if wanted < before:
             yield Fault(where, f"is of audio snapshot {wanted}, the one before it of {before}; restore both")
         before = wanted
-        if number == folder.numbers[-1] and wanted not in snapshot_numbers(audio):
+        if number == folder.numbers[-1] and wanted not in known and not is_copied:
             yield Fault(where, f"its audio snapshot {wanted} is missing in {audio.uri}; restore it, or build again")
 
 

@@ -25,6 +25,7 @@ SOMETIMES = {
     "samples_drawn": "of a view",
     "gpu_memory_peak_bytes": "on a GPU",
     "pictures_missing": "of damaged shards",
+    "page_link": "with HEADRACE_REPORT_URL",
     "removed_bytes": "of a job",
     "runs_removed": "of a job",
     "samples_flac": "with codec: copy",

@@ -231,7 +231,7 @@ def test_a_folder_of_ordinary_tars_needs_no_further_requests(tmp_path, monkeypat
         assert asked == ["list"] * 3  # its snapshots, those of its audio/, and its tars
         asked.clear()
         assert len(locate(f"{tmp_path}/train-{{0..2}}.tar").tars.names) == 3
-        assert asked == ["exists"] * 3 + ["list"]
+        assert asked == ["exists"] * 4 + ["list"]  # the pattern may be a name as it is spelled
 
 
 def test_opening_an_output_asks_for_each_thing_once(named, monkeypatch):

@@ -209,6 +209,8 @@ def test_a_forged_file_of_an_output_is_read_or_an_error_of_the_family(output, tm
 
 PART = Part("x.parquet", 10, "ab")
 TOTALS = CatalogTotals(
+    dataset="birds",
+    source="/data/birds",
     digest="d",
     grouping='[[["train", 1.0]], [], null, "keep", "files"]',
     probe_version="1",
@@ -222,7 +224,7 @@ TOTALS = CatalogTotals(
 ENTRIES = {name: PartitionEntry(name, "f", "c", 3, 4, 5.5, 6, PART, None) for name in ("train-0000", "test-0001")}
 HEADER = CatalogHeader(TOTALS, ENTRIES)
 TABLE = {"train-0000": TablePart("p", 1, "a", 2, 0)}
-TABLE_HEADER = ColumnTableHeader("i", "key", 3, 0, 1, "catalog/columns/x.parquet", TABLE)
+TABLE_HEADER = ColumnTableHeader("i", "key", "utt_id", {"snr": "Float64"}, 3, 0, 1, "catalog/columns/x.parquet", TABLE)
 
 
 def forged_lines(blob, chance):

@@ -160,7 +160,7 @@ def test_wrong_arguments_of_a_stream_are_rejected_by_name(dataset_folder, name, 
         (lambda: World(0, "2"), "world_size is '2'"),
         (lambda: LengthBuckets(window_batches=2.5), "window_batches is 2.5"),
         (lambda: FrameBudget(1.5), "frames_per_batch is 1.5"),
-        (lambda: FrameBudget(None), "frames_per_batch is None"),
+        (lambda: FrameBudget(None), "needs one of frames_per_batch and seconds_per_batch"),
         (Stream, r"Stream\(\) names no data set: pass remote=…, or local=…"),
     ],
 )

@@ -185,7 +185,7 @@ def test_a_state_holds_plain_values_so_that_a_checkpoint_loads_with_weights_only
         ({"headrace_state": 1}, "headrace_state is 1, expected 2"),
         ({"headrace_state": None}, "written by something else"),
         ({"order": {"global_batch_size": 0}}, "has an invalid value: global_batch_size is 0"),
-        ({"phases": [{"start": 0}]}, "lacks the field 'streams'"),
+        ({"phases": [{"start": 0}]}, "missing or unknown: 'streams'"),
         ({"phases": []}, "has no phases"),
         ({"epoch": -1}, "epoch is -1, expected a whole number from 0 on"),
         ({"sample_in_epoch": 2.5}, "sample_in_epoch is 2.5"),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from headrace import Stream, StreamingDataLoader, StreamingDataset, World
-from headrace.errors import ConfigError, IntegrityError, NotFoundError, SampleError, StateError
+from headrace.errors import ConfigError, FormatError, NotFoundError, SampleError, StateError
 from headrace.format.beside.column_files import publish_columns, read_columns
 from headrace.format.beside.column_table import ColumnTable
 from headrace.format.shards.writer import ShardPlace
@@ -277,6 +277,7 @@ def test_rows_of_other_samples_are_an_error_that_names_both_files(tmp_path):
     other = ColumnTable(table.columns, len(table), "0" * 64, "")
     made, _ = publish_columns(storage, ShardPlace("train", 0, 0), other)
     storage.write(name, storage.read(made))
-    with pytest.raises(SampleError, match=rf"{name}: its 5 rows are not those .*train_0000_000000-\w+\.tar") as caught:
+    said = rf"000000-\w+\.tar: .*{name}: another file of columns has this name"
+    with pytest.raises(SampleError, match=said) as caught:
         StreamingDataset(remote=tmp_path, split="train", columns=["captions"])[0]
-    assert isinstance(caught.value.__cause__, IntegrityError)
+    assert isinstance(caught.value.__cause__, FormatError)
