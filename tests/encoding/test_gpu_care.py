@@ -1,8 +1,6 @@
 """Precautions that keep a GPU exact, within its memory and fed, as far as a test without a GPU can show them."""
 
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,11 +9,8 @@ from torch import Tensor
 
 from headrace import encoders
 from headrace.encoders import EncoderInfo
-from headrace.encoding import shards as encoding_shards
 from headrace.encoding.plans import EncodingOptions
-from headrace.encoding.sources import AudioShard, audio_shard
-from headrace.errors import BuildError, StorageError
-from headrace.stores.storage import LocalStorage, Storage
+from headrace.errors import BuildError
 from tests.support.audio_shards import noise, write_partition
 from tests.support.latent_builds import MEL, Latents
 from tests.support.tiny_models import save
@@ -82,13 +77,6 @@ def test_rows_count_for_what_the_encoder_pads_them_to(tmp_path: Path) -> None:
     assert built.stats.padding_share == pytest.approx(0.8)
 
 
-@pytest.mark.parametrize(("name", "padded"), [("whisper", 480_000), ("ast", 164_000), ("hubert", 0)])
-def test_families_say_what_they_pad_to(name: str, padded: int, tmp_path: Path) -> None:
-    """Whisper hears 30 s whatever it is given, AST 10 s."""
-    encoder = encoders.load("transformers", {"model": str(save(name, tmp_path / "model"))})
-    assert encoder.info.padded_to == pytest.approx(padded, rel=0.01)
-
-
 @pytest.mark.parametrize("name", ["whisper", "ast", "hubert"])
 @pytest.mark.parametrize(("settings", "wanted"), [({}, False), ({"layer": 1}, True), ({"layer_weights": None}, False)])
 def test_hidden_states_are_held_only_where_a_layer_is_asked_for(
@@ -144,33 +132,3 @@ def test_threads_that_decode_and_fetch_grow_with_the_devices(monkeypatch: pytest
     assert [options.decoding_threads(devices) for devices in (1, 2, 8)] == [16, 32, 64]
     assert [options.fetching_threads(devices) for devices in (1, 8, 32)] == [4, 32, 64]
     assert EncodingOptions(num_threads=3).decoding_threads(8) == 3
-
-
-def test_a_shard_that_cannot_be_fetched_leaves_none_of_its_group_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The others of the group are closed, also those whose fetching ends after the error."""
-    opened: list[str] = []
-    slow = threading.Event()
-
-    @contextmanager
-    def fetched(storage: Storage, name: str, field: str) -> Iterator[AudioShard]:
-        if "000000-" in name:
-            slow.set()
-            raise StorageError(f"{name}: the store is gone")
-        slow.wait(timeout=60)
-        with audio_shard(storage, name, field) as shard:
-            opened.append(name)
-            try:
-                yield shard
-            finally:
-                opened.remove(name)
-
-    monkeypatch.setattr("headrace.encoding.plans.num_cores", lambda: 4)
-    monkeypatch.setattr(encoding_shards, "audio_shard", fetched)
-    latents = Latents(tmp_path)
-    latents.storage = LocalStorage(tmp_path / "out")
-    write_partition(latents.audio, [{f"s{s}k{i}": noise(1600, i) for i in range(3)} for s in range(4)])
-    with pytest.raises(StorageError, match="the store is gone"):
-        latents.build()
-    assert opened == []

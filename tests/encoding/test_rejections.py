@@ -9,7 +9,6 @@ import torch
 
 from headrace.assemble.commit import commit_latents
 from headrace.assemble.latents import LatentSettings
-from headrace.encoders.protocol import EncoderInfo
 from headrace.errors import BuildError
 from headrace.format.indexes.index import ABSENT, REFUSED_NOTE, index_name
 from headrace.format.indexes.indexing import index_tar
@@ -19,23 +18,13 @@ from headrace.verification.shard_check import Depth
 from headrace.verification.verify import find_target, verify
 from tests.support.audio_shards import commit, noise, write_partition
 from tests.support.latent_builds import PARTITION, Broken, Latents
+from tests.support.rejections import Broken30
 
 RATE_HZ = 16_000
 NAN, HUGE = float("nan"), 1e5
 CLIPS = {f"k{i}": noise(4000 + 500 * i, i) for i in range(8)}
 KEYS = list(CLIPS)
 SHARDS = [{key: CLIPS[key] for key in KEYS[:5]}, {key: CLIPS[key] for key in KEYS[5:]}]
-
-
-class Broken30(Broken):
-    """Encoder `Broken` for recordings that are cut into windows of 0.4 s: a loud window gives no number."""
-
-    info = EncoderInfo(context=1600, window=6400, overlap=4800, is_concurrent=True)
-
-    def encode(self, batch: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        hidden, num_latent = super().encode(batch, lengths)
-        hidden[batch[:, 0].abs().amax(1) > 0.9, 0, 0] = self._values[0]
-        return hidden, num_latent
 
 
 def built(tmp_path, bad, dtype="float16", shards=SHARDS):
@@ -199,25 +188,6 @@ def test_a_long_recording_is_rejected_for_any_of_its_windows(tmp_path, at, value
     build = made.build()
     assert refused(build) == {"long": code}
     assert made.index(build.written[0]).num_frames.tolist() == [57, ABSENT, 251, 19]
-
-
-def test_why_a_long_recording_is_rejected_does_not_depend_on_the_order_of_its_windows(tmp_path):
-    from headrace.encoding.assembly import Assembly
-    from headrace.encoding.batches import ClipPiece
-    from headrace.encoding.plans import NoLatents
-    from headrace.encoding.windows import plan_windows
-
-    encoder = Broken30({})
-    windows = plan_windows(20_000, encoder)
-    flaws = [NoLatents.overflow("float16"), NoLatents.not_finite()]
-    for order in (flaws, flaws[::-1]):
-        assembly = Assembly((windows,), (20_000,))
-        found = None
-        for number, window in enumerate(windows):
-            hidden = order[number] if number < 2 else torch.zeros(41, 8)
-            found = assembly.add(ClipPiece(0, number, window), hidden, encoder)
-            assert (found is None) == (number + 1 < len(windows))
-        assert found == NoLatents.not_finite()
 
 
 class Spreading(Broken):

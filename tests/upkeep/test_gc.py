@@ -1,6 +1,5 @@
 """`gc` beside builds that reuse old shards: no snapshot names a deleted file. test_gc_interleavings has all orders."""
 
-import errno
 import itertools
 import os
 import signal
@@ -13,11 +12,11 @@ import pytest
 
 from headrace.assemble import update
 from headrace.errors import AlreadyExistsError, BuildError, FormatError
-from headrace.format.shards.condemned import condemnations, condemned, condemned_paths
+from headrace.format.shards.condemned import condemnations, condemned_paths
 from headrace.format.snapshots.commits import commit_snapshot
 from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_numbers
 from headrace.format.versioned_json import versioned_bytes
-from headrace.stores.storage import LocalStorage, open_storage
+from headrace.stores.storage import LocalStorage
 from headrace.upkeep.gc import collect, find_garbage
 from tests.support.builds import check, twenty_clips
 from tests.support.commands import runner
@@ -183,17 +182,6 @@ def test_the_error_about_a_damaged_deletion_record_names_it(reverting):
         reverting.build()
 
 
-def test_a_deletion_record_counts_until_its_gc_has_ended(tmp_path):
-    for storage in (LocalStorage(tmp_path), open_storage("memory://")):
-        with condemned(storage, ["a.tar"]):
-            assert condemned_paths(storage) == {"a.tar"}
-            with condemned(storage, ["b.tar"]):
-                assert condemned_paths(storage) == {"a.tar", "b.tar"}
-            assert condemned_paths(storage) == {"a.tar"}
-        assert condemned_paths(storage) == frozenset()
-        assert list(storage.list()) == []
-
-
 KILLED = """
 import os, signal, sys
 from headrace.format.shards.condemned import condemned
@@ -214,18 +202,6 @@ def test_the_record_of_a_gc_killed_on_this_machine_is_ignored_and_removed_by_the
     assert reverting.build().written == []  # the same names again
     runner(capsys, monkeypatch)("gc", folder)
     assert condemnations(reverting.shards) == []
-
-
-def test_in_a_folder_without_locks_the_record_counts(tmp_path, monkeypatch):
-    def refuse(file, operation):
-        raise OSError(errno.ENOLCK, "no locks")
-
-    monkeypatch.setattr("headrace.format.shards.condemned.fcntl.flock", refuse)
-    storage = LocalStorage(tmp_path)
-    with pytest.raises(KeyError), condemned(storage, ["a.tar"]):
-        raise KeyError
-    monkeypatch.undo()
-    assert condemned_paths(storage) == {"a.tar"}
 
 
 def test_the_next_commit_removes_the_proposal_of_a_killed_writer(reverting):

@@ -9,16 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.errors import ConfigError, FormatError, NotFoundError
-from headrace.format.beside import column_files
-from headrace.format.beside.column_files import publish_columns, published_columns, read_columns, specs_of
+from headrace.errors import ConfigError, FormatError
 from headrace.format.beside.column_table import Column, ColumnKind, ColumnSpec, ColumnTable, keys_digest
-from headrace.format.manifests.manifests import Manifest, NumberedManifest, ShardEntry, manifest_path
-from headrace.format.shards.condemned import condemned
-from headrace.format.shards.writer import ShardPlace
-from headrace.format.snapshots.commits import commit_snapshot
-from headrace.format.snapshots.snapshots import read_snapshot, read_table
-from headrace.stores.storage import LocalStorage
+from tests.support.column_table import CAPTIONS, table
 
 INT64 = 1 << 63
 JSON_VALUES = st.recursive(
@@ -26,6 +19,8 @@ JSON_VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=5,
 )
+
+
 VALUES = {
     ColumnKind.STRING: st.text(st.characters(codec="utf-8"), max_size=8),
     ColumnKind.INT: st.integers(-INT64, INT64 - 1),
@@ -33,19 +28,6 @@ VALUES = {
     ColumnKind.BOOL: st.booleans(),
     ColumnKind.JSON: JSON_VALUES.filter(lambda value: value is not None),
 }
-
-
-def table(*columns, keys=("a", "b", "c"), digest="made from"):
-    """A table of columns given as name, kind and values."""
-    made = tuple(Column.of(ColumnSpec(name, ColumnKind(kind)), values) for name, kind, values in columns)
-    return ColumnTable(made, len(keys), keys_digest(keys), digest)
-
-
-CAPTIONS = table(
-    ("caption", "string", ["leise", None, "große Trommel"]),
-    ("snr", "float", [1.5, math.nan, -2.0]),
-    ("tags", "json", [["a"], None, {"b": [1, None]}]),
-)
 
 
 @st.composite
@@ -124,47 +106,3 @@ def test_integers_beyond_64_bits_are_an_error_that_names_the_column():
 def test_texts_are_not_numbers():
     with pytest.raises(ConfigError, match="column 'caption'"):
         CAPTIONS.column("caption").numbers()
-
-
-def test_published_columns_are_found_and_damage_is_not(tmp_path):
-    storage = LocalStorage(tmp_path)
-    name, size = publish_columns(storage, ShardPlace("train", 3, 12), CAPTIONS)
-    assert name.startswith("train_0003_000012-")
-    assert read_columns(storage, name).to_bytes() == CAPTIONS.to_bytes()
-    assert published_columns(storage, name, size).input_digest == "made from"
-    assert published_columns(storage, name, size - 1) is None
-    storage.write(name, CAPTIONS.to_bytes()[:-1] + b"?")
-    assert published_columns(storage, name, size) is None
-    assert published_columns(storage, "train_0003_000013-000000000000.columns", size) is None
-    publish_columns(storage, ShardPlace("train", 3, 12), CAPTIONS)
-    assert published_columns(storage, name, size) is not None
-
-
-def test_a_name_that_a_gc_deletes_is_not_used(tmp_path):
-    storage = LocalStorage(tmp_path)
-    name, _ = publish_columns(storage, ShardPlace("train", 0, 0), CAPTIONS)
-    with condemned(storage, [name]):
-        other, size = publish_columns(storage, ShardPlace("train", 0, 0), CAPTIONS)
-    assert other != name
-    assert published_columns(storage, other, size).specs == CAPTIONS.specs
-
-
-def test_a_snapshot_names_files_of_columns(tmp_path):
-    storage = LocalStorage(tmp_path)
-    names = []
-    entries = []
-    for sequence in (0, 1):
-        name, size = publish_columns(storage, ShardPlace("train", 0, sequence), CAPTIONS)
-        names.append(name)
-        entries.append(ShardEntry(name, size, 3, 0, 1.5, "digest", 3))
-    manifest = Manifest("train-0000", "wanted", "source", {}, tuple(entries))
-    storage.create(manifest_path("train-0000", 1), manifest.to_json())
-    origin = {column_files.SPECS_KEY: [{"name": "snr", "kind": "float", "is_fact": False}]}
-    commit_snapshot(storage, {"train-0000": NumberedManifest(1, manifest)}, "catalog", origin)
-    snapshot = read_snapshot(storage).snapshot
-    assert read_table(storage, snapshot).names() == names
-    assert specs_of(snapshot) == (ColumnSpec("snr", ColumnKind.FLOAT),)
-    assert json.loads(storage.read("sizes.json")) == dict.fromkeys(names, 3)
-    storage.delete(names[0])
-    with pytest.raises(NotFoundError):
-        read_columns(storage, names[0])

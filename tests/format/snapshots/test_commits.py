@@ -7,25 +7,19 @@ from dataclasses import replace
 import pytest
 
 from headrace.errors import BuildError, FormatError
-from headrace.format.indexes.index import index_name
 from headrace.format.manifests.manifests import (
-    Manifest,
     ManifestRejection,
-    ShardEntry,
-    bucket_of,
-    commit_manifest,
     newest_manifest,
     newest_manifests,
-    shard_name,
     split_of,
 )
 from headrace.format.snapshots import snapshot_draft
-from headrace.format.snapshots.commits import commit_snapshot
 from headrace.format.snapshots.sizes_file import has_true_sizes
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.format.snapshots.summaries import newest_summaries
 from headrace.format.versioned_json import json_bytes
 from headrace.stores.storage import LocalStorage, open_storage
+from tests.support.commits import commit, put
 
 PARTITIONS = [*(f"train-{bucket:04d}" for bucket in range(12)), "test-0000", "test-0003"]
 
@@ -61,22 +55,6 @@ def storage(request, tmp_path):
 def small_parts(monkeypatch):
     """About 16 rows in a part of the table of shards."""
     monkeypatch.setattr(snapshot_draft, "_PART_ROWS", 16)
-
-
-def put(storage, partition, *counts, wanted="w", refused=()):
-    """The next manifest of a partition with shards of these numbers of samples, and their files."""
-    shards = []
-    for sequence, count in enumerate(counts):
-        name = shard_name("", split_of(partition), bucket_of(partition), sequence, f"{sequence * 1000 + count:012x}")
-        storage.write(name, bytes(10))
-        storage.write(index_name(name), b"")
-        shards.append(ShardEntry(name, 10, count, 100 * count, 0.1 * count, "input", max(count, 1)))
-    manifest = Manifest(partition, wanted, "source", {}, tuple(shards), tuple(refused))
-    return commit_manifest(storage, manifest, newest_manifest(storage, partition))
-
-
-def commit(storage, catalog="catalog"):
-    return commit_snapshot(storage, newest_summaries(storage), catalog, {})
 
 
 @pytest.fixture
@@ -216,17 +194,6 @@ def test_totals_and_rejections_of_partitions_are_in_the_root(storage):
     assert (frozen.num_shards, frozen.num_bare, frozen.num_samples, frozen.num_rejected) == (2, 1, 8, 1)
     assert (frozen.wanted, frozen.num_bytes, frozen.seconds) == ("this", 20, 0.8)
     assert newest_summaries(storage)["train-0001"].digest == newest_manifest(storage, "train-0001").manifest.digest
-
-
-def test_a_manifest_that_was_made_again_after_the_snapshot_is_read(tmp_path):
-    storage = LocalStorage(tmp_path)
-    put(storage, "train-0001", 3, wanted="before")
-    commit(storage)
-    storage.delete("manifests/train-0001/00000001.json")
-    put(storage, "train-0001", 4, wanted="after")
-    assert newest_summaries(storage)["train-0001"].wanted == "after"
-    commit(storage)
-    assert read_snapshot(storage).snapshot.num_samples == 4
 
 
 def test_the_size_of_parts_follows_the_number_of_shards_with_patience():

@@ -67,14 +67,6 @@ READ_IN_TURN = textwrap.dedent("""
         print(sum(len(batch["keys"]) for batch in StreamingDataLoader(datasets[-1])))
 """)
 
-OPEN_ONE = textwrap.dedent("""
-    import resource, sys
-    from pathlib import Path
-    from headrace.streaming.cache.opened import FileShard
-    resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
-    FileShard(Path(sys.argv[1]))
-""")
-
 
 def test_many_streams_of_many_shards_are_read_with_few_open_files(tmp_path):
     for number in range(NUM_STREAMS):
@@ -91,9 +83,3 @@ def test_data_sets_of_latents_that_are_read_in_turn_share_what_a_process_may_ope
     words = [sys.executable, "-c", READ_IN_TURN, str(tmp_path / "latents/crepe")]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("32\n" * 6, "")
-
-
-def test_a_process_that_may_open_no_more_files_gets_an_error_with_a_remedy(file):
-    done = subprocess.run([sys.executable, "-c", OPEN_ONE, str(file.path)], capture_output=True, text=True, check=False)
-    assert "StorageError" in done.stderr
-    assert "ulimit -n" in done.stderr

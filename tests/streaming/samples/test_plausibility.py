@@ -9,13 +9,14 @@ import pytest
 import soundfile as sf
 import torch
 
-from headrace import StreamingDataLoader, StreamingDataset
+from headrace import StreamingDataset
 from headrace.errors import FormatError, SampleError
 from headrace.format.indexes.index_files import parse_index
 from headrace.streaming.batches import assembler as assembler_module
 from headrace.streaming.batches.arena import Arena
 from headrace.streaming.batches.copied_batch import CopiedBatch
 from tests.streaming.batches.test_decode import write_tar
+from tests.support.plausibility import only_batch
 from tests.support.streaming.corpus import clips, write_dataset
 
 GOOD, BAD = clips(2, frames=(2000, 4000))
@@ -43,11 +44,6 @@ def with_a_lie(tmp_path, request):
     return tmp_path
 
 
-def only_batch(folder, **more):
-    (batch,) = StreamingDataLoader(StreamingDataset(remote=str(folder), batch_size=2, **more))
-    return batch
-
-
 def test_flac_that_promises_more_than_it_holds_is_named(with_a_lie):
     with pytest.raises(SampleError, match=r"x\.tar: sample 'b': .*fetch"):
         only_batch(with_a_lie)
@@ -72,17 +68,6 @@ def test_silence_may_have_many_frames_in_few_bytes(tmp_path):
     assert batch["num_frames"].tolist() == [GOOD.num_frames, 1 << 18]
     assert np.array_equal(batch["audio"][0, :, : GOOD.num_frames].numpy(), GOOD.audio())
     assert not batch["audio"][1].any()
-
-
-def test_a_skipped_row_does_not_make_a_batch_longer(tmp_path):
-    """Whether it is filled in place, or of samples one by one."""
-    damaged = bytearray(max(GOOD, BAD, key=lambda clip: clip.num_frames).flac())
-    damaged[len(damaged) // 2] ^= 0xFF
-    short = min(GOOD, BAD, key=lambda clip: clip.num_frames)
-    write_tar(tmp_path / "x.tar", [("a.flac", short.flac()), ("b.flac", bytes(damaged))])
-    for how in ({}, {"transform": lambda sample: sample}):
-        batch = only_batch(tmp_path, on_bad_sample="skip", **how)
-        assert np.array_equal(batch["audio"][0].numpy(), short.audio())
 
 
 def wav(rate_hz):
