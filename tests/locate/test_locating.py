@@ -1,4 +1,4 @@
-"""Names that match nothing, or something else than was asked for, give different errors."""
+"""One name means the same to every loader, and names that lead nowhere give different errors."""
 
 import gzip
 

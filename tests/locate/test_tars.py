@@ -1,0 +1,95 @@
+"""The tars of a plain WebDataset are found by their names; no tar is opened."""
+
+import json
+
+import pytest
+
+from headrace.errors import ConfigError, FormatError, NotAFileError, NotFoundError
+from headrace.locate.tars import has_name, is_bucket_folder, tars_of_folder, tars_of_list, tars_of_pattern
+from headrace.stores.storage import LocalStorage
+from tests.support.streaming.corpus import clips, write_dataset
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of tars that nobody opens."""
+    for name in ("train-0.tar", "train-1.tar.gz", "test-0.tar", "trainer-0.tar", "notes.txt", "deep/train-2.tar"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("split", "names"),
+    [
+        (None, ("test-0.tar", "train-0.tar", "train-1.tar.gz", "trainer-0.tar")),
+        ("train", ("train-0.tar", "train-1.tar.gz")),
+        ("test", ("test-0.tar",)),
+    ],
+)
+def test_a_folder_means_the_tars_directly_in_it_and_a_split_those_that_begin_with_it(folder, split, names):
+    assert tars_of_folder(LocalStorage(folder), split).names == names
+
+
+def test_a_split_may_be_a_subfolder_where_there_are_no_tars_above(folder):
+    for path in folder.glob("*.tar*"):
+        path.unlink()
+    assert tars_of_folder(LocalStorage(folder), "deep").names == ("train-2.tar",)
+    assert tars_of_folder(LocalStorage(folder), None).names == ()
+
+
+def test_a_split_of_which_there_are_no_tars_is_an_error_that_names_the_first(folder):
+    with pytest.raises(ConfigError, match=r"split='val'.* of none of 4 shards .*\(the first is test-0\.tar\)"):
+        tars_of_folder(LocalStorage(folder), "val")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("train-*.tar*", ("train-0.tar", "train-1.tar.gz")),
+        ("{train,test}-0.tar", ("train-0.tar", "test-0.tar")),
+        ("*/train-2.tar", ("deep/train-2.tar",)),
+        ("t*-[0].tar", ("test-0.tar", "train-0.tar", "trainer-0.tar")),
+        ("nothing-*.tar", ()),
+    ],
+)
+def test_a_pattern_means_what_it_matches_in_its_own_folder(folder, pattern, names):
+    assert tars_of_pattern(f"{folder}/{pattern}", None).names == names
+
+
+def test_a_tar_that_is_named_in_full_must_be_there(folder):
+    with pytest.raises(NotFoundError, match=r"train-7\.tar: the shard is not there"):
+        tars_of_pattern(f"{folder}/train-{{0,7}}.tar", None)
+
+
+def test_a_name_that_leads_to_no_file_is_an_error_and_not_a_missing_tar(folder):
+    (folder / "odd-0.tar").symlink_to("absent")
+    assert has_name(LocalStorage(folder), "odd-0.tar")
+    assert not has_name(LocalStorage(folder), "odd-1.tar")
+    for find in (lambda: tars_of_folder(LocalStorage(folder), None), lambda: tars_of_pattern(f"{folder}/odd*", None)):
+        with pytest.raises(NotAFileError, match=r"odd-0\.tar: is a broken link"):
+            find()
+
+
+def test_a_sizes_json_gives_names_and_counts(folder):
+    (folder / "sizes.json").write_text(json.dumps({"train-0.tar": 3, "test-0.tar": 2}))
+    assert tars_of_list(LocalStorage(folder), "sizes.json") == ({"train-0.tar": 3, "test-0.tar": 2}, None)
+    found = tars_of_pattern(f"{folder}/sizes.json", "test")
+    assert (found.names, found.counts) == (("test-0.tar",), (2,))
+    (folder / "sizes.json").write_text("[1]")
+    with pytest.raises(FormatError, match=r"sizes\.json"):
+        tars_of_list(LocalStorage(folder), "sizes.json")
+
+
+def test_a_glob_inside_an_output_gives_the_tars_of_one_snapshot(tmp_path):
+    write_dataset(tmp_path, {"train": clips(2)})
+    write_dataset(tmp_path, {"train": clips(2, first=50)})
+    newest, older = (tars_of_pattern(f"{tmp_path}/audio/*.tar", None, snapshot=number) for number in (None, 1))
+    assert (newest.snapshot, older.snapshot) == (2, 1)
+    assert set(newest.names).isdisjoint(older.names)
+    assert len(newest.names) == len(older.names) == 1
+
+
+def test_only_names_of_buckets_can_be_folders_with_the_characters_of_a_pattern():
+    assert not is_bucket_folder("/data/a*")
+    assert not is_bucket_folder("s3://bucket/a*.tar")
