@@ -6,7 +6,6 @@ import pytest
 from headrace import StreamingDataset, World
 from headrace.streaming.cache.cache_readers import readers
 from headrace.streaming.run.next_uses import FolderUses, RunOrders, order_digest
-from headrace.streaming.shards.shard_names import ShardNames
 from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.streaming.drills import check
 from tests.support.streaming.fault_server import fault_server
@@ -73,14 +72,6 @@ def test_a_run_knows_its_shards_and_those_of_joined_latents_by_name(many_shards,
     assert np.array_equal(found[:40], found[40:80])
     assert (found[:40] <= first_uses(dataset)).all()
     assert (first_uses(dataset) - found[:40] < 30).all()
-
-
-def test_a_shard_of_another_snapshot_is_not_known(many_shards):
-    shards = opened(many_shards, many_shards).reading.readers[0].primary.shards.shards
-    known = ShardNames([(0, shards, shards)])
-    name = shards.name(7)
-    assert known.find(name) == [(0, 7)]
-    assert known.find(f"{name[:-16]}0123456789ab.tar") == []
 
 
 def test_ranks_that_register_protect_their_shards(many_shards, tmp_path, uses_of):

@@ -1,0 +1,58 @@
+"""Streams of a dataset are opened together: their samples and shards by number, and settings that do not fit."""
+
+import pytest
+
+from headrace import Stream, StreamingDataset
+from headrace.errors import ConfigError
+from headrace.streaming.opened.opening import wanted_tensors
+from headrace.streaming.shards.joined_columns import WantedTensor
+
+
+@pytest.fixture
+def streams(dataset_folder):
+    """53 samples for training, then 7 for testing."""
+    named = [Stream(f"{dataset_folder}/audio", split=split) for split in ("train", "test")]
+    return StreamingDataset(streams=named, batch_size=2)._streams
+
+
+def test_samples_are_found_by_their_number_over_all_streams(streams, corpus):
+    assert (streams.num_samples, streams.num_shards) == (60, 13)
+    assert [streams.row(number).primary.key for number in (0, 52, -60)] == [corpus[number].key for number in (0, 52, 0)]
+    assert streams.row(53).primary.key == "clip00200"
+    for number in (60, -61):
+        with pytest.raises(IndexError, match=f"sample {number}: there are 60, from 0 to 59"):
+            streams.row(number)
+
+
+def test_shards_are_found_by_their_number_over_all_streams(streams):
+    access, shard = streams.shard(12)
+    assert (access.name(shard)[:18], shard) == ("test_0000_000001-", 1) or access.name(shard).startswith(
+        "test_0000_000001"
+    )
+    assert streams.shard(10)[1] == 10
+    with pytest.raises(IndexError, match="shard 13: there are 13"):
+        streams.shard(13)
+
+
+def test_the_mixture_and_the_states_have_the_names_of_the_streams(streams):
+    assert [stream.name for stream in streams.mixture(None).streams] == list(streams.names)
+    assert [state.split for state in streams.states()] == ["train", "test"]
+
+
+def test_streams_that_join_other_latents_are_an_error_that_names_them(dataset_folder):
+    named = [
+        Stream(f"{dataset_folder}/audio", latents=[f"{dataset_folder}/latents/crepe"], name="one"),
+        Stream(f"{dataset_folder}/audio", name="two"),
+    ]
+    with pytest.raises(ConfigError, match=r"these differ \(one: .*/latents/crepe; two: none\)"):
+        StreamingDataset(streams=named)
+
+
+def test_tensors_are_named_with_or_without_a_value_for_null():
+    assert wanted_tensors("tensors", ["snr", "snr"]) == (WantedTensor("snr"),)
+    assert wanted_tensors("tensors", {"snr": -1.0, "is_live": False}) == (
+        WantedTensor("snr", -1.0),
+        WantedTensor("is_live", False),
+    )
+    with pytest.raises(ConfigError, match=r"tensors\['snr'\] is None: expected a number, True or False"):
+        wanted_tensors("tensors", {"snr": None})
