@@ -9,7 +9,6 @@ from torch import Tensor
 
 from headrace import encoders
 from headrace.encoders import EncoderInfo
-from headrace.encoding.plans import EncodingOptions
 from headrace.errors import BuildError
 from tests.support.audio_shards import noise, write_partition
 from tests.support.latent_builds import MEL, Latents
@@ -123,12 +122,3 @@ def test_what_a_gpu_says_when_its_memory_is_full_halves_the_batches(message: str
     with pytest.raises(BuildError, match="even alone") as caught:
         _latents(tmp_path / "none", Full()).build()
     assert message in str(caught.value)
-
-
-def test_threads_that_decode_and_fetch_grow_with_the_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eight GPUs take more than one does, as far as the machine has cores."""
-    monkeypatch.setattr("headrace.encoding.plans.num_cores", lambda: 64)
-    options = EncodingOptions()
-    assert [options.decoding_threads(devices) for devices in (1, 2, 8)] == [16, 32, 64]
-    assert [options.fetching_threads(devices) for devices in (1, 8, 32)] == [4, 32, 64]
-    assert EncodingOptions(num_threads=3).decoding_threads(8) == 3

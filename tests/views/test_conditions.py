@@ -6,11 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
-from headrace.format.beside.column_table import Column
-from headrace.views.expression import Condition
-from headrace.views.functions import FUNCTIONS
-from headrace.views.names import ColumnNames
-from tests.support.conditions import NAMES, spec
+from tests.support.conditions import NAMES, NO_VALUES, kept
 
 
 @pytest.mark.parametrize(
@@ -30,17 +26,6 @@ from tests.support.conditions import NAMES, spec
 def test_a_bare_name_is_the_users_then_a_fact_then_that_of_the_one_set(name, expected):
     found = NAMES.meant(name.split("."), "here")
     assert (found.set, found.spec.kind.value, found.spec.is_fact) == expected
-
-
-def kept(condition, **columns):
-    """Rows that fulfil a condition; columns are given as kind and values, of one set."""
-    specs = {name: spec(name, kind) for name, (kind, _) in columns.items()}
-    made = {name: Column.of(specs[name], values) for name, (_, values) in columns.items()}
-    found = Condition.of(condition, ColumnNames({"metadata": list(specs.values())}))
-    num_rows = len(next(iter(made.values())))
-    mask = found.mask([made[column.spec.name] for column in found.columns], num_rows)
-    assert mask.shape == (num_rows,)
-    return mask.nonzero()[0].tolist()
 
 
 SNR = ("float", [1.0, None, 30.0, float("nan")])
@@ -89,32 +74,6 @@ def test_rows_that_fulfil_a_condition(condition, rows):
         assert kept(condition, snr=SNR, lang=LANG, loud=LOUD) == rows
 
 
-CALLS = {
-    "abs": "abs(x) > 1", "ceil": "ceil(x) > 1", "ceiling": "ceiling(x) > 1", "floor": "floor(x) > 1",
-    "round": "round(x, 1) > 1", "sqrt": "sqrt(x) > 1", "exp": "exp(x) > 1", "ln": "ln(x) > 1", "log10": "log10(x) > 1",
-    "log2": "log2(x) > 1", "pow": "pow(x, 2) > 1", "power": "power(x, 2) > 1", "sign": "sign(x) > 0",
-    "mod": "mod(n, 2) = 1", "coalesce": "coalesce(x, 0) = 0", "ifnull": "ifnull(x, 0) = 0",
-    "nullif": "nullif(n, 3) is null", "greatest": "greatest(x, n) > 3", "least": "least(x, n) > 3",
-    "if": "if(x > 1, true, false)", "lower": "lower(t) = 'xe'", "upper": "upper(t) = 'DE'", "length": "length(t) = 2",
-    "left": "left(t, 1) = 'd'", "right": "right(t, 1) = 'e'", "ltrim": "ltrim(t) = 'de'", "rtrim": "rtrim(t) = 'de'",
-    "starts_with": "starts_with(t, 'd')", "ends_with": "ends_with(t, 'e')", "strpos": "strpos(t, 'e') = 2",
-    "regexp_like": "regexp_like(t, '^d')", "replace": "replace(t, 'd', 'x') = 'xe'",
-    "substr": "substr(t, 2, 1) = 'e'", "concat": "concat(t, t) = 'dede'",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", sorted(FUNCTIONS))
-def test_every_function_of_the_list_sees_one_row_at_a_time(name):
-    columns = {"x": ("float", [1.5, -4.0, 9.0]), "n": ("int", [3, 4, 5]), "t": ("string", ["de", "Xe", "d_e"])}
-    together = kept(CALLS[name], **columns)
-    alone = [
-        row
-        for row in range(3)
-        if kept(CALLS[name], **{c: (kind, values[row : row + 1]) for c, (kind, values) in columns.items()})
-    ]
-    assert together == alone
-
-
 @given(st.lists(st.none() | st.floats(-5, 5), max_size=20), st.floats(-5, 5))
 def test_a_comparison_keeps_what_python_keeps(values, limit):
     expected = [row for row, value in enumerate(values) if value is not None and value > limit]
@@ -127,60 +86,8 @@ def test_a_condition_may_have_thousands_of_terms():
     assert kept(terms, snr=("float", [1.0, 2.0, 5998.0, 6000.0])) == [1, 2]
 
 
-TYPES = {"x": "float", "n": "int", "t": "string", "b": "bool"}
-LENIENT = {"coalesce", "ifnull", "if", "concat", "greatest", "least"}
 """Functions whose value for null docs/config.md states."""
-VALUES = {
-    "t": ("t", "'i'"),
-    "n": ("n", "2"),
-    "w": ("n", "1"),
-    "x": ("t", "'i'"),
-    "a": ("n", "2"),
-    "b": ("b", "true"),
-    "d": ("", "0"),
-}
 """A column and a literal for each kind of operand."""
-
-
-def null_calls(name):
-    """Calls of a function with null in each operand in turn, as a column and as a literal."""
-    takes = FUNCTIONS[name].takes
-    letters = takes.lower().rstrip("*")
-    for count in range(1, len(letters) + 1):
-        if count < len(letters) and not takes[count].isupper():
-            continue
-        for null in range(count):
-            for spelled in ("column", "literal"):
-                if letters[null] == "d" and spelled == "column":
-                    continue
-                given = [VALUES[letter][1] for letter in letters[:count]]
-                given[null] = "null" if spelled == "literal" else VALUES[letters[null]][0]
-                yield f"{name}({', '.join(given)})"
-
-
-NO_VALUES = {name: (kind, [None]) for name, kind in TYPES.items()}
-
-
-@pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - LENIENT))
-def test_a_function_of_null_is_null(name):
-    calls = list(null_calls(name))
-    assert calls
-    for call in calls:
-        assert kept(f"{call} is null", **NO_VALUES) == [0], call
-
-
-@pytest.mark.parametrize(
-    "operation",
-    [
-        "n + 1", "1 - n", "n * 0", "n / 2", "2 % n", "-n", "+x", "t || 'a'", "'a' || t", "n = 1", "n <> 1", "n < 1",
-        "1 <= x", "x > n", "t >= 'a'", "t like '%'", "t not like '%'", "'a' like t", "t ilike 'a'", "n in (1, 2)",
-        "n not in (1, 2)", "1 in (n, 2)", "1 in (null, 2)", "1 not in (null, 2)", "1 in (n, x)", "n between 0 and 9",
-        "1 between n and 2", "n not between 0 and 9", "not b", "b and true", "b or false", "cast(n as text)",
-        "cast(t as int)", "case when b then 1 end", "case n when 1 then true end", "null", "n + null",
-    ],
-)  # fmt: skip
-def test_an_operation_on_null_is_null(operation):
-    assert kept(f"({operation}) is null", **NO_VALUES) == [0]
 
 
 @pytest.mark.parametrize(
@@ -210,113 +117,6 @@ def test_an_operation_on_null_is_null(operation):
 )
 def test_the_operations_that_see_null_follow_the_documented_rule(condition, rows):
     assert kept(condition, **NO_VALUES) == rows
-
-
-LARGEST = 2**63 - 1
-
-
-@pytest.mark.parametrize(
-    "expression",
-    [
-        "n + 1", "1 + n", "n - -1", "n * 2", "m - 1", "m * m", "-m", "abs(m)", "m - n", "n + true", "length('ab') + n",
-        "n * (n - 1)", "9223372036854775807 + 1", "cast('9223372036854775807' as int) + 1", "-9223372036854775808 - 1",
-        "cast(1e19 as int)", "cast(x as bigint)",
-    ],
-)  # fmt: skip
-def test_a_whole_number_that_leaves_64_bits_is_an_error(expression):
-    with pytest.raises(ConfigError, match=r"more than 64 bits|conversion from"):
-        kept(f"{expression} <> 0", n=("int", [1, LARGEST]), m=("int", [1, -LARGEST - 1]), x=("float", [1.0, 1e19]))
-
-
-@pytest.mark.parametrize(
-    ("condition", "rows"),
-    [
-        ("pow(n, 2) > 1e37", [1]),
-        ("power(2, n) > 1e300", [1]),
-        ("pow(2, -1) = 0.5", [0, 1]),
-        ("n / 2 > 4e18", [1]),
-        ("cast(n as double) + 1 > 9e18", [1]),
-        ("cast(16777217 as float) = 16777217", [0, 1]),
-        ("cast(5e9 as int) = 5000000000", [0, 1]),
-        ("2000000000 + 2000000000 = 4000000000", [0, 1]),
-        ("n - 1 = 9223372036854775806", [1]),
-        ("n = 9223372036854775807", [1]),
-        ("n in (9223372036854775806)", []),
-        ("length(t) - length('abcd') < 0", [0, 1]),
-        ("length(t) * -1 = -3", [1]),
-        ("strpos(t, 'x') - 1 = -1", [0, 1]),
-        ("left(t, length(t) - 5) = ''", [0]),
-        ("m % -1 = 0", [0, 1]),
-        ("mod(-3, 2) = -1 and -n % 2 = -1 and mod(3, -2) = 1 and mod(-3.5, 2) = -1.5", [0, 1]),
-        ("mod(n, 0) is null", [0, 1]),
-    ],
-)
-def test_numbers_are_computed_without_wrapping(condition, rows):
-    columns = {"n": ("int", [1, LARGEST]), "m": ("int", [1, -LARGEST - 1]), "t": ("string", ["a", "bcd"])}
-    assert kept(condition, **columns) == rows
-
-
-@pytest.mark.parametrize(
-    ("condition", "rows"),
-    [
-        ("strpos(t, 'e') = 5", [0]),
-        ("strpos(t, '') = 1", [0, 1]),
-        ("substr(t, strpos(t, 'e'), 1) = 'e'", [0]),
-        ("substr(t, 2) = 'röße'", [0]),
-        ("substr(t, 0, 3) = 'gr'", [0]),
-        ("substr(t, -5, 3) = ''", [0, 1]),
-        ("left(t, 2) = 'gr' and right(t, 2) = 'ße' and left(t, -1) = 'größ'", [0]),
-        ("t like 'gr__e' and t like 'g%' and t not like 'r%' and t ilike 'GR%'", [0]),
-        ("t like 'a.b' or t like '(%'", []),
-        ("t like 'a%c'", [1]),
-        ("t like t", [0, 1]),
-        ("regexp_like(t, '^G') or regexp_like(t, '^G', 'i')", [0]),
-        ("replace(t, '.', '') = t and replace(t, 'g', '$0') like '$0%'", [0]),
-        ("ltrim(t, 'gr') = 'öße' and rtrim(t, 'e') = 'größ'", [0]),
-        ("t || 1 || true = 'größe1true'", [0]),
-        ("t in ('größe', 'x', null)", [0]),
-        ("1 in (1.5, 1) and 1.5 in (1, 1.5) and true in (true) and not 2 in (1, 3.5)", [0, 1]),
-        ("round(2.5) = 2 and round(3.25, 1) = 3.2 and floor(-0.5) = -1 and sign(-3) = -1", [0, 1]),
-    ],
-)
-def test_texts_and_numbers_have_the_values_of_sql(condition, rows):
-    assert kept(condition, t=("string", ["größe", "a\nb.c"])) == rows
-
-
-@pytest.mark.parametrize(
-    ("condition", "message"),
-    [
-        ("lower(x) = 'a'", "LOWER takes a text; operand 1 is Float64"),
-        ("left(t, x) = 'a'", "LEFT takes a text; a whole number; operand 2 is Float64"),
-        ("t > 3", "> takes values of one type"),
-        ("t in (1, 2)", "IN takes values of one type"),
-        ("x in ('a')", "IN takes values of one type"),
-        ("x in (1, 'a')", "the list of IN has texts and numbers"),
-        ("x in (x, t)", "= takes values of one type"),
-        ("coalesce(x, 'a') = 'a'", "COALESCE takes values of one type"),
-        ("x and b", "AND takes a condition; a condition; operand 1 is Float64"),
-        ("b or 1", "OR takes a condition; a condition; operand 2 is Int64"),
-        ("not x", "NOT takes a condition"),
-        ("case when x then true end", "IF takes a condition"),
-        ("t + 1 > 2", r"\+ takes a number; a number; operand 1 is String"),
-        ("round(x, -1) > 1", "ROUND takes a number; a whole number from 0 on, as a literal, if wanted"),
-        ("round(x, n) > 1", "ROUND takes"),
-        ("abs() > 1", "expected a column"),
-        ("abs(x, x) > 1", "ABS takes a number; found 2 operands"),
-        ("mod(x) > 1", "MOD takes a number; a number; found 1 operands"),
-        ("startswith(t, 'a')", "the function startswith is not allowed.* did you mean starts_with"),
-        ("regexp_like(t, '(')", "regex"),
-    ],
-)
-def test_operands_that_do_not_fit_are_an_error(condition, message):
-    with pytest.raises(ConfigError, match=f"where .*{message}"):
-        kept(condition, x=("float", [1.0]), t=("string", ["a"]), b=("bool", [True]), n=("int", [1]))
-
-
-@pytest.mark.parametrize("name", ["read_csv", "read_parquet", "avg", "sum", "count", "row_number", "max", "select"])
-def test_functions_of_files_and_of_many_rows_are_an_error(name):
-    with pytest.raises(ConfigError, match=f"the function {name} is not allowed"):
-        kept(f"{name}('x') > 3", x=("float", [1.0]))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ def planner_of(dataset_folder):
     return make
 
 
-@pytest.mark.parametrize("batching", [None, FrameBudget(4000)])
+@pytest.mark.parametrize("batching", [None, FrameBudget(8000)])
 def test_an_epoch_takes_every_sample_once_and_has_no_padding(planner_of, batching):
     rows = planner_of(shuffle=True, batching=batching).rows(3)
     assert sorted(rows.sample_ids.tolist()) == list(range(53))

@@ -15,7 +15,7 @@ def progress(dataset_folder):
 
 def row_of(progress):
     state = OrderState.from_json(progress.state(None, from_beginning=False))
-    return state.epoch, state.row
+    return state.epoch, state.sample_in_epoch
 
 
 def test_the_next_run_is_one_object_until_it_begins(progress):
@@ -59,7 +59,7 @@ def test_samples_that_somebody_else_counted_make_a_state(progress):
     run = progress.begin()
     progress.delivered(run, 1)
     state = OrderState.from_json(progress.state(20, from_beginning=True))
-    assert (state.epoch, state.row) == (0, 20)
+    assert (state.epoch, state.sample_in_epoch) == (0, 20)
 
 
 def test_the_state_of_a_worker_is_for_that_worker(progress):

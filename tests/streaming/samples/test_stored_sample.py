@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from headrace.errors import ConfigError, IntegrityError, NotFoundError, SampleError
-from headrace.streaming.samples.stored_sample import BatchRow, StoredSample, field_columns
+from headrace.streaming.samples.stored_sample import BatchRow, StoredAudio, StoredSample, field_columns
 
 BLOB = bytes(range(100))
 
@@ -23,13 +23,7 @@ def sample(fields, spans, audio_fields=(), **more):
 def test_the_plainest_audio_file_is_the_audio_and_the_rest_are_fields():
     found = sample(["flac", "json", "txt", "wav"], [0, 10, 10, 20, 20, 30, 30, 40])
     (audio,) = found.audio()
-    assert (audio.name, audio.span, audio.is_flac, audio.num_frames, audio.num_channels) == (
-        "audio",
-        (0, 10),
-        True,
-        50,
-        2,
-    )
+    assert audio == StoredAudio("audio", 0, (0, 10), is_flac=True, num_frames=50, num_channels=2)
     assert bytes(audio.cut(0, memoryview(BLOB))) == BLOB[:10]
     assert [name for name, _, _ in found.extra()] == ["txt", "wav"]
     assert found.called == "s3://b/audio/3.tar: sample 'k'"

@@ -19,7 +19,7 @@ def output(tmp_path_factory):
     samples = {"train": clips(6), "test": clips(2, first=90)}
     audio = write_dataset(folder, samples, latents=True)
     write_latents(folder, samples, audio, name="mel")
-    write_columns(folder, "titles", {"title": ("string", str)})
+    write_columns(folder, "titles", {"caption": ("string", str)})
     write_view(folder, "half", lambda key: int(key[4:]) % 2)
     write_dataset(folder, {"train": clips(7), "test": clips(2, first=90)})
     return folder
