@@ -147,7 +147,7 @@ def shown(value: object) -> str:
     """A value of a JSON in at most 60 characters, for messages."""
     if isinstance(value, dict | list):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
-    text = repr(value) if isinstance(value, str) or not isinstance(value, int) else f"{value:.6g}"
+    text = f"{value:.6g}" if type(value) is int else repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
