@@ -59,7 +59,7 @@ def test_the_size_comes_from_the_range_the_length_or_the_bytes_themselves(answer
     assert size_of(URL, 1.0) == 100
     answer(200)
     assert size_of(URL, 1.0) == 100
-    answer(206, Content_Range="bytes 0-0/*")
+    answer(206, Content_Range="bytes 0-0/*", Content_Length="1")
     assert size_of(URL, 1.0) == 100
 
 
@@ -72,6 +72,18 @@ def test_refusals_are_errors_by_their_status(answer, status, error):
     with pytest.raises(StorageError, match=URL) as caught:
         read_whole(URL, 1.0)
     assert type(caught.value) is error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(ConnectionResetError("reset by peer"), "reset by peer"), (TimeoutError(), "TimeoutError")]
+)
+def test_a_connection_that_fails_may_pass_and_says_why(monkeypatch, error, said):
+    def fail(request, timeout):
+        raise error
+
+    monkeypatch.setattr(web_objects.urllib.request, "urlopen", fail)
+    with pytest.raises(StoreUnavailableError, match=f"{URL}: {said}"):
+        read_whole(URL, 1.0)
 
 
 def test_only_answers_of_web_servers_that_obstore_rejects_are_odd():
