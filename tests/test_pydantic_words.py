@@ -10,7 +10,7 @@ from headrace.pydantic_words import shown, wrong
 
 
 def said(form, value):
-    """What is wrong with a value."""
+    """The description of the error about a value."""
     with pytest.raises(ValidationError) as caught:
         TypeAdapter(form).validate_python(value)
     return wrong(caught.value.errors()[0])

@@ -1,4 +1,4 @@
-"""What an encoder returns for a batch is checked: types, shapes and dtypes."""
+"""Results of encoders are checked: types, shapes and dtypes."""
 
 from types import SimpleNamespace
 

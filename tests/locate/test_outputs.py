@@ -71,6 +71,13 @@ def test_a_split_has_its_own_rows_and_an_unknown_one_is_an_error_that_lists_thos
         table_of_split(audio, snapshot, "val")
 
 
+def test_the_newest_snapshot_is_read_unless_another_is_asked_for(tmp_path):
+    for number in (2, 3):
+        write_dataset(tmp_path, {"train": clips(number)})
+    folder = ShardFolder(ITSELF, LocalStorage(tmp_path / "audio"), (1, 2))
+    assert [folder.snapshot(number).snapshot.num_samples for number in (None, 1, 2)] == [3, 2, 3]
+
+
 def test_a_set_of_columns_has_no_tars(output):
     (columns,) = [folder for folder in folders_of_output(output) if folder.name == "columns/metadata"]
     with pytest.raises(ConfigError, match="a set of columns, which has no tars"):

@@ -81,6 +81,24 @@ def test_a_sizes_json_gives_names_and_counts(folder):
         tars_of_list(LocalStorage(folder), "sizes.json")
 
 
+def test_a_local_list_may_name_tars_elsewhere_on_this_machine_and_nothing_else(folder):
+    (folder / "sizes.json").write_text(json.dumps({"../other/a.tar": 3, "deep/train-2.tar": 2}))
+    found = tars_of_pattern(f"{folder}/sizes.json", None)
+    assert found.storage.root == folder.parent
+    assert found.names == ("other/a.tar", f"{folder.name}/deep/train-2.tar")
+    for outside in ("s3://b/a.tar", "..\\\\a.tar"):
+        (folder / "sizes.json").write_text(json.dumps({outside: 3}))
+        with pytest.raises(FormatError, match=r"sizes\.json: lists .*a\.tar', which is not below its folder"):
+            tars_of_pattern(f"{folder}/sizes.json", None)
+
+
+@pytest.mark.parametrize("name", ["cuts.000000.jsonl.gz", "tarred_audio_manifest.json"])
+def test_texts_beside_tars_that_are_not_read_are_a_warning(folder, name):
+    (folder / name).write_bytes(b"")
+    with pytest.warns(UserWarning, match=f"{name} holds .* the texts in it are not read"):
+        tars_of_folder(LocalStorage(folder), None)
+
+
 def test_a_glob_inside_an_output_gives_the_tars_of_one_snapshot(tmp_path):
     write_dataset(tmp_path, {"train": clips(2)})
     write_dataset(tmp_path, {"train": clips(2, first=50)})

@@ -1,4 +1,4 @@
-"""What the readers of a cache folder need next, from their order and their positions."""
+"""Next uses of the files of a cache folder, from the order and the positions of its readers."""
 
 import numpy as np
 import pytest
