@@ -263,7 +263,7 @@ def use_condemned(blob, storage):
     condemnations(storage)
 
 
-STAMPS = SourceStamps(np.zeros(3, PATH_DIGEST), np.arange(3), np.arange(3))
+STAMPS = SourceStamps(np.zeros(3, PATH_DIGEST), *(np.arange(3) for _ in range(3)))
 MARKS = versioned_bytes("headrace_verified", asdict(Marks(5, 0, (VerifiedRange(0, 1 << 64, 3.5),), ("a.tar",))))
 CONDEMNED = versioned_bytes("headrace_condemned", {"host": "h", "kernel": "k", "is_locked": True, "paths": ["a.tar"]})
 PLAIN, WIDS = {"a.tar": 3, "b.tar": 4}, {"wids_version": 1, "shardlist": [{"url": "a.tar", "nsamples": 3}]}
