@@ -13,13 +13,13 @@ from headrace.config.source import Digests
 from headrace.errors import ConfigError, FileChangedError, NotFoundError
 from headrace.format.rejects import RejectReason
 from headrace.format.snapshots.snapshots import read_snapshot
-from headrace.sources import bucket_source, object_file
+from headrace.sources import bucket_source
 from headrace.sources.bucket_source import BucketSource
 from headrace.sources.content_digests import digest_of_tag
 from headrace.sources.listing import FileStamp
 from headrace.sources.sources import open_source
 from headrace.stores.storage import ObjectStorage, open_storage
-from tests.support.bucket_source import source_with
+from tests.support.bucket_source import source_with, stamp_in
 from tests.support.instances import memory_instance
 from tests.support.projects import Project
 from tests.support.s3 import new_bucket
@@ -34,15 +34,6 @@ def paths_of(source):
 def test_hidden_names_and_excluded_paths_are_not_recordings():
     names = ("a.wav", ".hidden.wav", "b/.cache/c.wav", "b/c.wav", "meta.csv", "out/audio/x.tar", "outer.wav")
     assert paths_of(source_with(*names, exclude=("meta.csv", "out"))) == ["a.wav", "b/c.wav", "outer.wav"]
-
-
-def stamp_in(source, path):
-    """The stamp of an object in the listing."""
-    return {
-        name: FileStamp(num_bytes, mtime_ns)
-        for chunk in source.list()
-        for name, num_bytes, mtime_ns in zip(chunk.path, chunk.num_bytes, chunk.mtime_ns, strict=True)
-    }[path]
 
 
 def test_a_name_that_our_stores_do_not_support_is_rejected_with_a_reason():
@@ -78,37 +69,6 @@ def test_an_object_that_was_replaced_since_the_listing_is_an_error(monkeypatch, 
     without_fraction = FileStamp(9, stamp.mtime_ns // SECOND * SECOND)
     with source.open("recording", without_fraction) as file:
         assert file.read() == b"recording"
-
-
-def test_an_object_that_is_replaced_while_it_is_read_in_pieces_is_an_error(monkeypatch):
-    monkeypatch.setattr(bucket_source, "_WHOLE_BYTES", 3)
-    monkeypatch.setattr(bucket_source, "_PIECE_BYTES", 4)
-    source = source_with("recording")
-    with source.open("recording", stamp_in(source, "recording")) as file:
-        source.storage.write("recording", b"RECORDING")
-        with pytest.raises(FileChangedError, match=r"recording in .* changed while it was read"):
-            file.read()
-
-
-def test_pieces_become_larger_for_a_reader_that_goes_straight_on(monkeypatch):
-    monkeypatch.setattr(bucket_source, "_WHOLE_BYTES", 3)
-    monkeypatch.setattr(bucket_source, "_PIECE_BYTES", 4)
-    monkeypatch.setattr(object_file, "_MOST_BYTES", 16)
-    source, spans = source_with(), []
-    source.storage.write("long", bytes(range(100)))
-    fetch = ObjectStorage.fetch
-
-    def counted(storage, path, accept, span=None, tag=None):
-        spans.append(span)
-        return fetch(storage, path, accept, span, tag)
-
-    monkeypatch.setattr(ObjectStorage, "fetch", counted)
-    with source.open("long", stamp_in(source, "long")) as file:
-        assert file.read() == bytes(range(100))
-        file.seek(50)
-        assert file.read(2) == bytes([50, 51])
-    straight = [(0, 4), (4, 12), (12, 28), (28, 44), (44, 60), (60, 76), (76, 92), (92, 100)]
-    assert spans == [*straight, (50, 54)]
 
 
 def digest_in(source, path):

@@ -1,0 +1,55 @@
+"""The section `source` and the key `exclude`: which settings go together, and which columns have a meaning."""
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from headrace.config.source import Exclude, SourceConfig
+from headrace.config.tables import TableFile
+
+EXCLUDE = TypeAdapter(Exclude)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"where": "a = 1"}, "where needs metadata"),
+        ({"table": {"quotes": "none"}}, "table needs metadata"),
+        ({"samples": "rows"}, "samples: rows needs metadata"),
+        ({"columns": {"key": "id"}}, "columns.key needs metadata"),
+        ({"columns": {"path": "file"}}, "columns.path needs metadata"),
+        ({"metadata": "m.csv", "fields": {"mix": "a"}}, "fields needs samples: rows"),
+        ({"metadata": "m.csv", "columns": {"end": "e"}}, "columns.end needs samples: rows"),
+        (
+            {"metadata": "m.csv", "samples": "rows", "fields": {"mix": "a"}, "columns": {"path": "b"}},
+            "columns.path: expected 'a', the column of the first of fields",
+        ),
+        ({"metadata": "m.csv", "where": "  "}, "where"),
+        ({"min_seconds": float("nan")}, "min_seconds"),
+    ],
+)
+def test_settings_that_need_others_are_errors_that_name_both(settings, message):
+    with pytest.raises(ValidationError, match=message):
+        SourceConfig(uri="a", **settings)
+
+
+def test_the_first_field_is_the_recording_and_paths_and_keys_are_text():
+    rows = {"uri": "a", "metadata": "m.csv", "samples": "rows"}
+    fields = SourceConfig(**rows, fields={"mix": "m", "voice": "v"}, columns={"key": "id"})
+    assert (fields.path_column, set(fields.text_columns)) == ("m", {"m", "v", "id"})
+    plain = SourceConfig(**rows)
+    assert (plain.path_column, plain.text_columns) == ("path", ("path",))
+
+
+def test_keys_to_exclude_are_a_list_of_texts_or_a_table():
+    assert EXCLUDE.validate_python(["a", "b"]) == ("a", "b")
+    assert EXCLUDE.validate_python("keys.csv") == TableFile(uri="keys.csv")
+    assert EXCLUDE.validate_python({"uri": "keys.csv"}) == TableFile(uri="keys.csv")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [("", "the path is empty"), (7, "expected a list of keys"), ([7], "write 7 in quotes"), ([""], "a key is empty")],
+)
+def test_other_values_of_exclude_are_errors(value, message):
+    with pytest.raises(ValidationError, match=message):
+        EXCLUDE.validate_python(value)
