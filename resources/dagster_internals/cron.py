@@ -4,7 +4,7 @@ Uses: `cron_string_iterator`, which Dagster's own schedules tick by.
 Why: a freshness policy needs the longest pause between two ticks of a schedule.
 Missing: a public iterator over the ticks of a schedule. `FreshnessPolicy.cron` takes a cron string, but has no window
 that warns before it fails.
-Fails first: `test_the_catalog_alone_has_a_policy_and_it_follows_the_refresh` (tests/assets/test_freshness.py).
+Fails first: `test_the_catalog_alone_has_a_policy_and_it_follows_the_refresh` (tests/assets/test_catalog.py).
 """
 
 from itertools import islice, pairwise

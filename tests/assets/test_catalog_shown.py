@@ -4,7 +4,6 @@ import pytest
 
 from headrace.catalog.rows.schemas import RECORDING_SCHEMA
 from headrace.format.manifests.manifests import ManifestRejection
-from headrace_dagster.assets.build_comparison import verdict
 from headrace_dagster.assets.catalog_columns import DESCRIPTIONS, catalog_schema
 from headrace_dagster.assets.metadata import REASON, refused_table
 from tests.support.projects import Graph, Project
@@ -63,16 +62,3 @@ def test_of_a_manifest(key):
     assert first.name == REASON
     assert table.records[0].data[REASON] == "a.wav: no sound"
     assert table.records[0].data.get("key", "") == key
-
-
-@pytest.mark.parametrize(
-    ("faults", "text"),
-    [([], None), (["a: b"], "a: b"), (["a: b", "c: d\ne"], "- a: b\n- c: d  \n  e")],
-)
-def test_of_a_check(faults, text):
-    assert verdict(faults, {}).description == text
-
-
-def test_many_faults_are_cut_with_their_number():
-    *shown, last = verdict([str(number) for number in range(25)], {}).description.split("\n")
-    assert (len(shown), last) == (20, "… and 5 more")

@@ -1,42 +1,31 @@
 """The component `headrace_dagster.Dataset` in other Dagster projects, and the call `dataset_definitions`."""
 
 import dataclasses
-from contextlib import contextmanager
 from types import SimpleNamespace
 
 import dagster as dg
 import pytest
 import yaml
-from dagster.components.testing.utils import create_defs_folder_sandbox
 
 from headrace.config.dataset import DatasetConfig
 from headrace.encoders.crepe_settings import CrepeSettings
 from headrace.encoders.transformers_settings import TransformersSettings
 from headrace.errors import ConfigError
-from headrace.testing import write_corpus
 from headrace_dagster import (
     Dataset,
     EncodersResource,
     ProjectDataset,
     Resources,
-    StorageResource,
     WorkersResource,
     dataset_definitions,
 )
 from headrace_dagster.assets.tags import dataset_of
 from headrace_dagster.resources.encoders import _COMPILED
-from headrace_dagster.scaffolding import data_set_name
+from tests.support.component import keys_of, loaded, names_of
 from tests.support.instances import memory_instance
 
 LATENTS = [{"name": "mel", "encoder": {"kind": "log_mel"}}]
 TINY = {"source": {"uri": "corpus/recordings", "settle_seconds": 0}, "splits": {"train": 1.0}, "output": {"uri": "out"}}
-
-
-@pytest.fixture
-def sandbox():
-    with create_defs_folder_sandbox() as sandbox:
-        write_corpus(sandbox.project_root / "corpus")
-        yield sandbox
 
 
 def put(sandbox, folder, component=Dataset, **attributes):
@@ -47,20 +36,6 @@ def put(sandbox, folder, component=Dataset, **attributes):
     return path / "defs.yaml"
 
 
-@contextmanager
-def loaded(sandbox):
-    with sandbox.build_all_defs() as definitions:
-        yield definitions
-
-
-def keys_of(definitions):
-    return {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
-
-
-def names_of(definitions):
-    return sorted(sensor.name for sensor in definitions.sensors)
-
-
 def message_of(error):
     """The messages of an error and of its causes."""
     texts = []
@@ -68,39 +43,6 @@ def message_of(error):
         texts.append(str(error))
         error = error.__cause__ or error.__context__
     return "\n".join(texts)
-
-
-def test_a_scaffolded_data_set_loads_under_the_name_of_its_folder(sandbox):
-    path = sandbox.scaffold_component(Dataset, "birds")
-    assert yaml.safe_load((path / "defs.yaml").read_text())["attributes"] == {
-        "source": {"uri": "data/birds/recordings"},
-        "output": {"uri": "data/birds/output"},
-    }
-    with loaded(sandbox) as definitions:
-        assert "birds/catalog" in keys_of(definitions)
-        assert names_of(definitions) == ["birds_source_changes", "birds_stale_partitions", "headrace_alerts"]
-        schedules = {schedule.name for schedule in definitions.schedules}
-        assert schedules == {"birds_refresh", "birds_verify", "birds_gc", "birds_history"}
-        root = str(sandbox.project_root)
-        assert definitions.resources["headrace_storage"] == StorageResource(root=root)
-
-
-def test_scaffolding_in_python_loads_as_well(sandbox):
-    path = sandbox.scaffold_component(Dataset, "birds", scaffold_format="python", scaffold_params={"source": "a"})
-    assert 'source={"uri": "a"}' in (path / "component.py").read_text()
-    with loaded(sandbox) as definitions:
-        assert "birds/audio_shards" in keys_of(definitions)
-
-
-@pytest.mark.parametrize(
-    ("folder", "name"), [("birds", "birds"), ("my-birds.v2", "my_birds_v2"), ("2024", "data_2024"), ("-", "data")]
-)
-def test_a_folder_whose_name_is_not_valid_gets_a_name_in_the_yaml(sandbox, folder, name):
-    assert data_set_name(folder) == name
-    path = sandbox.scaffold_component(Dataset, f"audio/{folder}")
-    assert yaml.safe_load((path / "defs.yaml").read_text())["attributes"].get("name", folder) == name
-    with loaded(sandbox) as definitions:
-        assert f"{name}/catalog" in keys_of(definitions)
 
 
 def test_a_prefix_replaces_the_name_in_the_keys_and_nowhere_else(sandbox):

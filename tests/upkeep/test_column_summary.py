@@ -6,15 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.format.beside.column_table import Column, ColumnKind, ColumnSpec, ColumnTable
 from headrace.upkeep.column_summary import SUMMARY_HEADERS, summarize, summary_cells
 from headrace_dagster.assets.pictures import column_histograms
-
-
-def shard(**columns):
-    """The columns of one shard, given as name=(kind, values)."""
-    made = tuple(Column.of(ColumnSpec(name, ColumnKind(kind)), values) for name, (kind, values) in columns.items())
-    return ColumnTable(made, len(made[0]), "keys", "input")
+from tests.support.column_summary import shard
 
 
 def test_shards_are_summarized_together():
@@ -39,37 +33,9 @@ def test_every_value_is_in_one_bin_or_null(parts):
     assert found.num_distinct == len({v for values in parts for v in values if v is not None and not math.isnan(v)})
 
 
-@pytest.mark.parametrize(
-    ("kind", "values"),
-    [
-        ("int", [2**60, 2**60 + 1, 2**60 + 5]),
-        ("float", [1.0, 1 + 2**-52, 1 + 2**-51]),
-        ("float", [1e308, 0.0, -1e308]),
-        ("float", [5e-324, 0.0, 1e-323]),
-    ],
-)
-def test_ranges_that_no_axis_can_show_have_counts_and_no_histogram(kind, values):
-    summaries = summarize([shard(x=(kind, values))])
-    assert sum(summaries[0].counts) == 3
-    assert column_histograms(summaries) == ""
-
-
-def test_the_name_of_a_column_is_no_formula():
-    assert column_histograms(summarize([shard(**{r"$\oops$": ("int", [1, 2])})])) != ""
-
-
 @pytest.mark.parametrize(("kind", "value"), [("int", 3), ("bool", True), ("json", {"a": [1]}), ("string", "")])
 def test_columns_of_nulls_and_of_one_value_have_a_summary_and_no_histogram(kind, value):
     for values in ([None, None], [value, value]):
         summaries = summarize([shard(x=(kind, values))])
         assert len(summary_cells(summaries[0])) == len(SUMMARY_HEADERS)
         assert column_histograms(summaries) == ""
-
-
-def test_histograms_are_drawn_of_numbers_and_of_the_lengths_of_texts():
-    table = shard(
-        x=("int", [1, 2, 3, 4]), text=("string", ["a", "bb", "ccc", None]), same=("string", ["a", "b", "c", "d"])
-    )
-    picture = column_histograms(summarize([table]))
-    assert picture.startswith("![histograms of the columns; of text, its length](data:image/png;base64,")
-    assert len(picture) < 40_000

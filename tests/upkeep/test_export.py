@@ -1,47 +1,15 @@
 """An export replaces and removes only files of earlier exports."""
 
-import json
 import shutil
 
 import pytest
 
-from headrace.errors import ConfigError, FormatError
-from headrace.format.indexes.index import index_name
 from headrace.stores.storage import LocalStorage
 from headrace.upkeep.export import export_snapshot
-from headrace.upkeep.export_mark import MARK
 from headrace.upkeep.tar_indexes import index_tars
 from tests.plain.test_loader import members_of, write_tar
-from tests.support.streaming.corpus import clips, write_dataset
-
-
-@pytest.fixture(scope="module")
-def outputs(tmp_path_factory):
-    """Shard folders with one and with three shards."""
-    folder = tmp_path_factory.mktemp("outputs")
-    write_dataset(folder / "small", {"train": clips(3)}, per_shard=3)
-    write_dataset(folder / "large", {"train": clips(9)}, per_shard=3)
-    return {name: LocalStorage(folder / name / "audio") for name in ("small", "large")}
-
-
-@pytest.fixture
-def target(tmp_path):
-    return LocalStorage(tmp_path / "plain")
-
-
-def tars(target):
-    return sorted(path.name for path in target.root.glob("*.tar"))
-
-
-def everything(target):
-    return {path.relative_to(target.root): path.read_bytes() for path in target.root.rglob("*") if path.is_file()}
-
-
-def refused(source, target, match):
-    before = everything(target)
-    with pytest.raises(ConfigError, match=match):
-        export_snapshot(source, target)
-    assert everything(target) == before
+from tests.support.export import everything, refused, tars
+from tests.support.streaming.corpus import clips
 
 
 def test_a_users_indexed_tars_are_never_touched(outputs, target):
@@ -50,18 +18,6 @@ def test_a_users_indexed_tars_are_never_touched(outputs, target):
         write_tar(target.root / f"train_{number:06d}.tar", members_of(clips(2, first=10 * number)))
     index_tars(str(target.root), num_threads=1)
     refused(outputs["small"], target, r"holds 3 tars .*no mark of an export .*remove the folder first")
-
-
-def test_a_folder_with_other_files_does_not_count_as_empty(outputs, target):
-    target.root.mkdir()
-    (target.root / "notes.txt").write_text("mine")
-    refused(outputs["small"], target, r"holds files \(notes\.txt\)")
-
-
-def test_the_error_about_an_export_without_its_mark_says_what_to_do(outputs, target):
-    export_snapshot(outputs["small"], target)
-    target.delete(MARK)
-    refused(outputs["small"], target, "If an export whose mark was deleted wrote them, remove the folder first")
 
 
 @pytest.mark.parametrize("name", ["mine.tar", "train_000001.tar", "train_000001.idx", "deep/mine.tar"])
@@ -130,13 +86,3 @@ def test_an_export_that_was_killed_anywhere_is_continued(outputs, tmp_path, firs
             export_snapshot(outputs[second], target)
         assert everything(target) == everything(clean)
     assert num_changes > 5
-
-
-def test_the_mark_names_the_tars_with_their_sizes_and_a_later_version_is_an_error(outputs, target):
-    export_snapshot(outputs["large"], target)
-    mark = json.loads(target.read(MARK))
-    assert mark == {"version": 1, "tars": {name: [target.size(name)] for name in tars(target)}}
-    assert all(target.exists(index_name(name)) for name in tars(target))
-    target.write(MARK, b'{"version": 2}')
-    with pytest.raises(FormatError, match="not a mark of an export"):
-        export_snapshot(outputs["large"], target)

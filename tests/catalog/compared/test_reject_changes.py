@@ -14,27 +14,10 @@ from headrace.catalog.compared.reject_changes import (
     rejected_columns,
     rejects_by_subject,
 )
-from headrace.catalog.judging.acceptance import REJECT_ORDER, sorted_rejects
-from headrace.catalog.rows.schemas import REJECTED_SCHEMA
-from headrace.catalog.stored.parquet_files import parquet_bytes
-from headrace.catalog.tables.buckets import PartTables, parts_of
-from headrace.catalog.tables.sorted_tables import sorted_table
-from headrace.format.rejects import Reject, RejectSubject, compare_rejects
-
-ROWS = st.lists(
-    st.fixed_dictionaries(
-        {
-            "path": st.sampled_from(["a.wav", "b.wav", "b.wav (k)", "\u00e9.wav", "key k", "z/z.wav", ""]),
-            "reason": st.sampled_from(["empty", "too short"]),
-            "code": st.sampled_from(["empty", "too_short", "excluded", "duplicate"]),
-            "origin": st.sampled_from(list(map(str, RejectSubject))),
-            "key": st.sampled_from(["k", "l", None]),
-            "sha256": st.sampled_from(["1", "2", None]),
-        }
-    ),
-    max_size=12,
-    unique_by=lambda row: tuple(row[name] or "" for name in REJECT_ORDER),  # whose order is defined
-).map(lambda rows: pl.DataFrame(rows, schema=REJECTED_SCHEMA))
+from headrace.catalog.judging.acceptance import sorted_rejects
+from headrace.catalog.tables.buckets import parts_of
+from headrace.format.rejects import Reject, compare_rejects
+from tests.support.reject_changes import ROWS
 
 
 @settings(deadline=None, max_examples=40)
@@ -56,15 +39,3 @@ def test_any_two_tables_have_the_same_differences_in_parts(before, after, part_b
     ]  # fmt: skip
     of_files = after.filter(origin="file").select("path", "sha256")
     assert_frame_equal(pl.concat(files), of_files, check_row_order=False)
-
-
-@settings(deadline=None, max_examples=40)
-@given(tables=st.lists(ROWS, min_size=1, max_size=5), most_bytes=st.sampled_from([1, 300, 1 << 20]))
-def test_any_tables_are_sorted_with_the_same_bytes_in_parts(tables, most_bytes):
-    whole = pl.concat(tables).unique(REJECT_ORDER, maintain_order=True)
-    kept = PartTables(most_bytes)
-    for start in range(0, max(1, whole.height), 3):
-        kept.append(whole.slice(start, 3))
-    found = sorted_table(kept, REJECT_ORDER, most_bytes)
-    assert found.n_chunks() == 1
-    assert parquet_bytes(found, "1") == parquet_bytes(sorted_rejects(whole), "1")

@@ -5,64 +5,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.catalog.judging.acceptance import CatalogSettings
-from headrace.catalog.judging.leaks import LEAK_COLUMNS, leaks
-from headrace.catalog.scanning.scan import scan
 from headrace.catalog.stored.header import grouping_of
 from headrace.catalog.stored.partitions import PARTITION, merged_groups
-from headrace.config.dataset import DatasetConfig
-from headrace.config.partitioning import Partitioning
 from headrace.config.source import ColumnsConfig, Duplicates
-from headrace.format.rejects import RejectSubject
 from tests.support.catalog_fakes import (
-    AT_ONCE,
-    FakeSource,
     codes,
-    fake_runtime,
     fingerprints,
     look,
     stored,
     with_partitions,
 )
+from tests.support.rivals import LAYOUT, config_of, partitions, scanned, source_of
 
-LAYOUT = Partitioning({"train": 0.5, "test": 0.5}, {"train": 3}, 4)
 DROP = CatalogSettings(settle_seconds=0, duplicates=Duplicates.DROP)
 DROP_KEYED = CatalogSettings(settle_seconds=0, duplicates=Duplicates.DROP, columns=ColumnsConfig(key="key"))
 
 NAMES = st.sampled_from([f"{name}.wav" for name in "abcdefghij"])
 CONTENTS = st.dictionaries(NAMES, st.sampled_from(["1", "22", "333", "4444"]), min_size=1)
 ARTISTS = st.dictionaries(NAMES, st.sampled_from(["x", "y", "z"]))
-
-
-def source_of(contents):
-    source = FakeSource()
-    for path, content in contents.items():
-        source.put(path, content.encode())
-    return source
-
-
-def scanned(contents, artists=None, asked=AT_ONCE):
-    """Scan files with these contents and artists, without the slower checks of `look`."""
-    columns = {"path": list(artists or {}), "artist": list((artists or {}).values())}
-    metadata = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
-    result = scan(source_of(contents), None, asked, metadata, fake_runtime())
-    refused = result.rejected.filter(pl.col("origin") == RejectSubject.FILE).height
-    assert result.num_found == result.recordings.height + refused
-    return result
-
-
-def config_of(duplicates="keep", group_by=None, **source):
-    return DatasetConfig(
-        name="birds",
-        source={"uri": "x", "duplicates": duplicates, **source},
-        splits={"train": 0.5, "test": 0.5},
-        group_by=group_by,
-        shards={"partitions": {"train": 3}},
-        output={"uri": "y"},
-    )
-
-
-def partitions(recordings, group_by, duplicates=Duplicates.GROUP):
-    return dict(with_partitions(recordings, LAYOUT, group_by, duplicates).select("path", PARTITION).iter_rows())
 
 
 def components(contents, artists):
@@ -192,21 +152,6 @@ def test_a_rejected_recording_does_not_replace_its_duplicates():
 
 
 # YAML settings
-
-
-def test_duplicates_across_splits_are_named_with_their_splits_and_counted():
-    contents = {f"{number:02d}.wav": "same" for number in range(30)} | {"x.wav": "only one"}
-    catalog = scanned(contents).catalog
-
-    def found(config, catalog=catalog):
-        return leaks(lambda: stored(catalog, config).partitions(LEAK_COLUMNS))
-
-    (line,) = found(config_of())
-    assert "(train)" in line
-    assert "(test)" in line
-    assert line.endswith(" and 26 more")
-    assert found(config_of("group")) == []
-    assert found(config_of(), scanned({}).catalog) == []
 
 
 def test_a_file_in_all_groups_joins_them_and_the_largest_group_is_reported():

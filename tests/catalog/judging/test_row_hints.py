@@ -3,23 +3,12 @@
 import polars as pl
 import pytest
 
-from headrace.catalog.compared.type_changes import column_types, type_changes
 from headrace.catalog.judging.acceptance import CatalogSettings
 from headrace.catalog.judging.row_hints import SPAN_COLUMNS, repeated_spans, unused_columns
 from headrace.catalog.scanning.scan import scan
-from headrace.catalog.stored.parts import StoredCatalog
-from headrace.catalog.stored.update import update_catalog
-from headrace.config.dataset import DatasetConfig
 from headrace.config.source import ColumnsConfig
-from headrace.stores.storage import open_storage
-from tests.support.catalog_fakes import FakeSource, fake_runtime
-
-
-def source_of(*names):
-    fake = FakeSource()
-    for name in names:
-        fake.put(name, b"x" * 40)
-    return fake
+from tests.support.catalog_fakes import fake_runtime
+from tests.support.row_hints import config_of, source_of
 
 
 @pytest.mark.parametrize("keys", [["k1", "k2", "k3", "k4"], None])
@@ -41,16 +30,6 @@ def test_rows_with_other_files_of_a_field_name_other_spans():
     assert repeated_spans([], taken) == []  # two rows with one key of the user, which the rejects have
 
 
-def config_of(views=None, group_by=None, **source):
-    return DatasetConfig(
-        name="hints",
-        source={"uri": "fake", "metadata": "t.csv", "settle_seconds": 0, **source},
-        views={name: {"where": where} for name, where in (views or {}).items()},
-        group_by=group_by,
-        output={"uri": "memory://"},
-    )
-
-
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
@@ -67,19 +46,3 @@ def test_columns_of_other_tools_that_nothing_uses_are_named_with_what_to_write(c
     assert [line.split("'")[1] for line in lines] == named
     assert all("write" in line for line in lines)
     assert unused_columns(["text", "channels"], config_of()) == []
-
-
-def test_a_column_that_got_another_type_is_named():
-    output, source = open_storage("memory://"), source_of("a.wav", "b.wav", "c.wav")
-    assert column_types(None) == {}
-
-    def stored(**columns):
-        table = pl.DataFrame({"path": ["a.wav", "b.wav"], **columns})
-        return StoredCatalog(output, update_catalog(config_of(), source, table, output, fake_runtime())[1])
-
-    before = column_types(stored(votes=[1, 2], sha256=["x", "y"], tags=[[1], []], gone=[True, False]))
-    assert before == {"votes": "int", "sha256": "text", "tags": "list", "gone": "bool"}
-    after = column_types(stored(votes=["1", "many"], sha256=["x", "y"], tags=[[1], []], new=[1.5, 2.5]))
-    (line,) = type_changes(before, after, "the metadata")
-    assert line.startswith("the metadata: column 'votes' was int and is text now; declare it in `types`")
-    assert type_changes(after, after, "the metadata") == []

@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 from headrace.catalog.judging.acceptance import CatalogSettings
 from headrace.catalog.rows.schemas import seconds_of
 from headrace.catalog.scanning.scan import scan, scan_settled
-from headrace.catalog.stored.storing import CatalogWriter
 from headrace.catalog.stored.update import update_catalog
-from headrace.catalog.tables.metadata_files import open_metadata, read_metadata
 from headrace.config.dataset import DatasetConfig
-from headrace.config.source import SampleKind
-from headrace.errors import ConfigError, HeadraceError
+from headrace.errors import HeadraceError
 from headrace.stores.storage import open_storage
 from tests.support.catalog_fakes import NOW_NS, OLD_NS, FakeSource, fake_runtime
+from tests.support.scan_parts import FIELDS, assert_equal, outcome
 
 NAMES = [*(f"{folder}/{name}.wav" for folder in "ab" for name in "uvwxyz"), "a/\u00e9.wav", "b/e\u0301.wav", "c.wav"]
 SPELLINGS = [*NAMES, "./a/u.wav", "a/e\u0301.wav", "u.wav", "../c.wav", "gone.wav", "", None]
@@ -52,8 +50,6 @@ SCHEMA = {
     "speaker": pl.String,
     "tags": pl.List(pl.Int64),
 }
-FIELDS = {"mix": "path", "voice": "voice"}
-VOICES = pl.List(pl.Struct({"path": pl.String}))
 KINDS = [{"samples": "files"}, {"samples": "rows"}, {"samples": "rows", "fields": FIELDS}]
 ASKED = st.fixed_dictionaries(
     {
@@ -71,28 +67,6 @@ def source_of(files):
     for path, (content, mtime_ns) in files.items():
         fake.put(path, content, mtime_ns)
     return fake
-
-
-def outcome(act):
-    """Result of a scan, or the message of its error."""
-    try:
-        found = act()
-    except ConfigError as error:
-        return str(error)
-    names = ("num_found", "num_opened", "num_reused", "num_rows", "num_merged_rows", "num_waiting_rows", "num_cut_rows")
-    numbers = {name: getattr(found, name) for name in (*names, "num_recordings", "num_used")}
-    order = ["path", "start_frame", "stop_frame", "key"]
-    return found.recordings.sort(order), found.rejected, found.unsettled, numbers
-
-
-def assert_equal(one, other):
-    if isinstance(one, str) or isinstance(other, str):
-        assert one == other
-        return
-    for expected, given_ in zip(one[:3], other[:3], strict=True):
-        assert expected.schema == given_.schema
-        assert expected.rows() == given_.rows()
-    assert one[3] == other[3]
 
 
 @settings(deadline=None, max_examples=12)
@@ -137,34 +111,6 @@ def test_any_catalog_is_stored_with_the_same_bytes(files, rows, asked, group_by)
     assert stored[0] == stored[1]
 
 
-def test_rows_with_audio_fields_find_their_files_in_other_parts():
-    """Shared files, other spellings, files that are missing, damaged, too long, or not settled yet."""
-    source, rows = FakeSource(), []
-    for number in range(47):
-        source.put(f"mix/{number}.wav", b"m%02d" % number + b"x" * 37)
-    for number in range(40):
-        source.put(f"voice/{number}.wav", b"v%02d" % number + b"x" * 37)
-        rows.append((f"mix/{number}.wav", f"voice/{number if number % 5 else 1}.wav"))
-    source.put("voice/e\u0301.wav", b"e" * 40)
-    source.put("voice/bad.wav", b"bad")
-    source.put("voice/long.wav", b"l" * 80)
-    source.put("voice/new.wav", b"n" * 40, NOW_NS)
-    others = ("./voice/\u00e9.wav", "voice/gone.wav", "voice/bad.wav", "voice/long.wav", "voice/new.wav", "", None)
-    rows += [(f"mix/{number}.wav", voice) for number, voice in enumerate(others, start=40)]
-    table = pl.DataFrame(rows, schema={"path": pl.String, "voice": pl.String}, orient="row")
-    asked = CatalogSettings(samples=SampleKind.ROWS, fields=FIELDS, settle_seconds=5)
-    whole = outcome(lambda: scan(source, None, asked, table, fake_runtime()))
-    assert_equal(whole, outcome(lambda: scan(source, None, asked, table, fake_runtime(table_bytes=1500))))
-    recordings, rejected, unsettled, numbers = whole
-    assert recordings.height == 41
-    assert numbers["num_waiting_rows"] == 1
-    assert unsettled["path"].to_list() == ["voice/new.wav"]
-    codes = dict(rejected.group_by("code").len().rows())
-    assert codes["metadata_without_file"] == 2  # the row, and its mix, which no other row names
-    assert codes["no_row"] == 8  # the voices of every fifth row, which name the voice of the second one
-    assert "voice/e\u0301.wav" in recordings["field_files"].str.json_decode(VOICES).list.last().struct["path"].to_list()
-
-
 def test_seconds_do_not_depend_on_the_other_rows():
     rates = pl.DataFrame({"frames": [7]}).with_columns(rate=pl.lit(10))
     assert rates.select(pl.col("frames") / pl.col("rate")).item() in {
@@ -173,32 +119,6 @@ def test_seconds_do_not_depend_on_the_other_rows():
     }  # the latter if polars knows the rate
     assert rates.select(seconds_of(pl.col("frames"), pl.col("rate"))).item() == 0.7
     assert rates.select(seconds_of(pl.lit(None), pl.col("rate"))).item() is None
-
-
-def test_a_parquet_table_in_batches_has_the_types_of_the_whole_table(tmp_path, monkeypatch):
-    monkeypatch.setattr("headrace.catalog.tables.parquet_tables.BATCH_ROWS", 3)
-    table = pl.DataFrame({"path": range(8), "n": range(8), "none": [None] * 8, "lists": [[]] * 8})
-    table.write_parquet(tmp_path / "table.parquet")
-    opened = open_metadata(tmp_path / "table.parquet")
-    whole = read_metadata(tmp_path / "table.parquet")
-    batches = list(opened.batches())
-    assert [batch.height for batch in batches] == [3, 3, 2]
-    assert pl.concat(batches).equals(whole)
-    assert opened.schema == whole.schema == pl.concat(batches).schema
-
-
-@pytest.mark.parametrize("content", [b"", b"no parquet"])
-def test_a_damaged_parquet_table_is_an_error_by_name(tmp_path, content):
-    (tmp_path / "table.parquet").write_bytes(content)
-    with pytest.raises(ConfigError, match=r"table\.parquet: not a readable Parquet file"):
-        open_metadata(tmp_path / "table.parquet")
-
-
-def test_a_writer_without_parts_says_so():
-    config = DatasetConfig(name="none", source={"uri": "x"}, output={"uri": "memory://"})
-    writer = CatalogWriter(open_storage("memory://"), config, "1", None, {})
-    with pytest.raises(ValueError, match="no part"):
-        writer.finish(pl.DataFrame(schema={"origin": pl.String}))
 
 
 GROWTH = """
@@ -258,12 +178,3 @@ def test_a_table_in_parts_needs_a_fraction_of_the_memory(tmp_path):
     whole, parts = growth_mb(tmp_path, 1 << 40), growth_mb(tmp_path, 8 << 20)
     assert whole[0] == parts[0] == num_rows
     assert parts[1] < 0.6 * whole[1], (whole, parts)
-
-
-def test_a_parquet_file_of_a_type_that_cannot_be_read_is_an_error_that_names_it(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    arrow = pytest.importorskip("pyarrow")
-    wide = arrow.array([None], arrow.decimal256(60, 2))
-    parquet.write_table(arrow.table({"path": ["a.wav"], "wide": wide}), tmp_path / "m.parquet")
-    with pytest.raises(ConfigError, match=r"m\.parquet: not a readable Parquet file"):
-        open_metadata(tmp_path / "m.parquet")

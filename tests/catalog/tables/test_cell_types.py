@@ -5,6 +5,7 @@ import json
 import re
 
 import polars as pl
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -93,3 +94,32 @@ def test_the_type_of_a_column_does_not_depend_on_its_pieces(cells, cuts):
     whole = typed(pl.Series("c", cells, dtype=pl.String))
     assert whole.dtype == dtype
     assert pl.concat([converted(piece, dtype) for piece in pieces]).equals(whole)
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["1", "-2", ""], [1, -2, None]),
+        (["007", "12"], ["007", "12"]),
+        (["+49 30", "1"], ["+49 30", "1"]),
+        (["1", "2.5e3"], [1.0, 2500.0]),
+        (["1", "x"], ["1", "x"]),
+        (["9223372036854775807", "-1"], [9223372036854775807, -1]),
+        (["12345678901234567890", "1"], ["12345678901234567890", "1"]),
+        (["True", "false"], [True, False]),
+        (["[1, 2]", "[]", ""], [[1, 2], [], None]),
+        (["[1]", "[0.5, null]"], [[1.0], [0.5, None]]),
+        (['["a", "b"]'], [["a", "b"]]),
+        (["[[1, 2], []]"], [[[1, 2], []]]),
+        (["[1]", "[true]"], ["[1]", "[true]"]),
+        (["[1, 'a']", "[1]"], ["[1, 'a']", "[1]"]),
+        (["[99999999999999999999]"], ["[99999999999999999999]"]),
+        (["[]", ""], [[], None]),
+        (["", ""], [None, None]),
+        (["2024-05-01"], ["2024-05-01"]),
+    ],
+)
+def test_cells_are_typed_by_fixed_rules(cells, values):
+    column = typed(pl.Series("c", cells))
+    assert column.to_list() == values
+    assert [type(value) for value in column] == [type(value) for value in pl.Series(values)]

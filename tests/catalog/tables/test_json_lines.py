@@ -1,12 +1,14 @@
 """Tests of `headrace.catalog.tables.json_lines`."""
 
+import json
 from unittest import mock
 
 import pytest
 
 from headrace.catalog.tables import json_lines
 from headrace.catalog.tables.metadata_files import open_metadata
-from headrace.errors import StorageError
+from headrace.errors import ConfigError, StorageError
+from tests.support.given_tables import table
 
 
 def test_a_full_temporary_folder_is_said_for_a_file_of_lines(tmp_path):
@@ -17,3 +19,62 @@ def test_a_full_temporary_folder_is_said_for_a_file_of_lines(tmp_path):
         pytest.raises(StorageError, match=r"^temporary folder .*No space left.*TMPDIR"),
     ):
         open_metadata(file)
+
+
+def test_json_lines_keep_lists_and_objects(tmp_path):
+    found = table(
+        tmp_path, "m.jsonl", '{"path": "a", "chords": [1, 2]}\n\n{"path": "b", "by": {"name": "x"}, "n": null}\n'
+    )
+    assert found.to_dicts() == [
+        {"path": "a", "chords": [1, 2], "by": None, "n": None},
+        {"path": "b", "chords": None, "by": {"name": "x"}, "n": None},
+    ]
+
+
+def test_names_of_json_lines_have_the_same_order_in_every_process(tmp_path):
+    names = [f"c{number}" for number in range(40)]  # polars orders more than 32 names by a random hash
+    row = {"path": "a", **dict.fromkeys(names, 1), "of": [dict.fromkeys(names, 1)]}
+    found = table(tmp_path, "m.jsonl", json.dumps(row))
+    assert found.columns == ["path", *names, "of"]
+    assert [field.name for field in found.schema["of"].inner.fields] == sorted(names)
+    assert found["of"].to_list() == [[dict.fromkeys(names, 1)]]
+
+
+def test_nan_in_lists_and_objects_of_json_lines_is_null(tmp_path):
+    found = table(tmp_path, "m.jsonl", '{"path": "a", "l": [NaN, 1.5], "o": {"x": Infinity, "y": 2}}\n')
+    assert found.select("l", "o").row(0) == ([None, 1.5], {"x": None, "y": 2})
+
+
+def test_objects_without_any_name_are_null_so_that_they_can_be_stored(tmp_path):
+    found = table(tmp_path, "m.jsonl", '{"path": "a", "o": {}, "l": [{}], "in": {"o": {}}, "n": 1}\n')
+    assert found.row(0, named=True) == {"path": "a", "o": None, "l": [None], "in": {"o": None}, "n": 1}
+    found.write_parquet(tmp_path / "stored.parquet")
+
+
+def test_a_list_with_half_of_a_surrogate_pair_stays_text(tmp_path):
+    assert table(tmp_path, "m.csv", 'path,l\na,"[""\\ud83d""]"\n')["l"].to_list() == ['["\\ud83d"]']
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ('["a"]', '"x"', "'c' is a list in line 1 and text in line 3"),
+        ("[1]", '["x"]', r"'c\[\]' is a number in line 1 and text in line 3"),
+        ("1", '"x"', "'c' is a number in line 1 and text in line 3"),
+        ("1", "true", "'c' is a number in line 1 and true or false in line 3"),
+        ("[1, true]", "null", r"'c\[\]' is a number in line 1 and true or false in line 1"),
+        ('{"a": 1, "b": 2}', '{"a": {}, "b": 2}', r"'c\.a' is a number in line 1 and an object in line 3"),
+        ('[{"a": 1}]', '[{"a": "x"}]', r"'c\[\]\.a' is a number in line 1 and text in line 3"),
+    ],
+)
+def test_the_error_about_a_json_lines_column_of_two_types_names_both_lines(tmp_path, first, second, message):
+    with pytest.raises(ConfigError, match=r"m\.jsonl: column " + message):
+        table(tmp_path, "m.jsonl", f'{{"path": "a", "c": {first}}}\n\n{{"path": "b", "c": {second}}}\n')
+
+
+def test_nulls_integers_and_floats_are_of_one_type(tmp_path):
+    lines = '{"path": "a", "n": 1, "l": [1, null]}\n{"path": "b", "n": null}\n{"path": 3, "n": 0.5, "l": [0.5]}\n'
+    found = table(tmp_path, "m.jsonl", lines)
+    assert found["path"].to_list() == ["a", "b", "3"]
+    assert found["n"].to_list() == [1.0, None, 0.5]
+    assert found["l"].to_list() == [[1.0, None], None, [0.5]]
