@@ -1,0 +1,71 @@
+"""A run that has built a partition does not read its shards again to check them, unless they were found damaged."""
+
+import dagster as dg
+import pytest
+
+from headrace_dagster.assets.build_comparison import BuildComparison, verdict
+from tests.support.instances import memory_instance
+
+KEY, NUMBERS = dg.AssetKey(["a", "audio_shards"]), {"shards": 9}
+
+
+@pytest.fixture(scope="module")
+def memory():
+    return memory_instance()
+
+
+@pytest.fixture
+def instance(memory):
+    memory.wipe()
+    return memory
+
+
+def comparison(instance, written):
+    return BuildComparison(instance, "this run", KEY, "p", written)
+
+
+def not_called():
+    raise AssertionError("the shards were read")
+
+
+def checked(instance, passed):
+    instance.report_runless_asset_event(dg.AssetCheckEvaluation(KEY, "sound", passed, {}, partition="p"))
+
+
+def test_a_check_alone_reads_all_shards(instance):
+    result = comparison(instance, None).verdict("sound", lambda: ["a: short"], NUMBERS)
+    assert (result.passed, result.description) == (False, "a: short")
+    assert {name: value.value for name, value in result.metadata.items()} == {"shards": 9, "shards_read": 9}
+
+
+def test_what_the_build_has_compared_is_not_read(instance):
+    result = comparison(instance, 2).verdict("sound", not_called, NUMBERS)
+    assert result.passed
+    assert {name: value.value for name, value in result.metadata.items()} == {
+        "shards": 9,
+        "shards_compared": 2,
+        "shards_read": 0,
+    }
+    checked(instance, passed=True)
+    assert comparison(instance, 2).verdict("sound", not_called, NUMBERS).passed
+
+
+def test_a_partition_that_was_found_damaged_is_read(instance):
+    checked(instance, passed=False)
+    assert not comparison(instance, 2).verdict("sound", lambda: ["still"], NUMBERS).passed
+
+
+def test_only_the_build_of_the_same_run_counts(instance):
+    assert BuildComparison.by_the_build(instance, "", KEY, "p").written is None
+    made = dg.AssetMaterialization(KEY, partition="p", metadata={"shards_written": 3})
+    instance.report_runless_asset_event(made)
+    assert BuildComparison.by_the_build(instance, "", KEY, "p").written == 3  # an event without a run has this id
+    assert BuildComparison.by_the_build(instance, "another", KEY, "p").written is None
+    assert BuildComparison.by_the_build(instance, "", KEY, "q").written is None
+
+
+def test_a_verdict_lists_twenty_faults():
+    result = verdict([f"fault {number}" for number in range(25)], {})
+    assert not result.passed
+    assert "- fault 19\n… and 5 more" in result.description
+    assert verdict([], {}).passed
