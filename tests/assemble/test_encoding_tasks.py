@@ -33,15 +33,8 @@ def test_a_task_is_longer_where_each_has_to_decode_from_the_beginning():
 
 def test_segments_of_a_task_are_ascending_and_spans_may_have_any_order():
     assert [len(task.samples) for task in tasks_of(segments(recording(), 20, 0), AUDIO)] == [1, 1]
-    spans = [
-        (recording(key, start_frame=start, stop_frame=start + 5), Segment(0, 0, 5))
-        for key, start in (("a", 9), ("b", 3))
-    ]
-    same = [
-        (row.__class__(**{name: getattr(row, name) for name in row.__slots__} | {"path": "x.wav"}), one)
-        for row, one in spans
-    ]
-    (task,) = tasks_of(same, AUDIO)
+    spans = [recording(key, path="x.wav", start_frame=at, stop_frame=at + 5) for key, at in (("a", 9), ("b", 3))]
+    (task,) = tasks_of([(span, Segment(0, 0, 5)) for span in spans], AUDIO)
     assert task.is_of_spans
     assert not task.is_pass
 

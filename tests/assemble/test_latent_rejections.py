@@ -19,7 +19,9 @@ def refusal(key):
 
 
 def stored(storage, partition, refused, num_samples):
-    shard = ShardEntry(f"latent_{partition}_x.tar", 10, num_samples, 0, 1.0, "digest", num_samples)
+    shard = ShardEntry(
+        f"latent_{partition.replace('-', '_')}_000000-1a2b3c4d5e6f.tar", 10, num_samples, 0, 1.0, "digest", num_samples
+    )
     manifest = Manifest(partition, "wanted", "source", {}, (shard,), tuple(map(refusal, refused)))
     commit_manifest(storage, manifest, newest_manifest(storage, partition))
 
