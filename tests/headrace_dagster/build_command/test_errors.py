@@ -6,7 +6,6 @@ import pytest
 
 import build
 from headrace.errors import BuildError
-from headrace_dagster.assets import latent_shards
 from tests.support.six_tones import run
 
 
@@ -111,53 +110,3 @@ def test_an_error_names_asset_partition_and_reason(project, monkeypatch, capsys)
     assert run(project) == 1
     shown = capsys.readouterr().out
     assert "failed tones/audio_shards [train-0000]: the disk is full; make room and build again" in shown
-
-
-LATENTS = [{"name": name, "encoder": {"kind": "log_mel"}} for name in ("first", "second", "third")]
-
-
-@pytest.fixture
-def failing(monkeypatch):
-    """Names of sets of latents that fail."""
-    names = set()
-    build_partition = latent_shards.build_latent_partition
-
-    def build_or_fail(partition, settings, encoders, audio, storage, **options):
-        if storage.uri.rpartition("/")[2] in names:
-            raise BuildError("the encoder is broken")
-        return build_partition(partition, settings, encoders, audio, storage, **options)
-
-    monkeypatch.setattr(latent_shards, "build_latent_partition", build_or_fail)
-    return names
-
-
-def test_latents_that_fail_stop_neither_other_sets_nor_views_nor_the_report(project, failing, capsys):
-    failing.add("second")
-    project.write_yaml(latents=LATENTS, views={"long": {"where": "duration_seconds > 0"}})
-    assert run(project) == 1
-    assert "failed tones/second_latent_shards [train-0000]: the encoder is broken" in capsys.readouterr().out
-    output = project.output
-    for folder in ("audio", "latents/first", "latents/third", "views/long"):
-        assert list((output / folder / "snapshots").glob("*.json")), folder
-    assert not (output / "latents/second/snapshots").exists()
-    page = (output / "report.html").read_text()
-    assert "latents/first" in page
-    assert "latents/second" not in page
-    assert run(project) == 1  # what is up to date is not made again
-    failing.clear()
-    assert run(project) == 0
-    assert "latents/second" in (output / "report.html").read_text()
-
-
-def test_a_source_that_is_gone_stops_only_what_needs_a_recording(project, capsys):
-    assert run(project) == 0
-    shutil.move(project.recordings, project.folder / "away")
-    shards = {"samples_per_shard": 3, "partitions": {"train": 3, "test": 1}}
-    project.write_yaml(latents=LATENTS[:1], views={"long": {"where": "duration_seconds > 0"}}, shards=shards)
-    assert run(project) == 1
-    shown = capsys.readouterr().out
-    assert "failed tones/catalog: source.uri" in shown
-    for folder in ("latents/first", "views/long"):
-        assert list((project.output / folder / "snapshots").glob("*.json")), folder
-    shutil.move(project.folder / "away", project.recordings)
-    assert run(project) == 0
