@@ -6,7 +6,7 @@ Why: a run whose process was killed together with its code server stays "in prog
 Missing: `DagsterRun` and `RunRecord` do not have the process id; run monitoring does not work with
 `DefaultRunLauncher`, which cannot resume.
 Fails first: `test_a_run_whose_process_died_is_marked_failed_and_counts_as_not_running`
-(tests/sensors/test_failures.py), and with real processes tests/live/test_live.py.
+(tests/sensors/test_dead_runs.py), and with real processes tests/live/test_live.py.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What Dagster has recorded of a data set is compared with the output."""
+"""Records of a data set in Dagster are compared with the output."""
 
 from types import SimpleNamespace
 

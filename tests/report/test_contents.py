@@ -1,4 +1,4 @@
-"""What a report collects from an output."""
+"""Contents of a report: clipped samples are counted."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What is automated: two sensors and the schedules of each data set, and the sensors that all of them share."""
+"""Automation of data sets: two sensors and the schedules of each, and the sensors that all of them share."""
 
 from headrace.config.dataset import DatasetConfig
 from headrace_dagster.assets.project_dataset import ProjectDataset

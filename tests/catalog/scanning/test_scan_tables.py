@@ -50,7 +50,7 @@ def test_files_that_only_rows_left_out_name_are_left_out():
 
 
 def test_facts_of_the_last_scan_are_those_that_are_still_valid():
-    lossy = table(FACT_SCHEMA, PATHS[:2], bits_per_sample=None)
+    lossy = table(FACT_SCHEMA, PATHS[:2])
     exact = table(FACT_SCHEMA, PATHS[2:4], bits_per_sample=pl.lit(16, dtype=pl.Int64))
     nothing = pl.DataFrame()
     for version, paths in (("1", PATHS[2:4]), ("2", PATHS[:4])):

@@ -1,4 +1,4 @@
-"""What fails in a build stops what is made from it, and nothing else."""
+"""A failure in a build stops the assets that are made from it, and no others."""
 
 import shutil
 

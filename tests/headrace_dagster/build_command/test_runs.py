@@ -1,4 +1,4 @@
-"""What failed in a run is one message for each step or check, in the words of Headrace where it has some."""
+"""Failures of a run are one message for each step or check, in the words of Headrace where it has some."""
 
 import dagster as dg
 import pytest

@@ -1,4 +1,4 @@
-"""What a backfill under way has still to materialize, without what failed."""
+"""Targets that a backfill under way has still to materialize, without those that failed."""
 
 # ruff: noqa: TID251
 
