@@ -6,7 +6,7 @@ Why: a changed YAML file takes effect without a click on Reload in the UI.
 Missing: a public call that reloads a code location from inside of it. `dagster-graphql` needs the address of a
 webserver, which a sensor does not know.
 Fails first: `test_the_code_server_is_found_by_the_command_line_of_the_parent_process`
-(tests/sensors/test_definitions_changes.py), and with a real server tests/live/test_live.py.
+(tests/resources/dagster_internals/test_code_server.py), and with a real server tests/live/test_live.py.
 """
 
 import os

@@ -33,7 +33,7 @@ def part(keys, contents, rejected=()):
 
 
 def faults(monkeypatch, arrivals, latents=None, error=None):
-    """Number of samples and faults that a reading finds in these arrivals: key, content of the audio, content of the latents."""
+    """Number of samples and faults of these arrivals: key, content of the audio, content of the latents."""
 
     def arrived(self, spans):
         yield from (JoinedArrival(key, contents) for key, *contents in arrivals)
