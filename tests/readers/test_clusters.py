@@ -20,7 +20,7 @@ from tests.support.projects import Project
 from tests.support.streaming.corpus import clips, write_dataset
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = Path(__file__).parents[1] / "clusters"
+SCRIPTS = Path(__file__).parent / "clusters"
 
 pytestmark = pytest.mark.slow
 

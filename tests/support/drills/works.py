@@ -56,7 +56,7 @@ def build(yaml: Path) -> None:
     _, _, manifests = commit_partitions(audio, wanted, catalog.header.digest)
     store_decode_rejects(catalog, manifests)
     for table in config.columns:
-        stamp = stores.table_stamps(config)[table.table]
+        stamp = stores.table_stamps(config)[table.table.uri]
         import_table(existing_catalog(output), config, table, stamp, partial(stores.column_table, table))
     for name in config.column_sets:
         bring_columns_up_to_date(output, config, name)
