@@ -4,7 +4,8 @@ Lightning (2.6) saves the states of loaders with each checkpoint. It does not lo
 of an epoch, or if `configure_optimizers` has read `trainer.estimated_stepping_batches`. So this callback loads them
 when training starts. Lightning adds it to every Trainer (`*.callbacks_factory` in pyproject.toml).
 
-It also makes epochs as long as they are, and validation the same in every run.
+It also makes epochs as long as they are, and validation the same in every run. While a Trainer trains, loaders count
+whole epochs, as it does.
 
 Borrowed ground: this module sets `FitLoop.max_batches` and the limits of `FitLoop._combined_loader`, and reads the
 states from `checkpoint["loops"]`. On an upgrade of Lightning, tests/streaming/test_lightning_resume.py fails first. It
@@ -18,7 +19,9 @@ from importlib import import_module
 from typing import Any
 
 from headrace.errors import StateError
-from headrace.streaming.loader import LIGHTNING, StreamingDataLoader
+from headrace.streaming.loader import FITTING, StreamingDataLoader
+
+_LIGHTNING = ("pytorch_lightning", "lightning.pytorch")  # the packages that it comes in
 
 
 class _Resume:
@@ -28,6 +31,19 @@ class _Resume:
     """
 
     _states: tuple[dict[str, Any], ...] = ()
+
+    def setup(self, trainer: Any, _module: Any, stage: str) -> None:  # noqa: ANN401
+        """Let loaders count whole epochs from now on, if the Trainer is going to train."""
+        if stage == "fit":
+            FITTING.add(trainer)
+
+    def teardown(self, trainer: Any, _module: Any, stage: str) -> None:  # noqa: ANN401, ARG002 - a keyword of Lightning
+        """Let loaders count the remaining batches again."""
+        FITTING.discard(trainer)
+
+    def on_exception(self, trainer: Any, _module: Any, _exception: BaseException) -> None:  # noqa: ANN401
+        """Do as at the end: Lightning does not call `teardown` then."""
+        FITTING.discard(trainer)
 
     def on_save_checkpoint(self, trainer: Any, _module: Any, checkpoint: dict[str, Any]) -> None:  # noqa: ANN401
         """If a batch was under way, as after an error, let it come again: Lightning does not count it either."""
@@ -92,7 +108,7 @@ def _callback() -> object:
 
 
 def _lightning() -> str:
-    return next(name for name in LIGHTNING if name in sys.modules)
+    return next(name for name in _LIGHTNING if name in sys.modules)
 
 
 def _all_of(loaders: object) -> Sequence[Any]:

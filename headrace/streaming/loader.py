@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
 
 import numpy as np
 
@@ -35,9 +36,8 @@ if TYPE_CHECKING:
 _MAX_THREADS = 16
 _AHEAD = 2
 
-
-LIGHTNING = ("pytorch_lightning", "lightning.pytorch")
-"""The packages that Lightning comes in."""
+FITTING: WeakSet[object] = WeakSet()
+"""The Trainers of Lightning that train in this process; `lightning_resume` keeps it."""
 
 _ELSEWHERE = {
     "shuffle": "pass it to the StreamingDataset, which decides the order",
@@ -117,8 +117,8 @@ class StreamingDataLoader:
                 else takes a fork server, since the client of a store has threads, which are not forked.
             whole_epoch_len: let `len` count all batches of an epoch even if a state was loaded in its middle. Trainers
                 that count batches themselves (Lightning, Hugging Face's Trainer, ignite), and schedules that are
-                computed from the length, expect this. False counts the remaining batches. None means True if Lightning
-                is imported, which loads states itself and would end such an epoch early, else False.
+                computed from the length, expect this. False counts the remaining batches. None means True while
+                a Trainer of Lightning trains, which loads states itself and would end such an epoch early, else False.
             persistent_workers: part of torch's interface and without effect here: workers start with each iteration,
                 which takes milliseconds if they are forked.
             others: arguments of torch's DataLoader that this loader does not have; only empty values are accepted, and
@@ -178,7 +178,7 @@ class StreamingDataLoader:
         return self._len_of(self.dataset.epochs.next_run())
 
     def _len_of(self, run: "EpochRun") -> int:
-        is_whole = _is_under_lightning() if self._whole_epoch_len is None else self._whole_epoch_len
+        is_whole = bool(FITTING) if self._whole_epoch_len is None else self._whole_epoch_len
         return len(run) + (self.dataset.epochs.num_batches_before(run) if is_whole else 0)
 
     @property
@@ -325,11 +325,6 @@ class StreamingDataLoader:
             return batch.changed
         shown = batch.to_dict(self.dataset.output)
         return shown | {name: pinned(shown[name]) for name in batch.arrays()} if self._pins_batches else shown
-
-
-def _is_under_lightning() -> bool:
-    """Whether Lightning is in this process."""
-    return not sys.modules.keys().isdisjoint(LIGHTNING)
 
 
 def _can_pin() -> bool:

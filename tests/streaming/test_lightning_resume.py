@@ -1,5 +1,6 @@
 """Lightning resumes at the right batch, whatever saved the checkpoint and whatever Lightning called before."""
 
+import contextlib
 import itertools
 import pickle
 from importlib.metadata import entry_points
@@ -33,9 +34,11 @@ SAVED = {
 """Arguments of the ModelCheckpoint."""
 
 
-def loader_of(folder, split="train", **more):
+def loader_of(folder, split="train", whole_epoch_len=None, **more):
     more = {"batch_size": 8, "shuffle": split == "train", "fields": ["metadata"]} | more
-    return StreamingDataLoader(StreamingDataset(remote=f"{folder}/audio", split=split, **more))
+    return StreamingDataLoader(
+        StreamingDataset(remote=f"{folder}/audio", split=split, **more), whole_epoch_len=whole_epoch_len
+    )
 
 
 class Model(lightning.LightningModule):
@@ -75,7 +78,7 @@ class Data(lightning.LightningDataModule):
             self.val_dataloader = lambda: loader_of(folder, "test", shuffle=True, batch_size=4)
 
 
-def fit(model, folder, *, saves=None, start=None, place="module", validates=False, more=(), **limits):  # noqa: PLR0913 - of Lightning
+def fit(model, folder, *, saves=None, start=None, place="module", validates=False, more=(), given=None, **limits):  # noqa: PLR0913 - of Lightning
     """Train until a limit. Returns the trainer."""
     callbacks = [*more] if saves is None else [lightning.callbacks.ModelCheckpoint(folder, **saves), *more]
     trainer = lightning.Trainer(
@@ -87,7 +90,7 @@ def fit(model, folder, *, saves=None, start=None, place="module", validates=Fals
         enable_model_summary=False,
         **limits,
     )
-    given = {}
+    given = {} if given is None else {"train_dataloaders": given}
     if place == "datamodule":
         given = {"datamodule": Data(model.folder, validates=validates)}
     if place == "argument":
@@ -225,3 +228,36 @@ def test_a_loader_that_lightning_makes_anew_for_each_epoch_reads_the_next_one(da
     model = Model(dataset_folder)
     fit(model, tmp_path, max_epochs=3, reload_dataloaders_every_n_epochs=1)
     assert model.trained == order[:21]
+
+
+@pytest.mark.parametrize(("asked", "under"), [(None, 7), (True, 7), (False, 4)])
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_length_is_the_whole_epochs_while_a_trainer_trains(dataset_folder, tmp_path, asked, under, fails):
+    """Lightning ends an epoch when its own count has reached the length."""
+    lengths = []
+
+    class Lengths(Model):
+        def training_step(self, batch, number):
+            lengths.append(len(loader))
+            if fails and len(lengths) == 3:
+                raise RuntimeError("out of memory")
+            return super().training_step(batch, number)
+
+    def resumed():
+        loader = loader_of(dataset_folder, whole_epoch_len=asked)
+        loader.load_state_dict(loader.dataset.state_dict(24))
+        return loader
+
+    loader = resumed()
+    assert len(loader) == (7 if asked else 4)
+    with pytest.raises(RuntimeError, match="out of memory") if fails else contextlib.nullcontext():
+        fit(Lengths(dataset_folder, own=False), tmp_path, given=loader, max_steps=3)
+    assert lengths == [under] * 3
+    assert len(resumed()) == (7 if asked else 4)
+
+
+def test_a_resumed_epoch_with_a_limit_of_the_user_ends_at_the_limit(dataset_folder, tmp_path, order):
+    first, then = Model(dataset_folder), Model(dataset_folder)
+    fit(first, tmp_path, saves={"every_n_train_steps": 3}, max_steps=3, limit_train_batches=6)
+    fit(then, tmp_path / "then", start=newest(tmp_path), max_epochs=1, limit_train_batches=6)
+    assert first.trained + then.trained == order[:6]

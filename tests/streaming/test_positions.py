@@ -123,10 +123,10 @@ def test_after_a_change_of_mixture_the_whole_epoch_counts_what_came_before(datas
     assert len(changed) == 1 + len(list(changed)) == 15
 
 
-def test_under_lightning_the_length_is_the_whole_epochs(dataset_folder, monkeypatch):
-    """Lightning loads states by itself, and ends an epoch when its own count has reached the length."""
-    monkeypatch.setitem(sys.modules, "pytorch_lightning", types.ModuleType("pytorch_lightning"))
-    for asked, expected in ((None, 7), (False, 6)):
+@pytest.mark.parametrize("name", ["pytorch_lightning", "lightning.pytorch", "accelerate", "transformers"])
+def test_a_trainer_that_is_only_imported_does_not_change_the_length(dataset_folder, monkeypatch, name):
+    monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    for asked, expected in ((None, 6), (False, 6), (True, 7)):
         dataset = StreamingDataset(remote=f"{dataset_folder}/audio", split="train", batch_size=8)
         dataset.load_state_dict(dataset.state_dict(8))
         assert len(StreamingDataLoader(dataset, whole_epoch_len=asked)) == expected
