@@ -206,8 +206,6 @@ def _is_of_columns(part: str) -> bool:
 
 def _fact(table: ColumnTable, name: str) -> list[str]:
     """The values of a fact; empty if the set does not have it."""
-    try:
-        column = table.column(name, is_fact=True)
-    except KeyError:
+    if not any(spec.is_fact and spec.name == name for spec in table.specs):
         return []
-    return [str(value) for value in column.take(range(len(table)))]
+    return [str(value) for value in table.column(name, is_fact=True).take(range(len(table)))]
