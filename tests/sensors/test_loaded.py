@@ -48,9 +48,10 @@ def test_unchanged_files_are_read_once(folder, monkeypatch):
     assert (sorted(first), faults) == (["birds", "whales"], {})
     assert folder.configs_now()[0] is first
     (folder.path / "birds.yaml").write_text(TEXT % "birds" + "adio: {}\n")
-    (name,), (fault,) = folder.configs_now()
+    (name,), faults = folder.configs_now()
     assert name == "whales"
-    assert "birds.yaml" in fault
+    assert list(faults) == [folder.path / "birds.yaml"]
+    assert "adio" in faults[folder.path / "birds.yaml"]
     assert len(read) == 2
 
 

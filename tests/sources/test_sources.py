@@ -5,6 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from headrace.catalog.rows.schemas import STAMP_SCHEMA
 from headrace.catalog.scanning.scan_parts import plan_scan
 from headrace.errors import ConfigError, FileChangedError, UnsafePathError
 from headrace.sources.listing import FileStamp, Listing, stamps_of
@@ -200,7 +201,7 @@ def test_the_error_about_an_output_in_the_source_folder_names_it(tmp_path):
         open_source(tmp_path, exclude=[tmp_path / "."])
 
 
-_LISTED = {"path": pl.String, "num_bytes": pl.Int64, "mtime_ns": pl.Int64, "code": pl.String}
+_LISTED = {**STAMP_SCHEMA, "code": pl.String}
 ODD_TIMES = [
     -(1 << 70),
     -(1 << 63) - 1,
@@ -217,16 +218,17 @@ ODD_TIMES = [
 @pytest.mark.parametrize("mtime_ns", ODD_TIMES)
 def test_a_time_that_tables_cannot_hold_becomes_the_nearest_one(mtime_ns):
     listing = Listing()
-    listing.add("a.wav", 4, mtime_ns, None, None)
+    listing.add("a.wav", FileStamp(4, mtime_ns, mtime_ns))
     (held,) = listing.mtime_ns
+    assert listing.ctime_ns == [held]
     assert held == max(-(1 << 63) + 1, min(mtime_ns, (1 << 63) - 1))
-    chunk = pl.DataFrame({"path": ["a.wav"], "num_bytes": [4], "mtime_ns": [held], "code": [None]}, schema=_LISTED)
+    chunk = pl.DataFrame([("a.wav", 4, held, held, None)], schema=_LISTED, orient="row")
     known = pl.DataFrame(schema=_LISTED)
     for now_ns in (0, 1_764_000_000_000_000_000):
         plan = plan_scan(chunk, known, 5 * 10**9, now_ns)
         is_young = abs(held - now_ns) < 5 * 10**9
         assert (plan.to_open.height, plan.unsettled.height) == (not is_young, is_young)
-        stamps = stamps_of(listing.path, listing.num_bytes, listing.mtime_ns)
+        stamps = stamps_of(listing.path, listing.num_bytes, listing.mtime_ns, listing.ctime_ns)
         assert source_difference(stamps, None, 5.0, now_ns).num_waiting == is_young
 
 
