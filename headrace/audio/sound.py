@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 import soundfile as sf
 
+from headrace.audio.flac import MAGIC
 from headrace.audio.forms import AudioInfo, AudioReject, bits_of_subtype
 from headrace.errors import AudioError
 
@@ -51,7 +52,7 @@ def open_plain(file: BinaryIO) -> Iterator[ForwardSound]:
         if error.code not in _UNRECOGNISED and _flac_end_is_missing(file, descriptor):
             found = "FLAC truncated, or damaged at its end: its last frame is missing; fetch it again"
             raise AudioError(AudioReject.TRUNCATED, found) from error
-        raise refusal(error) from error
+        raise refusal(error, is_flac=_begins(file, descriptor) == MAGIC) from error
     finally:
         if descriptor is None:
             file.seek(before)
@@ -84,15 +85,23 @@ def _opened(file: BinaryIO, descriptor: int | None) -> ForwardSound:
     return ForwardSound(descriptor, closefd=False)
 
 
-def refusal(error: sf.LibsndfileError) -> AudioError:
-    """The `AudioError` for an error of libsndfile."""
-    if error.code in _UNRECOGNISED:
+def refusal(error: sf.LibsndfileError, *, is_flac: bool = False) -> AudioError:
+    """The `AudioError` for an error of libsndfile. FLAC has only one coding: if it is not recognised, it is damaged."""
+    if error.code in _UNRECOGNISED and not is_flac:
         found = f"{error.error_string} Decode it to FLAC or WAV first (ffmpeg -i OLD NEW.flac)"
         return AudioError(AudioReject.UNSUPPORTED, f"not a form of audio that is read: libsndfile reports: {found}")
     return AudioError(
         AudioReject.UNDECODABLE,
         f"damaged: libsndfile reports error {error.code}: {error.error_string} Fetch it again",
     )
+
+
+def _begins(file: BinaryIO, descriptor: int | None) -> bytes:
+    """The first bytes of a file, as many as the magic of FLAC has."""
+    if descriptor is not None:
+        return os.pread(descriptor, len(MAGIC), 0)
+    file.seek(0)
+    return file.read(len(MAGIC))
 
 
 def _flac_end_is_missing(file: BinaryIO, descriptor: int | None) -> bool:
