@@ -6,6 +6,7 @@ are few.
 """
 
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,7 @@ class WaitingSpans:
             ahead: number of short spans that may wait to be encoded.
         """
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115 - closed when empty
+        weakref.finalize(self, self._file.close)  # or with the spans of a build that fails or is cancelled
         self._found: dict[str, tuple[int, EncodedSpan]] = {}
         backlog: Backlog[tuple[int, EncodedSpan]] = Backlog()
         for number, encode in decode(spans):

@@ -1,9 +1,12 @@
 """A file is decoded once for all of its spans, which wait encoded until their shards take them."""
 
+import gc
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from headrace.assemble import span_passes
 from headrace.assemble.span_passes import SpanPasses, WaitingSpans
 from headrace.audio import AudioReject, EncodedSegment
 from headrace.errors import AudioError
@@ -68,3 +71,26 @@ def test_an_error_of_a_pass_is_raised_by_each_task(pools):
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             taken.result()
+
+
+@pytest.mark.parametrize("is_broken", [False, True], ids=["spans that nobody takes", "a pass that fails"])
+def test_the_file_of_waiting_spans_is_closed_with_them(pools, monkeypatch, is_broken):
+    made, make = [], tempfile.SpooledTemporaryFile
+
+    def file(size):
+        made.append(make(size))
+        return made[-1]
+
+    def decode(spans):
+        yield 0, lambda: encoded("a")
+        if is_broken:
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(span_passes.tempfile, "SpooledTemporaryFile", file)
+    passes = SpanPasses(*pools, 2, {"x.ogg": [span("a")]}, decode)
+    error = passes.start([span("a")]).future.exception()
+    assert (type(error) is ZeroDivisionError) == is_broken
+    del error, passes
+    gc.collect()
+    (waiting,) = made
+    assert waiting.closed
