@@ -51,7 +51,6 @@ def audio_shards_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         headrace_progress: dg.ResourceParam[BuildProgress],
     ) -> Iterator[PartitionEvent]:
         from headrace.catalog.stored.parts import partition_recordings  # noqa: PLC0415 - polars: not in a code server
-        from headrace.sources.late_source import LateSource  # noqa: PLC0415 - likewise
 
         pass_catalog(context.instance, keys.catalog)
         audio = headrace_storage.audio(config)
@@ -60,7 +59,7 @@ def audio_shards_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             output = headrace_storage.output(config)
             with readable_failures(), while_audio_is_wanted(context, config, output, partition):
                 recordings = partition_recordings(output, config, partition)
-                source = LateSource(partial(headrace_storage.source, config))
+                source = headrace_storage.late_source(config)
                 num_samples = len(planned_samples(recordings, settings.audio)[0])
                 lines = ProgressLines(
                     context.log.info, f"audio of {partition}", cluster_of(headrace_workers) or "the CPU", num_samples

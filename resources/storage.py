@@ -21,6 +21,7 @@ from headrace.config.content import ColumnSetConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import ConfigError, NotFoundError
 from headrace.sources.bucket_source import BucketSource, stamp_of
+from headrace.sources.late_source import LateSource
 from headrace.sources.listing import FileStamp
 from headrace.sources.sources import Source, open_source
 from headrace.stores.file_urls import is_file_url, path_of_file_url
@@ -59,9 +60,14 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
 
     def source(self, config: DatasetConfig) -> Source:
         """The raw recordings, without the user's tables and the output, even if these are below the source's root."""
+        return self.late_source(config).opened()
+
+    def late_source(self, config: DatasetConfig) -> LateSource:
+        """The raw recordings, opened when the first is needed. Unlike this resource, it can be sent to a worker."""
         aside = [config.output.uri, *_tables(config)]
         excluded = [self.resolve(uri) for uri in aside]
-        return open_source(self.resolve(config.source.uri), exclude=excluded, digests=config.source.digests)
+        root = self.resolve(config.source.uri)
+        return LateSource(partial(open_source, root, exclude=excluded, digests=config.source.digests))
 
     def metadata(self, config: DatasetConfig) -> "MetadataTable | None":
         """The user's metadata table, or None if the YAML has no `source.metadata`."""
