@@ -18,7 +18,7 @@ from headrace.catalog.stored.header import CatalogHeader, read_current_header
 from headrace.config.dataset import DatasetConfig
 from headrace.format.beside.views import VIEWS
 from headrace.format.manifests.manifests import ManifestSummary
-from headrace.format.snapshots.snapshots import SNAPSHOTS
+from headrace.format.snapshots.snapshots import SNAPSHOTS, NumberedSnapshot
 from headrace.format.snapshots.summaries import newest_summaries
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.dataset_report import has_report
@@ -203,8 +203,25 @@ class DueWorkReader:
 
     def _lacking(self, catalog: str, stages: Mapping[str, _Stage]) -> list[dg.AssetKey]:
         """The unpartitioned assets that are not up to date with the partitions."""
-        lacking = []
-        snapshots = {}
+        lacking, snapshots = self._lacking_before_the_smoke_test(catalog, stages)
+        smoke, report = self.keys.loader_smoke_test, self.keys.dataset_report
+        columns = {*map(self.keys.view, self.config.views)} | {
+            self.keys.columns_index(name) for name in self.config.column_sets
+        }
+        if not columns.issuperset(lacking) or not self.records.is_made_from(
+            smoke, smoke_inputs(self.config, snapshots)
+        ):
+            lacking.append(smoke)
+        if lacking or not has_report(self.dataset, self.storage, self.records):
+            lacking.append(report)
+        return lacking
+
+    def _lacking_before_the_smoke_test(
+        self, catalog: str, stages: Mapping[str, _Stage]
+    ) -> tuple[list[dg.AssetKey], dict[str, NumberedSnapshot]]:
+        """The snapshots of stages and the views that are not up to date, and the current snapshots by part."""
+        lacking: list[dg.AssetKey] = []
+        snapshots: dict[str, NumberedSnapshot] = {}
         number: int | None = None
         folders = self.folders()
         parts = {stage: part for part, stage in zip(self.storage.folders(self.config), folders, strict=True)}
@@ -218,7 +235,6 @@ class DueWorkReader:
                 snapshots[parts[stage]] = newest
             if stage == AUDIO and newest is not None:
                 number = newest.number
-        smoke, report = self.keys.loader_smoke_test, self.keys.dataset_report
         is_changed, output = bool(lacking), self.storage.output(self.config)
         lacking += [
             self.keys.view(name)
@@ -226,16 +242,7 @@ class DueWorkReader:
             if not waits(self.dataset, output, name)
             and (is_changed or not has_view(self.dataset, output, name, self.records))
         ]
-        columns = {*map(self.keys.view, self.config.views)} | {
-            self.keys.columns_index(name) for name in self.config.column_sets
-        }
-        if not columns.issuperset(lacking) or not self.records.is_made_from(
-            smoke, smoke_inputs(self.config, snapshots)
-        ):
-            lacking.append(smoke)
-        if lacking or not has_report(self.dataset, self.storage, self.records):
-            lacking.append(report)
-        return lacking
+        return lacking, snapshots
 
     def _rest(
         self, catalog: str, partitions: Mapping[str, PartitionWork], stages: Mapping[str, _Stage]
@@ -244,11 +251,10 @@ class DueWorkReader:
         lacking = {stage for work in partitions.values() for stage in work.stages}
         if not lacking.isdisjoint([AUDIO, *filter(_is_columns, stages)]):
             return ()
-        smoke, report = self.keys.loader_smoke_test, self.keys.dataset_report
         done = {name: stage for name, stage in stages.items() if name not in lacking}
-        rest = [key for key in self._lacking(catalog, done) if key not in {smoke, report}]
+        rest, _ = self._lacking_before_the_smoke_test(catalog, done)
         if rest or not has_report(self.dataset, self.storage, self.records):
-            rest.append(report)
+            rest.append(self.keys.dataset_report)
         return tuple(rest)
 
     def _finish_token(self, catalog: str, stages: Mapping[str, _Stage]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.change_times import restored_stamp
 from tests.support.leases import LEASES
 from tests.support.undrawn import nothing_drawn
 
@@ -58,6 +59,14 @@ def no_workers_unless_asked():
     """Let `webdataset_loader` start no processes by default: most tests look at what is read, not at who reads it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headrace.plain.loader._WORKERS", 0)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def change_times_of_restored_files():
+    """Stamp files that `tests.support.built` restored with the change times of their originals."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headrace.sources.listing.FileStamp.of", restored_stamp)
         yield
 
 

@@ -19,11 +19,11 @@ import pytest
 from headrace.assemble.reconcile import is_current
 from headrace.config.dataset import DatasetConfig
 from headrace.format.manifests.manifests import ManifestSummary
-from headrace.sources.listing import Listing, stamps_of
+from headrace.sources.listing import FileStamp, Listing, stamps_of
 from headrace_dagster.assets.events import INPUTS_TAG, short_digest
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.run_statuses import UNDER_WAY
-from headrace_dagster.assets.tags import INPUT_TAG, PARTITION_TAG, partitions_of_run
+from headrace_dagster.assets.tags import INPUT_TAG, PARTITION_TAG, WORK_TAG, partitions_of_run
 from headrace_dagster.sensors import activity, due_work, source_changes, stale_partitions
 from headrace_dagster.sensors.due_work import DueWorkReader
 from headrace_dagster.sensors.missing_shards import SensorState
@@ -83,7 +83,7 @@ class SimulatedSource:
         for start in range(0, len(names), 2):
             found = Listing()
             for name in names[start : start + 2]:
-                found.add(f"{name}.wav", self.files[name], round(_BEGAN * _NS), None, None)
+                found.add(f"{name}.wav", FileStamp(self.files[name], round(_BEGAN * _NS)))
             yield found
 
 
@@ -260,8 +260,8 @@ class World:
         for other in self.runs:
             if other.ended is None:
                 assert not other.targets & found.targets, f"started twice: {found.targets & other.targets}"
-            tokens = {value for tag, value in tags.items() if tag.startswith("headrace/work")}
-            same = tokens & {value for tag, value in other.run.tags.items() if tag.startswith("headrace/work")}
+            tokens = {value for tag, value in tags.items() if tag.startswith(WORK_TAG)}
+            same = tokens & {value for tag, value in other.run.tags.items() if tag.startswith(WORK_TAG)}
             assert not same or other.outdated, f"{found.targets}: the same work as a run before"
         self.runs.append(found)
         self.at(next(self.seconds), lambda: self.go_on(found))

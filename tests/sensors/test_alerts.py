@@ -133,8 +133,10 @@ def test_a_recording_that_was_accepted_before_and_is_rejected_now_is_reported_on
     lines = alert.text.splitlines()
     first = next(line for line in lines if "new_rejects" in line)
     assert "2 files or rows are newly rejected, 1 of them usable until now" in first
-    assert lines[lines.index(first) + 1].startswith("tone001.wav, usable until now: ")
-    assert lines[lines.index(first) + 2].startswith("new.wav: ")
+    blank, *listed = lines[lines.index(first) + 1 :]
+    assert blank == ""  # without it, Markdown shows no list
+    assert listed[0].startswith("- tone001.wav, usable until now: ")
+    assert listed[1].startswith("- new.wav: ")
     daemon.run(dg.RunRequest(asset_selection=[daemon.project.keys.catalog]))
     daemon.settle()
     daemon.tick("alerts")
@@ -147,7 +149,7 @@ def test_missing_recordings_are_reported_separately_from_drift_and_block_nothing
     daemon.tick("alerts")
     (alert,) = told.sent
     assert "check dropped_audio of tones/catalog: usable audio: " in alert.text
-    assert "1 recordings are gone\ntone001.wav" in alert.text
+    assert "\n\n- 1 recordings are gone\n- tone001.wav" in alert.text
     assert "drift" not in alert.text
     assert daemon.settle() == []
 

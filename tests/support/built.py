@@ -9,6 +9,7 @@ import shutil
 
 import dagster as dg
 
+from tests.support.change_times import change_times, restore_change_times
 from tests.support.daemons import Daemon
 from tests.support.instances import History
 from tests.support.projects import Graph, Project
@@ -22,12 +23,14 @@ class BuiltProject:
         self._project, self._history = copy.deepcopy(project), History(instance)
         self._copy = project.folder.with_name(f"{project.folder.name}-copy")
         shutil.copytree(project.folder, self._copy)
+        self._times = change_times(project.folder)
 
     def put_back(self) -> Project:
         """Restore the project, with the times of its files, and the instance."""
         self._history.put_back()
         shutil.rmtree(self._project.folder)
         shutil.copytree(self._copy, self._project.folder)
+        restore_change_times(self._project.folder, self._times)
         return copy.deepcopy(self._project)
 
 
