@@ -20,7 +20,6 @@ from headrace.config.dataset import DatasetConfig
 from headrace.config.source import SampleKind
 from headrace.errors import CatalogError, FormatError, NotFoundError
 from headrace.format.manifests.manifests import check_partition
-from headrace.format.parsed_once import read_once
 from headrace.format.rejects import RejectSubject, counted
 from headrace.format.tables import checked, pack, unpack
 from headrace.format.typed_json import json_value, typed
@@ -229,15 +228,16 @@ def partition_in(blob: bytes, partition: str, name: str) -> tuple[CatalogTotals,
 
 
 def read_header(output: Storage) -> CatalogHeader | None:
-    """The header of the stored catalog; None before the first scan. A process parses an unchanged header once.
+    """The header of the stored catalog; None before the first scan.
 
     Raises:
         FormatError: the header is damaged, or has another format version.
     """
     try:
-        return read_once(output, output.stat(HEADER_PATH), CatalogHeader.from_bytes)
+        blob = output.read(HEADER_PATH)
     except NotFoundError:
         return None
+    return CatalogHeader.from_bytes(blob, f"{output.uri}/{HEADER_PATH}")
 
 
 def read_current_header(output: Storage, config: DatasetConfig) -> CatalogHeader | None:
