@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse  # at run time, for the API pages
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 from urllib.parse import quote
 
@@ -24,8 +24,6 @@ from headrace.stores.requests import Transfer
 from headrace.stores.retry_after import asked_pause
 
 if TYPE_CHECKING:
-    from http.client import HTTPResponse
-
     from obstore import GetOptions, ListStream, ObjectMeta
     from obstore.store import ObjectStore
 
