@@ -231,7 +231,7 @@ class StreamingDataLoader:
                 yield shown
                 del shown
         finally:
-            if home.is_here and not is_ending():
+            if not is_ending() and home.is_here:
                 self._run = None
                 self._add_up()
                 if prefetcher is not None:
