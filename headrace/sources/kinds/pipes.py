@@ -122,9 +122,9 @@ def _parsed(name: str, program: _Program, words: Sequence[str]) -> Decoded:
                 files.append(value)
             elif name == "sph2pipe" and word == "-c":
                 channel = int(value) - 1
-        elif word in program.outputs or not word.startswith("-"):
+        elif word in program.outputs or not (word.startswith("-") or program.input_option):
             files.append(word)
-        elif _are_flags(word, program.flags):
+        elif word.startswith("-") and _are_flags(word, program.flags):
             is_flac_decoded = is_flac_decoded or word == "--decode" or (word[1] != "-" and "d" in word)
         else:
             return _refused(f"the command {name!r} has {word!r}")
