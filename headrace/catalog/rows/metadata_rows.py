@@ -30,6 +30,7 @@ from headrace.catalog.rows.row_columns import (
     two_ends,
     with_roles,
 )
+from headrace.catalog.tables.corpus_tables import ChosenTable
 from headrace.catalog.tables.metadata_files import MetadataTable
 from headrace.config.source import ColumnsConfig, SampleKind
 from headrace.errors import ConfigError
@@ -91,7 +92,7 @@ class TableReader:
     Attributes:
         schema: names and types of the columns of a batch.
         num_rows: rows that have been read.
-        num_left_out: those of them that the condition leaves out.
+        num_left_out: those of them that the condition, or the corpus itself, leaves out.
     """
 
     def __init__(self, metadata: MetadataTable | None, settings: TableSettings) -> None:
@@ -134,6 +135,9 @@ class TableReader:
             num_both += len(found)
             both += found.head(SHOWN - len(both)).to_list() if len(both) < SHOWN else []
             yield table, left_out
+        if isinstance(self._metadata, ChosenTable):
+            self.num_rows += self._metadata.num_left_out
+            self.num_left_out += self._metadata.num_left_out
         if num_both:
             raise two_ends(self._roles, both, num_both)
 
@@ -179,7 +183,11 @@ def rejected_metadata_rows(rows: MetadataRows, files: pl.Series) -> pl.DataFrame
     leaves = path.str.starts_with("/") | path.str.contains(r"^\.\.(/|$)")
     verdicts = [
         (RejectReason.BAD_NAME, path == "", "has no path"),
-        (RejectReason.OUTSIDE_ROOT, is_unknown & leaves, "names a path outside the source root; write it relative to the root"),
+        (
+            RejectReason.OUTSIDE_ROOT,
+            is_unknown & leaves,
+            "names a path outside the source root; write it relative to the root",
+        ),
         (
             RejectReason.METADATA_WITHOUT_FILE,
             is_unknown & path.str.contains(_HIDDEN),
