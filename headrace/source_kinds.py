@@ -23,6 +23,7 @@ GROUP = "headrace.sources"
 _OWN = {
     FILES: "headrace.sources.sources:FILES_KIND",
     "kaldi": "headrace.sources.kinds.kaldi:KIND",
+    "lhotse": "headrace.sources.kinds.lhotse:KIND",
     "nemo": "headrace.sources.kinds.nemo:KIND",
     "parquet": "headrace.sources.kinds.parquet:KIND",
     "webdataset": "headrace.sources.kinds.webdataset:KIND",

@@ -46,13 +46,13 @@ class Item(NamedTuple):
 
 
 class Items(Protocol):
-    """What a kind of source has to say about a corpus. Each method may be called again, from any thread."""
+    """The interface to the content of a corpus, which each kind of source implements. Each method may be called again, from any thread."""
 
     def items(self) -> Iterator[Item]:
         """All recordings, in any order; one that comes twice is listed once. Raises `ConfigError`."""
 
     def place(self, path: str, stamp: FileStamp) -> Place:
-        """Where the bytes of an item with this stamp are. Raises `OSError` if the item is gone."""
+        """The place of the bytes of an item with this stamp. Raises `OSError` if the item is gone."""
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """The rows, see `CorpusRows`."""

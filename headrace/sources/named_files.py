@@ -74,6 +74,15 @@ def folder_of(file: str) -> str:
     return file.rpartition("/")[0] or "/"
 
 
+def base_of(folder: str, name: str) -> str | None:
+    """The folder or the nearest one above it below which there is a file of this name; None if there is none.
+
+    The tables of recipes name files relative to the folder in which the recipe was run.
+    """
+    folders = [folder, *(folder.rsplit("/", number)[0] or "/" for number in range(1, folder.count("/") + 1))]
+    return next((base for base in folders if stamp_of_file(joined(base, name)) is not None), None)
+
+
 def stamp_of_file(file: str) -> FileStamp | None:
     """The stamp of a file; None if there is no such file, or it is not a regular one."""
     try:

@@ -56,7 +56,7 @@ def member_item(path: str, tar: str, member: Member, fault: str = "") -> Item:
 
 
 def place_in_tar(root: str, path: str, stamp: FileStamp) -> Place:
-    """Where the bytes of a member are. A tar whose headers are known is not asked.
+    """The place of the bytes of a member. A tar whose headers are known is not asked.
 
     Args:
         root: folder to which the path of the tar is relative.

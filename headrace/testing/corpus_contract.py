@@ -16,7 +16,7 @@ _SHA256_DIGITS = 64
 
 
 class Change(NamedTuple):
-    """What `CorpusContract.change` did.
+    """Effect of `CorpusContract.change`.
 
     Attributes:
         changed: path of the recording that has other bytes now.

@@ -147,7 +147,7 @@ class KindBuilds:
         assert all(spoilt.reasons)
 
     def _seen(self, folder):
-        """What a sensor compares: the stamps of the listing, and those of the tables."""
+        """Facts that a sensor compares: the stamps of the listing, and those of the tables."""
         stamps = GradualListing(self.opened(folder)).go_on(60)
         return stamps.digest, self.opened(folder).rows().stamps()
 

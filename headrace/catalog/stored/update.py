@@ -166,9 +166,9 @@ def _check_some_row(scan: Scan, rows: pl.DataFrame, config: DatasetConfig) -> No
     counts = ", ".join(f"{code}: {number}" for code, number in counted(rows["code"]))
     shown = "; ".join(faults.unique("code", keep="first", maintain_order=True)["reason"].head(_SHOWN))
     raise CatalogError(
-        f"metadata table {config.source.metadata or f'of source.uri {config.source.uri}'}: all of its {rows.height} rows "
-        f"are rejected ({counts}), so there is no sample. For example: {shown}. Correct the table, or the names in "
-        "source.columns"
+        f"metadata table {config.source.metadata or f'of source.uri {config.source.uri}'}: all of its {rows.height} "
+        f"rows are rejected ({counts}), so there is no sample. For example: {shown}. Correct the table, or the names "
+        "in source.columns"
     )
 
 

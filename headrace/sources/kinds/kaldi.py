@@ -18,7 +18,7 @@ from headrace.source_kinds import SourceKind
 from headrace.sources.items import Item, ItemCorpus, Place
 from headrace.sources.kinds.pipes import parsed_pipe
 from headrace.sources.listing import FileStamp
-from headrace.sources.named_files import absolute, joined, opened, relative, stamp_of_file
+from headrace.sources.named_files import absolute, base_of, joined, opened, relative, stamp_of_file
 from headrace.sources.text_tables import numbered_lines
 
 _TABLES = ("wav.scp", "segments", "text", "utt2spk", "utt2lang", "spk2gender", "reco2file_and_channel")
@@ -97,7 +97,7 @@ class KaldiItems:
 
 @dataclass(frozen=True)
 class _Tables:
-    """What the files of a data directory say about utterances."""
+    """The columns and channels that the files of a data directory give."""
 
     root: str
 
@@ -162,7 +162,7 @@ def _recordings(root: str) -> dict[str, _Recording]:
         match = _IN_ARCHIVE.fullmatch(path)
         file, offset = (match[1], int(match[2])) if match else (path, None)
         if base is None and joined(root, file) != file:
-            base = _base(root, file)
+            base = base_of(root, file)
         place = joined(base or root, file)
         listed = relative(root, place)
         found[name] = _Recording(listed if offset is None else f"{listed}:{offset}", place, offset, channel)
@@ -194,12 +194,6 @@ def _ends(recordings: Mapping[str, _Recording]) -> dict[tuple[str, int], int]:
 def _unnamed(recording: str) -> str:
     """The path in the listing of a recording without a usable path."""
     return f"wav.scp#{recording}"
-
-
-def _base(root: str, file: str) -> str | None:
-    """The folder to which relative paths belong: the data directory or one above it; None if it cannot be known."""
-    folders = [root, *(root.rsplit("/", number)[0] or "/" for number in range(1, root.count("/") + 1))]
-    return next((folder for folder in folders if stamp_of_file(joined(folder, file)) is not None), None)
 
 
 def _span(fields: Sequence[str]) -> dict[str, Any]:

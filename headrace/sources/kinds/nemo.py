@@ -40,7 +40,7 @@ _OPENING, _CLOSING = re.compile(r"[(\[<]|_OP_"), re.compile(r"[)\]>]|_CL_")
 
 
 class _Named(NamedTuple):
-    """What a row names: its path in the listing, the file or tar, and the member of the tar."""
+    """Recording that a row names: its path in the listing, the file or tar, and the member of the tar."""
 
     path: str
     file: str

@@ -1,7 +1,7 @@
 """`kind: parquet`: Parquet files with a column of audio, as Hugging Face data sets have them; each row is a sample.
 
-The column has the bytes of a file (binary, or a struct with `bytes` and `path`), or the path of one. Bytes are read some
-rows at a time and are never written to disk. Parquet does not say how long a value is, so a process reads a new or
+The column has the bytes of a file (binary, or a struct with `bytes` and `path`), or the path of one. Bytes are read
+some rows at a time and are never written to disk. Parquet does not say how long a value is, so a process reads a new or
 changed file once to list it.
 """
 
@@ -190,10 +190,10 @@ def _value(file: str, times: tuple[int, int], column: str, number: int) -> bytes
 
 @functools.lru_cache(maxsize=_KEPT_FILES)
 def _chunk_rows(file: str, _times: tuple[int, int]) -> int:
-    """How many rows are read at a time: about 32 MB of them."""
+    """Number of rows that are read at a time: about 32 MB of them."""
     import polars as pl  # noqa: PLC0415 - as above
 
-    num_rows, stamp = _scan(file).select(pl.len()).collect().item(), stamp_of_file(file)
+    num_rows, stamp = int(_scan(file).select(pl.len()).collect().item()), stamp_of_file(file)
     mean = (stamp.num_bytes if stamp else 0) // max(1, num_rows)
     return max(1, min(_MOST_CHUNK_ROWS, _CHUNK_BYTES // max(1, mean)))
 

@@ -16,7 +16,7 @@ from headrace.format.tars.member_names import JSON_FIELD, KeyAt, audio_field, me
 from headrace.format.tars.tar import payload
 from headrace.format.tars.tar_members import Member
 from headrace.format.tars.tar_names import is_plain_tar
-from headrace.locate.locating import locate
+from headrace.locate import locate
 from headrace.source_kinds import SourceKind
 from headrace.sources.corpus_rows import own_columns
 from headrace.sources.items import Item, ItemCorpus, Place

@@ -109,7 +109,7 @@ class TestText(TestJson):
 
 
 class TestBucket(TestJson):
-    """The same in a bucket: members are fetched by ranges."""
+    """Tars in a bucket: members are fetched by ranges."""
 
     @pytest.fixture(autouse=True)
     def _bucket(self, s3_server, monkeypatch):
