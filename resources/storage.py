@@ -20,11 +20,12 @@ from headrace.assemble.column_sets import columns_folder
 from headrace.config.content import ColumnSetConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import ConfigError, NotFoundError
+from headrace.source_kinds import FILES
 from headrace.sources.bucket_source import BucketSource, stamp_of
 from headrace.sources.late_source import LateSource
 from headrace.sources.listing import FileStamp
 from headrace.sources.named_files import pieces
-from headrace.sources.sources import Corpus, open_corpus
+from headrace.sources.sources import Corpus, open_corpus, open_source
 from headrace.stores.file_urls import is_file_url, path_of_file_url
 from headrace.stores.storage import Storage, open_bucket, open_storage
 
@@ -67,9 +68,12 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
         """The raw recordings, opened when the first is needed. Unlike this resource, it can be sent to a worker."""
         aside = [config.output.uri, *_tables(config)]
         excluded = [self.resolve(uri) for uri in aside]
-        root = self._resolved_source(config.source.uri)
-        kind, options, digests = config.source.kind, config.source.options, config.source.digests
-        return LateSource(partial(open_corpus, kind, root, options, exclude=excluded, digests=digests))
+        source = config.source
+        if source.kind != FILES:
+            root = self._resolved_source(source.uri)
+            return LateSource(partial(open_corpus, source.kind, root, source.options, exclude=excluded))
+        root = self.resolve(source.uri)
+        return LateSource(partial(open_source, root, exclude=excluded, digests=source.digests))
 
     def _resolved_source(self, uri: str) -> str:
         """`source.uri`, which some kinds take as several paths with commas between them."""

@@ -17,7 +17,7 @@ from headrace.sources.content_digests import DigestedFile
 from headrace.sources.corpus_rows import CorpusRows
 from headrace.sources.folder_source import open_folder
 from headrace.sources.listing import FileStamp, Listing
-from headrace.source_kinds import FILES, SourceKind, source_kind
+from headrace.source_kinds import SourceKind, source_kind
 from headrace.stores.file_urls import is_file_url
 from headrace.stores.storage import open_bucket
 
@@ -64,14 +64,7 @@ class Corpus(Source, Protocol):
         """The rows of the corpus; None if it has none, and each file is a recording."""
 
 
-def open_corpus(
-    kind: str,
-    uri: str,
-    options: Mapping[str, Any],
-    *,
-    exclude: Sequence[str] = (),
-    digests: Digests = Digests.READ,
-) -> Corpus:
+def open_corpus(kind: str, uri: str, options: Mapping[str, Any], *, exclude: Sequence[str] = ()) -> Corpus:
     """Open a corpus.
 
     Args:
@@ -79,13 +72,10 @@ def open_corpus(
         uri: `source.uri` as an absolute path or a URL.
         options: `source.options`.
         exclude: paths below the URI that are not part of the corpus, such as the output.
-        digests: where the digests of recordings come from; for `files` only.
 
     Raises:
         ConfigError: there is no such kind, an option is unknown or invalid, or the corpus is not there.
     """
-    if kind == FILES:
-        return open_source(uri, exclude=exclude, digests=digests)
     found = source_kind(kind)
     corpus: Corpus = found.open(uri, found.options.model_validate(options), exclude)
     return corpus

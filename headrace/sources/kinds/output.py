@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from headrace.config.section import Section
-from headrace.errors import ConfigError, FormatError, NotFoundError
+from headrace.errors import ConfigError, NotFoundError
 from headrace.format.beside.column_sets import ColumnSet, fitting_columns
 from headrace.format.beside.view_files import read_counts, read_view
 from headrace.format.beside.views import VIEWS, ViewSnapshot, counts_of

@@ -76,7 +76,7 @@ def test_a_snapshot_and_a_split_choose_samples(output):
     assert len(listed(output)) == NUM_UTTERANCES + 1
     assert len(listed(output, snapshot=1)) == NUM_UTTERANCES
     splits = [listed(output, split=split) for split in ("train", "test")]
-    assert sorted(sum(splits, [])) == sorted(listed(output))
+    assert sorted([*splits[0], *splits[1]]) == sorted(listed(output))
     assert all(path.startswith("test-") for path in splits[1])
 
 
