@@ -48,8 +48,8 @@ class BuildComparison:
         A partition whose last result was no success is read in any case, and so is one whose check runs alone.
         """
         if self.written is None or not self._was_sound(name):
-            return verdict(faults(), {**numbers, "shards_read": numbers["shards"]}, name, self.key)
-        return verdict([], {**numbers, "shards_compared": self.written, "shards_read": 0}, name, self.key)
+            return verdict(faults(), numbers, name, self.key)
+        return verdict([], {**numbers, "shards_compared": self.written}, name, self.key)
 
     def _was_sound(self, name: str) -> bool:
         """Whether the previous result is a success; a partition without one was never found to be damaged."""

@@ -115,7 +115,6 @@ def _metadata(built: NumberedView, *, is_new: bool) -> Metadata:
         "definition": str(snapshot.definition),
         "samples": snapshot.num_samples,
         "samples_chosen": snapshot.num_chosen,
-        "samples_drawn": snapshot.num_drawn,
         "kept_share": _share(snapshot.num_chosen, snapshot.num_samples),
         "splits_table": table(rows, _COLUMNS),
         "kept_picture": dg.MetadataValue.md(share_bars(shares)),

@@ -59,7 +59,7 @@ def run_verify(options: argparse.Namespace) -> int:
             verdict = verify_rounds(target, rounds, checks, time.time, lambda _: advance())
     if options.json:
         coverage = {part.storage.uri: part.coverage() for part in rounds}
-        print_json({"faults": verdict.faults, **_numbers_of(verdict), "coverage": coverage})
+        print_json({"faults": verdict.faults, **_numbers_of(verdict), "looked_at": target.seen, "coverage": coverage})
         return 1 if verdict.faults else 0
     if verdict.faults:
         faults = [(fault.where, fault.what) for fault in verdict.faults[:_SHOWN_FAULTS]]
@@ -67,6 +67,8 @@ def run_verify(options: argparse.Namespace) -> int:
         console.print(grid(f"{len(verdict.faults)} faults{more}", ("where", "what is wrong"), faults))
     read = f"{verdict.num_shards} shards, {verdict.num_samples} samples, {bytes_text(verdict.num_bytes)} read"
     console.print(f"{read}, {verdict.num_decoded} samples decoded: {_judgement(len(verdict.faults))}", highlight=False)
+    if target.seen:
+        console.print(f"looked at: {', '.join(target.seen)}", highlight=False, soft_wrap=True)
     for what in target.unseen[:_SHOWN_FAULTS]:
         console.print(f"not looked at: {what}", highlight=False, soft_wrap=True)
     for part in rounds:

@@ -34,6 +34,7 @@ from headrace.catalog.tables.metadata_files import MetadataTable
 from headrace.config.source import ColumnsConfig, SampleKind
 from headrace.errors import ConfigError
 from headrace.format.rejects import RejectReason
+from headrace.format.typed_json import json_value
 
 NAMESAKE_HINT = "paths are relative to source.uri, and a file of that name is"
 """Part of the reason of a row that matches no file, if a file of the same name is in another folder of the source."""
@@ -255,7 +256,7 @@ class DifferingRows:
         columns = json_rows(empty.drop(ours(empty)))[0]
         shown = []
         for path, rows, contents in self._first:
-            values = zip(*map(json.loads, contents), strict=True)
+            values = zip(*map(json_value, contents), strict=True)
             pairs = zip(columns, values, strict=True)
             names = [name for name, found in pairs if any(value != found[0] for value in found)]
             shown.append(f"{path!r} (rows {', '.join(map(str, rows))} differ in {', '.join(names)})")

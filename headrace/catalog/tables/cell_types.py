@@ -6,12 +6,13 @@ stay text, because JSON has no dates. The cells may be given in pieces, so that 
 """
 
 import itertools
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
+
+from headrace.format.typed_json import json_value
 
 _INTEGER_LIMIT = 1 << 63
 _INTEGER = r"^-?(0|[1-9][0-9]*)$"
@@ -154,7 +155,7 @@ def _all_match(filled: pl.Series, pattern: str) -> bool:
 def _are_lists(filled: pl.Series, elements: _Elements) -> bool:
     """Whether all cells are valid JSON. Their elements are added to `elements`."""
     try:
-        elements.add(json.loads(cell) for cell in filled)
+        elements.add(json_value(cell) for cell in filled)
     except (ValueError, RecursionError):
         return False
     return True

@@ -20,6 +20,7 @@ from headrace.catalog.tables.buckets import PartTables
 from headrace.catalog.tables.declared_types import fits, misfit
 from headrace.config.tables import ColumnType
 from headrace.errors import ConfigError
+from headrace.format.typed_json import json_value
 from headrace.stores.temporary_room import temporary_room
 
 _PIECE_BYTES = 8 << 20
@@ -145,7 +146,7 @@ def _without_special(lines: Iterable[bytes]) -> tuple[bytes, dict[str, dict[int,
     """Lines with null for what polars rejects, and their NaN and infinities: column → row → value."""
     text, special = io.BytesIO(), dict[str, dict[int, float]]()
     for number, line in enumerate(lines):
-        row = json.loads(line)
+        row = json_value(line)
         for column, value in row.items():
             if isinstance(value, float) and not math.isfinite(value):
                 special.setdefault(column, {})[number] = value
@@ -197,7 +198,7 @@ def parsed_json(text: str | bytes, parse_constant: Callable[[str], Any] | None =
         text: the JSON.
         parse_constant: what to do with NaN, Infinity and -Infinity; None reads them as numbers.
     """
-    return json.loads(text, object_pairs_hook=_object, parse_constant=parse_constant)
+    return json_value(text, object_pairs_hook=_object, parse_constant=parse_constant)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
