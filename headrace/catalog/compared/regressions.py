@@ -4,7 +4,6 @@ The state at the last report is stored in the table `catalog/reported.parquet`. 
 if a run crashes, the next one reports. Files that the YAML excludes are not reported. The caller delivers the report.
 """
 
-import hashlib
 import io
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +16,6 @@ from polars.io.plugins import register_io_source
 
 from headrace.catalog.compared.reject_changes import rejected_columns
 from headrace.catalog.scanning.scan import Scan
-from headrace.catalog.stored.header import CatalogHeader
 from headrace.catalog.stored.parts import StoredCatalog
 from headrace.catalog.tables.buckets import PART_BYTES, Buckets, PartTables, bucket_of_paths, parts_of
 from headrace.catalog.tables.parquet_tables import ParquetTable
@@ -51,7 +49,7 @@ class Regressions:
         seconds: duration of the usable audio now.
         state: the table to store once this is reported, in parts.
         is_new: whether it differs from the stored one, or is of another catalog.
-        catalog: what the state is made from, see `catalog_content`; empty if that is not known, or if files wait.
+        catalog: what the state is made from (`CatalogHeader.content`); empty if that is not known, or if files wait.
     """
 
     lost_to_rejection: tuple[tuple[str, str], ...]
@@ -86,19 +84,13 @@ class Regressions:
 
 def stored_regressions(catalog: StoredCatalog, scan: Scan) -> Regressions:
     """`find_regressions` of a catalog that has just been stored. No part is read if it was the last one reported."""
-    content = "" if scan.num_unsettled else catalog_content(catalog.header)  # files that wait are in the state
+    content = "" if scan.num_unsettled else catalog.header.content  # files that wait are in the state
     seconds = _seconds_reported(catalog.output, content) if content else None
     if seconds is not None:
         return Regressions((), (), (), seconds, seconds, PartTables(), is_new=False, catalog=content)
     narrow = (rows for _, rows in catalog.partitions(REGRESSION_COLUMNS))
     found = find_regressions(catalog.output, narrow, scan.rejected, scan.unsettled["path"].to_list())
     return replace(found, catalog=content, is_new=found.is_new or bool(content))
-
-
-def catalog_content(header: CatalogHeader) -> str:
-    """A digest of everything in a catalog that regressions depend on: its samples, its files and its rejects."""
-    totals = header.totals
-    return hashlib.sha256(f"{totals.digest} {totals.stamps.sha256} {totals.rejected.sha256}".encode()).hexdigest()
 
 
 def _seconds_reported(output: Storage, catalog: str) -> float | None:

@@ -12,6 +12,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -176,6 +177,11 @@ class CatalogHeader:
         return self.totals.digest
 
     @property
+    def content(self) -> str:
+        """A digest of all parts: of everything that can be read of the catalog besides its header."""
+        return hashlib.sha256("".join(part.sha256 for part in self.parts()).encode()).hexdigest()
+
+    @property
     def fingerprints(self) -> dict[str, str]:
         """Partition → fingerprint of its rows."""
         return {name: entry.fingerprint for name, entry in self.partitions.items()}
@@ -249,9 +255,14 @@ class CatalogHeader:
         Raises:
             FormatError: the content is damaged, or has another format version.
         """
-        totals, lines = _checked(blob, name)
-        entries = (_entry(line, name) for line in lines)
-        return cls(totals, {entry.partition: entry for entry in entries})
+        return _parsed(blob, name)
+
+
+@lru_cache(maxsize=1)  # a build reads one header many times
+def _parsed(blob: bytes, name: str) -> CatalogHeader:
+    totals, lines = _checked(blob, name)
+    entries = (_entry(line, name) for line in lines)
+    return CatalogHeader(totals, {entry.partition: entry for entry in entries})
 
 
 def partition_in(blob: bytes, partition: str, name: str) -> tuple[CatalogTotals, PartitionEntry]:

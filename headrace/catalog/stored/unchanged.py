@@ -101,12 +101,12 @@ def scan_inputs(
     times = [time_ns for stamp in stamps.values() if stamp for time_ns in (stamp.mtime_ns, stamp.ctime_ns)]
     if config.source.validation is not None or max(times, default=0) > runtime.clock() - _SETTLED_NS:
         return ""
-    said = [config.model_dump_json(), source, str(sorted(stamps.items())), runtime.probe_version(), _code_digest()]
+    said = [config.model_dump_json(), source, str(sorted(stamps.items())), runtime.probe_version(), code_digest()]
     return hashlib.sha256("\0".join(said).encode()).hexdigest()[:_INPUT_DIGITS]
 
 
 @cache
-def _code_digest() -> str:
+def code_digest() -> str:
     """Digest of the code of the library and of the version of polars."""
     digest, root = hashlib.sha256(pl.__version__.encode()), Path(headrace.__file__).parent
     for path in sorted(root.rglob("*.py")):

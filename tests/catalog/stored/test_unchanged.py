@@ -250,7 +250,7 @@ def test_the_source_is_listed_once_if_a_scan_is_made_after_all(world):
 
 def test_a_scan_is_made_by_other_code(world, monkeypatch):
     world.scan()
-    monkeypatch.setattr(unchanged, "_code_digest", lambda: "other")
+    monkeypatch.setattr(unchanged, "code_digest", lambda: "other")
     assert world.scan()
     assert not world.scan()
 
