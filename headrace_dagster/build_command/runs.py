@@ -72,6 +72,7 @@ class Runner:
         self.records = AssetRecords(instance, self._definitions.resolve_asset_graph().asset_check_keys)
         self._config = {"loggers": {"console": {"config": {"log_level": log_level}}}}
         self.outcomes: list[RunOutcome] = []
+        self.num_runs = 0
 
     def materialize(
         self, key: dg.AssetKey, partition: str | None = None, also: Sequence[dg.AssetKey] = ()
@@ -138,6 +139,7 @@ class Runner:
     ) -> dg.ExecuteInProcessResult:
         """Run assets. Raises `KeyboardInterrupt` if Ctrl-C was pressed."""
         self._before_run()
+        self.num_runs += 1
         result = self._job.execute_in_process(
             run_config=self._config,
             instance=self.instance,

@@ -14,6 +14,7 @@ import polars as pl
 from headrace.catalog.judging.acceptance import CatalogSettings, facts_of, sorted_rejects
 from headrace.catalog.rows.field_files import files_of
 from headrace.catalog.scanning.checkpoint import ScanCheckpoint
+from headrace.catalog.scanning.early_listing import EarlyListing
 from headrace.catalog.scanning.scan_parts import ScannedParts, scan_parts
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
 from headrace.catalog.scanning.scan_tables import EarlierScan
@@ -212,9 +213,10 @@ def settled_parts(  # noqa: PLR0913, PLR0917 - as `scan`
     metadata: MetadataTable | None,
     runtime: ScanRuntime,
     checkpoint: ScanCheckpoint | None = None,
+    listed: EarlyListing | None = None,
 ) -> ScannedParts:
     """`scan_settled` part by part. The caller closes the result."""
-    first = scan_parts(source, previous, settings, metadata, runtime, checkpoint)
+    first = scan_parts(source, previous, settings, metadata, runtime, checkpoint, listed)
     if first.unsettled.is_empty():
         return first
     with closing(first):

@@ -39,15 +39,16 @@ from headrace.catalog.rows.metadata_rows import (
     with_namesakes,
 )
 from headrace.catalog.rows.row_columns import ROW_NUMBER
-from headrace.catalog.rows.schemas import CONTENT, FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA, contents
+from headrace.catalog.rows.schemas import CONTENT, FACT_SCHEMA, STAMP_SCHEMA, contents
 from headrace.catalog.scanning.checkpoint import ScanCheckpoint
+from headrace.catalog.scanning.early_listing import EarlyListing, listing_table
 from headrace.catalog.scanning.probing import Probing, probe_files
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
 from headrace.catalog.scanning.scan_tables import EarlierScan, ScanTables
 from headrace.catalog.tables.buckets import ALL, Buckets, PartTables, bucket_of_paths
 from headrace.catalog.tables.metadata_files import MetadataTable
 from headrace.format.rejects import RejectSubject
-from headrace.sources.listing import Listing, concatenated
+from headrace.sources.listing import concatenated
 from headrace.sources.sources import Source
 
 _NS = 1_000_000_000
@@ -260,8 +261,12 @@ def scan_parts(  # noqa: PLR0913, PLR0917 - what a scan reads, and how it runs
     metadata: MetadataTable | None,
     runtime: ScanRuntime,
     checkpoint: ScanCheckpoint | None = None,
+    listed: EarlyListing | None = None,
 ) -> ScannedParts:
-    """Scan the source once. Arguments and errors are those of `headrace.catalog.scanning.scan.scan`."""
+    """Scan the source once. Arguments and errors are those of `headrace.catalog.scanning.scan.scan`.
+
+    A source that has been listed just before (`listed`) is not listed again.
+    """
     watch = _Stopwatch()
     totals = ScanTotals(seconds=watch.seconds)
     how_read = TableSettings(settings.samples, settings.columns, settings.fields, source.uri, settings.where)
@@ -269,10 +274,10 @@ def scan_parts(  # noqa: PLR0913, PLR0917 - what a scan reads, and how it runs
     tables = ScanTables(settings, table, runtime.probe_version(), runtime.table_bytes)
     with ExitStack() as stack:
         stack.callback(tables.close)
-        now_ns = runtime.clock()
-        for listing in source.list():
-            tables.add(tables.listing, _table(listing))
-        watch.lap("list")
+        now_ns = runtime.clock() if listed is None else listed.began_ns
+        for chunk in map(listing_table, source.list()) if listed is None else listed.chunks:
+            tables.add(tables.listing, chunk)
+        watch.lap("list", 0.0 if listed is None else listed.seconds)
         tables.read(previous, checkpoint)
         unsettled = [*_planned(tables, totals, now_ns)]
         if totals.num_resumed:
@@ -316,11 +321,6 @@ def _planned(tables: ScanTables, totals: ScanTotals, now_ns: int) -> Iterator[pl
     totals.num_opened = tables.to_open.num_rows
 
 
-def _table(listing: Listing) -> pl.DataFrame:
-    """A chunk of a listing (`LISTING_SCHEMA`)."""
-    return pl.DataFrame({name: getattr(listing, name) for name in LISTING_SCHEMA}, schema=LISTING_SCHEMA)
-
-
 def _num_cut(candidates: pl.DataFrame) -> int:
     """Accepted rows whose span was cut."""
     return int(candidates.filter(pl.col("code").is_null())[IS_CUT].sum())
@@ -333,7 +333,7 @@ class _Stopwatch:
         self.seconds: dict[str, float] = {}
         self._last = time.perf_counter()
 
-    def lap(self, step: str) -> None:
+    def lap(self, step: str, before: float = 0.0) -> None:
         now = time.perf_counter()
-        self.seconds[step] = now - self._last
+        self.seconds[step] = before + now - self._last
         self._last = now

@@ -15,10 +15,11 @@ from headrace.catalog.judging.acceptance import REJECT_ORDER, CatalogSettings
 from headrace.catalog.rows.metadata_columns import check_group_by
 from headrace.catalog.rows.metadata_rows import NAMESAKE_HINT
 from headrace.catalog.scanning.checkpoint import ScanCheckpoint
+from headrace.catalog.scanning.early_listing import EarlyListing
 from headrace.catalog.scanning.scan import RecordingFigures, Scan, ScanTotals, settled_parts, table_of
 from headrace.catalog.scanning.scan_parts import ScannedParts
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
-from headrace.catalog.stored.header import HEADER_PATH, CatalogHeader, check_owner
+from headrace.catalog.stored.header import HEADER_PATH, CatalogHeader, ScanRecord, check_owner
 from headrace.catalog.stored.moved_source import check_move
 from headrace.catalog.stored.partitions import merged_names
 from headrace.catalog.stored.parts import existing_catalog, known_catalog, last_catalog
@@ -45,6 +46,8 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
     runtime: ScanRuntime | None = None,
     *,
     excluded: frozenset[str] = frozenset(),
+    inputs: str = "",
+    listed: EarlyListing | None = None,
 ) -> tuple[Scan, CatalogHeader]:
     """Scan the source and store its catalog. Parts whose content has not changed are not written.
 
@@ -59,6 +62,9 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
         output: storage for the catalog.
         runtime: workers, clock, progress.
         excluded: keys from the table that `exclude` names; keys that are listed in the YAML are added.
+        inputs: digest of what the scan depends on besides the files, taken before the tables were opened
+            (`headrace.catalog.stored.unchanged.scan_inputs`); empty if the next scan must be made.
+        listed: the files of the source, if it has been listed just before.
 
     Raises:
         ConfigError: the metadata table is invalid, the user's schema cannot be loaded, `group_by` does not name a
@@ -74,7 +80,7 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
     table = table_of(metadata)
     check_columns(table, config)
     metadata_check = None if config.source.validation is None else MetadataCheck(config.source.validation)
-    listed = frozenset(config.exclude) if isinstance(config.exclude, tuple) else frozenset()
+    named = frozenset(config.exclude) if isinstance(config.exclude, tuple) else frozenset()
     settings = CatalogSettings(
         settle_seconds=config.source.settle_seconds,
         min_seconds=config.source.min_seconds,
@@ -85,7 +91,7 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
         key_form=config.source.key_form,
         span_tolerance_seconds=config.source.span_tolerance_seconds,
         duplicates=config.source.duplicates,
-        excluded=listed | excluded,
+        excluded=named | excluded,
         audio=config.audio.format(),
         json_content=config.source.json_content,
     )
@@ -96,7 +102,7 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
     if header is not None:
         check_owner(header.totals, config, f"{output.uri}/{HEADER_PATH}")
     known = known_catalog(output, header, runtime.probe_version())
-    with closing(settled_parts(source, known, settings, table, runtime, checkpoint)) as parts:
+    with closing(settled_parts(source, known, settings, table, runtime, checkpoint, listed)) as parts:
         is_merged = config.source.duplicates == Duplicates.GROUP
         merged = merged_names(parts.with_shared_audio(), config.group_by) if is_merged else {}
         writer = CatalogWriter(output, config, parts.probe_version, header, merged, runtime.table_bytes, source.uri)
@@ -121,9 +127,27 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
             _check_rows(scan, config)
             if metadata_check is not None:
                 metadata_check.finish(partial(_whole, parts))
-            stored = writer.finish(rejected, parts.left_out)
+            stored = writer.finish(rejected, parts.left_out, _record(scan, inputs), figures.durations)
     checkpoint.clear()
     return scan, stored
+
+
+def _record(scan: Scan, inputs: str) -> ScanRecord:
+    """What a scan found besides the tables. Without `inputs` if files or rows wait for the next scan."""
+    is_waiting = scan.num_unsettled or scan.num_waiting_rows
+    return ScanRecord(
+        inputs="" if is_waiting else inputs,
+        num_found=scan.num_found,
+        num_used=scan.num_used,
+        num_known=scan.num_opened + scan.num_reused + scan.num_resumed,
+        num_rows=scan.num_rows,
+        num_left_out_rows=scan.num_left_out_rows,
+        num_left_out_files=scan.num_left_out_files,
+        num_merged_rows=scan.num_merged_rows,
+        num_cut_rows=scan.num_cut_rows,
+        seconds=scan.figures.seconds,
+        num_bytes=scan.figures.num_bytes,
+    )
 
 
 def _whole(parts: ScannedParts, columns: Sequence[str] | None) -> pl.DataFrame:
