@@ -1,7 +1,7 @@
 """The command `headrace`, which inspects, verifies, indexes, exports, cleans and simulates data sets without Dagster.
 
 This module parses arguments and sets exit codes; expected errors are printed without a traceback. `commands` calls the
-library, and `tables` prints the results.
+library, `tables` prints the results, and `extensions` runs the commands of installed packages.
 """
 
 import argparse
@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import NoReturn
 
 from headrace.audio_names import check_audio_field
+from headrace.cli import extensions
 from headrace.cli.printable import printable
 from headrace.config.shares import share_of
 from headrace.errors import HeadraceError
@@ -93,19 +94,23 @@ class _ShowVersion(argparse.Action):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code."""
-    options = parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    name = given[0] if given else ""
     try:
+        if name not in DESCRIPTIONS and (point := extensions.commands().get(name)) is not None:
+            return extensions.run(point, given[1:])
+        options = parser().parse_args(given)
         from headrace.cli import commands  # noqa: PLC0415 - so that --help starts at once
 
         return commands.COMMANDS[options.command](options)
     except HeadraceError as error:
-        print(f"headrace {options.command}: {printable(error)}", file=sys.stderr)
+        print(f"headrace {name}: {printable(error)}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # the reader of the output has ended: `headrace inspect … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
-        print(f"headrace {options.command}: interrupted", file=sys.stderr)
+        print(f"headrace {name}: interrupted", file=sys.stderr)
         return 130
 
 
@@ -189,6 +194,9 @@ def parser() -> argparse.ArgumentParser:
     _path(simulate)
     _json(simulate)
     _job(simulate)
+    for name, point in extensions.commands().items():
+        if name not in DESCRIPTIONS:
+            commands.add_parser(name, help=extensions.summary(point), add_help=False)
     return top
 
 
