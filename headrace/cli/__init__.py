@@ -47,11 +47,13 @@ atomically. sizes.json is written last and only if every tar is valid, and keeps
 are cut off or not WebDatasets are listed, and the exit code is then 1.
 """,
     "export": """\
-Export one snapshot as the plain WebDataset that other tools expect: train_000000.tar, train_000001.tar, …, one
-sizes.json, and indexes. On one local disk the tars are hard links, which take no space; otherwise copies. SOURCE is a
-shard folder, or an output, which means its audio. TARGET is an empty folder or an earlier export, which is updated: its
-hidden .headrace-export.json lists the tars that may be replaced or removed. A folder with other files, or with tars
-that no export wrote, is rejected. Never write into the exported tars: they may be the same files as the data set's.
+Export one snapshot in a form that other tools read (docs/exports.md): webdataset (train_000000.tar …, sizes.json and
+indexes), parquet (Hugging Face), nemo (tarred), lhotse (Shar), energon, dali, croissant, or a form that an installed
+package adds. Whole shards are hard links on one local disk, which take no space, and copies otherwise. --view exports
+the samples of a view, --columns and --latents join sets of the output. TARGET is an empty folder or an earlier export,
+which is updated: its hidden .headrace-export.json lists the files that may be replaced or removed. A folder with other
+files is rejected. In a local TARGET nothing is visible until all is written. Never write into exported tars: they may
+be the same files as the data set's.
 """,
     "columns": """\
 Export a set of columns as one Parquet file: key, split and shard of each sample, and its columns. OUTPUT is the output
@@ -162,12 +164,20 @@ def parser() -> argparse.ArgumentParser:
         "x.mix.flac and x.vocals.flac; loaders then give each as a field of its name",
     )
 
-    export = _command(commands, "export", "export a snapshot as plain train_000000.tar …")
+    export = _command(commands, "export", "export a snapshot for other tools: plain tars, Parquet, NeMo, Lhotse, …")
     export.add_argument("path", metavar="SOURCE", help="an output, or one of its shard folders")
     export.add_argument("target", metavar="TARGET", help="an empty folder, or an earlier export")
     _json(export)
     export.add_argument("--snapshot", type=_count(1), metavar="N", help="number of the snapshot (default: the newest)")
     export.add_argument("--split", help="only this split")
+    export.add_argument("--to", default="webdataset", metavar="FORM", help="the form (default: webdataset)")
+    export.add_argument("--view", metavar="NAME", help="only the samples of this view, as often as it takes them")
+    export.add_argument(
+        "--columns", type=_names, default=(), metavar="SETS", help="sets of columns to join, separated by commas"
+    )
+    export.add_argument(
+        "--latents", type=_names, default=(), metavar="SETS", help="sets of latents to join, separated by commas"
+    )
 
     columns = _command(commands, "columns", "export a set of columns as Parquet")
     columns.add_argument("path", metavar="OUTPUT", help="a data set's output: the folder with columns/ in it")
@@ -243,6 +253,13 @@ def _audio_fields(text: str) -> tuple[str, ...]:
         return tuple(map(check_audio_field, text.split(",")))
     except HeadraceError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected names, separated by commas")
+    return names
 
 
 def _rule(text: str) -> KeyAt:
