@@ -164,20 +164,7 @@ def parser() -> argparse.ArgumentParser:
         "x.mix.flac and x.vocals.flac; loaders then give each as a field of its name",
     )
 
-    export = _command(commands, "export", "export a snapshot for other tools: plain tars, Parquet, NeMo, Lhotse, …")
-    export.add_argument("path", metavar="SOURCE", help="an output, or one of its shard folders")
-    export.add_argument("target", metavar="TARGET", help="an empty folder, or an earlier export")
-    _json(export)
-    export.add_argument("--snapshot", type=_count(1), metavar="N", help="number of the snapshot (default: the newest)")
-    export.add_argument("--split", help="only this split")
-    export.add_argument("--to", default="webdataset", metavar="FORM", help="the form (default: webdataset)")
-    export.add_argument("--view", metavar="NAME", help="only the samples of this view, as often as it takes them")
-    export.add_argument(
-        "--columns", type=_names, default=(), metavar="SETS", help="sets of columns to join, separated by commas"
-    )
-    export.add_argument(
-        "--latents", type=_names, default=(), metavar="SETS", help="sets of latents to join, separated by commas"
-    )
+    _export(_command(commands, "export", "export a snapshot for other tools: plain tars, Parquet, NeMo, Lhotse, …"))
 
     columns = _command(commands, "columns", "export a set of columns as Parquet")
     columns.add_argument("path", metavar="OUTPUT", help="a data set's output: the folder with columns/ in it")
@@ -253,6 +240,23 @@ def _audio_fields(text: str) -> tuple[str, ...]:
         return tuple(map(check_audio_field, text.split(",")))
     except HeadraceError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _export(export: argparse.ArgumentParser) -> None:
+    """The arguments of `export`."""
+    export.add_argument("path", metavar="SOURCE", help="an output, or one of its shard folders")
+    export.add_argument("target", metavar="TARGET", help="an empty folder, or an earlier export")
+    _json(export)
+    export.add_argument("--snapshot", type=_count(1), metavar="N", help="number of the snapshot (default: the newest)")
+    export.add_argument("--split", help="only this split")
+    export.add_argument("--to", default="webdataset", metavar="FORM", help="the form (default: webdataset)")
+    export.add_argument("--view", metavar="NAME", help="only the samples of this view, as often as it takes them")
+    export.add_argument(
+        "--columns", type=_names, default=(), metavar="SETS", help="sets of columns to join, separated by commas"
+    )
+    export.add_argument(
+        "--latents", type=_names, default=(), metavar="SETS", help="sets of latents to join, separated by commas"
+    )
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What `headrace build` and `build.py` share before Dagster is imported: options, settings and exit codes."""
+"""Options, settings and exit codes of `headrace build` and `build.py`, before Dagster is imported."""
 
 import argparse
 import logging

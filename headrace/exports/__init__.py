@@ -4,4 +4,4 @@
 exporter by name, and `folder` keeps what is written out of sight until it is complete.
 """
 
-__all__ = ["exporter", "exporting", "folder", "kinds", "mark"]
+__all__ = ["exporter", "exporting", "folder", "selected"]

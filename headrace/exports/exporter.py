@@ -16,7 +16,7 @@ from headrace.stores.storage import Storage
 
 
 class Takes(StrEnum):
-    """What an exporter wants to be given."""
+    """Unit in which an exporter is given the data."""
 
     SHARDS = "shards"
     SAMPLES = "samples"
@@ -24,7 +24,7 @@ class Takes(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExportFields:
-    """What is going to be exported.
+    """Contents of an export, before the first shard or sample is given.
 
     Attributes:
         name: name of the data set, for cards.
@@ -165,7 +165,7 @@ class Written(NamedTuple):
 
 
 class Exporter(Protocol):
-    """Writes one export: a `ShardExporter`, a `SampleExporter` or both. It is made by a function of an `ExportFolder`."""
+    """Writes one export: a `ShardExporter`, a `SampleExporter` or both, made by a function of an `ExportFolder`."""
 
     def begin(self, fields: ExportFields) -> Takes:
         """Declare whether shards or samples are given.

@@ -1,20 +1,22 @@
 """Defines `ExportFolder`, which keeps the files of an export out of sight until the export is complete."""
 
+import contextlib
 import shutil
-from dataclasses import replace
+import tempfile
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, Self, TypeVar, cast
 
 from headrace.errors import ConfigError
 from headrace.exports.mark import Owned, foreign_files, owned_files, write_mark
-from headrace.format.indexes.index import ShardIndex, index_name
 from headrace.format.indexes.index_files import is_index_file, other_name
 from headrace.format.tars.tar_names import TAR_SUFFIX, is_plain_tar
 from headrace.stores.client_errors import translated_errors
 from headrace.stores.storage import Content, Storage
 
 _STAGE = ".headrace-export"
+_IN_MEMORY_BYTES = 8 << 20
+T = TypeVar("T")
 
 
 class ExportFolder:
@@ -37,6 +39,8 @@ class ExportFolder:
         self._is_staged = target.local_path(_STAGE) is not None
         self._stage = target.at(_STAGE) if self._is_staged else target
         self._sizes: dict[str, int] = {}
+        self._edited: set[str] = set()
+        self._opened = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         """Begin to write."""
@@ -48,7 +52,8 @@ class ExportFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Drop what was not published."""
+        """Close scratch files, and drop what was not published."""
+        self._opened.close()
         self._drop_stage()
 
     def write(self, path: str, data: Content) -> None:
@@ -62,6 +67,16 @@ class ExportFolder:
         if not self._target.exists(path) or self._owned.has(path, self._target.size(path)):
             self.write(path, data)
 
+    def former(self, path: str) -> bytes | None:
+        """A file of an earlier export, as it is now; None without one."""
+        return self._target.read(path) if path in self._owned.files and self._target.exists(path) else None
+
+    def write_edited(self, path: str, data: bytes) -> None:
+        """Write a file that users edit and that `former` gave: an edited one is replaced."""
+        if path in self._owned.files:
+            self._edited.add(path)
+        self.write(path, data)
+
     def link(self, path: str, source: Storage, name: str) -> bool:
         """Hard-link a file, or copy it where that is not possible. Returns whether it is a hard link."""
         source.size(name)  # raises an error with its name if it is gone
@@ -73,9 +88,13 @@ class ExportFolder:
             self.write(path, file)
         return False
 
-    def write_index(self, shard: str, index: ShardIndex) -> None:
-        """Write the index of a tar of this export."""
-        self.write(index_name(shard), replace(index, shard=shard).to_bytes())
+    def until_end(self, context: contextlib.AbstractContextManager[T]) -> T:
+        """Enter a context that is left at the end of the export at the latest, such as that of an open file."""
+        return self._opened.enter_context(context)
+
+    def scratch(self) -> BinaryIO:
+        """A temporary file, in memory while it is small."""
+        return cast("BinaryIO", self.until_end(tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)))
 
     def open(self, path: str) -> BinaryIO:
         """A file that was written, for reading."""
@@ -102,7 +121,8 @@ class ExportFolder:
 
     def _destination(self, path: str) -> str:
         """The name of a file in the target: another one for an index whose name is taken by another tool's file."""
-        if not self._target.exists(path) or self._owned.has(path, self._target.size(path)):
+        is_ours = not self._target.exists(path) or self._owned.has(path, self._target.size(path))
+        if is_ours or path in self._edited:
             return path
         tar = path.removesuffix(".idx") + TAR_SUFFIX
         if path.endswith(".idx") and tar in self._owned.files:

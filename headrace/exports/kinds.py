@@ -16,6 +16,12 @@ from headrace.exports.folder import ExportFolder
 GROUP = "headrace.exports"
 KINDS = {
     "webdataset": "headrace.exports.webdataset:WebDatasetExporter",
+    "parquet": "headrace.exports.parquet:ParquetExporter",
+    "nemo": "headrace.exports.nemo:NemoExporter",
+    "lhotse": "headrace.exports.lhotse:LhotseExporter",
+    "energon": "headrace.exports.energon:EnergonExporter",
+    "dali": "headrace.exports.dali:DaliExporter",
+    "croissant": "headrace.exports.croissant:CroissantExporter",
 }
 
 

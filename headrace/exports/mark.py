@@ -71,8 +71,8 @@ def owned_files(target: Storage) -> Owned:
 def foreign_files(target: Storage, paths: list[str]) -> ConfigError:
     """The error about files that no export wrote."""
     return ConfigError(
-        f"{target.uri}: {paths[0]} was not written by an export ({len(paths)} such files); move them away, or export to "
-        "an empty folder"
+        f"{target.uri}: {paths[0]} was not written by an export ({len(paths)} such files); move them away, or "
+        "export to an empty folder"
     )
 
 

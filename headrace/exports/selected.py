@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ _AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is exported of an output.
+    """Part of an output that is exported.
 
     Attributes:
         snapshot: number of the audio snapshot; None for the newest that has all that is asked for.
@@ -93,7 +94,7 @@ class SelectedSamples:
         starts = sample_starts(shards.num_samples).tolist()
         return {
             shards.name(number): self._reader.find(np.arange(start, stop))[1]
-            for number, (start, stop) in enumerate(zip(starts[:-1], starts[1:], strict=True))
+            for number, (start, stop) in enumerate(pairwise(starts))
         }
 
     def __iter__(self) -> Iterator[ExportSample]:

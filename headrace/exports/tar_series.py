@@ -1,5 +1,6 @@
 """Writes samples into numbered tars of about the size of the data set's shards."""
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -73,5 +74,5 @@ class TarSeries:
         self._split = split
         self._numbers[split] = self._numbers.get(split, -1) + 1
         self.num_tars += 1
-        self._buffer = TarBuffer()
+        self._buffer = self._folder.until_end(contextlib.closing(TarBuffer()))
         self._tar = TarWriter(self._buffer)

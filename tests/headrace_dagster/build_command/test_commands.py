@@ -25,7 +25,7 @@ def test_json_is_one_object_on_standard_output(project, capsys):
     shown = capsys.readouterr()
     found = json.loads(shown.out)
     assert (found["name"], found["is_changed"], found["faults"]) == ("tones", True, [])
-    assert [step["name"] for step in found["changes"]["steps"]][0] == "catalog"
+    assert "audio_shards" in {step["name"] for step in found["changes"]["steps"]}
     assert len(found["changes"]["catalog"]["added"]) == 6
     assert found["snapshots"]["audio"]["uri"] == str(project.output / "audio")
     assert "6 added" in shown.err
