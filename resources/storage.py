@@ -23,7 +23,7 @@ from headrace.errors import ConfigError, NotFoundError
 from headrace.sources.bucket_source import BucketSource, stamp_of
 from headrace.sources.late_source import LateSource
 from headrace.sources.listing import FileStamp
-from headrace.sources.sources import Source, open_source
+from headrace.sources.sources import Corpus, open_corpus
 from headrace.stores.file_urls import is_file_url, path_of_file_url
 from headrace.stores.storage import Storage, open_bucket, open_storage
 
@@ -58,7 +58,7 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
             )
         return str(Path(self.root, path))
 
-    def source(self, config: DatasetConfig) -> Source:
+    def source(self, config: DatasetConfig) -> Corpus:
         """The raw recordings, without the user's tables and the output, even if these are below the source's root."""
         return self.late_source(config).opened()
 
@@ -67,12 +67,16 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
         aside = [config.output.uri, *_tables(config)]
         excluded = [self.resolve(uri) for uri in aside]
         root = self.resolve(config.source.uri)
-        return LateSource(partial(open_source, root, exclude=excluded, digests=config.source.digests))
+        kind, options, digests = config.source.kind, config.source.options, config.source.digests
+        return LateSource(partial(open_corpus, kind, root, options, exclude=excluded, digests=digests))
 
     def metadata(self, config: DatasetConfig) -> "MetadataTable | None":
-        """The user's metadata table, or None if the YAML has no `source.metadata`."""
+        """The user's metadata table, or the rows of the source itself; None if there are neither."""
+        from headrace.catalog.tables.corpus_tables import open_rows  # noqa: PLC0415 - see above
         from headrace.catalog.tables.metadata_files import open_metadata  # noqa: PLC0415 - see above
 
+        if config.source.has_own_rows and (rows := self.source(config).rows()) is not None:
+            return open_rows(rows.read(), config.source)
         if config.source.metadata is None:
             return None
         source = config.source
@@ -111,8 +115,13 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
         return read(copy, place)
 
     def table_stamps(self, config: DatasetConfig) -> dict[str, FileStamp | None]:
-        """Size and modification time of each of the user's tables; None for a table that cannot be read."""
-        return {uri: self._stamp(self.resolve(uri)) for uri in _tables(config)}
+        """Size and modification time of each of the user's tables; None for a table that cannot be read.
+
+        The tables of the source itself (`Corpus.rows`) are among them.
+        """
+        stamps = {uri: self._stamp(self.resolve(uri)) for uri in _tables(config)}
+        rows = self.source(config).rows() if config.source.has_own_rows else None
+        return stamps if rows is None else {**stamps, **rows.stamps()}
 
     def _stamp(self, place: str) -> FileStamp | None:
         try:

@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from headrace.audio_names import check_audio_field
+from headrace.config.error_lines import error_line
 from headrace.config.section import Section, Uri, checked_object
 from headrace.config.tables import TableConfig, TableFile, checked_table
+from headrace.source_kinds import FILES, source_kind
 
 
 class SampleKind(StrEnum):
@@ -98,6 +100,8 @@ class SourceConfig(Section):
         min_seconds: shorter recordings are rejected.
         json_content: what the JSON in the tars holds; in the YAML `json`.
         validation: `module:object`, a pandera (polars) schema for the metadata columns; in the YAML `schema`.
+        kind: what the source is (`headrace.source_kinds`).
+        options: settings of this kind.
     """
 
     uri: Uri
@@ -115,9 +119,43 @@ class SourceConfig(Section):
     min_seconds: float = Field(0.0, ge=0, allow_inf_nan=False)
     json_content: JsonContent = Field(JsonContent.EMBED, alias="json")
     validation: Annotated[str, AfterValidator(checked_object)] | None = Field(None, alias="schema")
+    kind: Annotated[str, Field(min_length=1)] = FILES
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_has_defaults(cls, content: Any) -> Any:  # noqa: ANN401 - what the YAML has
+        """Add what the kind of the source implies: with rows of its own, `samples: rows`, its columns and slugs."""
+        name = content.get("kind", FILES) if isinstance(content, dict) else FILES
+        if not isinstance(name, str) or not source_kind(name).has_rows:
+            return content
+        if content.get("samples", SampleKind.ROWS) != SampleKind.ROWS:
+            raise ValueError(f"samples: a source of kind {name} has rows, which are the samples; remove samples")
+        columns = content.get("columns") or {}
+        if isinstance(columns, Mapping):
+            columns = {**source_kind(name).columns, **columns}
+        implied = {"samples": SampleKind.ROWS, "key_form": KeyForm.SLUG}
+        return {**implied, **content, "columns": columns}
+
+    @model_validator(mode="after")
+    def _options_are_of_the_kind(self) -> Self:
+        try:
+            source_kind(self.kind).options.model_validate(self.options)
+        except ValidationError as error:
+            root = source_kind(self.kind).options
+            faults = (error_line(fault, root, self.options) for fault in error.errors())
+            raise ValueError("; ".join(f"options.{fault} (kind: {self.kind})" for fault in faults)) from error
+        return self
+
+    @property
+    def has_own_rows(self) -> bool:
+        """Whether the source has rows of its own, without `metadata`."""
+        return source_kind(self.kind).has_rows
 
     @model_validator(mode="after")
     def _settings_have_a_table(self) -> Self:
+        if self.has_own_rows:
+            return self
         if self.metadata is None and self.where is not None:
             raise ValueError("where needs metadata: the table whose columns the condition is about")
         if self.metadata is None and self.table != TableConfig():
@@ -127,7 +165,7 @@ class SourceConfig(Section):
     @model_validator(mode="after")
     def _rows_have_a_table(self) -> Self:
         if self.samples == SampleKind.ROWS:
-            if self.metadata is None:
+            if self.metadata is None and not self.has_own_rows:
                 raise ValueError("samples: rows needs metadata: the table whose rows are the samples")
             return self._checked_fields()
         if self.fields:

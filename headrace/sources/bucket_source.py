@@ -89,6 +89,9 @@ class BucketSource:
                 with read_digest(nullcontext(file)) as found:
                     yield found
 
+    def rows(self) -> None:
+        """See `Corpus.rows`: there are none."""
+
     def _is_recording(self, path: str) -> bool:
         is_hidden = path.startswith(".") or "/." in path
         return not is_hidden and not any(path == aside or path.startswith(f"{aside}/") for aside in self.exclude)

@@ -95,6 +95,9 @@ class FolderSource:
         """See `Source.open_digested`."""
         return read_digest(self.open(path, stamp))
 
+    def rows(self) -> None:
+        """See `Corpus.rows`: there are none."""
+
     def _check_opened(self, file: BinaryIO, path: str, stamp: FileStamp) -> None:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):

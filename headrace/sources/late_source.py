@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import BinaryIO
 
 from headrace.sources.content_digests import DigestedFile
+from headrace.sources.corpus_rows import CorpusRows
 from headrace.sources.listing import FileStamp, Listing
-from headrace.sources.sources import Source
+from headrace.sources.sources import Corpus
 
 
 @dataclass(frozen=True)
@@ -19,10 +20,10 @@ class LateSource:
         opened: opens it.
     """
 
-    opened: Callable[[], Source]
+    opened: Callable[[], Corpus]
 
     @cached_property
-    def _source(self) -> Source:
+    def _source(self) -> Corpus:
         return self.opened()
 
     @property
@@ -41,3 +42,7 @@ class LateSource:
     def open_digested(self, path: str, stamp: FileStamp) -> AbstractContextManager[DigestedFile]:
         """See `Source.open_digested`."""
         return self._source.open_digested(path, stamp)
+
+    def rows(self) -> CorpusRows | None:
+        """See `Corpus.rows`."""
+        return self._source.rows()

@@ -1,20 +1,23 @@
-"""The `Source` protocol (a place that holds recordings) and `open_source`, which opens one by path or URL.
+"""The protocols `Source` and `Corpus` (places that hold recordings), and the functions that open them.
 
-The two implementations are `headrace.sources.folder_source` and `headrace.sources.bucket_source`. A source lists and
-opens files. It does not look at their audio.
+`open_source` opens a folder (`headrace.sources.folder_source`) or a bucket (`headrace.sources.bucket_source`);
+`open_corpus` opens a corpus of any kind (`headrace.source_kinds`). A source lists and opens files. It does not look at
+their audio.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from headrace.config.source import Digests
 from headrace.errors import ConfigError
 from headrace.sources.bucket_source import BucketSource
 from headrace.sources.content_digests import DigestedFile
+from headrace.sources.corpus_rows import CorpusRows
 from headrace.sources.folder_source import open_folder
 from headrace.sources.listing import FileStamp, Listing
+from headrace.source_kinds import FILES, SourceKind, source_kind
 from headrace.stores.file_urls import is_file_url
 from headrace.stores.storage import open_bucket
 
@@ -51,9 +54,46 @@ class Source(Protocol):
         """Open a file as `open` does, with the digest of its content (`headrace.sources.content_digests`)."""
 
 
+class Corpus(Source, Protocol):
+    """A source that may have rows of its own.
+
+    `headrace.testing.CorpusContract` has the tests that each corpus has to pass.
+    """
+
+    def rows(self) -> CorpusRows | None:
+        """The rows of the corpus; None if it has none, and each file is a recording."""
+
+
+def open_corpus(
+    kind: str,
+    uri: str,
+    options: Mapping[str, Any],
+    *,
+    exclude: Sequence[str] = (),
+    digests: Digests = Digests.READ,
+) -> Corpus:
+    """Open a corpus.
+
+    Args:
+        kind: `source.kind`.
+        uri: `source.uri` as an absolute path or a URL.
+        options: `source.options`.
+        exclude: paths below the URI that are not part of the corpus, such as the output.
+        digests: where the digests of recordings come from; for `files` only.
+
+    Raises:
+        ConfigError: there is no such kind, an option is unknown or invalid, or the corpus is not there.
+    """
+    if kind == FILES:
+        return open_source(uri, exclude=exclude, digests=digests)
+    found = source_kind(kind)
+    corpus: Corpus = found.open(uri, found.options.model_validate(options), exclude)
+    return corpus
+
+
 def open_source(
     uri: str | os.PathLike[str], *, exclude: Sequence[str | os.PathLike[str]] = (), digests: Digests = Digests.READ
-) -> Source:
+) -> Corpus:
     """Open the source at a folder, a `file://` URL, or a bucket URL (`s3://bucket/prefix`, `gs://…`, `az://…`).
 
     Args:
@@ -84,3 +124,11 @@ def open_source(
         raise ConfigError(f"source.uri {text}: output.uri is the same prefix; give the output a prefix of its own")
     below = tuple(path.removeprefix(f"{root}/").rstrip("/") for path in excluded if path.startswith(f"{root}/"))
     return BucketSource(open_bucket(root), below, digests)
+
+
+def _open_files(uri: str, _options: object, exclude: Sequence[str]) -> Corpus:
+    return open_source(uri, exclude=exclude)
+
+
+FILES_KIND = SourceKind(_open_files, has_rows=False, columns={})
+"""The kind `files`."""

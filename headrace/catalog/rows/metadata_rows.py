@@ -180,7 +180,7 @@ def rejected_metadata_rows(rows: MetadataRows, files: pl.Series) -> pl.DataFrame
     leaves = path.str.starts_with("/") | path.str.contains(r"^\.\.(/|$)")
     verdicts = [
         (RejectReason.BAD_NAME, path == "", "has no path"),
-        (RejectReason.OUTSIDE_ROOT, leaves, "names a path outside the source root; write it relative to the root"),
+        (RejectReason.OUTSIDE_ROOT, is_unknown & leaves, "names a path outside the source root; write it relative to the root"),
         (
             RejectReason.METADATA_WITHOUT_FILE,
             is_unknown & path.str.contains(_HIDDEN),

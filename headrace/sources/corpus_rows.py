@@ -1,0 +1,25 @@
+"""`CorpusRows`: the rows that a corpus itself has, and the files that they are read from."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.sources.listing import FileStamp
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusRows:
+    """The rows of a corpus, each a sample.
+
+    A row has values of JSON by the names of columns: `path`, which the listing has too, `id` if the corpus has names
+    for its samples, `start` and `end` or `duration` (seconds) for a span, and any others.
+
+    Attributes:
+        read: reads the rows, in the order of the corpus, as often as needed. Raises `ConfigError`, which names the file
+            and the line.
+        stamps: name of each file that is read for the rows → its stamp; None for one that is not there. Cheap: a
+            sensor asks for it again and again.
+    """
+
+    read: Callable[[], Iterator[Mapping[str, Any]]]
+    stamps: Callable[[], Mapping[str, FileStamp | None]]

@@ -1,0 +1,132 @@
+"""`ItemCorpus`: a corpus whose own tables name its recordings, which are files or byte ranges of files.
+
+A kind of source says which items there are and where the bytes of each are (`Items`); listing, stamps and opening are
+here. The path of an item has all that is needed to find its bytes again, so that a worker needs no table.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, BinaryIO, NamedTuple, Protocol
+
+from headrace.format.rejects import RejectReason
+from headrace.sources.byte_ranges import open_range, stamp_of_file
+from headrace.sources.content_digests import DigestedFile, read_digest
+from headrace.sources.corpus_rows import CorpusRows
+from headrace.sources.listing import FileStamp, Listing
+
+_CHUNK_ITEMS = 1000
+
+
+class Place(NamedTuple):
+    """The bytes of a recording: a file, or those from byte `start` of it."""
+
+    file: str
+    start: int | None = None
+
+
+class Item(NamedTuple):
+    """A recording that a corpus names.
+
+    Attributes:
+        path: its name in the listing; the paths of its rows are equal.
+        file: the file that has its bytes.
+        num_bytes: length of its range; None for the whole file.
+        fault: why it cannot be used, as a sentence; empty if it can.
+        code: the same in one word.
+    """
+
+    path: str
+    file: str = ""
+    num_bytes: int | None = None
+    fault: str = ""
+    code: RejectReason = RejectReason.UNREADABLE
+
+
+class Items(Protocol):
+    """What a kind of source has to say about a corpus. Each method may be called again, from any thread."""
+
+    def items(self) -> Iterator[Item]:
+        """All recordings, in any order; one that comes twice is listed once. Raises `ConfigError`."""
+
+    def place(self, path: str) -> Place:
+        """Where the bytes of an item are. Raises `OSError` if the item is gone."""
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """The rows, see `CorpusRows`."""
+
+    def tables(self) -> Sequence[str]:
+        """Files that `rows` reads, whether they are there or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemCorpus:
+    """A `Corpus` of items.
+
+    Attributes:
+        uri: its place, as a user would write it.
+        content: its items.
+    """
+
+    uri: str
+    content: Items
+
+    def list(self) -> Iterator[Listing]:
+        """See `Source.list`."""
+        found, seen, stamps = Listing(), set[str](), _LastStamp()
+        for item in self.content.items():
+            if item.path in seen:
+                continue
+            seen.add(item.path)
+            _add(found, item, stamps)
+            if len(found) >= _CHUNK_ITEMS:
+                yield found
+                found = Listing()
+        yield found
+
+    def open(self, path: str, stamp: FileStamp) -> AbstractContextManager[BinaryIO]:
+        """See `Source.open`."""
+        place = self.content.place(path)
+        return open_range(place.file, place.start, stamp, path)
+
+    def open_digested(self, path: str, stamp: FileStamp) -> AbstractContextManager[DigestedFile]:
+        """See `Source.open_digested`."""
+        return read_digest(self.open(path, stamp))
+
+    def rows(self) -> CorpusRows:
+        """See `Corpus.rows`."""
+        tables = self.content.tables
+        return CorpusRows(self.content.rows, lambda: {file: stamp_of_file(file) for file in tables()})
+
+
+class _LastStamp:
+    """Stamps of files; the last one is kept, because the items of a file follow each other."""
+
+    def __init__(self) -> None:
+        self._file, self._stamp = "", None
+
+    def of(self, file: str) -> FileStamp | None:
+        if file != self._file:
+            self._file, self._stamp = file, stamp_of_file(file)
+        return self._stamp
+
+
+def _add(found: Listing, item: Item, stamps: _LastStamp) -> None:
+    stamp = None if item.fault else stamps.of(item.file)
+    if stamp is None:
+        fault = item.fault or f"{item.file}: there is no such file, or it is not a regular file"
+        found.add(item.path, None, item.code.value, fault)
+    elif item.num_bytes is None:
+        found.add(item.path, stamp)
+    else:
+        found.add(item.path, FileStamp(item.num_bytes, stamp.mtime_ns, stamp.ctime_ns))
+
+
+def item_path(root: str, file: str) -> str:
+    """The path of a file in a listing: relative to the root if it is below it, else absolute.
+
+    >>> item_path("/data", "/data/./a/../b.wav"), item_path("/data", "/other/b.wav")
+    ('b.wav', '/other/b.wav')
+    """
+    return os.path.normpath(file).removeprefix(f"{root}/")

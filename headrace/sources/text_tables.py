@@ -1,0 +1,53 @@
+"""Reads the lines of the text files that describe a corpus, also of packed ones (`.gz`, `.zst`)."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from headrace.errors import ConfigError, IntegrityError
+from headrace.format.tars.unpacking import unpacked_stream
+
+_PACKED = (".gz", ".zst")
+
+
+def numbered_lines(file: str) -> Iterator[tuple[int, str]]:
+    """The lines of a file that are not blank, with their numbers from 1, without line breaks.
+
+    Raises:
+        ConfigError: the file cannot be read, is damaged, or is not valid UTF-8; the message names the file and line.
+    """
+    try:
+        with Path(file).open("rb") as raw:
+            stream = unpacked_stream(raw, Path(file).suffix.lower()) if file.endswith(_PACKED) else raw
+            yield from _decoded(stream, file)
+    except IntegrityError as error:
+        raise ConfigError(f"{file}: cannot be unpacked: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
+
+
+def _decoded(stream: BinaryIO, file: str) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(stream, 1):
+        try:
+            text = line.decode().rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{file}, line {number}: not valid UTF-8; convert the file to UTF-8") from error
+        if text.strip():
+            yield number, text
+
+
+def json_lines(file: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSON Lines file, with the numbers of their lines.
+
+    Raises:
+        ConfigError: as for `numbered_lines`, or a line is not a JSON object.
+    """
+    for number, line in numbered_lines(file):
+        try:
+            content = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{file}, line {number}: not valid JSON: {error}") from error
+        if not isinstance(content, dict):
+            raise ConfigError(f"{file}, line {number}: expected one JSON object per line")
+        yield number, content
