@@ -38,7 +38,7 @@ from headrace.catalog.rows.metadata_rows import (
     TableSettings,
     with_namesakes,
 )
-from headrace.catalog.rows.row_columns import ROW_NUMBER
+from headrace.catalog.rows.row_columns import PLACE, ROW_NUMBER
 from headrace.catalog.rows.schemas import CONTENT, FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA, contents
 from headrace.catalog.scanning.checkpoint import ScanCheckpoint
 from headrace.catalog.scanning.probing import Probing, probe_files
@@ -199,7 +199,7 @@ class ScannedParts:
         self._unmatched.close()
         self._others.append(rejected_rows(unknown_exclusions(sorted(unknown)), RejectSubject.EXCLUDE))
         columns = dict.fromkeys([self._name, "path", "key", *CONTENT, "code", "reason"])  # each once
-        rivals = finder.found(lambda: self._candidates, [*columns, *([IS_CUT] if tables.is_of_rows else [])])
+        rivals = finder.found(lambda: self._candidates, [*columns, *([IS_CUT, PLACE] if tables.is_of_rows else [])])
         if rivals.is_empty():
             return
         decided = (decide_rows if tables.is_of_rows else decide_files)(rivals, settings)
@@ -271,7 +271,7 @@ def scan_parts(  # noqa: PLR0913, PLR0917 - what a scan reads, and how it runs
         stack.callback(tables.close)
         now_ns = runtime.clock()
         for listing in source.list():
-            tables.add(tables.listing, _table(listing))
+            tables.add_listing(_table(listing))
         watch.lap("list")
         tables.read(previous, checkpoint)
         unsettled = [*_planned(tables, totals, now_ns)]
