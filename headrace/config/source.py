@@ -8,8 +8,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 
 from headrace.audio_names import check_audio_field
 from headrace.config.error_lines import error_line
-from headrace.config.section import Section, Uri, checked_object
+from headrace.config.section import Section, Uri, checked_object, checked_uri
 from headrace.config.tables import TableConfig, TableFile, checked_table
+from headrace.path_templates import columns_of
 from headrace.source_kinds import FILES, source_kind
 
 
@@ -63,11 +64,20 @@ class JsonContent(StrEnum):
 _ColumnName = Annotated[str, Field(min_length=1)]
 
 
+def _listed(value: object) -> object:
+    if isinstance(value, str) and value:
+        return (checked_uri(value),)
+    if value is not None and not (isinstance(value, list | tuple) and value):
+        raise ValueError("expected the path, the URL or a glob pattern of a table, or a list of these")
+    return value
+
+
 class ColumnsConfig(Section):
     """Which columns of the metadata table name the recording, the span and the key. null: the table has no such column.
 
     Attributes:
-        path: path of the recording; `path` if the key is not given.
+        path: path of the recording; `path` if the key is not given. With braces a template over the row
+            (`headrace.path_templates`).
         start: begin of the span, seconds; a column `start`, if the table has one.
         end: end of the span, seconds; a column `end`, if the table has one and `duration` is not given.
         duration: length of the span, seconds; a column `duration`, if the table has one and `end` is not given.
@@ -86,7 +96,8 @@ class SourceConfig(Section):
 
     Attributes:
         uri: folder or bucket prefix of the recordings.
-        metadata: CSV, TSV, JSONL or Parquet file with a column `path`, joined to the recordings.
+        metadata: paths, URLs and glob patterns of CSV, TSV, JSON, JSONL or Parquet files, which are one table with a
+            column `path`, joined to the recordings; in the YAML also one path.
         table: how the file of the metadata is read.
         where: a condition on the columns of the metadata, in SQL: rows that do not fulfil it are left out.
         samples: what becomes a sample: a recording (`files`), or a row of the metadata (`rows`).
@@ -105,7 +116,7 @@ class SourceConfig(Section):
     """
 
     uri: Uri
-    metadata: Uri | None = None
+    metadata: Annotated[tuple[Uri, ...] | None, BeforeValidator(_listed)] = None
     table: TableConfig = TableConfig()
     where: Annotated[str, Field(min_length=1, pattern=r"\S")] | None = None
     samples: SampleKind = SampleKind.FILES
@@ -192,9 +203,10 @@ class SourceConfig(Section):
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """Columns whose values are text, even if they look like numbers: paths and keys."""
+        """Columns whose values are text, even if they look like numbers: paths, parts of paths, and keys."""
         key = self.columns.key
-        return (self.path_column, *self.fields.values(), *([] if key is None else [key]))
+        paths = (self.path_column, *self.fields.values())
+        return (*(name for path in paths for name in columns_of(path)), *([] if key is None else [key]))
 
 
 def _checked_exclude(value: object) -> object:

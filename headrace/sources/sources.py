@@ -12,12 +12,12 @@ from typing import Any, BinaryIO, Protocol
 
 from headrace.config.source import Digests
 from headrace.errors import ConfigError
+from headrace.source_kinds import FILES, SourceKind, source_kind
 from headrace.sources.bucket_source import BucketSource
 from headrace.sources.content_digests import DigestedFile
 from headrace.sources.corpus_rows import CorpusRows
 from headrace.sources.folder_source import open_folder
 from headrace.sources.listing import FileStamp, Listing
-from headrace.source_kinds import FILES, SourceKind, source_kind
 from headrace.stores.file_urls import is_file_url
 from headrace.stores.storage import open_bucket
 

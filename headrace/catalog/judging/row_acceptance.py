@@ -27,6 +27,7 @@ from headrace.catalog.rows.row_columns import (
     START,
     ours,
     path_columns,
+    row_name,
     row_said,
 )
 from headrace.catalog.rows.schemas import CONTENT, seconds_of
@@ -103,13 +104,13 @@ def decide_rows(rivals: pl.DataFrame, settings: CatalogSettings) -> pl.DataFrame
             rivals,
             CONTENT,
             RejectReason.DUPLICATE,
-            "has the same audio as row {}, which is kept (source.duplicates: drop)",
+            "has the same audio as {}, which is kept (source.duplicates: drop)",
         )
     return _reject_all_but_first(
         rivals,
         ("key",),
         RejectReason.DUPLICATE_KEY,
-        "has the key '{}', which row {} already has: keys must differ; source.columns.key names a column of keys",
+        "has the key '{}', which {} already has: keys must differ; source.columns.key names a column of keys",
         pl.col("key"),
     ).sort(ROW_ORDER)
 
@@ -239,7 +240,8 @@ def _reject_all_but_first(
     """Reject all but the first row of those that have the same values. A rejected row does not count as the first."""
     stays = pl.col("code").is_null()
     holder = pl.col(ROW_NUMBER).filter(stays).min().over(same)
-    return with_rejects(candidates, holder != pl.col(ROW_NUMBER), code, row_said(sentence, *values, holder))
+    name = row_name().filter(stays & (pl.col(ROW_NUMBER) == holder)).first().over(same)
+    return with_rejects(candidates, holder != pl.col(ROW_NUMBER), code, row_said(sentence, *values, name))
 
 
 def _without_samples(sound: pl.DataFrame, uses: FileUses) -> pl.DataFrame:

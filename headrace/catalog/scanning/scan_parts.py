@@ -38,7 +38,7 @@ from headrace.catalog.rows.metadata_rows import (
     TableSettings,
     with_namesakes,
 )
-from headrace.catalog.rows.row_columns import ROW_NUMBER
+from headrace.catalog.rows.row_columns import PLACE, ROW_NUMBER
 from headrace.catalog.rows.schemas import CONTENT, FACT_SCHEMA, STAMP_SCHEMA, contents
 from headrace.catalog.scanning.checkpoint import ScanCheckpoint
 from headrace.catalog.scanning.early_listing import EarlyListing, listing_table
@@ -200,7 +200,7 @@ class ScannedParts:
         self._unmatched.close()
         self._others.append(rejected_rows(unknown_exclusions(sorted(unknown)), RejectSubject.EXCLUDE))
         columns = dict.fromkeys([self._name, "path", "key", *CONTENT, "code", "reason"])  # each once
-        rivals = finder.found(lambda: self._candidates, [*columns, *([IS_CUT] if tables.is_of_rows else [])])
+        rivals = finder.found(lambda: self._candidates, [*columns, *([IS_CUT, PLACE] if tables.is_of_rows else [])])
         if rivals.is_empty():
             return
         decided = (decide_rows if tables.is_of_rows else decide_files)(rivals, settings)
@@ -276,7 +276,7 @@ def scan_parts(  # noqa: PLR0913, PLR0917 - what a scan reads, and how it runs
         stack.callback(tables.close)
         now_ns = runtime.clock() if listed is None else listed.began_ns
         for chunk in map(listing_table, source.list()) if listed is None else listed.chunks:
-            tables.add(tables.listing, chunk)
+            tables.add_listing(chunk)
         watch.lap("list", 0.0 if listed is None else listed.seconds)
         tables.read(previous, checkpoint)
         unsettled = [*_planned(tables, totals, now_ns)]

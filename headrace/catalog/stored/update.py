@@ -176,7 +176,7 @@ def _check_rows(scan: Scan, config: DatasetConfig) -> None:
         return
     path, reason = misspelt.select("path", "reason").row(0)
     raise CatalogError(
-        f"metadata table {config.source.metadata or ''}: no row matches a file of {config.source.uri}; `path` must be "
+        f"metadata table {_tables(config)}: no row matches a file of {config.source.uri}; `path` must be "
         f"relative to source.uri. The table has, for example, {path!r} ({reason}). Correct the column `path`, or "
         "remove source.metadata"
     )
@@ -190,9 +190,13 @@ def _check_some_row(scan: Scan, rows: pl.DataFrame, config: DatasetConfig) -> No
     counts = ", ".join(f"{code}: {number}" for code, number in counted(rows["code"]))
     shown = "; ".join(faults.unique("code", keep="first", maintain_order=True)["reason"].head(_SHOWN))
     raise CatalogError(
-        f"metadata table {config.source.metadata}: all of its {rows.height} rows are rejected ({counts}), so there is "
+        f"metadata table {_tables(config)}: all of its {rows.height} rows are rejected ({counts}), so there is "
         f"no sample. For example: {shown}. Correct the table, or the names in source.columns"
     )
+
+
+def _tables(config: DatasetConfig) -> str:
+    return ", ".join(config.source.metadata or ())
 
 
 def check_output(output: Storage) -> None:

@@ -83,6 +83,11 @@ class TypeFinder:
             self._elements = None
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the column has no value so far."""
+        return self._is_empty
+
+    @property
     def dtype(self) -> pl.DataType:
         """The type of the column. Whether lists can be read as this type is known only when they are (`converted`)."""
         if self._is_empty or not self._patterns:
@@ -101,8 +106,8 @@ def converted(cells: pl.Series, dtype: pl.DataType) -> pl.Series:
     Raises:
         polars.exceptions.PolarsError: a cell is a list that Python can read as JSON, and polars cannot.
     """
-    if dtype == pl.String:
-        return cells.replace("", None)
+    if dtype in {pl.String, pl.Null}:
+        return cells.replace("", None).cast(dtype)
     bare = _bare(cells)
     if dtype == pl.Boolean:
         return bare.str.to_lowercase().is_in(TRUE_CELLS)

@@ -131,9 +131,7 @@ def _parsed(name: str, program: _Program, words: Sequence[str]) -> Decoded:
     return _with_file(name, program, files, channel, is_decoded=is_flac_decoded)
 
 
-def _with_file(
-    name: str, program: _Program, words: Sequence[str], channel: int | None, *, is_decoded: bool
-) -> Decoded:
+def _with_file(name: str, program: _Program, words: Sequence[str], channel: int | None, *, is_decoded: bool) -> Decoded:
     """The result, from the words that are not options: one file, then the output if the program needs one."""
     wanted = 2 if program.outputs else 1
     if len(words) > wanted:

@@ -64,7 +64,9 @@ class TestPaths(_Kaldi):
 class TestPathsOutside(TestPaths):
     def write_recordings(self, folder):
         paths = [sound(folder / "elsewhere", number) for number in NUMBERS]
-        lines = [f"{path.stem} cat {path} |" if number % 2 else f"{path.stem} {path}" for number, path in enumerate(paths)]
+        lines = [
+            f"{path.stem} cat {path} |" if number % 2 else f"{path.stem} {path}" for number, path in enumerate(paths)
+        ]
         write_table(folder / "corpus", "wav.scp", *lines)
 
     def change(self, folder):
@@ -84,7 +86,9 @@ class TestArchives(_Kaldi):
         before = (folder / "corpus/wav.scp").read_text()
         self.write_archives(folder, 100)
         assert (folder / "corpus/wav.scp").read_text() == before
-        return Change("odd.ark:6", frozenset({"odd.ark:" + line.split(":")[1] for line in before.split() if "odd" in line}))
+        return Change(
+            "odd.ark:6", frozenset({"odd.ark:" + line.split(":")[1] for line in before.split() if "odd" in line})
+        )
 
     def spoil(self, folder):
         archive = folder / "corpus/odd.ark"
