@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from headrace.arguments import convert, each, instance, number, one_of, optional, path, text, whole
 from headrace.errors import ConfigError
 from headrace.format.tars.member_names import KeyAt
+from headrace.signed_urls import unsigned
 
 ONLY_STREAM = "data"
 """Name of the stream of `remote=…`; the same for a copy at another place, so that states fit both."""
@@ -149,7 +150,7 @@ def chosen(streams: Sequence[Stream] | Stream | None, single: Stream | None) -> 
         ConfigError: both or neither are given, `streams` is empty, or an item of it is not a `Stream`.
     """
     if streams is not None and single is not None:
-        raise ConfigError(f"streams and remote={single.place!r} are both given: pass one of them")
+        raise ConfigError(f"streams and remote={unsigned(single.place)!r} are both given: pass one of them")
     if streams is None and single is None:
         raise ConfigError(
             "no data set is named: pass remote=…, or streams=[Stream(remote=…), …], or local=… alone for a local folder"
@@ -184,7 +185,7 @@ def _names(streams: Sequence[Stream]) -> list[str]:
 
     Streams of one data set with different views have these in their names, too.
     """
-    remotes = [stream.place.rstrip("/") for stream in streams]
+    remotes = [unsigned(stream.place).rstrip("/") for stream in streams]
     marks = [f"#{stream.split}" if stream.split else "" for stream in streams]
     short = ["/".join(remote.split("/")[-2:]) + mark for remote, mark in zip(remotes, marks, strict=True)]
     full = [remote + mark for remote, mark in zip(remotes, marks, strict=True)]

@@ -175,7 +175,7 @@ def _opened(request: StreamRequest) -> OpenedRemote:
     wanted = _wanted(request)
     if located.tars is not None and wanted is None:
         keeper = IndexKeeper(request.index_folder, request.key_at)
-        return OpenedRemote(open_foreign(request.remote, request.split, located.tars, keeper))
+        return OpenedRemote(open_foreign(located.named, request.split, located.tars, keeper))
     folder = located.one_folder(wanted or "reading")
     if request.key_at is not KeyAt.FIRST_DOT:
         raise ConfigError(
