@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from headrace.arguments import convert, each, instance, number, optional, path, text, whole
 from headrace.errors import ConfigError
+from headrace.signed_urls import unsigned
 from headrace.streaming.selection import Selection, convert_selection
 
 ONLY_STREAM = "data"
@@ -115,7 +116,7 @@ def chosen(streams: Sequence[Stream] | Stream | None, single: Stream | None) -> 
         ConfigError: both or neither are given, `streams` is empty, or an item of it is not a `Stream`.
     """
     if streams is not None and single is not None:
-        raise ConfigError(f"streams and remote={single.place!r} are both given: pass one of them")
+        raise ConfigError(f"streams and remote={unsigned(single.place)!r} are both given: pass one of them")
     if streams is None and single is None:
         raise ConfigError(
             "no data set is named: pass remote=…, or streams=[Stream(remote=…), …], or local=… alone for a local folder"
@@ -145,7 +146,7 @@ def _names(streams: Sequence[Stream]) -> list[str]:
 
     Streams of one data set with different views have these in their names, too.
     """
-    remotes = [stream.place.rstrip("/") for stream in streams]
+    remotes = [unsigned(stream.place).rstrip("/") for stream in streams]
     marks = [f"#{stream.split}" if stream.split else "" for stream in streams]
     short = ["/".join(remote.split("/")[-2:]) + mark for remote, mark in zip(remotes, marks, strict=True)]
     full = [remote + mark for remote, mark in zip(remotes, marks, strict=True)]

@@ -105,7 +105,7 @@ def _storages(file: io.BytesIO) -> dict[str, int]:
     found, memo, last = dict[str, int](), dict[int, Any](), deque[tuple[str, Any]](maxlen=8)
     for operation, argument, _ in pickletools.genops(file):
         if operation.name in _MEMO:
-            memo[argument] = last[-1][1] if last else None
+            memo[int(argument or 0)] = last[-1][1] if last else None
             continue
         if operation.name in {"BINPERSID", "PERSID"}:
             names, values = zip(*last, strict=True)
@@ -114,7 +114,7 @@ def _storages(file: io.BytesIO) -> dict[str, int]:
                 raise ValueError("a storage is described in an unknown form")
             found[key] = max(count, found.get(key, 0))
         is_literal = operation.stack_after and not operation.stack_before
-        value = memo.get(int(argument)) if operation.name in _GETS else argument if is_literal else None
+        value = memo.get(int(argument or 0)) if operation.name in _GETS else argument if is_literal else None
         last.append((operation.name, value))
     return found
 

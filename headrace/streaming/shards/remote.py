@@ -152,7 +152,7 @@ def _opened(request: StreamRequest) -> OpenedRemote:
     wanted = selection.needs_snapshots
     if located.tars is not None and wanted is None:
         keeper = IndexKeeper(request.index_folder, selection.key_at)
-        return OpenedRemote(open_foreign(request.remote, selection.split, located.tars, keeper))
+        return OpenedRemote(open_foreign(located.named, selection.split, located.tars, keeper))
     folder = located.one_folder(wanted or "reading")
     if selection.key_at is not KeyAt.FIRST_DOT:
         raise ConfigError(
