@@ -92,7 +92,7 @@ class World:
         return bool(opened)
 
     def agree(self):
-        """What was returned and is stored is what a scan from nothing finds."""
+        """Check that what was returned and is stored is what a scan from nothing finds."""
         scan, header = self.found
         fresh = LocalStorage(self.output.root.parent / "fresh")
         other, _ = update_catalog(
