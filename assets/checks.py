@@ -84,7 +84,7 @@ def _catalog_schema(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
 
 
 def _schema_faults(catalog: "StoredCatalog") -> list[str]:
-    """What is wrong with the tables of a catalog."""
+    """Lines that say what is wrong with the tables of a catalog."""
     from headrace.catalog.judging.validation import check_partitions  # noqa: PLC0415 - pandera brings pandas
 
     try:

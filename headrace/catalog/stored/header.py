@@ -91,7 +91,7 @@ class PartitionEntry:
 
 @dataclass(frozen=True, slots=True)
 class ScanRecord:
-    """What a scan found besides the tables, so that a scan that would find the same need not be made.
+    """Results of a scan besides the tables, so that a scan that would find the same need not be made.
 
     Attributes:
         inputs: digest of all that the scan depended on besides the files, see

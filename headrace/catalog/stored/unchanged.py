@@ -15,7 +15,6 @@ from pathlib import Path
 
 import polars as pl
 
-import headrace
 from headrace.catalog.rows.schemas import RECORDING_SCHEMA, STAMP_SCHEMA
 from headrace.catalog.scanning.checkpoint import ScanCheckpoint
 from headrace.catalog.scanning.early_listing import EarlyListing, list_early
@@ -50,7 +49,7 @@ class UserTables:
 
     Attributes:
         stamps: URI of each table → its stamp, taken before it is opened; None for a table that cannot be read.
-        metadata: opens the metadata table; returns None if there is none.
+        metadata: opens the metadata table; returns None without one.
         excluded: reads the keys of the table that `exclude` names.
     """
 
@@ -87,7 +86,7 @@ def refresh_catalog(
 def scan_inputs(
     config: DatasetConfig, source: str, stamps: Mapping[str, FileStamp | None], runtime: ScanRuntime
 ) -> str:
-    """Digest of all that a scan depends on besides the files; empty if that cannot be told.
+    """Digest of all that a scan depends on besides the files; empty if that is not known.
 
     It is empty with a schema of the user (`source.schema`), which is code that may change unseen, and while a table
     changed so recently that another change may leave its stamp as it is.
@@ -108,7 +107,7 @@ def scan_inputs(
 @cache
 def code_digest() -> str:
     """Digest of the code of the library and of the version of polars."""
-    digest, root = hashlib.sha256(pl.__version__.encode()), Path(headrace.__file__).parent
+    digest, root = hashlib.sha256(pl.__version__.encode()), Path(__file__).parents[2]
     for path in sorted(root.rglob("*.py")):
         digest.update(f"{path.relative_to(root)}\0".encode())
         digest.update(path.read_bytes())

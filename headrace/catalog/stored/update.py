@@ -133,7 +133,7 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
 
 
 def _record(scan: Scan, inputs: str) -> ScanRecord:
-    """What a scan found besides the tables. Without `inputs` if files or rows wait for the next scan."""
+    """Results of a scan besides the tables. Without `inputs` if files or rows wait for the next scan."""
     is_waiting = scan.num_unsettled or scan.num_waiting_rows
     return ScanRecord(
         inputs="" if is_waiting else inputs,

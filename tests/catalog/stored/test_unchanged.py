@@ -92,7 +92,7 @@ class World:
         return bool(opened)
 
     def agree(self):
-        """What was returned and is stored is what a scan from nothing finds."""
+        """Check that what was returned and is stored is what a scan from nothing finds."""
         scan, header = self.found
         fresh = LocalStorage(self.output.root.parent / "fresh")
         other, _ = update_catalog(
@@ -112,7 +112,8 @@ def world(tmp_path):
 
 
 def part(world, kind):
-    return world.output.root / next(one.path for one in read_header(world.output).parts() if kind in one.path)
+    """The last part of a kind: a scan that is not made reads the first one of a partition."""
+    return world.output.root / [one.path for one in read_header(world.output).parts() if kind in one.path][-1]
 
 
 def spoil(path, *, shorter):
@@ -258,9 +259,12 @@ def test_a_scan_is_made_by_other_code(world, monkeypatch):
 @pytest.mark.parametrize("kind", ["stamps", "durations", "rejected-", ".files-"])
 @pytest.mark.parametrize("shorter", [False, True])
 def test_a_damaged_part_is_left_to_the_scan(world, kind, shorter):
+    """Except a part of a partition that has its size: the run of the partition compares its digest."""
     world.scan()
     spoil(part(world, kind), shorter=shorter)
-    if kind in {"rejected-", ".files-"}:
+    if kind == ".files-" and not shorter:
+        assert not world.scan()
+    elif kind in {"rejected-", ".files-"}:
         with pytest.raises(FormatError, match="is damaged"):
             world.scan()
     else:
