@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 import tempfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import BinaryIO, Self, TypeVar, cast
 
@@ -157,7 +157,15 @@ class ExportFolder:
         if not self._target.exists(name) or not self._owned.has(name, self._target.size(name)):
             return False
         self._target.delete(name)
+        self._drop_empty_folders(name)
         return is_plain_tar(name)
+
+    def _drop_empty_folders(self, name: str) -> None:
+        """Remove the local folders above a removed file that hold nothing else."""
+        for folder in [str(parent) for parent in PurePosixPath(name).parents][:-1]:
+            if (path := self._target.local_path(folder)) is not None:
+                with contextlib.suppress(OSError):
+                    path.rmdir()
 
     def _drop_stage(self) -> None:
         if (folder := self._target.local_path(_STAGE)) is not None:
