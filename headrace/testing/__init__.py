@@ -1,6 +1,6 @@
 """Writes tiny corpora, and configurations of data sets made of them, for tests of projects that use Headrace.
 
-`exporters` has the contract of exporters (`ExporterContract`).
+`ExporterContract` is the contract of exporters, a class of tests to subclass.
 """
 
 from pathlib import Path
@@ -10,6 +10,7 @@ import numpy as np
 import soundfile
 
 from headrace.config.dataset import DatasetConfig, parse_config
+from headrace.testing.exporters import ExporterContract as ExporterContract
 
 
 def write_corpus(

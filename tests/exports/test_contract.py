@@ -10,7 +10,7 @@ import tarfile
 import pytest
 
 from headrace.exports.kinds import open_exporter
-from headrace.testing.exporters import ExporterContract
+from headrace.testing import ExporterContract
 from tests.support import export_readers
 
 

@@ -14,6 +14,7 @@ from headrace.streaming.dataset import StreamingDataset
 from headrace.streaming.world import World
 from tests.support import export_readers
 from tests.support.column_fixtures import write_columns
+from tests.support.s3 import new_bucket
 from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.view_fixtures import write_view
 
@@ -263,3 +264,18 @@ def test_rows_of_a_view_are_those_of_its_counts(output):
     rows = {name: list(numbers) for name, numbers in found.rows().items()}
     first = next(name for name in rows if name.startswith("train_0000_000000"))
     assert rows[first] == [1, 2, 2]
+
+
+def test_samples_of_a_bucket_are_exported_to_it(output, s3_server, monkeypatch, capsys, tmp_path):
+    bucket = new_bucket(s3_server, monkeypatch)
+    remote, local = open_storage(f"{bucket}/birds"), LocalStorage(output)
+    for entry in local.list():
+        remote.write(entry.path, local.read(entry.path))
+    options = ("--to", "nemo", "--view", "often", "--columns", "levels")
+    assert main(["export", f"{bucket}/birds", f"{bucket}/nemo", *options]) == 0, capsys.readouterr().err
+    assert main(["export", str(output), str(tmp_path / "nemo"), *options]) == 0
+    made = open_storage(f"{bucket}/nemo")
+    files = [path for path in (tmp_path / "nemo").rglob("*") if path.is_file() and path.name[0] != "."]
+    assert len(files) == 6
+    for path in files:
+        assert made.read(path.relative_to(tmp_path / "nemo").as_posix()) == path.read_bytes()
