@@ -83,8 +83,7 @@ class ExportFolder:
     def link(self, path: str, source: Storage, name: str) -> bool:
         """Hard-link a file, or copy it where that is not possible. Returns whether it is a hard link."""
         source.size(name)  # raises an error with its name if it is gone
-        original, link = source.local_path(name), self._stage.local_path(path)
-        if self._is_staged and original is not None and link is not None and _link(original, link):
+        if self._is_staged and self._is_linked(path, source, name):
             self._sizes[path] = self._stage.size(path)
             return True
         with source.open(name) as file:
@@ -151,6 +150,14 @@ class ExportFolder:
                 f"{self.uri}: {left[0]} was left by an export that was interrupted, or is somebody's file "
                 f"({len(left)} such files); delete them, and export again"
             )
+
+    def _is_linked(self, path: str, source: Storage, name: str) -> bool:
+        """Hard-link a file if both places are on one local disk. Returns whether that was possible."""
+        original, link = source.local_path(name), self._stage.local_path(path)
+        if original is None or link is None:
+            return False
+        with translated_errors(path, self.uri):
+            return _link(original, link)
 
     def _move(self, path: str, name: str) -> None:
         source, target = self._stage.local_path(path), self._target.local_path(name)

@@ -164,6 +164,7 @@ def test_lhotse_gets_cuts_with_a_supervision(export, output):
     assert (supervision["text"], supervision["speaker"], supervision["start"]) == ("é 1", "1", 0.0)
     assert cuts[0]["custom"] == {"title": "Clip 1"}
     assert {cut["type"] for cut in cuts} == {"MonoCut"}
+    assert (target / "train/cuts.000000.jsonl.gz").read_bytes()[4:8] == bytes(4)  # no time of writing
 
 
 def test_energon_reads_a_view_without_repetitions_by_a_filter(export, output):
