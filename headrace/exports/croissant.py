@@ -36,7 +36,7 @@ class CroissantExporter:
 
     def begin(self, fields: ExportFields) -> Takes:
         """See `Exporter.begin`."""
-        fields.check_one_audio("croissant")
+        fields.check_audio("croissant")
         self._fields = fields
         return self._tars.begin(fields)
 

@@ -30,8 +30,8 @@ class ExportFields:
         name: name of the data set, for cards.
         snapshot: number of the audio snapshot.
         splits: split → samples that are given, those that a view repeats counted as often.
-        num_shards: shards of the snapshot and split.
-        num_bytes: their size.
+        num_bytes: about the bytes that are given.
+        shard_bytes: size of the average shard, at least a mebibyte.
         audio: names of the audio fields; empty for shards without audio.
         columns: the columns of the samples' metadata, as far as their types are known.
         sets: sets of columns that are joined.
@@ -42,8 +42,8 @@ class ExportFields:
     name: str
     snapshot: int
     splits: Mapping[str, int]
-    num_shards: int
     num_bytes: int
+    shard_bytes: int = 1 << 20
     audio: tuple[str, ...] = ("audio",)
     columns: tuple[ColumnSpec, ...] = ()
     sets: tuple[str, ...] = ()
@@ -55,18 +55,13 @@ class ExportFields:
         """Whether the exported samples are those of the shards, with nothing added and none left out or repeated."""
         return not (self.sets or self.latents or self.view)
 
-    @property
-    def shard_bytes(self) -> int:
-        """Size of the average shard, at least a mebibyte."""
-        return max(self.num_bytes // max(self.num_shards, 1), 1 << 20)
-
     def folder(self, split: str) -> str:
         """Prefix of a split's files where a form has one data set in a folder: empty for the only split."""
         return f"{split}/" if len(self.splits) > 1 else ""
 
-    def check_one_audio(self, to: str) -> None:
-        """Raise `ConfigError` unless samples have one audio field."""
-        if len(self.audio) != 1:
+    def check_audio(self, to: str, most: int | None = 1) -> None:
+        """Raise `ConfigError` unless samples have audio, and at most `most` audio fields."""
+        if not self.audio or (most is not None and len(self.audio) > most):
             found = f"have {len(self.audio)} audio fields ({', '.join(self.audio)})" if self.audio else "have no audio"
             raise ConfigError(f"{self.name}: samples {found}, and {to} takes one; use --to webdataset")
 

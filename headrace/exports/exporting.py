@@ -131,15 +131,18 @@ class _Opened:
 
     def fields(self) -> ExportFields:
         splits: dict[str, int] = {}
+        num_bytes = 0.0
         for shard in self.shards:
             given = shard.num_samples if shard.rows is None else len(shard.rows)
             splits[shard.split] = splits.get(shard.split, 0) + given
+            num_bytes += shard.num_bytes * given / max(shard.num_samples, 1)
+        stored_bytes = sum(shard.num_bytes for shard in self.shards)
         return ExportFields(
             name=PurePosixPath(self.output).name or "dataset",
             snapshot=self.snapshot.number,
             splits=splits,
-            num_shards=len(self.shards),
-            num_bytes=sum(shard.num_bytes for shard in self.shards),
+            num_bytes=int(num_bytes),
+            shard_bytes=max(stored_bytes // max(len(self.shards), 1), 1 << 20),
             audio=self._audio_fields(),
             columns=self._columns(),
             sets=self.selection.columns,

@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 import tempfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import BinaryIO, Self, TypeVar, cast
 
@@ -41,6 +41,7 @@ class ExportFolder:
         self._sizes: dict[str, int] = {}
         self._edited: set[str] = set()
         self._opened = contextlib.ExitStack()
+        self._is_published = False
 
     def __enter__(self) -> Self:
         """Begin to write."""
@@ -52,9 +53,11 @@ class ExportFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close scratch files, and drop what was not published."""
+        """Close scratch files, and drop what was not published; in a bucket, note what was written."""
         self._opened.close()
         self._drop_stage()
+        if not self._is_staged and not self._is_published:
+            write_mark(self._target, self._both())
 
     def write(self, path: str, data: Content) -> None:
         """Write a file. Raises `ConfigError` if it is in place at once and would replace somebody's file."""
@@ -80,8 +83,7 @@ class ExportFolder:
     def link(self, path: str, source: Storage, name: str) -> bool:
         """Hard-link a file, or copy it where that is not possible. Returns whether it is a hard link."""
         source.size(name)  # raises an error with its name if it is gone
-        original, link = source.local_path(name), self._stage.local_path(path)
-        if self._is_staged and original is not None and link is not None and _link(original, link):
+        if self._is_staged and self._is_linked(path, source, name):
             self._sizes[path] = self._stage.size(path)
             return True
         with source.open(name) as file:
@@ -107,17 +109,22 @@ class ExportFolder:
             ConfigError: a file that no export wrote has the name of a new one. Nothing is changed then.
         """
         moves = {self._destination(path) if self._is_staged else path: path for path in self._sizes}
-        sizes = {name: (self._sizes[path],) for name, path in moves.items()}
-        surplus = {name: known for name, known in self._owned.files.items() if name not in sizes}
-        self._check_leftovers(set(sizes))
+        self._sizes = {name: self._sizes[path] for name, path in moves.items()}
+        self._check_leftovers()
         if self._is_staged:
-            both = {name: (*self._owned.files.get(name, ()), *sizes.get(name, ())) for name in {**surplus, **sizes}}
-            write_mark(self._target, both)
+            write_mark(self._target, self._both())
             for name, path in moves.items():
                 self._move(path, name)
-        num_removed = sum([self._remove(name) for name in sorted(surplus)])
-        write_mark(self._target, sizes)
+        num_removed = sum([self._remove(name) for name in sorted(self._owned.files.keys() - self._sizes.keys())])
+        write_mark(self._target, {name: (size,) for name, size in self._sizes.items()})
+        self._is_published = True
         return num_removed
+
+    def _both(self) -> dict[str, tuple[int, ...]]:
+        """Files of earlier exports and of this one, each with its possible sizes."""
+        own = {name: (size,) for name, size in self._sizes.items()}
+        files = self._owned.files
+        return {name: (*files.get(name, ()), *own.get(name, ())) for name in {**files, **own}}
 
     def _destination(self, path: str) -> str:
         """The name of a file in the target: another one for an index whose name is taken by another tool's file."""
@@ -131,11 +138,11 @@ class ExportFolder:
             raise foreign_files(self._target, [path])
         return path
 
-    def _check_leftovers(self, written: set[str]) -> None:
+    def _check_leftovers(self) -> None:
         """Raise for tars that are neither of this export nor of an earlier one that was completed."""
         if self._owned.is_complete:
             return
-        known = written | self._owned.files.keys()
+        known = self._sizes.keys() | self._owned.files.keys()
         if left := [
             entry.path for entry in self._target.list() if is_plain_tar(entry.path) and entry.path not in known
         ]:
@@ -143,6 +150,14 @@ class ExportFolder:
                 f"{self.uri}: {left[0]} was left by an export that was interrupted, or is somebody's file "
                 f"({len(left)} such files); delete them, and export again"
             )
+
+    def _is_linked(self, path: str, source: Storage, name: str) -> bool:
+        """Hard-link a file if both places are on one local disk. Returns whether that was possible."""
+        original, link = source.local_path(name), self._stage.local_path(path)
+        if original is None or link is None:
+            return False
+        with translated_errors(path, self.uri):
+            return _link(original, link)
 
     def _move(self, path: str, name: str) -> None:
         source, target = self._stage.local_path(path), self._target.local_path(name)
@@ -157,7 +172,15 @@ class ExportFolder:
         if not self._target.exists(name) or not self._owned.has(name, self._target.size(name)):
             return False
         self._target.delete(name)
+        self._drop_empty_folders(name)
         return is_plain_tar(name)
+
+    def _drop_empty_folders(self, name: str) -> None:
+        """Remove the local folders above a removed file that hold nothing else."""
+        for folder in [str(parent) for parent in PurePosixPath(name).parents][:-1]:
+            if (path := self._target.local_path(folder)) is not None:
+                with contextlib.suppress(OSError):
+                    path.rmdir()
 
     def _drop_stage(self) -> None:
         if (folder := self._target.local_path(_STAGE)) is not None:

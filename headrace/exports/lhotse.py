@@ -24,7 +24,7 @@ class LhotseExporter:
 
     def begin(self, fields: ExportFields) -> Takes:
         """See `Exporter.begin`."""
-        fields.check_one_audio("lhotse")
+        fields.check_audio("lhotse")
         fields.check_no_latents("lhotse")
         self._fields = fields
         self._tars = TarSeries(self._folder, self._path, fields.shard_bytes, self._end)

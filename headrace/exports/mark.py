@@ -33,7 +33,8 @@ class Owned:
 
     Attributes:
         files: the files.
-        is_complete: False if an export in place was interrupted, so that files may be missing in the list.
+        is_complete: False if a process that exported to a bucket was killed, so that files may be missing in the list.
+            A file that is missing there and has the name of one that is exported now then counts as that export's.
     """
 
     files: Mapping[str, tuple[int, ...]]

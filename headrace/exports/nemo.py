@@ -25,7 +25,7 @@ class NemoExporter:
 
     def begin(self, fields: ExportFields) -> Takes:
         """See `Exporter.begin`."""
-        fields.check_one_audio("nemo")
+        fields.check_audio("nemo")
         fields.check_no_latents("nemo")
         self._fields = fields
         self._tars = TarSeries(self._folder, self._path, fields.shard_bytes, self._end)

@@ -40,6 +40,7 @@ class ParquetExporter:
             import pyarrow.parquet  # noqa: PLC0415 - of the extra
         except ImportError as error:
             raise MissingDependencyError("--to parquet needs pyarrow: pip install 'headrace[parquet]'") from error
+        fields.check_audio("parquet", most=None)
         self._arrow = pyarrow
         self._fields = fields
         taken = {"key", *fields.audio, *fields.latents, _REST}

@@ -20,6 +20,7 @@ from headrace.streaming.samples.stream_reader import StreamReader
 from headrace.streaming.world import World
 
 _AT_ONCE = 64
+_CACHE = "16gb"  # of shards of a store, which are read once
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class SelectedSamples:
             view=selection.view,
             columns=selection.columns,
             latents=[f"{output}/{LATENTS}/{name}" for name in selection.latents],
+            cache_limit=_CACHE,
             world=World(0, 1),
         )
         self.size = self._dataset.size

@@ -105,7 +105,7 @@ class ExporterContract:
         shards = list(_shards(samples, work / "shards"))
         num_bytes = sum(shard.num_bytes for shard in shards)
         column = ColumnSpec("text", ColumnKind.STRING)
-        fields = ExportFields("tiny", 1, splits, len(shards), num_bytes, columns=(column,), view=view)
+        fields = ExportFields("tiny", 1, splits, num_bytes, columns=(column,), view=view)
         folder = ExportFolder(LocalStorage(target))
         exporter = self.make(folder)
         takes = exporter.begin(fields)

@@ -2,15 +2,19 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import sysconfig
+import time
+import urllib.request
 import venv
 from pathlib import Path
 
 import pytest
 
 from headrace.testing import write_corpus
+from tests.support.ports import reserved_port
 from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.wheels import ROOT, unpacked_wheel
 
@@ -100,3 +104,36 @@ def test_a_first_build_needs_the_installed_wheel_and_a_file(environment, tmp_pat
 def test_the_installed_wheel_lists_its_commands(environment):
     done = subprocess.run([str(environment / "headrace"), "--help"], capture_output=True, text=True, check=True)
     assert "bring a data set up to date" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_web_interface_of_one_file_builds_its_data_set_by_itself(environment, tmp_path):
+    write_corpus(tmp_path)
+    content = {"source": {"uri": "recordings", "settle_seconds": 0}, "output": {"uri": "output"}}
+    content |= {"splits": {"train": 1.0}, "shards": {"partitions": {"train": 1}}}
+    (tmp_path / "tiny.yaml").write_text(json.dumps(content))
+    (tmp_path / "other.yaml").write_text("not: a data set\n")
+    with reserved_port() as port:
+        _watch_over(environment, tmp_path, port)
+
+
+def _watch_over(environment, tmp_path, port):
+    command = [str(environment / "headrace"), "ui", "tiny.yaml", "--port", str(port)]
+    variables = {name: value for name, value in os.environ.items() if name not in {"DAGSTER_HOME", "PYTHONPATH"}}
+    with (tmp_path / "log").open("w") as log:
+        server = subprocess.Popen(command, cwd=tmp_path, env=variables, stdout=log, stderr=log, start_new_session=True)
+    try:
+        sizes = tmp_path / "output/audio/sizes.json"
+        deadline = time.monotonic() + 500
+        while not sizes.exists() and server.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.5)
+        assert sum(json.loads(sizes.read_bytes()).values()) == 4, (tmp_path / "log").read_text()[-3000:]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/server_info") as answer:
+            assert "dagster_webserver_version" in json.load(answer)
+    finally:
+        server.send_signal(signal.SIGINT)
+        try:
+            server.wait(60)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
